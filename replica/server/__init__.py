@@ -1,8 +1,8 @@
 """The tablet server process: tablet manager, services, heartbeats, maintenance."""
 
 from .options import ServerOptions
-from .promises import need_promises
-from .replay_watch import ReplayMarker, ReplayWatch, marker_path
+from .startup.promises import need_promises
+from .startup.replay_watch import ReplayMarker, ReplayWatch, marker_path
 
 __all__ = [
     "ReplayMarker",

@@ -9,13 +9,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from nyala.replica.rpc import CallsUnderWay
 from nyala.replica.transport import Exporter, PeerServicer, call_families
 
-from .copies import CopyJobs
-from .gil_watch import GilWatch
-from .maintenance import Maintenance
-from .manager import TabletManager
-from .memory import MemoryGuard
-from .scrub import Scrub
-from .writes import Writes
+from .copies.copy_jobs import CopyJobs
+from .maintenance.maintenance import Maintenance
+from .maintenance.scrub import Scrub
+from .requests.writes import Writes
+from .runtime.gil_watch import GilWatch
+from .runtime.memory import MemoryGuard
+from .tablets.manager import TabletManager
 
 
 class Metrics(Exporter):

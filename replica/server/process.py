@@ -40,29 +40,29 @@ from nyala.replica.types import (
 )
 from nyala.replica.types.logs import log_to_stderr
 
-from .allocator import keep_memory_low
-from .channels import Channels
-from .copies import CopyJobs, CopyRequests
-from .copy_service import CopyServicer
-from .file_check import KEEP_EVERY_S
-from .gil_watch import GilWatch
-from .heartbeat import Heartbeats
+from .copies.copy_jobs import CopyJobs, CopyRequests
+from .copies.copy_service import CopyServicer
+from .copies.joins import Joins
+from .heartbeats.heartbeat import Heartbeats
 from .identity import Identity
-from .joins import Joins
-from .lanes import LoopPost
-from .leaders import LeaderTime
-from .maintenance import Maintenance
-from .manager import TabletManager
-from .memory import MemoryGuard
+from .maintenance.file_check import KEEP_EVERY_S
+from .maintenance.maintenance import Maintenance
+from .maintenance.scrub import Scrub
 from .metrics import Metrics
 from .options import ServerOptions
-from .promises import need_promises
-from .scans import Scans, when
-from .scrub import Scrub
-from .service import TabletServicer
-from .tasks import Tasks
-from .warm import warm_up, without_pandas
-from .writes import Writes
+from .requests.leaders import LeaderTime
+from .requests.scans import Scans, when
+from .requests.tablet_service import TabletServicer
+from .requests.writes import Writes
+from .runtime.allocator import keep_memory_low
+from .runtime.channels import Channels
+from .runtime.gil_watch import GilWatch
+from .runtime.lanes import LoopPost
+from .runtime.memory import MemoryGuard
+from .runtime.tasks import Tasks
+from .startup.promises import need_promises
+from .startup.warm import warm_up, without_pandas
+from .tablets.manager import TabletManager
 
 _log = logging.getLogger("nyala.server")
 

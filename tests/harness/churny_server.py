@@ -18,10 +18,10 @@ from pathlib import Path
 from nyala.replica.raft import Message, RaftOptions, election
 from nyala.replica.raft.ready import Role
 from nyala.replica.raft.state import State
-from nyala.replica.server import manager, ticking
 from nyala.replica.server.__main__ import parse
-from nyala.replica.server.lanes import LoopPost
 from nyala.replica.server.process import main
+from nyala.replica.server.runtime.lanes import LoopPost
+from nyala.replica.server.tablets import manager, ticking
 from tests.harness.told import told
 
 ORDERED_S = 1e-6

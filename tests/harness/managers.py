@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from nyala.replica.raft import Message
-from nyala.replica.server.lanes import LoopPost
-from nyala.replica.server.manager import TabletManager
 from nyala.replica.server.options import ServerOptions
+from nyala.replica.server.runtime.lanes import LoopPost
+from nyala.replica.server.tablets.manager import TabletManager
 from nyala.replica.types import Clock, Disk, HybridClock
 from tests.harness.copies import TARGET_UUID, TestClock
 

@@ -9,8 +9,8 @@ from typing import Any
 from nyala.replica.consensus_metadata import path_of
 from nyala.replica.raft import AppendEntries, AppendReply, Message, TimeoutNow, VoteReply, VoteRequest
 from nyala.replica.rpc import pb
-from nyala.replica.server.lanes import drained
-from nyala.replica.server.manager import TabletManager
+from nyala.replica.server.runtime.lanes import drained
+from nyala.replica.server.tablets.manager import TabletManager
 from nyala.replica.tablet import superblock_path
 from nyala.replica.transport import PeerServicer
 from nyala.replica.types import Address, Entry, EntryKind, Member, OpId, RaftConfig, hybrid_from_us

@@ -20,7 +20,7 @@ from nyala.replica.client.retry import Deadline
 from nyala.replica.client.scans import Scans
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
 from nyala.replica.rpc import pb
-from nyala.replica.server.freshness import time_needed, too_old
+from nyala.replica.server.requests.freshness import time_needed, too_old
 from nyala.replica.types import Code, Refused, hybrid_from_us, limits
 
 SCHEMA = TableSchema(

@@ -11,13 +11,13 @@ from nyala.replica.consensus_metadata import path_of
 from nyala.replica.raft import Role
 from nyala.replica.raft_driver import Phase, Replica
 from nyala.replica.rpc import config_to_pb, member_to_pb, pb
-from nyala.replica.server.gil_watch import GilWatch
-from nyala.replica.server.hosted import HostedTablet
-from nyala.replica.server.lanes import drained
-from nyala.replica.server.memory import MemoryGuard
-from nyala.replica.server.scans import Scans
-from nyala.replica.server.service import TabletServicer
-from nyala.replica.server.writes import Writes
+from nyala.replica.server.requests.scans import Scans
+from nyala.replica.server.requests.tablet_service import TabletServicer
+from nyala.replica.server.requests.writes import Writes
+from nyala.replica.server.runtime.gil_watch import GilWatch
+from nyala.replica.server.runtime.lanes import drained
+from nyala.replica.server.runtime.memory import MemoryGuard
+from nyala.replica.server.tablets.hosted import HostedTablet
 from nyala.replica.tablet import superblock_path
 from nyala.replica.transport import PeerServicer
 from nyala.replica.types import Address, DataState

@@ -14,16 +14,16 @@ from nyala.replica.raft import AppendEntries, Message, RaftOptions
 from nyala.replica.raft_driver import Phase
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
 from nyala.replica.rpc import RequestChecks, frame, new_server, pb_grpc
-from nyala.replica.server.channels import Channels
-from nyala.replica.server.copies import CopyJobs, CopyRequests
-from nyala.replica.server.copy_service import CopyServicer
-from nyala.replica.server.hosted import HostedTablet
-from nyala.replica.server.joins import Joins
-from nyala.replica.server.lanes import LoopPost
-from nyala.replica.server.maintenance import Maintenance
-from nyala.replica.server.manager import TabletManager
-from nyala.replica.server.memory import MemoryGuard
+from nyala.replica.server.copies.copy_jobs import CopyJobs, CopyRequests
+from nyala.replica.server.copies.copy_service import CopyServicer
+from nyala.replica.server.copies.joins import Joins
+from nyala.replica.server.maintenance.maintenance import Maintenance
 from nyala.replica.server.options import ServerOptions
+from nyala.replica.server.runtime.channels import Channels
+from nyala.replica.server.runtime.lanes import LoopPost
+from nyala.replica.server.runtime.memory import MemoryGuard
+from nyala.replica.server.tablets.hosted import HostedTablet
+from nyala.replica.server.tablets.manager import TabletManager
 from nyala.replica.tablet_copy import SessionFile
 from nyala.replica.tablet_copy.wire.fetch_serving import FetchServing
 from nyala.replica.tablet_copy.wire.remote_source import RemoteCopySource

@@ -15,7 +15,7 @@ from typing import Any
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.raft import AppendEntries, Message, RaftOptions, lease
 from nyala.replica.raft_driver import Doors, Files, HostOptions, Phase, Replica, absent_reply
-from nyala.replica.server.opening import load_cmeta
+from nyala.replica.server.tablets.opening import load_cmeta
 from nyala.replica.types import (
     ZERO_OPID,
     Address,

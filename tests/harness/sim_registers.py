@@ -13,7 +13,7 @@ from typing import Any
 from google_crc32c import value as crc
 
 from nyala.replica.raft_driver import Replica
-from nyala.replica.server.freshness import time_needed
+from nyala.replica.server.requests.freshness import time_needed
 from nyala.replica.types import Applied, Code, EntryKind, Refused, limits
 from tests.harness.history import ABSENT, Call, History
 from tests.harness.sim_cluster import SimCluster, SimNode
@@ -110,7 +110,7 @@ class RegisterClients:
         self._travel(arrived)
 
     def _observe(self, node: SimNode, seen: int) -> bool:
-        """Whether the server takes the caller's time over, as `server.scans` decides."""
+        """Whether the server takes the caller's time over, as `server.requests.scans` decides."""
         clock = node.hybrid_clock
         ahead = clock.ahead_of_wall_us(seen) > limits.CLOCK_AHEAD_OF_CALLERS_US_MAX
         if seen and ahead and clock.ahead_us(seen) > limits.CLOCK_DIFFERENCE_US_MAX:
@@ -121,7 +121,7 @@ class RegisterClients:
     def _read_stale(
         self, node: SimNode, replica: Replica, staleness_us: int, seen: int, answer: Callable[[Any], None]
     ) -> None:
-        """As `server.scans` does it, without the wait for newer data."""
+        """As `server.requests.scans` does it, without the wait for newer data."""
         clock = node.hybrid_clock
         if clock.ahead_of_wall_us() > limits.CLOCK_DIFFERENCE_US_MAX:
             replica.read_barrier(answer)

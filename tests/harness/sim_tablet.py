@@ -10,8 +10,8 @@ from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.raft import CopyNeeded, Message, VoteRequest
 from nyala.replica.raft_driver import absent_reply
 from nyala.replica.rows import Column, ColumnType, TableSchema
-from nyala.replica.server.opening import create_files
-from nyala.replica.server.tombstone import vote_reply
+from nyala.replica.server.tablets.opening import create_files
+from nyala.replica.server.tablets.tombstone import vote_reply
 from nyala.replica.tablet import Superblock, Tablet, sweep_orphans
 from nyala.replica.tablet_copy import (
     WHOLE,

@@ -18,9 +18,9 @@ from pathlib import Path
 from nyala.replica.fs.real import RealFile
 from nyala.replica.raft import Message, VoteReply, VoteRequest
 from nyala.replica.server.__main__ import parse
-from nyala.replica.server.hosted import HostedTablet
-from nyala.replica.server.opening import Opened, Opener
 from nyala.replica.server.process import main
+from nyala.replica.server.tablets.hosted import HostedTablet
+from nyala.replica.server.tablets.opening import Opened, Opener
 from nyala.replica.transport import PeerNetwork
 from tests.harness.told import told
 

@@ -129,7 +129,7 @@ MUTANTS = (
         after="if True:",
         more=(
             Edit(
-                file="replica/server/copies.py",
+                file="replica/server/copies/copy_jobs.py",
                 function="CopyJobs._copy.merge",
                 before="with hosted.promises:",
                 after="if True:",

@@ -9,7 +9,7 @@ MUTANTS = (
         name="write given up lets others overtake",
         rows="CN-25",
         test="tests/unit/server/test_server_writes.py::test_write_that_gets_no_index_lets_nobody_overtake",
-        file="replica/server/arrivals.py",
+        file="replica/server/tablets/arrivals.py",
         function="Arrivals.leave",
         before="arrival.gone = True",
         after="self._waiting.clear()",
@@ -18,7 +18,7 @@ MUTANTS = (
         name="copies share the disks pool",
         rows="TC-11",
         test="tests/unit/server/test_server_files.py::test_copies_run_on_a_pool_of_their_own",
-        file="replica/server/copies.py",
+        file="replica/server/copies/copy_jobs.py",
         function="CopyJobs.__init__",
         before='self._pool = started_pool(manager.options.copy_jobs_max, "copy-job")',
         after="self._pool = manager._open_pool",
@@ -30,7 +30,7 @@ MUTANTS = (
             "tests/unit/server/test_server_copy_pace.py::"
             "test_ten_copies_at_once_keep_to_number_and_rate_and_leave_leaders_alone"
         ),
-        file="replica/server/copies.py",
+        file="replica/server/copies/copy_jobs.py",
         function="CopyJobs.__init__",
         before='self._pool = started_pool(manager.options.copy_jobs_max, "copy-job")',
         after='self._pool = started_pool(32, "copy-job")',
@@ -39,7 +39,7 @@ MUTANTS = (
         name="refused request leaves a file",
         rows="TC-27",
         test="tests/unit/server/test_server_one_copy.py::test_fifty_requests_at_once_leave_what_one_leaves",
-        file="replica/server/copies.py",
+        file="replica/server/copies/copy_jobs.py",
         function="CopyJobs.start",
         before="""
             raise refusal
@@ -53,7 +53,7 @@ MUTANTS = (
         name="copy starts in mid deletion",
         rows="TC-27",
         test="tests/unit/server/test_server_copy_faults.py::test_copy_during_a_deletion_is_refused",
-        file="replica/server/copies.py",
+        file="replica/server/copies/copy_jobs.py",
         function="CopyJobs.start",
         before="if hosted is not None and (hosted.transition.locked() or hosted.opening):",
         after="if hosted is not None and hosted.opening:",
@@ -62,7 +62,7 @@ MUTANTS = (
         name="full server is copied to",
         rows="CN-03",
         test="tests/unit/server/test_server_open.py::test_server_that_holds_as_many_tablets_as_it_may_takes_no_other",
-        file="replica/server/copies.py",
+        file="replica/server/copies/copy_jobs.py",
         function="CopyJobs.start",
         before="manager.check_room(request.tablet_id)",
         after="pass",
@@ -71,7 +71,7 @@ MUTANTS = (
         name="only a created tablet is copied to",
         rows="TC-17",
         test="tests/unit/server/test_server_vivify.py::test_blank_member_is_copied_at_its_leaders_request",
-        file="replica/server/copies.py",
+        file="replica/server/copies/copy_jobs.py",
         function="CopyJobs.start",
         before="hosted = manager.blank(request.tablet_id)",
         after='raise Refused(Code.TABLET_NOT_FOUND, "no such tablet", tablet=request.tablet_id)',
@@ -80,7 +80,7 @@ MUTANTS = (
         name="every request starts a copy",
         rows="TC-27",
         test="tests/unit/server/test_server_one_copy.py::test_fifty_requests_at_once_leave_what_one_leaves",
-        file="replica/server/copies.py",
+        file="replica/server/copies/copy_jobs.py",
         function="CopyJobs.local",
         before="""
             data_state=hosted.data_state,
@@ -95,7 +95,7 @@ MUTANTS = (
         name="copied replica is not started",
         rows="TC-52",
         test="tests/unit/server/test_server_vivify.py::test_copied_replica_starts_and_its_match_rises",
-        file="replica/server/copies.py",
+        file="replica/server/copies/copy_jobs.py",
         function="CopyJobs._run",
         before="""
             await manager.open(hosted, checked=True)
@@ -109,7 +109,7 @@ MUTANTS = (
             "tests/unit/server/test_server_vivify.py::"
             "test_blocks_of_a_copy_are_checked_as_they_come_and_by_a_start_but_not_in_between"
         ),
-        file="replica/server/copies.py",
+        file="replica/server/copies/copy_jobs.py",
         function="CopyJobs._run",
         before="await manager.open(hosted, checked=True)",
         after="await manager.open(hosted)",
@@ -118,7 +118,7 @@ MUTANTS = (
         name="end of a copy is not told",
         rows="CC-08",
         test="tests/unit/server/test_server_vivify.py::test_driver_sees_a_copy_begin_advance_and_end_at_the_new_server",
-        file="replica/server/copies.py",
+        file="replica/server/copies/copy_jobs.py",
         function="CopyJobs._done",
         before="""
             job.progress.phase = "DONE"
@@ -132,7 +132,7 @@ MUTANTS = (
             "tests/unit/server/test_server_copy_faults.py::"
             "test_copy_that_finds_no_room_for_its_tombstone_either_is_one_later"
         ),
-        file="replica/server/copies.py",
+        file="replica/server/copies/copy_jobs.py",
         function="CopyJobs._settle_as_found",
         before="if hosted.superblock.data_state is DataState.COPYING:",
         after="if hosted.superblock.data_state is DataState.DELETED:",
@@ -144,7 +144,7 @@ MUTANTS = (
             "tests/unit/server/test_server_copies.py::"
             "test_copy_job_that_waited_is_checked_again_before_it_asks_the_source"
         ),
-        file="replica/server/copies.py",
+        file="replica/server/copies/copy_jobs.py",
         function="CopyJobs._copy",
         before="if refusal is not None:",
         after="if refusal is not None and request.term < 0:",
@@ -156,7 +156,7 @@ MUTANTS = (
             "tests/unit/server/test_server_copies.py::"
             "test_copy_job_over_a_replica_that_acknowledged_more_meanwhile_loses_nothing"
         ),
-        file="replica/server/copies.py",
+        file="replica/server/copies/copy_jobs.py",
         function="CopyJobs._copy.clear",
         before="""
             admit(last.opid, hosted.term)
@@ -167,7 +167,7 @@ MUTANTS = (
         name="ready replica is not deleted first",
         rows="TC-29",
         test="tests/unit/server/test_server_copies.py::test_copy_job_replaces_a_replica_that_lags",
-        file="replica/server/copies.py",
+        file="replica/server/copies/copy_jobs.py",
         function="CopyJobs._copy.clear",
         before="return manager.endings.delete_files(hosted, last)",
         after="return None",
@@ -179,7 +179,7 @@ MUTANTS = (
             "tests/unit/server/test_server_copy_pace.py::"
             "test_ten_copies_at_once_keep_to_number_and_rate_and_leave_leaders_alone"
         ),
-        file="replica/server/copies.py",
+        file="replica/server/copies/copy_jobs.py",
         function="CopyJobs._pace",
         before="ticket = rate.ticket(length_bytes)",
         after="ticket = rate.ticket(length_bytes // 2)",
@@ -188,7 +188,7 @@ MUTANTS = (
         name="target ignores the rate",
         rows="TC-11",
         test="tests/unit/server/test_server_copy_pace.py::test_copy_waits_for_the_rate_of_either_side",
-        file="replica/server/copies.py",
+        file="replica/server/copies/copy_jobs.py",
         function="CopyJobs._pace",
         before="ticket = rate.ticket(length_bytes)",
         after="ticket = 0",
@@ -199,7 +199,7 @@ MUTANTS = (
         test=(
             "tests/unit/server/test_server_one_copy.py::test_leader_asks_for_a_copy_until_it_is_heard_and_one_copy_runs"
         ),
-        file="replica/server/copies.py",
+        file="replica/server/copies/copy_jobs.py",
         function="CopyRequests.needed",
         before="self._next[key] = (now + backoff, min(2 * backoff, BACKOFF_MAX_S))",
         after="self._next[key] = (now + backoff, backoff)",
@@ -208,7 +208,7 @@ MUTANTS = (
         name="nobody asks the peer to copy",
         rows="TC-05",
         test="tests/unit/server/test_server_vivify.py::test_blank_member_is_copied_at_its_leaders_request",
-        file="replica/server/copies.py",
+        file="replica/server/copies/copy_jobs.py",
         function="CopyRequests.needed",
         before="""
             self._busy.add(need.peer_uuid)
@@ -225,7 +225,7 @@ MUTANTS = (
             "tests/process/test_replace_cycle_process.py::"
             "test_members_are_replaced_in_cycle_until_every_target_is_an_old_tombstone"
         ),
-        file="replica/server/copies.py",
+        file="replica/server/copies/copy_jobs.py",
         function="CopyRequests._send",
         before="self._busy.discard(need.peer_uuid)",
         after="pass",
@@ -237,7 +237,7 @@ MUTANTS = (
             "tests/unit/server/test_server_vivify.py::"
             "test_request_for_a_copy_names_both_ends_the_term_and_what_is_believed"
         ),
-        file="replica/server/copies.py",
+        file="replica/server/copies/copy_jobs.py",
         function="CopyRequests._ask",
         before="""
             term=term,
@@ -251,7 +251,7 @@ MUTANTS = (
             "tests/unit/server/test_server_copy_faults.py::"
             "test_deletion_ends_a_copy_under_way_unless_it_is_for_a_later_config"
         ),
-        file="replica/server/copies.py",
+        file="replica/server/copies/copy_jobs.py",
         function="CopyRequests._ask",
         before="""
             config=opid_to_pb(hosted.replica.active_config.opid),
@@ -262,7 +262,7 @@ MUTANTS = (
         name="a busy source is the targets failure",
         rows="TC-12",
         test="tests/unit/server/test_server_copy_failures.py::test_copy_failures_only_a_servers_own_ones_are_counted",
-        file="replica/server/copy_failures.py",
+        file="replica/server/tablets/copy_failures.py",
         function="is_our_own",
         before="return may_pass(error)",
         after="return True",
@@ -271,7 +271,7 @@ MUTANTS = (
         name="failed copies are counted past a success",
         rows="TC-12",
         test="tests/unit/server/test_server_copy_failures.py::test_copy_failures_end_with_a_copy_or_with_the_attempts",
-        file="replica/server/copy_failures.py",
+        file="replica/server/tablets/copy_failures.py",
         function="CopyFailures.succeeded",
         before="self._of.pop(tablet_id, None)",
         after="pass",
@@ -283,7 +283,7 @@ MUTANTS = (
             "tests/unit/server/test_server_requests_table.py::"
             "test_misaddressed_stale_and_repeated_calls_leave_everything_as_it_was"
         ),
-        file="replica/server/copy_service.py",
+        file="replica/server/copies/copy_service.py",
         function="CopyServicer.StartTabletCopy",
         before="check_tablet_id(request.tablet_id)",
         after='check_tablet_id(request.tablet_id or "t")',
@@ -295,7 +295,7 @@ MUTANTS = (
             "tests/process/test_master_process.py::"
             "test_master_dropped_table_ends_as_tombstones_everywhere_whoever_has_not_heard"
         ),
-        file="replica/server/copy_service.py",
+        file="replica/server/copies/copy_service.py",
         function="CopyServicer.StartTabletCopy",
         before='last_opid=opid_from_pb(request.last_opid) if request.HasField("last_opid") else None,',
         after="last_opid=None,",
@@ -307,7 +307,7 @@ MUTANTS = (
             "tests/unit/server/test_server_witness.py::"
             "test_witness_gets_no_log_while_the_config_that_makes_it_one_is_on_its_way_to_disk"
         ),
-        file="replica/server/copy_service.py",
+        file="replica/server/copies/copy_service.py",
         function="CopyServicer._ready",
         before="""
             await drained(hosted.meta_lane)
@@ -321,7 +321,7 @@ MUTANTS = (
             "tests/unit/server/test_server_tombstone.py::"
             "test_replica_whose_logs_end_is_damaged_keeps_that_end_as_a_tombstone"
         ),
-        file="replica/server/ending.py",
+        file="replica/server/tablets/ending.py",
         function="Endings.halt_for_deletion",
         before="withheld or ZERO_OPID",
         after="ZERO_OPID",
@@ -333,7 +333,7 @@ MUTANTS = (
             "tests/unit/server/test_server_copies.py::"
             "test_deletion_without_room_forgets_nothing_and_ends_once_there_is_room"
         ),
-        file="replica/server/ending.py",
+        file="replica/server/tablets/ending.py",
         function="Endings.halt_for_deletion",
         before="""
             hosted.stopped_at = ended
@@ -347,7 +347,7 @@ MUTANTS = (
             "tests/unit/server/test_server_file_check.py::"
             "test_file_that_is_lost_while_the_server_is_stopped_leaves_a_replica_that_a_copy_replaces"
         ),
-        file="replica/server/ending.py",
+        file="replica/server/tablets/ending.py",
         function="Endings.delete_files",
         before="if hosted.lost:",
         after="if False:",
@@ -356,7 +356,7 @@ MUTANTS = (
         name="tombstone remembers the damage",
         rows="TC-63",
         test="tests/unit/server/test_server_renewal.py::test_order_that_found_no_room_may_come_again",
-        file="replica/server/ending.py",
+        file="replica/server/tablets/ending.py",
         function="Endings.delete_files",
         before='hosted.error, hosted.stopped_at, hosted.unreadable = "", None, False',
         after='hosted.error, hosted.stopped_at = "", None',
@@ -365,7 +365,7 @@ MUTANTS = (
         name="witness serves readers",
         rows="CC-47",
         test="tests/unit/server/test_server_witness.py::test_witness_commits_and_serves_no_reads",
-        file="replica/server/hosted.py",
+        file="replica/server/tablets/hosted.py",
         function="HostedTablet.serving",
         before="self.superblock.witness",
         after="False",
@@ -374,7 +374,7 @@ MUTANTS = (
         name="copy goes on unwanted",
         rows="CC-52",
         test="tests/unit/server/test_server_witness.py::test_witness_that_is_not_wanted_whole_any_more_stops_its_copy",
-        file="replica/server/joins.py",
+        file="replica/server/copies/joins.py",
         function="Joins.look",
         before='if job.progress.phase != "JOIN.4" and (hosted is None or not wants_data(hosted)):',
         after='if job.progress.phase != "JOIN.4" and hosted is None:',
@@ -386,7 +386,7 @@ MUTANTS = (
             "tests/unit/server/test_server_file_check.py::"
             "test_large_file_that_is_lost_under_a_running_server_fails_its_replica_at_the_next_look"
         ),
-        file="replica/server/file_check.py",
+        file="replica/server/maintenance/file_check.py",
         function="FileChecker.round",
         before="if lost is not None:",
         after="if lost is None:",
@@ -398,7 +398,7 @@ MUTANTS = (
             "tests/unit/server/test_server_file_check.py::"
             "test_file_is_not_written_into_a_folder_that_is_not_the_one_the_server_began_with"
         ),
-        file="replica/server/file_check.py",
+        file="replica/server/maintenance/file_check.py",
         function="FileChecker._keep_roots",
         before="self._look()",
         after='disk.exists("")',
@@ -410,7 +410,7 @@ MUTANTS = (
             "tests/unit/server/test_server_file_check.py::"
             "test_folder_that_is_lost_under_a_running_server_is_not_made_anew_with_one_file"
         ),
-        file="replica/server/file_check.py",
+        file="replica/server/maintenance/file_check.py",
         function="_folder_is_lost",
         before="1",
         after="9",
@@ -419,7 +419,7 @@ MUTANTS = (
         name="missing log is made anew",
         rows="TC-35",
         test="tests/unit/server/test_server_files.py::test_tablet_that_lacks_one_of_its_parts_stays_offline",
-        file="replica/server/opening.py",
+        file="replica/server/tablets/opening.py",
         function="Opener.bootstrap",
         before='raise Corruption("a READY tablet has no log folder", tablet=tablet_id)',
         after="self._disk.mkdir(wal_folder(tablet_id))",
@@ -431,7 +431,7 @@ MUTANTS = (
             "tests/unit/server/test_server_vivify.py::"
             "test_blocks_of_a_copy_are_checked_as_they_come_and_by_a_start_but_not_in_between"
         ),
-        file="replica/server/opening.py",
+        file="replica/server/tablets/opening.py",
         function="Opener.bootstrap",
         before="not checked",
         after="False",
@@ -440,7 +440,7 @@ MUTANTS = (
         name="length of segments is not the operators",
         rows="CN-17",
         test="tests/unit/server/test_server_opening.py::test_logs_of_a_server_have_segments_as_long_as_it_is_told",
-        file="replica/server/opening.py",
+        file="replica/server/tablets/opening.py",
         function="Opener.bootstrap",
         before="options.wal_sync, segment_size_bytes_max=options.wal_segment_size_bytes_max",
         after="options.wal_sync",
@@ -449,7 +449,7 @@ MUTANTS = (
         name="creation leaves a stray file",
         rows="TC-33",
         test="tests/unit/server/test_server_files.py::test_created_tablet_has_its_files_where_they_are_documented",
-        file="replica/server/opening.py",
+        file="replica/server/tablets/opening.py",
         function="create_files",
         before="""
             Tablet.create(disk, superblock).close()
@@ -466,7 +466,7 @@ MUTANTS = (
             "tests/process/test_crash_matrix_server.py::"
             "test_server_that_dies_in_any_cell_of_the_matrix_ends_as_the_matrix_says"
         ),
-        file="replica/server/opening.py",
+        file="replica/server/tablets/opening.py",
         function="settle_all",
         before="found[tablet_id] = settle_at_startup(disk, Superblock.load(disk, tablet_id))",
         after="found[tablet_id] = Superblock.load(disk, tablet_id)",
@@ -478,7 +478,7 @@ MUTANTS = (
             "tests/process/test_formats_process.py::"
             "test_server_serves_the_directory_of_an_earlier_build_and_refuses_what_a_later_one_wrote"
         ),
-        file="replica/server/opening.py",
+        file="replica/server/tablets/opening.py",
         function="settle_all",
         before="""
             except (Corruption, Refused) as error:
@@ -496,7 +496,7 @@ MUTANTS = (
             "tests/unit/server/test_server_file_check.py::"
             "test_file_that_is_lost_while_the_server_is_stopped_leaves_a_replica_that_a_copy_replaces"
         ),
-        file="replica/server/opening.py",
+        file="replica/server/tablets/opening.py",
         function="find_lost",
         before="for tablet_id in lost_tablets(disk):",
         after="for tablet_id in lost_tablets(disk)[:0]:",
@@ -508,7 +508,7 @@ MUTANTS = (
             "tests/unit/server/test_server_open.py::"
             "test_server_whose_folder_of_blocks_cannot_be_listed_serves_who_has_none_there"
         ),
-        file="replica/server/opening.py",
+        file="replica/server/tablets/opening.py",
         function="settle_all",
         before="""
            with data_trouble("data"):  # a bad folder of blocks is the end of the replicas that have any, when they open
@@ -524,7 +524,7 @@ MUTANTS = (
             "tests/process/test_crash_matrix_server.py::"
             "test_server_that_dies_in_any_cell_of_the_matrix_ends_as_the_matrix_says"
         ),
-        file="replica/server/opening.py",
+        file="replica/server/tablets/opening.py",
         function="settle_all",
         before='swept = sweep_orphans(disk, named | spared_blocks(disk, disk.listdir("data")))',
         after="swept = sorted(named)[:0]",
@@ -536,7 +536,7 @@ MUTANTS = (
             "tests/unit/server/test_server_seeking.py::"
             "test_reached_servers_are_not_asked_for_and_a_lost_one_ever_more_rarely"
         ),
-        file="replica/server/seeking.py",
+        file="replica/server/heartbeats/seeking.py",
         function="Seeker.due",
         before="self._next[uuid] = now_s + pause, min(2 * pause, PAUSE_MAX_S)",
         after="self._next[uuid] = now_s + pause, pause",
@@ -545,7 +545,7 @@ MUTANTS = (
         name="tombstone votes under a lease",
         rows="CC-31, TC-76",
         test="tests/unit/server/test_server_tombstone.py::test_tombstone_gives_no_vote_while_a_leader_may_hold_a_lease",
-        file="replica/server/tombstone.py",
+        file="replica/server/tablets/tombstone.py",
         function="vote_reply",
         before="elif owes_lease and not message.transfer:",
         after="elif False:",
@@ -557,7 +557,7 @@ MUTANTS = (
             "tests/unit/server/test_server_tombstone.py::"
             "test_replica_that_could_not_be_opened_gives_no_vote_as_a_tombstone"
         ),
-        file="replica/server/tombstone.py",
+        file="replica/server/tablets/tombstone.py",
         function="vote_reply",
         before="elif not last_known:",
         after="elif False:",
@@ -566,7 +566,7 @@ MUTANTS = (
         name="tombstone ignores its last opid",
         rows="TC-76",
         test="tests/unit/server/test_server_tombstone.py::test_tombstone_votes_by_its_kept_last_opid",
-        file="replica/server/tombstone.py",
+        file="replica/server/tablets/tombstone.py",
         function="vote_reply",
         before="elif message.last < last:",
         after="elif message.last.index < 0:",
@@ -575,7 +575,7 @@ MUTANTS = (
         name="tombstones pre vote is remembered",
         rows="CC-33",
         test="tests/unit/server/test_server_tombstone.py::test_pre_vote_of_a_tombstone_writes_nothing",
-        file="replica/server/tombstone.py",
+        file="replica/server/tablets/tombstone.py",
         function="vote_reply",
         before="if not reason and not message.pre_vote:",
         after="if not reason:",
@@ -587,7 +587,7 @@ MUTANTS = (
             "tests/unit/server/test_server_votes_of_the_absent.py::"
             "test_tombstone_of_a_recovered_group_tells_a_lost_member_nothing"
         ),
-        file="replica/server/tombstone.py",
+        file="replica/server/tablets/tombstone.py",
         function="answer_without_replica",
         before="if generation_of(message.term) < generation_of(term):",
         after="if generation_of(message.term) + 1 < generation_of(term):",
@@ -599,7 +599,7 @@ MUTANTS = (
             "tests/unit/server/test_server_votes_of_the_absent.py::"
             "test_voter_that_died_in_its_copy_still_votes_by_what_it_kept"
         ),
-        file="replica/server/tombstone.py",
+        file="replica/server/tablets/tombstone.py",
         function="answer_without_replica",
         before="hosted.superblock.data_state is not DataState.DELETED",
         after="hosted.superblock.wal_generation",
@@ -608,7 +608,7 @@ MUTANTS = (
         name="blank server votes",
         rows="TC-77",
         test="tests/unit/server/test_server_votes_of_the_absent.py::test_blank_server_gives_no_vote_and_writes_nothing",
-        file="replica/server/tombstone.py",
+        file="replica/server/tablets/tombstone.py",
         function="answer_without_replica",
         before="granted=False,",
         after="granted=hosted is None,",
@@ -620,7 +620,7 @@ MUTANTS = (
             "tests/unit/transport/test_peer_forged_messages.py::"
             "test_term_of_a_later_generation_is_refused_at_a_tombstone_too"
         ),
-        file="replica/server/tombstone.py",
+        file="replica/server/tablets/tombstone.py",
         function="_refusal",
         before="if term and too_far(term, message.term):",
         after="if False:",
@@ -632,7 +632,7 @@ MUTANTS = (
             "tests/unit/server/test_server_votes_of_the_absent.py::"
             "test_server_that_lost_a_superblock_gives_no_vote_until_a_copy_is_complete"
         ),
-        file="replica/server/manager.py",
+        file="replica/server/tablets/manager.py",
         function="TabletManager.lost_term",
         before="return cmeta.term if cmeta is not None else 0",
         after="return 0",
@@ -644,7 +644,7 @@ MUTANTS = (
             "tests/unit/server/test_server_file_check.py::"
             "test_copy_over_a_running_replica_whose_superblock_is_lost_goes_by_memory"
         ),
-        file="replica/server/copies.py",
+        file="replica/server/copies/copy_jobs.py",
         function="CopyJobs._copy.clear",
         before="if hosted.superblock.data_state is DataState.DOES_NOT_EXIST:",
         after="if not Superblock.exists(manager.disk, job.tablet_id):",
@@ -656,7 +656,7 @@ MUTANTS = (
             "tests/unit/server/test_server_file_check.py::"
             "test_copy_over_a_running_replica_whose_superblock_is_lost_goes_by_memory"
         ),
-        file="replica/server/copies.py",
+        file="replica/server/copies/copy_jobs.py",
         function="CopyJobs._settle_as_found",
         before="if hosted.superblock.data_state is DataState.DOES_NOT_EXIST:",
         after="if True:",

@@ -21,7 +21,7 @@ MUTANTS = (
         name="servers look masters up once",
         rows="MF-07",
         test="tests/process/test_names_process.py::test_master_is_replaced_by_its_name_and_nobody_is_told",
-        file="replica/server/channels.py",
+        file="replica/server/runtime/channels.py",
         function="Channels.get",
         before="""
             channel = self._channels[address] = async_channel_to(address)
@@ -38,7 +38,7 @@ MUTANTS = (
         name="stale read trusts the clocks",
         rows="CN-24",
         test="tests/unit/server/test_server_freshness.py::test_time_needed_counts_the_clocks_against_the_replica",
-        file="replica/server/freshness.py",
+        file="replica/server/requests/freshness.py",
         function="time_needed",
         before="oldest_us = us_of_hybrid(now) - staleness_us + limits.CLOCK_DIFFERENCE_US_MAX",
         after="oldest_us = us_of_hybrid(now) - staleness_us",
@@ -47,7 +47,7 @@ MUTANTS = (
         name="stale read forgets what its caller has seen",
         rows="CN-24",
         test="tests/unit/server/test_server_freshness.py::test_time_needed_is_never_below_what_the_caller_has_seen",
-        file="replica/server/freshness.py",
+        file="replica/server/requests/freshness.py",
         function="time_needed",
         before="return max(1, seen, hybrid_from_us(max(0, oldest_us)))",
         after="return max(1, hybrid_from_us(max(0, oldest_us)))",
@@ -56,7 +56,7 @@ MUTANTS = (
         name="stale read of an empty replica",
         rows="CN-24",
         test="tests/unit/server/test_server_freshness.py::test_time_needed_of_a_very_old_read_is_not_the_beginning",
-        file="replica/server/freshness.py",
+        file="replica/server/requests/freshness.py",
         function="time_needed",
         before="return max(1, seen, hybrid_from_us(max(0, oldest_us)))",
         after="return max(seen, hybrid_from_us(max(0, oldest_us)))",
@@ -65,7 +65,7 @@ MUTANTS = (
         name="busy machine taken for a held lock",
         rows="CC-35",
         test="tests/unit/server/test_server_gil_watch.py::test_hold_is_the_lateness_that_no_busy_processor_explains",
-        file="replica/server/gil_watch.py",
+        file="replica/server/runtime/gil_watch.py",
         function="held_ms",
         before="return max(0.0, slept_s - wanted_s - max(0.0, waited_for_cpu_s)) * 1000",
         after="return max(0.0, slept_s - wanted_s) * 1000",
@@ -77,7 +77,7 @@ MUTANTS = (
             "tests/unit/server/test_server_gil_watch.py::"
             "test_hold_of_the_lock_is_seen_and_forgotten_by_the_recent_figure_only"
         ),
-        file="replica/server/gil_watch.py",
+        file="replica/server/runtime/gil_watch.py",
         function="GilWatch._run",
         before="self.note(held_ms(now - before, PERIOD_S, now_waited - waited))",
         after="(held_ms(now - before, PERIOD_S, now_waited - waited))",
@@ -86,7 +86,7 @@ MUTANTS = (
         name="pause of an earlier round counts",
         rows="CC-35",
         test="tests/unit/server/test_server_recent_maximum.py::test_longest_of_a_span_forgets_what_came_before_it",
-        file="replica/server/recent_maximum.py",
+        file="replica/server/runtime/recent_maximum.py",
         function="RecentMaximum.within",
         before="return max((value for second, value in list(self._seconds) if second >= first), default=0.0)",
         after="return max((value for second, value in list(self._seconds) if first), default=0.0)",
@@ -98,7 +98,7 @@ MUTANTS = (
             "tests/unit/server/test_server_vivify.py::"
             "test_session_of_a_dead_target_is_seen_idle_and_let_go_although_nobody_asks"
         ),
-        file="replica/server/maintenance.py",
+        file="replica/server/maintenance/maintenance.py",
         function="Maintenance.once",
         before="""
             await self._manager.in_thread(self._manager.sessions.expire)
@@ -109,7 +109,7 @@ MUTANTS = (
         name="nobody looks",
         rows="IN-32",
         test="tests/unit/server/test_server_resources.py::test_server_counts_them_in_its_metrics_and_warns_in_its_log",
-        file="replica/server/maintenance.py",
+        file="replica/server/maintenance/maintenance.py",
         function="Maintenance.look_at_resources",
         before="await asyncio.get_running_loop().run_in_executor(self._pool, self.resources.look)",
         after="await asyncio.sleep(0)",
@@ -121,7 +121,7 @@ MUTANTS = (
             "tests/unit/server/test_server_want.py::"
             "test_replica_that_stopped_while_maintenance_waited_for_its_turn_is_left_alone"
         ),
-        file="replica/server/maintenance.py",
+        file="replica/server/maintenance/maintenance.py",
         function="Maintenance._work",
         before="not hosted.running or hosted.tablet",
         after="hosted.tablet",
@@ -130,7 +130,7 @@ MUTANTS = (
         name="maintenance ends for want of memory",
         rows="IN-30",
         test="tests/unit/server/test_server_want.py::test_maintenance_that_finds_no_memory_waits",
-        file="replica/server/maintenance.py",
+        file="replica/server/maintenance/maintenance.py",
         function="Maintenance._work",
         before="if wanted is None:",
         after="if wanted is not None:",
@@ -139,7 +139,7 @@ MUTANTS = (
         name="ready tablets are not opened",
         rows="TC-62",
         test="tests/unit/server/test_server_vivify.py::test_copied_replica_starts_and_its_match_rises",
-        file="replica/server/manager.py",
+        file="replica/server/tablets/manager.py",
         function="TabletManager.start",
         before="hosted.opening = settled.data_state is DataState.READY",
         after="hosted.opening = settled.data_state is DataState.COPYING",
@@ -151,7 +151,7 @@ MUTANTS = (
             "tests/unit/server/test_server_copy_pace.py::"
             "test_writes_of_clients_slow_copies_at_the_leader_and_where_they_are_replicated"
         ),
-        file="replica/server/manager.py",
+        file="replica/server/tablets/manager.py",
         function="TabletManager.deliver",
         before="self.copy_rate.written()",
         after="pass",
@@ -163,7 +163,7 @@ MUTANTS = (
             "tests/process/test_defect_process.py::"
             "test_tablet_whose_replicas_failed_at_a_defect_is_back_with_a_build_without_it"
         ),
-        file="replica/server/manager.py",
+        file="replica/server/tablets/manager.py",
         function="TabletManager.on_change",
         before="self._note_failure(hosted, replica)",
         after="self.changed.add(tablet_id)",
@@ -175,7 +175,7 @@ MUTANTS = (
             "tests/unit/server/test_server_opening.py::"
             "test_config_and_leader_that_a_creation_names_are_nothing_to_a_replica_that_has_a_config"
         ),
-        file="replica/server/manager.py",
+        file="replica/server/tablets/manager.py",
         function="TabletManager.create",
         before="""
                     raise Refused(Code.UNAVAILABLE, "the tablet could not be created", tablet=superblock.tablet_id)
@@ -193,7 +193,7 @@ MUTANTS = (
             "tests/unit/server/test_server_opening.py::"
             "test_config_and_leader_that_a_creation_names_are_nothing_to_a_replica_that_has_a_config"
         ),
-        file="replica/server/manager.py",
+        file="replica/server/tablets/manager.py",
         function="TabletManager.create",
         before="""
                     raise Refused(Code.UNAVAILABLE, "the tablet could not be created", tablet=superblock.tablet_id)
@@ -208,7 +208,7 @@ MUTANTS = (
         name="copied while it is created",
         rows="TC-27",
         test="tests/unit/server/test_server_open.py::test_tablet_that_is_being_created_is_not_copied_into",
-        file="replica/server/manager.py",
+        file="replica/server/tablets/manager.py",
         function="TabletManager.create",
         before="""
             hosted = self._add(superblock)
@@ -234,7 +234,7 @@ MUTANTS = (
             "tests/process/test_disk_trouble_process.py::"
             "test_damaged_log_is_failed_beside_others_that_serve_until_the_master_heals_it"
         ),
-        file="replica/server/manager.py",
+        file="replica/server/tablets/manager.py",
         function="TabletManager.open",
         before="""
             if may_pass(error):
@@ -252,7 +252,7 @@ MUTANTS = (
             "tests/unit/server/test_server_want.py::"
             "test_replica_that_cannot_be_opened_for_a_want_waits_and_is_never_failed"
         ),
-        file="replica/server/manager.py",
+        file="replica/server/tablets/manager.py",
         function="TabletManager.open",
         before="if may_pass(error):",
         after="if isinstance(error, Refused) and error.code is Code.NO_SPACE:",
@@ -264,7 +264,7 @@ MUTANTS = (
             "tests/unit/server/test_server_want.py::"
             "test_entry_that_meets_a_want_at_each_start_is_tried_ever_more_rarely"
         ),
-        file="replica/server/manager.py",
+        file="replica/server/tablets/manager.py",
         function="TabletManager.open",
         before="""
             if opened.tablet is None or opened.log.last.index <= opened.tablet.flush_opid.index:
@@ -281,7 +281,7 @@ MUTANTS = (
             "tests/unit/server/test_server_want.py::"
             "test_replica_that_cannot_be_opened_for_a_want_waits_and_is_never_failed"
         ),
-        file="replica/server/manager.py",
+        file="replica/server/tablets/manager.py",
         function="TabletManager.open",
         before="hosted.attempts = 0  # nothing is replayed",
         after="pass",
@@ -293,7 +293,7 @@ MUTANTS = (
             "tests/unit/server/test_server_copy_faults.py::"
             "test_copy_that_finds_no_room_for_its_tombstone_either_is_one_later"
         ),
-        file="replica/server/manager.py",
+        file="replica/server/tablets/manager.py",
         function="TabletManager.settle",
         before="if hosted.superblock.data_state is DataState.COPYING:",
         after="if False:",
@@ -302,7 +302,7 @@ MUTANTS = (
         name="start without room for a tombstone is final",
         rows="TC-12",
         test="tests/unit/server/test_server_open.py::test_start_that_finds_no_room_for_a_tombstone_makes_it_later",
-        file="replica/server/manager.py",
+        file="replica/server/tablets/manager.py",
         function="TabletManager._unsettled",
         before="if may_pass(error):",
         after="if error is None:",
@@ -314,7 +314,7 @@ MUTANTS = (
             "tests/unit/server/test_server_want.py::"
             "test_entry_that_meets_a_want_at_each_start_is_tried_ever_more_rarely"
         ),
-        file="replica/server/manager.py",
+        file="replica/server/tablets/manager.py",
         function="TabletManager._replayed",
         before="""
             self.post(lambda: self._started_well(tablet_id))
@@ -328,7 +328,7 @@ MUTANTS = (
             "tests/unit/server/test_server_copy_faults.py::"
             "test_deletion_ends_a_copy_under_way_unless_it_is_for_a_later_config"
         ),
-        file="replica/server/manager.py",
+        file="replica/server/tablets/manager.py",
         function="TabletManager.delete",
         before="""
             _check_config(hosted, cas, committed)
@@ -345,7 +345,7 @@ MUTANTS = (
             "tests/unit/server/test_server_copies.py::"
             "test_deletion_ends_a_job_that_waits_and_then_the_replica_that_is_here"
         ),
-        file="replica/server/manager.py",
+        file="replica/server/tablets/manager.py",
         function="TabletManager.delete",
         before="await hosted.copy.end()",
         after="await hosted.copy.ended.wait()",
@@ -354,7 +354,7 @@ MUTANTS = (
         name="order of a copy in place looks once",
         rows="TC-63",
         test="tests/unit/server/test_server_renewal.py::test_order_that_waits_for_another_ones_turn_looks_again",
-        file="replica/server/manager.py",
+        file="replica/server/tablets/manager.py",
         function="TabletManager.delete",
         before="""
             if damaged_only:
@@ -366,7 +366,7 @@ MUTANTS = (
         name="damage is forgotten where no room is",
         rows="TC-63",
         test="tests/unit/server/test_server_renewal.py::test_order_that_found_no_room_may_come_again",
-        file="replica/server/manager.py",
+        file="replica/server/tablets/manager.py",
         function="TabletManager.delete",
         before="""
             hosted.unreadable = hosted.damaged  # if there is no room now, it is to be asked again
@@ -380,7 +380,7 @@ MUTANTS = (
             "tests/unit/server/test_server_copies.py::"
             "test_deletion_without_room_forgets_nothing_and_ends_once_there_is_room"
         ),
-        file="replica/server/manager.py",
+        file="replica/server/tablets/manager.py",
         function="TabletManager.delete",
         before="""
             if hosted.superblock.data_state is DataState.DELETED:  # only its files are not where they belong
@@ -392,7 +392,7 @@ MUTANTS = (
         name="rolled back config keeps an abandoned replica",
         rows="CC-10",
         test="tests/unit/server/test_server_vivify.py::test_config_that_was_rolled_back_keeps_no_abandoned_replica",
-        file="replica/server/manager.py",
+        file="replica/server/tablets/manager.py",
         function="_check_config",
         before="pending > committed:  #",
         after="pending > ZERO_OPID:  #",
@@ -401,7 +401,7 @@ MUTANTS = (
         name="deletion overlooks a config that may be committed",
         rows="CC-29",
         test="tests/unit/server/test_server_vivify.py::test_config_that_was_rolled_back_keeps_no_abandoned_replica",
-        file="replica/server/manager.py",
+        file="replica/server/tablets/manager.py",
         function="_check_config",
         before="> committed",
         after="< ZERO_OPID",
@@ -413,7 +413,7 @@ MUTANTS = (
             "tests/unit/server/test_server_copies.py::"
             "test_deletion_ends_a_job_that_waits_and_then_the_replica_that_is_here"
         ),
-        file="replica/server/manager.py",
+        file="replica/server/tablets/manager.py",
         function="_check_config",
         before="known = max(known, hosted.copy.config)",
         after="known = max(known, ZERO_OPID)",
@@ -422,7 +422,7 @@ MUTANTS = (
         name="late deletion hits the readded replica",
         rows="CC-29",
         test="tests/unit/server/test_server_vivify.py::test_late_deletion_misses_a_replica_that_was_added_again",
-        file="replica/server/manager.py",
+        file="replica/server/tablets/manager.py",
         function="_check_config",
         before="if known > cas:",
         after="if known.index > cas.index + (1 << 40):",
@@ -431,7 +431,7 @@ MUTANTS = (
         name="late order deletes a whole replica",
         rows="TC-63, TC-13",
         test="tests/unit/server/test_server_renewal.py::test_order_of_a_copy_in_place_hits_a_damaged_replica_only",
-        file="replica/server/manager.py",
+        file="replica/server/tablets/manager.py",
         function="_check_damaged",
         before="if not hosted.damaged:",
         after="if False:",
@@ -458,7 +458,7 @@ MUTANTS = (
         name="heartbeats say open files for memory maps",
         rows="IN-32",
         test="tests/unit/server/test_server_heartbeat.py::test_tablet_that_is_gone_without_a_trace_is_told_by_a_full_report",
-        file="replica/server/heartbeat.py",
+        file="replica/server/heartbeats/heartbeat.py",
         function="Heartbeats._beat",
         before="memory_maps=pb.ResourceUse(**self._resources.maps._asdict()),",
         after="memory_maps=pb.ResourceUse(**self._resources.files._asdict()),",
@@ -479,7 +479,7 @@ MUTANTS = (
         test=(
             "tests/unit/server/test_server_resources.py::test_use_is_told_once_from_four_fifths_on_and_again_after_it_fell"
         ),
-        file="replica/server/resources.py",
+        file="replica/server/runtime/resources.py",
         function="to_tell",
         before="if (text := use.near_limit(name)) and not told:",
         after="if text := use.near_limit(name):",
@@ -488,7 +488,7 @@ MUTANTS = (
         name="deadly entry is copied again",
         rows="TC-63",
         test="tests/unit/server/test_server_renewal.py::test_only_damage_that_a_copy_heals_is_told",
-        file="replica/server/replay_watch.py",
+        file="replica/server/startup/replay_watch.py",
         function="DeadlyEntry",
         before="copy_heals = False",
         after="copy_heals = True",
@@ -499,7 +499,7 @@ MUTANTS = (
         test=(
             "tests/unit/server/test_server_replay_watch.py::test_entry_that_killed_one_build_is_tried_again_by_another"
         ),
-        file="replica/server/replay_watch.py",
+        file="replica/server/startup/replay_watch.py",
         function="ReplayMarker.after_a_death",
         before="if self.is_proof and self.build == build:",
         after="if self.is_proof:",
@@ -509,7 +509,7 @@ MUTANTS = (
         rows="IN-05",
         test="tests/unit/server/test_server_replay_watch.py::"
         "test_server_that_is_killed_over_and_over_as_it_starts_loses_no_replica",
-        file="replica/server/replay_watch.py",
+        file="replica/server/startup/replay_watch.py",
         function="ReplayMarker.is_proof",
         before="self.first > 0 and self._was_alone and self.died_alone == self.first",
         after="self.first > 0 and self._was_alone",
@@ -518,7 +518,7 @@ MUTANTS = (
         name="what was suspect stays suspect",
         rows="IN-05",
         test="tests/unit/server/test_server_replay_watch.py::test_death_in_a_long_replay_makes_few_entries_suspect",
-        file="replica/server/replay_watch.py",
+        file="replica/server/startup/replay_watch.py",
         function="ReplayMarker.after_a_death",
         before="first, last = self.first, self.last",
         after="first, last = 1, 1000",
@@ -528,7 +528,7 @@ MUTANTS = (
         rows="IN-05",
         test="tests/unit/server/test_server_replay_watch.py::"
         "test_third_death_at_one_entry_leaves_only_that_replica_offline",
-        file="replica/server/replay_watch.py",
+        file="replica/server/startup/replay_watch.py",
         function="ReplayMarker.after_a_death",
         before="died_alone = self.first if self._was_alone else 0",
         after="died_alone = 0",
@@ -537,7 +537,7 @@ MUTANTS = (
         name="note outlives the entry",
         rows="IN-03",
         test="tests/unit/server/test_server_replay_watch.py::test_failure_is_noted_until_the_entry_is_applied",
-        file="replica/server/replay_watch.py",
+        file="replica/server/startup/replay_watch.py",
         function="ReplayWatch.note_failure",
         before="0, last=0, failed_index=index",
         after="index, last=index, failed_index=0",
@@ -546,7 +546,7 @@ MUTANTS = (
         name="scrub looks at the open segment",
         rows="TC-63",
         test="tests/unit/server/test_server_scrub.py::test_damage_of_a_closed_segment_is_found_and_costs_one_replica",
-        file="replica/server/scrub.py",
+        file="replica/server/maintenance/scrub.py",
         function="Scrub._at_rest",
         before="if info.closed:",
         after="if info.number:",
@@ -555,7 +555,7 @@ MUTANTS = (
         name="scrub passes logs by",
         rows="TC-63",
         test="tests/unit/server/test_server_scrub.py::test_damage_of_a_closed_segment_is_found_and_costs_one_replica",
-        file="replica/server/scrub.py",
+        file="replica/server/maintenance/scrub.py",
         function="Scrub._at_rest",
         before="if info.closed:",
         after="if info.closed and info.number < 0:",
@@ -564,7 +564,7 @@ MUTANTS = (
         name="scrub skips sidecars",
         rows="TC-63",
         test="tests/unit/server/test_server_scrub.py::test_flipped_bit_at_rest_is_found_and_costs_one_replica",
-        file="replica/server/scrub.py",
+        file="replica/server/maintenance/scrub.py",
         function="Scrub._block.files",
         before="for path, length_bytes, crc in block.files:",
         after="for path, length_bytes, crc in block.files[:1]:",
@@ -573,7 +573,7 @@ MUTANTS = (
         name="scrub takes a freed segment for lost",
         rows="TC-63",
         test="tests/unit/server/test_server_scrub.py::test_segment_that_goes_away_during_the_check_is_no_damage",
-        file="replica/server/scrub.py",
+        file="replica/server/maintenance/scrub.py",
         function="Scrub._segment.is_there",
         before="return hosted.running and hosted.log is log and info in log.segments()",
         after="return hosted.running and hosted.log is log",
@@ -582,7 +582,7 @@ MUTANTS = (
         name="scrub takes a merged block for lost",
         rows="TC-63",
         test="tests/unit/server/test_server_scrub.py::test_block_that_goes_away_during_the_check_is_no_damage",
-        file="replica/server/scrub.py",
+        file="replica/server/maintenance/scrub.py",
         function="Scrub._check",
         before="if one.is_there():",
         after="if True:",
@@ -591,7 +591,7 @@ MUTANTS = (
         name="scrub fails nobody",
         rows="TC-63",
         test="tests/unit/server/test_server_scrub.py::test_flipped_bit_at_rest_is_found_and_costs_one_replica",
-        file="replica/server/scrub.py",
+        file="replica/server/maintenance/scrub.py",
         function="Scrub._check",
         before="self._manager.damaged(one.hosted, error)",
         after="pass",
@@ -600,7 +600,7 @@ MUTANTS = (
         name="scrub takes all of a core",
         rows="TC-63",
         test="tests/unit/server/test_server_scrub.py::test_scrub_takes_no_more_than_its_share_of_a_core",
-        file="replica/server/scrub.py",
+        file="replica/server/maintenance/scrub.py",
         function="Scrub._read",
         before="ticket = self._rate.ticket(cost_bytes(length_bytes, cpu_s, self._rate.bytes_per_s))",
         after="ticket = self._rate.ticket(cost_bytes(length_bytes, 0.0, self._rate.bytes_per_s))",
@@ -609,7 +609,7 @@ MUTANTS = (
         name="scrub has no rate",
         rows="TC-63",
         test="tests/unit/server/test_server_scrub.py::test_scrub_holds_its_rate_and_reads_in_pieces",
-        file="replica/server/scrub.py",
+        file="replica/server/maintenance/scrub.py",
         function="Scrub._read",
         before="while pause_s:",
         after="while pause_s and not pause_s:",
@@ -621,7 +621,7 @@ MUTANTS = (
             "tests/unit/server/test_server_scrub_rule.py::"
             "test_block_that_waited_longest_is_first_and_equal_ones_go_by_name"
         ),
-        file="replica/server/scrub_rule.py",
+        file="replica/server/maintenance/scrub_rule.py",
         function="due",
         before="n: (whole_s",
         after="n: (-whole_s",
@@ -630,7 +630,7 @@ MUTANTS = (
         name="late ticks are made up for",
         rows="CC-35",
         test="tests/unit/server/test_server_ticking.py::test_loop_that_was_blocked_makes_up_for_no_ticks",
-        file="replica/server/ticking.py",
+        file="replica/server/tablets/ticking.py",
         function="Ticker.run_forever",
         before="due = max(due + period_s, now)",
         after="due += period_s",
@@ -639,7 +639,7 @@ MUTANTS = (
         name="elections all at once",
         rows="CN-28",
         test="tests/unit/server/test_server_ticking.py::test_loss_of_a_server_spreads_the_elections_of_its_tablets",
-        file="replica/server/ticking.py",
+        file="replica/server/tablets/ticking.py",
         function="Ticker._link_changed",
         before="replica.link_lost(change.uuid, change.silent_ticks, woken // WAKES_PER_TICK)",
         after="replica.link_lost(change.uuid, change.silent_ticks, 0)",
@@ -651,7 +651,7 @@ MUTANTS = (
             "tests/process/test_many_groups_process.py::"
             "test_three_servers_in_twenty_groups_lead_some_and_follow_in_others_each_for_itself"
         ),
-        file="replica/server/ticking.py",
+        file="replica/server/tablets/ticking.py",
         function="Ticker._link_changed",
         before="""
             woken += rests
@@ -680,7 +680,7 @@ MUTANTS = (
         test=(
             "tests/unit/server/test_server_file_check.py::test_page_for_operators_has_each_file_and_the_times_of_this_code"
         ),
-        file="replica/server/file_check.py",
+        file="replica/server/maintenance/file_check.py",
         before="KEEP_EVERY_S = 60.0",
         after="KEEP_EVERY_S = 600.0",
     ),

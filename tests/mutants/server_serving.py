@@ -9,7 +9,7 @@ MUTANTS = (
         name="scan's message is as long as its longest run of rows",
         rows="IN-60, IN-80",
         test="tests/unit/server/test_server_lists.py::test_messages_of_a_scan_are_no_longer_than_stated",
-        file="replica/server/scans.py",
+        file="replica/server/requests/scans.py",
         function="_sized",
         before="if part.nbytes <= 2 * limits.SCAN_BATCH_BYTES or rows < 2:",
         after="if part.nbytes <= 16 * limits.SCAN_BATCH_BYTES or rows < 2:",
@@ -18,7 +18,7 @@ MUTANTS = (
         name="errors of a batch fit into no reply",
         rows="IN-60",
         test="tests/unit/server/test_server_writes.py::test_batch_whose_errors_fit_into_no_reply_is_refused",
-        file="replica/server/writes.py",
+        file="replica/server/requests/writes.py",
         function="Writes.begin",
         before="if reply_bytes > limits.WRITE_REPLY_BYTES_MAX:",
         after="if False:",
@@ -30,7 +30,7 @@ MUTANTS = (
             "tests/unit/server/test_server_writes.py::"
             "test_batch_of_a_source_that_was_opened_before_a_forced_recovery_is_refused"
         ),
-        file="replica/server/writes.py",
+        file="replica/server/requests/writes.py",
         function="need_same_generation",
         before="if generation_of(config.opid.term) > generation_of(request.config_term):",
         after="if False:",
@@ -42,7 +42,7 @@ MUTANTS = (
             "tests/process/test_lost_majority_process.py::"
             "test_two_of_three_servers_lost_for_good_the_third_goes_on_and_returning_ones_are_harmless"
         ),
-        file="replica/server/writes.py",
+        file="replica/server/requests/writes.py",
         function="Writes.begin",
         before="""if request.HasField("source"):""",
         after="if False:",
@@ -68,7 +68,7 @@ MUTANTS = (
             "tests/unit/server/test_server_callers.py::"
             "test_checksums_keep_no_reader_waiting_and_no_host_takes_all_places"
         ),
-        file="replica/server/scans.py",
+        file="replica/server/requests/scans.py",
         function="Scans.checksum",
         before="run_in_executor(self._sums,",
         after="run_in_executor(self._pool,",
@@ -80,7 +80,7 @@ MUTANTS = (
             "tests/unit/server/test_server_callers.py::"
             "test_checksums_keep_no_reader_waiting_and_no_host_takes_all_places"
         ),
-        file="replica/server/scans.py",
+        file="replica/server/requests/scans.py",
         function="Scans.__init__",
         before="CallBounds(limits.CHECKSUMS_OPEN_MAX, ",
         after="CallBounds(9 * limits.CHECKSUMS_OPEN_MAX, ",
@@ -89,7 +89,7 @@ MUTANTS = (
         name="one host takes all places",
         rows="IN-60",
         test="tests/unit/server/test_server_callers.py::test_scans_of_one_host_leave_places_to_others",
-        file="replica/server/scans.py",
+        file="replica/server/requests/scans.py",
         function="Scans.__init__",
         before="CallBounds(limits.SCANS_OPEN_MAX, limits.SCANS_OPEN_PER_HOST_MAX)",
         after="CallBounds(limits.SCANS_OPEN_MAX, limits.SCANS_OPEN_MAX)",
@@ -98,7 +98,7 @@ MUTANTS = (
         name="mended clone counts as the same build",
         rows="IN-03",
         test="tests/unit/server/test_server_replay_watch.py::test_running_build_is_another_if_a_line_is",
-        file="replica/server/build.py",
+        file="replica/server/startup/build.py",
         function="running_build",
         before="digest.update(path.read_bytes())",
         after="path.read_bytes()",
@@ -107,7 +107,7 @@ MUTANTS = (
         name="deadline of grpc is not seen",
         rows="IN-62",
         test="tests/unit/server/test_server_callers.py::test_caller_is_waited_for_until_the_earlier_of_its_deadlines",
-        file="replica/server/caller.py",
+        file="replica/server/requests/caller.py",
         function="Caller.of",
         before="if left_s is not None:",
         after="if left_s is not None and not limits_s:",
@@ -116,7 +116,7 @@ MUTANTS = (
         name="servers know one master only",
         rows="MF-02, MF-32",
         test="tests/process/test_master_migration_process.py::test_single_master_becomes_three_with_every_table",
-        file="replica/server/heartbeat.py",
+        file="replica/server/heartbeats/heartbeat.py",
         function="Heartbeats.run_forever",
         before="for master in self._manager.options.masters:",
         after="for master in self._manager.options.masters[:1]:",
@@ -128,7 +128,7 @@ MUTANTS = (
             "tests/unit/server/test_server_heartbeat.py::"
             "test_masters_that_the_others_name_are_beaten_at_and_only_those_of_our_cluster"
         ),
-        file="replica/server/heartbeat.py",
+        file="replica/server/heartbeats/heartbeat.py",
         function="Heartbeats._hear_of_masters",
         before="""
             if not reply.cluster_id or self._cluster_id() not in ("", reply.cluster_id):
@@ -143,7 +143,7 @@ MUTANTS = (
             "tests/unit/server/test_server_heartbeat.py::"
             "test_master_that_was_named_before_we_knew_it_by_another_address_is_beaten_at_once"
         ),
-        file="replica/server/heartbeat.py",
+        file="replica/server/heartbeats/heartbeat.py",
         function="Heartbeats._one_master",
         before="""
             if self._answers_elsewhere(master, reply.master_uuid):
@@ -159,7 +159,7 @@ MUTANTS = (
             "tests/unit/server/test_server_heartbeat.py::"
             "test_masters_that_the_others_name_are_beaten_at_and_only_those_of_our_cluster"
         ),
-        file="replica/server/heartbeat.py",
+        file="replica/server/heartbeats/heartbeat.py",
         function="Heartbeats._one_master",
         before="""
             self._hear_of_masters(group, reply)
@@ -172,7 +172,7 @@ MUTANTS = (
         test=(
             "tests/process/test_moved_servers_process.py::test_cluster_whose_servers_all_moved_at_once_elects_and_heals"
         ),
-        file="replica/server/heartbeat.py",
+        file="replica/server/heartbeats/heartbeat.py",
         function="Heartbeats._one_master",
         before="for listing in reply.found:",
         after="for listing in ():",
@@ -184,7 +184,7 @@ MUTANTS = (
             "tests/unit/server/test_server_heartbeat.py::"
             "test_master_that_was_named_before_we_knew_it_by_another_address_is_beaten_at_once[answers_at1]"
         ),
-        file="replica/server/heartbeat.py",
+        file="replica/server/heartbeats/heartbeat.py",
         function="Heartbeats._one_master",
         before="""
             if self._answers_elsewhere(master, listed):
@@ -199,7 +199,7 @@ MUTANTS = (
         test=(
             "tests/unit/server/test_server_heartbeat.py::test_orders_of_a_master_that_name_what_cannot_be_make_nothing"
         ),
-        file="replica/server/heartbeat.py",
+        file="replica/server/heartbeats/heartbeat.py",
         function="Heartbeats._order",
         before="""
             check_fields(request)
@@ -228,7 +228,7 @@ MUTANTS = (
         name="heartbeat master is known by address alone",
         rows="none",
         test="tests/unit/server/test_other_masters.py::test_who_is_known_by_address_or_uuid_is_not_heard_of_anew",
-        file="replica/server/other_masters.py",
+        file="replica/server/heartbeats/other_masters.py",
         function="unheard_of",
         before="uuid not in uuids and not",
         after="not",
@@ -251,7 +251,7 @@ MUTANTS = (
         name="empty disk is taken for the lost one",
         rows="TC-72",
         test="tests/unit/server/test_server_instance.py::test_server_that_lost_a_folder_of_promises_does_not_start",
-        file="replica/server/promises.py",
+        file="replica/server/startup/promises.py",
         function="need_promises",
         before="disk.listdir(folder",
         after="disk.exists(folder",
@@ -263,7 +263,7 @@ MUTANTS = (
             "tests/unit/server/test_server_heartbeat.py::"
             "test_tablet_that_is_gone_without_a_trace_is_told_by_a_full_report"
         ),
-        file="replica/server/reports.py",
+        file="replica/server/heartbeats/reports.py",
         function="Telling.next",
         before="changed <= set(tablets)  # only",
         after="changed  # only",
@@ -275,7 +275,7 @@ MUTANTS = (
             "tests/unit/server/test_server_heartbeat.py::"
             "test_master_that_does_not_lead_is_asked_whether_it_does_and_told_everything_then"
         ),
-        file="replica/server/reports.py",
+        file="replica/server/heartbeats/reports.py",
         function="Telling.next",
         before="""
             if not self.heard:
@@ -293,7 +293,7 @@ MUTANTS = (
             "tests/unit/server/test_server_heartbeat.py::"
             "test_master_of_another_cluster_that_becomes_ours_is_never_told_that_nothing_is_here"
         ),
-        file="replica/server/reports.py",
+        file="replica/server/heartbeats/reports.py",
         function="Telling.next",
         before="report = Report([], frozenset(changed))",
         after="report = Report([], frozenset(changed), full=True)",
@@ -305,7 +305,7 @@ MUTANTS = (
             "tests/unit/server/test_server_heartbeat.py::"
             "test_master_that_does_not_lead_is_asked_whether_it_does_and_told_everything_then"
         ),
-        file="replica/server/reports.py",
+        file="replica/server/heartbeats/reports.py",
         function="Telling.taken",
         before="self._full = reply.need_full_report or bool(self._after) or not before",
         after="self._full = reply.need_full_report or bool(self._after)",
@@ -314,7 +314,7 @@ MUTANTS = (
         name="change outside of a slice is forgotten",
         rows="IN-80",
         test="tests/unit/master/test_master_rations.py::test_reports_in_slices_end_in_what_is_there",
-        file="replica/server/reports.py",
+        file="replica/server/heartbeats/reports.py",
         function="full_report",
         before="told = frozenset(t for t in changed if t > after and (not until or t <= until))",
         after="told = frozenset(t for t in changed if t)",
@@ -326,7 +326,7 @@ MUTANTS = (
             "tests/unit/master/test_master_rations.py::"
             "test_report_of_many_small_statuses_is_taken_by_a_master_slice_by_slice"
         ),
-        file="replica/server/reports.py",
+        file="replica/server/heartbeats/reports.py",
         function="_fitting",
         before="if len(statuses) == limits.REPORT_REPLICAS_MAX:",
         after="if len(statuses) == limits.REPLICAS_REPORTED_MAX:",
@@ -338,7 +338,7 @@ MUTANTS = (
             "tests/process/test_partitions.py::"
             "test_clients_see_a_linearizable_history_while_leaders_are_cut_off_stopped_and_killed"
         ),
-        file="replica/server/scans.py",
+        file="replica/server/requests/scans.py",
         function="Scans._ready_to_read",
         before="""
             await when(replica.read_barrier, timeout_s, "the leader's read barrier")
@@ -352,7 +352,7 @@ MUTANTS = (
         name="age told by times that stand still",
         rows="CN-24",
         test="tests/unit/server/test_server_freshness.py::test_times_that_stand_still_ahead_of_the_wall_tell_no_age",
-        file="replica/server/scans.py",
+        file="replica/server/requests/scans.py",
         function="Scans._fresh_enough",
         before="if self._hybrid_clock.ahead_of_wall_us() > limits.CLOCK_DIFFERENCE_US_MAX:",
         after="if False:",
@@ -364,7 +364,7 @@ MUTANTS = (
             "tests/unit/server/test_server_freshness.py::"
             "test_follower_answers_while_its_data_is_new_enough_and_says_its_lag_when_it_is_not"
         ),
-        file="replica/server/scans.py",
+        file="replica/server/requests/scans.py",
         function="Scans._fresh_enough",
         before="time_needed(self._hybrid_clock.now(), request.staleness_us, seen",
         after="(replica.applied_time if replica.leader_uuid else 0",
@@ -373,7 +373,7 @@ MUTANTS = (
         name="stale read of a leader counts as fresh",
         rows="CN-24",
         test="tests/unit/server/test_server_freshness.py::test_leader_that_lost_its_quorum_is_as_old_as_its_data",
-        file="replica/server/scans.py",
+        file="replica/server/requests/scans.py",
         function="Scans._fresh_enough",
         before="""
             await self._wait_safe(replica, needed, min(timeout_s, self._catch_up_s))
@@ -390,7 +390,7 @@ MUTANTS = (
             "tests/unit/server/test_server_callers.py::"
             "test_scan_whose_deadline_passed_while_it_waited_for_a_thread_is_not_begun"
         ),
-        file="replica/server/scans.py",
+        file="replica/server/requests/scans.py",
         function="Scans._chunks.start",
         before="""
             caller.stop()
@@ -404,7 +404,7 @@ MUTANTS = (
             "tests/unit/server/test_server_callers.py::"
             "test_long_list_of_values_is_read_and_evaluated_on_the_threads_of_scans"
         ),
-        file="replica/server/scans.py",
+        file="replica/server/requests/scans.py",
         function="Scans._chunks",
         before="schema, snapshot_time, batches = await loop.run_in_executor(self._pool, start)",
         after="schema, snapshot_time, batches = start()",
@@ -413,7 +413,7 @@ MUTANTS = (
         name="scan outlives its caller",
         rows="IN-62",
         test="tests/unit/server/test_server_callers.py::test_nothing_more_is_evaluated_once_the_caller_has_left",
-        file="replica/server/scans.py",
+        file="replica/server/requests/scans.py",
         function="Scans._chunks",
         before="""
             caller.leave()
@@ -424,7 +424,7 @@ MUTANTS = (
         name="server sums up by its own definition",
         rows="IN-04",
         test="tests/unit/server/test_server_checksum.py::test_checksum_of_another_definition_is_refused",
-        file="replica/server/scans.py",
+        file="replica/server/requests/scans.py",
         function="Scans.checksum",
         before="if asked != CHECKSUM_DEFINITION:",
         after="if asked > CHECKSUM_DEFINITION + 100:",
@@ -433,7 +433,7 @@ MUTANTS = (
         name="checksum goes on",
         rows="IN-62",
         test="tests/unit/server/test_server_callers.py::test_nothing_is_evaluated_after_the_deadline",
-        file="replica/server/scans.py",
+        file="replica/server/requests/scans.py",
         function="Scans.checksum",
         before="None, caller.stop",
         after="None",
@@ -442,7 +442,7 @@ MUTANTS = (
         name="list of tablets has no pages",
         rows="IN-80",
         test="tests/unit/server/test_server_lists.py::test_tablets_and_quarantines_of_a_server_come_in_pages",
-        file="replica/server/service.py",
+        file="replica/server/requests/tablet_service.py",
         function="TabletServicer.ListTablets.act",
         before="page, last = await page_of(found, request.limit_bytes)",
         after="page, last = await page_of(found, 0)",
@@ -454,7 +454,7 @@ MUTANTS = (
             "tests/unit/server/test_server_requests_table.py::"
             "test_misaddressed_stale_and_repeated_calls_leave_everything_as_it_was[TabletService.ChangeConfig]"
         ),
-        file="replica/server/service.py",
+        file="replica/server/requests/tablet_service.py",
         function="TabletServicer.ChangeConfig.act",
         before="""
             cas = opid_from_pb(request.committed_config_id) if request.has_cas else None
@@ -472,7 +472,7 @@ MUTANTS = (
             "tests/process/test_many_groups_process.py::"
             "test_three_servers_in_twenty_groups_lead_some_and_follow_in_others_each_for_itself"
         ),
-        file="replica/server/service.py",
+        file="replica/server/requests/tablet_service.py",
         function="TabletServicer.TransferLeadership.act",
         before="""
             try:
@@ -491,7 +491,7 @@ MUTANTS = (
             "tests/unit/server/test_server_decision_terms.py::"
             "test_decision_of_a_term_that_no_master_named_is_refused_and_locks_no_later_one_out"
         ),
-        file="replica/server/service.py",
+        file="replica/server/requests/tablet_service.py",
         function="TabletServicer._check_term",
         before="if self._manager.options.masters and decision_term > known:",
         after="if self._manager.options.masters and decision_term < 0:",
@@ -500,7 +500,7 @@ MUTANTS = (
         name="copied tablet counts as not created",
         rows="TC-27",
         test="tests/unit/server/test_server_vivify.py::test_tablet_that_is_being_copied_is_as_good_as_created",
-        file="replica/server/service.py",
+        file="replica/server/requests/tablet_service.py",
         function="create_tablet",
         before="if hosted.replica is None and not hosted.opening and hosted.copy is None:",
         after="if hosted.replica is None and not hosted.opening:",
@@ -512,7 +512,7 @@ MUTANTS = (
             "tests/unit/server/test_server_want.py::"
             "test_replica_that_cannot_be_opened_for_a_want_waits_and_is_never_failed"
         ),
-        file="replica/server/status.py",
+        file="replica/server/tablets/status.py",
         function="replica_status",
         before="failed = ready and not (hosted.opening or hosted.waiting)",
         after="failed = ready and not (hosted.opening)",
@@ -523,7 +523,7 @@ MUTANTS = (
         test=(
             "tests/unit/server/test_server_write_links.py::test_link_that_was_granted_before_the_end_is_ended_after_it"
         ),
-        file="replica/server/write_links.py",
+        file="replica/server/requests/write_links.py",
         function="WriteLinks.close",
         before="self.closed = True",
         after="self.closed = False",
@@ -535,7 +535,7 @@ MUTANTS = (
             "tests/unit/server/test_server_write_links.py::"
             "test_link_that_breaks_gives_up_the_writes_that_wait_and_no_others"
         ),
-        file="replica/server/write_links.py",
+        file="replica/server/requests/write_links.py",
         function="WriteLink.connection_lost",
         before="""
             for give_up in waiting.values():
@@ -549,7 +549,7 @@ MUTANTS = (
         name="bundle of any number is begun",
         rows="CN-25",
         test="tests/unit/server/test_server_write_links.py::test_bundle_of_too_many_writes_begins_none",
-        file="replica/server/write_links.py",
+        file="replica/server/requests/write_links.py",
         function="WriteLink.on_frame",
         before="if len(bundle.writes) > limits.WRITES_PER_LINK_MAX:",
         after="if len(bundle.writes) > 2 * limits.WRITES_PER_LINK_MAX:",
@@ -561,7 +561,7 @@ MUTANTS = (
             "tests/unit/server/test_server_write_links.py::"
             "test_write_that_raises_ends_the_link_and_takes_no_reply_with_it"
         ),
-        file="replica/server/write_links.py",
+        file="replica/server/requests/write_links.py",
         function="WriteLink._reply",
         before="whole = False",
         after="whole = True",
@@ -573,7 +573,7 @@ MUTANTS = (
             "tests/unit/server/test_server_copy_pace.py::"
             "test_writes_of_clients_slow_copies_at_the_leader_and_where_they_are_replicated"
         ),
-        file="replica/server/writes.py",
+        file="replica/server/requests/writes.py",
         function="Writes.begin",
         before="""
             self._written()
@@ -587,7 +587,7 @@ MUTANTS = (
             "tests/unit/server/test_server_writes.py::"
             "test_clients_number_that_was_answered_has_that_answer_whatever_body_comes"
         ),
-        file="replica/server/writes.py",
+        file="replica/server/requests/writes.py",
         function="Writes.begin.bad",
         before="if not meta.client_id:",
         after="if meta.client_id or not meta.client_id:",
@@ -596,7 +596,7 @@ MUTANTS = (
         name="refused write lets others overtake",
         rows="CN-25",
         test="tests/unit/server/test_server_writes.py::test_write_that_gets_no_index_lets_nobody_overtake",
-        file="replica/server/writes.py",
+        file="replica/server/requests/writes.py",
         function="Writes.begin",
         before="if not hosted.arrivals:",
         after="if True:",
@@ -608,7 +608,7 @@ MUTANTS = (
             "tests/unit/server/test_server_writes.py::"
             "test_clients_number_that_was_answered_has_that_answer_whatever_body_comes"
         ),
-        file="replica/server/writes.py",
+        file="replica/server/requests/writes.py",
         function="Writes._reply",
         before="rows_replayed=result.rows_replayed if result.last_offset is not None else 0,",
         after="rows_replayed=result.rows_replayed,",
@@ -617,7 +617,7 @@ MUTANTS = (
         name="client id of any length is remembered",
         rows="none",
         test="tests/unit/server/test_server_writes.py::test_client_id_that_is_too_long_to_be_remembered_is_refused",
-        file="replica/server/writes.py",
+        file="replica/server/requests/writes.py",
         function="_meta",
         before="if request.client_id:",
         after="if False:",
@@ -629,7 +629,7 @@ MUTANTS = (
             "tests/unit/server/test_server_hostile_requests.py::"
             "test_hostile_field_of_a_write_on_a_link_is_refused_and_leaves_everything_as_it_was"
         ),
-        file="replica/server/writes.py",
+        file="replica/server/requests/writes.py",
         function="_meta",
         before="if len(request.column_ids) > limits.COLUMNS_MAX:",
         after="if len(request.column_ids) > limits.BATCH_SIZE_BYTES_MAX:",
@@ -641,7 +641,7 @@ MUTANTS = (
             "tests/unit/server/test_server_hostile_requests.py::"
             "test_hostile_field_of_a_write_on_a_link_is_refused_and_leaves_everything_as_it_was"
         ),
-        file="replica/server/writes.py",
+        file="replica/server/requests/writes.py",
         function="_meta",
         before="_known_source",
         after="SourceKey",

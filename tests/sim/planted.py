@@ -449,7 +449,7 @@ PLANTED = (
     # Tablets, copies, the ledger.
     Planted(
         "a tombstone of an unread log votes",
-        one("server.tombstone:vote_reply", "elif not last_known:", "elif False:"),
+        one("server.tablets.tombstone:vote_reply", "elif not last_known:", "elif False:"),
         "tablet",
         within=80,
         tuned=STRAYS,

@@ -16,7 +16,7 @@ from nyala import pipeline
 from nyala.pipeline.errors import TaskFailed
 from nyala.replica.client import NotApplied, OutcomeUnknown, RowErrors, RowFailure
 from nyala.replica.rows import RowError
-from nyala.replica.server.replay_watch import DeadlyEntry
+from nyala.replica.server.startup.replay_watch import DeadlyEntry
 from nyala.replica.tablet_copy.downloads import DamagedFile
 from nyala.replica.tablet_copy.manifest import CopyFile, FileKind
 from nyala.replica.types import (

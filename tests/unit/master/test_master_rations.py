@@ -11,8 +11,8 @@ from nyala.replica.master.orders import orders_for
 from nyala.replica.master.soft_state import SoftState
 from nyala.replica.master.tables import TABLE, TABLET
 from nyala.replica.rpc import checked_request, pb
-from nyala.replica.server import reports
-from nyala.replica.server.reports import Telling, full_report, partial_report
+from nyala.replica.server.heartbeats import reports
+from nyala.replica.server.heartbeats.reports import Telling, full_report, partial_report
 from nyala.replica.types import DataState, limits
 from tests.harness.catalogs import AppliedCatalog
 from tests.harness.reachable import AskedAtOnce

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nyala.replica.server.other_masters import unheard_of
+from nyala.replica.server.heartbeats.other_masters import unheard_of
 from nyala.replica.types import Address, limits
 
 A, B, C = (Address("m.example", n) for n in (1, 2, 3))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from nyala.replica.raft import AppendEntries, AppendReply, Message, Role, VoteReply, VoteRequest
-from nyala.replica.server.manager import TabletManager
-from nyala.replica.server.tombstone import answer_without_replica
+from nyala.replica.server.tablets.manager import TabletManager
+from nyala.replica.server.tablets.tombstone import answer_without_replica
 from nyala.replica.tablet_copy import CopyRequest, LocalReplica, start_tablet_copy_checks
 from nyala.replica.types import Code, DataState, OpId
 from tests.harness.copies import TABLET, TARGET_UUID, new_disk

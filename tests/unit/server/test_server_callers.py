@@ -11,9 +11,9 @@ import pytest
 
 from nyala.replica.rows import CHECKSUM_DEFINITION, Predicate
 from nyala.replica.rpc import pb, predicate_to_pb
-from nyala.replica.server.caller import Caller
-from nyala.replica.server.hosted import HostedTablet
-from nyala.replica.server.scans import Scans
+from nyala.replica.server.requests.caller import Caller
+from nyala.replica.server.requests.scans import Scans
+from nyala.replica.server.tablets.hosted import HostedTablet
 from nyala.replica.tablet_copy import SourceSessions
 from nyala.replica.types import Code, Corruption, Refused, limits
 from tests.harness.copies import TABLET

@@ -8,7 +8,7 @@ import pytest
 
 from nyala.replica.rows import CHECKSUM_DEFINITION
 from nyala.replica.rpc import pb
-from nyala.replica.server.scans import Scans
+from nyala.replica.server.requests.scans import Scans
 from nyala.replica.types import Code, Refused
 
 

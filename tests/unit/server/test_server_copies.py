@@ -12,9 +12,9 @@ import pytest
 from nyala.replica.raft import VoteRequest
 from nyala.replica.raft_driver import Phase
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
-from nyala.replica.server import manager as manager_module
-from nyala.replica.server.copies import CopyJobs
-from nyala.replica.server.hosted import HostedTablet
+from nyala.replica.server.copies.copy_jobs import CopyJobs
+from nyala.replica.server.tablets import manager as manager_module
+from nyala.replica.server.tablets.hosted import HostedTablet
 from nyala.replica.tablet import Superblock
 from nyala.replica.tablet_copy import WHOLE, CopyFile, CopyManifest, CopyRequest, CopyWanted
 from nyala.replica.types import ZERO_OPID, Address, Code, DataState, EntryKind, Member, OpId, RaftConfig, Refused

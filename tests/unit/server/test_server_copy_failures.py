@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nyala.replica.server.copy_failures import FORGET_S, REASON_CHARS_MAX, REPORTED_MAX, CopyFailures
+from nyala.replica.server.tablets.copy_failures import FORGET_S, REASON_CHARS_MAX, REPORTED_MAX, CopyFailures
 from nyala.replica.tablet_copy import CopyFile, DamagedFile, FileKind
 from nyala.replica.types import Applied, Code, Corruption, Refused
 

@@ -12,7 +12,7 @@ import pytest
 from nyala.replica.raft_driver import Phase
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
 from nyala.replica.rpc import pb
-from nyala.replica.server import manager as manager_module
+from nyala.replica.server.tablets import manager as manager_module
 from nyala.replica.tablet import Superblock
 from nyala.replica.tablet_copy import CopyRequest, named_blocks
 from nyala.replica.types import (

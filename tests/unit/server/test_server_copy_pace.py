@@ -11,8 +11,8 @@ import pytest
 from nyala.replica.raft_driver import Phase
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
 from nyala.replica.rpc import pb, pb_grpc
-from nyala.replica.server.memory import MemoryGuard
-from nyala.replica.server.writes import Writes
+from nyala.replica.server.requests.writes import Writes
+from nyala.replica.server.runtime.memory import MemoryGuard
 from nyala.replica.tablet_copy import CopyRequest
 from nyala.replica.tablet_copy.wire.copy_rate import BURST_S, CopyRate
 from nyala.replica.types import DataState, EntryKind, OpId, RaftConfig

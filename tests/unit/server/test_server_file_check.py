@@ -17,11 +17,11 @@ from nyala.replica.master.tablet_servers import ASK_TIMEOUT_S
 from nyala.replica.policy.in_place import RENEW_AGAIN_US
 from nyala.replica.raft_driver import Phase
 from nyala.replica.server import ServerOptions, need_promises
-from nyala.replica.server.copies import CopyJobs
-from nyala.replica.server.file_check import KEEP_EVERY_S, FileChecker
-from nyala.replica.server.maintenance import Maintenance
-from nyala.replica.server.manager import TabletManager
-from nyala.replica.server.memory import MemoryGuard
+from nyala.replica.server.copies.copy_jobs import CopyJobs
+from nyala.replica.server.maintenance.file_check import KEEP_EVERY_S, FileChecker
+from nyala.replica.server.maintenance.maintenance import Maintenance
+from nyala.replica.server.runtime.memory import MemoryGuard
+from nyala.replica.server.tablets.manager import TabletManager
 from nyala.replica.tablet import Superblock, superblock_path
 from nyala.replica.tablet_copy import CopyRequest, lost_tablets
 from nyala.replica.tools.fs_check import remove_orphans

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from nyala.replica.server.flush_rule import AGE_S, SMALL_AGE_S, SMALL_BYTES, Unflushed, Watch, urgency
-from nyala.replica.server.maintenance import Maintenance
-from nyala.replica.server.memory import MemoryGuard
+from nyala.replica.server.maintenance.maintenance import Maintenance
+from nyala.replica.server.runtime.memory import MemoryGuard
+from nyala.replica.server.tablets.flush_rule import AGE_S, SMALL_AGE_S, SMALL_BYTES, Unflushed, Watch, urgency
 from nyala.replica.types import OpId, limits
 from tests.harness.server_pair import Pair, run_pair
 

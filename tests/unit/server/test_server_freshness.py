@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from nyala.replica.rpc import pb
-from nyala.replica.server.freshness import lag_us, time_needed, too_old
-from nyala.replica.server.hosted import HostedTablet
-from nyala.replica.server.scans import Scans
+from nyala.replica.server.requests.freshness import lag_us, time_needed, too_old
+from nyala.replica.server.requests.scans import Scans
+from nyala.replica.server.tablets.hosted import HostedTablet
 from nyala.replica.types import (
     Applied,
     Code,

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 
-from nyala.replica.server.gil_watch import PERIOD_S, GilWatch, held_ms, waited_for_cpu_s
+from nyala.replica.server.runtime.gil_watch import PERIOD_S, GilWatch, held_ms, waited_for_cpu_s
 
 
 def test_hold_is_the_lateness_that_no_busy_processor_explains() -> None:

@@ -14,14 +14,14 @@ import pytest
 
 from nyala.infra.local.ports import Ports
 from nyala.replica.rpc import pb, pb_grpc, place_to_pb
-from nyala.replica.server import heartbeat as heartbeat_module
-from nyala.replica.server.channels import Channels
-from nyala.replica.server.gil_watch import GilWatch
-from nyala.replica.server.heartbeat import Heartbeats
-from nyala.replica.server.manager import TabletManager
-from nyala.replica.server.memory import MemoryGuard
+from nyala.replica.server.heartbeats import heartbeat as heartbeat_module
+from nyala.replica.server.heartbeats.heartbeat import Heartbeats
 from nyala.replica.server.options import ServerOptions
-from nyala.replica.server.resources import ResourceWatch
+from nyala.replica.server.runtime.channels import Channels
+from nyala.replica.server.runtime.gil_watch import GilWatch
+from nyala.replica.server.runtime.memory import MemoryGuard
+from nyala.replica.server.runtime.resources import ResourceWatch
+from nyala.replica.server.tablets.manager import TabletManager
 from nyala.replica.types import Address, Code, Member, OpId, RaftConfig, Refused, ResourceUse
 from tests.harness.copies import TABLET, TARGET_UUID, new_disk, superblock
 from tests.harness.managers import new_manager

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from nyala.replica.server.lanes import Lane, LoopPost, LoopTimer, drained
-from nyala.replica.server.memory import MemoryGuard
+from nyala.replica.server.runtime.lanes import Lane, LoopPost, LoopTimer, drained
+from nyala.replica.server.runtime.memory import MemoryGuard
 from nyala.replica.transport import MicrotaskQueue
 from nyala.replica.types import Code, Refused
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nyala.replica.server.allocator import give_back_free_memory
-from nyala.replica.server.maintenance import GIVE_BACK_EVERY_S, Maintenance
-from nyala.replica.server.memory import ANONYMOUS_MARGIN_BYTES, MemoryGuard, anonymous_bytes
+from nyala.replica.server.maintenance.maintenance import GIVE_BACK_EVERY_S, Maintenance
+from nyala.replica.server.runtime.allocator import give_back_free_memory
+from nyala.replica.server.runtime.memory import ANONYMOUS_MARGIN_BYTES, MemoryGuard, anonymous_bytes
 from nyala.replica.types import Code, Refused
 from tests.harness.server_pair import Pair, run_pair
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nyala.replica.rpc import address_to_pb, pb
-from nyala.replica.server.copies import BACKOFF_FIRST_S
+from nyala.replica.server.copies.copy_jobs import BACKOFF_FIRST_S
 from nyala.replica.types import Code, DataState
 from tests.harness import server_pair
 from tests.harness.copies import TABLET, TestClock

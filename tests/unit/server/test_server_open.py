@@ -13,14 +13,14 @@ import pytest
 from nyala.replica.raft import AppendEntries
 from nyala.replica.raft_driver import Replica
 from nyala.replica.rpc import pb
-from nyala.replica.server import manager as manager_module
-from nyala.replica.server.channels import Channels
-from nyala.replica.server.copies import CopyJobs
-from nyala.replica.server.gil_watch import GilWatch
-from nyala.replica.server.heartbeat import Heartbeats
-from nyala.replica.server.manager import TabletManager
-from nyala.replica.server.memory import MemoryGuard
-from nyala.replica.server.resources import ResourceWatch
+from nyala.replica.server.copies.copy_jobs import CopyJobs
+from nyala.replica.server.heartbeats.heartbeat import Heartbeats
+from nyala.replica.server.runtime.channels import Channels
+from nyala.replica.server.runtime.gil_watch import GilWatch
+from nyala.replica.server.runtime.memory import MemoryGuard
+from nyala.replica.server.runtime.resources import ResourceWatch
+from nyala.replica.server.tablets import manager as manager_module
+from nyala.replica.server.tablets.manager import TabletManager
 from nyala.replica.tablet import Superblock
 from nyala.replica.tablet_copy import CopyRequest
 from nyala.replica.types import (

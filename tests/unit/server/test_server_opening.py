@@ -11,8 +11,8 @@ import pytest
 from nyala.replica.consensus_metadata import ConsensusMeta, path_of
 from nyala.replica.raft import Message, VoteRequest
 from nyala.replica.server.__main__ import parse
-from nyala.replica.server.manager import TabletManager
 from nyala.replica.server.options import ServerOptions
+from nyala.replica.server.tablets.manager import TabletManager
 from nyala.replica.tablet import superblock_path
 from nyala.replica.types import Code, DataState, Refused, limits
 from tests.harness.copies import TABLET, TARGET_UUID, new_disk, superblock, write_entry

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nyala.replica.server.recent_maximum import KEPT_S, RecentMaximum
+from nyala.replica.server.runtime.recent_maximum import KEPT_S, RecentMaximum
 
 
 def test_longest_of_a_span_forgets_what_came_before_it() -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from nyala.replica.raft_driver import Phase
 from nyala.replica.rpc import opid_to_pb, pb
-from nyala.replica.server.replay_watch import DeadlyEntry
-from nyala.replica.server.service import renew_tablet
-from nyala.replica.server.status import replica_status
+from nyala.replica.server.requests.tablet_service import renew_tablet
+from nyala.replica.server.startup.replay_watch import DeadlyEntry
+from nyala.replica.server.tablets.status import replica_status
 from nyala.replica.types import Code, Corruption, DataState, LaterFormat, OpId, Refused
 from tests.harness.copies import TABLET, TARGET_UUID
 from tests.harness.server_pair import Pair, PairedServer, run_pair, until

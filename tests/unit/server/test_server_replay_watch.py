@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.server import build
-from nyala.replica.server.replay_watch import ReplayMarker, ReplayWatch, marker_path
+from nyala.replica.server.startup import build
+from nyala.replica.server.startup.replay_watch import ReplayMarker, ReplayWatch, marker_path
 from nyala.replica.types import Corruption, Entry, OpId, __version__
 from nyala.schemas import frame, unframe
 from tests.harness.copies import new_disk, write_entry

@@ -19,17 +19,17 @@ from nyala.replica.fs.real import RealFile
 from nyala.replica.raft_driver import Phase
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
 from nyala.replica.rpc import CallsUnderWay
-from nyala.replica.server.copies import CopyJobs
-from nyala.replica.server.gil_watch import GilWatch
-from nyala.replica.server.hosted import HostedTablet
-from nyala.replica.server.maintenance import Maintenance
-from nyala.replica.server.manager import TabletManager
-from nyala.replica.server.memory import MemoryGuard
+from nyala.replica.server.copies.copy_jobs import CopyJobs
+from nyala.replica.server.maintenance.maintenance import Maintenance
+from nyala.replica.server.maintenance.scrub import PIECE_BYTES, Scrub
+from nyala.replica.server.maintenance.scrub_rule import CPU_SHARE
 from nyala.replica.server.metrics import Metrics
 from nyala.replica.server.options import ServerOptions
-from nyala.replica.server.scrub import PIECE_BYTES, Scrub
-from nyala.replica.server.scrub_rule import CPU_SHARE
-from nyala.replica.server.writes import Writes
+from nyala.replica.server.requests.writes import Writes
+from nyala.replica.server.runtime.gil_watch import GilWatch
+from nyala.replica.server.runtime.memory import MemoryGuard
+from nyala.replica.server.tablets.hosted import HostedTablet
+from nyala.replica.server.tablets.manager import TabletManager
 from nyala.replica.tablet_copy.wire.remote_source import RemoteCopySource
 from nyala.replica.transport import PeerServicer
 from nyala.replica.types import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nyala.replica.server.seeking import PAUSE_MAX_S, Seeker
+from nyala.replica.server.heartbeats.seeking import PAUSE_MAX_S, Seeker
 from nyala.replica.types import limits
 
 

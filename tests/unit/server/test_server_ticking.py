@@ -11,9 +11,9 @@ import google_crc32c
 import pytest
 
 from nyala.replica.raft import AppendEntries, AppendReply, Message, VoteRequest
-from nyala.replica.server import ticking
-from nyala.replica.server.manager import TabletManager
-from nyala.replica.server.ticking import CHECK_TICKS, Ticker
+from nyala.replica.server.tablets import ticking
+from nyala.replica.server.tablets.manager import TabletManager
+from nyala.replica.server.tablets.ticking import CHECK_TICKS, Ticker
 from nyala.replica.types import Address, EntryKind, Member, OpId, RaftConfig
 from tests.harness.copies import TARGET_UUID, new_disk, superblock
 from tests.harness.managers import new_manager

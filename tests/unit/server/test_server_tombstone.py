@@ -8,7 +8,7 @@ import pytest
 
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.raft import VoteRequest
-from nyala.replica.server.tombstone import answer_without_replica, vote_reply
+from nyala.replica.server.tablets.tombstone import answer_without_replica, vote_reply
 from nyala.replica.types import DataState, OpId
 from tests.harness.copies import CONFIG, SOURCE_UUID, TABLET, TARGET_UUID, close_disks, new_disk
 from tests.harness.server_pair import Pair, run_pair, until

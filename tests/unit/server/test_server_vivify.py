@@ -14,10 +14,10 @@ from nyala.infra.cli.copies import idle_text
 from nyala.replica.consensus_metadata import encode_config
 from nyala.replica.raft import AppendEntries, TimeoutNow
 from nyala.replica.rpc import member_to_pb, opid_to_pb, pb, pb_grpc
-from nyala.replica.server.maintenance import GC_EVERY_S, Maintenance
-from nyala.replica.server.memory import MemoryGuard
-from nyala.replica.server.service import create_tablet, delete_tablet
-from nyala.replica.server.status import replica_status
+from nyala.replica.server.maintenance.maintenance import GC_EVERY_S, Maintenance
+from nyala.replica.server.requests.tablet_service import create_tablet, delete_tablet
+from nyala.replica.server.runtime.memory import MemoryGuard
+from nyala.replica.server.tablets.status import replica_status
 from nyala.replica.tablet import Superblock
 from nyala.replica.tablet_copy import parse_superblock
 from nyala.replica.types import (

@@ -7,7 +7,7 @@ import threading
 
 from nyala.replica.consensus_metadata import ConsensusMeta, path_of
 from nyala.replica.raft import Message, VoteReply, VoteRequest
-from nyala.replica.server.copies import CopyJobs
+from nyala.replica.server.copies.copy_jobs import CopyJobs
 from nyala.replica.server.options import ServerOptions
 from nyala.replica.tablet_copy import CopyRequest
 from nyala.replica.types import Address, DataState, OpId

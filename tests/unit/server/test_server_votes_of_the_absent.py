@@ -12,10 +12,10 @@ import pytest
 
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.raft import AppendEntries, Message, VoteReply, VoteRequest
-from nyala.replica.server.copies import CopyJobs
-from nyala.replica.server.hosted import CopyJob
-from nyala.replica.server.manager import TabletManager
-from nyala.replica.server.tombstone import answer_without_replica
+from nyala.replica.server.copies.copy_jobs import CopyJobs
+from nyala.replica.server.tablets.hosted import CopyJob
+from nyala.replica.server.tablets.manager import TabletManager
+from nyala.replica.server.tablets.tombstone import answer_without_replica
 from nyala.replica.tablet import Superblock, superblock_path
 from nyala.replica.tablet_copy import CopyRequest, LocalCopySource
 from nyala.replica.types import Code, DataState, OpId, Refused, next_generation

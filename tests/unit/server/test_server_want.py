@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from nyala.replica.raft_driver import Phase
-from nyala.replica.server import manager as manager_module
-from nyala.replica.server.copy_failures import is_our_own
-from nyala.replica.server.maintenance import Maintenance
-from nyala.replica.server.manager import TabletManager, reopen_after_s
-from nyala.replica.server.memory import MemoryGuard
-from nyala.replica.server.status import replica_status
+from nyala.replica.server.maintenance.maintenance import Maintenance
+from nyala.replica.server.runtime.memory import MemoryGuard
+from nyala.replica.server.tablets import manager as manager_module
+from nyala.replica.server.tablets.copy_failures import is_our_own
+from nyala.replica.server.tablets.manager import TabletManager, reopen_after_s
+from nyala.replica.server.tablets.status import replica_status
 from nyala.replica.tablet import Tablet
 from nyala.replica.types import Code, Corruption, Entry, Refused, ResourcesExhausted
 from tests.harness.copies import TABLET, TARGET_UUID, new_disk

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nyala.replica.rpc import HEAD_BYTES, body_length, frame, pb
-from nyala.replica.server.write_links import WriteLinks
+from nyala.replica.server.requests.write_links import WriteLinks
 from nyala.replica.transport import MicrotaskQueue, Taker
 from tests.harness.server_pair import until
 

@@ -11,8 +11,8 @@ import pytest
 
 from nyala.replica.rows import RowOp
 from nyala.replica.rpc import pb
-from nyala.replica.server.memory import MemoryGuard
-from nyala.replica.server.writes import INLINE_BYTES_MAX, ROW_ERROR_BYTES, Writes, need_same_generation
+from nyala.replica.server.requests.writes import INLINE_BYTES_MAX, ROW_ERROR_BYTES, Writes, need_same_generation
+from nyala.replica.server.runtime.memory import MemoryGuard
 from nyala.replica.types import (
     Applied,
     Code,

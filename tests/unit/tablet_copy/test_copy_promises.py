@@ -8,7 +8,7 @@ import pytest
 
 from nyala.replica.consensus_metadata import ConsensusMeta, path_of
 from nyala.replica.raft import VoteRequest
-from nyala.replica.server.tombstone import vote_reply
+from nyala.replica.server.tablets.tombstone import vote_reply
 from nyala.replica.tablet import Superblock, superblock_path, sweep_orphans
 from nyala.replica.tablet_copy import (
     CopyProgress,

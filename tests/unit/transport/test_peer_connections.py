@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from nyala.replica.raft import AppendReply
 from nyala.replica.rpc import SERVER_OPTIONS, frame
-from nyala.replica.server.write_links import WriteLink, WriteLinks
+from nyala.replica.server.requests.write_links import WriteLink, WriteLinks
 from nyala.replica.transport import Listener, MicrotaskQueue, PeerNetwork, PeerOptions, Share
 from nyala.replica.transport.frame_reader import Arrivals, FrameReader
 from nyala.replica.transport.listener import _Incoming

@@ -38,15 +38,15 @@ from nyala.replica.types import (
     started_pool,
 )
 
-from .build import running_build
+from ..options import ServerOptions
+from ..runtime.lanes import Lane, LoopPost, LoopTimer, drained
+from ..runtime.tasks import Tasks
+from ..startup.build import running_build
+from ..startup.replay_watch import ReplayWatch
 from .copy_failures import CopyFailures
 from .ending import Endings
 from .hosted import HostedTablet
-from .lanes import Lane, LoopPost, LoopTimer, drained
 from .opening import Opener, create_files, find_lost, load_cmeta, settle_all
-from .options import ServerOptions
-from .replay_watch import ReplayWatch
-from .tasks import Tasks
 from .ticking import Ticker
 from .tombstone import answer_without_replica
 

@@ -11,13 +11,13 @@ from typing import Any
 from nyala.replica.fs import exhausted
 from nyala.replica.types import Corruption, DiskFailure, InvariantViolation, Refused, may_pass, started_pool
 
-from .allocator import give_back_free_memory
+from ..runtime.allocator import give_back_free_memory
+from ..runtime.memory import MemoryGuard
+from ..runtime.resources import LOOK_EVERY_S, ResourceWatch
+from ..tablets.flush_rule import Watch, urgency
+from ..tablets.hosted import HostedTablet
+from ..tablets.manager import TabletManager
 from .file_check import KEEP_EVERY_S, FileChecker
-from .flush_rule import Watch, urgency
-from .hosted import HostedTablet
-from .manager import TabletManager
-from .memory import MemoryGuard
-from .resources import LOOK_EVERY_S, ResourceWatch
 
 _log = logging.getLogger("nyala.server")
 

@@ -6,7 +6,7 @@ from nyala.replica.rpc import page_of, pb
 from nyala.replica.tablet_copy import list_quarantine, purge_quarantine
 from nyala.replica.types import Code, Refused
 
-from .manager import TabletManager
+from ..tablets.manager import TabletManager
 
 
 async def quarantine_list(manager: TabletManager, request: pb.QuarantineRequest) -> pb.ListQuarantineReply:

@@ -13,7 +13,7 @@ from nyala.replica.raft_driver import Replica
 from nyala.replica.rpc import error_from_pb, pb, pb_grpc
 from nyala.replica.types import Address, Code, Member, RaftConfig, Refused
 
-from .channels import Channels
+from ..runtime.channels import Channels
 
 _log = logging.getLogger("nyala.server")
 _ASK_TIMEOUT_S = 5.0

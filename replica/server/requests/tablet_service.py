@@ -40,14 +40,14 @@ from nyala.replica.types import (
     __version__,
 )
 
+from ..maintenance.maintenance import Maintenance
+from ..runtime.gil_watch import GilWatch
+from ..tablets.manager import TabletManager
+from ..tablets.status import replica_status
 from .caller import Caller
-from .gil_watch import GilWatch
 from .leaders import with_leader_hint
-from .maintenance import Maintenance
-from .manager import TabletManager
 from .quarantine import quarantine_list, quarantine_purge
 from .scans import TIMEOUT_DEFAULT_S, Scans, when
-from .status import replica_status
 from .write_links import WriteLinks
 from .writes import Done, Writes
 

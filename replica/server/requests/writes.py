@@ -24,10 +24,10 @@ from nyala.replica.types import (
     limits,
 )
 
-from .arrivals import Arrival, Arrivals
-from .hosted import HostedTablet
+from ..runtime.memory import MemoryGuard
+from ..tablets.arrivals import Arrival, Arrivals
+from ..tablets.hosted import HostedTablet
 from .leaders import with_leader_hint
-from .memory import MemoryGuard
 
 INLINE_BYTES_MAX = 16 << 10
 """Batches up to this size are validated on the loop: a thread's round trip would cost more."""

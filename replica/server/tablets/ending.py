@@ -12,9 +12,9 @@ from nyala.replica.tablet import Superblock
 from nyala.replica.tablet_copy import LastLogged, SourceSessions, bury_lost, delete_replica, last_of_unopened
 from nyala.replica.types import ZERO_OPID, Code, Corruption, DataState, Disk, LaterFormat, OpId, Refused
 
+from ..runtime.lanes import drained
+from ..startup.replay_watch import ReplayWatch
 from .hosted import HostedTablet
-from .lanes import drained
-from .replay_watch import ReplayWatch
 
 
 class Endings:

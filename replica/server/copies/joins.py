@@ -16,11 +16,11 @@ from nyala.replica.tablet import Superblock
 from nyala.replica.tablet_copy import WitnessJoin, copy_cancelled
 from nyala.replica.types import Address, Code, DataState, DiskFailure, InvariantViolation, Member, OpId, Refused
 
-from .copies import BACKOFF_FIRST_S, BACKOFF_MAX_S, CopyJobs
-from .hosted import CopyJob, HostedTablet
-from .manager import TabletManager
-from .scans import when
-from .tasks import Tasks
+from ..requests.scans import when
+from ..runtime.tasks import Tasks
+from ..tablets.hosted import CopyJob, HostedTablet
+from ..tablets.manager import TabletManager
+from .copy_jobs import BACKOFF_FIRST_S, BACKOFF_MAX_S, CopyJobs
 
 _log = logging.getLogger("nyala.server")
 

@@ -11,8 +11,8 @@ from nyala.replica.tablet import superblock_path
 from nyala.replica.tablet_copy import wal_folder
 from nyala.replica.types import Corruption, DataState, Disk, DiskFailure, Refused, may_pass
 
-from .hosted import HostedTablet
-from .manager import TabletManager
+from ..tablets.hosted import HostedTablet
+from ..tablets.manager import TabletManager
 
 _log = logging.getLogger("nyala.server")
 
@@ -23,7 +23,7 @@ KEEP_EVERY_S = 60.0
 class FileChecker:
     """Concurrency: the loop's thread; files are looked at in threads. Nothing of a tablet in transition is touched.
 
-    Single files are written again, never a folder: the next start must see that one is lost (`promises.py`).
+    Single files are written again, never a folder: the next start must see that one is lost (`startup/promises.py`).
     """
 
     def __init__(self, manager: TabletManager, look: Callable[[], None] = lambda: None) -> None:

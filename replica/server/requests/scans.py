@@ -14,9 +14,9 @@ from nyala.replica.rpc import CallBounds, CallsUnderWay, pb, predicates_from_pb
 from nyala.replica.tablet import Tablet
 from nyala.replica.types import Code, Corruption, HybridClock, Refused, limits, started_pool
 
+from ..tablets.hosted import HostedTablet
 from .caller import Caller
 from .freshness import time_needed, too_old
-from .hosted import HostedTablet
 from .leaders import with_leader_hint
 
 TIMEOUT_DEFAULT_S = 30.0

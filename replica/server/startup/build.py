@@ -11,7 +11,7 @@ from nyala.replica.types import __version__
 
 LIBRARIES = ("pyarrow", "numpy", "polars")
 """What entries are applied with, besides our own code."""
-_PACKAGE = Path(__file__).resolve().parents[2]
+_PACKAGE = Path(__file__).resolve().parents[3]
 _ROOMS = ("replica", "schemas")
 
 

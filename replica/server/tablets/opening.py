@@ -26,10 +26,10 @@ from nyala.replica.types import (
 )
 from nyala.replica.wal import Log, WalOptions
 
+from ..options import ServerOptions
+from ..runtime.lanes import LoopPost
+from ..startup.replay_watch import ReplayWatch
 from .hosted import HostedTablet
-from .lanes import LoopPost
-from .options import ServerOptions
-from .replay_watch import ReplayWatch
 
 _log = logging.getLogger("nyala.server")
 

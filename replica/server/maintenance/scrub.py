@@ -14,8 +14,8 @@ from nyala.replica.tablet_copy.wire import CopyRate
 from nyala.replica.types import Corruption, Refused, started_pool
 from nyala.replica.wal import Log, SegmentInfo, verify_segment
 
-from .hosted import HostedTablet
-from .manager import TabletManager
+from ..tablets.hosted import HostedTablet
+from ..tablets.manager import TabletManager
 from .scrub_rule import carried, cost_bytes, due
 
 _log = logging.getLogger("nyala.server")

@@ -16,9 +16,9 @@ from nyala.replica.tablet_copy import CopyProgress, CopySource, LastLogged
 from nyala.replica.types import ZERO_OPID, Applied, Code, DataState, Disk, OpId, Refused
 from nyala.replica.wal import Log
 
+from ..runtime.lanes import Lane
 from .arrivals import Arrivals
 from .flush_rule import Watch
-from .lanes import Lane
 
 END_TIMEOUT_S = 20.0
 

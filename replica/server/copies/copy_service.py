@@ -21,12 +21,12 @@ from nyala.replica.tablet_copy.wire import SourceReplica, SourceServicer
 from nyala.replica.transport import Taker
 from nyala.replica.types import Code, Corruption, DataState, InvariantViolation, Refused, ReplicaError
 
-from .copies import CopyJobs
-from .hosted import CopyJob
-from .lanes import drained
-from .maintenance import Maintenance
-from .manager import TabletManager
-from .scans import when
+from ..maintenance.maintenance import Maintenance
+from ..requests.scans import when
+from ..runtime.lanes import drained
+from ..tablets.hosted import CopyJob
+from ..tablets.manager import TabletManager
+from .copy_jobs import CopyJobs
 
 FLUSH_WAIT_S = 30.0
 """How long a session that needs a flush waits for entries that are committed and not applied yet."""

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from nyala.replica.transport import LinkChange, Links
 
+from ..runtime.recent_maximum import RecentMaximum
 from .hosted import HostedTablet
-from .recent_maximum import RecentMaximum
 
 _log = logging.getLogger("nyala.server")
 

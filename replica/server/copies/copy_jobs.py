@@ -40,11 +40,11 @@ from nyala.replica.types import (
     started_pool,
 )
 
-from .channels import Channels
-from .hosted import CopyJob, HostedTablet
-from .manager import TabletManager
-from .opening import load_cmeta
-from .tasks import Tasks
+from ..runtime.channels import Channels
+from ..runtime.tasks import Tasks
+from ..tablets.hosted import CopyJob, HostedTablet
+from ..tablets.manager import TabletManager
+from ..tablets.opening import load_cmeta
 
 _log = logging.getLogger("nyala.server")
 

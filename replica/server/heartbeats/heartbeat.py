@@ -24,17 +24,17 @@ from nyala.replica.rpc import (
 )
 from nyala.replica.types import Address, Code, Refused, ReplicaError, __version__, limits
 
-from .channels import Channels
-from .gil_watch import GilWatch
-from .manager import TabletManager
-from .memory import MemoryGuard
+from ..requests.tablet_service import create_tablet, delete_tablet, renew_tablet
+from ..runtime.channels import Channels
+from ..runtime.gil_watch import GilWatch
+from ..runtime.memory import MemoryGuard
+from ..runtime.resources import ResourceWatch
+from ..runtime.tasks import Tasks
+from ..tablets.manager import TabletManager
+from ..tablets.status import replica_status
 from .other_masters import unheard_of
 from .reports import Report, Telling
-from .resources import ResourceWatch
 from .seeking import Seeker
-from .service import create_tablet, delete_tablet, renew_tablet
-from .status import replica_status
-from .tasks import Tasks
 
 _Ordered = pb.CreateTabletRequest | pb.DeleteTabletRequest
 _log = logging.getLogger("nyala.server")

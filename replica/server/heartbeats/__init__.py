@@ -1,0 +1,1 @@
+"""Heartbeats to all masters: reports out, orders in."""

@@ -1,0 +1,1 @@
+"""Work in the background: flush, compaction, log GC, and checks of files."""
