@@ -51,6 +51,20 @@ ALLOWED: dict[str, set[str]] = {
 }
 """Room -> rooms it may import. `replica.rows` (table schemas, batches, keys) is shared by the tablet and by clients."""
 
+FOLDERS: dict[str, dict[str, set[str]]] = {
+    "replica/server": {
+        "startup": set(),
+        "runtime": set(),
+        "tablets": {"startup", "runtime"},
+        "maintenance": {"runtime", "tablets"},
+        "requests": {"runtime", "tablets", "maintenance"},
+        "copies": {"runtime", "tablets", "maintenance", "requests"},
+        "heartbeats": {"runtime", "tablets", "requests"},
+    },
+}
+"""Room -> its folders, each with those that it may import. All may import `options.py`; what stands beside the folders
+may import all of them."""
+
 THIRD_PARTY_BANNED: dict[str, set[str]] = {
     "replica.raft": {"asyncio", "threading", "time", "random", "os", "socket", "logging", "uuid", "grpc", "pyarrow"},
     "replica.types": {"grpc", "pyarrow", "numpy", "fastavro", "polars", "pyspark"},
@@ -127,6 +141,22 @@ def test_imports_point_down_only() -> None:
     sources = [path for path in source_files() if room_of(path) != "replica"]
     wrong = [line for path in sources for line in wrong_imports(path, path.read_text())]
     assert len(sources) > 400 and not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("room", FOLDERS)
+def test_folders_of_a_room_import_downwards_only(room: str) -> None:
+    """Goal: a folder of a room can be read without those that use it. Method: every import of every module in it,
+    against the table; the table itself names all folders and has no circle."""
+    folders = FOLDERS[room]
+    assert {path.parent.name for path in (ROOT / room).glob("*/*.py")} == folders.keys() and not circles(folders)
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} imports {name}"
+        for path in (ROOT / room).glob("*/*.py")
+        for line, name in imports_of(path, path.read_text())
+        if name.startswith(f"nyala.{room.replace('/', '.')}.")
+        and name.split(".")[3] not in folders[path.parent.name] | {path.parent.name, "options"}
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 def module_of(path: Path) -> str:
