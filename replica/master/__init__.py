@@ -1,9 +1,9 @@
 """The masters: the catalog on a replicated system tablet, soft state from heartbeats, and the decisions they need."""
 
-from .catalog import CATALOG_ID, Catalog, encode_change
+from .catalog.catalog import CATALOG_ID, Catalog, encode_change
+from .decisions.sent_decisions import SentDecisions, Versions
+from .group.standing import has_catalog, promised_elsewhere
 from .options import MasterOptions
-from .sent_decisions import SentDecisions, Versions
-from .standing import has_catalog, promised_elsewhere
 
 __all__ = [
     "CATALOG_ID",

@@ -11,8 +11,8 @@ from nyala.replica.rpc import CallsUnderWay
 from nyala.replica.transport import Exporter, call_families
 from nyala.replica.types import limits
 
-from .kafka_link import KafkaLink
-from .kafka_state import Link
+from .kafka.kafka_link import KafkaLink
+from .kafka.kafka_state import Link
 from .state import MasterState
 
 NEVER_S = -1.0

@@ -33,19 +33,19 @@ from nyala.replica.types import (
     started_pool,
 )
 
-from .catalog import CATALOG_ID
-from .copies import CatalogCopies
-from .forming import form
-from .group import CatalogGroup
+from .catalog.catalog import CATALOG_ID
+from .decisions.parts import Parts
+from .decisions.reconciler import Reconciler
+from .group.catalog_copies import CatalogCopies
+from .group.catalog_group import CatalogGroup
+from .group.forming import form
+from .group.standing import check_config, check_peers, need_catalog
+from .group.takeovers import Takeovers, takeovers_in_log
+from .heartbeats.tablet_servers import GrpcTabletServers
 from .metrics import Metrics
 from .options import MasterOptions
-from .parts import Parts
-from .reconciler import Reconciler
-from .service import MasterService
-from .standing import check_config, check_peers, need_catalog
+from .requests.master_service import MasterService
 from .state import MasterState
-from .tablet_servers import GrpcTabletServers
-from .takeovers import Takeovers, takeovers_in_log
 
 _log = logging.getLogger("nyala.master")
 STOP_GRACE_S = 1.0

@@ -10,18 +10,18 @@ from nyala.replica.policy import ServerView, Wish
 from nyala.replica.rpc import address_to_pb, config_to_pb, pb
 from nyala.replica.types import Address, Clock, RaftConfig, new_uuid
 
-from .catalog import Catalog, Record
-from .draining import drain_of
-from .foreigners import Foreigners
-from .group import CatalogGroup
-from .inquiries import Inquiries
-from .kafka_link import KafkaLink
+from .catalog.catalog import Catalog, Record
+from .catalog.tables import RETIRED, TABLET, known_config
+from .group.catalog_group import CatalogGroup
+from .heartbeats.foreigners import Foreigners
+from .heartbeats.registry import Registry
+from .heartbeats.soft_state import LIVE, SoftState
+from .heartbeats.tablet_servers import TabletServers
+from .kafka.kafka_link import KafkaLink
 from .options import MasterOptions
-from .registry import Registry
-from .soft_state import LIVE, SoftState
-from .tables import RETIRED, TABLET, known_config
-from .tablet_servers import TabletServers
-from .view import health_of, leader_of, retired_servers, server_view, server_views, wanted_voters, wish_of
+from .tablets.draining import drain_of
+from .tablets.inquiries import Inquiries
+from .tablets.view import health_of, leader_of, retired_servers, server_view, server_views, wanted_voters, wish_of
 
 _log = logging.getLogger("nyala.master")
 CLUSTER = "cluster/id"

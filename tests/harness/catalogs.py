@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nyala.replica.master import Catalog, encode_change
-from nyala.replica.master.tables import TABLET, known_config
+from nyala.replica.master.catalog.tables import TABLET, known_config
 from nyala.replica.rpc import pb
 from nyala.replica.types import Entry, EntryKind, OpId, RaftConfig
 from tests.harness.sim_disk import SimDisk

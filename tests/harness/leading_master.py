@@ -5,12 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from nyala.replica.master import Catalog, MasterOptions, desired
-from nyala.replica.master.orders import orders_for
-from nyala.replica.master.reconciler import marked
+from nyala.replica.master import Catalog, MasterOptions
+from nyala.replica.master.catalog.tables import TABLET, create_table
+from nyala.replica.master.decisions.reconciler import marked
+from nyala.replica.master.requests import desired
 from nyala.replica.master.state import MasterState
-from nyala.replica.master.tables import TABLET, create_table
-from nyala.replica.master.view import cluster_view
+from nyala.replica.master.tablets.orders import orders_for
+from nyala.replica.master.tablets.view import cluster_view
 from nyala.replica.policy import ServerView, decide
 from nyala.replica.rpc import config_to_pb, pb
 from nyala.replica.types import Address, DataState, Member, OpId, RaftConfig

@@ -6,11 +6,11 @@ from typing import Any
 
 from nyala.replica.consensus_metadata import path_of
 from nyala.replica.master import MasterOptions
-from nyala.replica.master.catalog import CATALOG_ID
-from nyala.replica.master.group import CatalogGroup
-from nyala.replica.master.service import MasterService
+from nyala.replica.master.catalog.catalog import CATALOG_ID
+from nyala.replica.master.catalog.tables import TABLET, WISH
+from nyala.replica.master.group.catalog_group import CatalogGroup
+from nyala.replica.master.requests.master_service import MasterService
 from nyala.replica.master.state import MasterState
-from nyala.replica.master.tables import TABLET, WISH
 from nyala.replica.raft_driver import Phase
 from nyala.replica.rpc import address_to_pb, config_to_pb, pb
 from nyala.replica.transport import PeerServicer

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from nyala.replica.fs import TABLET_SERVER
-from nyala.replica.master.belief import config_told
-from nyala.replica.master.proof import Proof, prove
+from nyala.replica.master.heartbeats.belief import config_told
+from nyala.replica.master.tablets.proof import Proof, prove
 from nyala.replica.rpc import pb
 from nyala.replica.types import Address, Code, DataState, RaftConfig, Refused
 

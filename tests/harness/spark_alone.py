@@ -19,8 +19,8 @@ from kafka.errors import KafkaTimeoutError
 from nyala.pipeline import IngestOptions, IngestQuery, ingest, topics
 from nyala.pipeline.task import RESULT_SCHEMA, TaskPlan
 from nyala.replica.client import SourceFormat, TableHandle, TabletHandle
-from nyala.replica.master.sources import advance_sources, open_sources, reset_source, source_positions
-from nyala.replica.master.tables import create_table
+from nyala.replica.master.catalog.sources import advance_sources, open_sources, reset_source, source_positions
+from nyala.replica.master.catalog.tables import create_table
 from nyala.replica.policy import ServerView
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, SourceKey, TableSchema
 from nyala.replica.rpc import pb, source_to_pb

@@ -12,7 +12,7 @@ from typing import Any
 
 from nyala.replica.client import Client, ClientOptions
 from nyala.replica.fs import RealDisk
-from nyala.replica.master.catalog import Catalog, Record
+from nyala.replica.master.catalog.catalog import Catalog, Record
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
 from nyala.replica.rpc import pb, pb_grpc
 from nyala.replica.types import Code, Refused

@@ -19,7 +19,7 @@ MUTANTS = (
         name="host chooses the scheme",
         rows="IN-43",
         test="tests/unit/master/test_master_registry.py::test_impossible_heartbeats_are_refused",
-        file="replica/master/admission.py",
+        file="replica/master/heartbeats/admission.py",
         function="addresses_told",
         before="if not _HOST.fullmatch(address.host) or not 0 < address.port < 65536:",
         after="if not address.host or not 0 < address.port < 65536:",
@@ -28,7 +28,7 @@ MUTANTS = (
         name="another uuid counts",
         rows="IN-43",
         test="tests/unit/master/test_master_registry.py::test_server_counts_once_it_answered_at_its_address",
-        file="replica/master/admission.py",
+        file="replica/master/heartbeats/admission.py",
         function="why_not",
         before="if identity.uuid != uuid:",
         after="if not identity.uuid:",
@@ -37,7 +37,7 @@ MUTANTS = (
         name="another cluster counts",
         rows="IN-43",
         test="tests/unit/master/test_master_registry.py::test_server_counts_once_it_answered_at_its_address",
-        file="replica/master/admission.py",
+        file="replica/master/heartbeats/admission.py",
         function="why_not",
         before='if identity.cluster_id not in ("", cluster_id):',
         after="if not cluster_id:",
@@ -46,7 +46,7 @@ MUTANTS = (
         name="one host claims a uuid without end",
         rows="IN-43",
         test="tests/unit/master/test_master_registry.py::test_one_uuid_has_few_candidates",
-        file="replica/master/candidates.py",
+        file="replica/master/heartbeats/candidates.py",
         function="Candidates.add",
         before="= limits.SERVER_CANDIDATES_PER_UUID_AND_HOST_MAX",
         after=" 1000",
@@ -55,7 +55,7 @@ MUTANTS = (
         name="one claim of a uuid keeps others out",
         rows="IN-43",
         test="tests/unit/master/test_master_registry.py::test_nobody_keeps_a_server_out_that_starts_again",
-        file="replica/master/candidates.py",
+        file="replica/master/heartbeats/candidates.py",
         function="Candidates.add",
         before="if len(same) >= limits.SERVER_CANDIDATES_PER_UUID_MAX:",
         after="if len(same) >= 1:",
@@ -64,7 +64,7 @@ MUTANTS = (
         name="one uuid has any number of candidates",
         rows="IN-43",
         test="tests/unit/master/test_master_registry.py::test_one_uuid_has_few_candidates",
-        file="replica/master/candidates.py",
+        file="replica/master/heartbeats/candidates.py",
         function="Candidates.add",
         before="if len(same) >= limits.SERVER_CANDIDATES_PER_UUID_MAX:",
         after="if len(same) < 0:",
@@ -73,7 +73,7 @@ MUTANTS = (
         name="strangers take the places of known servers",
         rows="IN-43",
         test="tests/unit/master/test_master_registry.py::test_nobody_keeps_a_server_out_that_starts_again",
-        file="replica/master/candidates.py",
+        file="replica/master/heartbeats/candidates.py",
         function="Candidates._is_full",
         before="""
             if candidate.listed:
@@ -85,7 +85,7 @@ MUTANTS = (
         name="one host fills the table",
         rows="IN-43",
         test="tests/unit/master/test_master_registry.py::test_made_up_servers_fill_their_hosts_share_and_expire",
-        file="replica/master/candidates.py",
+        file="replica/master/heartbeats/candidates.py",
         function="Candidates._is_full",
         before="return too_many or of_host >= limits.SERVER_CANDIDATES_PER_HOST_MAX",
         after="return too_many or of_host < 0",
@@ -94,7 +94,7 @@ MUTANTS = (
         name="candidates never expire",
         rows="IN-43",
         test="tests/unit/master/test_master_registry.py::test_made_up_servers_fill_their_hosts_share_and_expire",
-        file="replica/master/candidates.py",
+        file="replica/master/heartbeats/candidates.py",
         function="Candidates.forget",
         before="now_us - FORGET_US",
         after="0",
@@ -103,7 +103,7 @@ MUTANTS = (
         name="page begins at its own key",
         rows="IN-80",
         test="tests/unit/master/test_master_lists.py::test_pages_have_what_was_there_all_the_time_once",
-        file="replica/master/catalog.py",
+        file="replica/master/catalog/catalog.py",
         function="Catalog.walk",
         before="low = max(low, bisect_right(keys, prefix + after))",
         after="low = max(low, bisect_left(keys, prefix + after))",
@@ -112,7 +112,7 @@ MUTANTS = (
         name="replaced records are counted twice",
         rows="IN-81",
         test="tests/unit/master/test_master_room.py::test_size_of_the_catalog_is_that_of_its_state",
-        file="replica/master/catalog.py",
+        file="replica/master/catalog/catalog.py",
         function="Catalog._index",
         before="self._bytes -= size_of(key, records[key])",
         after="pass",
@@ -121,7 +121,7 @@ MUTANTS = (
         name="index keeps deleted keys",
         rows="IN-80",
         test="tests/unit/master/test_master_lists.py::test_index_of_the_catalog_agrees_with_its_records",
-        file="replica/master/catalog.py",
+        file="replica/master/catalog/catalog.py",
         function="Catalog._unindex",
         before="""
             del keys[bisect_left(keys, key)]
@@ -132,7 +132,7 @@ MUTANTS = (
         name="tablets of a table keep dropped ones",
         rows="IN-80",
         test="tests/unit/master/test_master_lists.py::test_index_of_the_catalog_agrees_with_its_records",
-        file="replica/master/catalog.py",
+        file="replica/master/catalog/catalog.py",
         function="Catalog._unindex",
         before="""
             del of_table[key]
@@ -146,7 +146,7 @@ MUTANTS = (
             "tests/process/test_master_migration_process.py::"
             "test_copies_of_a_leaderless_first_master_are_equal_and_made_at_once"
         ),
-        file="replica/master/catalog.py",
+        file="replica/master/catalog/catalog.py",
         function="Catalog.hold",
         before="yield self._superblock",
         after='yield replace(self._superblock, state=b"")',
@@ -155,7 +155,7 @@ MUTANTS = (
         name="forged record lacks a field",
         rows="IN-50",
         test="tests/unit/master/test_master_entries.py::test_no_record_goes_into_the_log_that_could_not_be_read",
-        file="replica/master/entries.py",
+        file="replica/master/group/entries.py",
         function="unfit_record",
         before="""
             if field not in record:
@@ -170,7 +170,7 @@ MUTANTS = (
         name="forged record of any value",
         rows="IN-50",
         test="tests/unit/master/test_master_entries.py::test_no_record_goes_into_the_log_that_could_not_be_read",
-        file="replica/master/entries.py",
+        file="replica/master/group/entries.py",
         function="unfit_record",
         before="if not fits(record[field]):",
         after="if record[field] is None:",
@@ -179,7 +179,7 @@ MUTANTS = (
         name="forged record nests without end",
         rows="IN-50",
         test="tests/unit/master/test_master_entries.py::test_forged_entries_are_refused_by_their_bytes",
-        file="replica/master/entries.py",
+        file="replica/master/group/entries.py",
         function="unfit_entry",
         before='parse_json(put["value"], "a record of the catalog")',
         after="pass",
@@ -191,7 +191,7 @@ MUTANTS = (
             "tests/process/test_master_replacement_process.py::"
             "test_replacement_needs_the_uuid_of_the_lost_one_and_that_one_gone"
         ),
-        file="replica/master/forming.py",
+        file="replica/master/group/forming.py",
         function="_check_group",
         before="if not members or own in members:",
         after="if True:",
@@ -200,7 +200,7 @@ MUTANTS = (
         name="config has addresses for names",
         rows="MF-06",
         test="tests/process/test_names_process.py::test_master_is_replaced_by_its_name_and_nobody_is_told",
-        file="replica/master/forming.py",
+        file="replica/master/group/forming.py",
         function="_identity",
         before="""
             return reply.uuid, address
@@ -215,7 +215,7 @@ MUTANTS = (
         name="master that is started again never leads",
         rows="MF-31",
         test="tests/process/test_master_migration_process.py::test_single_master_becomes_three_with_every_table",
-        file="replica/master/group.py",
+        file="replica/master/group/catalog_group.py",
         function="CatalogGroup.__init__",
         before="unfit=unfit_entry)",
         after="unfit=unfit_entry, no_data=self.cmeta.term > 0)",
@@ -224,7 +224,7 @@ MUTANTS = (
         name="masters take any entry",
         rows="IN-50",
         test="tests/unit/master/test_master_entries.py::test_follower_refuses_a_forged_catalog_entry",
-        file="replica/master/group.py",
+        file="replica/master/group/catalog_group.py",
         function="CatalogGroup.__init__",
         before="unfit=unfit_entry)",
         after='unfit=lambda entry: "")',
@@ -235,7 +235,7 @@ MUTANTS = (
         test=(
             "tests/unit/master/test_master_group.py::test_group_flushes_one_at_a_time_and_pauses_while_there_is_no_room"
         ),
-        file="replica/master/group.py",
+        file="replica/master/group/catalog_group.py",
         function="CatalogGroup.maintain",
         before="self._flushing = True",
         after="self._flushing = False",
@@ -246,7 +246,7 @@ MUTANTS = (
         test=(
             "tests/unit/master/test_master_group.py::test_group_flushes_one_at_a_time_and_pauses_while_there_is_no_room"
         ),
-        file="replica/master/group.py",
+        file="replica/master/group/catalog_group.py",
         function="CatalogGroup._flushed",
         before="self._flush_after_s = self._loop.time() + FLUSH_PAUSE_S",
         after="self._flush_after_s = self._loop.time()",
@@ -255,7 +255,7 @@ MUTANTS = (
         name="dead thread is not told",
         rows="IN-91",
         test="tests/unit/master/test_master_topics.py::test_thread_that_ends_by_a_defect_is_told_and_ends_the_master",
-        file="replica/master/kafka_link.py",
+        file="replica/master/kafka/kafka_link.py",
         function="KafkaLink._forever",
         before="""
             self.state.died(doing, error)
@@ -266,7 +266,7 @@ MUTANTS = (
         name="idle master believes in kafka",
         rows="IN-91",
         test="tests/unit/master/test_master_topics.py::test_silence_of_kafka_is_noticed_with_nothing_to_publish",
-        file="replica/master/kafka_link.py",
+        file="replica/master/kafka/kafka_link.py",
         function="KafkaLink._check_topics",
         before="if missing:",
         after="if len(missing) > 1:",
@@ -275,7 +275,7 @@ MUTANTS = (
         name="strangers on reports are not counted",
         rows="IN-90",
         test="tests/unit/master/test_master_topics.py::test_records_of_strangers_on_the_masters_own_topics_are_counted",
-        file="replica/master/kafka_link.py",
+        file="replica/master/kafka/kafka_link.py",
         function="KafkaLink.inspect",
         before="self.state.skipped(topic, found.fault, place_of(record), found.reason)",
         after="pass",
@@ -284,7 +284,7 @@ MUTANTS = (
         name="unknown codec jams the thread",
         rows="IN-90",
         test="tests/unit/master/test_master_topics.py::test_bytes_that_the_client_cannot_take_apart_are_stepped_over",
-        file="replica/master/kafka_reading.py",
+        file="replica/master/kafka/kafka_reading.py",
         function="_poll_one",
         before="""
             consumer.seek(partition, at + 1)
@@ -298,7 +298,7 @@ MUTANTS = (
             "tests/unit/master/test_master_topics.py::"
             "test_status_says_of_each_topic_since_when_kafka_answers_or_why_not"
         ),
-        file="replica/master/kafka_state.py",
+        file="replica/master/kafka/kafka_state.py",
         function="KafkaState.failed",
         before="link=link, error",
         after="error",
@@ -310,7 +310,7 @@ MUTANTS = (
             "tests/unit/master/test_master_topics.py::"
             "test_status_says_of_each_topic_since_when_kafka_answers_or_why_not"
         ),
-        file="replica/master/kafka_status.py",
+        file="replica/master/kafka/kafka_status.py",
         function="kafka_status",
         before='"kafka_bootstrap": link.bootstrap,',
         after='"kafka_bootstrap": "",',
@@ -347,7 +347,7 @@ MUTANTS = (
         test=(
             "tests/unit/master/test_master_room.py::test_description_that_is_too_large_is_refused_with_its_largest_part"
         ),
-        file="replica/master/room.py",
+        file="replica/master/catalog/capacity.py",
         function="check_description",
         before="if table.ByteSize() > limits.TABLE_BYTES_MAX:",
         after="if table.ByteSize() > 1 << 40:",
@@ -356,7 +356,7 @@ MUTANTS = (
         name="tablets have no bound",
         rows="IN-81",
         test="tests/unit/master/test_master_room.py::test_full_catalog_says_so_and_takes_what_makes_room",
-        file="replica/master/room.py",
+        file="replica/master/catalog/capacity.py",
         function="check_room",
         before='for prefix, most in (("table/", limits.TABLES_MAX), ("tablet/", limits.TABLETS_MAX)):',
         after='for prefix, most in (("table/", limits.TABLES_MAX), ("tablet/", 1 << 40)):',
@@ -365,7 +365,7 @@ MUTANTS = (
         name="catalog has no bound",
         rows="IN-81",
         test="tests/unit/master/test_master_room.py::test_full_catalog_says_so_and_takes_what_makes_room",
-        file="replica/master/room.py",
+        file="replica/master/catalog/capacity.py",
         function="check_room",
         before="if grown > 0 and catalog.size_bytes + grown > limits.CATALOG_BYTES_MAX:",
         after="if grown > 0 and catalog.size_bytes + grown > 1 << 40:",
@@ -374,7 +374,7 @@ MUTANTS = (
         name="sources have no bound",
         rows="IN-81",
         test="tests/unit/master/test_master_room.py::test_source_positions_of_a_table_are_bounded",
-        file="replica/master/room.py",
+        file="replica/master/catalog/capacity.py",
         function="check_sources",
         before="if added and catalog.count(prefix) + added > limits.SOURCES_PER_TABLE_MAX:",
         after="if added > limits.SOURCES_PER_TABLE_MAX + 1:",
@@ -383,7 +383,7 @@ MUTANTS = (
         name="master answers for another",
         rows="TC-73",
         test="tests/process/test_rpc_misuse.py::test_every_call_that_names_nobody_or_somebody_else_is_refused",
-        file="replica/master/service.py",
+        file="replica/master/requests/master_service.py",
         function="_answered.wrap.answer",
         before="""
             self._check_name(getattr(request, "dest_uuid", ""))
@@ -400,7 +400,7 @@ MUTANTS = (
             "tests/unit/master/test_master_requests_table.py::"
             "test_misaddressed_stale_and_repeated_calls_leave_the_master_as_it_was[MasterService.Heartbeat]"
         ),
-        file="replica/master/service.py",
+        file="replica/master/requests/master_service.py",
         function="MasterService.Heartbeat",
         before="""
             self._check_name(request.dest_uuid)
@@ -414,7 +414,7 @@ MUTANTS = (
             "tests/unit/master/test_master_sources.py::"
             "test_sources_a_topic_of_its_name_in_another_kafka_cluster_is_refused_until_it_is_reset"
         ),
-        file="replica/master/sources.py",
+        file="replica/master/catalog/sources.py",
         function="_refuse_other_topic",
         before='in_force = [r for r in known if not r.get("retired")]',
         after='in_force = [r for r in known if not r.get("retired") and r["cluster_id"] == cluster_id]',
@@ -426,7 +426,7 @@ MUTANTS = (
             "tests/unit/master/test_master_sources.py::"
             "test_sources_a_topic_of_its_name_in_another_kafka_cluster_is_refused_until_it_is_reset"
         ),
-        file="replica/master/sources.py",
+        file="replica/master/catalog/sources.py",
         function="reset_source",
         before='if record is None or record.get("retired"):',
         after="if record is None:",
@@ -438,7 +438,7 @@ MUTANTS = (
             "tests/unit/master/test_master_sources.py::"
             "test_sources_a_reset_into_another_kafka_cluster_fences_the_query_that_it_leaves"
         ),
-        file="replica/master/sources.py",
+        file="replica/master/catalog/sources.py",
         function="_adopt_topic",
         before='True, "owner_run": "", "owner_deadline_us": 0',
         after="True",
@@ -456,7 +456,7 @@ MUTANTS = (
         name="column name with a nul",
         rows="IN-82",
         test="tests/unit/rpc/test_rpc_names.py::test_table_that_cannot_be_is_refused_before_it_is_made",
-        file="replica/master/tables.py",
+        file="replica/master/catalog/tables.py",
         function="checked_table",
         before="check_column_name(column.name)",
         after=r'check_column_name(column.name.replace("\0", "x"))',
@@ -465,7 +465,7 @@ MUTANTS = (
         name="retention below zero",
         rows="IN-82",
         test="tests/unit/rpc/test_rpc_names.py::test_table_that_cannot_be_is_refused_before_it_is_made",
-        file="replica/master/tables.py",
+        file="replica/master/catalog/tables.py",
         function="checked_table",
         before='"history_retention_us", 1, limits.HISTORY_RETENTION_US_MAX',
         after='"history_retention_us", -9, limits.HISTORY_RETENTION_US_MAX',
@@ -474,7 +474,7 @@ MUTANTS = (
         name="control topic is a source",
         rows="IN-82",
         test="tests/unit/rpc/test_rpc_names.py::test_table_that_cannot_be_is_refused_before_it_is_made",
-        file="replica/master/tables.py",
+        file="replica/master/catalog/tables.py",
         function="checked_table",
         before="check_source_topic(out.source.topic)",
         after='check_source_topic(f"x{out.source.topic}"[:249])',
@@ -483,7 +483,7 @@ MUTANTS = (
         name="table before its servers is refused for good",
         rows="IN-43",
         test="tests/unit/infra/test_counted_servers.py::test_table_that_comes_before_its_servers_count_waits_for_them",
-        file="replica/master/tables.py",
+        file="replica/master/catalog/tables.py",
         function="create_table",
         before="if more_may_come and live < table.replication_factor:",
         after="if False and live < table.replication_factor:",
@@ -492,7 +492,7 @@ MUTANTS = (
         name="registered schemas have no bound",
         rows="IN-81",
         test="tests/unit/master/test_master_room.py::test_writer_schemas_of_a_table_are_bounded",
-        file="replica/master/tables.py",
+        file="replica/master/catalog/tables.py",
         function="add_writer_schema",
         before="""
             check_description(table)
@@ -503,7 +503,7 @@ MUTANTS = (
         name="forgotten schemas stay known",
         rows="IN-81",
         test="tests/unit/master/test_master_room.py::test_writer_schemas_of_a_table_are_bounded",
-        file="replica/master/tables.py",
+        file="replica/master/catalog/tables.py",
         function="forget_writer_schema",
         before="""
             table.writer_schemas.extend(kept)
@@ -519,7 +519,7 @@ MUTANTS = (
             "tests/unit/master/test_master_requests_table.py::"
             "test_writer_schema_is_forgotten_and_another_takes_its_place"
         ),
-        file="replica/master/service.py",
+        file="replica/master/requests/master_service.py",
         function="MasterService.AddWriterSchema",
         before='if request.HasField("schema") or not request.forget:',
         after="if not request.forget:",
@@ -528,7 +528,7 @@ MUTANTS = (
         name="honest full reports are too fast, report room",
         rows="IN-43",
         test="tests/unit/master/test_master_report_room.py::test_largest_honest_server_has_room_and_time",
-        file="replica/master/report_room.py",
+        file="replica/master/heartbeats/report_room.py",
         function="StatusRate.take",
         before="earned = max(0, now_us - self.at_us) * limits.REPORT_STATUSES_PER_S_MAX / 1e6",
         after="earned = max(0, now_us - self.at_us) * limits.REPORT_STATUSES_PER_S_MAX / 4e6",
@@ -537,7 +537,7 @@ MUTANTS = (
         name="one server reports without end, report room",
         rows="IN-43",
         test="tests/unit/master/test_master_report_room.py::test_memory_for_reports_is_bounded_and_members_have_theirs",
-        file="replica/master/report_room.py",
+        file="replica/master/heartbeats/report_room.py",
         function="ReportRoom.take",
         before="if of_server > limits.REPORT_MEMORY_BYTES_MAX:",
         after="if of_server < 0:",
@@ -546,7 +546,7 @@ MUTANTS = (
         name="strangers report without end, report room",
         rows="IN-43",
         test="tests/unit/master/test_master_report_room.py::test_memory_for_reports_is_bounded_and_members_have_theirs",
-        file="replica/master/report_room.py",
+        file="replica/master/heartbeats/report_room.py",
         function="ReportRoom.take",
         before="if strange and strangers + size > limits.REPORT_STRANGERS_MEMORY_BYTES_MAX:",
         after="if strange and strangers + size < 0:",
@@ -555,7 +555,7 @@ MUTANTS = (
         name="report that is left out stays as it was",
         rows="IN-43",
         test="tests/unit/master/test_master_report_room.py::test_memory_for_reports_is_bounded_and_members_have_theirs",
-        file="replica/master/report_room.py",
+        file="replica/master/heartbeats/report_room.py",
         function="ReportRoom.give_back",
         before="self._of[uuid] -= kept_bytes(status)",
         after="self._of[uuid] -= 0",
@@ -564,7 +564,7 @@ MUTANTS = (
         name="thousands of positions are opened in one step of the loop",
         rows="IN-60",
         test="tests/unit/master/test_master_loop_steps.py::test_thousands_of_source_positions_are_no_long_step_of_the_loop",
-        file="replica/master/service.py",
+        file="replica/master/requests/master_service.py",
         function="MasterService.OpenSources",
         before="aside=True",
         after="aside=False",
@@ -573,7 +573,7 @@ MUTANTS = (
         name="thousands of positions are advanced in one step of the loop",
         rows="IN-60",
         test="tests/unit/master/test_master_loop_steps.py::test_thousands_of_source_positions_are_no_long_step_of_the_loop",
-        file="replica/master/service.py",
+        file="replica/master/requests/master_service.py",
         function="MasterService.AdvanceSources",
         before="aside=True",
         after="aside=False",
@@ -582,7 +582,7 @@ MUTANTS = (
         name="change of an earlier leadership is committed",
         rows="IN-60",
         test="tests/unit/master/test_master_loop_steps.py::test_change_that_was_computed_aside_is_refused_if_another_master_may_have_led_meanwhile",
-        file="replica/master/group.py",
+        file="replica/master/group/catalog_group.py",
         function="CatalogGroup._change",
         before="if term != self.term:",
         after="if term < 0:",

@@ -9,7 +9,7 @@ MUTANTS = (
         name="operators word goes back",
         rows="IN-42",
         test="tests/unit/master/test_master_inquiries.py::test_operator_confirms_a_config_only_forward",
-        file="replica/master/confirming.py",
+        file="replica/master/requests/confirming.py",
         function="confirm_config",
         before='if not newer(config.opid, known.opid) and "config" in record:',
         after="if not config.members:",
@@ -18,7 +18,7 @@ MUTANTS = (
         name="need said once only",
         rows="TC-67",
         test="tests/unit/master/test_master_sent_decisions.py::test_book_a_need_is_said_once_and_again_with_back_off",
-        file="replica/master/sent_decisions.py",
+        file="replica/master/decisions/sent_decisions.py",
         function="SentDecisions.update",
         before="elif mono_us >= said.next_us:",
         after="elif mono_us < 0:",
@@ -30,7 +30,7 @@ MUTANTS = (
             "tests/unit/master/test_master_desired.py::"
             "test_fewer_replicas_are_wanted_of_a_tablet_although_servers_are_missing"
         ),
-        file="replica/master/desired.py",
+        file="replica/master/requests/desired.py",
         function="set_replication",
         before="before = wanted_voters(catalog, request.tablet_id)",
         after='before = int(record.get("replication_factor") or 0)',
@@ -42,7 +42,7 @@ MUTANTS = (
             "tests/unit/master/test_master_desired.py::"
             "test_replication_wanted_of_a_table_or_a_tablet_is_odd_and_fits_the_servers"
         ),
-        file="replica/master/desired.py",
+        file="replica/master/requests/desired.py",
         function="set_replication",
         before="if not 1 <= wanted <= REPLICAS_MAX or wanted % 2 == 0:",
         after="if not 1 <= wanted <= REPLICAS_MAX:",
@@ -51,7 +51,7 @@ MUTANTS = (
         name="master takes late desired state",
         rows="TC-69",
         test="tests/unit/master/test_master_requests_table.py::test_overtaken_calls_leave_the_master_as_it_is",
-        file="replica/master/desired.py",
+        file="replica/master/requests/desired.py",
         function="_counted",
         before='if request.HasField("seen_changes") and request.seen_changes != before:',
         after='if request.HasField("seen_changes") and request.seen_changes > before:',
@@ -60,7 +60,7 @@ MUTANTS = (
         name="empty before everybody reported",
         rows="TC-83",
         test="tests/unit/master/test_master_desired.py::test_retired_server_is_wanted_empty_by_every_later_master",
-        file="replica/master/draining.py",
+        file="replica/master/tablets/draining.py",
         function="Drain.done",
         before="return self.heard and self.left == 0 and self.unreported == 0",
         after="return self.left == 0",
@@ -72,7 +72,7 @@ MUTANTS = (
             "tests/unit/master/test_master_executor.py::"
             "test_decision_that_is_withdrawn_while_it_is_tried_is_not_tried_again"
         ),
-        file="replica/master/executor.py",
+        file="replica/master/decisions/executor.py",
         function="LocalExecutor._finish",
         before="again = may_pass and tablet_id not in self._withdrawn",
         after="again = may_pass",
@@ -81,7 +81,7 @@ MUTANTS = (
         name="catalog keeps no config",
         rows="IN-40",
         test="tests/unit/master/test_master_inquiries.py::test_masters_tick_keeps_what_changed_and_asks_only_then",
-        file="replica/master/reconciler.py",
+        file="replica/master/decisions/reconciler.py",
         function="Reconciler._mark_formed",
         before="""
             elif is_later(record, proven.get(tablet_id)):
@@ -96,7 +96,7 @@ MUTANTS = (
         name="what is kept is asked for again",
         rows="IN-40",
         test="tests/unit/master/test_master_inquiries.py::test_masters_tick_keeps_what_changed_and_asks_only_then",
-        file="replica/master/reconciler.py",
+        file="replica/master/decisions/reconciler.py",
         function="Reconciler._has_changed",
         before="return newer(known.config.opid, known_config(record).opid)",
         after="return True",
@@ -105,7 +105,7 @@ MUTANTS = (
         name="all tablets are asked for at once",
         rows="IN-41",
         test="tests/unit/master/test_master_inquiries.py::test_few_tablets_are_asked_for_at_once_and_each_once",
-        file="replica/master/inquiries.py",
+        file="replica/master/tablets/inquiries.py",
         function="Inquiries.__init__",
         before="self._turns = asyncio.Semaphore(limits.INQUIRIES_MAX)",
         after="self._turns = asyncio.Semaphore(limits.SERVERS_MAX)",
@@ -117,7 +117,7 @@ MUTANTS = (
             "tests/unit/master/test_master_inquiries.py::"
             "test_members_are_asked_once_for_a_while_and_with_back_off_in_vain"
         ),
-        file="replica/master/inquiries.py",
+        file="replica/master/tablets/inquiries.py",
         function="Inquiries.proof",
         before="and self._clock.monotonic_us() - proof.at_us < FRESH_US else",
         after="else",
@@ -126,7 +126,7 @@ MUTANTS = (
         name="inquiries wait without a bound",
         rows="IN-41",
         test="tests/unit/master/test_master_inquiries.py::test_few_tablets_are_asked_for_at_once_and_each_once",
-        file="replica/master/inquiries.py",
+        file="replica/master/tablets/inquiries.py",
         function="Inquiries._is_full",
         before="if len(self._tasks) >= limits.INQUIRIES_PENDING_MAX:",
         after="if False:",
@@ -135,7 +135,7 @@ MUTANTS = (
         name="one server starts thousands of inquiries",
         rows="IN-41",
         test="tests/unit/master/test_master_inquiries.py::test_one_server_keeps_few_inquiries_waiting",
-        file="replica/master/inquiries.py",
+        file="replica/master/tablets/inquiries.py",
         function="Inquiries._is_full",
         before="return own >= limits.INQUIRIES_PENDING_PER_SERVER_MAX",
         after="return False",
@@ -144,7 +144,7 @@ MUTANTS = (
         name="former members are not asked",
         rows="IN-42",
         test="tests/unit/master/test_master_inquiries.py::test_members_of_every_config_that_is_told_of_are_asked",
-        file="replica/master/inquiries.py",
+        file="replica/master/tablets/inquiries.py",
         function="Inquiries._whom",
         before="configs += sorted(state.told.values(), key=lambda c: c.opid, reverse=True)",
         after="configs += []",
@@ -156,7 +156,7 @@ MUTANTS = (
             "tests/unit/master/test_master_soft_state.py::"
             "test_orders_a_damaged_replica_is_renewed_for_a_moment_and_not_soon_again"
         ),
-        file="replica/master/orders.py",
+        file="replica/master/tablets/orders.py",
         function="orders_for.change",
         before="tablet_id))) and is_damaged(soft, server_uuid, tablet_id):",
         after="tablet_id))):",
@@ -165,7 +165,7 @@ MUTANTS = (
         name="orders begin at the first tablet",
         rows="IN-80",
         test="tests/unit/master/test_master_rations.py::test_orders_are_bounded_and_every_one_is_given_in_the_end",
-        file="replica/master/orders.py",
+        file="replica/master/tablets/orders.py",
         function="orders_for",
         before="server.creations_after = ration.fill(",
         after="_ = ration.fill(",
@@ -177,7 +177,7 @@ MUTANTS = (
             "tests/unit/master/test_master_soft_state.py::"
             "test_orders_a_copy_that_may_still_be_added_is_left_alone_for_the_grace"
         ),
-        file="replica/master/orders.py",
+        file="replica/master/tablets/orders.py",
         function="copy_is_abandoned",
         before="return was_member or (ready_us is not None and now_us - ready_us >= grace_us)",
         after="return was_member or ready_us is not None",
@@ -189,7 +189,7 @@ MUTANTS = (
             "tests/unit/master/test_master_replacing.py::"
             "test_replica_of_a_replaced_tablet_that_returns_is_deleted_and_new_servers_create_the_new_one"
         ),
-        file="replica/master/orders.py",
+        file="replica/master/tablets/orders.py",
         function="_delete_order",
         before='if "dropped_us" in record:',
         after='if "dropped_us" in record and "replaced_by" not in record:',
@@ -201,7 +201,7 @@ MUTANTS = (
             "tests/unit/master/test_master_soft_state.py::"
             "test_orders_a_replica_goes_only_if_a_later_committed_config_leaves_it_out"
         ),
-        file="replica/master/orders.py",
+        file="replica/master/tablets/orders.py",
         function="_delete_order",
         before="if state is None or state.config is None or state.config.member(server_uuid) is not None:",
         after="if state is not None:",
@@ -210,7 +210,7 @@ MUTANTS = (
         name="abandoned copy stays",
         rows="CC-10",
         test="tests/unit/master/test_master_soft_state.py::test_orders_an_abandoned_copy_goes_unless_somebody_added_it",
-        file="replica/master/orders.py",
+        file="replica/master/tablets/orders.py",
         function="_delete_order",
         before="if newer(own, state.config.opid):",
         after="if not newer(state.config.opid, own):",
@@ -219,7 +219,7 @@ MUTANTS = (
         name="member of the past waits like a copy",
         rows="CC-10",
         test="tests/unit/master/test_master_soft_state.py::test_orders_who_was_left_out_by_a_config_goes_at_once",
-        file="replica/master/orders.py",
+        file="replica/master/tablets/orders.py",
         function="_delete_order",
         before="server_uuid in state.left or any",
         after="any",
@@ -231,7 +231,7 @@ MUTANTS = (
             "tests/unit/master/test_master_liar.py::"
             "test_liar_deletes_nothing_moves_nobody_and_keeps_nothing_from_its_end"
         ),
-        file="replica/master/orders.py",
+        file="replica/master/tablets/orders.py",
         function="_delete_order",
         before="if proof is None or not proof.leaves_out(server_uuid, own):",
         after="if proof is None:",
@@ -243,7 +243,7 @@ MUTANTS = (
             "tests/unit/master/test_master_soft_state.py::"
             "test_orders_a_deletion_says_how_far_the_log_is_committed_with_its_config"
         ),
-        file="replica/master/orders.py",
+        file="replica/master/tablets/orders.py",
         function="_delete_order",
         before="""
             committed=opid_to_pb(proof.committed),
@@ -257,7 +257,7 @@ MUTANTS = (
             "tests/unit/master/test_master_proof.py::"
             "test_replica_goes_only_if_a_majority_of_the_config_without_it_confirms"
         ),
-        file="replica/master/proof.py",
+        file="replica/master/tablets/proof.py",
         function="Proof.leaves_out",
         before="self.confirmed and self.config.member",
         after="self.config.member",
@@ -269,7 +269,7 @@ MUTANTS = (
             "tests/unit/master/test_master_proof.py::"
             "test_damaged_replica_is_renewed_only_if_enough_others_say_that_they_are_whole"
         ),
-        file="replica/master/proof.py",
+        file="replica/master/tablets/proof.py",
         function="Proof.spares",
         before="return self.confirmed and self.config.opid == config and len(others) >= self.config.majority",
         after="return self.confirmed and self.config.opid == config",
@@ -278,7 +278,7 @@ MUTANTS = (
         name="dead voter keeps all waiting",
         rows="IN-41",
         test="tests/unit/master/test_master_inquiries.py::test_dead_voter_does_not_keep_a_majority_from_confirming",
-        file="replica/master/proof.py",
+        file="replica/master/tablets/proof.py",
         function="prove",
         before="confirmed=_held(current, told, current.voters) >= current.majority,",
         after="confirmed=_held(current, told, current.voters) >= len(current.voters),",
@@ -287,7 +287,7 @@ MUTANTS = (
         name="forced config proves itself",
         rows="IN-42",
         test="tests/unit/master/test_master_proof.py::test_config_is_proven_by_those_who_must_have_agreed",
-        file="replica/master/proof.py",
+        file="replica/master/tablets/proof.py",
         function="_follows",
         before="if forced or len(voters ^ set(config.voters)) > 1:",
         after="if len(voters ^ set(config.voters)) > 1:",
@@ -296,7 +296,7 @@ MUTANTS = (
         name="liar names a config of a position that others have passed",
         rows="IN-41",
         test="tests/unit/master/test_master_proof.py::test_config_is_proven_by_those_who_must_have_agreed",
-        file="replica/master/proof.py",
+        file="replica/master/tablets/proof.py",
         function="_is_reached",
         before="paths = [(end, _holders(end, told))]",
         after="paths = [(end, frozenset(u for u, held in told.items() if not newer(end.opid, held.opid)))]",
@@ -305,7 +305,7 @@ MUTANTS = (
         name="those that left say nothing of the configs between",
         rows="IN-41",
         test="tests/unit/master/test_master_proof.py::test_config_is_proven_by_those_who_must_have_agreed",
-        file="replica/master/proof.py",
+        file="replica/master/tablets/proof.py",
         function="_is_reached",
         before="(c, holders | _holders(c, told))",
         after="(c, _holders(c, told))",
@@ -314,7 +314,7 @@ MUTANTS = (
         name="holders of a later config beside the path vouch for it",
         rows="IN-41",
         test="tests/unit/master/test_master_proof.py::test_strangers_that_vouch_for_each_other_prove_nothing",
-        file="replica/master/proof.py",
+        file="replica/master/tablets/proof.py",
         function="_is_reached",
         before="(c, holders | _holders(c, told))",
         after="(c, holders | {u for u, held in told.items() if not newer(c.opid, held.opid)})",
@@ -323,7 +323,7 @@ MUTANTS = (
         name="own majority proves a far config",
         rows="IN-41",
         test="tests/unit/master/test_master_proof.py::test_config_is_proven_by_those_who_must_have_agreed",
-        file="replica/master/proof.py",
+        file="replica/master/tablets/proof.py",
         function="_follows",
         before="if forced or len(voters ^ set(config.voters)) > 1:",
         after="if forced or len(voters ^ set(config.voters)) > 9:",
@@ -335,7 +335,7 @@ MUTANTS = (
             "tests/unit/master/test_master_proof.py::"
             "test_one_of_two_voters_and_newcomers_do_not_prove_the_other_one_away"
         ),
-        file="replica/master/proof.py",
+        file="replica/master/tablets/proof.py",
         function="_follows",
         before="return len(witnesses) > 1 or all(gave_way(u, config) for u in voters - witnesses)",
         after="return True",
@@ -344,7 +344,7 @@ MUTANTS = (
         name="one of two and newcomers prove what was never committed",
         rows="IN-41",
         test=("tests/unit/master/test_master_proof.py::test_nothing_but_what_was_committed_is_ever_proven"),
-        file="replica/master/proof.py",
+        file="replica/master/tablets/proof.py",
         function="_follows",
         before="return len(witnesses) > 1 or all(gave_way(u, config) for u in voters - witnesses)",
         after="return True",
@@ -356,7 +356,7 @@ MUTANTS = (
             "tests/unit/master/test_master_liar.py::"
             "test_liar_deletes_nothing_moves_nobody_and_keeps_nothing_from_its_end"
         ),
-        file="replica/master/proof.py",
+        file="replica/master/tablets/proof.py",
         function="_follows",
         before="return len(witnesses) > 1 or all(gave_way(u, config) for u in voters - witnesses)",
         after="return True",
@@ -368,7 +368,7 @@ MUTANTS = (
             "tests/unit/master/test_master_proof.py::"
             "test_one_of_two_voters_and_newcomers_do_not_prove_the_other_one_away"
         ),
-        file="replica/master/proof.py",
+        file="replica/master/tablets/proof.py",
         function="_follows",
         before="return len(witnesses) > 1 or all(",
         after="return all(",
@@ -380,7 +380,7 @@ MUTANTS = (
             "tests/unit/master/test_master_proof.py::"
             "test_one_of_two_voters_and_newcomers_do_not_prove_the_other_one_away"
         ),
-        file="replica/master/proof.py",
+        file="replica/master/tablets/proof.py",
         function="_gave_way",
         before='if status is None or status.role == "LEADER":',
         after='if status is None:\n        return True\n    if status.role == "LEADER":',
@@ -392,7 +392,7 @@ MUTANTS = (
             "tests/unit/master/test_master_proof.py::"
             "test_one_of_two_voters_and_newcomers_do_not_prove_the_other_one_away"
         ),
-        file="replica/master/proof.py",
+        file="replica/master/tablets/proof.py",
         function="_gave_way",
         before='if status is None or status.role == "LEADER":',
         after="if status is None:",
@@ -404,7 +404,7 @@ MUTANTS = (
             "tests/unit/master/test_master_proof.py::"
             "test_one_of_two_voters_and_newcomers_do_not_prove_the_other_one_away"
         ),
-        file="replica/master/proof.py",
+        file="replica/master/tablets/proof.py",
         function="_gave_way",
         before="if status.data_state == DataState.DELETED:",
         after="if status is None:",
@@ -416,7 +416,7 @@ MUTANTS = (
             "tests/unit/master/test_master_proof.py::"
             "test_one_of_two_voters_and_newcomers_do_not_prove_the_other_one_away"
         ),
-        file="replica/master/proof.py",
+        file="replica/master/tablets/proof.py",
         function="_gave_way",
         before="if wanted != 1 or len(to.voters) != 1 or knows is None:",
         after="if len(to.voters) != 1 or knows is None:",
@@ -428,7 +428,7 @@ MUTANTS = (
             "tests/unit/master/test_master_proof.py::"
             "test_one_of_two_voters_and_newcomers_do_not_prove_the_other_one_away"
         ),
-        file="replica/master/proof.py",
+        file="replica/master/tablets/proof.py",
         function="_gave_way",
         before='return knows.member(sole) is not None and status.leader_uuid in ("", sole)',
         after="return knows.member(sole) is not None",
@@ -439,7 +439,7 @@ MUTANTS = (
         test=(
             "tests/unit/master/test_master_inquiries.py::test_one_of_two_voters_is_believed_by_an_operators_word_only"
         ),
-        file="replica/master/inquiries.py",
+        file="replica/master/tablets/inquiries.py",
         function="Inquiries._inquire",
         before="kept=kept, wanted=wanted)",
         after="kept=kept)",
@@ -448,7 +448,7 @@ MUTANTS = (
         name="config is adopted beside a leader of another",
         rows="IN-40, IN-42",
         test="tests/unit/master/test_master_proof.py::test_config_of_a_tablet_whose_configs_were_never_kept",
-        file="replica/master/proof.py",
+        file="replica/master/tablets/proof.py",
         function="_adopted",
         before='if answers[uuid].role == "LEADER" or (_is_whole(answers[uuid]) and (strange or no_step)):',
         after="if _is_whole(answers[uuid]) and (strange or no_step):",
@@ -457,7 +457,7 @@ MUTANTS = (
         name="config is adopted that no first member vouches for",
         rows="IN-40, IN-42",
         test="tests/unit/master/test_master_proof.py::test_config_of_a_tablet_whose_configs_were_never_kept",
-        file="replica/master/proof.py",
+        file="replica/master/tablets/proof.py",
         function="_adopted",
         before="if newest is None or len(_vouched(known, told) & set(newest.voters)) < newest.majority:",
         after="if newest is None:",
@@ -466,7 +466,7 @@ MUTANTS = (
         name="member that lies is adopted while nobody leads",
         rows="IN-40, IN-42",
         test="tests/unit/master/test_master_proof.py::test_config_of_a_tablet_whose_configs_were_never_kept",
-        file="replica/master/proof.py",
+        file="replica/master/tablets/proof.py",
         function="_adopted",
         before="(strange or no_step)",
         after="strange",
@@ -475,7 +475,7 @@ MUTANTS = (
         name="senders of heartbeats are counted by address",
         rows="IN-43",
         test="tests/unit/master/test_master_hostile_requests.py::test_senders_of_heartbeats_are_counted_by_host_as_callers_are",
-        file="replica/master/service.py",
+        file="replica/master/requests/master_service.py",
         function="_host_of",
         before="host_of_peer(str(context.peer()))",
         after='str(context.peer()).rpartition(":")[0]',
@@ -484,7 +484,7 @@ MUTANTS = (
         name="order takes another configs committed end",
         rows="CC-29",
         test="tests/unit/master/test_master_proof.py::test_leaders_end_goes_along_only_with_its_own_config",
-        file="replica/master/proof.py",
+        file="replica/master/tablets/proof.py",
         function="_committed",
         before="same(told[u], config) and answers",
         after="answers",
@@ -496,7 +496,7 @@ MUTANTS = (
             "tests/unit/master/test_master_topics.py::"
             "test_proposal_that_meets_a_defect_is_refused_and_the_next_one_is_answered"
         ),
-        file="replica/master/proposals.py",
+        file="replica/master/kafka/proposals.py",
         function="Proposals.outcome_of",
         before="Exception as error:  # noqa: BLE001 - one proposal that meets a defect must not stop the others",
         after="KeyError as error:",
@@ -507,7 +507,7 @@ MUTANTS = (
         test=(
             "tests/unit/master/test_master_topics.py::test_proposal_that_stays_undecided_does_not_stop_those_behind_it"
         ),
-        file="replica/master/proposals.py",
+        file="replica/master/kafka/proposals.py",
         function="Proposals.outcome_of",
         before="if self._undecided[1] < UNDECIDED_MAX:",
         after="if self._undecided[1] > 0:",
@@ -516,7 +516,7 @@ MUTANTS = (
         name="creations hold up deletions",
         rows="IN-80",
         test="tests/unit/master/test_master_rations.py::test_orders_are_bounded_and_every_one_is_given_in_the_end",
-        file="replica/master/rationing.py",
+        file="replica/master/tablets/rationing.py",
         before="CREATIONS_MAX = 150",
         after="CREATIONS_MAX = ORDERS_MAX",
     ),
@@ -524,7 +524,7 @@ MUTANTS = (
         name="orders have no bound",
         rows="IN-80",
         test="tests/unit/master/test_master_rations.py::test_orders_are_bounded_and_every_one_is_given_in_the_end",
-        file="replica/master/rationing.py",
+        file="replica/master/tablets/rationing.py",
         function="Ration.fill",
         before="if self.orders and self._used + size > bytes_max:",
         after="if self.orders and self._used + size > 1 << 40:",
@@ -536,7 +536,7 @@ MUTANTS = (
             "tests/unit/master/test_master_replacing.py::"
             "test_lost_tablet_is_replaced_by_an_empty_one_of_the_same_partition_once"
         ),
-        file="replica/master/replacing.py",
+        file="replica/master/requests/replacing.py",
         function="replace_tablets",
         before='made = {t: str(r["replaced_by"]) for t, r in records.items() if "replaced_by" in r}',
         after='made = {t: str(r["replaced_by"]) for t, r in records.items() if "gone_us" in r}',
@@ -545,7 +545,7 @@ MUTANTS = (
         name="rows on a live server are replaced",
         rows="CC-38",
         test="tests/unit/master/test_master_replacing.py::test_tablet_is_replaced_by_no_accident",
-        file="replica/master/replacing.py",
+        file="replica/master/requests/replacing.py",
         function="replace_tablets",
         before="if not request.despite_replicas:",
         after="if len(ids) > limits.TABLETS_PER_TABLE_MAX:",
@@ -554,7 +554,7 @@ MUTANTS = (
         name="replaced before all have reported",
         rows="CC-38",
         test="tests/unit/master/test_master_replacing.py::test_tablet_is_replaced_by_no_accident",
-        file="replica/master/replacing.py",
+        file="replica/master/requests/replacing.py",
         function="_refuse_before_all_reported",
         before="if left_us > 0:",
         after="if left_us > state.options.server_dead_ms * 1000:",
@@ -565,7 +565,7 @@ MUTANTS = (
         test=(
             "tests/unit/master/test_master_replacing.py::test_sources_of_a_replaced_tablet_go_back_as_far_as_kafka_goes"
         ),
-        file="replica/master/replacing.py",
+        file="replica/master/requests/replacing.py",
         function="_lowered",
         before="found[whole] = lowered_to(record, kept.get(whole, 0))",
         after="found[whole] = lowered_to(record, 0)",
@@ -576,7 +576,7 @@ MUTANTS = (
         test=(
             "tests/unit/master/test_master_replacing.py::test_sources_of_a_replaced_tablet_go_back_as_far_as_kafka_goes"
         ),
-        file="replica/master/replacing.py",
+        file="replica/master/requests/replacing.py",
         function="_lowered",
         before="found[whole] = lowered_to(record, kept.get(whole, 0))",
         after='found[whole] = lowered_to(record, record["done"])',
@@ -588,7 +588,7 @@ MUTANTS = (
             "tests/process/test_master_replacement_process.py::"
             "test_entry_that_the_lost_leader_and_one_survivor_have_is_copied_from_no_other"
         ),
-        file="replica/master/standing.py",
+        file="replica/master/group/standing.py",
         function="promised_elsewhere",
         before="return instance.inherited or bool(instance.cluster_id)",
         after="return False",
@@ -597,7 +597,7 @@ MUTANTS = (
         name="lost catalog is begun anew",
         rows="MF-18, MF-20",
         test="tests/process/test_master_replacement_process.py::test_catalog_that_a_master_lost_is_not_begun_anew",
-        file="replica/master/standing.py",
+        file="replica/master/group/standing.py",
         function="promised_elsewhere",
         before="return instance.inherited or bool(instance.cluster_id)",
         after="return instance.inherited",
@@ -609,7 +609,7 @@ MUTANTS = (
             "tests/process/test_master_replacement_process.py::"
             "test_copy_of_the_catalog_that_dies_is_repeated_and_no_master_starts_before"
         ),
-        file="replica/master/standing.py",
+        file="replica/master/group/standing.py",
         function="need_catalog",
         before="if not has_catalog(disk):",
         after="if False:",
@@ -621,7 +621,7 @@ MUTANTS = (
             "tests/process/test_master_replacement_process.py::"
             "test_master_whose_options_name_other_masters_does_not_start"
         ),
-        file="replica/master/standing.py",
+        file="replica/master/group/standing.py",
         function="check_peers",
         before="if len(listed) % 2 == 0:",
         after="if False:",
@@ -633,7 +633,7 @@ MUTANTS = (
             "tests/process/test_master_replacement_process.py::"
             "test_master_whose_options_name_other_masters_does_not_start"
         ),
-        file="replica/master/standing.py",
+        file="replica/master/group/standing.py",
         function="check_config",
         before="if len(config.members) > 1 and stored != set(peers):",
         after="if False:",
@@ -642,7 +642,7 @@ MUTANTS = (
         name="former owner is heard",
         rows="MF-10",
         test="tests/process/test_master_replacement_process.py::test_replaced_master_that_comes_back_is_harmless",
-        file="replica/master/takeovers.py",
+        file="replica/master/group/takeovers.py",
         function="Takeovers.check",
         before="if shown < latest:",
         after="if False:",
@@ -651,7 +651,7 @@ MUTANTS = (
         name="late takeover counts",
         rows="TC-02",
         test="tests/unit/master/test_master_requests_table.py::test_overtaken_calls_leave_the_master_as_it_is",
-        file="replica/master/takeovers.py",
+        file="replica/master/group/takeovers.py",
         function="next_takeover",
         before="if seen != number:",
         after="if False:",
@@ -660,7 +660,7 @@ MUTANTS = (
         name="takeover in the log is forgotten",
         rows="MF-10",
         test="tests/process/test_master_replacement_process.py::test_replaced_master_that_comes_back_is_harmless",
-        file="replica/master/takeovers.py",
+        file="replica/master/group/takeovers.py",
         function="takeovers_in_log",
         before="if not disk.exists(folder):",
         after="if True:",
@@ -669,7 +669,7 @@ MUTANTS = (
         name="master takes what was cancelled again",
         rows="TC-69",
         test="tests/unit/master/test_master_requests_table.py::test_overtaken_calls_leave_the_master_as_it_is",
-        file="replica/master/wishing.py",
+        file="replica/master/requests/wishing.py",
         function="_check_seen",
         before="if (seen, request.seen.wishes) != (config.opid, wishes):",
         after="if seen != config.opid:",
@@ -678,7 +678,7 @@ MUTANTS = (
         name="master takes what was undone again",
         rows="TC-69",
         test="tests/unit/master/test_master_requests_table.py::test_overtaken_calls_leave_the_master_as_it_is",
-        file="replica/master/wishing.py",
+        file="replica/master/requests/wishing.py",
         function="_check_seen",
         before="if (seen, request.seen.wishes) != (config.opid, wishes):",
         after="if request.seen.wishes != wishes:",
@@ -690,7 +690,7 @@ MUTANTS = (
             "tests/unit/master/test_master_desired.py::"
             "test_wish_asked_again_is_the_same_one_only_while_it_still_holds_and_asks_for_the_same"
         ),
-        file="replica/master/wishing.py",
+        file="replica/master/requests/wishing.py",
         function="_grant",
         before="if other.cancelled or other.expired(state.clock.wall_us()):",
         after="if False:",
@@ -702,7 +702,7 @@ MUTANTS = (
             "tests/unit/master/test_master_desired.py::"
             "test_wish_asked_again_is_the_same_one_only_while_it_still_holds_and_asks_for_the_same"
         ),
-        file="replica/master/wishing.py",
+        file="replica/master/requests/wishing.py",
         function="_asks_for",
         before="return wish.kind, wish.from_uuid, wish.to_uuid, wish.votes, wish.witness",
         after="return wish.kind, wish.from_uuid, wish.to_uuid, True, wish.witness",
@@ -711,7 +711,7 @@ MUTANTS = (
         name="server nobody knows is added",
         rows="TC-03",
         test="tests/unit/master/test_master_desired.py::test_members_wanted_carelessly_are_refused_with_the_reason",
-        file="replica/master/wishing.py",
+        file="replica/master/requests/wishing.py",
         function="_may_join",
         before='raise Refused(Code.NOT_FOUND, "no such tablet server", server=uuid)',
         after="return",
@@ -722,7 +722,7 @@ MUTANTS = (
         test=(
             "tests/unit/master/test_master_desired.py::test_silent_server_is_refused_with_a_code_that_nobody_waits_for"
         ),
-        file="replica/master/wishing.py",
+        file="replica/master/requests/wishing.py",
         function="_may_join",
         before='raise Refused(Code.ILLEGAL_STATE, "this tablet server is not alive", server=uuid)',
         after='raise Refused(Code.UNAVAILABLE, "this tablet server is not alive", server=uuid)',
@@ -733,7 +733,7 @@ MUTANTS = (
         test=(
             "tests/process/test_membership_process.py::test_witness_is_added_by_command_shown_as_one_and_becomes_whole"
         ),
-        file="replica/master/wishing.py",
+        file="replica/master/requests/wishing.py",
         function="_may_join",
         before='raise Refused(Code.ILLEGAL_STATE, "this tablet server is not alive", server=uuid)',
         after='raise Refused(Code.UNAVAILABLE, "this tablet server is not alive", server=uuid)',
@@ -745,7 +745,7 @@ MUTANTS = (
             "tests/unit/master/test_master_desired.py::"
             "test_what_full_servers_could_not_hold_is_refused_with_the_room_there_is"
         ),
-        file="replica/master/wishing.py",
+        file="replica/master/requests/wishing.py",
         function="_may_join",
         before="if not view.has_room(held):",
         after="if view.alive is None:",
@@ -754,7 +754,7 @@ MUTANTS = (
         name="wish without an end",
         rows="IN-90",
         test="tests/unit/master/test_master_topics.py::test_deadline_that_is_negative_or_far_is_refused",
-        file="replica/master/wishing.py",
+        file="replica/master/requests/wishing.py",
         function="_deadline",
         before="if deadline_us < 0 or deadline_us > now_us + limits.WISH_DEADLINE_US_MAX:",
         after="if deadline_us < 0 or deadline_us > 1 << 62:",
@@ -763,7 +763,7 @@ MUTANTS = (
         name="removal that nobody can replace is wanted",
         rows="TC-04",
         test="tests/unit/master/test_master_desired.py::test_members_wanted_carelessly_are_refused_with_the_reason",
-        file="replica/master/wishing.py",
+        file="replica/master/requests/wishing.py",
         function="remove",
         before="""
             if member.votes:
@@ -778,7 +778,7 @@ MUTANTS = (
             "tests/unit/master/test_master_desired.py::"
             "test_proposal_becomes_the_wish_that_a_request_for_the_same_becomes"
         ),
-        file="replica/master/wishing.py",
+        file="replica/master/requests/wishing.py",
         function="propose",
         before="if proposal.config_opid != config.opid:",
         after="if proposal.config_opid.term != config.opid.term:",
@@ -790,7 +790,7 @@ MUTANTS = (
             "tests/unit/master/test_master_desired.py::"
             "test_proposal_becomes_the_wish_that_a_request_for_the_same_becomes"
         ),
-        file="replica/master/wishing.py",
+        file="replica/master/requests/wishing.py",
         function="propose",
         before="""
             check_text(proposal.reason, "reason")
@@ -804,7 +804,7 @@ MUTANTS = (
             "tests/unit/master/test_master_desired.py::"
             "test_proposal_becomes_the_wish_that_a_request_for_the_same_becomes"
         ),
-        file="replica/master/wishing.py",
+        file="replica/master/requests/wishing.py",
         function="propose",
         before="proposal=True)",
         after="proposal=False)",
@@ -813,7 +813,7 @@ MUTANTS = (
         name="cancel loses what a later build keeps",
         rows="TC-79",
         test="tests/unit/master/test_master_desired.py::test_cancelled_wish_is_taken_back_unless_the_new_replica_votes",
-        file="replica/master/wishing.py",
+        file="replica/master/requests/wishing.py",
         function="cancel",
         before="{**record, **cancelled}",
         after="cancelled",
@@ -824,7 +824,7 @@ MUTANTS = (
         test=(
             "tests/unit/infra/test_change_commands.py::test_cancel_of_what_was_wanted_before_leaves_what_is_wanted_now"
         ),
-        file="replica/master/wishing.py",
+        file="replica/master/requests/wishing.py",
         function="cancel",
         before='if request.HasField("seen") and request.seen.wishes != _wishes(state, tablet_id):',
         after="if False:",

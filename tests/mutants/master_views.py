@@ -9,7 +9,7 @@ MUTANTS = (
         name="tombstone of a former generation counts as a replica",
         rows="CC-46",
         test="tests/unit/master/test_master_soft_state.py::test_view_tells_who_holds_a_replica_of_a_former_generation",
-        file="replica/master/view.py",
+        file="replica/master/tablets/view.py",
         function="_estranged",
         before="if replica is not None and replica.data_state in LIVE",
         after="if replica is not None",
@@ -18,7 +18,7 @@ MUTANTS = (
         name="former generation is not seen",
         rows="CC-46",
         test="tests/unit/master/test_master_soft_state.py::test_view_tells_who_holds_a_replica_of_a_former_generation",
-        file="replica/master/view.py",
+        file="replica/master/tablets/view.py",
         function="_estranged",
         before="if generation_of(told.opid.term) < generation",
         after="if generation_of(told.opid.term) > generation",
@@ -27,7 +27,7 @@ MUTANTS = (
         name="other servers replicas are reported",
         rows="IN-40",
         test="tests/unit/master/test_master_belief.py::test_impossible_reports_are_refused_whole",
-        file="replica/master/belief.py",
+        file="replica/master/heartbeats/belief.py",
         function="check_report",
         before='if replica.uuid not in ("", request.server_uuid):',
         after="if len(replica.uuid) > 99:",
@@ -36,7 +36,7 @@ MUTANTS = (
         name="config of a term nobody entered",
         rows="IN-40",
         test="tests/unit/master/test_master_belief.py::test_impossible_configs_tell_nothing",
-        file="replica/master/belief.py",
+        file="replica/master/heartbeats/belief.py",
         function="config_told",
         before="possible = opid.term >= 0 and opid.index >= 0 and opid.term <= status.term and config.voters",
         after="possible = opid.term >= 0 and opid.index >= 0 and config.voters",
@@ -48,7 +48,7 @@ MUTANTS = (
             "tests/unit/master/test_master_soft_state.py::"
             "test_orders_a_forced_config_of_a_lower_index_outranks_what_lost_members_committed"
         ),
-        file="replica/master/belief.py",
+        file="replica/master/heartbeats/belief.py",
         function="newer",
         before="return a > b",
         after="return a.index > b.index",
@@ -60,7 +60,7 @@ MUTANTS = (
             "tests/unit/master/test_master_soft_state.py::"
             "test_view_a_config_changed_behind_the_masters_is_followed_and_not_reverted"
         ),
-        file="replica/master/belief.py",
+        file="replica/master/heartbeats/belief.py",
         function="believed",
         before="c.opid, config.opid",
         after="config.opid, c.opid",
@@ -69,7 +69,7 @@ MUTANTS = (
         name="anybody tells of a config",
         rows="IN-40",
         test="tests/unit/master/test_master_belief.py::test_only_a_member_tells_of_a_later_config",
-        file="replica/master/belief.py",
+        file="replica/master/heartbeats/belief.py",
         function="believed",
         before="config.opid) and config.member(uuid) is not None",
         after="config.opid)",
@@ -78,7 +78,7 @@ MUTANTS = (
         name="anybody leads",
         rows="IN-40",
         test="tests/unit/master/test_master_belief.py::test_server_that_is_no_member_changes_nothing_of_a_tablet",
-        file="replica/master/belief.py",
+        file="replica/master/heartbeats/belief.py",
         function="may_lead",
         before="return member is not None and member.votes",
         after="return member is None or member.votes",
@@ -87,7 +87,7 @@ MUTANTS = (
         name="learner leads",
         rows="IN-40",
         test="tests/unit/master/test_master_belief.py::test_leader_is_a_voter_by_its_own_word_and_in_no_lower_term",
-        file="replica/master/belief.py",
+        file="replica/master/heartbeats/belief.py",
         function="may_lead",
         before="return member is not None and member.votes",
         after="return member is not None",
@@ -105,7 +105,7 @@ MUTANTS = (
         name="another process keeps its admission",
         rows="IN-43",
         test="tests/unit/master/test_master_registry.py::test_heartbeat_counts_only_if_the_server_sent_it",
-        file="replica/master/registry.py",
+        file="replica/master/heartbeats/registry.py",
         function="Registry.admit",
         before="if known is not None and known.addresses == told and known.process == request.process:",
         after="if known is not None and known.addresses == told:",
@@ -114,7 +114,7 @@ MUTANTS = (
         name="candidates are not waited for",
         rows="IN-43",
         test="tests/unit/infra/test_counted_servers.py::test_table_that_comes_before_its_servers_count_waits_for_them",
-        file="replica/master/registry.py",
+        file="replica/master/heartbeats/registry.py",
         function="Registry.heard_within",
         before="return any(c.heard_us > since_us for c in self._candidates)",
         after="return any(c.heard_us > since_us + recent_us for c in self._candidates)",
@@ -123,7 +123,7 @@ MUTANTS = (
         name="known servers wait for calls to strangers",
         rows="IN-43",
         test="tests/unit/master/test_master_registry.py::test_nobody_keeps_a_server_out_that_starts_again",
-        file="replica/master/registry.py",
+        file="replica/master/heartbeats/registry.py",
         function="Registry._call",
         before="async with self._candidates.calls_of(candidate), self._calls[candidate.listed]:",
         after="async with self._candidates.calls_of(candidate), self._calls[False]:",
@@ -132,7 +132,7 @@ MUTANTS = (
         name="one host holds all calls",
         rows="IN-43",
         test="tests/unit/master/test_master_registry.py::test_one_host_holds_few_calls",
-        file="replica/master/registry.py",
+        file="replica/master/heartbeats/registry.py",
         function="Registry._call",
         before="async with self._candidates.calls_of(candidate), self._calls[candidate.listed]:",
         after="async with self._calls[candidate.listed]:",
@@ -141,7 +141,7 @@ MUTANTS = (
         name="heartbeat alone makes a server",
         rows="IN-43",
         test="tests/unit/master/test_master_registry.py::test_server_counts_once_it_answered_at_its_address",
-        file="replica/master/registry.py",
+        file="replica/master/heartbeats/registry.py",
         function="Registry._call",
         before="if why := await self._absent(address, candidate, cluster_id):",
         after="if False and (why := await self._absent(address, candidate, cluster_id)):",
@@ -150,7 +150,7 @@ MUTANTS = (
         name="former address is looked up once",
         rows="IN-43",
         test="tests/unit/master/test_master_registry.py::test_of_two_that_give_one_uuid_at_once_one_counts",
-        file="replica/master/registry.py",
+        file="replica/master/heartbeats/registry.py",
         function="Registry._call",
         before="!= (former := self._former(candidate)):  # another one of its uuid may be admitted meanwhile",
         after="is None and (former := self._former(candidate)) is not None:",
@@ -159,7 +159,7 @@ MUTANTS = (
         name="new address counts beside the former one",
         rows="IN-43",
         test="tests/unit/master/test_master_registry.py::test_changed_address_counts_only_if_the_former_one_is_gone",
-        file="replica/master/registry.py",
+        file="replica/master/heartbeats/registry.py",
         function="Registry._call",
         before="if at := await self._elsewhere(candidate, former, cluster_id):",
         after="if at := await self._elsewhere(candidate, (), cluster_id):",
@@ -168,7 +168,7 @@ MUTANTS = (
         name="process counts only with its caller",
         rows="IN-43",
         test="tests/unit/master/test_master_registry.py::test_process_counts_though_its_caller_hung_up",
-        file="replica/master/registry.py",
+        file="replica/master/heartbeats/registry.py",
         function="Registry._call",
         before="c.process, peer",
         after="peer",
@@ -177,7 +177,7 @@ MUTANTS = (
         name="anybody speaks under a servers uuid",
         rows="IN-41, IN-43",
         test="tests/unit/master/test_master_registry.py::test_heartbeat_counts_only_if_the_server_sent_it",
-        file="replica/master/registry.py",
+        file="replica/master/heartbeats/registry.py",
         function="Registry._absent",
         before="is not False",
         after="or not same",
@@ -189,7 +189,7 @@ MUTANTS = (
             "tests/unit/master/test_master_registry.py::"
             "test_new_leader_asks_where_the_catalog_says_that_a_server_listens"
         ),
-        file="replica/master/registry.py",
+        file="replica/master/heartbeats/registry.py",
         function="Registry._former",
         before="former = known.addresses if known is not None else self._listed(candidate.uuid)",
         after="former = known.addresses if known is not None else ()",
@@ -201,7 +201,7 @@ MUTANTS = (
             "tests/unit/master/test_master_desired.py::"
             "test_what_full_servers_could_not_hold_is_refused_with_the_room_there_is"
         ),
-        file="replica/master/reporter.py",
+        file="replica/master/decisions/reporter.py",
         function="Reporter._reports",
         before='limits={"tablets_max": server.tablets_max} if server.tablets_max else {},',
         after="limits={},",
@@ -212,7 +212,7 @@ MUTANTS = (
         test=(
             "tests/unit/master/test_master_soft_state.py::test_copies_that_fail_are_kept_within_what_one_message_lists"
         ),
-        file="replica/master/soft_state.py",
+        file="replica/master/heartbeats/soft_state.py",
         function="ServerState.hear_of_copies",
         before="f.error[: limits.COPY_ERROR_CHARS_MAX]",
         after="f.error",
@@ -221,7 +221,7 @@ MUTANTS = (
         name="a server is avoided no longer each time",
         rows="TC-65",
         test="tests/unit/master/test_master_soft_state.py::test_view_a_server_is_avoided_for_twice_as_long_each_time",
-        file="replica/master/soft_state.py",
+        file="replica/master/heartbeats/soft_state.py",
         function="ServerState.hear_of_copies",
         before="self.avoid_us = min(max(2 * self.avoid_us, AVOID_US_FIRST), AVOID_US_MAX)",
         after="self.avoid_us = min(AVOID_US_FIRST, AVOID_US_MAX)",
@@ -233,7 +233,7 @@ MUTANTS = (
             "tests/unit/master/test_master_registry.py::"
             "test_one_listener_is_one_server_however_many_uuids_it_answers_by"
         ),
-        file="replica/master/soft_state.py",
+        file="replica/master/heartbeats/soft_state.py",
         function="SoftState.admit",
         before="!= uuid",
         after="== ''",
@@ -245,7 +245,7 @@ MUTANTS = (
             "tests/unit/master/test_master_registry.py::"
             "test_one_listener_is_one_server_however_many_uuids_it_answers_by"
         ),
-        file="replica/master/soft_state.py",
+        file="replica/master/heartbeats/soft_state.py",
         function="SoftState.admit",
         before="if not listed and (server is None or server.peer != peer):",
         after='if not listed and server is None and peer == "":',
@@ -257,7 +257,7 @@ MUTANTS = (
             "tests/unit/master/test_master_registry.py::"
             "test_one_listener_is_one_server_however_many_uuids_it_answers_by"
         ),
-        file="replica/master/soft_state.py",
+        file="replica/master/heartbeats/soft_state.py",
         function="SoftState.admit",
         before="if not listed and (server is None or server.peer != peer):",
         after="if not listed and server is None:",
@@ -269,7 +269,7 @@ MUTANTS = (
             "tests/unit/master/test_master_registry.py::"
             "test_one_listener_is_one_server_however_many_uuids_it_answers_by"
         ),
-        file="replica/master/soft_state.py",
+        file="replica/master/heartbeats/soft_state.py",
         function="SoftState.admit",
         before="not listed and server",
         after="server",
@@ -281,7 +281,7 @@ MUTANTS = (
             "tests/unit/master/test_master_requests_table.py::"
             "test_overtaken_calls_leave_the_master_as_it_is[MasterService.Heartbeat-behind_the_next_one]"
         ),
-        file="replica/master/soft_state.py",
+        file="replica/master/heartbeats/soft_state.py",
         function="SoftState.heartbeat",
         before="elif request.process and request.sequence <= server.sequence:",
         after="elif request.process and request.sequence == server.sequence:",
@@ -290,7 +290,7 @@ MUTANTS = (
         name="slice is taken for everything",
         rows="IN-80",
         test="tests/unit/master/test_master_rations.py::test_reports_in_slices_end_in_what_is_there",
-        file="replica/master/soft_state.py",
+        file="replica/master/heartbeats/soft_state.py",
         function="SoftState._take_slice",
         before="> after and (not until or t <= until) and t not",
         after="not",
@@ -299,7 +299,7 @@ MUTANTS = (
         name="first slice counts as everything",
         rows="IN-80",
         test="tests/unit/master/test_master_rations.py::test_reports_in_slices_end_in_what_is_there",
-        file="replica/master/soft_state.py",
+        file="replica/master/heartbeats/soft_state.py",
         function="SoftState._take_slice",
         before="server.reported = server.reported or not until",
         after="server.reported = True",
@@ -311,7 +311,7 @@ MUTANTS = (
             "tests/unit/master/test_master_soft_state.py::"
             "test_masters_tell_where_servers_are_and_of_no_more_than_were_asked_for"
         ),
-        file="replica/master/soft_state.py",
+        file="replica/master/heartbeats/soft_state.py",
         function="SoftState.places",
         before="known = (self.servers.get(uuid) for uuid in islice(uuids, limits.PEERS_SOUGHT_MAX))",
         after="known = (self.servers.get(uuid) for uuid in uuids)",
@@ -323,7 +323,7 @@ MUTANTS = (
             "tests/unit/master/test_master_soft_state.py::"
             "test_orders_a_copy_that_may_still_be_added_is_left_alone_for_the_grace"
         ),
-        file="replica/master/soft_state.py",
+        file="replica/master/heartbeats/soft_state.py",
         function="SoftState._take",
         before="if replica.data_state == DataState.READY:",
         after="if replica.data_state in LIVE:",
@@ -332,7 +332,7 @@ MUTANTS = (
         name="term of a lie stays",
         rows="IN-40",
         test="tests/unit/master/test_master_belief.py::test_lie_under_a_members_uuid_ends_with_the_members_next_report",
-        file="replica/master/soft_state.py",
+        file="replica/master/heartbeats/soft_state.py",
         function="SoftState._settle",
         before='state.leader_uuid, state.leader_status, state.leader_term = "", None, -1',
         after='state.leader_uuid, state.leader_status = "", None',
@@ -341,7 +341,7 @@ MUTANTS = (
         name="new leader waits for its next change",
         rows="IN-40",
         test="tests/unit/master/test_master_belief.py::test_new_member_is_heard_as_soon_as_an_old_one_tells_of_it",
-        file="replica/master/soft_state.py",
+        file="replica/master/heartbeats/soft_state.py",
         function="SoftState._settle",
         before="for member in config.members:",
         after="for member in ():",
@@ -353,7 +353,7 @@ MUTANTS = (
             "tests/unit/master/test_master_desired.py::"
             "test_witness_wanted_of_a_tablet_joins_without_data_after_a_failover_too"
         ),
-        file="replica/master/view.py",
+        file="replica/master/tablets/view.py",
         function="wish_from_record",
         before='witness=record.get("witness", False),',
         after="witness=False,",
@@ -365,7 +365,7 @@ MUTANTS = (
             "tests/unit/master/test_master_soft_state.py::"
             "test_view_members_that_come_back_with_their_leader_are_not_lost"
         ),
-        file="replica/master/view.py",
+        file="replica/master/tablets/view.py",
         function="health_of",
         before="soft.missed_us(uuid, tablet_id, mono_us)",
         after="silent_us",
@@ -374,7 +374,7 @@ MUTANTS = (
         name="damaged replica of a silent server is only slow",
         rows="CN-23",
         test="tests/unit/master/test_master_soft_state.py::test_view_health_follows_heartbeats_and_the_leader",
-        file="replica/master/view.py",
+        file="replica/master/tablets/view.py",
         function="health_of",
         before="server.booting:",
         after="server.booting and silent_us == 0:",
@@ -383,13 +383,13 @@ MUTANTS = (
         name="slow start is death",
         rows="CN-23",
         test="tests/process/test_replacing_process.py::test_slow_start_and_slow_copy_cost_no_member_its_place",
-        file="replica/master/view.py",
+        file="replica/master/tablets/view.py",
         function="health_of",
         before="server.booting or not",
         after="not",
         more=(
             Edit(
-                file="replica/master/view.py",
+                file="replica/master/tablets/view.py",
                 function="_as_reported",
                 before="""
                     if tablet_id not in server.open_us:
@@ -410,7 +410,7 @@ MUTANTS = (
             "tests/unit/master/test_master_soft_state.py::"
             "test_view_a_replica_whose_copies_fail_is_unrecoverable_and_its_server_avoided"
         ),
-        file="replica/master/view.py",
+        file="replica/master/tablets/view.py",
         function="health_of",
         before="health is Health.UNKNOWN and server.copies_fail(tablet_id)",
         after="False",
@@ -419,7 +419,7 @@ MUTANTS = (
         name="follower that nobody leads is only slow",
         rows="CN-23",
         test="tests/unit/master/test_master_soft_state.py::test_view_health_follows_heartbeats_and_the_leader",
-        file="replica/master/view.py",
+        file="replica/master/tablets/view.py",
         function="_as_reported",
         before="if tablet_id not in server.open_us:",
         after='if replica.phase != "RUNNING" or tablet_id not in server.open_us:',
@@ -428,7 +428,7 @@ MUTANTS = (
         name="leaders word from before the opening counts",
         rows="CN-23",
         test="tests/unit/master/test_master_soft_state.py::test_view_health_follows_heartbeats_and_the_leader",
-        file="replica/master/view.py",
+        file="replica/master/tablets/view.py",
         function="_as_leader_sees",
         before="out_of_touch_us = min(peer.last_contact_us_ago, open_for_us)",
         after="out_of_touch_us = peer.last_contact_us_ago",
@@ -440,7 +440,7 @@ MUTANTS = (
             "tests/unit/master/test_master_soft_state.py::"
             "test_view_a_lost_replica_behind_its_leaders_log_is_unrecoverable"
         ),
-        file="replica/master/view.py",
+        file="replica/master/tablets/view.py",
         function="_as_leader_sees",
         before="peer) if out_of_touch_us",
         after='peer) if peer.health == "UNREACHABLE" and out_of_touch_us',
@@ -452,7 +452,7 @@ MUTANTS = (
             "tests/unit/tools/test_tools_check.py::"
             "test_check_config_that_nobody_can_prove_names_what_an_operator_can_do"
         ),
-        file="replica/master/soft_state.py",
+        file="replica/master/heartbeats/soft_state.py",
         function="SoftState.unproven",
         before="if state is None or known is None or state.later is None or now_us - state.later[1] < UNPROVEN_US:",
         after="if state is None or known is None or state.later is None:",
@@ -464,7 +464,7 @@ MUTANTS = (
             "tests/unit/tools/test_tools_check.py::"
             "test_check_config_that_nobody_can_prove_names_what_an_operator_can_do"
         ),
-        file="replica/master/soft_state.py",
+        file="replica/master/heartbeats/soft_state.py",
         function="SoftState.unproven",
         before="config = state.config if believes else max(later, key=lambda c: c.opid, default=None)",
         after="config = state.config if believes else None",
@@ -476,7 +476,7 @@ MUTANTS = (
             "tests/unit/tools/test_tools_check.py::"
             "test_check_config_that_nobody_can_prove_names_what_an_operator_can_do"
         ),
-        file="replica/master/soft_state.py",
+        file="replica/master/heartbeats/soft_state.py",
         function="SoftState.unproven",
         before="later = [c for c in state.told.values() if newer(c.opid, known.opid)]",
         after="later = [c for c in state.told.values() if newer(c.opid, state.known.opid)]",
@@ -487,7 +487,7 @@ MUTANTS = (
         test=(
             "tests/unit/master/test_master_report_room.py::test_memory_for_reports_is_bounded_and_members_have_theirs"
         ),
-        file="replica/master/soft_state.py",
+        file="replica/master/heartbeats/soft_state.py",
         function="SoftState._keep",
         before="strange = believes is None or believes.member(server.uuid) is None",
         after="strange = True",
@@ -499,7 +499,7 @@ MUTANTS = (
             "tests/unit/master/test_master_report_room.py::"
             "test_master_keeps_what_it_decides_by_and_nothing_of_the_message"
         ),
-        file="replica/master/soft_state.py",
+        file="replica/master/heartbeats/soft_state.py",
         function="SoftState._take",
         before="replica = kept(told_status)",
         after="replica = told_status",
@@ -511,7 +511,7 @@ MUTANTS = (
             "tests/unit/master/test_master_report_room.py::"
             "test_server_that_reports_too_fast_is_refused_and_changes_nothing"
         ),
-        file="replica/master/soft_state.py",
+        file="replica/master/heartbeats/soft_state.py",
         function="SoftState.heartbeat",
         before="server.rate.take(len(request.replicas), now_us)",
         after="server.rate.take(0, 0)",
@@ -522,7 +522,7 @@ MUTANTS = (
         test=(
             "tests/unit/master/test_master_report_room.py::test_memory_for_reports_is_bounded_and_members_have_theirs"
         ),
-        file="replica/master/report_room.py",
+        file="replica/master/heartbeats/report_room.py",
         function="ReportRoom.take",
         before="if of_server > limits.REPORT_MEMORY_BYTES_MAX:",
         after="if of_server < 0:",
@@ -533,7 +533,7 @@ MUTANTS = (
         test=(
             "tests/unit/master/test_master_report_room.py::test_memory_for_reports_is_bounded_and_members_have_theirs"
         ),
-        file="replica/master/report_room.py",
+        file="replica/master/heartbeats/report_room.py",
         function="ReportRoom.take",
         before="if strange and strangers + size > limits.REPORT_STRANGERS_MEMORY_BYTES_MAX:",
         after="if strange and strangers + size < 0:",
@@ -544,7 +544,7 @@ MUTANTS = (
         test=(
             "tests/unit/master/test_master_report_room.py::test_memory_for_reports_is_bounded_and_members_have_theirs"
         ),
-        file="replica/master/report_room.py",
+        file="replica/master/heartbeats/report_room.py",
         function="ReportRoom.give_back",
         before="self._of[uuid] -= kept_bytes(status)",
         after="self._of[uuid] -= 0",
@@ -553,7 +553,7 @@ MUTANTS = (
         name="honest full reports are too fast",
         rows="IN-43",
         test=("tests/unit/master/test_master_report_room.py::test_largest_honest_server_has_room_and_time"),
-        file="replica/master/report_room.py",
+        file="replica/master/heartbeats/report_room.py",
         function="StatusRate.take",
         before="limits.REPORT_STATUSES_PER_S_MAX / 1e6",
         after="limits.REPORT_STATUSES_PER_S_MAX / 4e6",
@@ -565,7 +565,7 @@ MUTANTS = (
             "tests/unit/master/test_master_report_room.py::"
             "test_server_that_reports_too_fast_is_refused_and_changes_nothing"
         ),
-        file="replica/master/soft_state.py",
+        file="replica/master/heartbeats/soft_state.py",
         function="SoftState.heartbeat",
         before="server.rate.take(len(request.replicas), now_us)",
         after="server.rate.take(0, 0)",
@@ -574,7 +574,7 @@ MUTANTS = (
         name="strangers take the memory of members, soft state",
         rows="IN-43",
         test="tests/unit/master/test_master_report_room.py::test_memory_for_reports_is_bounded_and_members_have_theirs",
-        file="replica/master/soft_state.py",
+        file="replica/master/heartbeats/soft_state.py",
         function="SoftState._keep",
         before="strange = believes is None or believes.member(server.uuid) is None",
         after="strange = True",
@@ -586,7 +586,7 @@ MUTANTS = (
             "tests/unit/master/test_master_report_room.py::"
             "test_master_keeps_what_it_decides_by_and_nothing_of_the_message"
         ),
-        file="replica/master/soft_state.py",
+        file="replica/master/heartbeats/soft_state.py",
         function="SoftState._take",
         before="replica = kept(told_status)",
         after="replica = told_status",
@@ -598,7 +598,7 @@ MUTANTS = (
             "tests/unit/tools/test_tools_check.py::"
             "test_check_config_that_nobody_can_prove_names_what_an_operator_can_do"
         ),
-        file="replica/master/soft_state.py",
+        file="replica/master/heartbeats/soft_state.py",
         function="SoftState.unproven",
         before="None or now_us - state.later[1] < UNPROVEN_US",
         after="None",
@@ -610,7 +610,7 @@ MUTANTS = (
             "tests/unit/tools/test_tools_check.py::"
             "test_check_config_that_nobody_can_prove_names_what_an_operator_can_do"
         ),
-        file="replica/master/soft_state.py",
+        file="replica/master/heartbeats/soft_state.py",
         function="SoftState.unproven",
         before="later = [c for c in state.told.values() if newer(c.opid, known.opid)]",
         after="later = [c for c in state.told.values() if newer(c.opid, state.known.opid)]",
@@ -622,7 +622,7 @@ MUTANTS = (
             "tests/unit/tools/test_tools_check.py::"
             "test_check_config_that_nobody_can_prove_names_what_an_operator_can_do"
         ),
-        file="replica/master/soft_state.py",
+        file="replica/master/heartbeats/soft_state.py",
         function="SoftState.unproven",
         before="config = state.config if believes else max(later, key=lambda c: c.opid, default=None)",
         after="config = state.config if believes else None",

@@ -90,8 +90,13 @@ def sections_quoted(text: str) -> list[tuple[str, str]]:
 
 
 def has_section(path: Path, name: str, title: str) -> bool:
-    """Whether the page that `path` names so, from its folder, from the root or from `replica`, has that section."""
-    places = [folder / name for folder in (path.parent, ROOT, ROOT / "replica") if (folder / name).is_file()]
+    """Whether the page that `path` names so has that section: a page of its folder, of the one above, of the root or of
+    `replica`."""
+    places = [
+        folder / name
+        for folder in (path.parent, path.parent.parent, ROOT, ROOT / "replica")
+        if (folder / name).is_file()
+    ]
     begins = re.compile(rf"^(?:#+ .*|(?:\s*[-*] )?\*\*){re.escape(title)}", re.MULTILINE)
     return bool(places) and begins.search(places[0].read_text()) is not None
 

@@ -61,9 +61,18 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "copies": {"runtime", "tablets", "maintenance", "requests"},
         "heartbeats": {"runtime", "tablets", "requests"},
     },
+    "replica/master": {
+        "catalog": set(),
+        "heartbeats": set(),
+        "kafka": set(),
+        "tablets": {"catalog", "heartbeats"},
+        "group": {"catalog", "tablets"},
+        "requests": {"catalog", "heartbeats", "kafka", "tablets", "group", "state"},
+        "decisions": {"catalog", "heartbeats", "kafka", "tablets", "state", "requests"},
+    },
 }
 """Room -> its folders, each with those that it may import. All may import `options.py`; what stands beside the folders
-may import all of them."""
+may import all of them, and `state` is such a module, which the two folders above it use."""
 
 THIRD_PARTY_BANNED: dict[str, set[str]] = {
     "replica.raft": {"asyncio", "threading", "time", "random", "os", "socket", "logging", "uuid", "grpc", "pyarrow"},

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from nyala.infra.local.counted import wait_until_counted
-from nyala.replica.master.tables import create_table
+from nyala.replica.master.catalog.tables import create_table
 from nyala.replica.rpc import pb, pb_grpc
 from nyala.replica.types import Address, Code, Refused
 from tests.harness.catalogs import AppliedCatalog, table_info

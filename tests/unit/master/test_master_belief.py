@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.master.belief import believed, check_report, config_told
-from nyala.replica.master.soft_state import DOUBT_US
+from nyala.replica.master.heartbeats.belief import believed, check_report, config_told
+from nyala.replica.master.heartbeats.soft_state import DOUBT_US
 from nyala.replica.rpc import config_to_pb, pb
 from nyala.replica.types import Address, Code, DataState, Member, OpId, RaftConfig, Refused, limits
 from tests.harness.leading_master import Masters, S

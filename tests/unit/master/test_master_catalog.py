@@ -7,7 +7,14 @@ from collections import Counter
 import pytest
 
 from nyala.replica.master import CATALOG_ID, Catalog
-from nyala.replica.master.tables import TABLET, add_writer_schema, create_order, create_table, drop_table, find_table
+from nyala.replica.master.catalog.tables import (
+    TABLET,
+    add_writer_schema,
+    create_order,
+    create_table,
+    drop_table,
+    find_table,
+)
 from nyala.replica.policy import ServerView
 from nyala.replica.rpc import pb
 from nyala.replica.tablet import Superblock

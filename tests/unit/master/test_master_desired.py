@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from nyala import schemas
-from nyala.replica.master import Catalog, desired, wishing
-from nyala.replica.master.draining import drain_of
-from nyala.replica.master.reporter import Reporter
-from nyala.replica.master.tables import TABLET, create_table
-from nyala.replica.master.view import RETIRED, WISH, cluster_view, wanted_voters
+from nyala.replica.master import Catalog
+from nyala.replica.master.catalog.tables import TABLET, create_table
+from nyala.replica.master.decisions.reporter import Reporter
+from nyala.replica.master.requests import desired, wishing
+from nyala.replica.master.tablets.draining import drain_of
+from nyala.replica.master.tablets.view import RETIRED, WISH, cluster_view, wanted_voters
 from nyala.replica.policy import ServerView, decide
 from nyala.replica.rpc import pb
 from nyala.replica.types import Address, Code, Member, OpId, Proposal, Refused, Wanted

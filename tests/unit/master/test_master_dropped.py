@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from nyala.replica.master.dropped import holders_of, settle_dropped
-from nyala.replica.master.orders import orders_for
-from nyala.replica.master.soft_state import SoftState
-from nyala.replica.master.tables import TABLET, create_table, drop_table
+from nyala.replica.master.catalog.tables import TABLET, create_table, drop_table
+from nyala.replica.master.heartbeats.soft_state import SoftState
+from nyala.replica.master.tablets.dropped import holders_of, settle_dropped
+from nyala.replica.master.tablets.orders import orders_for
 from nyala.replica.policy import ServerView
 from nyala.replica.rpc import config_to_pb, pb
 from nyala.replica.types import Address, DataState, Member, OpId, RaftConfig

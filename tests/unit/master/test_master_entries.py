@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 
 from nyala.replica.fs import MASTER, RealDisk, open_or_format
-from nyala.replica.master.entries import unfit_entry, unfit_record
-from nyala.replica.master.group import CatalogGroup
-from nyala.replica.master.sources import open_sources, reset_source, to_pb
-from nyala.replica.master.tables import (
+from nyala.replica.master.catalog.sources import open_sources, reset_source, to_pb
+from nyala.replica.master.catalog.tables import (
     TABLET,
     config_to_record,
     create_table,
@@ -23,8 +21,10 @@ from nyala.replica.master.tables import (
     known_config,
     table_from_record,
 )
-from nyala.replica.master.view import wish_from_record
-from nyala.replica.master.wishing import add, cancel
+from nyala.replica.master.group.catalog_group import CatalogGroup
+from nyala.replica.master.group.entries import unfit_entry, unfit_record
+from nyala.replica.master.requests.wishing import add, cancel
+from nyala.replica.master.tablets.view import wish_from_record
 from nyala.replica.raft import AppendEntries
 from nyala.replica.rpc import pb
 from nyala.replica.types import ZERO_OPID, Address, Entry, EntryKind, Member, OpId, RaftConfig, SystemClock, new_uuid

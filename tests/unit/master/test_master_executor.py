@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nyala.replica.master.executor import LocalExecutor
+from nyala.replica.master.decisions.executor import LocalExecutor
 from nyala.replica.types import Action, Code, Decision, Outcome, Result
 
 WAIT_S = 150

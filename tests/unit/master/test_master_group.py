@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import pytest
 
 from nyala.replica.fs import MASTER, PROMISES, RealDisk, open_or_format
-from nyala.replica.master import group as group_module
-from nyala.replica.master.group import CatalogGroup
+from nyala.replica.master.group import catalog_group as group_module
+from nyala.replica.master.group.catalog_group import CatalogGroup
 from nyala.replica.types import Address, Code, Corruption, Member, OpId, RaftConfig, Refused, SystemClock
 from tests.harness.server_pair import until
 

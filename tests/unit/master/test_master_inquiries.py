@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.master.confirming import confirm_config
-from nyala.replica.master.inquiries import FRESH_US, PAUSE_US_FIRST, PAUSE_US_MAX, Inquiries
-from nyala.replica.master.reconciler import Reconciler, is_later, marked
-from nyala.replica.master.tables import TABLET, config_to_record, known_config
+from nyala.replica.master.catalog.tables import TABLET, config_to_record, known_config
+from nyala.replica.master.decisions.reconciler import Reconciler, is_later, marked
+from nyala.replica.master.requests.confirming import confirm_config
+from nyala.replica.master.tablets.inquiries import FRESH_US, PAUSE_US_FIRST, PAUSE_US_MAX, Inquiries
 from nyala.replica.rpc import config_to_pb, pb
 from nyala.replica.types import Address, Code, DataState, Member, OpId, RaftConfig, Refused, limits
 from tests.harness.leading_master import Masters, S

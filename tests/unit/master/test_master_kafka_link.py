@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from kafka.errors import KafkaTimeoutError
 
-from nyala.replica.master import kafka_link
-from nyala.replica.master.kafka_link import KafkaLink
-from nyala.replica.master.outbox import Item
+from nyala.replica.master.kafka import kafka_link
+from nyala.replica.master.kafka.kafka_link import KafkaLink
+from nyala.replica.master.kafka.outbox import Item
 from nyala.replica.types import InvariantViolation
 
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nyala.replica.master.confirming import confirm_config
-from nyala.replica.master.orders import orders_for
-from nyala.replica.master.reconciler import is_later, marked
-from nyala.replica.master.soft_state import SoftState
-from nyala.replica.master.tables import TABLET, create_table
-from nyala.replica.master.view import wanted_voters
+from nyala.replica.master.catalog.tables import TABLET, create_table
+from nyala.replica.master.decisions.reconciler import is_later, marked
+from nyala.replica.master.heartbeats.soft_state import SoftState
+from nyala.replica.master.requests.confirming import confirm_config
+from nyala.replica.master.tablets.orders import orders_for
+from nyala.replica.master.tablets.view import wanted_voters
 from nyala.replica.policy import ServerView
 from nyala.replica.rpc import config_to_pb, opid_from_pb, pb
 from nyala.replica.types import Address, DataState, Member, OpId, RaftConfig

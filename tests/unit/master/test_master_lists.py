@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 import nyala
 from nyala.replica.client.paging import pages_of
-from nyala.replica.master import lists
-from nyala.replica.master.soft_state import ServerState
+from nyala.replica.master.catalog.tables import NAME, SOURCE, TABLE, TABLET, checked_table
+from nyala.replica.master.heartbeats.soft_state import ServerState
+from nyala.replica.master.requests import lists
 from nyala.replica.master.state import CLUSTER
-from nyala.replica.master.tables import NAME, SOURCE, TABLE, TABLET, checked_table
 from nyala.replica.rpc import paging, pb, pb_grpc
 from nyala.replica.types import Address, Code, Refused, limits
 from tests.harness.catalogs import AppliedCatalog, table_info

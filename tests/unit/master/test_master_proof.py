@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nyala.replica.master.proof import Proof, prove
+from nyala.replica.master.tablets.proof import Proof, prove
 from nyala.replica.rpc import config_to_pb, pb
 from nyala.replica.types import ZERO_OPID, Address, DataState, Member, OpId, RaftConfig
 

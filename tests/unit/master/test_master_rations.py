@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.master.orders import orders_for
-from nyala.replica.master.soft_state import SoftState
-from nyala.replica.master.tables import TABLE, TABLET
+from nyala.replica.master.catalog.tables import TABLE, TABLET
+from nyala.replica.master.heartbeats.soft_state import SoftState
+from nyala.replica.master.tablets.orders import orders_for
 from nyala.replica.rpc import checked_request, pb
 from nyala.replica.server.heartbeats import reports
 from nyala.replica.server.heartbeats.reports import Telling, full_report, partial_report

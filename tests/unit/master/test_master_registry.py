@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nyala.replica.fs import MASTER, TABLET_SERVER
-from nyala.replica.master.admission import addresses_told, why_not
-from nyala.replica.master.candidates import FORGET_US, PAUSE_US_FIRST
-from nyala.replica.master.registry import Registry
-from nyala.replica.master.soft_state import SERVER_SILENT_US, ServerState, SoftState
+from nyala.replica.master.heartbeats.admission import addresses_told, why_not
+from nyala.replica.master.heartbeats.candidates import FORGET_US, PAUSE_US_FIRST
+from nyala.replica.master.heartbeats.registry import Registry
+from nyala.replica.master.heartbeats.soft_state import SERVER_SILENT_US, ServerState, SoftState
 from nyala.replica.rpc import address_to_pb, pb
 from nyala.replica.types import Address, Code, Refused, limits
 from tests.harness.leading_master import FixedClock

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.master import wishing
-from nyala.replica.master.orders import orders_for
-from nyala.replica.master.replacing import replace_tablets
-from nyala.replica.master.sources import advance_sources, open_sources, source_positions
-from nyala.replica.master.tables import TABLET, WISH, create_table, drop_table
-from nyala.replica.master.view import wanted_voters
+from nyala.replica.master.catalog.sources import advance_sources, open_sources, source_positions
+from nyala.replica.master.catalog.tables import TABLET, WISH, create_table, drop_table
+from nyala.replica.master.requests import wishing
+from nyala.replica.master.requests.replacing import replace_tablets
+from nyala.replica.master.tablets.orders import orders_for
+from nyala.replica.master.tablets.view import wanted_voters
 from nyala.replica.policy import ServerView
 from nyala.replica.rpc import pb
 from nyala.replica.types import Address, Code, Member, Refused

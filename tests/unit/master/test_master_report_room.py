@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nyala.replica.master.report_room import StatusRate, kept, kept_bytes
-from nyala.replica.master.soft_state import SoftState
+from nyala.replica.master.heartbeats.report_room import StatusRate, kept, kept_bytes
+from nyala.replica.master.heartbeats.soft_state import SoftState
 from nyala.replica.rpc import config_to_pb, pb
 from nyala.replica.types import Address, Code, DataState, Member, OpId, RaftConfig, Refused, limits
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nyala.replica.master import sources
-from nyala.replica.master.tables import (
+from nyala.replica.master.catalog import sources
+from nyala.replica.master.catalog.tables import (
     TABLET,
     add_writer_schema,
     checked_table,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from nyala.replica.master import MasterOptions, SentDecisions, Versions
-from nyala.replica.master.outbox import EVENTS_MAX, Item, Outbox
+from nyala.replica.master.kafka.outbox import EVENTS_MAX, Item, Outbox
 from nyala.replica.types import Action, ConfigEdit, Decision, EditKind, Member, OpId
 from nyala.schemas import decode, encode_record, from_avro
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from nyala.replica.master import MasterOptions
-from nyala.replica.master.confirming import confirm_config
-from nyala.replica.master.orders import copy_is_abandoned, orders_for
-from nyala.replica.master.soft_state import ServerState, SoftState
-from nyala.replica.master.tables import TABLET, create_table, drop_table
-from nyala.replica.master.view import cluster_view, health_of
+from nyala.replica.master.catalog.tables import TABLET, create_table, drop_table
+from nyala.replica.master.heartbeats.soft_state import ServerState, SoftState
+from nyala.replica.master.requests.confirming import confirm_config
+from nyala.replica.master.tablets.orders import copy_is_abandoned, orders_for
+from nyala.replica.master.tablets.view import cluster_view, health_of
 from nyala.replica.policy import Health, ServerView, decide, renewals
 from nyala.replica.rpc import config_to_pb, pb
 from nyala.replica.types import (

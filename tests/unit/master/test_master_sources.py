@@ -6,8 +6,14 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.master.sources import advance_sources, lower_source, open_sources, reset_source, source_positions
-from nyala.replica.master.tables import create_table, drop_table
+from nyala.replica.master.catalog.sources import (
+    advance_sources,
+    lower_source,
+    open_sources,
+    reset_source,
+    source_positions,
+)
+from nyala.replica.master.catalog.tables import create_table, drop_table
 from nyala.replica.policy import ServerView
 from nyala.replica.rpc import pb
 from nyala.replica.types import Address, Code, Member, Refused

@@ -12,13 +12,13 @@ from kafka import TopicPartition
 from kafka.errors import CorruptRecordError, KafkaConnectionError, UnsupportedCodecError
 
 from nyala.replica.decision_executor import Fault, read_record
-from nyala.replica.master import wishing
-from nyala.replica.master.kafka_link import KafkaLink
-from nyala.replica.master.kafka_reading import poll
-from nyala.replica.master.kafka_state import Doing, KafkaState, Link
-from nyala.replica.master.kafka_status import kafka_status
+from nyala.replica.master.kafka.kafka_link import KafkaLink
+from nyala.replica.master.kafka.kafka_reading import poll
+from nyala.replica.master.kafka.kafka_state import Doing, KafkaState, Link
+from nyala.replica.master.kafka.kafka_status import kafka_status
+from nyala.replica.master.kafka.proposals import UNDECIDED_MAX, Proposals
 from nyala.replica.master.metrics import Metrics, kafka_families
-from nyala.replica.master.proposals import UNDECIDED_MAX, Proposals
+from nyala.replica.master.requests import wishing
 from nyala.replica.rpc import CallsUnderWay, pb
 from nyala.replica.tools.check import ClusterView, MasterView, Severity, judge
 from nyala.replica.tools.check_kafka import kafka_line, kafka_problems

@@ -17,8 +17,8 @@ from nyala.pipeline.row_schema import encode_key, row_schema_json
 from nyala.pipeline.task import Position, Task, TaskPlan
 from nyala.pipeline.topics import TopicIdentity
 from nyala.replica.client import ClientOptions, SourceWriter, TableHandle, TabletHandle
-from nyala.replica.master.sources import advance_sources, open_sources
-from nyala.replica.master.tables import create_table
+from nyala.replica.master.catalog.sources import advance_sources, open_sources
+from nyala.replica.master.catalog.tables import create_table
 from nyala.replica.policy import ServerView
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, SourceKey, TableSchema, WriteMeta, route
 from nyala.replica.rpc import error_to_pb, pb, row_errors_to_pb, source_from_pb, source_to_pb

@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from nyala.replica.client import Client
-from nyala.replica.master.tablet_servers import GrpcTabletServers
+from nyala.replica.master.heartbeats.tablet_servers import GrpcTabletServers
 from nyala.replica.rpc import pb, pb_grpc
 from nyala.replica.tools import catalog_copy
 from nyala.replica.types import Address, Code, Refused

@@ -13,7 +13,7 @@ import pytest
 from nyala.replica.consensus_metadata import ConsensusMeta, path_of
 from nyala.replica.fs import INSTANCE, keep_instance, open_or_format, read_instance
 from nyala.replica.master import MasterOptions
-from nyala.replica.master.tablet_servers import ASK_TIMEOUT_S
+from nyala.replica.master.heartbeats.tablet_servers import ASK_TIMEOUT_S
 from nyala.replica.policy.in_place import RENEW_AGAIN_US
 from nyala.replica.raft_driver import Phase
 from nyala.replica.server import ServerOptions, need_promises

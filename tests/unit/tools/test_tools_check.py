@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from nyala.replica.client import TableHandle, TabletHandle
-from nyala.replica.master.confirming import confirm_config
-from nyala.replica.master.tables import TABLET, config_to_record
+from nyala.replica.master.catalog.tables import TABLET, config_to_record
+from nyala.replica.master.requests.confirming import confirm_config
 from nyala.replica.rows import PartitionSpec
 from nyala.replica.rpc import config_to_pb, pb
 from nyala.replica.tools import ClusterView, MasterView, ReplicaView, Severity, as_json, judge

@@ -13,11 +13,11 @@ from nyala.replica.policy import ServerView, room_left
 from nyala.replica.rpc import pb
 from nyala.replica.types import Code, Refused
 
-from .catalog import Catalog, Record
-from .draining import tablets_on
-from .state import MasterState
-from .tables import DESIRED, REPLICAS_MAX, RETIRED, TABLE, TABLET, Change, find_table
-from .view import retired_servers, wanted_voters
+from ..catalog.catalog import Catalog, Record
+from ..catalog.tables import DESIRED, REPLICAS_MAX, RETIRED, TABLE, TABLET, Change, find_table
+from ..state import MasterState
+from ..tablets.draining import tablets_on
+from ..tablets.view import retired_servers, wanted_voters
 
 RETIRED_MAX = 1_000
 REASON_LENGTH_MAX = 200

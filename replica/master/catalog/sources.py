@@ -12,8 +12,8 @@ from typing import Any
 from nyala.replica.rpc import pb
 from nyala.replica.types import Code, Refused
 
+from .capacity import check_sources
 from .catalog import Catalog, Record
-from .room import check_sources
 from .tables import SOURCE, Change, find_table
 
 LEASE_US_MAX = 60 * 60 * 1_000_000

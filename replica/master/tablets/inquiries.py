@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from nyala.replica.rpc import pb
 from nyala.replica.types import Clock, RaftConfig, Refused, limits
 
-from .catalog import Catalog
+from ..catalog.catalog import Catalog
+from ..catalog.tables import TABLET, known_config
+from ..heartbeats.soft_state import SoftState
+from ..heartbeats.tablet_servers import TabletServers
 from .proof import Proof, prove
-from .soft_state import SoftState
-from .tables import TABLET, known_config
-from .tablet_servers import TabletServers
 from .view import wanted_voters
 
 _log = logging.getLogger("nyala.master")

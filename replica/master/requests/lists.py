@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from nyala.replica.rpc import address_to_pb, page_bytes, page_of, pb
 from nyala.replica.types import Code, Refused, __version__
 
-from . import desired, sources, tables
-from .state import MasterState
+from ..catalog import sources, tables
+from ..state import MasterState
+from . import desired
 
 SERVERS_AT_ONCE = 16
 """Servers whose replicas are counted before other work gets its turn."""

@@ -27,7 +27,7 @@ from nyala.replica.types import (
 )
 from nyala.replica.wal import Log, WalOptions
 
-from .catalog import CATALOG_ID, Catalog, Record, encode_change
+from ..catalog.catalog import CATALOG_ID, Catalog, Record, encode_change
 from .entries import unfit_entry
 
 _log = logging.getLogger("nyala.master")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from nyala.replica.rpc import config_from_pb, pb
 from nyala.replica.types import Code, Refused, limits
 
-from .belief import newer
-from .catalog import Catalog
-from .tables import TABLET, Change, config_to_record, known_config
+from ..catalog.catalog import Catalog
+from ..catalog.tables import TABLET, Change, config_to_record, known_config
+from ..heartbeats.belief import newer
 
 
 def confirm_config(catalog: Catalog, request: pb.ConfirmConfigRequest) -> Change:

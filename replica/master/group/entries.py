@@ -11,9 +11,9 @@ from nyala.replica.policy import WishKind
 from nyala.replica.types import Corruption, Entry, EntryKind, ReplicaError, is_uuid, limits, parse_json
 from nyala.schemas import decode
 
-from .catalog import Record, decode_change
-from .tables import first_config, known_config, table_from_record
-from .view import wish_from_record
+from ..catalog.catalog import Record, decode_change
+from ..catalog.tables import first_config, known_config, table_from_record
+from ..tablets.view import wish_from_record
 
 Fits = Callable[[object], bool]
 

@@ -13,12 +13,12 @@ from nyala.replica.policy import place_tablets
 from nyala.replica.rpc import pb
 from nyala.replica.types import Code, DataState, Refused, limits, new_uuid
 
-from .catalog import Catalog, Record
-from .dropped import holders_of
-from .sources import lowered_to, source_key, to_pb
-from .state import MasterState
-from .tables import SOURCE, TABLET, WISH, Change, new_tablet
-from .view import wanted_voters
+from ..catalog.catalog import Catalog, Record
+from ..catalog.sources import lowered_to, source_key, to_pb
+from ..catalog.tables import SOURCE, TABLET, WISH, Change, new_tablet
+from ..state import MasterState
+from ..tablets.dropped import holders_of
+from ..tablets.view import wanted_voters
 
 Replaced = tuple[dict[str, str], list[pb.SourcePosition]]
 """Lost tablet id to new tablet id, and the source positions as they will be."""

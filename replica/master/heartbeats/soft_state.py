@@ -142,7 +142,7 @@ class SoftState:
 
     Invariants: a tablet's config is never older than the catalog's; its leader is the voter that reported so in the
     highest term; who left a config is no member of the newest one. What a server says of a tablet changes nothing as
-    long as it is no member of it, as far as is believed (`belief.py`).
+    long as it is no member of it, as far as is believed (`heartbeats/belief.py`).
     Concurrency: the loop's thread.
     """
 

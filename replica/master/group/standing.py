@@ -12,7 +12,7 @@ from nyala.replica.fs import Instance
 from nyala.replica.tablet import Superblock
 from nyala.replica.types import Address, Code, DataState, Disk, Member, RaftConfig, Refused
 
-from .catalog import CATALOG_ID
+from ..catalog.catalog import CATALOG_ID
 
 
 def promised_elsewhere(instance: Instance) -> bool:

@@ -13,11 +13,11 @@ from nyala.replica.decision_executor import execute
 from nyala.replica.policy import ClusterView
 from nyala.replica.types import Decision, Outcome, Proposal, Refused, kafka_topics
 
+from ..kafka.kafka_link import KafkaLink
+from ..state import MasterState
 from .executor import LocalExecutor
-from .kafka_link import KafkaLink
 from .reconciler import Reconciler
 from .reporter import Reporter
-from .state import MasterState
 
 _log = logging.getLogger("nyala.master")
 CONSIDER_TIMEOUT_S = 20.0

@@ -15,7 +15,7 @@ from nyala.replica.types import Code, Disk, EntryKind, RaftConfig, Refused
 from nyala.replica.wal import read_offline
 from nyala.schemas import decode
 
-from .catalog import CATALOG_ID, Catalog, Record
+from ..catalog.catalog import CATALOG_ID, Catalog, Record
 
 MASTER = "master/"
 NUMBER = "takeover"

@@ -6,9 +6,9 @@ knows its tablet as dropped. Forgetting too early costs disk space on one server
 
 from __future__ import annotations
 
-from .catalog import Catalog, Record
-from .soft_state import LIVE, SoftState
-from .tables import TABLET, known_config
+from ..catalog.catalog import Catalog, Record
+from ..catalog.tables import TABLET, known_config
+from ..heartbeats.soft_state import LIVE, SoftState
 
 CHANGES_MAX = 500
 """Tablets in one catalog change; the rest follows with the next one."""

@@ -23,14 +23,15 @@ from nyala.replica.rpc import (
 )
 from nyala.replica.types import Applied, Code, DataState, RaftConfig, Refused, ReplicaError, __version__
 
-from . import desired, lists, replacing, sources, tables, wishing
-from .catalog import CATALOG_ID, Record
+from ..catalog import sources, tables
+from ..catalog.catalog import CATALOG_ID, Record
+from ..group.takeovers import next_takeover
+from ..kafka.kafka_status import kafka_status
+from ..state import MasterState
+from ..tablets.dropped import holders_of
+from ..tablets.orders import orders_for
+from . import desired, lists, replacing, wishing
 from .confirming import confirm_config
-from .dropped import holders_of
-from .kafka_status import kafka_status
-from .orders import orders_for
-from .state import MasterState
-from .takeovers import next_takeover
 
 _log = logging.getLogger("nyala.master")
 _Request = TypeVar("_Request")

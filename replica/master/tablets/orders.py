@@ -8,12 +8,12 @@ from typing import Protocol
 from nyala.replica.rpc import opid_from_pb, opid_to_pb, pb
 from nyala.replica.types import OpId
 
-from .belief import newer
-from .catalog import Catalog, Record
+from ..catalog.catalog import Catalog, Record
+from ..catalog.tables import TABLET, create_order
+from ..heartbeats.belief import newer
+from ..heartbeats.soft_state import LIVE, SoftState
 from .proof import Proof
 from .rationing import CREATIONS_BYTES_MAX, CREATIONS_MAX, Ration
-from .soft_state import LIVE, SoftState
-from .tables import TABLET, create_order
 from .view import is_damaged
 
 
@@ -38,8 +38,8 @@ def orders_for(
     was formed once is never created again: its own leader copies it to whoever lacks it.
     Delete: only replicas of tablets that the catalog knows as dropped, or that a committed config at or above the
     replica's own leaves out; the server checks that position again, so a late order misses a replica added anew.
-    The members of that config are asked first, and a majority of its voters has to confirm it (`proof.py`): as long as
-    it has not, there is no order, and the inquiry is wanted of `inquiries`.
+    The members of that config are asked first, and a majority of its voters has to confirm it (`tablets/proof.py`): as
+    long as it has not, there is no order, and the inquiry is wanted of `inquiries`.
     One that was never seen as a member may have been copied there first, to be added next: it goes when it has been
     READY for `copy_grace_us` (CC-10). `now_us` is of the monotonic clock.
     Renew: only replicas of which the policy said so, and that are reported as damaged still; enough of the others have

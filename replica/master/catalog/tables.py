@@ -24,8 +24,8 @@ from nyala.replica.types import (
     new_uuid,
 )
 
+from .capacity import check_description, check_room
 from .catalog import Catalog, Record
-from .room import check_description, check_room
 
 TABLE, NAME, TABLET, REQUEST = "table/", "name/", "tablet/", "request/"
 WISH, RETIRED, SOURCE = "wish/", "retired/", "source/"

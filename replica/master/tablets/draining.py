@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from nyala.replica.types import RaftConfig
 
-from .catalog import Catalog, Record
-from .soft_state import LIVE, SoftState
-from .tables import TABLET, known_config
+from ..catalog.catalog import Catalog, Record
+from ..catalog.tables import TABLET, known_config
+from ..heartbeats.soft_state import LIVE, SoftState
 
 
 def _config_of(record: Record, soft: SoftState, tablet_id: str) -> RaftConfig | None:

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from nyala.replica.policy import ClusterView, Wish, WishState, decide, renewals, wish_state
 from nyala.replica.types import Code, Decision, Outcome, Proposal, RaftConfig, Refused, Result, Subject
 
-from . import wishing
-from .belief import newer
-from .catalog import Record
-from .dropped import settle_dropped
+from ..catalog.catalog import Record
+from ..catalog.tables import TABLET, WISH, config_to_record, known_config
+from ..heartbeats.belief import newer
+from ..requests import wishing
+from ..state import MasterState
+from ..tablets.dropped import settle_dropped
+from ..tablets.view import cluster_view, wish_from_record, wish_of
 from .sent_decisions import SentDecisions, Versions
-from .state import MasterState
-from .tables import TABLET, WISH, config_to_record, known_config
-from .view import cluster_view, wish_from_record, wish_of
 
 _log = logging.getLogger("nyala.master")
 Say = Callable[[dict[str, Decision | None]], None]

@@ -13,7 +13,7 @@ from functools import partial
 from nyala.replica.rpc import pb
 from nyala.replica.types import ZERO_OPID, DataState, OpId, RaftConfig, generation_of
 
-from .belief import config_told, newer, same
+from ..heartbeats.belief import config_told, newer, same
 
 STEPS_MAX = 1_000
 """Of one search for a path. Honest members all lie on one; more steps are needed among made-up configs only."""

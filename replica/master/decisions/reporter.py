@@ -7,8 +7,8 @@ from dataclasses import replace
 from nyala.replica.policy import ClusterView, TabletView
 from nyala.replica.types import DataState, Member, ReplicaReport, Report
 
-from .state import MasterState
-from .tables import TABLE, TABLET
+from ..catalog.tables import TABLE, TABLET
+from ..state import MasterState
 
 SIZES_EVERY_US = 5_000_000
 """Sizes and row counts change all the time: they are published so often at most."""

@@ -21,9 +21,9 @@ from nyala.replica.types import (
     new_uuid,
 )
 
-from .state import MasterState
-from .tables import TABLET, WISH, Change
-from .view import wanted_voters, wish_from_record, wish_of, wish_to_record
+from ..catalog.tables import TABLET, WISH, Change
+from ..state import MasterState
+from ..tablets.view import wanted_voters, wish_from_record, wish_of, wish_to_record
 
 WISHES_MAX = 10_000
 ADMIN_DEADLINE_US = 30 * 60 * 1_000_000

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from nyala.replica.types import Decision
 
-from .options import MasterOptions
+from ..options import MasterOptions
 
 
 @dataclass

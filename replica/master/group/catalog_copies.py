@@ -13,8 +13,8 @@ from nyala.replica.tablet_copy.wire import CopyRate, SourceReplica, SourceServic
 from nyala.replica.transport import Taker
 from nyala.replica.types import Clock, Code, Corruption, Disk, Refused
 
-from .catalog import CATALOG_ID
-from .group import CatalogGroup
+from ..catalog.catalog import CATALOG_ID
+from .catalog_group import CatalogGroup
 
 EXPIRE_PERIOD_S = 5.0
 

@@ -8,10 +8,10 @@ from nyala.replica.policy import ClusterView, Health, ServerView, TabletView, Wi
 from nyala.replica.rpc import pb
 from nyala.replica.types import DataState, RaftConfig, generation_of
 
-from .catalog import Catalog, Record
-from .options import MasterOptions
-from .soft_state import LIVE, ServerState, SoftState, TabletState
-from .tables import RETIRED, TABLE, TABLET, WISH
+from ..catalog.catalog import Catalog, Record
+from ..catalog.tables import RETIRED, TABLE, TABLET, WISH
+from ..heartbeats.soft_state import LIVE, ServerState, SoftState, TabletState
+from ..options import MasterOptions
 
 
 def wish_from_record(record: Record) -> Wish:

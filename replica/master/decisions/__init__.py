@@ -1,0 +1,1 @@
+"""The leading master's tick: what is needed, who is told, and the executor within the master."""

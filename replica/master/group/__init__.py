@@ -1,0 +1,1 @@
+"""The masters' Raft group: how it is formed, joined, copied and changed."""

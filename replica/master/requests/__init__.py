@@ -1,0 +1,1 @@
+"""MasterService: requests of clients and operators, and the changes that they ask for."""
