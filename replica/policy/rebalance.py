@@ -18,13 +18,13 @@ from .views import Caps, ClusterView, Health, Move, MoveKind, ServerView, Tablet
 
 
 class Layout:
-    """Who holds and leads what, as it will be after the moves planned so far."""
+    """Who holds what, as it will be after the moves planned so far."""
 
     def __init__(self, view: ClusterView) -> None:
         self.servers: dict[str, ServerView] = {s.uuid: s for s in view.servers if s.alive}
         self.tablets: dict[str, TabletView] = {}
         self.holders: dict[str, set[str]] = {}
-        self.leader: dict[str, str] = {}
+        """Of today: a tablet that was planned is not planned again."""
         self.of_server: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         """server uuid -> table id -> tablet ids"""
         self.held: Counter[str] = replica_load(view)
@@ -38,7 +38,6 @@ class Layout:
     def _add(self, tablet: TabletView) -> None:
         name = tablet.tablet_id
         self.tablets[name] = tablet
-        self.leader[name] = tablet.leader_uuid
         self.holders[name] = {m.uuid for m in tablet.config.members if not m.replace}
         for uuid in self.holders[name]:
             self.of_server[uuid][tablet.table_id].add(name)
@@ -53,8 +52,7 @@ class Layout:
     def spread_kept(self, tablet: str, source: str, target: str) -> bool:
         """Whether moving keeps the number of locations that the tablet stands in."""
         places = [self.servers[u].location for u in self.holders[tablet] if u in self.servers and u != source]
-        had = {*places, self.servers[source].location} if source in self.servers else {*places}
-        return len({*places, self.servers[target].location}) >= len(had)
+        return len({*places, self.servers[target].location}) >= len({*places, self.servers[source].location})
 
     def has_room(self, uuid: str) -> bool:
         """Whether the server takes one more replica than it holds and is planned to get."""
@@ -69,18 +67,14 @@ class Layout:
             for t in self.of_server[source][table] - self.of_server[target][table]
             if t not in self.busy and self.spread_kept(t, source, target)
         ]
-        return min(fit, key=lambda t: (self.leader[t] == source, t)) if fit else None
+        return min(fit, key=lambda t: (self.tablets[t].leader_uuid == source, t), default=None)
 
     def move(self, tablet: str, source: str, target: str, reason: str) -> Move:
         """Carry one replica move out on the layout; each tablet moves once in a plan."""
         view = self.tablets[tablet]
-        self.holders[tablet] -= {source}
-        self.holders[tablet] |= {target}
         self.held[target] += 1
         self.of_server[source][view.table_id].discard(tablet)
         self.of_server[target][view.table_id].add(tablet)
-        if self.leader[tablet] == source:
-            self.leader[tablet] = min(self.holders[tablet] - {target}, default=target)
         self.busy.add(tablet)
         return _move(MoveKind.REPLICA, view, source, target, reason)
 
@@ -203,86 +197,91 @@ def _even_cluster(layout: Layout) -> Iterable[Move]:
         yield layout.move(tablet, source, target, f"cluster: {count[source]} replicas against {count[target]}")
 
 
+class _Leaders:
+    """Who leads what, as it will be after the transfers planned so far."""
+
+    def __init__(self, layout: Layout, moving: set[str]) -> None:
+        self.fit = [t for n, t in sorted(layout.tablets.items()) if n not in layout.busy and n not in moving]
+        """Tablets that may be led from elsewhere; all others count where they are led today."""
+        self.targets = set(layout.targets)
+        self.leader: dict[str, str] = {}
+        self.whole: Counter[str] = Counter()
+        self.of_table: dict[str, Counter[str]] = {table: Counter() for table in layout.tables}
+        for name, tablet in layout.tablets.items():
+            self._count(tablet, tablet.leader_uuid, 1)
+            self.leader[name] = tablet.leader_uuid
+
+    def transfer(self, tablet: TabletView, target: str) -> None:
+        """Carry one transfer out."""
+        self._count(tablet, self.leader[tablet.tablet_id], -1)
+        self._count(tablet, target, 1)
+        self.leader[tablet.tablet_id] = target
+
+    def _count(self, tablet: TabletView, leader: str, more: int) -> None:
+        self.whole[leader] += more
+        self.of_table[tablet.table_id][leader] += more
+
+
 def _plan_leaders(view: ClusterView, moving: set[str]) -> Iterable[Move]:
     """Leadership transfers that even each table out, then the cluster. No data moves, so the caps do not count them."""
     layout = Layout(view)
-    fit = [t for n, t in sorted(layout.tablets.items()) if n not in layout.busy and n not in moving]
-    leads: dict[str, str] = {t.tablet_id: t.leader_uuid for t in fit}
-    whole: Counter[str] = Counter(layout.leader.values())
+    leaders = _Leaders(layout, moving)
     for table in layout.tables:
-        of_table = [t for t in fit if t.table_id == table]
-        count = Counter(layout.leader[n] for n, t in layout.tablets.items() if t.table_id == table)
-        while path := _leader_path(of_table, leads, count, layout.targets):
+        while path := _leader_path(leaders, table):
             for tablet, target in path:
-                count[leads[tablet]] -= 1
-                count[target] += 1
-                whole[leads[tablet]] -= 1
-                whole[target] += 1
-                leads[tablet] = target
-    _even_leaders_of_cluster(layout, fit, leads, whole)
-    for view_of in fit:
-        target = leads[view_of.tablet_id]
-        if target != view_of.leader_uuid:
-            yield _move(MoveKind.LEADER, view_of, view_of.leader_uuid, target, "leaders evened out")
+                leaders.transfer(tablet, target)
+    while step := _leader_step(leaders):
+        leaders.transfer(*step)
+    for tablet in leaders.fit:
+        target = leaders.leader[tablet.tablet_id]
+        if target != tablet.leader_uuid:
+            yield _move(MoveKind.LEADER, tablet, tablet.leader_uuid, target, "leaders evened out")
 
 
-def _leader_path(
-    tablets: list[TabletView], leads: dict[str, str], count: Counter[str], targets: list[str]
-) -> list[tuple[str, str]]:
+def _leader_path(leaders: _Leaders, table: str) -> list[tuple[TabletView, str]] | None:
     """Shortest chain of transfers from a server to one that leads two fewer; the servers between keep their number."""
-    edges: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    allowed = set(targets)
-    for tablet in tablets:
-        for voter in tablet.config.voters:
-            if voter in allowed and voter != leads[tablet.tablet_id]:
-                edges[leads[tablet.tablet_id]].append((tablet.tablet_id, voter))
-    for source in sorted(edges, key=lambda u: (u in allowed, -count[u], u)):
-        came: dict[str, tuple[str, str]] = {}
+    count, targets = leaders.of_table[table], leaders.targets
+    edges: dict[str, list[tuple[TabletView, str]]] = defaultdict(list)
+    for tablet in leaders.fit:
+        if tablet.table_id == table:
+            edges[leaders.leader[tablet.tablet_id]] += [(tablet, u) for u in tablet.config.voters if u in targets]
+    for source in sorted(edges, key=lambda u: (u in targets, -count[u], u)):
+        came: dict[str, tuple[str, TabletView]] = {}
         queue = [source]
         for here in queue:
-            for tablet_id, there in edges[here]:
-                if there == source or there in came:
+            for tablet, there in sorted(edges[here], key=lambda edge: count[edge[1]]):
+                if there in came:
                     continue
-                came[there] = (here, tablet_id)
+                came[there] = (here, tablet)
                 queue.append(there)
-                if source not in allowed or count[source] - count[there] >= 2:
+                if source not in targets or count[source] - count[there] >= 2:
                     return _walk_back(came, source, there)
-    return []
+    return None
 
 
-def _walk_back(came: dict[str, tuple[str, str]], source: str, there: str) -> list[tuple[str, str]]:
+def _walk_back(came: dict[str, tuple[str, TabletView]], source: str, there: str) -> list[tuple[TabletView, str]]:
     path = []
     while there != source:
-        here, tablet_id = came[there]
-        path.append((tablet_id, there))
+        here, tablet = came[there]
+        path.append((tablet, there))
         there = here
     return path
 
 
-def _even_leaders_of_cluster(layout: Layout, fit: list[TabletView], leads: dict[str, str], whole: Counter[str]) -> None:
-    """Direct transfers only, and only where the table's own evenness stays as it is."""
-    of_table: dict[tuple[str, str], int] = Counter((t.table_id, leads[t.tablet_id]) for t in fit)
-    moved = True
-    while moved:
-        moved = False
-        for tablet in fit:
-            source, table = leads[tablet.tablet_id], tablet.table_id
-            for target in sorted(tablet.config.voters, key=lambda u: (whole[u], u)):
-                if (
-                    target in layout.targets
-                    and whole[source] - whole[target] >= 2
-                    and of_table[(table, source)] > of_table[(table, target)]
-                ):
-                    leads[tablet.tablet_id] = target
-                    whole[source], whole[target] = whole[source] - 1, whole[target] + 1
-                    of_table[(table, source)] -= 1
-                    of_table[(table, target)] += 1
-                    moved = True
-                    break
+def _leader_step(leaders: _Leaders) -> tuple[TabletView, str] | None:
+    """A transfer that evens the cluster out and leaves the table as even as it is; None if there is none."""
+    whole = leaders.whole
+    for tablet in leaders.fit:
+        source, of_table = leaders.leader[tablet.tablet_id], leaders.of_table[tablet.table_id]
+        fit = [u for u in tablet.config.voters if u in leaders.targets and of_table[source] > of_table[u]]
+        target = min(fit, key=lambda u: (whole[u], u), default=source)
+        if whole[source] - whole[target] >= 2:
+            return tablet, target
+    return None
 
 
 def skew(view: ClusterView, table: str | None = None) -> int:
     """Replicas on the fullest live server less those on the emptiest, of one table or of all."""
     layout = Layout(view)
     counts = [layout.count(u, table) for u in layout.targets]
-    return max(counts) - min(counts) if counts else 0
+    return max(counts, default=0) - min(counts, default=0)

@@ -45,15 +45,7 @@ NEAR: Mapping[str, tuple[str, ...]] = {
 """Where the tests of a room are, below `tests/`."""
 FINISHED: tuple[str, ...] = (
     "replica/consensus_metadata",
-    "replica/policy/decide.py",
-    "replica/policy/in_place.py",
-    "replica/policy/leaving.py",
-    "replica/policy/membership.py",
-    "replica/policy/placement.py",
-    "replica/policy/reports.py",
-    "replica/policy/views.py",
-    "replica/policy/wishes.py",
-    "replica/policy/witnesses.py",
+    "replica/policy",
 )
 """Rooms and files without an unexplained survivor."""
 HARMLESS = {"jemalloc_bg_thd", "polars-ooc-clea"}
