@@ -12,9 +12,9 @@ HEAVY = ("grpc", "pyarrow", "pyspark", "polars", "kafka")
 
 def test_example_of_a_replicated_counter_runs_and_needs_nothing_heavy(tmp_path: Path) -> None:
     """Goal: core and log are of use alone. Method: run the text's code with another interpreter; it prints both lives,
-    is under 60 lines, empty ones counted, and none of the heavy libraries was loaded."""
+    is under 65 lines, empty ones counted, and none of the heavy libraries was loaded."""
     code = EXAMPLE.read_text().split("```python\n")[1].split("```")[0]
-    assert len(code.splitlines()) < 60
+    assert len(code.splitlines()) < 65
     code += f"\nprint([name for name in {HEAVY!r} if name in sys.modules])\n"
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=300, check=False
