@@ -97,7 +97,7 @@ class ConsensusMeta:
         part in the group before, so that metadata which are not here, or do not read back, were lost, and with them
         perhaps a vote in any term up to the source's: it abstains from those for good.
         """
-        meta = cls.kept(disk, tablet_id, or_lost=lost)
+        meta = cls.load_if_present(disk, tablet_id, or_lost=lost)
         if meta is not None:
             check(meta.uuid == uuid, "consensus metadata belongs to another server", uuid=uuid, found=meta.uuid)
             meta.merge(remote)
@@ -107,7 +107,7 @@ class ConsensusMeta:
         return cls._begin(disk, tablet_id, uuid, _Content(source.term, None, source.config, floor))
 
     @classmethod
-    def kept(cls, disk: Disk, tablet_id: str, *, or_lost: bool) -> ConsensusMeta | None:
+    def load_if_present(cls, disk: Disk, tablet_id: str, *, or_lost: bool) -> ConsensusMeta | None:
         """What is here; None if there is none, and with `or_lost` also if it does not read back.
 
         What a later build wrote is not lost: LaterFormat, as `load`.
@@ -207,7 +207,7 @@ class ConsensusMeta:
             term = max(own.term, source.term)
             self._save(replace(own, term=term, voted_for=vote, config=source.config))
 
-    def keep(self) -> bool:
+    def repair(self) -> bool:
         """Write the file again if it is gone, does not read back or says something else; whether that was so.
 
         What is in memory was durable before anybody was told of it. A later build's file is left alone, and a folder

@@ -14,10 +14,10 @@ from .instance import (
     Instance,
     format_directory,
     join_cluster,
-    keep_instance,
     lost_promises,
     open_or_format,
     read_instance,
+    repair_instance,
     take_over,
 )
 from .real import RealDisk
@@ -42,7 +42,6 @@ __all__ = [
     "exhausted",
     "format_directory",
     "join_cluster",
-    "keep_instance",
     "lock_root",
     "lock_stopped",
     "lost_promises",
@@ -50,6 +49,7 @@ __all__ = [
     "raise_open_files_limit",
     "read_instance",
     "refuse_fenced",
+    "repair_instance",
     "say_ready",
     "take_over",
     "trouble",

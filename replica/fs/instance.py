@@ -130,7 +130,7 @@ def take_over(disk: Disk, instance: Instance, number: int) -> Instance:
     return taken
 
 
-def keep_instance(disk: Disk, instance: Instance) -> bool:
+def repair_instance(disk: Disk, instance: Instance) -> bool:
     """Write a running server's identity again if its file is gone or damaged; whether that was so."""
     try:
         if read_instance(disk) is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from nyala.replica.fs import Instance, join_cluster, keep_instance
+from nyala.replica.fs import Instance, join_cluster, repair_instance
 from nyala.replica.types import Disk
 
 
@@ -29,10 +29,10 @@ class Identity:
         """Empty as long as no master of a cluster has answered."""
         return self._instance.cluster_id
 
-    async def keep(self) -> bool:
+    async def repair(self) -> bool:
         """Write the file again if it is gone or damaged; whether that was so."""
         async with self._joining:
-            return await asyncio.to_thread(keep_instance, self._disk, self._instance)
+            return await asyncio.to_thread(repair_instance, self._disk, self._instance)
 
     async def join(self, cluster_id: str) -> None:
         """Belong to that cluster from now on, durably; Refused WRONG_CLUSTER if to another already."""

@@ -45,7 +45,7 @@ from .copies.copy_service import CopyServicer
 from .copies.joins import Joins
 from .heartbeats.heartbeat import Heartbeats
 from .identity import Identity
-from .maintenance.file_check import KEEP_EVERY_S
+from .maintenance.file_check import CHECK_EVERY_S
 from .maintenance.maintenance import Maintenance
 from .maintenance.scrub import Scrub
 from .metrics import Metrics
@@ -230,9 +230,9 @@ class TabletServer:
             await asyncio.sleep(LOOK_AT_FOLDERS_S)
             await manager.in_thread(watch.look)
             looks += 1
-            if looks * LOOK_AT_FOLDERS_S >= KEEP_EVERY_S:
+            if looks * LOOK_AT_FOLDERS_S >= CHECK_EVERY_S:
                 looks = 0
-                if await self._identity.keep():
+                if await self._identity.repair():
                     _log.error("P %s the instance file was damaged or missing: written again from memory", manager.uuid)
 
     async def _hand_over(self, manager: TabletManager) -> None:

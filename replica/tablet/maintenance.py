@@ -111,7 +111,7 @@ class Maintenance:
 
     def _save(self, superblock: Superblock) -> None:
         contents = self._contents
-        contents.superblock.keep(contents.disk)  # a damaged record is no reason to lose what replaces it
+        contents.superblock.repair(contents.disk)  # a damaged record is no reason to lose what replaces it
         contents.disk.crash_point("tablet.before_superblock_flush")
         superblock.save(contents.disk)
         contents.disk.crash_point("tablet.after_superblock_flush")

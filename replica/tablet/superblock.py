@@ -207,7 +207,7 @@ class Superblock:
             raise Corruption("the superblock is another tablet's", tablet=tablet_id, found=result.tablet_id)
         return result
 
-    def keep(self, disk: Disk) -> bool:
+    def repair(self, disk: Disk) -> bool:
         """Write the record again if it is not there or does not read back; whether that was so.
 
         For the record in force: the caller keeps it in memory, and lets nobody save another one meanwhile. A later

@@ -539,10 +539,10 @@ class Tablet:
         """
         return self._work.flush()
 
-    def keep_superblock(self) -> bool:
+    def repair_superblock(self) -> bool:
         """Write the superblock again if its file is gone or damaged; whether that was so. Any thread."""
         with self._contents.maintenance:
-            return not self._contents.closed and self._contents.superblock.keep(self._contents.disk)
+            return not self._contents.closed and self._contents.superblock.repair(self._contents.disk)
 
     def compact(self) -> bool:
         """Merge some blocks if it pays; whether it did. A closed tablet has none. Heavy; any thread."""

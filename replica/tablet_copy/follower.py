@@ -78,7 +78,7 @@ class FollowerCopy:
         self._progress.phase = "BEGIN"
         disk, tablet_id = self._disk, self._tablet_id
         lost = not Superblock.exists(disk, tablet_id) and was_here(disk, tablet_id)
-        promised = (self._promised() or ConsensusMeta.kept(disk, tablet_id, or_lost=True)) if lost else None
+        promised = (self._promised() or ConsensusMeta.load_if_present(disk, tablet_id, or_lost=True)) if lost else None
         if promised is not None:
             last, term = self._kept
             self._kept = max(last, promised.committed_config.opid), max(term, promised.term)

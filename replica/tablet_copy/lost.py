@@ -61,7 +61,7 @@ def bury_lost(disk: Disk, tablet_id: str, cmeta: ConsensusMeta | None) -> Superb
         quarantine=quarantine,
         next_block=max(numbers, default=-1) + 1,
     )
-    if not tombstone.keep(disk):
+    if not tombstone.repair(disk):
         raise DiskFailure("the record of a tablet cannot be written again", path=superblock_path(tablet_id))
     disk.crash_point("delete.4")
     _log.warning("T %s its superblock was lost: a tombstone that does not vote, log in %s", tablet_id, quarantine)

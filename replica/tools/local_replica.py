@@ -77,7 +77,7 @@ def last_promised(disk: Disk, superblock: Superblock) -> LastLogged:
         end = max(superblock.end_of(replay.last), replay.withheld or ZERO_OPID)
         return LastLogged(end, known=replay.withheld is None)
     except Corruption:
-        return last_of_unopened(superblock, ConsensusMeta.kept(disk, tablet_id, or_lost=True))
+        return last_of_unopened(superblock, ConsensusMeta.load_if_present(disk, tablet_id, or_lost=True))
 
 
 def erase(disk: Disk, tablet_id: str) -> list[str]:
@@ -154,7 +154,7 @@ def copy_replica(
 
     before = local()
     lost_here = before is None and was_here(disk, tablet_id)
-    promised = ConsensusMeta.kept(disk, tablet_id, or_lost=before is not None or lost_here)
+    promised = ConsensusMeta.load_if_present(disk, tablet_id, or_lost=before is not None or lost_here)
     ready = before is not None and before.data_state is DataState.READY
     kept = last_promised(disk, before).opid if before is not None else ZERO_OPID
     unread = promised is None and (ready or lost_here or ConsensusMeta.exists(disk, tablet_id))

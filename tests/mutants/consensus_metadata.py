@@ -94,7 +94,7 @@ MUTANTS = (
         rows="TC-55",
         test="tests/unit/consensus_metadata/test_consensus_meta.py::test_metadata_that_were_lost_are_adopted_with_a_vote_floor",
         file="replica/consensus_metadata/consensus_meta.py",
-        function="ConsensusMeta.kept",
+        function="ConsensusMeta.load_if_present",
         before="if not or_lost or isinstance(error, LaterFormat):",
         after="if True:",
     ),
@@ -103,7 +103,7 @@ MUTANTS = (
         rows="TC-55",
         test="tests/unit/tools/test_tools_offline.py::test_promises_that_a_later_build_wrote_are_not_taken_for_lost",
         file="replica/consensus_metadata/consensus_meta.py",
-        function="ConsensusMeta.kept",
+        function="ConsensusMeta.load_if_present",
         before="if not or_lost or isinstance(error, LaterFormat):",
         after="if not or_lost:",
     ),
@@ -189,7 +189,7 @@ MUTANTS = (
             "test_folder_that_is_lost_under_a_running_server_is_not_made_anew_with_one_file"
         ),
         file="replica/consensus_metadata/consensus_meta.py",
-        function="ConsensusMeta.keep",
+        function="ConsensusMeta.repair",
         before="""
             if not self._disk.exists(FOLDER):
         """,

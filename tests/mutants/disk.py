@@ -52,7 +52,7 @@ MUTANTS = (
             "test_instance_file_is_written_again_by_a_running_server_and_refuses_a_start_with_the_command"
         ),
         file="replica/fs/instance.py",
-        function="keep_instance",
+        function="repair_instance",
         before="pass",
         after="return False",
     ),

@@ -399,7 +399,7 @@ MUTANTS = (
             "test_file_is_not_written_into_a_folder_that_is_not_the_one_the_server_began_with"
         ),
         file="replica/server/maintenance/file_check.py",
-        function="FileChecker._keep_roots",
+        function="FileChecker._repair_roots",
         before="self._look()",
         after='disk.exists("")',
     ),

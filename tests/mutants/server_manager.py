@@ -671,7 +671,7 @@ MUTANTS = (
         ),
         file="replica/server/process.py",
         function="TabletServer._watch_folders",
-        before="if looks * LOOK_AT_FOLDERS_S >= KEEP_EVERY_S:",
+        before="if looks * LOOK_AT_FOLDERS_S >= CHECK_EVERY_S:",
         after="if looks < 0:",
     ),
     Mutant(
@@ -681,7 +681,7 @@ MUTANTS = (
             "tests/unit/server/test_server_file_check.py::test_page_for_operators_has_each_file_and_the_times_of_this_code"
         ),
         file="replica/server/maintenance/file_check.py",
-        before="KEEP_EVERY_S = 60.0",
-        after="KEEP_EVERY_S = 600.0",
+        before="CHECK_EVERY_S = 60.0",
+        after="CHECK_EVERY_S = 600.0",
     ),
 )

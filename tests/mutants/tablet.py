@@ -271,7 +271,7 @@ MUTANTS = (
         file="replica/tablet/maintenance.py",
         function="Maintenance._save",
         before="""
-            contents.superblock.keep(contents.disk)  # a damaged record is no reason to lose what replaces it
+            contents.superblock.repair(contents.disk)  # a damaged record is no reason to lose what replaces it
         """,
         after="",
     ),
@@ -454,7 +454,7 @@ MUTANTS = (
             "test_folder_that_is_lost_under_a_running_server_is_not_made_anew_with_one_file"
         ),
         file="replica/tablet/superblock.py",
-        function="Superblock.keep",
+        function="Superblock.repair",
         before="""
             if not disk.exists(FOLDER):
         """,
@@ -471,7 +471,7 @@ MUTANTS = (
             "test_small_file_that_is_lost_under_a_running_server_is_written_again"
         ),
         file="replica/tablet/superblock.py",
-        function="Superblock.keep",
+        function="Superblock.repair",
         before="""
             except (Corruption, DiskFailure):
         """,

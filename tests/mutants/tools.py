@@ -202,8 +202,8 @@ MUTANTS = (
         test="tests/unit/tools/test_tools_offline.py::test_replica_without_its_promises_is_replaced_and_abstains",
         file="replica/tools/local_replica.py",
         function="last_promised",
-        before="return last_of_unopened(superblock, ConsensusMeta.kept(disk, tablet_id, or_lost=True))",
-        after="return last_of_unopened(superblock, ConsensusMeta.kept(disk, tablet_id, or_lost=False))",
+        before="return last_of_unopened(superblock, ConsensusMeta.load_if_present(disk, tablet_id, or_lost=True))",
+        after="return last_of_unopened(superblock, ConsensusMeta.load_if_present(disk, tablet_id, or_lost=False))",
     ),
     Mutant(
         name="damaged metadata stop the offline copy",
@@ -211,8 +211,8 @@ MUTANTS = (
         test="tests/unit/tools/test_tools_offline.py::test_replica_without_its_promises_is_replaced_and_abstains",
         file="replica/tools/local_replica.py",
         function="copy_replica",
-        before="promised = ConsensusMeta.kept(disk, tablet_id, or_lost=before is not None or lost_here)",
-        after="promised = ConsensusMeta.kept(disk, tablet_id, or_lost=False)",
+        before="promised = ConsensusMeta.load_if_present(disk, tablet_id, or_lost=before is not None or lost_here)",
+        after="promised = ConsensusMeta.load_if_present(disk, tablet_id, or_lost=False)",
     ),
     Mutant(
         name="second attempt keeps the first floor",

@@ -208,7 +208,7 @@ class CopyJobs:
                 manager.tablets.pop(tablet_id, None)
                 return
         else:
-            await manager.in_thread(lambda: hosted.keep_superblock(manager.disk))
+            await manager.in_thread(lambda: hosted.repair_superblock(manager.disk))
         hosted.superblock = await manager.in_thread(lambda: Superblock.load(manager.disk, tablet_id))
         if hosted.cmeta is None:
             hosted.cmeta = await manager.in_thread(lambda: load_cmeta(manager.disk, tablet_id))

@@ -16,7 +16,7 @@ from ..tablets.manager import TabletManager
 
 _log = logging.getLogger("nyala.server")
 
-KEEP_EVERY_S = 60.0
+CHECK_EVERY_S = 60.0
 """A file that is damaged, emptied, cut or missing under a running server is noticed within this time."""
 
 
@@ -42,7 +42,7 @@ class FileChecker:
                 continue
             async with hosted.transition:
                 try:
-                    await self._manager.in_thread(partial(self._keep_roots, hosted, known))
+                    await self._manager.in_thread(partial(self._repair_roots, hosted, known))
                     lost = await self._manager.in_thread(partial(_lost, self._manager.disk, hosted))
                 except Refused as error:
                     if not may_pass(error):
@@ -52,7 +52,7 @@ class FileChecker:
             if lost is not None:
                 self._manager.damaged(hosted, lost)
 
-    def _keep_roots(self, hosted: HostedTablet, known: frozenset[str]) -> None:
+    def _repair_roots(self, hosted: HostedTablet, known: frozenset[str]) -> None:
         """Superblock and consensus metadata: what memory says is what was written last."""
         disk = self._manager.disk
         self._look()
@@ -66,8 +66,8 @@ class FileChecker:
                 return
         cmeta = hosted.cmeta
         mended = {
-            "superblock": hosted.keep_superblock(disk),
-            "consensus metadata": cmeta is not None and cmeta.keep(),
+            "superblock": hosted.repair_superblock(disk),
+            "consensus metadata": cmeta is not None and cmeta.repair(),
         }
         for what, again in mended.items():
             if again:

@@ -17,7 +17,7 @@ from ..runtime.resources import LOOK_EVERY_S, ResourceWatch
 from ..tablets.flush_rule import Watch, urgency
 from ..tablets.hosted import HostedTablet
 from ..tablets.manager import TabletManager
-from .file_check import KEEP_EVERY_S, FileChecker
+from .file_check import CHECK_EVERY_S, FileChecker
 
 _log = logging.getLogger("nyala.server")
 
@@ -51,7 +51,7 @@ class Maintenance:
         self._turn = asyncio.Lock()
         self.resources = ResourceWatch(manager.uuid)
         self.file_checker = FileChecker(manager, look)
-        self._kept_at = now()
+        self._checked_at = now()
         self._looked_at: float | None = None
         self.flushes = 0
         self.compactions = 0
@@ -63,7 +63,7 @@ class Maintenance:
             await asyncio.sleep(self._manager.options.maintenance_ms / 1000)
             self._memory.refresh()
             await self.look_at_resources()
-            await self.keep_files()
+            await self.check_files()
             await self.give_back()
             if self._memory.pressure > PRESSURE_FLUSH:
                 for hosted in self._manager.running():
@@ -97,10 +97,10 @@ class Maintenance:
             self._looked_at = self._now()
             await asyncio.get_running_loop().run_in_executor(self._pool, self.resources.look)
 
-    async def keep_files(self) -> None:
+    async def check_files(self) -> None:
         """Look at the files of every tablet, once a minute."""
-        if self._now() - self._kept_at >= KEEP_EVERY_S:
-            self._kept_at = self._now()
+        if self._now() - self._checked_at >= CHECK_EVERY_S:
+            self._checked_at = self._now()
             await self.file_checker.round()
 
     async def give_back(self) -> bool:

@@ -89,7 +89,7 @@ class Endings:
         What memory has of the superblock counts where its file is gone or damaged.
         """
         disk, tablet_id = self._disk, hosted.tablet_id
-        hosted.keep_superblock(disk)
+        hosted.repair_superblock(disk)
         if hosted.lost:
             self.need_lost(tablet_id)
             hosted.superblock = bury_lost(disk, tablet_id, hosted.cmeta)

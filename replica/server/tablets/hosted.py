@@ -144,11 +144,11 @@ class HostedTablet:
         blank = self.superblock.data_state in (DataState.READY, DataState.DOES_NOT_EXIST)
         return blank and not self.superblock.table_id
 
-    def keep_superblock(self, disk: Disk) -> bool:
+    def repair_superblock(self, disk: Disk) -> bool:
         """Write the superblock again from memory if its file is gone or damaged; whether that was so. In a thread."""
         if self.tablet is not None:
-            return self.tablet.keep_superblock()
-        return not self.lost and self.superblock.keep(disk)
+            return self.tablet.repair_superblock()
+        return not self.lost and self.superblock.repair(disk)
 
     @property
     def damaged(self) -> bool:

@@ -106,10 +106,10 @@ def test_metadata_of_a_later_build_is_told_from_damage_and_is_not_taken_for_lost
             config_from_avro(each["committed_config"] if each is not later[0] else later[1]["committed_config"])
         disk.poke(path, frame(SCHEMA, each))
         with pytest.raises(LaterFormat):
-            ConsensusMeta.kept(disk, "t1", or_lost=True)
-        assert not running.keep() and disk.read(path) == frame(SCHEMA, each)
+            ConsensusMeta.load_if_present(disk, "t1", or_lost=True)
+        assert not running.repair() and disk.read(path) == frame(SCHEMA, each)
     disk.remove(path)
-    assert running.keep() and disk.read(path) == running.encode()
+    assert running.repair() and disk.read(path) == running.encode()
     twice = config | {"members": [config["members"][0]] * 2}
     with pytest.raises(Corruption, match="contradicts itself"):
         config_from_avro(twice)

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from nyala.replica.consensus_metadata import ConsensusMeta, path_of
-from nyala.replica.fs import INSTANCE, keep_instance, open_or_format, read_instance
+from nyala.replica.fs import INSTANCE, open_or_format, read_instance, repair_instance
 from nyala.replica.master import MasterOptions
 from nyala.replica.master.heartbeats.tablet_servers import ASK_TIMEOUT_S
 from nyala.replica.policy.in_place import RENEW_AGAIN_US
 from nyala.replica.raft_driver import Phase
 from nyala.replica.server import ServerOptions, need_promises
 from nyala.replica.server.copies.copy_jobs import CopyJobs
-from nyala.replica.server.maintenance.file_check import KEEP_EVERY_S, FileChecker
+from nyala.replica.server.maintenance.file_check import CHECK_EVERY_S, FileChecker
 from nyala.replica.server.maintenance.maintenance import Maintenance
 from nyala.replica.server.runtime.memory import MemoryGuard
 from nyala.replica.server.tablets.manager import TabletManager
@@ -113,7 +113,7 @@ def test_folder_that_is_lost_under_a_running_server_is_not_made_anew_with_one_fi
         if still_there:
             disk.mkdir("tablet-meta")
         await file_checker.round()
-        assert tablet is not None and (still_there or not tablet.keep_superblock())
+        assert tablet is not None and (still_there or not tablet.repair_superblock())
         if not still_there:
             with pytest.raises(DiskFailure):
                 tablet.superblock.save(disk)
@@ -128,7 +128,7 @@ def test_folder_that_is_lost_under_a_running_server_is_not_made_anew_with_one_fi
     assert fatal == []
     kept = ConsensusMeta.load(disk, TABLET)
     disk.remove_tree("consensus-meta")
-    assert not kept.keep() and not disk.exists("consensus-meta")
+    assert not kept.repair() and not disk.exists("consensus-meta")
 
 
 def test_file_is_not_written_into_a_folder_that_is_not_the_one_the_server_began_with() -> None:
@@ -329,9 +329,9 @@ def test_instance_file_is_written_again_by_a_running_server_and_refuses_a_start_
     server that knows it writes it again; a start without it names the way on."""
     disk = new_disk()
     instance = open_or_format(disk, TestClock())
-    assert not keep_instance(disk, instance)
+    assert not repair_instance(disk, instance)
     hurt(disk, INSTANCE)
-    assert keep_instance(disk, instance) and read_instance(disk) == instance
+    assert repair_instance(disk, instance) and read_instance(disk) == instance
     disk.poke("tablet-meta/t", b"x")
     hurt(disk, INSTANCE)
     with pytest.raises(Corruption, match="nyala fs wipe"):
@@ -368,7 +368,7 @@ def test_page_for_operators_has_each_file_and_the_times_of_this_code() -> None:
     cases = itertools.product(files, ("damaged", "emptied", "missing"), ("running", "stopped"))
     assert sorted(said) == sorted(cases)
     options = ServerOptions(root="x")
-    times = {"running": {f"{KEEP_EVERY_S:.0f} s", f"{options.scrub_interval_s:,.0f} s"}, "stopped": {"the start"}}
+    times = {"running": {f"{CHECK_EVERY_S:.0f} s", f"{options.scrub_interval_s:,.0f} s"}, "stopped": {"the start"}}
     assert all(within in times[server] for _, _, server, _, within, _ in rows)
     to_copy_ms = 2 * options.heartbeat_ms + MasterOptions(root="x").policy_ms + 1000 * ASK_TIMEOUT_S
     assert f"a copy begins within {to_copy_ms / 1000:.0f} s" in page and f"reads {options.scrub_mb_per_s} MB/s" in page
