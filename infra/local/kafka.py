@@ -226,10 +226,10 @@ class KafkaBroker:
         path = self.folder / "ports.json"
         known = json.loads(path.read_text()) if path.exists() else {}
         port = self._wanted_port or known.get("port") or self._ports.free()
-        if not self._ports.keep(f"{LOOPBACK}:{port}"):
+        if not self._ports.reserve(f"{LOOPBACK}:{port}"):
             raise KafkaFailed(f"port {port} is taken by another program: end it, or choose another port for Kafka")
         controller_port = known.get("controller_port", 0)
-        if not controller_port or not self._ports.keep(f"{LOOPBACK}:{controller_port}"):
+        if not controller_port or not self._ports.reserve(f"{LOOPBACK}:{controller_port}"):
             controller_port = self._ports.free()
         cluster_id = known.get("cluster_id") or _new_cluster_id()
         now = {"port": port, "controller_port": controller_port, "cluster_id": cluster_id}

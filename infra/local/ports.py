@@ -18,12 +18,12 @@ class Ports:
 
     A socket sits at each without listening. Linux gives such a port to who asks for it as every server does, with
     SO_REUSEADDR, and to nobody who asks without, as `free` does. Elsewhere a server could not listen there either, so
-    nothing is kept there, and what was chosen can be lost to somebody else until a child listens.
+    nothing is reserved there, and what was chosen can be lost to somebody else until a child listens.
     Concurrency: one thread at a time.
     """
 
     def __init__(self) -> None:
-        self._kept: dict[int, socket.socket] = {}
+        self._reserved: dict[int, socket.socket] = {}
 
     def __enter__(self) -> Ports:
         return self
@@ -32,7 +32,7 @@ class Ports:
         self.close()
 
     def free(self) -> int:
-        """A port that nobody listens at or keeps, kept from now on.
+        """A port that nobody listens at or has reserved, reserved from now on.
 
         It lies below those that the system gives to whoever asks for any: it stays known to the children's peers while
         this process is away. Where there is no such port it is one of them.
@@ -46,20 +46,20 @@ class Ports:
                 taken.close()
                 continue
             taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            return self._keep(taken)
+            return self._reserve(taken)
         raise OSError(f"no port of {LOOPBACK} is free")
 
     def free_address(self) -> str:
         """host:port of one more."""
         return f"{LOOPBACK}:{self.free()}"
 
-    def keep(self, address: str) -> bool:
-        """Keep the host:port of an earlier child; False if another process listens there.
+    def reserve(self, address: str) -> bool:
+        """Reserve the host:port of an earlier child; False if another process listens there.
 
         What else is wrong with it, such as a host that is not this one, the child tells that is to listen there.
         """
         host, _, port = address.rpartition(":")
-        if int(port) in self._kept:
+        if int(port) in self._reserved:
             return True
         taken = socket.socket()
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -68,18 +68,18 @@ class Ports:
         except OSError as error:
             taken.close()
             return error.errno != errno.EADDRINUSE
-        self._keep(taken)
+        self._reserve(taken)
         return True
 
     def close(self) -> None:
         """Others may have them."""
-        while self._kept:
-            self._kept.popitem()[1].close()
+        while self._reserved:
+            self._reserved.popitem()[1].close()
 
-    def _keep(self, taken: socket.socket) -> int:
+    def _reserve(self, taken: socket.socket) -> int:
         port = int(taken.getsockname()[1])
         if sys.platform == "linux":
-            self._kept[port] = taken
+            self._reserved[port] = taken
         else:
             taken.close()
         return port

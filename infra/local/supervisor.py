@@ -355,8 +355,8 @@ class Supervisor:
         earlier = earlier_addresses(self.folder)
         deadline = time.monotonic() + PORT_WAIT_S
         wanted = {name: address for name, address in earlier.items() if name != "kafka" or self.options.kafka}
-        keep = self._ports.keep
-        while taken := [f"{address}, where {name} was," for name, address in wanted.items() if not keep(address)]:
+        reserve = self._ports.reserve
+        while taken := [f"{address}, where {name} was," for name, address in wanted.items() if not reserve(address)]:
             if time.monotonic() > deadline:
                 raise StackError(
                     f"{' '.join(taken)} is taken by another program, `ss -ltnp` shows by which: end it and start "

@@ -54,7 +54,7 @@ def test_free_port_goes_to_one_alone_before_anybody_listens_there(few: Ports) ->
         assert all_of(other) >= mine
 
 
-def test_kept_port_goes_to_no_other_process_and_to_the_child_whenever_it_comes(few: Ports) -> None:
+def test_reserved_port_goes_to_no_other_process_and_to_the_child_whenever_it_comes(few: Ports) -> None:
     """Goal: who listens at a kept port may die and come back; a stranger does not get it meanwhile. Method: another
     process asks for a free port, all the others of which are kept; a server listens, ends, and listens again."""
     kept = all_of(few)
@@ -66,22 +66,22 @@ def test_kept_port_goes_to_no_other_process_and_to_the_child_whenever_it_comes(f
     )
     for _ in range(2):
         with socket.create_server((LOOPBACK, port)):
-            assert not Ports().keep(f"{LOOPBACK}:{port}")
+            assert not Ports().reserve(f"{LOOPBACK}:{port}")
         stranger = int(subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout)
         assert stranger not in kept
 
 
-def test_earlier_address_is_kept_or_said_to_be_taken(few: Ports) -> None:
+def test_earlier_address_is_reserved_or_said_to_be_taken(few: Ports) -> None:
     """Goal: a stack that comes back has its addresses, or hears which one it has not. Method: keep one twice, one that
     is listened at, and one of another machine, about which the child will complain."""
     address = few.free_address()
     port = int(address.rpartition(":")[2])
     with Ports() as second, Ports() as third:
-        assert few.keep(address) and second.keep(address) and second.keep(address)
+        assert few.reserve(address) and second.reserve(address) and second.reserve(address)
         few.close()
         assert port not in all_of(third)
         second.close()
         assert port in all_of(third)
         with socket.create_server((LOOPBACK, port)):
-            assert not few.keep(address)
-        assert few.keep("192.0.2.1:12345")
+            assert not few.reserve(address)
+        assert few.reserve("192.0.2.1:12345")

@@ -42,9 +42,9 @@ def test_stack_whose_port_is_taken_says_whose_and_changes_nothing(
         with socket.create_server((host, int(port))):
             with pytest.raises(StackError, match=rf"{address}, where server-2 was, is taken.*ss -ltnp.*--dir"):
                 Supervisor(tmp_path, StackOptions(kafka=False)).start()
-            assert not Ports().keep(address)
+            assert not Ports().reserve(address)
         with Ports() as later:
-            assert later.keep(address)
+            assert later.reserve(address)
     assert (tmp_path / "state.json").read_text() == state
 
 
