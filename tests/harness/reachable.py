@@ -97,5 +97,5 @@ class AskedAtOnce:
         known = self._known(tablet_id)
         return prove(known, answers, 0, wanted=self._wanted(tablet_id)) if known is not None else None
 
-    def want(self, tablet_id: str, reporter: str = "") -> None:
+    def request(self, tablet_id: str, reporter: str = "") -> None:
         """The answers are there already."""

@@ -557,7 +557,7 @@ MUTANTS = (
         test="tests/unit/master/test_master_report_room.py::test_memory_for_reports_is_bounded_and_members_have_theirs",
         file="replica/master/heartbeats/report_room.py",
         function="ReportRoom.give_back",
-        before="self._of[uuid] -= kept_bytes(status)",
+        before="self._of[uuid] -= compact_bytes(status)",
         after="self._of[uuid] -= 0",
     ),
     Mutant(

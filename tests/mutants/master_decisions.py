@@ -441,8 +441,8 @@ MUTANTS = (
         ),
         file="replica/master/tablets/inquiries.py",
         function="Inquiries._inquire",
-        before="kept=kept, wanted=wanted)",
-        after="kept=kept)",
+        before="recorded=recorded, wanted=wanted)",
+        after="recorded=recorded)",
     ),
     Mutant(
         name="config is adopted beside a leader of another",

@@ -501,7 +501,7 @@ MUTANTS = (
         ),
         file="replica/master/heartbeats/soft_state.py",
         function="SoftState._take",
-        before="replica = kept(told_status)",
+        before="replica = compact(told_status)",
         after="replica = told_status",
     ),
     Mutant(
@@ -546,7 +546,7 @@ MUTANTS = (
         ),
         file="replica/master/heartbeats/report_room.py",
         function="ReportRoom.give_back",
-        before="self._of[uuid] -= kept_bytes(status)",
+        before="self._of[uuid] -= compact_bytes(status)",
         after="self._of[uuid] -= 0",
     ),
     Mutant(
@@ -588,7 +588,7 @@ MUTANTS = (
         ),
         file="replica/master/heartbeats/soft_state.py",
         function="SoftState._take",
-        before="replica = kept(told_status)",
+        before="replica = compact(told_status)",
         after="replica = told_status",
     ),
     Mutant(

@@ -118,7 +118,7 @@ class Reconciler:
             elif is_later(record, proven.get(tablet_id)):
                 found.append(tablet_id)
             elif "config" not in record or self._has_changed(tablet_id, record):
-                state.inquiries.want(tablet_id)
+                state.inquiries.request(tablet_id)
         del found[MARKS_PER_CHANGE_MAX:]
         if not found:
             return

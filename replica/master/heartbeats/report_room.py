@@ -27,7 +27,7 @@ class StatusRate:
             raise Refused(Code.OVERLOADED, what, statuses=statuses, wait_ms=wait_ms)
 
 
-def kept(status: pb.ReplicaStatus) -> pb.ReplicaStatus:
+def compact(status: pb.ReplicaStatus) -> pb.ReplicaStatus:
     """What a master keeps of a replica's status: what it decides by. A copy, since a part of a message keeps the whole
     message in memory."""
     found = pb.ReplicaStatus()
@@ -41,8 +41,8 @@ def kept(status: pb.ReplicaStatus) -> pb.ReplicaStatus:
     return found
 
 
-def kept_bytes(status: pb.ReplicaStatus) -> int:
-    """About how much memory a kept status takes, with the config that is read from it."""
+def compact_bytes(status: pb.ReplicaStatus) -> int:
+    """About how much memory a compact status takes, with the config that is read from it."""
     config = status.committed_config.ByteSize() if status.HasField("committed_config") else 0
     return int(600 + 4 * status.ByteSize() + 8 * config)
 
@@ -68,7 +68,7 @@ class ReportRoom:
 
     def take(self, uuid: str, status: pb.ReplicaStatus, before: pb.ReplicaStatus | None, *, strange: bool) -> bool:
         """Count the server's status in the place of the one `before`; False, and nothing changes, if it has no room."""
-        size, had = kept_bytes(status), kept_bytes(before) if before is not None else 0
+        size, had = compact_bytes(status), compact_bytes(before) if before is not None else 0
         of_server = self.of(uuid) - had + size
         strangers = self._strange_bytes - self._strange.get(uuid, {}).get(status.tablet_id, 0)
         if of_server > limits.REPORT_MEMORY_BYTES_MAX:
@@ -86,7 +86,7 @@ class ReportRoom:
 
     def give_back(self, uuid: str, status: pb.ReplicaStatus) -> None:
         """A status that was counted is kept no longer."""
-        self._of[uuid] -= kept_bytes(status)
+        self._of[uuid] -= compact_bytes(status)
         if not self._of[uuid]:
             del self._of[uuid]
         strange = self._strange.get(uuid, {})

@@ -12,7 +12,7 @@ from nyala.replica.rpc import addresses_from_pb, config_to_pb, opid_to_pb, pb, p
 from nyala.replica.types import Address, Code, DataState, Member, OpId, RaftConfig, Refused, ResourceUse, limits
 
 from .belief import believed, check_report, config_told, doubt, may_lead, newer
-from .report_room import ReportRoom, StatusRate, kept
+from .report_room import ReportRoom, StatusRate, compact
 
 _log = logging.getLogger("nyala.master")
 
@@ -326,7 +326,7 @@ class SoftState:
         return False
 
     def _take(self, server: ServerState, told_status: pb.ReplicaStatus, now_us: int) -> None:
-        replica = kept(told_status)
+        replica = compact(told_status)
         tablet_id, known = replica.tablet_id, self._known(replica.tablet_id)
         before = server.replicas.get(tablet_id)
         if not self._keep(server, replica, known):

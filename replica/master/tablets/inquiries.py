@@ -66,7 +66,7 @@ class Inquiries:
         """By tablet, the config that was proven last."""
         return {t: a.proof.config for t, a in self._asked.items() if a.proof is not None and a.proof.confirmed}
 
-    def want(self, tablet_id: str, reporter: str = "") -> None:
+    def request(self, tablet_id: str, reporter: str = "") -> None:
         """Ask soon, unless that is under way, or an inquiry proved nothing a moment ago. Needs a running loop.
 
         `reporter`: the server for whose replica it is. Too many that wait, altogether or for it: it has to be wanted
@@ -111,10 +111,10 @@ class Inquiries:
             self._asked.pop(tablet_id, None)
             return None
         known = known_config(record)
-        kept = "config" in record or not record.get("formed")
+        recorded = "config" in record or not record.get("formed")
         answers = await self._answers(tablet_id, self._whom(tablet_id, known))
         wanted = wanted_voters(self._catalog(), tablet_id)
-        proof = prove(known, answers, self._clock.monotonic_us(), kept=kept, wanted=wanted)
+        proof = prove(known, answers, self._clock.monotonic_us(), recorded=recorded, wanted=wanted)
         if not proof.confirmed:
             heard = ", ".join(answers) or "nobody"
             _log.info("T %s config %s is not confirmed: only %s answered", tablet_id, known.opid, heard)

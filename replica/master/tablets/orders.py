@@ -24,7 +24,7 @@ class Asked(Protocol):
         """What was answered a moment ago; None if nothing was."""
         ...
 
-    def want(self, tablet_id: str, reporter: str = "") -> None:
+    def request(self, tablet_id: str, reporter: str = "") -> None:
         """Ask soon, if there is room: for the replica that `reporter` reports, if it is for one."""
         ...
 
@@ -39,7 +39,7 @@ def orders_for(
     Delete: only replicas of tablets that the catalog knows as dropped, or that a committed config at or above the
     replica's own leaves out; the server checks that position again, so a late order misses a replica added anew.
     The members of that config are asked first, and a majority of its voters has to confirm it (`tablets/proof.py`): as
-    long as it has not, there is no order, and the inquiry is wanted of `inquiries`.
+    long as it has not, there is no order, and the inquiry is requested of `inquiries`.
     One that was never seen as a member may have been copied there first, to be added next: it goes when it has been
     READY for `copy_grace_us` (CC-10). `now_us` is of the monotonic clock.
     Renew: only replicas of which the policy said so, and that are reported as damaged still; enough of the others have
@@ -66,7 +66,7 @@ def orders_for(
             proof = inquiries.proof(tablet_id)
             if proof is not None and proof.spares(server_uuid, config):
                 return pb.TabletOrder(renew=_renewal(server_uuid, tablet_id, config))
-            inquiries.want(tablet_id, server_uuid)
+            inquiries.request(tablet_id, server_uuid)
         return None
 
     server.creations_after = ration.fill(
@@ -138,7 +138,7 @@ def _delete_order(
         return None
     proof = inquiries.proof(tablet_id)
     if proof is None or not proof.leaves_out(server_uuid, own):
-        inquiries.want(tablet_id, server_uuid)
+        inquiries.request(tablet_id, server_uuid)
         return None
     return pb.DeleteTabletRequest(
         dest_uuid=server_uuid,

@@ -47,12 +47,12 @@ class Proof:
         return self.confirmed and self.config.opid == config and len(others) >= self.config.majority
 
 
-def prove(known: RaftConfig, answers: Answers, at_us: int, *, kept: bool = True, wanted: int = 0) -> Proof:
+def prove(known: RaftConfig, answers: Answers, at_us: int, *, recorded: bool = True, wanted: int = 0) -> Proof:
     """What follows from `answers` beyond `known`, the catalog's config.
 
     `wanted`: how many voters an operator wants of the tablet; 0 if that is not known.
 
-    Not `kept`: an older build did not keep configs, and `known` is the tablet's first one. If nothing of that is left
+    Not `recorded`: an older build did not record configs, and `known` is the tablet's first one. If nothing of that is left
     that could confirm anything, the newest config that a majority of its own voters holds counts, if those that were
     members since `known`, tombstones too, vouch for these voters; unless somebody leads with another config, or has an
     open replica with a config from which that one does not follow.
@@ -64,7 +64,7 @@ def prove(known: RaftConfig, answers: Answers, at_us: int, *, kept: bool = True,
             distinct.append(config)
     gave_way = partial(_gave_way, answers, told, wanted)
     current = _newest(known, distinct, told, gave_way)
-    if not kept and _held(current, told, current.voters) < current.majority:
+    if not recorded and _held(current, told, current.voters) < current.majority:
         current = _newest(_adopted(known, distinct, told, answers, gave_way) or current, distinct, told, gave_way)
     return Proof(
         config=current,

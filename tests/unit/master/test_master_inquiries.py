@@ -48,7 +48,7 @@ class World(Masters):
     async def ask(self, tablet: str = "") -> int:
         """How many servers were called for it now."""
         before = len(self.servers.calls)
-        self.inquiries.want(tablet or self.tablet)
+        self.inquiries.request(tablet or self.tablet)
         await self.inquiries.settled()
         return len(self.servers.calls) - before
 
@@ -121,7 +121,7 @@ def test_few_tablets_are_asked_for_at_once_and_each_once() -> None:
         w.servers.slow = asyncio.Event()
         for _ in range(3):
             for tablet in tablets:
-                w.inquiries.want(tablet)
+                w.inquiries.request(tablet)
             await asyncio.sleep(0)
         for _ in range(5):
             await asyncio.sleep(0)
@@ -130,7 +130,7 @@ def test_few_tablets_are_asked_for_at_once_and_each_once() -> None:
         await w.inquiries.settled()
         assert len(w.inquiries.proven()) == limits.INQUIRIES_PENDING_MAX < len(tablets), "the others later"
         for tablet in tablets:
-            w.inquiries.want(tablet)
+            w.inquiries.request(tablet)
         await w.inquiries.settled()
         assert w.servers.open_max == 3 * limits.INQUIRIES_MAX and len(w.servers.calls) == 300
         assert len(w.inquiries.proven()) == 100
@@ -149,14 +149,14 @@ def test_one_server_keeps_few_inquiries_waiting() -> None:
         w.servers.slow = asyncio.Event()
         before = len(asyncio.all_tasks())
         for tablet in tablets[:2000]:
-            w.inquiries.want(tablet, D)
+            w.inquiries.request(tablet, D)
         assert len(asyncio.all_tasks()) - before == limits.INQUIRIES_PENDING_PER_SERVER_MAX
-        w.inquiries.want(tablets[2000], E)
+        w.inquiries.request(tablets[2000], E)
         assert len(asyncio.all_tasks()) - before == limits.INQUIRIES_PENDING_PER_SERVER_MAX + 1
         w.servers.slow.set()
         await w.inquiries.settled()
         asked = len(w.servers.calls)
-        w.inquiries.want(tablets[1999], D)
+        w.inquiries.request(tablets[1999], D)
         await w.inquiries.settled()
         assert len(w.servers.calls) == asked + 3, "its turn comes"
 

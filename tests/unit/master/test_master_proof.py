@@ -31,9 +31,11 @@ def answer(held: RaftConfig, **fields: Any) -> pb.ReplicaStatus:
     return status
 
 
-def proven(known: RaftConfig, *, kept: bool = True, wanted: int = 0, **held: RaftConfig | pb.ReplicaStatus) -> Proof:
+def proven(
+    known: RaftConfig, *, recorded: bool = True, wanted: int = 0, **held: RaftConfig | pb.ReplicaStatus
+) -> Proof:
     answers = {n * 32: s if isinstance(s, pb.ReplicaStatus) else answer(s) for n, s in held.items()}
-    return prove(known, answers, 0, kept=kept, wanted=wanted)
+    return prove(known, answers, 0, recorded=recorded, wanted=wanted)
 
 
 K = config(5, "abc")
@@ -165,7 +167,7 @@ def test_config_of_a_tablet_whose_configs_were_never_kept(held: dict[str, Any], 
     follow, an operator has to say what is right. Method: tombstones of one move and of several; nobody of the first
     members; a stranger and a member that lie while there is no leader. The same answers for a tablet whose config was
     kept prove nothing."""
-    assert proven(K, kept=False, **held).config == expected
+    assert proven(K, recorded=False, **held).config == expected
     assert proven(K, **held).config in (K, NEXT)
 
 

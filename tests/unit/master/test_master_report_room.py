@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nyala.replica.master.heartbeats.report_room import StatusRate, kept, kept_bytes
+from nyala.replica.master.heartbeats.report_room import StatusRate, compact, compact_bytes
 from nyala.replica.master.heartbeats.soft_state import SoftState
 from nyala.replica.rpc import config_to_pb, pb
 from nyala.replica.types import Address, Code, DataState, Member, OpId, RaftConfig, Refused, limits
@@ -40,8 +40,8 @@ def test_largest_honest_server_has_room_and_time() -> None:
     members, led there, and of tombstones up to the number that is told; the statuses of a minute in which all of it is
     told to a new leader, twice, and then every tablet changes with each heartbeat; heartbeats each 20 ms."""
     tablets, told = limits.TABLETS_PER_SERVER_MAX, limits.REPLICAS_REPORTED_MAX
-    most = tablets * kept_bytes(kept(status("1" * 32, MEMBERS[0])))
-    most += (told - tablets) * kept_bytes(kept(status("1" * 32, MEMBERS[0], deleted=True)))
+    most = tablets * compact_bytes(compact(status("1" * 32, MEMBERS[0])))
+    most += (told - tablets) * compact_bytes(compact(status("1" * 32, MEMBERS[0], deleted=True)))
     assert most < limits.REPORT_MEMORY_BYTES_MAX
     for first, each, pause_ms in ((told, tablets + 20, 500), (10, 10, 20)):
         rate, now_us = StatusRate(), 10_000_000
@@ -110,7 +110,7 @@ def test_memory_for_reports_is_bounded_and_members_have_theirs(
     """IN-43. Goal: whatever servers report, the memory for it stays below its bounds, and strangers leave members
     theirs. Method: members and strangers tell of tablets, in any order, with small bounds; after each report the room
     counts what is kept, a member's replica is kept if its own server has room, and forgotten servers leave nothing."""
-    one = kept_bytes(kept(status("1", MEMBERS[0])))
+    one = compact_bytes(compact(status("1", MEMBERS[0])))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(limits, "REPORT_MEMORY_BYTES_MAX", 3 * one)
         patch.setattr(limits, "REPORT_STRANGERS_MEMORY_BYTES_MAX", 2 * one)
@@ -119,10 +119,10 @@ def test_memory_for_reports_is_bounded_and_members_have_theirs(
             once = {str(t): (m, d) for t, m, d in told}
             replicas = [status(t, uuid, members=m, deleted=d) for t, (m, d) in once.items()]
             soft.heartbeat(beat(uuid, *replicas, full=full), 0)
-            sums = {u: sum(map(kept_bytes, s.replicas.values())) for u, s in soft.servers.items()}
+            sums = {u: sum(map(compact_bytes, s.replicas.values())) for u, s in soft.servers.items()}
             assert all(soft.room.of(u) == size <= 3 * one for u, size in sums.items())
             foreign = sum(
-                kept_bytes(r)
+                compact_bytes(r)
                 for u, s in soft.servers.items()
                 for t, r in s.replicas.items()
                 if u in STRANGERS or t >= "7"
