@@ -18,13 +18,13 @@ def absent_reply(
     *,
     uuid: str,
     data_state: DataState,
-    kept_term: int = 0,
+    own_term: int = 0,
     last_logged: OpId = ZERO_OPID,
     failed: bool = False,
 ) -> Message | None:
     """What server `uuid` answers to `message`, or None if silence is right. Changes nothing, creates nothing.
 
-    AppendEntries is checked in this order: name, then the kept term of a tombstone (or of a replica that is copying,
+    AppendEntries is checked in this order: name, then the own term of a tombstone (or of a replica that is copying,
     starting or `failed`), which deposes a stale leader rather than be revived by it, then the state
     [kudu raft-tablet-copy, "Auto-vivifying Tablet Copy protocol"]. READY means a replica that is still bootstrapping.
     Vote requests for other names are refused; a vote itself is neither given nor refused here.
@@ -32,14 +32,14 @@ def absent_reply(
     if isinstance(message, AppendEntries):
         if message.to_uuid != uuid:
             code = Code.INVALID_NAME
-        elif message.term < kept_term:
+        elif message.term < own_term:
             code = Code.INVALID_TERM
         else:
             code = Code.TABLET_FAILED if failed else _CODE_OF_STATE[data_state]
         return AppendReply(
             to_uuid=message.from_uuid,
             from_uuid=uuid,
-            term=max(kept_term, message.term) if code is not Code.INVALID_TERM else kept_term,
+            term=max(own_term, message.term) if code is not Code.INVALID_TERM else own_term,
             code=code,
             last=last_logged,
             round=message.round,

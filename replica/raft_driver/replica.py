@@ -208,11 +208,11 @@ class Replica:
     def _answer_absent(self, message: Message) -> str:
         if refusal := impossible(message):
             return refusal
-        kept_term = self._files.cmeta.term
-        if self.phase is Phase.STOPPED or generation_of(message.term) < generation_of(kept_term):
+        own_term = self._files.cmeta.term
+        if self.phase is Phase.STOPPED or generation_of(message.term) < generation_of(own_term):
             return ""  # a lost member that was given up must not learn the term (D-17)
         failed = self.phase is Phase.FAILED
-        reply = absent_reply(message, uuid=self.uuid, data_state=DataState.READY, kept_term=kept_term, failed=failed)
+        reply = absent_reply(message, uuid=self.uuid, data_state=DataState.READY, own_term=own_term, failed=failed)
         if reply is not None:
             self._doors.send([(self.tablet_id, reply)])
         return ""

@@ -82,7 +82,7 @@ def source_refusal(
     source_last_opid: OpId,
     source_term: int,
     source_is_leader: bool,
-    kept_last_opid: OpId,
+    own_last_opid: OpId,
     own_term: int,
     allow_leaderless: bool = False,
 ) -> Refused | None:
@@ -92,13 +92,13 @@ def source_refusal(
     might one that leads in an earlier term than this server knows: a later leader may have our acknowledgement of
     entries that we cannot name any more, because our own log is what is broken.
     """
-    if source_last_opid < kept_last_opid:
+    if source_last_opid < own_last_opid:
         return Refused(
             Code.ILLEGAL_STATE,
             "the source's log ends below what this server has acknowledged",
             detail="OPID",
             source=source_last_opid,
-            kept=kept_last_opid,
+            own=own_last_opid,
         )
     if source_term < own_term and not allow_leaderless:
         return Refused(

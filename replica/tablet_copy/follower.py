@@ -30,15 +30,15 @@ _log = logging.getLogger(__name__)
 class FollowerCopy:
     """One run of COPY.1 to COPY.5; the caller starts the replica (COPY.6).
 
-    `kept_last_opid` and `kept_term` are what this server has promised, as far as the caller knows at the start.
+    `own_last_opid` and `own_term` are what this server has promised, as far as the caller knows at the start.
     `clear(admit)` is called once the source has been accepted and before anything here changes: it stops the replica
     if there is one, calls `admit(last OpId, term)` with what nobody can add to any more, deletes a READY one, and
     returns the superblock in force (None: the tablet never was here). `admit` raises Refused if the stopped replica
     has promised more than the source offers; nothing is lost then, and the caller starts it again.
     `merge(remote)` merges the source's consensus metadata into the local one, under the lock that this server's votes
     for the tablet take too; without it the file is merged directly.
-    `log_only`: the replica becomes a witness, which has no rows; see DESIGN.md, "Witnesses". `kept_known`: whether
-    `kept_last_opid` is the last OpId that was acknowledged, not only one below it.
+    `log_only`: the replica becomes a witness, which has no rows; see DESIGN.md, "Witnesses". `own_last_known`: whether
+    `own_last_opid` is the last OpId that was acknowledged, not only one below it.
     `promised()`: the consensus metadata, if this server has them in memory; else they are read. They are asked for if
     the superblock is lost (`lost.py`): the copy starts over a tombstone that does not know what it acknowledged.
     Cancelled before COPY.1 it leaves everything as it was, later a tombstone; after COPY.5 it is too late.
@@ -50,12 +50,12 @@ class FollowerCopy:
         self,
         attempt: CopyAttempt,
         *,
-        kept_last_opid: OpId,
-        kept_term: int = 0,
+        own_last_opid: OpId,
+        own_term: int = 0,
         clear: Callable[[Callable[[OpId, int], None]], Superblock | None],
         allow_leaderless: bool = False,
         log_only: bool = False,
-        kept_known: bool = True,
+        own_last_known: bool = True,
         merge: Callable[[bytes], None] | None = None,
         promised: Callable[[], ConsensusMeta | None] = lambda: None,
     ) -> None:
@@ -64,11 +64,11 @@ class FollowerCopy:
         self._tablet_id = attempt.tablet_id
         self._uuid = attempt.uuid
         self._progress = attempt.progress
-        self._kept = kept_last_opid, kept_term
+        self._own = own_last_opid, own_term
         self._clear = clear
         self._allow_leaderless = allow_leaderless
         self._log_only = log_only
-        self._wanted = self._want(kept_last_opid if kept_known else ANYTHING)
+        self._wanted = self._want(own_last_opid if own_last_known else ANYTHING)
         self._merge = merge or self._merge_on_disk
         self._promised = promised
         self._was_here = False
@@ -80,8 +80,8 @@ class FollowerCopy:
         lost = not Superblock.exists(disk, tablet_id) and was_here(disk, tablet_id)
         promised = (self._promised() or ConsensusMeta.load_if_present(disk, tablet_id, or_lost=True)) if lost else None
         if promised is not None:
-            last, term = self._kept
-            self._kept = max(last, promised.committed_config.opid), max(term, promised.term)
+            last, term = self._own
+            self._own = max(last, promised.committed_config.opid), max(term, promised.term)
         if lost:
             self._wanted = self._want(ANYTHING)
         with self._attempt.session(self._wanted, allow_leaderless=self._allow_leaderless) as manifest:
@@ -106,12 +106,12 @@ class FollowerCopy:
 
     def _accept(self, manifest: CopyManifest) -> Superblock:
         """The source's superblock, if this server may copy from it; nothing has been changed yet."""
-        remote = accept_offer(manifest, self._tablet_id, self._kept[1])
+        remote = accept_offer(manifest, self._tablet_id, self._own[1])
         if remote.data_state is not DataState.READY:
             raise Refused(Code.ILLEGAL_STATE, "the source's replica is not READY", state=remote.data_state.name)
         if remote.witness and not self._wanted.log_only:
             raise Refused(Code.ILLEGAL_STATE, "the source offers a log without rows", tablet=self._tablet_id)
-        self._admit(manifest, *self._kept)
+        self._admit(manifest, *self._own)
         return remote
 
     def _admit(self, manifest: CopyManifest, last_opid: OpId, term: int) -> None:
@@ -120,7 +120,7 @@ class FollowerCopy:
             source_last_opid=manifest.last_opid,
             source_term=term_of(self._tablet_id, manifest.cmeta),
             source_is_leader=manifest.is_leader,
-            kept_last_opid=last_opid,
+            own_last_opid=last_opid,
             own_term=term,
             allow_leaderless=self._allow_leaderless,
         )

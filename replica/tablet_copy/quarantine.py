@@ -71,7 +71,7 @@ def _wal_size(disk: Disk, path: str) -> int:
     return sum(_size(disk, f"{path}/wal/{segment}") for segment in disk.listdir(f"{path}/wal"))
 
 
-def _kept_superblock(disk: Disk, path: str) -> Superblock | None:
+def _quarantined_superblock(disk: Disk, path: str) -> Superblock | None:
     """The superblock in a quarantine; None if there is none. Corruption if it cannot be read."""
     where = f"{path}/superblock"
     try:
@@ -83,7 +83,7 @@ def _kept_superblock(disk: Disk, path: str) -> Superblock | None:
 def _look_at(disk: Disk, path: str, tablet_id: str) -> Quarantined:
     wal_bytes = _wal_size(disk, path)
     try:
-        kept = _kept_superblock(disk, path)
+        kept = _quarantined_superblock(disk, path)
     except Corruption as error:
         return Quarantined(path=path, tablet_id=tablet_id, wal_bytes=wal_bytes, error=str(error))
     if kept is None:
@@ -134,7 +134,7 @@ def _drop_unfinished_copies(disk: Disk, tombstone: Superblock) -> None:
         if _tablet_of(name) != tombstone.tablet_id or path == tombstone.quarantine:
             continue
         with suppress(Corruption):
-            kept = _kept_superblock(disk, path)
+            kept = _quarantined_superblock(disk, path)
             if kept is not None and kept.data_state is DataState.COPYING:
                 disk.remove_tree(path)
 
@@ -153,7 +153,7 @@ def drop_undone_deletions(disk: Disk, ready: Superblock) -> None:
         if _tablet_of(name) != ready.tablet_id or disk.listdir(path) not in ([], ["superblock"]):
             continue
         with suppress(Corruption):
-            kept = _kept_superblock(disk, path)
+            kept = _quarantined_superblock(disk, path)
             if kept is None or (kept.data_state, kept.wal_generation) == (DataState.READY, ready.wal_generation):
                 disk.remove_tree(path)
                 dropped = True

@@ -169,8 +169,8 @@ def copy_replica(
 
     copy = FollowerCopy(
         CopyAttempt(disk=disk, tablet_id=tablet_id, uuid=uuid, source=source, progress=progress),
-        kept_last_opid=kept,
-        kept_term=term,
+        own_last_opid=kept,
+        own_term=term,
         clear=clear,
         allow_leaderless=allow_leaderless and not lost,
         merge=merge,

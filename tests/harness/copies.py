@@ -226,7 +226,7 @@ def attempt(disk: Disk, door: Any, **options: Any) -> CopyAttempt:
 
 def copy_over(local: Superblock | None, made: CopyAttempt, **options: Any) -> FollowerCopy:
     """A copy over a tombstone, by what it kept, or over nothing; other options as given."""
-    options.setdefault("kept_last_opid", (local.last_logged if local else None) or ZERO_OPID)
+    options.setdefault("own_last_opid", (local.last_logged if local else None) or ZERO_OPID)
     return FollowerCopy(made, **{"clear": lambda admit: local, **options})
 
 

@@ -152,17 +152,17 @@ def copy_to(disk: Disk, source: Source, last: OpId = OWN_LAST) -> None:
     """One run of the follower's copy; of a READY replica, whose log ends at `last`, it begins with the deletion."""
     exists = Superblock.exists(disk, TABLET)
     local = Superblock.load(disk, TABLET) if exists else None
-    kept_term = ConsensusMeta.load(disk, TABLET).term if ConsensusMeta.exists(disk, TABLET) else 0
+    own_term = ConsensusMeta.load(disk, TABLET).term if ConsensusMeta.exists(disk, TABLET) else 0
     made = attempt(disk, source.door)
     if local is None or local.data_state is not DataState.READY:
-        copy_over(local, made, kept_term=kept_term).run()
+        copy_over(local, made, own_term=own_term).run()
         return
 
     def clear(admit: Callable[[OpId, int], None]) -> Superblock:
-        admit(last, kept_term)
+        admit(last, own_term)
         return delete_replica(disk, local, last, stop=lambda: None)
 
-    copy_over(local, made, kept_last_opid=last, kept_term=kept_term, clear=clear).run()
+    copy_over(local, made, own_last_opid=last, own_term=own_term, clear=clear).run()
 
 
 def judge(disk: Any, cell: Cell, settled: Superblock, source: Source, restart: Callable[[], None]) -> None:

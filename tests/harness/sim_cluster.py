@@ -448,7 +448,7 @@ class SimNode:
     def answer_failed(self, message: Message) -> None:
         """As a server answers in the name of a replica that it could not open."""
         term = self.cmeta.term if self.cmeta is not None else 0
-        reply = absent_reply(message, uuid=self.uuid, data_state=DataState.READY, kept_term=term, failed=True)
+        reply = absent_reply(message, uuid=self.uuid, data_state=DataState.READY, own_term=term, failed=True)
         if reply is not None:
             self.cluster.network.send(self.uuid, reply.to_uuid, reply)
 

@@ -121,7 +121,7 @@ class SimCopies:
             source_last_opid=manifest.last,
             source_term=term_of(self._tablet_id, manifest.cmeta),
             source_is_leader=True,
-            kept_last_opid=local.last_opid,
+            own_last_opid=local.last_opid,
             own_term=local.term,
         )
         if refusal is not None:

@@ -151,7 +151,7 @@ class TabletNode(SimNode):
             message,
             uuid=self.uuid,
             data_state=block.data_state,
-            kept_term=cmeta.term if cmeta is not None else 0,
+            own_term=cmeta.term if cmeta is not None else 0,
             last_logged=last,
         )
         if (
@@ -458,8 +458,8 @@ class TabletCopies:
 
         copy = FollowerCopy(
             CopyAttempt(disk=target.disk, tablet_id=TABLET, uuid=target.uuid, source=Door(source, target)),
-            kept_last_opid=local.last_opid,
-            kept_term=local.term,
+            own_last_opid=local.last_opid,
+            own_term=local.term,
             clear=clear,
             merge=merge,
         )

@@ -215,8 +215,8 @@ MUTANTS = (
         ),
         file="replica/tablet_copy/follower.py",
         function="FollowerCopy.__init__",
-        before="self._want(kept_last_opid if kept_known else ANYTHING)",
-        after="self._want(kept_last_opid)",
+        before="self._want(own_last_opid if own_last_known else ANYTHING)",
+        after="self._want(own_last_opid)",
     ),
     Mutant(
         name="failed copy stays copying",

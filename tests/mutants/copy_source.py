@@ -77,7 +77,7 @@ MUTANTS = (
         test="tests/unit/tablet_copy/test_copy_follower.py::test_copy_from_a_lagging_or_leaderless_source_touches_nothing",
         file="replica/tablet_copy/checks.py",
         function="source_refusal",
-        before="if source_last_opid < kept_last_opid:",
+        before="if source_last_opid < own_last_opid:",
         after="if source_last_opid.index < 0:",
     ),
     Mutant(

@@ -22,10 +22,10 @@ MUTANTS = (
         before="""
             if message.to_uuid != uuid:
                 code = Code.INVALID_NAME
-            elif message.term < kept_term:
+            elif message.term < own_term:
         """,
         after="""
-            if message.term < kept_term:
+            if message.term < own_term:
         """,
     ),
     Mutant(
@@ -34,8 +34,8 @@ MUTANTS = (
         test="tests/unit/raft_driver/test_host_parts.py::test_absent_reply_checks_name_then_term_then_state",
         file="replica/raft_driver/absent.py",
         function="absent_reply",
-        before="elif message.term < kept_term:",
-        after="elif message.term < kept_term and data_state is not DataState.DELETED:",
+        before="elif message.term < own_term:",
+        after="elif message.term < own_term and data_state is not DataState.DELETED:",
     ),
     Mutant(
         name="replaying server votes",

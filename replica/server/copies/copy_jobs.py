@@ -264,11 +264,11 @@ class CopyJobs:
         with self.attempt(job, addresses) as attempt:
             FollowerCopy(
                 attempt,
-                kept_last_opid=local.last_opid,
-                kept_term=local.term,
+                own_last_opid=local.last_opid,
+                own_term=local.term,
                 clear=clear,
                 log_only=request.log_only,
-                kept_known=hosted.last_opid_known,
+                own_last_known=hosted.last_opid_known,
                 merge=merge,
                 promised=lambda: hosted.cmeta,
             ).run()

@@ -94,7 +94,7 @@ def answer_without_replica(server: Server, hosted: HostedTablet | None, tablet_i
         message,
         uuid=uuid,
         data_state=state,
-        kept_term=term,
+        own_term=term,
         last_logged=hosted.last_opid if hosted is not None else ZERO_OPID,
         failed=state is DataState.READY,
     )

@@ -47,7 +47,7 @@ def test_absent_reply_checks_name_then_term_then_state(
 ) -> None:
     """TC-22, TC-24, TC-23: the order of checks, double faults included. Method: table, kept term 5."""
     message = AppendEntries(to_uuid=to, from_uuid="l", term=term, prev=OpId(0, 0), round=6)
-    reply = absent_reply(message, uuid="a", data_state=state, kept_term=5, last_logged=OpId(3, 7), failed=failed)
+    reply = absent_reply(message, uuid="a", data_state=state, own_term=5, last_logged=OpId(3, 7), failed=failed)
     assert isinstance(reply, AppendReply)
     assert (reply.code, reply.round, reply.to_uuid, reply.from_uuid) == (code, 6, "l", "a")
     assert reply.data_state is state and reply.last == OpId(3, 7)

@@ -77,7 +77,7 @@ def test_source_below_what_was_acknowledged_is_refused(
         source_last_opid=source,
         source_term=term,
         source_is_leader=leader,
-        kept_last_opid=OpId(5, 90),
+        own_last_opid=OpId(5, 90),
         own_term=6,
         allow_leaderless=leaderless,
     )

@@ -334,7 +334,7 @@ def test_copy_from_a_lagging_or_leaderless_source_touches_nothing(source: Source
     cleared: list[bool] = []
     clear = lambda admit: cleared.append(True)  # noqa: E731
     with pytest.raises(Refused) as refused:
-        copy_over(None, attempt(disk, source.door), kept_last_opid=kept, clear=clear).run()
+        copy_over(None, attempt(disk, source.door), own_last_opid=kept, clear=clear).run()
     assert refused.value.code is (Code.ILLEGAL_STATE if leader else Code.NOT_LEADER)
     assert not cleared and Superblock.load(disk, TABLET).data_state is DataState.READY
     assert replica.rows() == {8: "mine"}
@@ -360,7 +360,7 @@ def test_copy_over_a_replica_that_promised_more_meanwhile_touches_nothing(
         raise AssertionError("the replica would have been deleted")
 
     with pytest.raises(Refused) as refused:
-        copy_over(None, attempt(disk, source.door), kept_last_opid=OpId(6, 3), kept_term=6, clear=clear).run()
+        copy_over(None, attempt(disk, source.door), own_last_opid=OpId(6, 3), own_term=6, clear=clear).run()
     assert refused.value.code is code
     assert not deleted and Superblock.load(disk, TABLET).data_state is DataState.READY
     assert source.sessions.sessions() == []

@@ -86,10 +86,10 @@ def test_offer_that_no_source_makes_is_refused_and_changes_nothing(what: str) ->
     local = tombstone(disk, OpId(1, 1), term=5)
     kept = (ConsensusMeta.load(disk, TABLET).encode(), Superblock.load(disk, TABLET))
     with pytest.raises(Refused) as refused:
-        copy_over(local, attempt(disk, Offering(source.door, **BAD[what])), kept_term=5).run()
+        copy_over(local, attempt(disk, Offering(source.door, **BAD[what])), own_term=5).run()
     assert refused.value.code is Code.CORRUPTION and "no replica has" in str(refused.value)
     assert (ConsensusMeta.load(disk, TABLET).encode(), Superblock.load(disk, TABLET)) == kept
-    copy_over(local, attempt(disk, source.door), kept_term=5).run()
+    copy_over(local, attempt(disk, source.door), own_term=5).run()
     source.replica.close()
 
 

@@ -54,12 +54,12 @@ def vivify(
     source: Source,
     *,
     kept: OpId = OpId(0, 0),
-    kept_known: bool = True,
+    own_last_known: bool = True,
     local: Superblock | None = None,
 ) -> Superblock:
     """Make a witness of nothing, or of the tombstone `local`."""
     made = attempt(disk, source.door)
-    return copy_over(local, made, kept_last_opid=kept, log_only=True, kept_known=kept_known).run()
+    return copy_over(local, made, own_last_opid=kept, log_only=True, own_last_known=own_last_known).run()
 
 
 def log_of(disk: SimDisk) -> Log:
@@ -145,7 +145,7 @@ def test_witness_of_who_cannot_tell_its_acknowledgements_gets_the_log_too(source
     with pytest.raises(Refused, match="the log of the source is needed too"):
         vivify(disk, source, kept=OpId(6, 1), local=unknown)
     assert Superblock.load(disk, TABLET) == unknown
-    assert vivify(disk, source, kept=OpId(6, 1), kept_known=False, local=unknown).flush_opid == OpId(6, 1)
+    assert vivify(disk, source, kept=OpId(6, 1), own_last_known=False, local=unknown).flush_opid == OpId(6, 1)
     with_log = log_of(disk)
     assert with_log.last == OpId(6, 4)
     with_log.close()
