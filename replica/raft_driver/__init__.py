@@ -3,15 +3,15 @@
 from .absent import absent_reply
 from .doors import Doors, Files
 from .log_cache import LogCache
-from .options import HostOptions
+from .options import DriverOptions
 from .replica import Replica
 from .state_machine import RunHeavy, StateMachine
 from .status import PeerStatus, Phase, ReplicaStatus
 
 __all__ = [
     "Doors",
+    "DriverOptions",
     "Files",
-    "HostOptions",
     "LogCache",
     "PeerStatus",
     "Phase",

@@ -13,11 +13,11 @@ from nyala.replica.wal import Log
 from .log_cache import LogCache
 from .state_machine import RunHeavy, StateMachine
 
-_log = logging.getLogger("nyala.host")
+_log = logging.getLogger("nyala.raft_driver")
 
 _Applied = tuple[Sequence[Entry], list[Any]]
 _INLINE_ENTRIES_MAX = 32
-_COMPANY_ENTRIES_MAX = 16
+_BATCHED_ENTRIES_MAX = 16
 """So many entries are applied at once: they would gain nothing by waiting for more."""
 
 
@@ -74,7 +74,7 @@ class Applier:
     def is_little(self, through_index: int) -> bool:
         """Whether what is not applied yet up to `through_index` is so little that it costs less together with more."""
         lo, hi = self.applied_index + 1, through_index + 1
-        if hi - lo >= _COMPANY_ENTRIES_MAX or lo < self._cache.cached_from:
+        if hi - lo >= _BATCHED_ENTRIES_MAX or lo < self._cache.cached_from:
             return False
         return lo >= hi or self._is_small(self._cache.entries(lo, hi, self._bytes_max))
 

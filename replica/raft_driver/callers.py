@@ -8,7 +8,7 @@ from nyala.replica.raft import RaftCore, Role
 from nyala.replica.types import Code, ConfigEdit, EntryKind, OpId, RaftConfig, Refused
 
 from .doors import Doors
-from .options import HostOptions
+from .options import DriverOptions
 from .pending import Done, PendingEntries
 from .persister import Persister
 from .reads import Reads
@@ -31,7 +31,7 @@ class Callers:
         persister: Persister,
         times: Times,
         doors: Doors,
-        options: HostOptions,
+        options: DriverOptions,
         transfer_ticks_max: int,
         pump_soon: Callable[[], None],
     ) -> None:

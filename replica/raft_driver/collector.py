@@ -11,7 +11,7 @@ from nyala.replica.wal import SegmentInfo
 from .doors import Files
 from .life import Life
 from .log_cache import LogCache
-from .options import HostOptions
+from .options import DriverOptions
 from .pending import Done
 from .state_machine import RunHeavy
 
@@ -49,7 +49,7 @@ class Collector:
     """Log GC of one running replica. Invariant: one call is under way at most. Concurrency: owner's thread."""
 
     def __init__(
-        self, *, files: Files, core: RaftCore, cache: LogCache, life: Life, run_heavy: RunHeavy, options: HostOptions
+        self, *, files: Files, core: RaftCore, cache: LogCache, life: Life, run_heavy: RunHeavy, options: DriverOptions
     ) -> None:
         self._files = files
         self._core = core

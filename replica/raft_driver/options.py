@@ -8,7 +8,7 @@ from nyala.replica.types import check, hybrid_from_us, limits
 
 
 @dataclass(frozen=True, kw_only=True)
-class HostOptions:
+class DriverOptions:
     """Bounds of one replica; validated at construction. All experimental."""
 
     writes_pending_max: int = limits.TABLET_WRITES_PENDING_MAX

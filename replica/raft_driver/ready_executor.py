@@ -15,7 +15,7 @@ from .doors import Doors, Files
 from .life import Life
 from .loader import Loader
 from .log_cache import LogCache
-from .options import HostOptions
+from .options import DriverOptions
 from .persister import Persister
 from .status import Phase, leader_hint
 from .times import Times
@@ -23,7 +23,7 @@ from .writer import Writer
 
 _RETRY_TICKS = 20
 """How often a disk that is full or hangs is tried again, and leadership offered meanwhile."""
-_COMPANY_TICKS = 4
+_BATCHING_TICKS = 4
 """How often a follower applies a few small writes that wait for more."""
 
 
@@ -46,7 +46,7 @@ class ReadyExecutor:
         life: Life,
         times: Times,
         raft_options: RaftOptions,
-        options: HostOptions,
+        options: DriverOptions,
     ) -> None:
         self.tablet_id = tablet_id
         self.core = core
@@ -255,7 +255,7 @@ class ReadyExecutor:
         """One tick of the host's monotonic clock."""
         self.callers.tick += 1
         seldom = self.callers.tick % _RETRY_TICKS == 0
-        if self.callers.tick % _COMPANY_TICKS == 0 or not self._may_wait():
+        if self.callers.tick % _BATCHING_TICKS == 0 or not self._may_wait():
             self.apply_committed()
         if not self._held_up():
             self.core.tick(self._doors.ticks_now())

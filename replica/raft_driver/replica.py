@@ -24,7 +24,7 @@ from .bootstrap import Recovered, recover
 from .collector import Collector
 from .doors import Doors, Files
 from .life import Life
-from .options import HostOptions
+from .options import DriverOptions
 from .pending import Done
 from .ready_executor import ReadyExecutor
 from .status import Phase, ReplicaStatus, leader_hint, peer_status
@@ -50,11 +50,11 @@ class Replica:
         replay: Replay,
         doors: Doors,
         raft_options: RaftOptions,
-        options: HostOptions | None = None,
+        options: DriverOptions | None = None,
     ) -> None:
         self.tablet_id = tablet_id
         self.uuid = uuid
-        self.options = options or HostOptions()
+        self.options = options or DriverOptions()
         self._files = files
         self._doors = doors
         self._raft_options = raft_options

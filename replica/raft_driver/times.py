@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from nyala.replica.raft import AppendEntries
 from nyala.replica.types import Entry, HybridClock, limits, us_of_hybrid
 
-_log = logging.getLogger("nyala.host")
+_log = logging.getLogger("nyala.raft_driver")
 
 
 class Times:

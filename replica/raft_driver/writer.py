@@ -9,7 +9,7 @@ from nyala.replica.types import Code, Entry, EntryKind, Refused
 from nyala.replica.wal import Log
 
 from .doors import Doors
-from .options import HostOptions
+from .options import DriverOptions
 from .pending import Done, PendingEntries
 from .persister import Persister
 from .status import with_hint
@@ -29,7 +29,7 @@ class Writer:
         log: Log,
         times: Times,
         doors: Doors,
-        options: HostOptions,
+        options: DriverOptions,
         pump_soon: Callable[[], None],
     ) -> None:
         self._core = core

@@ -18,7 +18,7 @@ from .encode import add_message
 from .link import Link, open_link
 from .options import PeerOptions
 
-_log = logging.getLogger("nyala.peers")
+_log = logging.getLogger("nyala.transport")
 _FIXED_BYTES = 64
 
 

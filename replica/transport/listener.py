@@ -20,7 +20,7 @@ from .microtasks import MicrotaskQueue
 from .options import PeerOptions
 from .share import SERVERS, STRANGERS, UNPROVEN, Share
 
-_log = logging.getLogger("nyala.peers")
+_log = logging.getLogger("nyala.transport")
 TICKET_BYTES = 16
 _TICKETS_MAX = 1024
 LOOK_S = 1.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-_log = logging.getLogger("nyala.peers")
+_log = logging.getLogger("nyala.transport")
 
 TELL_AGAIN_S = 10.0
 """A peer that goes on is told of again after so long, with the number of its refused messages."""

@@ -18,7 +18,7 @@ from .microtasks import MicrotaskQueue
 from .options import PeerOptions
 from .refusals import Refusals
 
-_log = logging.getLogger("nyala.peers")
+_log = logging.getLogger("nyala.transport")
 
 
 class PeerServicer(pb_grpc.PeerServiceServicer):

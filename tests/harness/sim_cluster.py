@@ -14,7 +14,7 @@ from typing import Any
 
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.raft import AppendEntries, Message, RaftOptions, lease
-from nyala.replica.raft_driver import Doors, Files, HostOptions, Phase, Replica, absent_reply
+from nyala.replica.raft_driver import Doors, DriverOptions, Files, Phase, Replica, absent_reply
 from nyala.replica.server.tablets.opening import load_cmeta
 from nyala.replica.types import (
     ZERO_OPID,
@@ -44,7 +44,7 @@ RAFT = RaftOptions(heartbeat_ticks=3, election_ticks_min=10, election_ticks_max=
 WAL = WalOptions(segment_size_bytes_first=4 << 10, segment_size_bytes_max=16 << 10)
 Flushed = Callable[[bool], None]
 """Told at the end of a flush, unless its process died: whether the flush brought anything to the disk."""
-HOST = HostOptions(log_cache_bytes_max=2 << 10, log_retain_entries=8, log_retain_bytes_max=8 << 10)
+HOST = DriverOptions(log_cache_bytes_max=2 << 10, log_retain_entries=8, log_retain_bytes_max=8 << 10)
 
 
 class ProcessEnded(SimCrash):
@@ -227,7 +227,7 @@ class SimNode:
                 ticks_now=lambda: self.clock.monotonic_us() // TICK_US,
             ),
             raft_options=cluster.raft_options,
-            options=cluster.host_options,
+            options=cluster.driver_options,
         )
         return self.replica
 
@@ -526,7 +526,7 @@ class SimCluster:
         faults: Faults | None = None,
         raft_options: RaftOptions = RAFT,
         wal_options: WalOptions = WAL,
-        host_options: HostOptions = HOST,
+        driver_options: DriverOptions = HOST,
         skew_us_max: int = 50_000,
         node_class: type[SimNode] = SimNode,
         copies_class: Callable[[SimCluster, str], Any] = SimCopies,
@@ -535,7 +535,7 @@ class SimCluster:
         self.world = World(seed)
         self.raft_options = raft_options
         self.wal_options = wal_options
-        self.host_options = host_options
+        self.driver_options = driver_options
         self.verify = Verifiers()
         self.network = SimNetwork(self.world, faults or Faults(), self._deliver)
         self.network.tap = self.verify.sent

@@ -40,7 +40,7 @@ class LocalExecutor:
         self._withdrawn: set[str] = set()
         """Those of the running ones that are not to be tried again."""
         self._closing = False
-        self._threads = [threading.Thread(target=self._work, name=f"steer-{n}", daemon=True) for n in range(WORKERS)]
+        self._threads = [threading.Thread(target=self._work, name=f"decision-{n}", daemon=True) for n in range(WORKERS)]
 
     def start(self) -> None:
         """Begin to work."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.raft import Message, RaftOptions
-from nyala.replica.raft_driver import Doors, Files, HostOptions, Replica
+from nyala.replica.raft_driver import Doors, DriverOptions, Files, Replica
 from nyala.replica.tablet import Superblock, Tablet, Witness, data_trouble, sweep_orphans, unfit_entry
 from nyala.replica.tablet_copy import lost_tablets, named_blocks, settle_at_startup, spared_blocks, wal_folder
 from nyala.replica.types import (
@@ -144,7 +144,7 @@ class Opener:
                     ticks_now=lambda: self._clock.monotonic_us() // (self._options.tick_ms * 1000),
                 ),
                 raft_options=self._raft_options,
-                options=HostOptions(
+                options=DriverOptions(
                     log_cache_bytes_max=options.log_cache_bytes,
                     log_retain_entries=options.log_retain_entries,
                     log_retain_bytes_max=options.log_retain_bytes,

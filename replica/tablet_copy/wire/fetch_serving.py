@@ -14,7 +14,7 @@ from nyala.replica.types import Code, Corruption, Refused, ReplicaError, limits,
 from .fetch_wire import be_patient, receive_message, send_message
 from .hosting import CopyHost
 
-_log = logging.getLogger("nyala.copywire")
+_log = logging.getLogger("nyala.tablet_copy")
 
 PATIENCE_S = limits.COPY_SESSION_TTL_US // 1_000_000
 """A target that takes nothing, or asks for nothing, for as long as a session lives unasked for, is gone."""

@@ -25,7 +25,7 @@ from nyala.replica.types import Code, Corruption, Refused, ReplicaError, limits,
 from .fetch_serving import FetchServing
 from .hosting import CopyHost, SourceReplica
 
-_log = logging.getLogger("nyala.copywire")
+_log = logging.getLogger("nyala.tablet_copy")
 
 
 class SourceServicer(pb_grpc.CopyServiceServicer):

@@ -300,7 +300,7 @@ def _die(operation: str, path: str, node: SimNode) -> None:
 def test_restart_with_a_long_unflushed_log_applies_all_of_it_within_its_bound_of_memory() -> None:
     """Goal: memory at a start does not grow with the log. Method: 60 writes of 1 KB, nothing flushed, a cache of 2 KB;
     power loss of everyone: no replica holds more than the bound while it applies all of them again, from the log."""
-    cluster = SimCluster(13, host_options=replace(HOST, write_bytes_pending_max=4 << 10))
+    cluster = SimCluster(13, driver_options=replace(HOST, write_bytes_pending_max=4 << 10))
     leader = started(cluster)
     for n in range(60):
         put_and_wait(cluster, leader, b"%d" % n * 1000)

@@ -286,7 +286,7 @@ def test_replica_driven_by_hand_applies_what_is_committed_and_nothing_that_was_r
 def test_apply_in_pages_skips_nothing_over_a_restart_with_other_pages(before: int, after: int) -> None:
     """Goal: scenario 19. Method: a follower that was away applies 40 entries in pages; half-way it flushes and loses
     its power; it comes back with pages of another size. Verifier V3 sees every index, each once, from the flush on."""
-    cluster = SimCluster(4, host_options=replace(HOST, apply_bytes_max=before))
+    cluster = SimCluster(4, driver_options=replace(HOST, apply_bytes_max=before))
     leader = started(cluster)
     cluster.run_until(lambda: level(cluster), "everyone level")
     node = next(n for n in cluster.nodes.values() if n.replica is not leader)
@@ -300,7 +300,7 @@ def test_apply_in_pages_skips_nothing_over_a_restart_with_other_pages(before: in
     assert half < leader.last_logged.index or before == 2000
     node.flush_now()
     node.crash(power=True)
-    cluster.host_options = replace(HOST, apply_bytes_max=after)
+    cluster.driver_options = replace(HOST, apply_bytes_max=after)
     node.start()
     assert node.machine.applied_opid.index == half
     cluster.run_until(lambda: level(cluster), "everyone level")

@@ -203,7 +203,7 @@ def test_gathered_writes_that_got_no_index_are_told_so() -> None:
 
 def test_write_over_the_pending_bound_gets_no_index() -> None:
     """Goal: bounded memory, and OVERLOADED means nothing was reserved. Method: bound of 3, no quorum, 5 writes."""
-    cluster = SimCluster(6, host_options=replace(HOST, writes_pending_max=3))
+    cluster = SimCluster(6, driver_options=replace(HOST, writes_pending_max=3))
     leader = started(cluster)
     cluster.network.isolate(leader.uuid, cluster.names)
     before = leader.last_logged

@@ -115,7 +115,7 @@ def test_wait_for_more_ends_with_the_last_writer_that_is_expected_or_with_its_ti
 
 
 def test_single_writer_is_never_held_back() -> None:
-    """CN-14. Goal: company costs nothing where there is none. Method: rounds of one with nobody waiting: nothing is
+    """CN-14. Goal: batching costs nothing where one writes. Method: rounds of one with nobody waiting: nothing is
     expected, and the next write is not taken."""
     batcher = WriteBatcher()
     for index in range(1, 6):
@@ -161,7 +161,7 @@ def test_rounds_stop_waiting_where_nobody_comes_again() -> None:
 
 
 def test_wait_that_everybody_ends_counts_as_one_in_which_somebody_came() -> None:
-    """CN-14. Goal: one burst that ends does not cost the next hundred rounds their company. Method: three waits in
+    """CN-14. Goal: one burst that ends does not cost the next hundred rounds their batches. Method: three waits in
     which nobody comes, one that the last expected writer ends; after the next lonely one a single round waits for
     nobody."""
     batcher = WriteBatcher()
