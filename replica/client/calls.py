@@ -80,7 +80,7 @@ class TabletCalls:
                     self.locator.doubt(tablet_id, uuid)
                 raise
             try:
-                self.turn(table_name, tablet_id, uuid, error, version, delay_s)
+                self.ask_elsewhere(table_name, tablet_id, uuid, error, version, delay_s)
             except Refused as gone:
                 raise final(gone, unknown=attempts.unknown) from error
 
@@ -110,9 +110,11 @@ class TabletCalls:
             # How far one lags says more than that another could not be reached.
             told = next((e for e in refusals if e.code is Code.LAGGING), refusals[-1])
             delay_s = attempts.failed(told, retry_safe=True)
-            self.turn(table_name, tablet_id, "", Refused(Code.NOT_READY, told.what), version, delay_s)
+            self.ask_elsewhere(table_name, tablet_id, "", Refused(Code.NOT_READY, told.what), version, delay_s)
 
-    def turn(self, table_name: str, tablet_id: str, uuid: str, error: Refused, version: int, delay_s: float) -> None:
+    def ask_elsewhere(
+        self, table_name: str, tablet_id: str, uuid: str, error: Refused, version: int, delay_s: float
+    ) -> None:
         """Wait, and find out whom to ask next after `error` from `uuid`."""
         reaction = reaction_to(error)
         if reaction is Reaction.FOLLOW and self.locator.follow(tablet_id, uuid, error.detail):

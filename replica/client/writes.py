@@ -237,7 +237,9 @@ class WriteWindow:
         else:
             delay_s = item.attempts.failed(error, retry_safe=True)
             try:
-                self._calls.turn(self._handle.name, item.request.tablet_id, item.uuid, error, item.version, delay_s)
+                self._calls.ask_elsewhere(
+                    self._handle.name, item.request.tablet_id, item.uuid, error, item.version, delay_s
+                )
             except Refused as gone:
                 raise final(gone, unknown=item.attempts.unknown) from error
         item.clean = True

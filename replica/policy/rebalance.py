@@ -49,7 +49,7 @@ class Layout:
         held = self.of_server[uuid]
         return len(held[table]) if table is not None else sum(len(t) for t in held.values())
 
-    def spread_kept(self, tablet: str, source: str, target: str) -> bool:
+    def keeps_spread(self, tablet: str, source: str, target: str) -> bool:
         """Whether moving keeps the number of locations that the tablet stands in."""
         places = [self.servers[u].location for u in self.holders[tablet] if u in self.servers and u != source]
         return len({*places, self.servers[target].location}) >= len({*places, self.servers[source].location})
@@ -65,7 +65,7 @@ class Layout:
         fit = [
             t
             for t in self.of_server[source][table] - self.of_server[target][table]
-            if t not in self.busy and self.spread_kept(t, source, target)
+            if t not in self.busy and self.keeps_spread(t, source, target)
         ]
         return min(fit, key=lambda t: (self.tablets[t].leader_uuid == source, t), default=None)
 
@@ -147,7 +147,7 @@ def _drain(layout: Layout) -> Iterable[Move]:
         for table in layout.tables:
             for tablet in sorted(layout.of_server[source][table] - layout.busy):
                 fit = [u for u in layout.targets if u not in layout.holders[tablet] and layout.has_room(u)]
-                fit = [u for u in fit if layout.spread_kept(tablet, source, u)] or fit
+                fit = [u for u in fit if layout.keeps_spread(tablet, source, u)] or fit
                 if fit:
                     target = min(fit, key=lambda u: (layout.count(u, table), layout.count(u), u))
                     yield layout.move(tablet, source, target, f"server {source} is draining")

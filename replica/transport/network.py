@@ -105,14 +105,14 @@ class PeerNetwork:
 
     def addresses(self, uuid: str) -> tuple[Address, ...]:
         """Where `uuid` may listen, the likeliest first."""
-        books = (self._told, self._listed, self._configured)
-        return tuple(dict.fromkeys(address for book in books for address in book.get(uuid, ())))
+        maps = (self._told, self._listed, self._configured)
+        return tuple(dict.fromkeys(address for known in maps for address in known.get(uuid, ())))
 
-    def _note(self, book: dict[str, tuple[Address, ...]], uuid: str, addresses: Sequence[Address]) -> None:
+    def _note(self, known: dict[str, tuple[Address, ...]], uuid: str, addresses: Sequence[Address]) -> None:
         if not addresses or uuid == self._uuid:
             return
         before = self.addresses(uuid)
-        book[uuid] = tuple(addresses)
+        known[uuid] = tuple(addresses)
         after = self.addresses(uuid)
         channel = self._channels.get(uuid)
         if channel is not None and before != after:

@@ -128,8 +128,8 @@ MUTANTS = (
         ),
         file="replica/transport/network.py",
         function="PeerNetwork.addresses",
-        before="books = (self._told, self._listed, self._configured)",
-        after="books = (self._told, self._configured)",
+        before="maps = (self._told, self._listed, self._configured)",
+        after="maps = (self._told, self._configured)",
     ),
     Mutant(
         name="made up servers pile up",

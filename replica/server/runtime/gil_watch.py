@@ -59,7 +59,7 @@ class GilWatch:
         self.observations += 1
         self.holds_ms.note(hold_ms)
 
-    def turn(self) -> None:
+    def begin_minute(self) -> None:
         """A minute is over."""
         self._recent = [0.0, self._recent[0]]
 
@@ -74,7 +74,7 @@ class GilWatch:
             waited, before = now_waited, now
             if now - began > RECENT_S:
                 began = now
-                self.turn()
+                self.begin_minute()
 
     def close(self) -> None:
         """Stop watching."""

@@ -6,7 +6,7 @@ entries under which the server died, applies those one at a time and no other ta
 names one entry. A third death at that entry is proof: the start after it leaves that one replica offline and serves the
 others. Most deaths during a replay are no entry's fault: an operator or a supervisor kills a server that starts, and
 again. Two such deaths can easily meet the same suspects, three hardly the same entry. What is suspected is never more
-than MARKED_TOGETHER_MAX entries.
+than MARKED_AT_ONCE_MAX entries.
 
 An entry that kills, or that raises where it is applied, is a defect of the code: the files are whole, and every replica
 of the tablet fails at it, so that no copy heals any. Deaths are therefore counted for each build. A start of another
@@ -30,7 +30,7 @@ from nyala.schemas import frame, unframe
 
 _log = logging.getLogger("nyala.server")
 FOLDER = "replay"
-MARKED_TOGETHER_MAX = 64
+MARKED_AT_ONCE_MAX = 64
 """Entries under one mark. More would make a replay a little cheaper, and the next one very long after a kill -9 that no
 entry is to blame for: whatever the mark covered is applied one by one, and the tablet serves nobody meanwhile."""
 
@@ -309,7 +309,7 @@ class _Watched:
         together = False
         for entry in entries:
             alone = self._marker.suspect_first <= entry.opid.index <= self._marker.suspect_last
-            if together and not alone and len(parts[-1]) < MARKED_TOGETHER_MAX:
+            if together and not alone and len(parts[-1]) < MARKED_AT_ONCE_MAX:
                 parts[-1].append(entry)
             else:
                 parts.append([entry])

@@ -45,6 +45,6 @@ def test_hold_of_the_lock_is_seen_and_forgotten_by_the_recent_figure_only() -> N
     watch._thread.join()
     assert watch.hold_ms_max >= 300
     assert watch.hold_ms_recent == watch.hold_ms_max
-    watch.turn()
-    watch.turn()
+    watch.begin_minute()
+    watch.begin_minute()
     assert watch.hold_ms_recent < watch.hold_ms_max
