@@ -1,6 +1,6 @@
-"""What was written, and what a scan must therefore hold: one book for each writer, compared by pure functions.
+"""What was written, and what a scan must therefore hold: one set for each writer, compared by pure functions.
 
-A row is a function of its key and version, so a book needs one number for each key: the version acknowledged last.
+A row is a function of its key and version, so they need one number for each key: the version acknowledged last.
 Keys of writer n are `n * KEYS_PER_WRITER + ordinal`. Ordinals below TOGGLES are rows that are inserted and deleted in
 turn: there at odd versions, absent at even ones. Each other row names in `link` the key that its writer had inserted
 FRESH ordinals before, which was acknowledged before this one was sent: a snapshot with a row and without the row that
@@ -107,41 +107,41 @@ class Rows:
         return sums.hexdigest()
 
 
-def compare(book: ExpectedRows, before: Versions, after: Versions, rows: Rows) -> list[str]:
+def compare(expected: ExpectedRows, before: Versions, after: Versions, rows: Rows) -> list[str]:
     """What is wrong with a writer's rows in a scan that began after `before` was acknowledged, and whose end `after`
     had been tried: lost, doubled, old, never written, of another content."""
-    mine = rows.k // KEYS_PER_WRITER == book.writer
+    mine = rows.k // KEYS_PER_WRITER == expected.writer
     keys, versions = rows.k[mine], rows.version[mine]
-    ordinals = (keys - book.writer * KEYS_PER_WRITER).astype(np.int64)
+    ordinals = (keys - expected.writer * KEYS_PER_WRITER).astype(np.int64)
     wrong: list[str] = []
     if len(np.unique(keys)) != len(keys):
-        wrong.append(f"writer {book.writer}: {len(keys) - len(np.unique(keys))} rows doubled")
+        wrong.append(f"writer {expected.writer}: {len(keys) - len(np.unique(keys))} rows doubled")
     if len(beyond := ordinals[ordinals >= KEYS_MAX]):
-        return [*wrong, f"writer {book.writer}: keys that nobody wrote: {beyond[:SHOWN_MAX].tolist()}"]
+        return [*wrong, f"writer {expected.writer}: keys that nobody wrote: {beyond[:SHOWN_MAX].tolist()}"]
     seen = np.zeros(KEYS_MAX, np.int32)
     seen[ordinals] = versions
     there = np.zeros(KEYS_MAX, bool)
     there[ordinals] = True
     odd = np.zeros(KEYS_MAX, bool)
     odd[:TOGGLES] = True
-    may = _may_be(book, before, after, seen, there, odd)
+    may = _may_be(expected, before, after, seen, there, odd)
     for ordinal in np.flatnonzero(~may)[:SHOWN_MAX].tolist():
         was = f"version {seen[ordinal]}" if there[ordinal] else "absent"
         wrong.append(
-            f"writer {book.writer} row {ordinal}: {was}; acknowledged {before[ordinal]}, tried {after[ordinal]}"
-            + (f", in doubt {sorted(book.doubts[ordinal])}" if ordinal in book.doubts else "")
+            f"writer {expected.writer} row {ordinal}: {was}; acknowledged {before[ordinal]}, tried {after[ordinal]}"
+            + (f", in doubt {sorted(expected.doubts[ordinal])}" if ordinal in expected.doubts else "")
         )
-    return wrong + _contents(book, keys, ordinals, versions, rows.link[mine], rows.v[mine])
+    return wrong + _contents(expected, keys, ordinals, versions, rows.link[mine], rows.v[mine])
 
 
-def _may_be(book: ExpectedRows, before: Versions, after: Versions, seen: Versions, there: Any, odd: Any) -> Any:
+def _may_be(expected: ExpectedRows, before: Versions, after: Versions, seen: Versions, there: Any, odd: Any) -> Any:
     """By ordinal: whether what was seen is possible."""
     within = (before <= seen) & (seen <= after)
     # A toggle is there at odd versions; absent, it may be at any even one within the bounds.
     even_within = (before % 2 == 0) | (after > before)
     absent = np.where(odd, even_within, before == 0)
     may = np.where(there, within & (~odd | (seen % 2 == 1)) & (seen > 0), absent)
-    for ordinal, doubts in book.doubts.items():
+    for ordinal, doubts in expected.doubts.items():
         if there[ordinal]:
             may[ordinal] |= int(seen[ordinal]) in doubts
         elif odd[ordinal]:
@@ -149,13 +149,13 @@ def _may_be(book: ExpectedRows, before: Versions, after: Versions, seen: Version
     return may
 
 
-def _contents(book: ExpectedRows, keys: Any, ordinals: Any, versions: Any, links: Any, texts: Any) -> list[str]:
+def _contents(expected: ExpectedRows, keys: Any, ordinals: Any, versions: Any, links: Any, texts: Any) -> list[str]:
     wrong = []
     for key, ordinal, version, link, text in zip(
         keys.tolist(), ordinals.tolist(), versions.tolist(), links.tolist(), texts.tolist(), strict=True
     ):
-        if text != text_of(key, version) or link != link_of(book.writer, ordinal):
-            wrong.append(f"writer {book.writer} row {ordinal}: content {text!r}, link {link}")
+        if text != text_of(key, version) or link != link_of(expected.writer, ordinal):
+            wrong.append(f"writer {expected.writer} row {ordinal}: content {text!r}, link {link}")
             if len(wrong) == SHOWN_MAX:
                 break
     return wrong

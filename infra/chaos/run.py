@@ -136,9 +136,9 @@ class Chaos:
         finally:
             supervisor.stop()
         if scene is not None:
-            books = [w.book for w in workload.writers]
+            by_writer = [w.expected for w in workload.writers]
             replicas = 1 if self.options.duration_s <= QUICK_S else workload.handle.replication_factor
-            self.report.verdicts += verify_disks(self._folder, scene, books, replicas=replicas)
+            self.report.verdicts += verify_disks(self._folder, scene, by_writer, replicas=replicas)
             if Kind.ROT in self.options.kinds:
                 logs = {name: child.log_file for name, child in supervisor.children.items()}
                 self.report.verdicts.append(verify_rot(self._folder, self._show.patient.rotten, logs))

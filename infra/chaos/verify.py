@@ -259,9 +259,14 @@ class LogReadings:
 
 
 def verify_disks(
-    folder: Path, scene: Scene, books: Sequence[ExpectedRows], *, replicas: int = 1, readings: LogReadings | None = None
+    folder: Path,
+    scene: Scene,
+    by_writer: Sequence[ExpectedRows],
+    *,
+    replicas: int = 1,
+    readings: LogReadings | None = None,
 ) -> list[Verdict]:
-    """What the disks of stopped servers say. `scene`: the last one before they stopped; `books`: of who wrote;
+    """What the disks of stopped servers say. `scene`: the last one before they stopped; `by_writer`: of who wrote;
     `replicas`: of how many of each tablet the rows are read too; `readings`: of logs, from before."""
     read = readings or LogReadings()
     read.expected += len(scene.tablets)
@@ -276,7 +281,7 @@ def verify_disks(
     lost = [line for server in scene.servers for line in leftovers(folder / server.name)]
     return [
         *read.verdicts(),
-        _each_disk(folder, scene, books, replicas),
+        _each_disk(folder, scene, by_writer, replicas),
         Verdict("every byte of every disk is whole and somebody's (V8)", f"{len(scene.servers)} disks", tuple(lost)),
     ]
 
@@ -292,7 +297,7 @@ def verify_rot(folder: Path, rotten: Sequence[Rotten], logs: Mapping[str, Path])
     return Verdict(what, f"{len(rotten)} blocks", (*nothing_of(blocks=len(rotten)), *wrong))
 
 
-def _each_disk(folder: Path, scene: Scene, books: Sequence[ExpectedRows], replicas: int) -> Verdict:
+def _each_disk(folder: Path, scene: Scene, by_writer: Sequence[ExpectedRows], replicas: int) -> Verdict:
     """V4 without the cluster: no replica leans on another one for what was acknowledged. To replay a log is slow: so
     many `replicas` of each tablet are read."""
     held: list[list[Rows]] = []
@@ -307,18 +312,18 @@ def _each_disk(folder: Path, scene: Scene, books: Sequence[ExpectedRows], replic
                 held[-1].append(read_rows(folder / member.name, tablet.tablet_id, committed))
             except (Corruption, Refused, KeyError, OSError) as error:
                 wrong.append(f"{tablet.tablet_id[:8]} on {member.name}: {error!r}")
-    rows, found = judge_disks(books, held)
+    rows, found = judge_disks(by_writer, held)
     looked = f"{rows:,} rows of {sum(map(len, held))} replicas"
     return Verdict("a replica's disk alone has the acknowledged rows, no other (V4)", looked, (*wrong, *found))
 
 
-def judge_disks(books: Sequence[ExpectedRows], held: Sequence[Sequence[Rows]]) -> tuple[int, list[str]]:
+def judge_disks(by_writer: Sequence[ExpectedRows], held: Sequence[Sequence[Rows]]) -> tuple[int, list[str]]:
     """How many rows there are, and what is wrong with them. `held`: by tablet, the rows of each of its replicas; the
     first ones of all tablets must be what was written, and so must the second ones, and so on."""
     rows = sum(len(one.k) for replicas in held for one in replicas)
     wrong = [*nothing_of(rows=rows), *("a tablet has no replica to read" for replicas in held if not replicas)]
-    acked, tried = [b.acked for b in books], [b.tried for b in books]
+    acked, tried = [b.acked for b in by_writer], [b.tried for b in by_writer]
     for pos in range(max(map(len, held), default=0)):
         table = Rows.joined([replicas[min(pos, len(replicas) - 1)] for replicas in held if replicas])
-        wrong += [f"replicas {pos + 1} of the tablets: {w}" for w in judge(list(books), acked, tried, table)]
+        wrong += [f"replicas {pos + 1} of the tablets: {w}" for w in judge(list(by_writer), acked, tried, table)]
     return rows, wrong

@@ -71,7 +71,7 @@ class Writer:
     """One thread: each batch inserts rows, changes some, inserts or deletes some again; strict about every answer."""
 
     def __init__(self, client: Client, handle: TableHandle, number: int, seed: int, stop: threading.Event) -> None:
-        self.book = ExpectedRows(number)
+        self.expected = ExpectedRows(number)
         self.batches = 0
         self.rows = 0
         self.unknown = 0
@@ -94,25 +94,25 @@ class Writer:
             while not self._stop.wait(PAUSE_S):
                 ordinals = self._choose()
                 for _ in range(SETTLE_TRIES_MAX):
-                    versions = self.book.begin(ordinals)
+                    versions = self.expected.begin(ordinals)
                     if self._write(session, ordinals, versions) or self.fault:
                         break
                     session.close()
                     session = self._client.session_writer(self._handle, on_error="return")
                 else:
-                    self.fault = f"writer {self.book.writer}: no acknowledgement in {SETTLE_TRIES_MAX} attempts"
+                    self.fault = f"writer {self.expected.writer}: no acknowledgement in {SETTLE_TRIES_MAX} attempts"
                 if self.fault:
                     return
                 now = time.monotonic()
                 self.gap_s, last = max(self.gap_s, now - last), now
         except Exception as error:  # noqa: BLE001 - a verdict, told at the end
-            self.fault = f"writer {self.book.writer}: {error!r}"
+            self.fault = f"writer {self.expected.writer}: {error!r}"
         finally:
             session.close()
 
     def _choose(self) -> list[int]:
         """Ordinals of the next batch, none twice: new rows, rows that are there, rows that come and go."""
-        used = self.book.keys
+        used = self.expected.keys
         fresh = list(range(used, min(used + FRESH, KEYS_MAX)))
         old = self._rng.sample(range(TOGGLES, used), min(CHANGED, used - TOGGLES))
         return [*self._rng.sample(range(TOGGLES), TOGGLED), *old, *fresh]
@@ -127,11 +127,11 @@ class Writer:
 
     def _write(self, session: SessionWriter, ordinals: list[int], versions: list[int]) -> bool:
         """Whether it was acknowledged. Row errors are faults: each operation is one that must succeed."""
-        key = self.book.writer << 32
+        key = self.expected.writer << 32
         columns = pa.table(
             {
                 "k": pa.array([key + o for o in ordinals], pa.int64()),
-                "link": pa.array([link_of(self.book.writer, o) for o in ordinals], pa.int64()),
+                "link": pa.array([link_of(self.expected.writer, o) for o in ordinals], pa.int64()),
                 "version": pa.array(versions, pa.int32()),
                 "v": [text_of(key + o, n) for o, n in zip(ordinals, versions, strict=True)],
             }
@@ -143,24 +143,26 @@ class Writer:
             session.flush()
         except Refused as error:
             if error.code in NEVER:
-                self.fault = f"writer {self.book.writer}: {error}"
+                self.fault = f"writer {self.expected.writer}: {error}"
             self.unknown += 1
             self._shaky.update(ordinals)
-            self.book.doubtful(ordinals, versions)
+            self.expected.doubtful(ordinals, versions)
             return False
         if session.row_errors:
             bad = [f"row {ordinals[e.offset]} {ops[e.offset]}: {e.code.name}" for e in session.row_errors[:3]]
-            self.fault = f"writer {self.book.writer}: {', '.join(bad)}"
-        self.book.acknowledged(ordinals, versions)
+            self.fault = f"writer {self.expected.writer}: {', '.join(bad)}"
+        self.expected.acknowledged(ordinals, versions)
         self.batches += 1
         self.rows += len(ordinals)
         return True
 
 
 class Reader:
-    """One thread: complete scans, strong ones and snapshots in turn, each compared with the books as they were."""
+    """One thread: complete scans, strong ones and snapshots in turn, each compared with what was expected then."""
 
-    def __init__(self, client: Client, handle: TableHandle, books: list[ExpectedRows], stop: threading.Event) -> None:
+    def __init__(
+        self, client: Client, handle: TableHandle, by_writer: list[ExpectedRows], stop: threading.Event
+    ) -> None:
         self.reads = 0
         self.refused = 0
         """Scans that were given up; nothing was read."""
@@ -168,7 +170,7 @@ class Reader:
         self.snapshots: list[Snapshot] = []
         self._client = client
         self._handle = handle
-        self._books = books
+        self._by_writer = by_writer
         self._stop = stop
         self.thread = threading.Thread(target=self._run, name="chaos-reader", daemon=True)
 
@@ -193,11 +195,11 @@ class Reader:
 
     def look(self, at: int | None) -> Rows:
         """One complete scan, compared: strong if `at` is 0, a snapshot of now if None, which is remembered."""
-        before = [book.acked.copy() for book in self._books]
+        before = [expected.acked.copy() for expected in self._by_writer]
         when = self._client.snapshot_time(self._handle) if at is None else at
         rows = self.scan(when)
-        after = [book.tried.copy() for book in self._books]
-        for wrong in judge(self._books, before, after, rows):
+        after = [expected.tried.copy() for expected in self._by_writer]
+        for wrong in judge(self._by_writer, before, after, rows):
             self._fault(f"{'snapshot' if when else 'strong read'} {self.reads}: {wrong}")
         if at is None:
             if self.snapshots and when < self.snapshots[-1].at:
@@ -218,10 +220,10 @@ class Reader:
             self.faults.append(text)
 
 
-def judge(books: list[ExpectedRows], before: list[Versions], after: list[Versions], rows: Rows) -> list[str]:
+def judge(by_writer: list[ExpectedRows], before: list[Versions], after: list[Versions], rows: Rows) -> list[str]:
     """Everything that is wrong with one scan; a strong one reads its tablets one after the other, later ones later."""
-    wrong = [w for book, b, a in zip(books, before, after, strict=True) for w in compare(book, b, a, rows)]
-    if len(foreign := rows.k[rows.k >= len(books) << 32]):
+    wrong = [w for expected, b, a in zip(by_writer, before, after, strict=True) for w in compare(expected, b, a, rows)]
+    if len(foreign := rows.k[rows.k >= len(by_writer) << 32]):
         wrong.append(f"keys that nobody wrote: {foreign[:3].tolist()}")
     return wrong
 
@@ -243,7 +245,7 @@ class Workload:
         )
         self._stop_writing, self._stop_reading = threading.Event(), threading.Event()
         self.writers = [Writer(client, self.handle, n, seed, self._stop_writing) for n in range(writers)]
-        self.reader = Reader(client, self.handle, [w.book for w in self.writers], self._stop_reading)
+        self.reader = Reader(client, self.handle, [w.expected for w in self.writers], self._stop_reading)
 
     def start(self) -> None:
         """Begin to write and read."""
@@ -288,9 +290,9 @@ class Workload:
 
     def final_faults(self) -> list[str]:
         """After `stop`: what is wrong with the table at its latest time."""
-        books = [w.book for w in self.writers]
+        by_writer = [w.expected for w in self.writers]
         rows = self.reader.scan(0)
-        return judge(books, [b.acked for b in books], [b.tried for b in books], rows) + dangling(rows)
+        return judge(by_writer, [b.acked for b in by_writer], [b.tried for b in by_writer], rows) + dangling(rows)
 
     def history_faults(self) -> list[str]:
         """Snapshots of the load that are not what they were, or have an effect without its cause."""

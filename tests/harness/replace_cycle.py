@@ -218,8 +218,8 @@ class Cycle:
             process.signal(signal.SIGTERM)
         for server in self._cluster.servers:
             server.stop()
-        books = [w.book for w in load.writers]
-        yield from verify_disks(self._cluster.folder, scene, books, readings=self.readings)
+        by_writer = [w.expected for w in load.writers]
+        yield from verify_disks(self._cluster.folder, scene, by_writer, readings=self.readings)
 
     def _check(self) -> tuple[str, ...]:
         found = tools.judge_compared(tools.gather(self._client, checksum=True))

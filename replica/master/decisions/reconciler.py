@@ -37,7 +37,7 @@ def marked(record: Record, proven: RaftConfig | None) -> Record:
 
 
 class DecisionSink:
-    """One listener of decisions, a topic or an executor, with its own book of what it was told."""
+    """One listener of decisions, a topic or an executor, with its own record of what it was sent."""
 
     def __init__(self, sent: SentDecisions, say: Say, connection: Callable[[], int]) -> None:
         self.sent = sent

@@ -52,10 +52,10 @@ def prove(known: RaftConfig, answers: Answers, at_us: int, *, recorded: bool = T
 
     `wanted`: how many voters an operator wants of the tablet; 0 if that is not known.
 
-    Not `recorded`: an older build did not record configs, and `known` is the tablet's first one. If nothing of that is left
-    that could confirm anything, the newest config that a majority of its own voters holds counts, if those that were
-    members since `known`, tombstones too, vouch for these voters; unless somebody leads with another config, or has an
-    open replica with a config from which that one does not follow.
+    Not `recorded`: an older build did not record configs, and `known` is the tablet's first one. If nothing of that is
+    left that could confirm anything, the newest config that a majority of its own voters holds counts, if those that
+    were members since `known`, tombstones too, vouch for these voters; unless somebody leads with another config, or
+    has an open replica with a config from which that one does not follow.
     """
     told = {uuid: config for uuid, status in answers.items() if (config := config_told(status)) is not None}
     distinct: list[RaftConfig] = []

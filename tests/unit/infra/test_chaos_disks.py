@@ -26,7 +26,7 @@ class RestingTablet:
 
     def __init__(self, root: Path) -> None:
         format_root(root, kind=KINDS["tablet-server"])
-        self.root, self.book = root, ExpectedRows(0)
+        self.root, self.expected = root, ExpectedRows(0)
         disk = RealDisk(root)
         made = superblock(SCHEMA)
         self.tablet_id = made.tablet_id
@@ -43,8 +43,8 @@ class RestingTablet:
         tablet.close()
 
     def _entry(self, index: int, ordinals: list[int]) -> Entry:
-        versions = self.book.begin(ordinals)
-        self.book.acknowledged(ordinals, versions)
+        versions = self.expected.begin(ordinals)
+        self.expected.acknowledged(ordinals, versions)
         told = [
             {"k": o, "link": link_of(0, o), "version": n, "v": text_of(o, n), "op": RowOp.UPSERT, "offset": o}
             for o, n in zip(ordinals, versions, strict=True)
@@ -57,8 +57,8 @@ class RestingTablet:
 def test_rows_of_a_stopped_replica_are_those_of_its_blocks_and_of_its_committed_log(tmp_path: Path) -> None:
     """Goal: V4 of a disk sees what a start would. Method: a block and a log behind it, read up to either entry."""
     resting = RestingTablet(tmp_path)
-    assert judge_disks([resting.book], [[read_rows(tmp_path, resting.tablet_id, 2)]]) == (3, [])
-    _, wrong = judge_disks([resting.book], [[read_rows(tmp_path, resting.tablet_id, 1)]])
+    assert judge_disks([resting.expected], [[read_rows(tmp_path, resting.tablet_id, 2)]]) == (3, [])
+    _, wrong = judge_disks([resting.expected], [[read_rows(tmp_path, resting.tablet_id, 1)]])
     assert len(wrong) == 1 and "version 1; acknowledged 2" in wrong[0]
     entries, damage = read_log(tmp_path, resting.tablet_id)
     assert ([str(e.opid) for e in entries], damage) == (["1.1", "1.2"], [])

@@ -63,15 +63,15 @@ def scene(
     return Scene(servers, (TabletScene("tablet-a", 3, {**whole, **(statuses or {})}),), master, copies)
 
 
-def written(book: ExpectedRows, ordinals: list[int]) -> None:
-    book.acknowledged(ordinals, book.begin(ordinals))
+def written(expected: ExpectedRows, ordinals: list[int]) -> None:
+    expected.acknowledged(ordinals, expected.begin(ordinals))
 
 
-def rows_of(book: ExpectedRows, versions: dict[int, int], **changed: dict[int, object]) -> Rows:
+def rows_of(expected: ExpectedRows, versions: dict[int, int], **changed: dict[int, object]) -> Rows:
     """A scan that holds these versions by ordinal; `changed`: columns to falsify, by ordinal."""
-    key = book.writer << 32
+    key = expected.writer << 32
     told = [
-        {"k": key + o, "link": link_of(book.writer, o), "version": n, "v": text_of(key + o, n)}
+        {"k": key + o, "link": link_of(expected.writer, o), "version": n, "v": text_of(key + o, n)}
         | {name: values[o] for name, values in changed.items() if o in values}
         for o, n in versions.items()
     ]
@@ -170,16 +170,16 @@ def test_progress_is_seen_in_what_is_applied_and_copied_and_in_nothing_else() ->
     assert progress_of(scene({"server-3": status(3, "CANDIDATE", term=77)})) == before
 
 
-def test_books_find_rows_that_are_lost_old_doubled_foreign_or_falsified() -> None:
+def test_expected_rows_find_those_that_are_lost_old_doubled_foreign_or_falsified() -> None:
     """Goal: V4. Method: one planted fault at a time in a scan of ten rows; the true scan has none."""
-    book = ExpectedRows(1)
+    expected = ExpectedRows(1)
     first, second = TOGGLES, TOGGLES + FRESH
-    written(book, [0, 1, first, first + 1, second])
-    written(book, [1, first])
+    written(expected, [0, 1, first, first + 1, second])
+    written(expected, [1, first])
     truth = {0: 1, first: 2, first + 1: 1, second: 1}
 
     def wrong(versions: dict[int, int], **changed: dict[int, object]) -> str:
-        return " ".join(compare(book, book.acked, book.tried, rows_of(book, versions, **changed)))
+        return " ".join(compare(expected, expected.acked, expected.tried, rows_of(expected, versions, **changed)))
 
     assert wrong(truth) == ""
     assert "absent; acknowledged 1" in wrong({o: n for o, n in truth.items() if o != second})
@@ -189,35 +189,35 @@ def test_books_find_rows_that_are_lost_old_doubled_foreign_or_falsified() -> Non
     assert "row 0: absent" in wrong({o: n for o, n in truth.items() if o})
     assert "version 1; acknowledged 0" in wrong({**truth, 900: 1})
     assert "content" in wrong(truth, v={first: "x"}) and "content" in wrong(truth, link={second: 5})
-    twice = rows_of(book, truth)
+    twice = rows_of(expected, truth)
     doubled = Rows(*(np.concatenate([c, c[:1]]) for c in (twice.k, twice.link, twice.version, twice.v)))
-    assert "doubled" in compare(book, book.acked, book.tried, doubled)[0]
+    assert "doubled" in compare(expected, expected.acked, expected.tried, doubled)[0]
     assert doubled.digest() != twice.digest()
 
 
-def test_books_allow_what_was_under_way_and_what_is_in_doubt_and_nothing_else() -> None:
+def test_expected_rows_allow_what_was_under_way_and_what_is_in_doubt_and_nothing_else() -> None:
     """Goal: no false alarm, and no blind spot for it. Method: a scan amid a batch; a batch of unknown outcome."""
-    book = ExpectedRows(0)
-    written(book, [0, TOGGLES])
-    before = book.acked.copy()
-    versions = book.begin([0, TOGGLES])
+    expected = ExpectedRows(0)
+    written(expected, [0, TOGGLES])
+    before = expected.acked.copy()
+    versions = expected.begin([0, TOGGLES])
     for seen in ({0: 1, TOGGLES: 1}, {TOGGLES: 2}, {0: 1, TOGGLES: 2}):
-        assert compare(book, before, book.tried, rows_of(book, seen)) == []
-    book.doubtful([0, TOGGLES], versions)
-    written(book, [0, TOGGLES])
-    assert compare(book, book.acked, book.tried, rows_of(book, {0: 3, TOGGLES: 3})) == []
-    assert compare(book, book.acked, book.tried, rows_of(book, {TOGGLES: 2})) == [], "it came late"
-    assert compare(book, book.acked, book.tried, rows_of(book, {0: 3, TOGGLES: 1})) != []
+        assert compare(expected, before, expected.tried, rows_of(expected, seen)) == []
+    expected.doubtful([0, TOGGLES], versions)
+    written(expected, [0, TOGGLES])
+    assert compare(expected, expected.acked, expected.tried, rows_of(expected, {0: 3, TOGGLES: 3})) == []
+    assert compare(expected, expected.acked, expected.tried, rows_of(expected, {TOGGLES: 2})) == [], "it came late"
+    assert compare(expected, expected.acked, expected.tried, rows_of(expected, {0: 3, TOGGLES: 1})) != []
 
 
 def test_links_that_lead_nowhere_or_twice_to_one_key_are_found() -> None:
     """Goal: V5. Method: a chain of three, one without its middle, one with two heads."""
-    book = ExpectedRows(0)
+    expected = ExpectedRows(0)
     chain = {TOGGLES + FRESH * n: 1 for n in range(3)}
     first, middle, last = chain
-    assert dangling(rows_of(book, chain)) == []
-    assert "1 links lead nowhere" in dangling(rows_of(book, {first: 1, last: 1}))[0]
-    assert "linked twice" in dangling(rows_of(book, chain, link={last: first}))[0]
+    assert dangling(rows_of(expected, chain)) == []
+    assert "1 links lead nowhere" in dangling(rows_of(expected, {first: 1, last: 1}))[0]
+    assert "linked twice" in dangling(rows_of(expected, chain, link={last: first}))[0]
     assert middle
 
 
@@ -252,7 +252,7 @@ def test_refusal_that_no_trouble_explains_is_a_fault_of_writers_and_readers(code
     stop = threading.Event()
     writer, reader = Writer(client, handle, 0, 1, stop), Reader(client, handle, [ExpectedRows(0)], stop)
     ordinals = writer._choose()
-    assert not writer._write(client, ordinals, writer.book.begin(ordinals))
+    assert not writer._write(client, ordinals, writer.expected.begin(ordinals))
     assert (writer.unknown, bool(writer.fault)) == (1, not explained)
     reader.look_or_give_up(None)
     assert (reader.reads, reader.refused, bool(reader.faults)) == (0, 1, not explained)
@@ -471,16 +471,16 @@ def test_readings_of_logs_that_nobody_made_or_could_compare_are_wrong() -> None:
 def test_rows_of_each_replica_are_compared_with_what_was_written() -> None:
     """Goal: V4 of each disk. Method: two tablets, three replicas each, all with their rows; then one replica lacks a
     row, has an old one, or is missing; and nothing at all is read."""
-    book = ExpectedRows(0)
-    written(book, [TOGGLES, TOGGLES + 1])
-    written(book, [TOGGLES])
-    here, there = rows_of(book, {TOGGLES: 2}), rows_of(book, {TOGGLES + 1: 1})
-    none, old = rows_of(book, {}), rows_of(book, {TOGGLES: 1})
-    assert judge_disks([book], [[here] * 3, [there] * 3]) == (6, [])
+    expected = ExpectedRows(0)
+    written(expected, [TOGGLES, TOGGLES + 1])
+    written(expected, [TOGGLES])
+    here, there = rows_of(expected, {TOGGLES: 2}), rows_of(expected, {TOGGLES + 1: 1})
+    none, old = rows_of(expected, {}), rows_of(expected, {TOGGLES: 1})
+    assert judge_disks([expected], [[here] * 3, [there] * 3]) == (6, [])
     for bad, says in ((none, "absent; acknowledged 2"), (old, "version 1; acknowledged 2")):
-        _, wrong = judge_disks([book], [[here, here, bad], [there] * 3])
+        _, wrong = judge_disks([expected], [[here, here, bad], [there] * 3])
         assert len(wrong) == 1 and says in wrong[0] and wrong[0].startswith("replicas 3")
-    assert "no replica" in judge_disks([book], [[here], []])[1][0]
+    assert "no replica" in judge_disks([expected], [[here], []])[1][0]
     assert "nothing was verified" in judge_disks([ExpectedRows(0)], [])[1][0]
 
 
