@@ -44,7 +44,7 @@ RAFT = RaftOptions(heartbeat_ticks=3, election_ticks_min=10, election_ticks_max=
 WAL = WalOptions(segment_size_bytes_first=4 << 10, segment_size_bytes_max=16 << 10)
 Flushed = Callable[[bool], None]
 """Told at the end of a flush, unless its process died: whether the flush brought anything to the disk."""
-HOST = DriverOptions(log_cache_bytes_max=2 << 10, log_retain_entries=8, log_retain_bytes_max=8 << 10)
+DRIVER = DriverOptions(log_cache_bytes_max=2 << 10, log_retain_entries=8, log_retain_bytes_max=8 << 10)
 
 
 class ProcessEnded(SimCrash):
@@ -526,7 +526,7 @@ class SimCluster:
         faults: Faults | None = None,
         raft_options: RaftOptions = RAFT,
         wal_options: WalOptions = WAL,
-        driver_options: DriverOptions = HOST,
+        driver_options: DriverOptions = DRIVER,
         skew_us_max: int = 50_000,
         node_class: type[SimNode] = SimNode,
         copies_class: Callable[[SimCluster, str], Any] = SimCopies,

@@ -9,7 +9,7 @@ SUITES = {
     "planted bugs": ("tests/sim/test_planted_bugs.py",),
     "oracles that must turn red": (
         "tests/sim/test_raft_canaries",
-        "tests/sim/test_host_can",
+        "tests/sim/test_driver_can",
         "tests/sim/test_whole_can",
     ),
     "history checker": ("tests/model/test_history_checker.py", "tests/sim/test_history_sim.py"),

@@ -109,7 +109,7 @@ MUTANTS = (
     Mutant(
         name="file is not there for want of memory",
         rows="IN-30",
-        test="tests/unit/fs/test_disk_want.py::test_real_disk_tells_a_want_as_one_in_every_call_and_changes_nothing",
+        test="tests/unit/fs/test_fs_exhausted.py::test_real_disk_tells_a_want_as_one_in_every_call_and_changes_nothing",
         file="replica/fs/real.py",
         function="RealDisk.exists",
         before="except (FileNotFoundError, NotADirectoryError):",
@@ -118,7 +118,7 @@ MUTANTS = (
     Mutant(
         name="folder is not synced after a replacement",
         rows="TC-14",
-        test="tests/unit/fs/test_disk_want.py::test_real_disk_syncs_what_it_says_is_durable_and_in_that_order",
+        test="tests/unit/fs/test_fs_exhausted.py::test_real_disk_syncs_what_it_says_is_durable_and_in_that_order",
         file="replica/fs/real.py",
         function="RealDisk.replace",
         before="""
@@ -137,7 +137,7 @@ MUTANTS = (
     Mutant(
         name="want is a failing disk",
         rows="IN-30",
-        test="tests/unit/fs/test_disk_want.py::test_errno_is_told_as_what_it_is",
+        test="tests/unit/fs/test_fs_exhausted.py::test_errno_is_told_as_what_it_is",
         file="replica/fs/trouble.py",
         function="trouble",
         before="""

@@ -17,7 +17,7 @@ MUTANTS = (
     Mutant(
         name="need said once only",
         rows="TC-67",
-        test="tests/unit/master/test_master_sent_decisions.py::test_book_a_need_is_said_once_and_again_with_back_off",
+        test="tests/unit/master/test_master_sent_decisions.py::test_sent_decisions_a_need_is_said_once_and_again_with_back_off",
         file="replica/master/decisions/sent_decisions.py",
         function="SentDecisions.update",
         before="elif mono_us >= said.next_us:",
@@ -833,7 +833,7 @@ MUTANTS = (
         name="decision holds in the config it was made for",
         rows="CC-28",
         test=(
-            "tests/unit/decision_executor/test_steer_outcome.py::"
+            "tests/unit/decision_executor/test_executor_outcome.py::"
             "test_decision_holds_already_only_in_a_config_after_the_one_it_was_made_for"
         ),
         file="replica/decision_executor/execute.py",
@@ -844,7 +844,7 @@ MUTANTS = (
     Mutant(
         name="stepping down is final",
         rows="CC-28",
-        test="tests/unit/decision_executor/test_steer_outcome.py::test_outcome_of_each_refusal_is_stale_or_failed",
+        test="tests/unit/decision_executor/test_executor_outcome.py::test_outcome_of_each_refusal_is_stale_or_failed",
         file="replica/types/decisions.py",
         before="""
             Code.STEPPING_DOWN,

@@ -8,7 +8,7 @@ MUTANTS = (
     Mutant(
         name="blank server says not ready",
         rows="TC-23",
-        test="tests/unit/raft_driver/test_host_parts.py::test_absent_reply_checks_name_then_term_then_state",
+        test="tests/unit/raft_driver/test_driver_parts.py::test_absent_reply_checks_name_then_term_then_state",
         file="replica/raft_driver/absent.py",
         before="DataState.DOES_NOT_EXIST: Code.TABLET_NOT_FOUND,",
         after="DataState.DOES_NOT_EXIST: Code.NOT_READY,",
@@ -31,7 +31,7 @@ MUTANTS = (
     Mutant(
         name="state checked before the term",
         rows="TC-22, TC-24",
-        test="tests/unit/raft_driver/test_host_parts.py::test_absent_reply_checks_name_then_term_then_state",
+        test="tests/unit/raft_driver/test_driver_parts.py::test_absent_reply_checks_name_then_term_then_state",
         file="replica/raft_driver/absent.py",
         function="absent_reply",
         before="elif message.term < own_term:",
@@ -40,7 +40,7 @@ MUTANTS = (
     Mutant(
         name="replaying server votes",
         rows="CN-40",
-        test="tests/unit/raft_driver/test_host_life.py::test_majority_that_is_still_replaying_is_no_majority",
+        test="tests/unit/raft_driver/test_driver_life.py::test_majority_that_is_still_replaying_is_no_majority",
         file="replica/raft_driver/absent.py",
         function="absent_reply",
         before="if isinstance(message, VoteRequest) and message.to_uuid != uuid:",
@@ -57,7 +57,7 @@ MUTANTS = (
     Mutant(
         name="config of the log is not read back",
         rows="CC-19, CC-24",
-        test="tests/unit/raft_driver/test_host_configs.py::test_committed_config_survives_the_death_of_everybody_at_once",
+        test="tests/unit/raft_driver/test_driver_configs.py::test_committed_config_survives_the_death_of_everybody_at_once",
         file="replica/raft_driver/bootstrap.py",
         function="recover",
         before="configs.append(decode_config(entry.meta).with_opid(entry.opid))",
@@ -74,7 +74,7 @@ MUTANTS = (
     Mutant(
         name="config that was taken back counts as committed",
         rows="CN-34, TC-81",
-        test="tests/unit/raft_driver/test_host_parts.py::test_recover_takes_no_config_for_committed_that_was_taken_back",
+        test="tests/unit/raft_driver/test_driver_parts.py::test_recover_takes_no_config_for_committed_that_was_taken_back",
         file="replica/raft_driver/bootstrap.py",
         function="_settle",
         before="taken_back = len(newer) > 1 and chain[-3].members == chain[-1].members",
@@ -83,7 +83,7 @@ MUTANTS = (
     Mutant(
         name="pending config taken for committed",
         rows="CN-34",
-        test="tests/unit/raft_driver/test_host_parts.py::test_recover_settles_configs_by_what_follows_them",
+        test="tests/unit/raft_driver/test_driver_parts.py::test_recover_settles_configs_by_what_follows_them",
         file="replica/raft_driver/bootstrap.py",
         function="_settle",
         before="return chain[-3 if taken_back else -2], chain[-1]",
@@ -92,7 +92,7 @@ MUTANTS = (
     Mutant(
         name="log gc passes an unsaved config",
         rows="CC-22",
-        test="tests/unit/raft_driver/test_host_parts.py::test_keep_from_honours_each_need_up_to_its_bound",
+        test="tests/unit/raft_driver/test_driver_parts.py::test_keep_from_honours_each_need_up_to_its_bound",
         file="replica/raft_driver/collector.py",
         function="keep_from",
         before="must = min(must, config_committed_index)",
@@ -101,7 +101,7 @@ MUTANTS = (
     Mutant(
         name="read does not wait until applied",
         rows="CN-24",
-        test="tests/sim/test_host_sim.py tests/unit/raft_driver/test_host_reads.py",
+        test="tests/sim/test_driver_sim.py tests/unit/raft_driver/test_driver_reads.py",
         file="replica/raft_driver/reads.py",
         function="Reads.confirmed",
         before="""
@@ -117,7 +117,7 @@ MUTANTS = (
     Mutant(
         name="waiting snapshots never end",
         rows="CN-24",
-        test="tests/unit/raft_driver/test_host_times.py::test_snapshot_without_a_quorum_times_out_and_leaves_nothing_behind",
+        test="tests/unit/raft_driver/test_driver_times.py::test_snapshot_without_a_quorum_times_out_and_leaves_nothing_behind",
         file="replica/raft_driver/reads.py",
         function="Reads.expire",
         before="""
@@ -128,7 +128,7 @@ MUTANTS = (
     Mutant(
         name="log from the future is opened silently",
         rows="D-30",
-        test="tests/unit/raft_driver/test_host_times.py::test_log_far_ahead_of_the_wall_is_told_when_it_is_opened",
+        test="tests/unit/raft_driver/test_driver_times.py::test_log_far_ahead_of_the_wall_is_told_when_it_is_opened",
         file="replica/raft_driver/times.py",
         function="Times.recovered",
         before="if logged and ahead_us > limits.CLOCK_AHEAD_OF_PEERS_US_MAX:",
@@ -137,7 +137,7 @@ MUTANTS = (
     Mutant(
         name="restart forgets the logs time",
         rows="CN-24",
-        test="tests/unit/raft_driver/test_host_times.py::test_times_go_on_after_a_restart_with_clocks_an_hour_back",
+        test="tests/unit/raft_driver/test_driver_times.py::test_times_go_on_after_a_restart_with_clocks_an_hour_back",
         file="replica/raft_driver/times.py",
         function="Times.recovered",
         before="""
@@ -148,7 +148,7 @@ MUTANTS = (
     Mutant(
         name="only the hinted one may lead",
         rows="CN-37, CN-41",
-        test="tests/unit/raft_driver/test_host_life.py::test_hinted_leader_that_is_dead_loses_to_another",
+        test="tests/unit/raft_driver/test_driver_life.py::test_hinted_leader_that_is_dead_loses_to_another",
         file="replica/raft_driver/replica.py",
         function="Replica.start",
         before="withheld=replay.withheld,",
@@ -157,7 +157,7 @@ MUTANTS = (
     Mutant(
         name="hint is not heeded",
         rows="CN-37",
-        test="tests/unit/raft_driver/test_host_life.py::test_phases_of_a_group_come_in_order_on_every_member",
+        test="tests/unit/raft_driver/test_driver_life.py::test_phases_of_a_group_come_in_order_on_every_member",
         file="replica/raft_driver/replica.py",
         function="Replica.start",
         before="""
@@ -169,7 +169,7 @@ MUTANTS = (
     Mutant(
         name="replayed log taken for committed",
         rows="CN-02",
-        test="tests/unit/raft_driver/test_host_life.py::test_restart_applies_nothing_before_the_commit_index_is_learned_again",
+        test="tests/unit/raft_driver/test_driver_life.py::test_restart_applies_nothing_before_the_commit_index_is_learned_again",
         file="replica/raft_driver/replica.py",
         function="Replica.start",
         before="""
@@ -183,7 +183,7 @@ MUTANTS = (
     Mutant(
         name="waiting reader is slept over",
         rows="CN-24",
-        test="tests/unit/raft_driver/test_host_quiet.py::test_replica_that_somebody_waits_at_does_not_rest",
+        test="tests/unit/raft_driver/test_driver_quiet.py::test_replica_that_somebody_waits_at_does_not_rest",
         file="replica/raft_driver/ready_executor.py",
         function="ReadyExecutor.resting",
         before="waits = len(self.writer) or self.callers.waiting",
@@ -192,7 +192,7 @@ MUTANTS = (
     Mutant(
         name="silent while it replays",
         rows="CN-33",
-        test="tests/unit/raft_driver/test_host_life.py::test_append_during_replay_is_answered_not_ready_and_by_term_first",
+        test="tests/unit/raft_driver/test_driver_life.py::test_append_during_replay_is_answered_not_ready_and_by_term_first",
         file="replica/raft_driver/replica.py",
         function="Replica.step",
         before="return self._answer_absent(message)",
@@ -202,7 +202,7 @@ MUTANTS = (
         name="entry of a write does not decode",
         rows="IN-50",
         test=(
-            "tests/unit/transport/test_peer_forged_messages.py::"
+            "tests/unit/transport/test_transport_forged_messages.py::"
             "test_forged_field_is_refused_with_a_reason_and_nothing_changes"
         ),
         file="replica/raft_driver/ready_executor.py",
@@ -213,7 +213,7 @@ MUTANTS = (
     Mutant(
         name="large write overtakes small ones",
         rows="CN-14",
-        test="tests/unit/raft_driver/test_host_writes.py::test_large_write_does_not_wait_and_does_not_overtake",
+        test="tests/unit/raft_driver/test_driver_writes.py::test_large_write_does_not_wait_and_does_not_overtake",
         file="replica/raft_driver/writer.py",
         function="Writer.write",
         before="self._propose([*self._batcher.take(), write])",
@@ -223,7 +223,7 @@ MUTANTS = (
         name="snapshot by the clock alone",
         rows="CN-24",
         test=(
-            "tests/unit/raft_driver/test_host_reads.py::"
+            "tests/unit/raft_driver/test_driver_reads.py::"
             "test_snapshot_served_by_a_leader_is_the_same_after_failover_to_a_slow_clock"
         ),
         file="replica/raft_driver/replica.py",
@@ -249,7 +249,7 @@ MUTANTS = (
     Mutant(
         name="leader is changed though all disks hang",
         rows="CN-26",
-        test="tests/unit/raft_driver/test_host_hung_disk.py::test_all_logs_that_hang_move_no_leader",
+        test="tests/unit/raft_driver/test_driver_hung_disk.py::test_all_logs_that_hang_move_no_leader",
         file="replica/raft_driver/ready_executor.py",
         function="ReadyExecutor._disk_still_stands",
         before="None and (self.persister.full or core.commit_index > core.persisted_index)",
@@ -259,7 +259,7 @@ MUTANTS = (
         name="quiet leader tells of no absence",
         rows="CN-24",
         test=(
-            "tests/unit/raft_driver/test_host_quiet.py::"
+            "tests/unit/raft_driver/test_driver_quiet.py::"
             "test_member_that_was_away_when_its_leader_went_quiet_grows_ever_longer_out_of_touch"
         ),
         file="replica/raft_driver/status.py",
@@ -270,7 +270,7 @@ MUTANTS = (
     Mutant(
         name="step down waits for who cannot come",
         rows="IN-35",
-        test="tests/unit/raft_driver/test_host_frozen.py::test_step_down_whose_target_is_frozen_is_answered_within_the_bound",
+        test="tests/unit/raft_driver/test_driver_frozen.py::test_step_down_whose_target_is_frozen_is_answered_within_the_bound",
         file="replica/raft_driver/transfer.py",
         function="Transfer.look",
         before="elif core.role is not Role.LEADER and core.term == self._term:",

@@ -9,7 +9,7 @@ MUTANTS = (
         name="new group waits for its hint",
         rows="CN-41",
         test=(
-            "tests/unit/raft_driver/test_host_groups.py::"
+            "tests/unit/raft_driver/test_driver_groups.py::"
             "test_hinted_leader_that_nobody_hears_is_not_waited_for_and_nobody_serves_until_then"
         ),
         file="replica/raft/election.py",
@@ -34,7 +34,7 @@ MUTANTS = (
     Mutant(
         name="wish to lead counts as all votes",
         rows="CN-43,CN-37",
-        test="tests/unit/raft_driver/test_host_life.py::test_whoever_is_told_to_lead_leads_by_the_votes_of_others_only",
+        test="tests/unit/raft_driver/test_driver_life.py::test_whoever_is_told_to_lead_leads_by_the_votes_of_others_only",
         file="replica/raft/election.py",
         function="own_vote_durable",
         before="s.election.votes[s.uuid] = True",
@@ -303,7 +303,7 @@ MUTANTS = (
         name="half of a group decides",
         rows="CN-23",
         test=(
-            "tests/unit/raft_driver/test_host_groups.py::"
+            "tests/unit/raft_driver/test_driver_groups.py::"
             "test_group_of_2f_plus_1_serves_without_f_and_promises_nothing_without_one_more[1-killed]"
         ),
         file="replica/raft/quorum.py",
@@ -344,7 +344,7 @@ MUTANTS = (
     Mutant(
         name="write before the term is open",
         rows="CN-39, CN-41",
-        test="tests/unit/raft_driver/test_host_writes.py::test_write_before_the_terms_first_entry_is_committed_is_refused",
+        test="tests/unit/raft_driver/test_driver_writes.py::test_write_before_the_terms_first_entry_is_committed_is_refused",
         file="replica/raft/transfer.py",
         function="check_open",
         before="if s.commit_index < s.lead.term_start:",

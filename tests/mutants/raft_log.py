@@ -84,7 +84,7 @@ MUTANTS = (
     Mutant(
         name="only the message is looked at",
         rows="IN-50",
-        test="tests/unit/raft_driver/test_host_liars.py::test_member_that_is_lied_to_about_anything_lives_on",
+        test="tests/unit/raft_driver/test_driver_liars.py::test_member_that_is_lied_to_about_anything_lives_on",
         file="replica/raft/core.py",
         function="RaftCore.refusal",
         before="return admission.impossible(msg) or admission.contradiction(self._s, msg)",
@@ -138,7 +138,7 @@ MUTANTS = (
     Mutant(
         name="strangers votes are counted",
         rows="IN-50",
-        test="tests/unit/transport/test_peer_forged_messages.py::test_answer_of_a_server_without_a_say_is_not_counted",
+        test="tests/unit/transport/test_transport_forged_messages.py::test_answer_of_a_server_without_a_say_is_not_counted",
         file="replica/raft/core.py",
         function="RaftCore.step",
         before="if admission.is_stranger(s.hard, msg):",
@@ -329,7 +329,7 @@ MUTANTS = (
         name="nobody is missed",
         rows="IN-35",
         test=(
-            "tests/unit/raft_driver/test_host_frozen.py::"
+            "tests/unit/raft_driver/test_driver_frozen.py::"
             "test_writes_at_a_leader_whose_followers_are_frozen_are_given_up_within_the_bound"
         ),
         file="replica/raft/replication.py",
@@ -363,7 +363,7 @@ MUTANTS = (
         name="reads put off the look at the majority",
         rows="IN-35",
         test=(
-            "tests/unit/raft_driver/test_host_frozen.py::test_reads_that_keep_coming_do_not_keep_a_leader_that_nobody_answers"
+            "tests/unit/raft_driver/test_driver_frozen.py::test_reads_that_keep_coming_do_not_keep_a_leader_that_nobody_answers"
         ),
         file="replica/raft/replication.py",
         function="flush",
@@ -374,7 +374,7 @@ MUTANTS = (
         name="majority is missed late",
         rows="IN-35",
         test=(
-            "tests/unit/raft_driver/test_host_frozen.py::"
+            "tests/unit/raft_driver/test_driver_frozen.py::"
             "test_writes_at_a_leader_whose_followers_are_frozen_are_given_up_within_the_bound"
         ),
         file="replica/raft/replication.py",

@@ -50,7 +50,7 @@ MUTANTS = (
     Mutant(
         name="entries with gaps pass",
         rows="IN-50",
-        test="tests/unit/raft_driver/test_host_liars.py::test_impossible_messages_among_honest_ones_change_no_history",
+        test="tests/unit/raft_driver/test_driver_liars.py::test_impossible_messages_among_honest_ones_change_no_history",
         file="replica/raft/admission.py",
         function="_impossible_append",
         before="if entry.opid.index != before.index + 1 or not before.term <= entry.opid.term:",
@@ -60,7 +60,7 @@ MUTANTS = (
         name="term jumps to the end of a generation",
         rows="IN-50",
         test=(
-            "tests/unit/transport/test_peer_forged_messages.py::"
+            "tests/unit/transport/test_transport_forged_messages.py::"
             "test_forged_field_is_refused_with_a_reason_and_nothing_changes"
         ),
         file="replica/raft/admission.py",
@@ -81,7 +81,7 @@ MUTANTS = (
         name="second leader of a term",
         rows="IN-50",
         test=(
-            "tests/unit/transport/test_peer_forged_messages.py::"
+            "tests/unit/transport/test_transport_forged_messages.py::"
             "test_forged_field_is_refused_with_a_reason_and_nothing_changes"
         ),
         file="replica/raft/admission.py",
@@ -93,7 +93,7 @@ MUTANTS = (
         name="config that does not decode",
         rows="IN-50",
         test=(
-            "tests/unit/transport/test_peer_forged_messages.py::"
+            "tests/unit/transport/test_transport_forged_messages.py::"
             "test_forged_field_is_refused_with_a_reason_and_nothing_changes"
         ),
         file="replica/raft/admission.py",
@@ -105,7 +105,7 @@ MUTANTS = (
         name="round from the future extends a lease",
         rows="IN-50",
         test=(
-            "tests/unit/transport/test_peer_forged_messages.py::"
+            "tests/unit/transport/test_transport_forged_messages.py::"
             "test_forged_field_is_refused_with_a_reason_and_nothing_changes"
         ),
         file="replica/raft/admission.py",
@@ -117,7 +117,7 @@ MUTANTS = (
         name="reply beyond the leaders log",
         rows="IN-50",
         test=(
-            "tests/unit/transport/test_peer_forged_messages.py::"
+            "tests/unit/transport/test_transport_forged_messages.py::"
             "test_forged_field_is_refused_with_a_reason_and_nothing_changes"
         ),
         file="replica/raft/admission.py",

@@ -9,7 +9,7 @@ MUTANTS = (
         name="host judges leases by its own ticks",
         rows="CN-24",
         test=(
-            "tests/unit/raft_driver/test_host_reads.py::"
+            "tests/unit/raft_driver/test_driver_reads.py::"
             "test_read_barrier_at_a_leader_that_was_stopped_is_not_served_by_its_lease"
         ),
         file="replica/raft_driver/callers.py",
@@ -37,7 +37,7 @@ MUTANTS = (
     Mutant(
         name="follower does not learn its leaders time",
         rows="CN-24",
-        test="tests/unit/raft_driver/test_host_times.py::test_times_go_on_at_a_successor_whose_clock_is_behind",
+        test="tests/unit/raft_driver/test_driver_times.py::test_times_go_on_at_a_successor_whose_clock_is_behind",
         file="replica/raft_driver/ready_executor.py",
         function="ReadyExecutor._carry_out",
         before="self._doors.hybrid_clock.observe(ready.safe_time[1])",
@@ -54,7 +54,7 @@ MUTANTS = (
     Mutant(
         name="committed config is not written",
         rows="CC-21",
-        test="tests/unit/raft_driver/test_host_configs.py::test_config_is_written_at_commit_and_not_on_receipt",
+        test="tests/unit/raft_driver/test_driver_configs.py::test_config_is_written_at_commit_and_not_on_receipt",
         file="replica/raft_driver/ready_executor.py",
         function="ReadyExecutor._carry_out",
         before="""
@@ -65,7 +65,7 @@ MUTANTS = (
     Mutant(
         name="applied ahead of the own log",
         rows="CN-02",
-        test="tests/sim/test_host_sim.py::test_host_under_random_faults_keeps_every_promise",
+        test="tests/sim/test_driver_sim.py::test_driver_under_random_faults_keeps_every_promise",
         file="replica/raft_driver/ready_executor.py",
         function="ReadyExecutor.apply_committed",
         before="""
@@ -88,7 +88,7 @@ MUTANTS = (
     Mutant(
         name="entries not read fail the leader",
         rows="IN-30",
-        test="tests/unit/raft_driver/test_host_want.py::test_entries_that_cannot_be_read_back_just_now_are_read_later",
+        test="tests/unit/raft_driver/test_driver_exhausted.py::test_entries_that_cannot_be_read_back_just_now_are_read_later",
         file="replica/raft_driver/loader.py",
         function="Loader.load.loaded",
         before="if isinstance(result, BaseException) and exhausted(result) is not None:",
@@ -97,7 +97,7 @@ MUTANTS = (
     Mutant(
         name="config written on receipt",
         rows="CC-20",
-        test="tests/unit/raft_driver/test_host_configs.py::test_config_is_written_at_commit_and_not_on_receipt",
+        test="tests/unit/raft_driver/test_driver_configs.py::test_config_is_written_at_commit_and_not_on_receipt",
         file="replica/raft_driver/ready_executor.py",
         function="ReadyExecutor._look",
         before="""
@@ -112,7 +112,7 @@ MUTANTS = (
     Mutant(
         name="running before the first commit",
         rows="CN-42, CN-41",
-        test="tests/unit/raft_driver/test_host_life.py::test_phases_of_a_group_come_in_order_on_every_member",
+        test="tests/unit/raft_driver/test_driver_life.py::test_phases_of_a_group_come_in_order_on_every_member",
         file="replica/raft_driver/ready_executor.py",
         function="ReadyExecutor._look",
         before="running = core.term_committed",
@@ -121,7 +121,7 @@ MUTANTS = (
     Mutant(
         name="alone it is running",
         rows="CN-36",
-        test="tests/unit/raft_driver/test_host_life.py::test_group_with_one_of_three_up_waits_and_runs_with_the_second",
+        test="tests/unit/raft_driver/test_driver_life.py::test_group_with_one_of_three_up_waits_and_runs_with_the_second",
         file="replica/raft_driver/ready_executor.py",
         function="ReadyExecutor._look",
         before="self._life.enter(Phase.RUNNING if running else Phase.CONFIGURING)",
@@ -130,7 +130,7 @@ MUTANTS = (
     Mutant(
         name="mark of a lost end stays",
         rows="CN-22",
-        test="tests/unit/raft_driver/test_host_life.py::test_mark_of_a_lost_end_goes_when_the_loss_is_made_up_for",
+        test="tests/unit/raft_driver/test_driver_life.py::test_mark_of_a_lost_end_goes_when_the_loss_is_made_up_for",
         file="replica/raft_driver/ready_executor.py",
         function="ReadyExecutor._look",
         before="self._doors.run_heavy(self._files.log.forget_withheld, self._forgotten)",
@@ -139,7 +139,7 @@ MUTANTS = (
     Mutant(
         name="gathered writes are forgotten",
         rows="CN-26",
-        test="tests/unit/raft_driver/test_host_writes.py::test_gathered_writes_that_got_no_index_are_told_so",
+        test="tests/unit/raft_driver/test_driver_writes.py::test_gathered_writes_that_got_no_index_are_told_so",
         file="replica/raft_driver/writer.py",
         function="Writer.leadership_lost",
         before="for write in self._batcher.abandon():",
@@ -149,7 +149,7 @@ MUTANTS = (
         name="writer at a full leader waits for room",
         rows="CN-26",
         test=(
-            "tests/unit/raft_driver/test_host_full_disk.py::"
+            "tests/unit/raft_driver/test_driver_full_disk.py::"
             "test_writer_at_a_leader_without_room_is_answered_though_the_others_committed_its_row"
         ),
         file="replica/raft_driver/ready_executor.py",
@@ -161,7 +161,7 @@ MUTANTS = (
         name="apply without memory fails the replica",
         rows="IN-30",
         test=(
-            "tests/unit/server/test_server_want.py::"
+            "tests/unit/server/test_server_exhausted.py::"
             "test_replica_that_runs_out_of_memory_as_it_applies_starts_again_and_has_lost_nothing"
         ),
         file="replica/raft_driver/life.py",
@@ -184,7 +184,7 @@ MUTANTS = (
     Mutant(
         name="failed leader rests on",
         rows="CN-28",
-        test="tests/unit/raft_driver/test_host_quiet.py::test_leader_that_fails_at_rest_is_replaced_though_its_server_lives",
+        test="tests/unit/raft_driver/test_driver_quiet.py::test_leader_that_fails_at_rest_is_replaced_though_its_server_lives",
         file="replica/raft_driver/ready_executor.py",
         function="ReadyExecutor.fall_silent",
         before="self._say_goodbye(phase)",
@@ -205,7 +205,7 @@ MUTANTS = (
     Mutant(
         name="no hint for writes at followers",
         rows="CN-25",
-        test="tests/unit/raft_driver/test_host_writes.py::test_write_to_a_follower_is_refused_with_the_leaders_address",
+        test="tests/unit/raft_driver/test_driver_writes.py::test_write_to_a_follower_is_refused_with_the_leaders_address",
         file="replica/raft_driver/status.py",
         function="with_hint",
         before="error.detail = leader_hint(core)",
@@ -223,7 +223,7 @@ MUTANTS = (
         name="small writes wait for nobody",
         rows="CN-14",
         test=(
-            "tests/unit/raft_driver/test_host_writes.py::"
+            "tests/unit/raft_driver/test_driver_writes.py::"
             "test_small_writes_wait_for_the_round_that_is_under_way_and_leave_together"
         ),
         file="replica/raft_driver/write_batcher.py",
@@ -257,7 +257,7 @@ MUTANTS = (
     Mutant(
         name="round takes without end",
         rows="CN-14",
-        test="tests/unit/raft_driver/test_host_writes.py::test_round_takes_no_more_writes_than_are_applied_in_one_step",
+        test="tests/unit/raft_driver/test_driver_writes.py::test_round_takes_no_more_writes_than_are_applied_in_one_step",
         file="replica/raft_driver/write_batcher.py",
         function="WriteBatcher.holds_back",
         before="len(self._writes) >= ROUND_WRITES_MAX or self.bytes",
@@ -347,7 +347,7 @@ MUTANTS = (
         name="lost writes count as not applied",
         rows="IN-35",
         test=(
-            "tests/unit/raft_driver/test_host_frozen.py::"
+            "tests/unit/raft_driver/test_driver_frozen.py::"
             "test_writes_at_a_leader_whose_followers_are_frozen_are_given_up_within_the_bound"
         ),
         file="replica/raft_driver/pending.py",
@@ -359,7 +359,7 @@ MUTANTS = (
         name="unknown outcome called not applied",
         rows="CN-26",
         test=(
-            "tests/unit/raft_driver/test_host_writes.py::"
+            "tests/unit/raft_driver/test_driver_writes.py::"
             "test_write_without_a_quorum_is_not_acknowledged_and_told_the_truth_later"
         ),
         file="replica/raft_driver/pending.py",
@@ -371,7 +371,7 @@ MUTANTS = (
         name="leader whose log hangs leads on",
         rows="CN-26",
         test=(
-            "tests/unit/raft_driver/test_host_hung_disk.py::"
+            "tests/unit/raft_driver/test_driver_hung_disk.py::"
             "test_leader_whose_log_hangs_lets_another_lead_and_tells_its_writers[1]"
         ),
         file="replica/raft_driver/persister.py",
@@ -416,7 +416,7 @@ MUTANTS = (
         name="promise without room counts as saved",
         rows="TC-14, I1",
         test=(
-            "tests/unit/raft_driver/test_host_full_disk.py::"
+            "tests/unit/raft_driver/test_driver_full_disk.py::"
             "test_follower_without_room_for_a_new_term_promises_nothing_and_votes_once_there_is_room"
         ),
         file="replica/raft_driver/persister.py",
@@ -433,7 +433,7 @@ MUTANTS = (
     Mutant(
         name="entries are logged beside their term",
         rows="TC-14",
-        test="tests/unit/raft_driver/test_host_full_disk.py::test_terms_that_found_no_room_are_saved_in_order",
+        test="tests/unit/raft_driver/test_driver_full_disk.py::test_terms_that_found_no_room_are_saved_in_order",
         file="replica/raft_driver/persister.py",
         function="Persister._append_held",
         before="""
@@ -446,7 +446,7 @@ MUTANTS = (
         name="full queue blocks the owners thread",
         rows="CN-10",
         test=(
-            "tests/unit/raft_driver/test_host_hung_disk.py::"
+            "tests/unit/raft_driver/test_driver_hung_disk.py::"
             "test_appends_that_come_at_once_to_a_full_queue_wait_and_block_nobody"
         ),
         file="replica/raft_driver/persister.py",
@@ -458,7 +458,7 @@ MUTANTS = (
         name="change at a full queue blocks its leader",
         rows="CN-10, CN-26",
         test=(
-            "tests/unit/raft_driver/test_host_hung_disk.py::"
+            "tests/unit/raft_driver/test_driver_hung_disk.py::"
             "test_change_at_a_leader_whose_queue_is_full_waits_and_blocks_nobody"
         ),
         file="replica/raft_driver/persister.py",
@@ -473,7 +473,7 @@ MUTANTS = (
         name="what waited for the queue is forgotten",
         rows="CN-10",
         test=(
-            "tests/unit/raft_driver/test_host_hung_disk.py::"
+            "tests/unit/raft_driver/test_driver_hung_disk.py::"
             "test_appends_that_come_at_once_to_a_full_queue_wait_and_block_nobody"
         ),
         file="replica/raft_driver/persister.py",
@@ -486,7 +486,7 @@ MUTANTS = (
     Mutant(
         name="promises leave before the disk",
         rows="TC-14, I1",
-        test="tests/unit/raft_driver/test_host_life.py::test_vote_leaves_only_after_it_is_durable",
+        test="tests/unit/raft_driver/test_driver_life.py::test_vote_leaves_only_after_it_is_durable",
         file="replica/raft_driver/persister.py",
         function="Persister._complete",
         before=".hard_state_left and not self._items[0].entries_left",

@@ -617,7 +617,7 @@ MUTANTS = (
         name="tombstone takes any term",
         rows="IN-50",
         test=(
-            "tests/unit/transport/test_peer_forged_messages.py::"
+            "tests/unit/transport/test_transport_forged_messages.py::"
             "test_term_of_a_later_generation_is_refused_at_a_tombstone_too"
         ),
         file="replica/server/tablets/tombstone.py",

@@ -85,7 +85,7 @@ MUTANTS = (
     Mutant(
         name="pause of an earlier round counts",
         rows="CC-35",
-        test="tests/unit/server/test_server_recent_maximum.py::test_longest_of_a_span_forgets_what_came_before_it",
+        test="tests/unit/server/test_server_recent_maximum.py::test_maximum_of_a_span_forgets_what_came_before_it",
         file="replica/server/runtime/recent_maximum.py",
         function="RecentMaximum.within",
         before="return max((value for second, value in list(self._seconds) if second >= first), default=0.0)",
@@ -118,7 +118,7 @@ MUTANTS = (
         name="maintenance of a replica that stopped",
         rows="IN-30",
         test=(
-            "tests/unit/server/test_server_want.py::"
+            "tests/unit/server/test_server_exhausted.py::"
             "test_replica_that_stopped_while_maintenance_waited_for_its_turn_is_left_alone"
         ),
         file="replica/server/maintenance/maintenance.py",
@@ -129,7 +129,7 @@ MUTANTS = (
     Mutant(
         name="maintenance ends for want of memory",
         rows="IN-30",
-        test="tests/unit/server/test_server_want.py::test_maintenance_that_finds_no_memory_waits",
+        test="tests/unit/server/test_server_exhausted.py::test_maintenance_that_finds_no_memory_waits",
         file="replica/server/maintenance/maintenance.py",
         function="Maintenance._work",
         before="if wanted is None:",
@@ -249,7 +249,7 @@ MUTANTS = (
         name="opening is tried once",
         rows="IN-30",
         test=(
-            "tests/unit/server/test_server_want.py::"
+            "tests/unit/server/test_server_exhausted.py::"
             "test_replica_that_cannot_be_opened_for_a_want_waits_and_is_never_failed"
         ),
         file="replica/server/tablets/manager.py",
@@ -261,7 +261,7 @@ MUTANTS = (
         name="pause does not grow over a replay",
         rows="IN-30",
         test=(
-            "tests/unit/server/test_server_want.py::"
+            "tests/unit/server/test_server_exhausted.py::"
             "test_entry_that_meets_a_want_at_each_start_is_tried_ever_more_rarely"
         ),
         file="replica/server/tablets/manager.py",
@@ -278,7 +278,7 @@ MUTANTS = (
         name="pause never shrinks without a replay",
         rows="IN-30",
         test=(
-            "tests/unit/server/test_server_want.py::"
+            "tests/unit/server/test_server_exhausted.py::"
             "test_replica_that_cannot_be_opened_for_a_want_waits_and_is_never_failed"
         ),
         file="replica/server/tablets/manager.py",
@@ -311,7 +311,7 @@ MUTANTS = (
         name="pause never shrinks after a replay",
         rows="IN-30",
         test=(
-            "tests/unit/server/test_server_want.py::"
+            "tests/unit/server/test_server_exhausted.py::"
             "test_entry_that_meets_a_want_at_each_start_is_tried_ever_more_rarely"
         ),
         file="replica/server/tablets/manager.py",

@@ -509,7 +509,7 @@ MUTANTS = (
         name="waiting replica is failed",
         rows="IN-30",
         test=(
-            "tests/unit/server/test_server_want.py::"
+            "tests/unit/server/test_server_exhausted.py::"
             "test_replica_that_cannot_be_opened_for_a_want_waits_and_is_never_failed"
         ),
         file="replica/server/tablets/status.py",

@@ -9,7 +9,7 @@ MUTANTS = (
         name="pulses are not sent",
         rows="CN-28",
         test=(
-            "tests/unit/transport/test_peer_streams.py::"
+            "tests/unit/transport/test_transport_streams.py::"
             "test_pulse_is_an_empty_batch_that_names_the_process_and_only_where_nothing_else_went"
         ),
         file="replica/transport/channel.py",
@@ -23,7 +23,7 @@ MUTANTS = (
     Mutant(
         name="closed connection waits for the collector",
         rows="IN-51",
-        test="tests/unit/transport/test_peer_connections.py::test_closed_link_is_free_at_once",
+        test="tests/unit/transport/test_transport_connections.py::test_closed_link_is_free_at_once",
         file="replica/transport/frame_reader.py",
         function="FrameReader.__init__",
         before="""
@@ -38,7 +38,7 @@ MUTANTS = (
         name="buffer as long as was announced",
         rows="IN-51",
         test=(
-            "tests/unit/transport/test_peer_connections.py::"
+            "tests/unit/transport/test_transport_connections.py::"
             "test_idle_link_holds_no_buffer_and_a_long_frame_only_what_has_come"
         ),
         file="replica/transport/frame_reader.py",
@@ -66,7 +66,7 @@ MUTANTS = (
     Mutant(
         name="lost for a watch that ended",
         rows="CN-28",
-        test="tests/unit/transport/test_peer_links.py::test_links_forget_servers_that_are_not_watched_any_more",
+        test="tests/unit/transport/test_transport_links.py::test_links_forget_servers_that_are_not_watched_any_more",
         file="replica/transport/links.py",
         function="Links.watch",
         before="self._now, told=False",
@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         name="another process is no news",
         rows="CN-28",
-        test="tests/unit/transport/test_peer_links.py::test_link_to_another_process_is_news_without_any_silence",
+        test="tests/unit/transport/test_transport_links.py::test_link_to_another_process_is_news_without_any_silence",
         file="replica/transport/links.py",
         function="Links.heard",
         before="""
@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant(
         name="silent connection stays",
         rows="IN-51",
-        test="tests/unit/transport/test_peer_connections.py::test_connection_that_shows_no_ticket_in_time_ends",
+        test="tests/unit/transport/test_transport_connections.py::test_connection_that_shows_no_ticket_in_time_ends",
         file="replica/transport/listener.py",
         function="Listener._look",
         before="for incoming in [i for i, until_s in self._unproven_until.items() if until_s <= now_s]:",
@@ -95,7 +95,7 @@ MUTANTS = (
     Mutant(
         name="unproven connections without bound",
         rows="IN-51",
-        test="tests/unit/transport/test_peer_connections.py::test_flood_of_silent_connections_keeps_no_server_out",
+        test="tests/unit/transport/test_transport_connections.py::test_flood_of_silent_connections_keeps_no_server_out",
         file="replica/transport/listener.py",
         function="Listener.accepted",
         before="self.unproven.add(incoming, address)",
@@ -113,7 +113,7 @@ MUTANTS = (
     Mutant(
         name="strangers take the servers share",
         rows="IN-51",
-        test="tests/unit/transport/test_peer_connections.py::test_flood_of_silent_connections_keeps_no_server_out",
+        test="tests/unit/transport/test_transport_connections.py::test_flood_of_silent_connections_keeps_no_server_out",
         file="replica/transport/listener.py",
         function="Listener.prove",
         before="incoming.share = self.servers if self._knows(use) else self.strangers",
@@ -123,7 +123,7 @@ MUTANTS = (
         name="listed addresses are not tried",
         rows="CN-34",
         test=(
-            "tests/unit/transport/test_peer_streams.py::"
+            "tests/unit/transport/test_transport_streams.py::"
             "test_server_that_is_nowhere_where_it_is_known_is_found_where_the_masters_say"
         ),
         file="replica/transport/network.py",
@@ -134,7 +134,7 @@ MUTANTS = (
     Mutant(
         name="made up servers pile up",
         rows="IN-51",
-        test="tests/unit/transport/test_peer_connections.py::test_made_up_servers_leave_bounded_addresses_and_streams",
+        test="tests/unit/transport/test_transport_connections.py::test_made_up_servers_leave_bounded_addresses_and_streams",
         file="replica/transport/network.py",
         function="PeerNetwork._open",
         before="if not self.knows(uuid):",
@@ -143,7 +143,7 @@ MUTANTS = (
     Mutant(
         name="refusals fill the log",
         rows="IN-50",
-        test="tests/unit/transport/test_peer_forged_messages.py::test_peer_that_goes_on_forging_fills_no_log",
+        test="tests/unit/transport/test_transport_forged_messages.py::test_peer_that_goes_on_forging_fills_no_log",
         file="replica/transport/refusals.py",
         function="Refusals.note",
         before="if told_s is not None and now - told_s < TELL_AGAIN_S:",
@@ -153,7 +153,7 @@ MUTANTS = (
         name="link for another uuid is granted",
         rows="TC-22",
         test=(
-            "tests/unit/transport/test_peer_streams.py::"
+            "tests/unit/transport/test_transport_streams.py::"
             "test_stream_meant_for_another_uuid_delivers_nothing_and_tells_the_sender"
         ),
         file="replica/transport/servicer.py",
@@ -165,7 +165,7 @@ MUTANTS = (
         name="new links are not judged",
         rows="MF-10",
         test=(
-            "tests/unit/transport/test_peer_streams.py::"
+            "tests/unit/transport/test_transport_streams.py::"
             "test_whoever_must_not_be_heard_any_more_is_not_heard_on_a_link_that_stands"
         ),
         file="replica/transport/servicer.py",
@@ -177,7 +177,7 @@ MUTANTS = (
         name="parts are counted after they are made",
         rows="IN-50",
         test=(
-            "tests/unit/transport/test_peer_forged_messages.py::"
+            "tests/unit/transport/test_transport_forged_messages.py::"
             "test_batch_that_no_sender_makes_ends_its_link_and_delivers_nothing"
         ),
         file="replica/transport/servicer.py",
@@ -198,7 +198,7 @@ MUTANTS = (
         name="batches are not judged",
         rows="MF-10",
         test=(
-            "tests/unit/transport/test_peer_streams.py::"
+            "tests/unit/transport/test_transport_streams.py::"
             "test_whoever_must_not_be_heard_any_more_is_not_heard_on_a_link_that_stands"
         ),
         file="replica/transport/servicer.py",
@@ -210,7 +210,7 @@ MUTANTS = (
         name="batch of any length",
         rows="IN-50",
         test=(
-            "tests/unit/transport/test_peer_forged_messages.py::"
+            "tests/unit/transport/test_transport_forged_messages.py::"
             "test_batch_that_no_sender_makes_ends_its_link_and_delivers_nothing"
         ),
         file="replica/transport/servicer.py",
@@ -221,7 +221,7 @@ MUTANTS = (
     Mutant(
         name="batch speaks for its first tablet",
         rows="CN-03, CN-24",
-        test="tests/unit/transport/test_peer_streams.py::test_stream_messages_of_two_tablets_arrive_in_order_as_they_were",
+        test="tests/unit/transport/test_transport_streams.py::test_stream_messages_of_two_tablets_arrive_in_order_as_they_were",
         file="replica/transport/servicer.py",
         function="PeerServicer._take",
         before="""
@@ -236,7 +236,7 @@ MUTANTS = (
         name="one address takes all",
         rows="IN-51",
         test=(
-            "tests/unit/transport/test_peer_connections.py::test_one_connection_too_many_ends_the_one_that_was_idle_longest"
+            "tests/unit/transport/test_transport_connections.py::test_one_connection_too_many_ends_the_one_that_was_idle_longest"
         ),
         file="replica/transport/share.py",
         function="Share.add",
@@ -246,7 +246,7 @@ MUTANTS = (
     Mutant(
         name="bytes of one address without bound",
         rows="IN-51",
-        test="tests/unit/transport/test_peer_connections.py::test_begun_frames_are_bounded_in_bytes_and_in_time",
+        test="tests/unit/transport/test_transport_connections.py::test_begun_frames_are_bounded_in_bytes_and_in_time",
         file="replica/transport/share.py",
         function="Share.hold",
         before="if more > 0 and of_address.bytes + more > self._bounds.bytes_per_address_max:",
@@ -255,7 +255,7 @@ MUTANTS = (
     Mutant(
         name="sums forget what a closed one held",
         rows="IN-51",
-        test="tests/unit/transport/test_peer_connections.py::test_share_is_never_over_its_bounds_whatever_happens",
+        test="tests/unit/transport/test_transport_connections.py::test_share_is_never_over_its_bounds_whatever_happens",
         file="replica/transport/share.py",
         function="Share.remove",
         before="self.bytes -= held.bytes",
@@ -264,7 +264,7 @@ MUTANTS = (
     Mutant(
         name="half frames wait for ever",
         rows="IN-51",
-        test="tests/unit/transport/test_peer_connections.py::test_begun_frames_are_bounded_in_bytes_and_in_time",
+        test="tests/unit/transport/test_transport_connections.py::test_begun_frames_are_bounded_in_bytes_and_in_time",
         file="replica/transport/share.py",
         function="Share.look",
         before="for connection in [c for c in self._begun if self._held[c].due_s <= now_s]:",
@@ -274,7 +274,7 @@ MUTANTS = (
         name="busy links go first",
         rows="IN-51",
         test=(
-            "tests/unit/transport/test_peer_connections.py::test_one_connection_too_many_ends_the_one_that_was_idle_longest"
+            "tests/unit/transport/test_transport_connections.py::test_one_connection_too_many_ends_the_one_that_was_idle_longest"
         ),
         file="replica/transport/share.py",
         function="_oldest",

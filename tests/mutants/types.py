@@ -198,7 +198,7 @@ MUTANTS = (
     Mutant(
         name="time follows its wall back",
         rows="CN-24",
-        test="tests/unit/raft_driver/test_host_times.py::test_time_does_not_go_back_within_a_process_whose_clock_jumps_back",
+        test="tests/unit/raft_driver/test_driver_times.py::test_time_does_not_go_back_within_a_process_whose_clock_jumps_back",
         file="replica/types/time.py",
         function="HybridClock.now",
         before="self._last = max(self._last + 1, hybrid_from_us(self._clock.wall_us()))",
@@ -207,7 +207,7 @@ MUTANTS = (
     Mutant(
         name="clocks set back make the log the future",
         rows="CN-24",
-        test="tests/unit/raft_driver/test_host_times.py::test_times_go_on_after_a_restart_with_clocks_an_hour_back",
+        test="tests/unit/raft_driver/test_driver_times.py::test_times_go_on_after_a_restart_with_clocks_an_hour_back",
         file="replica/types/time.py",
         function="HybridClock.ahead_us",
         before="return us_of_hybrid(hybrid_time) - max(self._clock.wall_us(), us_of_hybrid(self._last))",
@@ -217,7 +217,7 @@ MUTANTS = (
         name="pool starts its threads late",
         rows="IN-30",
         test=(
-            "tests/unit/fs/test_disk_want.py::test_pool_has_all_its_threads_before_it_is_given_work_or_does_not_begin"
+            "tests/unit/fs/test_fs_exhausted.py::test_pool_has_all_its_threads_before_it_is_given_work_or_does_not_begin"
         ),
         file="replica/types/workers.py",
         function="started_pool",

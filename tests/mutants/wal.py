@@ -293,7 +293,7 @@ MUTANTS = (
     Mutant(
         name="leader refuses for ever after a roll",
         rows="IN-30",
-        test="tests/unit/raft_driver/test_host_want.py::test_leader_whose_log_could_not_be_rolled_once_goes_on",
+        test="tests/unit/raft_driver/test_driver_exhausted.py::test_leader_whose_log_could_not_be_rolled_once_goes_on",
         file="replica/wal/log.py",
         function="Log.roll",
         before="""

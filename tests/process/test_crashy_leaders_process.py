@@ -31,7 +31,7 @@ def row_of(number: int) -> tuple[RowOp, int]:
 
 
 def test_rows_are_exact_and_seven_replicas_equal_though_leaders_die_before_they_send() -> None:
-    """Goal: scenarios 9 and 10 on real processes (their slow log: `test_host_scenarios.py`). Method: the first leader
+    """Goal: scenarios 9 and 10 on real processes (their slow log: `test_driver_scenarios.py`). Method: the first leader
     dies as its log is synced and nothing is sent, two more by kill -9 as a write was sent to them; all come back.
     Inserts of fresh keys, of three keys, and inserts and deletes of one key between flushes that collect rows which
     are gone: each answer is what a model says, and in the end all seven hold the model's rows."""

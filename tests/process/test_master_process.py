@@ -373,7 +373,7 @@ def test_master_dropped_table_ends_as_tombstones_everywhere_whoever_has_not_hear
     assert stack.table().error.code == Code.NOT_FOUND
 
 
-def test_steer_carries_a_decision_out_once_however_often_it_is_sent(cluster: LocalCluster) -> None:
+def test_executor_carries_a_decision_out_once_however_often_it_is_sent(cluster: LocalCluster) -> None:
     """Goal: TC-67 and TC-69: resent decisions are done once, outdated ones are stale. Method: a real leader.
 
     An added learner, the same again, the same under a wrong leader's address, another decision on the old config.

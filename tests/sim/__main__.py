@@ -1,4 +1,4 @@
-"""Run the simulators: `python -m tests.sim`, `python -m tests.sim host:17 core:0-99`, `--overnight`.
+"""Run the simulators: `python -m tests.sim`, `python -m tests.sim driver:17 core:0-99`, `--overnight`.
 
 Without arguments it runs what CI runs, on two processes, and is red if a seed fails or the run came across too little
 (tests/sim/coverage.py). A failing seed is printed as the command that runs it again.
@@ -21,7 +21,7 @@ from rich.console import Console
 from tests.sim.coverage import shortfalls, show
 from tests.sim.runs import SIMULATORS, Job, Outcome, Tally, command, run, run_all
 
-CI_SEEDS = {"core": 3_500, "host": 1_600, "jam": 600, "stranded": 40, "tablet": 560}
+CI_SEEDS = {"core": 3_500, "driver": 1_600, "jam": 600, "stranded": 40, "tablet": 560}
 """How many seeds of each simulator CI runs."""
 SEEDS_FILE = Path(__file__).with_name("seeds.txt")
 FAILURES_SHOWN = 10
@@ -30,7 +30,7 @@ CHUNK = 4
 
 
 def parse(words: Iterable[str]) -> list[Job]:
-    """`host:17`, `core:0-99`, `core:3,17`: the jobs they name."""
+    """`driver:17`, `core:0-99`, `core:3,17`: the jobs they name."""
     jobs: list[Job] = []
     for word in words:
         simulator, _, text = word.partition(":")
@@ -92,7 +92,7 @@ def report(outcome: Outcome, console: Console, *, traced: bool) -> None:
 def main() -> int:
     """Exit status 1 if a seed failed or, without named seeds, too little was seen."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("seeds", nargs="*", help="SIMULATOR:SEEDS, for instance host:17 or core:0-99")
+    parser.add_argument("seeds", nargs="*", help="SIMULATOR:SEEDS, for instance driver:17 or core:0-99")
     parser.add_argument("--share", type=float, default=1.0, help="of CI's number of seeds (default 1.0)")
     parser.add_argument("--minutes", type=float, default=20.0, help="begin no seed after so long (default 20)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")

@@ -30,13 +30,13 @@ EVENTS = (
 )
 DEMANDED = FAULTS + EVENTS
 """Each at least MARK_MIN times, in the simulators that run whole replicas (the cores alone do not count)."""
-WHOLE = ("host", "jam", "stranded", "tablet")
+WHOLE = ("driver", "jam", "stranded", "tablet")
 _EVERYWHERE = ("V1", "V2", "V3", "V4", "READ")
 _OF_WHOLE = (*_EVERYWHERE, "I2", "V6", "V8", "SNAPSHOT")
 _OF_CHANGE = ("I1", "I4", "V7")
 WATCHED = {
     "core": (*_EVERYWHERE, "I1", "I4", "ROWS"),
-    "host": (*_OF_WHOLE, *_OF_CHANGE),
+    "driver": (*_OF_WHOLE, *_OF_CHANGE),
     "jam": (*_OF_WHOLE, *_OF_CHANGE),
     "stranded": _OF_WHOLE,
     "tablet": (*_OF_WHOLE, *_OF_CHANGE, "V5"),

@@ -142,7 +142,7 @@ PLANTED = (
     Planted(
         "group commit not synced",
         one("wal.appender:Appender.write", "segment.sync()", "pass"),
-        "host",
+        "driver",
         tuned=PROMISES,
         says=DAMAGED,
         plain=50,
@@ -150,7 +150,7 @@ PLANTED = (
     Planted(
         "promises leave before the metadata is written",
         one("raft_driver.persister:Persister._complete", "not self._items[0].hard_state_left and ", ""),
-        "host",
+        "driver",
         tuned=PROMISES,
         says=FORGOT,
         plain=50,
@@ -158,7 +158,7 @@ PLANTED = (
     Planted(
         "metadata loaded unsynced",
         one("consensus_metadata.consensus_meta:ConsensusMeta.load", "disk.sync_dir", "(lambda folder: None)"),
-        "host",
+        "driver",
         tuned={"crash_period_us": 60_000, "crash_point": "disk.before_rename_sync"},
         says=FORGOT,
         plain=1_500,
@@ -170,7 +170,7 @@ PLANTED = (
             "write_last_block_again(file, out.headers[info.number], info.length_bytes)",
             "pass",
         ),
-        "host",
+        "driver",
         within=60,
         tuned=EIO,
         says=LOST,
@@ -381,7 +381,7 @@ PLANTED = (
             ("wal.format:decode_entry", '!= value["identity_crc"]', "== -1"),
             ("wal.format:decode_entry", "!= entry.payload_crc", "== -1"),
         ),
-        "host",
+        "driver",
         tuned=PROMISES | {"padding": 2_000},
         says=DAMAGED,
         plain=60,
@@ -389,7 +389,7 @@ PLANTED = (
     Planted(
         "tear taken for damage",
         one("wal.scan:judge", "if unwritten or not full_length", "if not full_length"),
-        "host",
+        "driver",
         tuned=OUTAGES,
         says=WITHHELD,
         plain=60,
@@ -397,7 +397,7 @@ PLANTED = (
     Planted(
         "a read of the log holds its segments for ever",
         one("wal.log:Log.read", "self._release(numbers)", "pass"),
-        "host",
+        "driver",
         within=40,
         tuned={"flush_period_us": 60_000},
         says=LEAK,

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from tests.harness.raft_sim import run_seed
-from tests.harness.sim_cluster import HOST, WAL, SimCluster, SimNode
+from tests.harness.sim_cluster import DRIVER, WAL, SimCluster, SimNode
 from tests.harness.sim_copy import SimCopies
 from tests.harness.sim_jams import drawn as jams_drawn
 from tests.harness.sim_stranded import stranded
@@ -55,7 +55,7 @@ def _play(seed: int, cluster: SimCluster, workload: Workload, trouble_us: int) -
     return cluster.network.delivered, cluster.marks
 
 
-def run_host(seed: int, **tuned: Any) -> tuple[int, Counter[str]]:
+def run_driver(seed: int, **tuned: Any) -> tuple[int, Counter[str]]:
     """Whole replicas on simulated disks: 1.2 virtual seconds of trouble, then convergence and all verifiers."""
     cluster = SimCluster(seed, voters=5 if seed % 7 == 0 else 3, spares=seed % 3)
     workload = Workload(cluster, replace(Swarm.draw(cluster), **tuned))
@@ -88,7 +88,7 @@ NOTHING_ELSE: dict[str, Any] = {
 
 
 def run_jam(seed: int, **tuned: Any) -> tuple[int, Counter[str]]:
-    """As `host`, every eighth as `tablet`, for 2.5 virtual seconds with jams: logs and metadata that hang, queues
+    """As `driver`, every eighth as `tablet`, for 2.5 virtual seconds with jams: logs and metadata that hang, queues
     without room, ways that lose one type of message or hold all of them back."""
     whole, rng = seed % 8 == 7, Random(f"queue {seed}")
     cluster = SimCluster(
@@ -96,7 +96,7 @@ def run_jam(seed: int, **tuned: Any) -> tuple[int, Counter[str]]:
         voters=5 if seed % 7 == 0 else 3,
         spares=seed % 3,
         wal_options=replace(WAL, queue_bytes_max=rng.choice([1 << 10, 8 << 10, WAL.queue_bytes_max])),
-        driver_options=replace(HOST, held_bundles_max=rng.choice([HOST.held_bundles_max, 1 << 20, 1 << 20])),
+        driver_options=replace(DRIVER, held_bundles_max=rng.choice([DRIVER.held_bundles_max, 1 << 20, 1 << 20])),
         node_class=TabletNode if whole else SimNode,
         copies_class=TabletCopies if whole else SimCopies,
     )
@@ -110,7 +110,7 @@ def run_jam(seed: int, **tuned: Any) -> tuple[int, Counter[str]]:
 
 SIMULATORS: dict[str, Callable[..., tuple[int, Counter[str]]]] = {
     "core": run_core,
-    "host": run_host,
+    "driver": run_driver,
     "jam": run_jam,
     "stranded": run_stranded,
     "tablet": run_tablet,

@@ -39,7 +39,7 @@ def full_tally() -> Tally:
     """As much as CI demands, and no more."""
     tally = Tally()
     for name, verifiers in coverage.WATCHED.items():
-        demanded = {"core": coverage.OF_CORES, "host": coverage.DEMANDED}.get(name, ())
+        demanded = {"core": coverage.OF_CORES, "driver": coverage.DEMANDED}.get(name, ())
         watching = [f"{verifier} looked" for verifier in verifiers]
         marks = Counter(dict.fromkeys([*demanded, *watching], coverage.MARK_MIN))
         tally.add(Outcome(name, 0, coverage.DELIVERED_MIN // len(coverage.WATCHED), marks))
@@ -53,7 +53,7 @@ def test_run_that_saw_enough_is_green_and_any_lack_is_red() -> None:
     assert coverage.shortfalls(full_tally()) == []
     for mark in coverage.DEMANDED:
         tally = full_tally()
-        tally.marks["host"][mark] -= 1
+        tally.marks["driver"][mark] -= 1
         assert [text for text in coverage.shortfalls(tally) if mark in text], mark
     for mark in coverage.OF_CORES:
         tally = full_tally()
@@ -97,6 +97,6 @@ def test_table_of_one_simulator_alone_is_shown(simulator: str) -> None:
 
 def test_seeds_are_named_as_they_are_printed() -> None:
     """Goal: what a failure prints can be pasted. Method: parse ranges, lists and single seeds."""
-    assert parse(["host:17", "core:3-5,9"]) == [("host", 17), *(("core", s) for s in (3, 4, 5, 9))]
+    assert parse(["driver:17", "core:3-5,9"]) == [("driver", 17), *(("core", s) for s in (3, 4, 5, 9))]
     with pytest.raises(SystemExit, match="write SIMULATOR:SEEDS"):
         parse(["disk:1"])

@@ -240,7 +240,7 @@ def test_asked_to_end_before_the_next_start_there_is_none(tmp_path: Path) -> Non
     assert (process.returncode, runs_of(tmp_path)) == (143, 1)
 
 
-def test_job_ends_with_its_killed_keeper(tmp_path: Path) -> None:
+def test_job_ends_with_its_killed_supervisor(tmp_path: Path) -> None:
     """Goal: no orphan. Method: kill -9 of the keeper; the pipes, which the job holds, must close."""
     with keeper(tmp_path, ["waits", "0"]) as process:
         assert process.stdout is not None and process.stdout.readline() == "begun\n"

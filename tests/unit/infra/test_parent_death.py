@@ -18,7 +18,7 @@ child.wait()
 CHILD = "import sys; print('begun', flush=True); sys.stdin.read()"
 
 
-def test_leashed_child_ends_when_its_parent_is_killed() -> None:
+def test_child_ends_when_its_parent_is_killed() -> None:
     """Goal: kill -9 of a benchmark or a demo leaves no JVM behind. Method: a parent of a child that would wait for
     ever; the parent is killed once the child runs, and the pipe that the child holds must close."""
     reading, writing = os.pipe()
@@ -40,7 +40,7 @@ def test_leashed_child_ends_when_its_parent_is_killed() -> None:
         parent.stdin.close()
 
 
-def test_leashed_command_runs_as_it_was_given() -> None:
+def test_command_runs_as_it_was_given() -> None:
     """Goal: arguments, environment and exit status pass through. Method: a child that prints them."""
     command = [sys.executable, "-c", "import os, sys; print(sys.argv[1:], os.environ['X']); sys.exit(7)", "a b", ""]
     ran = subprocess.run(

@@ -24,55 +24,55 @@ REMOVE = Decision(
 )
 
 
-class Book:
-    """A book with a clock in seconds."""
+class Sent:
+    """Sent decisions with a clock in seconds."""
 
     def __init__(self) -> None:
-        self.book = SentDecisions(OPTIONS, Versions())
+        self.sent = SentDecisions(OPTIONS, Versions())
 
     def say(self, at_s: float, *needed: Decision) -> dict[str, Any]:
-        return self.book.update(needed, {"l": "h:1"}, int(at_s * SECOND), int(at_s * SECOND))
+        return self.sent.update(needed, {"l": "h:1"}, int(at_s * SECOND), int(at_s * SECOND))
 
 
-def test_book_a_need_is_said_once_and_again_with_back_off() -> None:
+def test_sent_decisions_a_need_is_said_once_and_again_with_back_off() -> None:
     """Goal: TC-67 and "one decision per need". Method: the same need every half second for 100 s."""
-    b = Book()
+    b = Sent()
     said = [(at / 2, r.version) for at in range(200) if (r := b.say(at / 2, REMOVE).get("t"))]
     assert said == [(0, 1), (10, 2), (30, 3), (55, 4), (80, 5)]
 
 
-def test_book_a_record_is_what_the_schema_says() -> None:
+def test_sent_decisions_a_record_is_what_the_schema_says() -> None:
     """Goal: readers of the topic decode it. Method: encode and decode, compare the four checks of a decision."""
-    record = Book().say(5, REMOVE)["t"]
+    record = Sent().say(5, REMOVE)["t"]
     again = from_avro(Decision, decode("decision", encode_record(record)))
     assert again == record
     assert (again.catalog_term, again.version, again.config_opid) == (3, 1, OpId(2, 7))
     assert again.deadline_us == 65 * SECOND and again.leader_address == "h:1"
 
 
-def test_book_a_need_that_changed_is_said_at_once_under_a_higher_version() -> None:
+def test_sent_decisions_a_need_that_changed_is_said_at_once_under_a_higher_version() -> None:
     """Goal: the newest decision wins by version. Method: another config position, then another term."""
-    b = Book()
+    b = Sent()
     assert b.say(0, REMOVE)["t"].version == 1
     assert b.say(1, replace(REMOVE, config_opid=OpId(2, 8)))["t"].version == 2
     assert b.say(2, replace(REMOVE, catalog_term=4))["t"].version == 1, "versions count within a term"
     assert b.say(3, replace(REMOVE, catalog_term=4, reason="other words", leader_uuid="m")) == {}
 
 
-def test_book_a_need_that_ended_is_withdrawn_once() -> None:
+def test_sent_decisions_a_need_that_ended_is_withdrawn_once() -> None:
     """Goal: a null withdraws. Method: say, end, stay ended."""
-    b = Book()
+    b = Sent()
     b.say(0, REMOVE)
     assert b.say(1) == {"t": None}
     assert b.say(2) == {}
-    assert b.book.outstanding == 0
+    assert b.sent.outstanding == 0
 
 
-def test_book_after_an_outage_each_need_is_said_once() -> None:
+def test_sent_decisions_after_an_outage_each_need_is_said_once() -> None:
     """Goal: scenario 125, no burst on return. Method: forget what was said; one need lasts, one ended meanwhile."""
-    b = Book()
+    b = Sent()
     b.say(0, REMOVE, replace(REMOVE, tablet_id="u"))
-    b.book.forget()
+    b.sent.forget()
     said = b.say(300, REMOVE)
     assert said["t"].version == 2 and said["u"] is None and len(said) == 2
     assert b.say(300.5, REMOVE) == {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nyala.replica.server.runtime.recent_maximum import KEPT_S, RecentMaximum
 
 
-def test_longest_of_a_span_forgets_what_came_before_it() -> None:
+def test_maximum_of_a_span_forgets_what_came_before_it() -> None:
     """CC-35. Goal: a round's pauses are its own. Method: observations at given times, looked back on over several
     spans; more seconds than are kept."""
     longest = RecentMaximum()

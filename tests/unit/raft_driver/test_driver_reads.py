@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from nyala.replica.types import Applied, Code, ConfigEdit, EditKind, OpId, Refused, hybrid_from_us, us_of_hybrid
-from tests.harness.sim_cluster import HOST, RAFT, TICK_US, SimCluster, member
+from tests.harness.sim_cluster import DRIVER, RAFT, TICK_US, SimCluster, member
 from tests.harness.sim_start import Answers, level, node_of, on, put, put_and_wait, started
 from tests.harness.sim_world import Faults
 
@@ -172,7 +172,7 @@ def test_config_change_answers_when_committed_and_survives_restart() -> None:
 def test_log_gc_keeps_what_is_not_flushed_and_what_an_anchor_holds() -> None:
     """Goal: log GC never passes a need, and what is gone is not needed again (scenarios 42, 49). Method: fill the log,
     collect unflushed, anchored, and free; write; everybody loses power: the flush and what follows it is all there."""
-    cluster = SimCluster(10, driver_options=HOST)
+    cluster = SimCluster(10, driver_options=DRIVER)
     leader = started(cluster)
     for n in range(300):
         put(cluster, leader, b"value-%d" % n)
@@ -243,7 +243,7 @@ def test_read_barrier_that_nothing_confirms_times_out_and_makes_room() -> None:
     """Goal: a leader that cannot commit in its term forgets who asked it. Method: a leader that reaches nobody until
     its first commit, a bound of two reads and of ten ticks: two time out, then two more are taken."""
     raft = replace(RAFT, reads_pending_max=2, election_ticks_max=400, config_abort_ticks=400)
-    cluster = SimCluster(12, raft_options=raft, driver_options=replace(HOST, wait_ticks_max=10))
+    cluster = SimCluster(12, raft_options=raft, driver_options=replace(DRIVER, wait_ticks_max=10))
     leader = started(cluster)
     cluster.network.isolate(leader.uuid, cluster.names)
     cluster.run_for(raft.lease_ticks * TICK_US + TICK_US)

@@ -8,7 +8,7 @@ import pytest
 
 from nyala.replica.raft_driver import Phase
 from nyala.replica.types import Applied, Code, Refused, ResourcesExhausted
-from tests.harness.sim_cluster import HOST, WAL_FOLDER, SimCluster
+from tests.harness.sim_cluster import DRIVER, WAL_FOLDER, SimCluster
 from tests.harness.sim_start import level, node_of, put, put_and_wait, started
 
 WANTS = ("EMFILE", "ENFILE", "ENOMEM", "EAGAIN")
@@ -83,7 +83,7 @@ def test_vote_that_the_metadata_has_no_means_for_waits(kind: str) -> None:
 def test_entries_that_cannot_be_read_back_just_now_are_read_later(operation: str) -> None:
     """IN-30. Goal: a peer that lags, and what is to be applied, wait for entries that left memory. Method: a follower
     is away for many entries; as it comes back, no log can be read anywhere for a while; then all are level."""
-    cluster = SimCluster(33, driver_options=replace(HOST, log_retain_entries=1000, log_retain_bytes_max=1 << 20))
+    cluster = SimCluster(33, driver_options=replace(DRIVER, log_retain_entries=1000, log_retain_bytes_max=1 << 20))
     leader = started(cluster)
     away = next(node for node in cluster.nodes.values() if node.replica is not leader)
     away.crash(power=False)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from nyala.replica.types import Applied, Code, HybridClock, Refused, hybrid_from_us, us_of_hybrid
-from tests.harness.sim_cluster import HOST, SimCluster
+from tests.harness.sim_cluster import DRIVER, SimCluster
 from tests.harness.sim_start import Answers, level, node_of, on, put_and_wait, started
 
 HOUR_US = 3_600_000_000
@@ -116,7 +116,7 @@ def test_time_does_not_go_back_within_a_process_whose_clock_jumps_back() -> None
 def test_snapshot_without_a_quorum_times_out_and_leaves_nothing_behind() -> None:
     """CN-24: scenario 83: a snapshot waits for its time, is refused in time, and nobody is left waiting. Method: a
     leader without followers is asked for its present; so is a follower without a leader."""
-    cluster = SimCluster(23, driver_options=replace(HOST, wait_ticks_max=30, waiters_max=4))
+    cluster = SimCluster(23, driver_options=replace(DRIVER, wait_ticks_max=30, waiters_max=4))
     leader = started(cluster)
     put_and_wait(cluster, leader, b"x")
     cluster.run_until(lambda: level(cluster), "everyone level")
@@ -139,7 +139,7 @@ def test_snapshot_without_a_quorum_times_out_and_leaves_nothing_behind() -> None
 def test_restarted_replica_reads_nothing_before_it_knows_what_is_committed() -> None:
     """CN-24: scenario 84: no empty reads before replay ends. Method: nothing is flushed, all stop, one comes back
     alone: no strong read, no snapshot, no data that a stale read could be of; with the others, all of it is back."""
-    cluster = SimCluster(24, driver_options=replace(HOST, wait_ticks_max=40))
+    cluster = SimCluster(24, driver_options=replace(DRIVER, wait_ticks_max=40))
     leader = started(cluster)
     index = put_and_wait(cluster, leader, b"x").opid.index
     cluster.run_until(lambda: level(cluster), "everyone level")

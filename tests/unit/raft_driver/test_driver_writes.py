@@ -9,7 +9,7 @@ from google_crc32c import value as crc
 
 from nyala.replica.raft import AppendEntries
 from nyala.replica.types import Applied, Code, EntryKind, OpId, Refused
-from tests.harness.sim_cluster import HOST, WAL, WAL_FOLDER, SimCluster
+from tests.harness.sim_cluster import DRIVER, WAL, WAL_FOLDER, SimCluster
 from tests.harness.sim_start import Answers, level, node_of, on, put, put_and_wait, started
 
 
@@ -203,7 +203,7 @@ def test_gathered_writes_that_got_no_index_are_told_so() -> None:
 
 def test_write_over_the_pending_bound_gets_no_index() -> None:
     """Goal: bounded memory, and OVERLOADED means nothing was reserved. Method: bound of 3, no quorum, 5 writes."""
-    cluster = SimCluster(6, driver_options=replace(HOST, writes_pending_max=3))
+    cluster = SimCluster(6, driver_options=replace(DRIVER, writes_pending_max=3))
     leader = started(cluster)
     cluster.network.isolate(leader.uuid, cluster.names)
     before = leader.last_logged

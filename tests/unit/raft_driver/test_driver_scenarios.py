@@ -13,7 +13,7 @@ from nyala.replica.raft import AppendEntries, AppendReply, VoteReply, VoteReques
 from nyala.replica.raft_driver import Phase
 from nyala.replica.rows import RowOp, WriteMeta, crc32c
 from nyala.replica.types import Code, Entry, EntryKind, OpId, Refused, RowCode
-from tests.harness.sim_cluster import HOST, SimCluster, SimNode
+from tests.harness.sim_cluster import DRIVER, SimCluster, SimNode
 from tests.harness.sim_disk import SimCrash
 from tests.harness.sim_ingest import COLUMNS, Record, payload_of
 from tests.harness.sim_start import Answers, level, node_of, on, put, put_and_wait, started
@@ -286,7 +286,7 @@ def test_replica_driven_by_hand_applies_what_is_committed_and_nothing_that_was_r
 def test_apply_in_pages_skips_nothing_over_a_restart_with_other_pages(before: int, after: int) -> None:
     """Goal: scenario 19. Method: a follower that was away applies 40 entries in pages; half-way it flushes and loses
     its power; it comes back with pages of another size. Verifier V3 sees every index, each once, from the flush on."""
-    cluster = SimCluster(4, driver_options=replace(HOST, apply_bytes_max=before))
+    cluster = SimCluster(4, driver_options=replace(DRIVER, apply_bytes_max=before))
     leader = started(cluster)
     cluster.run_until(lambda: level(cluster), "everyone level")
     node = next(n for n in cluster.nodes.values() if n.replica is not leader)
@@ -300,7 +300,7 @@ def test_apply_in_pages_skips_nothing_over_a_restart_with_other_pages(before: in
     assert half < leader.last_logged.index or before == 2000
     node.flush_now()
     node.crash(power=True)
-    cluster.driver_options = replace(HOST, apply_bytes_max=after)
+    cluster.driver_options = replace(DRIVER, apply_bytes_max=after)
     node.start()
     assert node.machine.applied_opid.index == half
     cluster.run_until(lambda: level(cluster), "everyone level")

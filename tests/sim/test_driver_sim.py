@@ -29,7 +29,7 @@ def history(seed: int) -> tuple[SimCluster, Workload]:
 
 
 @pytest.mark.parametrize("block", range(10))
-def test_host_under_random_faults_keeps_every_promise(block: int) -> None:
+def test_driver_under_random_faults_keeps_every_promise(block: int) -> None:
     """CN-26, CN-24, CN-36, CN-02: acknowledged writes survive, strong reads see them, no term or vote is forgotten.
 
     Method: a tenth of the seeds, each a different mix of crashes, power loss, full and slow disks, cuts, flushes, log
@@ -49,7 +49,7 @@ def test_host_under_random_faults_keeps_every_promise(block: int) -> None:
         assert [name for name in seen if marks[name] < 2] == [], "an idle simulation proves nothing"
 
 
-def test_host_copies_from_leaders_that_are_deposed_meanwhile_lose_nothing() -> None:
+def test_driver_copies_from_leaders_that_are_deposed_meanwhile_lose_nothing() -> None:
     """TC-58: no copy makes a replica forget what it acknowledged. Method: ten such histories; copies are let through by
     the real checks, at the job's turn and at its end; some of each outcome are seen."""
     marks: Counter[str] = Counter()

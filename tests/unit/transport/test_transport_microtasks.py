@@ -28,7 +28,7 @@ def run(
     return seen, errors
 
 
-def test_turn_what_an_event_asks_for_is_done_in_its_own_turn_and_in_order() -> None:
+def test_microtasks_what_an_event_asks_for_is_done_in_its_own_turn_and_in_order() -> None:
     """Goal: a message that makes a replica speak leaves in the turn in which it came. Method: an event that asks for
     two functions, of which one asks for a third."""
 
@@ -48,7 +48,7 @@ def test_turn_what_an_event_asks_for_is_done_in_its_own_turn_and_in_order() -> N
     assert run(scenario)[0] == ["event within", "event", "first", "second", "third", "|", "|", "|"]
 
 
-def test_turn_what_is_asked_outside_of_one_gets_the_next_or_that_of_an_event_before_it() -> None:
+def test_microtasks_what_is_asked_outside_of_one_gets_the_next_or_that_of_an_event_before_it() -> None:
     """Goal: nothing is lost and nothing runs within its caller. Method: ask outside of a turn, with and without an
     event before the loop's next turn."""
 

@@ -8,7 +8,7 @@ import pytest
 
 from nyala.replica.raft_driver import Phase
 from nyala.replica.types import Applied, Code, ConfigEdit, EditKind, Refused
-from tests.harness.sim_cluster import HOST, RAFT, TICK_US, WAL, SimCluster, SimNode, member
+from tests.harness.sim_cluster import DRIVER, RAFT, TICK_US, WAL, SimCluster, SimNode, member
 from tests.harness.sim_start import Answers, level, node_of, on, put, put_and_wait, started
 
 TIMEOUT_US = RAFT.election_ticks_max * TICK_US
@@ -76,7 +76,7 @@ def test_all_logs_that_hang_move_no_leader() -> None:
 def test_what_a_disk_that_hangs_holds_up_is_bounded() -> None:
     """Goal: hours of hanging cost no memory. Method: a bound of 20 bundles; a follower hangs for 30 virtual seconds of
     writes and heartbeats; then it is level again."""
-    cluster = SimCluster(6, driver_options=replace(HOST, held_bundles_max=20))
+    cluster = SimCluster(6, driver_options=replace(DRIVER, held_bundles_max=20))
     leader = started(cluster)
     put_and_wait(cluster, leader, b"before")
     hung = next(n for n in cluster.nodes.values() if n.replica is not leader)

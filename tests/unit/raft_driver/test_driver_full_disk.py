@@ -9,7 +9,7 @@ from nyala.replica.raft_driver import Phase
 from nyala.replica.tablet_copy import wal_folder
 from nyala.replica.types import Applied, Code, ConfigEdit, EditKind, Refused
 from nyala.replica.wal import read_offline
-from tests.harness.sim_cluster import HOST, TABLET, SimCluster, SimNode, member
+from tests.harness.sim_cluster import DRIVER, TABLET, SimCluster, SimNode, member
 from tests.harness.sim_start import Answers, level, node_of, on, put, put_and_wait, started
 
 META = "consensus-meta/*"
@@ -116,7 +116,7 @@ def test_lone_voter_with_a_full_disk_leads_again_when_there_is_room() -> None:
 
 def test_what_a_full_disk_holds_up_is_bounded() -> None:
     """Goal: hours without room cost no memory. Method: a bound of 20 bundles, 30 virtual seconds of heartbeats."""
-    cluster = SimCluster(11, driver_options=replace(HOST, held_bundles_max=20))
+    cluster = SimCluster(11, driver_options=replace(DRIVER, held_bundles_max=20))
     leader = started(cluster)
     for node in cluster.nodes.values():
         if node.replica is not leader:

@@ -12,7 +12,7 @@ from nyala.replica.raft import AppendEntries, AppendReply, Message, Role, VoteRe
 from nyala.replica.raft_driver import Phase
 from nyala.replica.types import Code, DiskFailure, OpId, Refused
 from nyala.replica.wal.recovery import WITHHELD_NAME
-from tests.harness.sim_cluster import HOST, TABLET, WAL_FOLDER, SimCluster, SimNode
+from tests.harness.sim_cluster import DRIVER, TABLET, WAL_FOLDER, SimCluster, SimNode
 from tests.harness.sim_disk import SimCrash
 from tests.harness.sim_start import Answers, level, node_of, on, put, put_and_wait, started
 
@@ -300,7 +300,7 @@ def _die(operation: str, path: str, node: SimNode) -> None:
 def test_restart_with_a_long_unflushed_log_applies_all_of_it_within_its_bound_of_memory() -> None:
     """Goal: memory at a start does not grow with the log. Method: 60 writes of 1 KB, nothing flushed, a cache of 2 KB;
     power loss of everyone: no replica holds more than the bound while it applies all of them again, from the log."""
-    cluster = SimCluster(13, driver_options=replace(HOST, write_bytes_pending_max=4 << 10))
+    cluster = SimCluster(13, driver_options=replace(DRIVER, write_bytes_pending_max=4 << 10))
     leader = started(cluster)
     for n in range(60):
         put_and_wait(cluster, leader, b"%d" % n * 1000)
@@ -309,7 +309,7 @@ def test_restart_with_a_long_unflushed_log_applies_all_of_it_within_its_bound_of
     for node in cluster.nodes.values():
         node.crash(power=True)
         node.start()
-    assert all(r.cache_bytes <= HOST.log_cache_bytes_max * 5 // 4 + 2000 for r in cluster.replicas)
+    assert all(r.cache_bytes <= DRIVER.log_cache_bytes_max * 5 // 4 + 2000 for r in cluster.replicas)
     cluster.run_until(lambda: level(cluster) and cluster.replicas[0].applied_index > top, "everyone level again")
     cluster.verify.writes_stand()
     again = cluster.leader()
