@@ -25,7 +25,7 @@ class RaftCore:
     the hybrid time of entries that the core itself makes (NOOP, promotion) and of `safe_time`; without it, times just
     above the last entry's are used. `withheld` is the OpId of a damaged tail that may have been acknowledged: the
     replica neither votes nor campaigns until its durable log has reached it. `no_data`: a witness's disk; the replica
-    logs and votes, and never leads. `commit_index` is what the host has applied or knows committed: `Ready.committed`
+    logs and votes, and never leads. `commit_index` is what the driver has applied or knows committed: `Ready.committed`
     starts above.
     """
 
@@ -111,7 +111,7 @@ class RaftCore:
 
     @property
     def applied_index(self) -> int:
-        """Set by the host; travels in replies."""
+        """Set by the driver; travels in replies."""
         return self._s.applied_index
 
     @applied_index.setter
@@ -187,7 +187,7 @@ class RaftCore:
     # ---------------------------------------------------------------------------------------------------- inputs
 
     def tick(self, now: int | None = None) -> None:
-        """One tick of the host's monotonic clock. `now`: that clock in ticks, which leases are judged by; see lease.py.
+        """One tick of the driver's monotonic clock. `now`: that clock in ticks, by which leases are judged (lease.py).
 
         Ticks are not made up for in bursts: any n of them last more than n - TICK_SLACK periods.
         """
@@ -310,7 +310,7 @@ class RaftCore:
         reads.read_index(self._s, token, judged=now is not None)
 
     def link_lost(self, uuid: str, silent_ticks: int, delay_ticks: int = 0) -> None:
-        """The host has heard nothing of any group from the server `uuid` for `silent_ticks` of its ticks.
+        """The driver has heard nothing of any group from the server `uuid` for `silent_ticks` of its ticks.
 
         `delay_ticks`: how much later a follower that this wakes campaigns, so that not all groups do so at once.
         """

@@ -11,7 +11,7 @@ from .ready import HardState
 
 @dataclass(slots=True, kw_only=True)
 class Hard:
-    """Term, vote, configs and the lost end, as they are now; the host makes them durable.
+    """Term, vote, configs and the lost end, as they are now; the driver makes them durable.
 
     Invariants: term never falls; voted_for changes at most once per term, from None. configs[0] is the last committed
     config, the others are those of later CONFIG entries of the log, in order; the last one is in force [thesis §4.1].

@@ -32,7 +32,7 @@ class Leading:
     round_wanted: bool = False
     sends_wanted: bool = False
     round_stamps: deque[tuple[int, int]] = field(default_factory=deque)
-    """(round, the host's clock when it began)."""
+    """(round, the driver's clock when it began)."""
     lease_given_up: bool = False
     reads_waiting: list[int] = field(default_factory=list)
     reads_running: list[tuple[int, int, int]] = field(default_factory=list)

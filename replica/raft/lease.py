@@ -6,9 +6,10 @@ leader of this group can exist only after a minimum election timeout from t, by 
 before that, by ours. Only acknowledgements of the leader's own term are echoes (`RaftCore.step` drops others), and each
 is one group's: however many travel in one RPC, none counts for another group.
 
-Time is an input: `now`, the host's monotonic clock in ticks. A round is stamped with the latest `now` that the core was
-told, which is at or before its sending; a read is judged by the `now` that comes with it. Whatever pauses in between,
-the lease looks older than it is, never younger. Ticks counted by `tick()` would not do: a stopped process counts none.
+Time is an input: `now`, the driver's monotonic clock in ticks. A round is stamped with the latest `now` that the core
+was told, which is at or before its sending; a read is judged by the `now` that comes with it. Whatever pauses in
+between, the lease looks older than it is, never younger. Ticks counted by `tick()` would not do: a stopped process
+counts none.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .state import State
 
 
 def observe_clock(s: State, now: int | None) -> None:
-    """Learn the time; a host that has no clock to show says None, and its leaders have no lease."""
+    """Learn the time; a driver that has no clock to show says None, and its leaders have no lease."""
     if now is not None:
         s.clock = now if s.clock is None else max(s.clock, now)
 

@@ -52,7 +52,7 @@ class LogView(Protocol):
 
 
 class MemoryLogView:
-    """A LogView over a list, with room for a host to evict bytes, drop a prefix and load entries back.
+    """A LogView over a list, with room for a driver to evict bytes, drop a prefix and load entries back.
 
     Three regions: below `first_index` nothing is known but the boundary's term; from there to `cached_from` only terms
     are (plus what `load` brought back); from `cached_from` to `last` entries are in memory.

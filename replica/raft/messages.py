@@ -1,4 +1,4 @@
-"""What cores say to each other. Frozen; one class per message; the tablet id and the wire belong to the host."""
+"""What cores say to each other. Frozen; one class per message; the tablet id and the wire belong to the driver."""
 
 from __future__ import annotations
 

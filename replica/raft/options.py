@@ -1,4 +1,4 @@
-"""Options of one core. Times are in ticks of the host; every relation between them is checked once, here."""
+"""Options of one core. Times are in ticks of the driver; every relation between them is checked once, here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TICK_SLACK = 2
 @dataclass(frozen=True, kw_only=True)
 class RaftOptions:
     """Times and bounds of one core. All are stable. They need not be equal on all replicas, with one exception:
-    `election_ticks_min`, times the host's tick, must be no shorter on a voter than on the leader, or leases break."""
+    `election_ticks_min`, times the driver's tick, must be no shorter on a voter than on the leader, or leases break."""
 
     heartbeat_ticks: int = 2
     """A leader sends to every peer at least this often."""
@@ -42,7 +42,7 @@ class RaftOptions:
     copy_retry_ticks_max: int = 120
     quiet_after_ticks: int = 0
     """A group that was idle for so long goes quiet: no ticks, no heartbeats, no lease; see quiet.py. 0: never. It asks
-    the host for `link_lost`, `link_found` and `check`, so it is off where nobody would call them."""
+    the driver for `link_lost`, `link_found` and `check`, so it is off where nobody would call them."""
     reads_pending_max: int = 4096
     """Strong reads waiting for their heartbeat round; one more is refused OVERLOADED."""
 

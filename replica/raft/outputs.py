@@ -21,7 +21,7 @@ class Outputs:
     number: int = 0
     """The last bundle that was handed out."""
     advanced: int = 0
-    """The last bundle that the host has made durable."""
+    """The last bundle that the driver has made durable."""
     unstable: list[Entry] = field(default_factory=list)
     truncate_from: int | None = None
     truncations: list[tuple[int, int]] = field(default_factory=list)

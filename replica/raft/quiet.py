@@ -3,7 +3,7 @@
 A leader whose term is open, with everything committed, durable and held by all, asks for quiet with its heartbeats
 once it has been idle for `quiet_after_ticks`. A follower that agrees says so in its echo and stops its election timer;
 when all have agreed in one stretch of asking, the leader stops its heartbeats. It does not wait for a member that is
-cut off (the host says so, from the link between the two servers), as long as the others are a majority.
+cut off (the driver says so, from the link between the two servers), as long as the others are a majority.
 
 Quiet changes no term, no vote, no log. It is safe because it promises nothing and takes no promise back: a quiet
 voter's count of ticks since it heard a leader stands still, so it votes later than it would have, never earlier; a
@@ -11,9 +11,9 @@ quiet leader drops its lease. It is live because a replica is quiet only while s
 
 - Any message but its own leader's heartbeats wakes a replica. One that wakes by itself asks its leader, which wakes
   and sends heartbeats to all. So a replica that restarts, campaigns, fails or writes finds the group awake.
-- The link to the leader's server shows that the leader lives. When it falls silent, the host says so (`link_lost`),
+- The link to the leader's server shows that the leader lives. When it falls silent, the driver says so (`link_lost`),
   and the silence counts as the leader's. When the server's process is another one, it says `link_found`.
-- The host calls `check` now and then, for every other case. A quiet leader then sends heartbeats to all; a follower
+- The driver calls `check` now and then, for every other case. A quiet leader then sends heartbeats to all; a follower
   that heard nothing during three calls wakes and asks its leader.
 """
 

@@ -1,4 +1,4 @@
-"""What a core wants done: one bundle, carried out by the host in a fixed order."""
+"""What a core wants done: one bundle, carried out by the driver in a fixed order."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class HardState(NamedTuple):
 
 
 class CopyNeeded(NamedTuple):
-    """A peer that the log can no longer serve; the host sends it StartTabletCopy.
+    """A peer that the log can no longer serve; the driver sends it StartTabletCopy.
 
     `current_state` and `last_opid` are what the peer last reported, for the compare-and-set of that request
     [kudu raft-tablet-copy]: DOES_NOT_EXIST, DELETED, or READY (alive, but behind the log's first index).
@@ -65,14 +65,14 @@ class PeerStatus:
     commit_index: int
     caught_up: bool
     absent: bool = False
-    """Nothing is heard from its server, as the host said."""
+    """Nothing is heard from its server, as the driver said."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ready:
     """One bundle of work. Everything in it is already true of the core and of its LogView.
 
-    What the host owes the core, precisely:
+    What the driver owes the core, precisely:
 
     1. *Take.* After every batch of `tick`/`step`/`propose`/`persisted`/... calls, call `ready()` until it returns None.
        Bundles may be outstanding in any number: nothing has to be finished before the next is taken. They carry
@@ -98,7 +98,7 @@ class Ready:
     7. *`config_committed`:* save it to consensus metadata, in order, before or together with the next `hard_state`;
        nothing waits for it (the entry itself is durable), but log GC must not pass `config_committed.opid.index`
        before it is saved [kudu raft-config-change].
-    8. Each entry, and `safe_time`, must be shown to the host's hybrid clock before it issues another time
+    8. Each entry, and `safe_time`, must be shown to the driver's hybrid clock before it issues another time
        (`HybridClock.observe`), whichever replica wrote it.
 
     `safe_time` = (index, hybrid_time): once this replica has applied through `index`, the leader that said so writes

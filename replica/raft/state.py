@@ -63,12 +63,12 @@ class State:
         self.quiet = False
         """The timers are stopped; see quiet.py."""
         self.absent: set[str] = set()
-        """Servers from which nothing is heard, as the host says. Never iterated."""
+        """Servers from which nothing is heard, as the driver says. Never iterated."""
         self.election = Election(options, rng, timeout=options.election_ticks_max, heard=options.election_ticks_max)
 
         self.lead = Leading()
         self.clock: int | None = None
-        """The host's monotonic clock, in ticks, as last told."""
+        """The driver's monotonic clock, in ticks, as last told."""
 
         self.out = Outputs()
 

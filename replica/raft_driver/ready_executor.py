@@ -125,7 +125,7 @@ class ReadyExecutor:
             self._doors.on_awake(self.tablet_id)
 
     def pump_soon(self) -> None:
-        """At the end of this turn, carry out what the core wants by then."""
+        """At the end of this iteration, carry out what the core wants by then."""
         self.stir()
         if not self._pump_scheduled and not self._carrying:
             self._pump_scheduled = True

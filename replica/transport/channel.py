@@ -75,7 +75,7 @@ class PeerChannel:
         self._link: Link | None = None
         """Where the queue goes; None while there is no connection."""
         self._pumping = False
-        """Whether the end of this turn, or the next, writes out what waits."""
+        """Whether the end of this iteration, or the next, writes out what waits."""
         self._failures = 0
         self._error = ""
         self._batches = 0
@@ -110,7 +110,7 @@ class PeerChannel:
         if self._link is None:
             self._wake_up()
         elif not self._pumping and self._link.writable:
-            # At the end of the turn, so that what it has to say leaves as one batch.
+            # At the end of the iteration, so that what it has to say leaves as one batch.
             self._pumping = True
             self._soon(self._pump)
 

@@ -22,7 +22,7 @@ class Arrivals:
 
 
 class FrameReader(asyncio.BufferedProtocol):
-    """Cuts what arrives into frames and hands each over, whole, in the turn of the loop in which it became whole.
+    """Cuts what arrives into frames and hands each over, whole, in the iteration of the loop in which it became whole.
 
     Memory: none of its own while no frame is begun; then what has arrived of it, and as much again at most, never more
     than its length. A closed connection refers to nothing and is free at once. Concurrency: the loop's thread.

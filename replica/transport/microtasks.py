@@ -7,17 +7,17 @@ from collections import deque
 from collections.abc import Callable
 
 _FUNCTIONS_MAX = 1000
-"""Functions of one turn; the rest wait for the next, so that no chain of them keeps the loop from its sockets."""
+"""Functions of one iteration; the rest wait for the next, so that no chain of them keeps the loop from its sockets."""
 
 
 class MicrotaskQueue:
-    """Functions that run at the end of the turn in which they were asked for.
+    """Functions that run at the end of the iteration in which they were asked for.
 
     asyncio runs what `call_soon` was given after another look at all sockets: a system call, and a moment in which
     another thread takes the interpreter. A message makes a replica speak, that makes a link write: what goes out would
     wait for both twice. Whoever brings an event in therefore does so through `run`.
-    Invariants: functions run in the order of `soon`, each once; what is asked for outside of a turn gets one of its
-    own. Concurrency: the loop's thread.
+    Invariants: functions run in the order of `soon`, each once; what is asked for outside of an iteration gets one
+    of its own. Concurrency: the loop's thread.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_error: Callable[[BaseException], None]) -> None:
@@ -28,7 +28,7 @@ class MicrotaskQueue:
         self._running = self._scheduled = False
 
     def soon(self, function: Callable[[], None]) -> None:
-        """Run `function` at the end of this turn."""
+        """Run `function` at the end of this iteration."""
         self._functions.append(function)
         if not self._running:
             self._schedule()

@@ -31,8 +31,8 @@ class PeerNetwork:
     ) -> None:
         """`address`: where this server listens. `on_state`: a stream found its server, or ended (`error` says why).
 
-        `soon`: the end of the loop's turn, for what it has to say to one server to leave as one batch; by default, the
-        loop's next turn. `takeover`: by which its directory took over the uuid, of masters.
+        `soon`: the end of the loop's iteration, for what it has to say to one server to leave as one batch; by default,
+        the loop's next iteration. `takeover`: by which its directory took over the uuid, of masters.
         """
         self._uuid = uuid
         self._on_state = on_state
@@ -54,7 +54,7 @@ class PeerNetwork:
         """Queue (tablet id, message) pairs by their `to_uuid`.
 
         Never blocks and never raises for a peer that is away: what cannot be sent is dropped. Everything that is given
-        in one turn of the loop goes out as one batch per server.
+        in one iteration of the loop goes out as one batch per server.
         """
         if self._closed:
             return

@@ -26,7 +26,7 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
 
     Invariants: a link is opened for a caller that names this server, and a batch that names another ends it, before
     anything of it is delivered; a message that names other servers than its link is dropped. Concurrency: the loop's
-    thread; `deliver` is called there, in order per sender, all messages of a batch in one turn of the loop.
+    thread; `deliver` is called there, in order per sender, all messages of a batch in one iteration of the loop.
     """
 
     def __init__(

@@ -416,7 +416,7 @@ REQUESTS: dict[str, RequestBound] = {
     "PeerService.OpenLink": RequestBound(4 * _KIB),
     "MasterService.TakeOver": RequestBound(1 * _KIB, wait_s=30.0),
     "MasterService.GetIdentity": RequestBound(1 * _KIB),
-    "MasterService.Heartbeat": RequestBound(  # a reply is made in one turn of the loop: one at a time
+    "MasterService.Heartbeat": RequestBound(  # a reply is made in one iteration of the loop: one at a time
         GRPC_MESSAGE_BYTES_MAX, 400_000, wait_s=30.0, reply_bytes=ORDERS_BYTES_MAX + 2 * _MIB, reply_late=True
     ),
     "MasterService.CreateTable": _TABLE._replace(

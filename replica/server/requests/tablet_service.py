@@ -183,7 +183,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
                     replica.abort_change(cas, done)
                 else:
                     replica.change_config(edits, cas, decision, done)
-                # Before this turn ends and its entry is sent; of what was refused, nothing is learned.
+                # Before this iteration ends and its entry is sent; of what was refused, nothing is learned.
                 self._manager.learn_config(replica.active_config)
 
             try:

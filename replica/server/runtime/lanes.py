@@ -20,7 +20,7 @@ _TURN_TASKS = 16
 class LoopPost:
     """Runs functions on the loop's thread, in the order in which they were posted.
 
-    Concurrency: any thread. Many posts between two turns of the loop cost one wake-up, and share its turn.
+    Concurrency: any thread. Many posts between two iterations of the loop cost one wake-up.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_error: Callable[[BaseException], None]) -> None:
@@ -60,7 +60,7 @@ class LoopPost:
 
 
 class LoopTimer:
-    """Functions that run on the loop's thread later, each as a turn. Concurrency: the loop's thread."""
+    """Functions that run on the loop's thread later, each in its own iteration. Concurrency: the loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, microtasks: MicrotaskQueue) -> None:
         self._loop = loop
