@@ -1,0 +1,61 @@
+"""Names that were invented here do not come back where the field has a word."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from tests.tidy.test_layers import ROOT, parsed, source_files
+
+FORMER = {
+    "book": "what it lists, such as expected rows",
+    "books": "what they list",
+    "carrier": "ready executor",
+    "company": "batch",
+    "copywire": "tablet_copy.wire",
+    "gathering": "write batcher",
+    "glance": "offline reading",
+    "governor": "reconciler",
+    "keeper": "file checker, or who repairs",
+    "leash": "parent's death signal",
+    "leashed": "ended with its parent",
+    "steer": "decision executor",
+    "tend": "what is done, such as setting keep-alive",
+    "voice": "decision sink",
+    "voices": "decision sinks",
+}
+"""A word of former names, and what is said today."""
+WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+
+def defined(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """(line, name) of what a module defines: functions, classes, parameters, variables and attributes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.lineno, node.name
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.attr
+
+
+def former(name: str) -> set[str]:
+    """The former words in a name: `DecisionBook`, `decision_book` and `BOOK_MAX` have one."""
+    return {word.lower() for word in WORD.findall(name)} & FORMER.keys()
+
+
+def test_no_name_that_is_defined_holds_a_former_word() -> None:
+    """Goal: a newcomer meets the field's words. Method: modules, functions, classes, parameters, variables and
+    attributes of every source file; the check is tried on names that must be seen first."""
+    assert all(map(former, ("DecisionBook", "decision_book", "BOOK_MAX", "_gathering", "books")))
+    assert not any(map(former, ("bookkeeping", "gather_keys", "attend", "extend")))
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} {name}: say {', '.join(FORMER[word] for word in former(name))}"
+        for path in source_files()
+        for line, name in (*defined(parsed(path.read_text())), (1, path.stem))
+        if former(name)
+    ]
+    assert not wrong, "\n".join(wrong)
