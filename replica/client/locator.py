@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from nyala.replica.types import Address, Code, Refused, Rng
 
@@ -14,6 +14,20 @@ from .tables import Location
 
 LookUp = Callable[[str], list[Location]]
 """Asks the master for all locations of a table, by name."""
+ROUNDS_WITHOUT_LEADER = 3
+"""How often the others are asked before the silent server is, if one of them knows no leader: an election is near."""
+
+
+@dataclass
+class _Doubt:
+    """What came of looking for a tablet's leader since one did not answer as such.
+
+    `asked`: members asked in turn since. `leaderless`: one of them said that it knows no leader.
+    """
+
+    suspect: str
+    asked: int = 0
+    leaderless: bool = False
 
 
 class Locator:
@@ -29,8 +43,7 @@ class Locator:
         self._tablets: dict[str, Location] = {}
         self._versions: dict[str, int] = {}
         self._table_locks: dict[str, threading.Lock] = {}
-        self._suspects: dict[str, tuple[str, int]] = {}
-        """Tablet id -> (uuid that did not answer as the leader, members asked since)."""
+        self._doubts: dict[str, _Doubt] = {}
         self._silent: dict[str, str] = {}
         """Tablet id -> uuid that gave no answer at all in its time."""
 
@@ -86,11 +99,15 @@ class Locator:
         return [(uuid, location.members[uuid]) for *_, uuid in order]
 
     def _next_member(self, location: Location) -> str:
-        """Members in turn; the suspect comes last, for asking a stopped server costs a whole attempt."""
-        suspect, asked = self._suspects.get(location.tablet_id, ("", 0))
-        order = sorted(location.members, key=lambda uuid: (uuid == suspect, uuid))
-        self._suspects[location.tablet_id] = (suspect, asked + 1)
-        return order[asked % len(order)]
+        """The others in turn, then the suspect, for asking a stopped server costs a whole attempt."""
+        doubt = self._doubts.setdefault(location.tablet_id, _Doubt(""))
+        others = sorted(uuid for uuid in location.members if uuid != doubt.suspect)
+        again = doubt.leaderless and self._silent.get(location.tablet_id) == doubt.suspect
+        turns = len(others) * (ROUNDS_WITHOUT_LEADER if again else 1)
+        doubt.asked += 1
+        if doubt.asked > turns and doubt.suspect in location.members:
+            return doubt.suspect
+        return others[(doubt.asked - 1) % len(others)]
 
     def version(self, table_name: str) -> int:
         """Number of look-ups of that table so far: hand it to `refresh`."""
@@ -112,10 +129,8 @@ class Locator:
                     del self._tablets[tablet_id]
                 for location in locations:
                     # The master learns of a failover later than we do: its word does not clear a suspect.
-                    if (
-                        location.leader_uuid
-                        and location.leader_uuid == self._suspects.get(location.tablet_id, ("",))[0]
-                    ):
+                    doubt = self._doubts.get(location.tablet_id)
+                    if doubt is not None and location.leader_uuid == doubt.suspect:
                         location = replace(location, leader_uuid="")
                     self._tablets[location.tablet_id] = location
                 self._versions[table_name] = seen_version + 1
@@ -131,6 +146,8 @@ class Locator:
             location = self._tablets.get(tablet_id)
             if location is None:
                 return False
+            if not uuid and (doubt := self._doubts.get(tablet_id)) is not None:
+                doubt.leaderless = True
             address = address or location.members.get(uuid)
             if not uuid or address is None or uuid in (asked_uuid, self._silent.get(tablet_id)):
                 if location.leader_uuid == asked_uuid:
@@ -143,7 +160,7 @@ class Locator:
     def worked(self, tablet_id: str, uuid: str) -> None:
         """The server of that uuid answered as the leader."""
         with self._lock:
-            self._suspects.pop(tablet_id, None)
+            self._doubts.pop(tablet_id, None)
             self._silent.pop(tablet_id, None)
             location = self._tablets.get(tablet_id)
             if location is not None and location.leader_uuid != uuid and uuid in location.members:
@@ -154,15 +171,13 @@ class Locator:
         with self._lock:
             if silent:
                 self._silent[tablet_id] = uuid
+            elif self._silent.get(tablet_id) == uuid:
+                del self._silent[tablet_id]
             location = self._tablets.get(tablet_id)
-            suspect, asked = self._suspects.get(tablet_id, ("", 0))
             if location is None:
                 return
             if location.leader_uuid == uuid:
                 self._tablets[tablet_id] = replace(location, leader_uuid="")
-            if not suspect:
-                self._suspects[tablet_id] = (uuid, 0)
-            elif asked > len(location.members):
-                # All were asked in vain: the suspect gets another chance.
-                self._suspects.pop(tablet_id)
-                self._silent.pop(tablet_id, None)
+            doubt = self._doubts.get(tablet_id)
+            if doubt is None or not doubt.suspect or (doubt.asked and doubt.suspect == uuid):
+                self._doubts[tablet_id] = _Doubt(uuid)  # the first one, or all have been asked in vain

@@ -147,6 +147,9 @@ class Attempts:
             raise final(error, unknown=True, why="not repeated, because repeating it is not safe")
         if error.code is Code.TIMED_OUT:
             self._attempt_timeout_s *= 2
+        elif error.code is Code.NOT_LEADER and not error.detail:
+            # Its group has no leader, so whoever was silent need not be waited for any longer than before.
+            self._attempt_timeout_s = self._options.attempt_timeout_s
         delay = self._next_delay_s(follow=reaction is Reaction.FOLLOW and bool(error.detail))
         if delay >= self._deadline.left_s:
             raise final(

@@ -195,6 +195,53 @@ MUTANTS = (
         after="remembered_s",
     ),
     Mutant(
+        name="stopped leader is asked after each round",
+        test=(
+            "tests/unit/client/test_client_locator.py::"
+            "test_locator_leaves_a_silent_leader_alone_while_the_others_know_no_leader"
+        ),
+        file="replica/client/locator.py",
+        function="Locator._next_member",
+        before="ROUNDS_WITHOUT_LEADER if again else 1",
+        after="1",
+    ),
+    Mutant(
+        name="server that refuses counts as silent for ever",
+        test=(
+            "tests/unit/client/test_client_locator.py::"
+            "test_locator_leaves_a_silent_leader_alone_while_the_others_know_no_leader"
+        ),
+        file="replica/client/locator.py",
+        function="Locator.doubt",
+        before="""
+            elif self._silent.get(tablet_id) == uuid:
+                del self._silent[tablet_id]
+        """,
+        after="",
+    ),
+    Mutant(
+        name="suspect is asked once",
+        test=(
+            "tests/unit/client/test_client_locator.py::"
+            "test_locator_leaves_a_silent_leader_alone_while_the_others_know_no_leader"
+        ),
+        file="replica/client/locator.py",
+        function="Locator.doubt",
+        before="(doubt.asked and doubt.suspect == uuid)",
+        after="False",
+    ),
+    Mutant(
+        name="stopped leader is waited for longer and longer",
+        test=(
+            "tests/unit/client/test_client_retry.py::"
+            "test_attempts_give_a_silent_server_no_more_time_when_its_group_has_no_leader"
+        ),
+        file="replica/client/retry.py",
+        function="Attempts.failed",
+        before="self._attempt_timeout_s = self._options.attempt_timeout_s",
+        after="pass",
+    ),
+    Mutant(
         name="reader is told of rot and left alone",
         rows="TC-51",
         test="tests/process/test_disk_trouble_process.py::test_scan_that_meets_a_block_gone_bad_is_right_all_the_same",

@@ -66,6 +66,12 @@ def leader_of(client: Client, cluster: LocalCluster, handle: TableHandle) -> int
     return cluster.servers.index(cluster.leader(handle.tablets[0].tablet_id))
 
 
+def wait_until_all_run(cluster: LocalCluster, tablet_id: str) -> None:
+    """Until each server has a replica that runs: one that is still being copied is no majority with another."""
+    runs = lambda s: (status := cluster.status(s, tablet_id)) and status.phase == "RUNNING"  # noqa: E731
+    wait_until(lambda: all(map(runs, cluster.servers)), "every replica runs")
+
+
 def test_source_writer_survives_the_kill_of_a_leader_and_a_replay_doubles_nothing(
     client: Client, cluster: LocalCluster
 ) -> None:
@@ -129,8 +135,7 @@ def test_write_that_timed_out_and_was_applied_is_answered_by_the_next_leader_as_
     tablet, meta = handle.tablets[0].tablet_id, WriteMeta((), 5, client_id="late", sequence=1)
     (batch,) = wire_batches(handle, rows(0, 5)[0], RowOp.INSERT)
     request = write_request(handle, tablet, batch)
-    runs = lambda s: (status := cluster.status(s, tablet)) and status.phase == "RUNNING"  # noqa: E731
-    wait_until(lambda: all(map(runs, cluster.servers)), "every replica runs")
+    wait_until_all_run(cluster, tablet)
     request.client_id, request.sequence = "late", 1
     (mark,) = wire_batches(handle, rows(100, 1)[0], RowOp.UPSERT)
     marks, timed_out = itertools.count(1), threading.Event()
@@ -268,6 +273,7 @@ def test_write_to_a_stopped_leader_goes_to_its_successor(client: Client, cluster
     handle = new_table(client, "stopped", 1)
     (batch,) = wire_batches(handle, rows(0, 5)[0], RowOp.UPSERT)
     client.write_batch(handle, batch, WriteMeta((), 5, client_id="c", sequence=1))
+    wait_until_all_run(cluster, handle.tablets[0].tablet_id)
     victim = cluster.servers[leader_of(client, cluster, handle)]
     victim.signal(signal.SIGSTOP)
     try:
@@ -283,6 +289,7 @@ def test_client_asks_anew_when_another_server_answers_at_a_known_address(client:
     handle = new_table(client, "renamed", 1)
     (batch,) = wire_batches(handle, rows(0, 5)[0], RowOp.UPSERT)
     client.write_batch(handle, batch, WriteMeta((), 5, client_id="c", sequence=1))
+    wait_until_all_run(cluster, handle.tablets[0].tablet_id)
     victim = cluster.servers[leader_of(client, cluster, handle)]
     old_uuid = victim.uuid
     victim.kill()

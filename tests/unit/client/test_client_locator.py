@@ -88,6 +88,37 @@ def test_locator_does_not_go_back_to_a_silent_leader_because_followers_still_nam
     assert found.follow("t", "b", "a@h:1") and found.leader("t") == ("a", A)
 
 
+def test_locator_leaves_a_silent_leader_alone_while_the_others_know_no_leader() -> None:
+    """Goal: an election that takes its time costs the client its back-off, not one attempt after the other at a stopped
+    server. Method: the leader gives no answer in time and the master goes on naming it; the members that know no leader
+    are asked three times before it is, round after round; once it answers, if only that it does not lead, it has its
+    turn like any other."""
+    found = locator("a")
+
+    def ask(*, silent: bool = False) -> str:
+        uuid, _ = found.leader("t")
+        if uuid != "a" or not silent:
+            assert not found.follow("t", uuid, "")
+        found.doubt("t", uuid, silent=silent and uuid == "a")
+        found.refresh("table", found.version("table"))
+        return uuid
+
+    assert ask(silent=True) == "a"
+    for _ in range(2):
+        assert [ask(silent=True) for _ in range(7)] == ["b", "c"] * 3 + ["a"]
+    assert [ask() for _ in range(7)] == ["b", "c"] * 3 + ["a"]
+    assert [ask() for _ in range(6)] == ["b", "c", "a"] * 2
+
+
+def test_locator_with_one_member_asks_it_again() -> None:
+    """Goal: there is always somebody to ask. Method: the only member was silent, then another table look-up."""
+    found = locator(look_up=lambda name: [Location("t", name, {"a": A}, "a")])
+    for silent in (True, False, True):
+        found.doubt("t", "a", silent=silent)
+        found.refresh("table", found.version("table"))
+        assert [found.leader("t") for _ in range(3)] == [("a", A)] * 3
+
+
 def test_locator_forgets_tablets_that_the_table_no_longer_has() -> None:
     """Goal: a table dropped and created again is noticed. Method: the second look-up names another tablet."""
     answers = iter(["t", "t2"])

@@ -61,6 +61,17 @@ def test_attempts_double_their_time_limit_after_each_timeout() -> None:
     assert tries.timeout_s == 2 * OPTIONS.attempt_timeout_s
 
 
+def test_attempts_give_a_silent_server_no_more_time_when_its_group_has_no_leader() -> None:
+    """Goal: a stopped server costs one attempt each time, not a doubled one. Method: after a timeout, a member that
+    names a leader leaves the longer limit as it is, one that knows none ends it."""
+    tries = attempts()
+    tries.failed(Refused(Code.TIMED_OUT, "x"), retry_safe=True)
+    tries.failed(Refused(Code.NOT_LEADER, "x", detail="u@h:1"), retry_safe=True)
+    assert tries.timeout_s == 2 * OPTIONS.attempt_timeout_s
+    tries.failed(Refused(Code.NOT_LEADER, "x"), retry_safe=True)
+    assert tries.timeout_s == OPTIONS.attempt_timeout_s
+
+
 @pytest.mark.parametrize(
     "errors, retry_safe, timeout_s, kind",
     [
