@@ -70,7 +70,8 @@ def _damaged_alone(tablet: TabletView) -> str:
     """The one damaged voter of a tablet whose others are whole, and a majority; empty if there is none such."""
     voters = tablet.config.voters
     damaged = [u for u in voters if u in tablet.damaged]
-    whole = [u for u in voters if tablet.health_of(u) is Health.HEALTHY and u in tablet.caught_up]
+    undamaged = [u for u in voters if u not in tablet.damaged]
+    whole = [u for u in undamaged if tablet.health_of(u) is Health.HEALTHY and u in tablet.caught_up]
     replaced = any(m.promote and not tablet.health_of(m.uuid).failed for m in tablet.config.members)
     if not tablet.leader_uuid or tablet.pending or replaced or len(voters) > tablet.replication_factor:
         return ""

@@ -132,6 +132,15 @@ MUTANTS = (
         after="RENEW_AGAIN_US = 10_000_000",
     ),
     Mutant(
+        name="damaged one vouches for itself",
+        rows="TC-63",
+        test="tests/unit/policy/test_policy_in_place.py::test_renewals_nothing_while_the_others_may_be_in_trouble",
+        file="replica/policy/in_place.py",
+        function="_damaged_alone",
+        before="[u for u in voters if u not in tablet.damaged]",
+        after="voters",
+    ),
+    Mutant(
         name="renewed where copies fail",
         rows="TC-63",
         test=(

@@ -47,6 +47,7 @@ OTHERS_IN_DOUBT = {
     "another one of five failed": damaged("a b:F c:X d e", level="abde", rf=5),
     "another one is unknown": damaged("a b:U c:X"),
     "another one lacks some of the log": damaged(level="a"),
+    "another one lacks some of the log, and the damaged one is seen as whole": damaged("a b c", level="ac"),
     "the leader does not say": damaged(level=""),
     "two are damaged": damaged("a b:X c:X", bad="bc", level="a"),
     "another one is damaged, and seen as healthy": damaged("a b c:X", bad="bc"),
