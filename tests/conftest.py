@@ -24,8 +24,17 @@ for name in (*WIDTHS_AND_COLOURS, *CLUSTERS):
     os.environ.pop(name, None)
 
 
-# How long it takes to draw examples says something of the machine only.
-settings.register_profile("nyala", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How long it takes to draw examples says something of the machine only. A suite gives the same verdict each time; to
+# look for what its examples leave out, name a number of new ones, drawn by chance, for the tests that name none.
+EXAMPLES = int(os.environ.get("NYALA_TEST_EXAMPLES", "0"))
+settings.register_profile(
+    "nyala",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=not EXAMPLES,
+    max_examples=EXAMPLES or settings.default.max_examples,
+    print_blob=True,
+)
 settings.load_profile("nyala")
 
 

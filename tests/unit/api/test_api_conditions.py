@@ -87,7 +87,7 @@ def test_condition_text_that_cannot_be_read_says_where(text: str, says: str) -> 
     assert 1 <= caught.value.values["at"] <= len(text) + 1  # type: ignore[operator]
 
 
-@settings(max_examples=100, derandomize=True, deadline=None)
+@settings(max_examples=100)
 @given(st.text(max_size=40))
 def test_condition_text_of_any_kind_is_read_or_refused(text: str) -> None:
     """Goal: no text raises anything but a refusal. Method: random text."""
@@ -95,7 +95,7 @@ def test_condition_text_of_any_kind_is_read_or_refused(text: str) -> None:
         nyala.parse_condition(text)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(
         st.one_of(

@@ -187,7 +187,7 @@ def mutated(draw: st.DrawFn) -> tuple[str, bytes]:
     return topic, bytes(value)
 
 
-@settings(max_examples=150, derandomize=True, deadline=None)
+@settings(max_examples=150)
 @given(mutated(), st.none() | st.binary(max_size=8))
 @example(("proposals", b""), None)
 def test_every_key_and_value_is_answered(record: tuple[str, bytes], key: bytes | None) -> None:
@@ -201,7 +201,7 @@ def test_every_key_and_value_is_answered(record: tuple[str, bytes], key: bytes |
         assert in_avro(topic, found) == decode(topic.removesuffix("s"), value)
 
 
-@settings(max_examples=200, derandomize=True, deadline=None)
+@settings(max_examples=200)
 @given(st.sampled_from(TOPICS), st.none() | st.binary(max_size=40), st.none() | st.binary(max_size=200))
 def test_any_bytes_are_answered(topic: str, key: bytes | None, value: bytes | None) -> None:
     """IN-90. Goal and method: as above, for bytes that never were a record."""

@@ -167,7 +167,7 @@ def test_work_on_a_page_gives_way_to_heartbeats(monkeypatch: pytest.MonkeyPatch)
     assert turns >= 50
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_pages_have_what_was_there_all_the_time_once(data: st.DataObject) -> None:
     """IN-80. Goal: tables that come and go between two pages neither hide nor double the others. Method: between pages
@@ -206,7 +206,7 @@ def test_pages_have_what_was_there_all_the_time_once(data: st.DataObject) -> Non
     assert always <= set(listed) - {"flights"} <= ever
 
 
-@settings(max_examples=80, derandomize=True, deadline=None)
+@settings(max_examples=80)
 @given(
     st.lists(st.tuples(st.sampled_from(["table", "tablet", "source"]), st.integers(0, 30), st.booleans()), max_size=60)
 )

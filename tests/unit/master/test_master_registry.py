@@ -411,7 +411,7 @@ def test_possible_addresses_are_taken() -> None:
 PLACES = [Address("h", port) for port in range(1, 5)]
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(st.sampled_from("ABL"), st.sampled_from(PLACES), st.sampled_from(["beat", "listen", "leave"])),

@@ -100,7 +100,7 @@ def parts(uuid: str) -> list[tuple[str, list[tuple[int, int, bool]], bool]]:
     return [(uuid, first, True), (uuid, more, False)]
 
 
-@settings(max_examples=40, derandomize=True, deadline=None)
+@settings(max_examples=40)
 @given(STEPS)
 @example(parts(MEMBERS[0]))
 @example(parts(STRANGERS[0]))

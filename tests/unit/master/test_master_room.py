@@ -152,7 +152,7 @@ def test_source_positions_of_a_table_are_bounded(monkeypatch: pytest.MonkeyPatch
     assert "source positions" in refused(Code.NO_SPACE, sources.open_sources, box.catalog, opening(4), 1)
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 9), st.none() | st.text(max_size=40)), max_size=40))
 def test_size_of_the_catalog_is_that_of_its_state(changes: list[tuple[int, str | None]]) -> None:
     """IN-81. Goal: the bound is of the bytes that a copy has. Method: records put, replaced and deleted at random; the

@@ -71,7 +71,7 @@ def decode(keys: list[bytes | None], values: list[bytes | None]) -> Any:
     return decoder.decode(pa.array(keys, pa.binary()), pa.array(values, pa.binary()), offsets)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(ROWS, st.integers(0, 3))
 def test_random_rows_decode_as_fastavro_reads_them(rows: list[dict[str, Any]], skipped: int) -> None:
     """Goal: same values as the reference for every column type, nulls included, sliced arrays too. Method: twin."""
@@ -105,7 +105,7 @@ def test_signalling_nan_is_a_nan_and_no_warning() -> None:
         assert math.isnan(found[name])
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=60)
 @given(ROWS.filter(bool), st.data())
 def test_mangled_bytes_never_change_other_rows_nor_crash(rows: list[dict[str, Any]], data: st.DataObject) -> None:
     """Goal: a hostile value costs at most its own row. Method: cut, flip or replace one value; others must be equal."""

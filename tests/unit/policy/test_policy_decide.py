@@ -270,7 +270,7 @@ def test_decide_a_move_whose_target_takes_no_copies_ends_elsewhere() -> None:
     assert [(m.uuid, m.replace) for m in view.tablets[0].config.members] == [("a", False), ("b", False), ("c", False)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 1 << 30))
 def test_decide_random_clusters_heal_though_servers_take_no_copies(seed: int) -> None:
     """TC-65, scenario 110. Goal: whatever servers are dead and wherever copies fail, decisions end, three vote in the
@@ -305,7 +305,7 @@ def test_decide_unknown_waits_and_an_absent_leader_decides_nothing() -> None:
     assert decide(cluster("abcd", tablet("a b")), 1) == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 1 << 30))
 def test_decide_random_clusters_heal_and_never_lose_a_majority(seed: int) -> None:
     """Goal: obeyed decisions end with RF healthy voters wherever servers allow. Method: random failures and marks."""

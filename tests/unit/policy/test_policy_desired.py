@@ -143,7 +143,7 @@ def test_decide_each_purpose_of_a_change_is_served_by_the_same_rules(purpose: st
     assert low["t"] >= len(t.config.voters)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.integers(0, 1 << 30))
 def test_decide_random_desires_settle_with_as_many_voters_as_wanted(seed: int) -> None:
     """Goal: whatever is wanted at once, it ends, with the wanted number of healthy voters off retired servers, and on

@@ -79,7 +79,7 @@ def carry_out(view: ClusterView, moves: list[Move]) -> ClusterView:
     return replace(view, tablets=tuple(tablets.values()))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.integers(0, 1 << 30))
 def test_plan_any_cluster_converges_to_a_skew_of_one(seed: int) -> None:
     """Goal: plans carried out lead to skew <= 1 per table and in all, and then to no plan. Method: random clusters."""
@@ -94,7 +94,7 @@ def test_plan_any_cluster_converges_to_a_skew_of_one(seed: int) -> None:
     assert all(skew(view, t.table_id) <= 1 for t in view.tablets)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 1 << 30))
 def test_plan_same_view_in_any_order_gives_the_same_plan(seed: int) -> None:
     """Goal: determinism. Method: shuffle servers and tablets of a random view."""
@@ -107,7 +107,7 @@ def test_plan_same_view_in_any_order_gives_the_same_plan(seed: int) -> None:
     assert plan_rebalance(view) == plan_rebalance(other)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 1 << 30), st.integers(1, 5), st.integers(1, 3))
 def test_plan_never_exceeds_its_caps(seed: int, total: int, per_server: int) -> None:
     """Goal: caps hold for moves, servers and bytes. Method: random views and caps."""
@@ -210,7 +210,7 @@ def test_place_fills_servers_up_to_what_they_hold_and_refuses_a_table_that_does_
     assert not replace(hosts[0], tablets_max=1).has_room(1) and replace(hosts[0], tablets_max=0).has_room(10_000)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 1 << 30), st.integers(1, 20))
 def test_plan_fills_no_server_beyond_what_it_holds(seed: int, most: int) -> None:
     """CN-03: the limit on tablets of a server holds in plans. Method: random crooked clusters, servers that hold up to

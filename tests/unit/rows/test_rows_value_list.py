@@ -304,7 +304,7 @@ ONE_VALUE = st.one_of(
 KINDS = (pa.int8(), pa.int64(), pa.float32(), pa.string(), pa.binary(), pa.decimal128(9, 2), pa.timestamp("us", "UTC"))
 
 
-@settings(max_examples=150, derandomize=True, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(ONE_VALUE, max_size=4), st.sampled_from(KINDS))
 @example([["\u00e9" * 1000]], pa.string())
 def test_what_a_client_measures_is_no_less_than_what_a_server_does(lists: list[list[Any]], kind: Any) -> None:

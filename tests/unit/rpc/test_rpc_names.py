@@ -95,7 +95,7 @@ def test_name_or_number_that_cannot_be_is_refused_and_shown(check: Check, values
         assert caught.value.code is Code.INVALID_ARGUMENT and len(text) < 500 and text.isprintable(), value
 
 
-@settings(max_examples=200, derandomize=True)
+@settings(max_examples=200)
 @given(st.text())
 def test_what_is_shown_is_short_printable_and_says_how_long_it_was(text: str) -> None:
     """IN-82. Goal: a name in an error writes no second line and moves no cursor. Method: any text."""
@@ -152,7 +152,7 @@ def levels(value: Any) -> int:
     return 0
 
 
-@settings(max_examples=200, derandomize=True, deadline=None)
+@settings(max_examples=200)
 @given(VALUES, st.booleans())
 def test_depth_of_a_json_text_is_that_of_its_value(value: Any, ascii_only: bool) -> None:
     """IN-82. Goal: what may be is taken, and one level more is refused. Method: any value, its texts of quotes,

@@ -56,7 +56,7 @@ def test_number_of_blocks_and_bytes_written_again_are_bounded_for_any_size_of_fl
     assert written <= 8 * flushed, written / flushed
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300)
 @given(
     sizes=st.lists(
         st.one_of(st.integers(0, 300_000), st.integers(0, 400 * MB), st.integers(60 * MB, 66 * MB)), max_size=60

@@ -93,7 +93,7 @@ def test_begun_frames_are_bounded_in_bytes_and_in_time() -> None:
     assert not share.look() and slow.ended
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=80)
 @given(st.lists(st.tuples(st.sampled_from("aurhl"), st.integers(0, 7), st.integers(0, 70)), max_size=60))
 def test_share_is_never_over_its_bounds_whatever_happens(steps: list[tuple[str, int, int]]) -> None:
     """Goal: IN-51: the sums are right after any order of events. Method: connections of three addresses come, are used,

@@ -24,7 +24,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(steps=STEPS, seed=st.integers(0, 1 << 30))
 def test_log_equals_a_list_under_any_history(steps: list[tuple[str, int, int]], seed: int) -> None:
     """CN-04, CN-22. Goal: what is read and replayed is what a list would hold. Method: hypothesis, all drained.
