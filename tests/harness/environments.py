@@ -64,6 +64,16 @@ def wheel(sources: Path, folder: Path) -> Path:
     return built
 
 
+def unpacked_sdist(sources: Path, folder: Path) -> Path:
+    """The source archive of a checkout, built and unpacked into `folder`."""
+    command = [sys.executable, "-m", "build", "-q", "--sdist", "--no-isolation", "-o", str(folder), str(sources)]
+    ended = subprocess.run(command, env=clean(), capture_output=True, text=True, timeout=600, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    (archive,) = folder.glob("nyala-*.tar.gz")
+    shutil.unpack_archive(archive, folder, filter="data")
+    return folder / archive.name.removesuffix(".tar.gz")
+
+
 def clean(**more: str) -> dict[str, str]:
     """This process's variables without those that name a Nyala, a cluster or another Python."""
     ours = ("NYALA_", "PYTHON", "VIRTUAL_ENV", "PYSPARK_", "SPARK_")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tests.harness.environments import ROOT, checkout, clean, environment, install, wheel
+from tests.harness.environments import ROOT, checkout, clean, environment, install, unpacked_sdist, wheel
 
 ROOMS = {
     "replica/api": "nyala",
@@ -89,6 +89,18 @@ def test_wheel_holds_each_module_once_and_nothing_else(clone: Path, built: Path)
         names = [name for name in opened.namelist() if ".dist-info/" not in name]
     assert sorted(names) == sorted(wanted)
     assert {"nyala/__init__.py", "pyspark_nyala.py", "nyala/infra/ivy.xml"} < wanted
+
+
+@pytest.mark.deep
+def test_source_archive_makes_the_same_wheel(clone: Path, built: Path, tmp_path: Path) -> None:
+    """Goal: who installs from the source archive gets what the wheel has. Method: build the archive from the clone, a
+    wheel from the archive alone, and compare every file with the clone's wheel."""
+    again = wheel(unpacked_sdist(clone, tmp_path / "sdist"), tmp_path / "wheel")
+    with zipfile.ZipFile(built) as of_clone, zipfile.ZipFile(again) as of_sdist:
+        first, second = (
+            {n: w.read(n) for n in w.namelist() if not n.endswith("/RECORD")} for w in (of_clone, of_sdist)
+        )
+    assert len(first) > 100 and first == second
 
 
 def test_extra_of_the_wheel_brings_the_spark_that_the_project_pins(built: Path) -> None:
