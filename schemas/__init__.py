@@ -1,7 +1,7 @@
 """Avro schemas of everything durable or published, and the tiny loader of them.
 
 `record(name)` is the parsed schema of `avro/<name>.avsc`; `encode` and `decode` turn one dict into bare Avro and back.
-`decode_bounded` does so for bytes that anybody may have written.
+`decode_bounded` does so for bytes of an untrusted writer.
 """
 
 from .bounded import NoDatum, decode_bounded

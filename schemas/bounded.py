@@ -1,5 +1,5 @@
-"""Decode one bare Avro datum that anybody may have written: every length is compared with the bytes that are there
-before anything is read or kept, so that time and memory are bounded by the datum's size."""
+"""Decode one bare Avro datum from an untrusted writer: every length is compared with the bytes that are there before
+anything is read or kept, so that time and memory are bounded by the datum's size."""
 
 from __future__ import annotations
 

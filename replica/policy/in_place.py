@@ -32,12 +32,13 @@ class Renewal:
 def renewals(
     view: ClusterView, caps: Caps | None = None, ages_us: Mapping[tuple[str, str], int] | None = None
 ) -> list[Renewal]:
-    """What `view` needs of this, at most one a tablet; nothing where anybody but the damaged one may be in trouble.
+    """Copies in place that `view` needs, at most one a tablet; none if another member than the damaged one may have
+    failed.
 
     A server takes as many at a time as copies of moves, and none while copies into it fail: a bad folder of blocks
-    costs it a few replicas' remains, not all of them, and what it has put aside does not grow.
-    `ages_us`, by server and tablet: how long ago the last order of a renewal was said first. One that did not help
-    keeps its server's place for its pause, and then comes after those that wait; it keeps no place of other servers.
+    costs it the files of a few replicas, not of all, and its quarantine does not grow. `ages_us`, by server and tablet:
+    how long ago the last order of a renewal was first given. One that did not help holds its server's slot for its
+    pause, and then queues behind those that wait; it holds no slot of other servers.
     """
     caps, ages_us = caps or Caps(), ages_us or {}
     load = replica_load(view)

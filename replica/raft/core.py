@@ -206,7 +206,8 @@ class RaftCore:
         return admission.impossible(msg) or admission.contradiction(self._s, msg)
 
     def step(self, msg: Message) -> None:
-        """One message of a peer that `refusal` has no objection to: by it, a broken invariant below is our own bug.
+        """Handle one message of a peer. Call `refusal` first, and drop the message if it gives a reason: then an
+        invariant that breaks below is a bug of ours.
 
         The receiver's name is checked first, then the term, then the content. TC-22.
         """
@@ -247,8 +248,8 @@ class RaftCore:
     def campaign(self) -> None:
         """Start an election (with pre-vote) now instead of at the timeout: the hinted leader of a new group. X-19.
 
-        Nothing happens on a leader, on a replica that may not campaign, while a restart still withholds votes, or while
-        a leader was heard: its lease may rest on our word.
+        It does nothing on a leader, on a replica that may not campaign, or while this voter withholds votes: after a
+        restart, or because it heard a leader, which may hold a lease.
         """
         s = self._s
         heard = s.election.heard < s.options.election_ticks_min

@@ -59,7 +59,7 @@ def _well_formed(m: AppendEntries) -> bool:
 def _conflict_index(s: State, prev: OpId) -> int | None:
     """None if our log contains prev; otherwise the first index of our conflicting term, or one past our log's end.
 
-    What is committed here is in every later leader's log [raft §5.4.3], so it needs no look (and may be gone).
+    An entry that is committed here is in every later leader's log [raft §5.4.3]. It is not compared, and may be gone.
     """
     if prev.index <= s.commit_index:
         return None

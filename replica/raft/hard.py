@@ -1,4 +1,4 @@
-"""What must be found again after a crash: term and vote, the configs, and the mark of a damaged end of the log."""
+"""The persistent state (term, vote, configs, the damaged tail), and which bundle carries term and vote to disk."""
 
 from __future__ import annotations
 

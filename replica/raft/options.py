@@ -36,7 +36,8 @@ class RaftOptions:
     promote_round_ticks_max: int = 12
     """A `promote` non-voter is caught up once one round of replication took no longer than this [thesis §4.2.1]."""
     config_abort_ticks: int = 200
-    """A config change that its new voters do not commit for so long, while the old ones could, is taken back."""
+    """If the new voters have not committed a config change after these ticks (10 s), and the old ones could, the leader
+    takes it back."""
     copy_retry_ticks_min: int = 12
     """Back-off before the same peer is named in `copies_needed` again; doubles up to the maximum."""
     copy_retry_ticks_max: int = 120

@@ -81,11 +81,11 @@ class Ready:
        `entries_needed`, `role_change`; print `trace`. None of it waits for the disk.
     3. *To disk, in order.* If `hard_state` is set, save it to consensus metadata (synced). If `entries` is not empty,
        append them to the WAL (synced) after those of earlier bundles; if `truncate_from` is set, everything in the WAL
-       from that index on is void from now on, and the new entries replace it. `truncate_from` may come without
-       entries only in theory; treat it the same. The hard state and the entries of one bundle may be written in
-       parallel, and so may a hard state and entries of *earlier* bundles; an entry must not become durable while a
-       hard state of an earlier bundle is given up (a failed save is the end of the replica; one that only found no room
-       is held with all that follows, and tried again).
+       from that index on is void from now on, and the new entries replace it. `truncate_from` may come without entries
+       only in theory; treat it the same. The hard state and the entries of one bundle may be written in parallel, and
+       so may a hard state and entries of *earlier* bundles; an entry must not become durable if saving a hard state of
+       an earlier bundle failed for good. A failed save ends the replica. A save that found no room is tried again, and
+       everything after it waits.
     4. *Afterwards.* When the hard states and entries of this bundle **and of all earlier bundles** are durable, send
        `messages_after_persist`, then call `advance(ready)`: in order, once each, also for bundles with nothing to
        persist. Sending them earlier breaks Raft: they are vote requests, vote grants and acknowledgements.
@@ -102,7 +102,7 @@ class Ready:
        (`HybridClock.observe`), whichever replica wrote it.
 
     `safe_time` = (index, hybrid_time): once this replica has applied through `index`, the leader that said so writes
-    nothing at or below `hybrid_time`. It is this leader's word only; see DESIGN.md before serving reads by it.
+    nothing at or below `hybrid_time`. Only this leader promises it; see DESIGN.md before serving reads by it.
     """
 
     number: int

@@ -1,4 +1,4 @@
-"""The environment of one replica: its files, and its ways to threads, time, random numbers and peers."""
+"""The environment of one replica: its files, threads, clocks, random numbers, peers and callbacks."""
 
 from __future__ import annotations
 

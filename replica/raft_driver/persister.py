@@ -40,12 +40,11 @@ class Persister:
     """Writes hard states to consensus metadata and entries to the log, and says when each Ready is durable.
 
     Invariants: `on_durable(ready)` is called once for each Ready that was submitted, in that order, and only when its
-    own and all earlier hard states and entries are on disk; entries of a term go to the log only after that term is
-    in the metadata, so a log never knows a term which a restart would forget. A full disk, or a server with an
-    exhausted resource, is no end, neither for the log nor for metadata: what found no room waits, in order, until
-    `retry` finds some; `full` says so meanwhile.
-    Nor is one that neither ends nor refuses what it was given, of which `hangs` tells. What the log's queue has no room
-    for waits here too, of which `has_room` tells: the log would let the owner's thread wait, and every tablet with it.
+    own and all earlier hard states and entries are on disk; entries of a term go to the log only after that term is in
+    the metadata, so a log never knows a term which a restart would forget. A full disk, or a server with an exhausted
+    resource, is no end, neither for the log nor for metadata: what found no room waits, in order, until `retry` finds
+    some; `full` says so meanwhile. A disk that hangs does not end it either; `hangs` reports it. If the log's queue is
+    full (`has_room`), entries wait here, because the log would block the owner's thread, and every tablet with it.
     Metadata is written one piece at a time, so that a term that has to wait is never overtaken by a later one.
     Concurrency: the owner's thread; the log's appender thread only posts.
     """

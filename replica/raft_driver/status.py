@@ -13,10 +13,11 @@ from nyala.replica.types import Code, DataState, OpId, RaftConfig, Refused
 
 
 class Phase(StrEnum):
-    """Life of one replica object [kudu consensus, "Peer states"]. Moves down only, except CONFIGURING <-> RUNNING."""
+    """Phase of one replica object [kudu consensus, "Peer states"]. It only changes to a later one of this list, except
+    CONFIGURING <-> RUNNING."""
 
     BOOTSTRAPPING = "BOOTSTRAPPING"
-    """Replaying the log; the group does not know this member."""
+    """Reading the log; the replica does not take part in consensus yet."""
     CONFIGURING = "CONFIGURING"
     """Takes part in consensus; no leader has committed an entry of its own term here yet."""
     RUNNING = "RUNNING"

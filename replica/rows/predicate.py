@@ -22,9 +22,9 @@ COMPARISONS = {
     ">=": pc.greater_equal,
 }
 _FEW = 4
-"""So many times longer than a batch, a list of values is first cut down to those that the batch has."""
+"""If a list of values is so many times longer than the batch, it is first reduced to values that the batch has."""
 _STEP = 1000
-"""So many values are looked at one by one, about 3 ms, between two calls of `stop`."""
+"""Values that are checked one by one between two calls of `stop`: about 3 ms."""
 OPERATORS = (*COMPARISONS, "in", "is_null", "is_not_null")
 
 

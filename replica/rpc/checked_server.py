@@ -73,7 +73,8 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
     ) -> None:
         """`wait_s(method)`: how long a handler may wait for a caller who gives no deadline; 0: it does not wait.
 
-        `reply_s`: a reply that is not taken for so long is given up, a long one for as long as its bytes need beside.
+        `reply_s`: a reply that the caller does not take within this time, plus the time that its bytes need, is
+        dropped.
         """
         self._wait_s = wait_s
         self.under_way = under_way or CallsUnderWay()

@@ -1,4 +1,4 @@
-"""From what went wrong to what the caller is told."""
+"""Checks that a request names this server, and turns an error into what the caller gets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The follower's side of a tablet copy: six steps, the fifth of which commits.
+"""The target's side of a tablet copy: COPY.1 to COPY.5, the last of which commits.
 
 Until the READY superblock is durable the replica is COPYING, keeps its last logged OpId and goes back to a tombstone
 whatever happens; everything the READY superblock names is checked and synced before it is written

@@ -1,4 +1,5 @@
-"""Carry out a recovery plan in stopped servers' directories: fence, copy, wait for all, rewrite all, lower, unfence.
+"""Carry out a recovery plan in stopped servers' directories: fence, copy, rewrite, verify, lower the source positions,
+confirm the configs, unfence.
 
 Every step can be repeated, and the plan lies in each directory from before the first change until after the last; so a
 recovery that was cut off anywhere goes on when it is run again, and no server starts on half of it.

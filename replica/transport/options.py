@@ -1,4 +1,4 @@
-"""Options of the streams between servers."""
+"""Options of the links between servers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nyala.replica.types import check, limits
 
 @dataclass(frozen=True, kw_only=True)
 class PeerOptions:
-    """Bounds and times of one server's outgoing streams; validated at construction. All experimental."""
+    """Bounds and times of one server's outgoing links; validated at construction. All experimental."""
 
     queue_bytes_max: int = limits.PEER_QUEUE_BYTES_MAX
     """Per peer. Over it, entries are dropped (Raft sends them again); votes, heartbeats and replies are kept."""
@@ -28,7 +28,7 @@ class PeerOptions:
         check(0 < self.backoff_first_ms <= self.backoff_max_ms, "back-off grows", first=self.backoff_first_ms)
         check(
             0 < self.batch_bytes_max < limits.GRPC_MESSAGE_BYTES_MAX,
-            "a batch fits a gRPC message",
+            "a batch fits into a frame",
             batch_bytes_max=self.batch_bytes_max,
         )
         check(self.queue_bytes_max >= self.batch_bytes_max, "a queue holds a batch", queue=self.queue_bytes_max)

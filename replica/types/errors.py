@@ -1,6 +1,7 @@
-"""One root, three families: our own bugs, corruption of one replica, and expected outcomes with a wire code.
+"""One root, four families: bugs, corruption of one replica, failed disks, and expected outcomes with a wire code.
 
-Every expected error says whether anything was applied. Only `NOT_APPLIED` may be retried without a request id.
+Every expected error says whether anything was applied. After `NOT_APPLIED` a call may be repeated. After `UNKNOWN`,
+only with a request id, a sequence number, a source's offset, or a compare-and-swap.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ TOPIC_ITEMS_MAX = 64
 TOPIC_NAME_CHARS_MAX = 512
 """Of an id in such a record. A proposal's is made of two uuids, its sender may have made a longer one."""
 WISH_DEADLINE_US_MAX = 7 * 86_400 * 1_000_000
-"""How far ahead the deadline of a wanted change may be: while it is wanted, no other change of its tablet is taken."""
+"""How far ahead the deadline of a desired change may be. Until then no other change of its tablet is accepted."""
 
 WAL_SEGMENT_SIZE_BYTES_MAX = 64 << 20
 WAL_SEGMENT_SIZE_BYTES_FIRST = 256 << 10
@@ -128,7 +128,8 @@ both have, of 1,500 at most."""
 PEER_BATCH_ENTRIES_MAX = 1 << 16
 """Entries of one batch: a leader counts 64 bytes for each beside what it holds, and sends 4 MB at a time."""
 PEER_BATCH_SMALL_BYTES = 1 << 20
-"""A batch up to this length is parsed without a look at its fields: they take a hundred times as much for a moment."""
+"""A batch up to this length is parsed without counting its fields first. Parsed, it takes up to a hundred times as much
+memory for a moment."""
 
 TABLET_WRITES_PENDING_MAX = 4096
 WRITES_PER_LINK_MAX = 1024
@@ -202,9 +203,9 @@ COPY_MANIFEST_BYTES_MAX = 256 << 20
 """A session's superblock travels whole: the masters' holds the catalog, a tablet's what sources and writers left."""
 
 COPY_FAILURES_MAX = 3
-"""So many copies in a row failed for the target's own reasons: another server is tried. One or two may be due to what
-passes by itself, such as a quarantine that is just being purged; three, with a leader's back-off between them, are not.
-A wrong verdict costs a copy elsewhere, and waiting for more costs time with a replica too few."""
+"""After so many copies in a row that failed for reasons of the target server, the masters choose another server. One or
+two may have a cause that passes, such as a quarantine that is being purged; three, with a leader's back-off between
+them, do not. A wrong decision costs a copy elsewhere, and waiting for more costs time with a replica too few."""
 MASTERS_MAX = 16
 """Masters that a server sends heartbeats to: those that it was told of, and those that these name."""
 SERVERS_MAX = 4096
@@ -220,7 +221,7 @@ candidate for some milliseconds, so a whole machine's servers find room; made-up
 SERVER_CANDIDATES_PER_UUID_MAX = 8
 SERVER_CANDIDATES_PER_UUID_AND_HOST_MAX = 2
 """Of those that give one uuid: a server that starts again while the call to its former process is under way needs two.
-Counted apart for the addresses where the masters know the server: who makes up others takes no place of its own."""
+Known addresses of the server are counted separately, so forged heartbeats do not take the server's places."""
 SERVER_CALLS_MAX = 16
 SERVER_CALLS_PER_HOST_MAX = 4
 """Candidates that the master calls at once; a call ends after 1.5 s. One host's made-up ones hold four. There are as
@@ -467,7 +468,7 @@ REPEATED: dict[str, int] = {
     "PartitionSpec.range_splits_json": 10_000,
     "TableInfo.writer_schemas": 1000,
     "TableInfo.older_schemas": 100,
-    "RaftConfig.members": 64,
+    "RaftConfig.members": CONFIG_MEMBERS_MAX,
     "Member.addresses": 16,
     "StartTabletCopyRequest.from_addresses": 16,
     "ChangeConfigRequest.edits": 64,

@@ -1,4 +1,4 @@
-"""The doors to time, chance and disk. Production, simulator and tests hand in their own."""
+"""Interfaces to clock, random numbers and disk. Production, simulator and tests pass their own."""
 
 from __future__ import annotations
 

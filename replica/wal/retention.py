@@ -48,7 +48,7 @@ class Retention:
     def pop_oldest(self, keep_from_index: int) -> SegmentInfo | None:
         """Take the oldest segment off the list if nobody needs it; None if it must stay.
 
-        It must if it is open or held, or ever held anything at or above the index or an anchor.
+        It must stay if it is open or held, or ever contained an entry at or above the index or an anchor.
         """
         keep = min([keep_from_index, *(anchor.index for anchor in self.anchors)])
         info = self.segments[0] if self.segments else None

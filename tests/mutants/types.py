@@ -99,7 +99,7 @@ MUTANTS = (
         test="tests/tidy/test_request_bounds.py::test_every_repeated_field_of_a_request_states_how_often",
         file="replica/types/limits.py",
         before="""
-            "RaftConfig.members": 64,
+            "RaftConfig.members": CONFIG_MEMBERS_MAX,
         """,
         after="",
     ),

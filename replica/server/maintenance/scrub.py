@@ -1,4 +1,4 @@
-"""Files at rest are read again, slowly and in turn: damage is found before the last whole replica is needed."""
+"""Reads blocks and closed log segments again, at a bounded rate, to find damage while other replicas are healthy."""
 
 from __future__ import annotations
 

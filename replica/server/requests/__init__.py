@@ -1,1 +1,1 @@
-"""The TabletService: writes, scans, checksums, consensus messages and orders, from request to reply."""
+"""The TabletService: writes, scans, checksums, config changes, creation and deletion, from request to reply."""
