@@ -44,7 +44,7 @@ class _Slots:
         return True
 
 
-class _Round:
+class _Evaluation:
     """One evaluation: the view, the caps left, and the loads as they will be."""
 
     def __init__(self, view: ClusterView, catalog_term: int, caps: Caps) -> None:
@@ -59,7 +59,7 @@ class _Round:
         """At most one change of `tablet`: what its health needs goes before what somebody wants."""
         if not tablet.leader_uuid or tablet.pending:
             return None
-        tablet = self._patient(tablet)
+        tablet = self._keeping_failing_learners(tablet)
         wish = tablet.wish
         state = wish_state(tablet, wish, self.view.now_us) if wish else WishState.DONE
         wanted = wish if state is WishState.OPEN else None
@@ -82,7 +82,7 @@ class _Round:
             return self._heal(tablet, advice, wanted)
         return self._grant(tablet, wanted) if wanted else None
 
-    def _patient(self, tablet: TabletView) -> TabletView:
+    def _keeping_failing_learners(self, tablet: TabletView) -> TabletView:
         """`tablet`, with a learner whose copies fail seen as one that may still come, if no better server is free.
 
         Its leader tries again and again; to evict it and to add it anew would be that, with config changes between.
@@ -231,9 +231,9 @@ def decide(view: ClusterView, catalog_term: int, caps: Caps | None = None) -> li
 
     Deterministic in its arguments. Nothing follows from a server or a tablet that is missing from the view.
     """
-    turn = _Round(view, catalog_term, caps or Caps())
+    evaluation = _Evaluation(view, catalog_term, caps or Caps())
 
     def danger(tablet: TabletView) -> tuple[int, str]:
         return (healthy_voters(tablet) - tablet.replication_factor, tablet.tablet_id)
 
-    return [d for t in sorted(view.tablets, key=danger) if (d := turn.decide(t)) is not None]
+    return [d for t in sorted(view.tablets, key=danger) if (d := evaluation.decide(t)) is not None]

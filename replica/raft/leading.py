@@ -22,7 +22,7 @@ class Leading:
     term_start: int = 0
     """Index of the NOOP that began its term."""
     heartbeat_elapsed: int = 0
-    look_elapsed: int = 0
+    quorum_check_elapsed: int = 0
     """Ticks since the last check-quorum, which also tries again what is pending."""
     idle_ticks: int = 0
     """Ticks since something was replicated, read or changed."""
@@ -48,7 +48,7 @@ class Leading:
     def begin_term(self) -> None:
         """Nothing is known of any peer, no round has begun, and there is no lease."""
         self.progress = {}
-        self.heartbeat_elapsed = self.look_elapsed = self.round = 0
+        self.heartbeat_elapsed = self.quorum_check_elapsed = self.round = 0
         self.round_stamps.clear()
         self.lease_given_up = False
 

@@ -50,16 +50,16 @@ def tick_leader(s: State) -> None:
             p.copy_due_ticks -= 1
     s.lead.idle_ticks += 1
     s.lead.heartbeat_elapsed += 1
-    s.lead.look_elapsed += 1
-    if s.lead.look_elapsed >= s.options.heartbeat_ticks:
+    s.lead.quorum_check_elapsed += 1
+    if s.lead.quorum_check_elapsed >= s.options.heartbeat_ticks:
         # Counted for itself: rounds that reads ask for put off the next heartbeat, and must not put this off with it.
-        s.lead.look_elapsed = 0
-        _look_around(s)
+        s.lead.quorum_check_elapsed = 0
+        _check_quorum_and_retry(s)
     if s.role is Role.LEADER and s.lead.heartbeat_elapsed >= s.options.heartbeat_ticks:
         s.lead.round_wanted = True
 
 
-def _look_around(s: State) -> None:
+def _check_quorum_and_retry(s: State) -> None:
     """Check-quorum, and what is tried again: a change, a transfer, a promotion, a copy."""
     heard = _heard(s)
     if tally(s.voters, heard) is not VoteResult.WON and not abort_instead_of_stepping_down(s, heard):

@@ -25,7 +25,7 @@ from nyala.replica.wal import Log
 from .state_machine import RunHeavy
 
 
-class _Item:
+class _PendingReady:
     """One Ready on its way to disk."""
 
     __slots__ = ("entries_left", "hard_state_left", "ready")
@@ -69,13 +69,13 @@ class Persister:
         self._on_entries = on_entries
         self._on_durable = on_durable
         self._on_error = on_error
-        self._items: deque[_Item] = deque()
-        self._unsaved: deque[_Item] = deque()
+        self._items: deque[_PendingReady] = deque()
+        self._unsaved: deque[_PendingReady] = deque()
         """Whose hard state is not durable yet, in order; only the first is being written."""
         self._unsaved_config: RaftConfig | None = None
         """The latest committed config that is not durable yet; what came before it need not be."""
         self._saving = self._saving_config = False
-        self._held: list[_Item] = []
+        self._held: list[_PendingReady] = []
         """Whose entries were not given to the log yet, in order."""
         self._stopped = False
         self._log_full = self._meta_full = False
@@ -110,7 +110,7 @@ class Persister:
 
     def submit(self, ready: Ready) -> None:
         """Begin to make `ready` durable."""
-        item = _Item(ready)
+        item = _PendingReady(ready)
         self._items.append(item)
         if item.hard_state_left:
             self._unsaved.append(item)
@@ -200,13 +200,13 @@ class Persister:
                 return  # what is queued ends, and then this goes on
             self._append(self._held.pop(0))
 
-    def _hold(self, item: _Item, refusal: Refused | None = None) -> None:
+    def _hold(self, item: _PendingReady, refusal: Refused | None = None) -> None:
         """The disk is full, or a resource exhausted, for the entries of `item`."""
         self._log_full = True
         self._refusal = refusal or self._refusal
         insort(self._held, item, key=_number)
 
-    def _append(self, item: _Item) -> None:
+    def _append(self, item: _PendingReady) -> None:
         ready = item.ready
         if ready.truncate_from is not None:
             self._log.truncate_after(ready.truncate_from - 1)
@@ -227,7 +227,7 @@ class Persister:
         except (ReplicaError, MemoryError) as error:  # the log has stopped: why, is what it raised
             self._on_error(error)
 
-    def _appended(self, item: _Item, result: OpId | BaseException) -> None:
+    def _appended(self, item: _PendingReady, result: OpId | BaseException) -> None:
         self._ticks_without_end = 0
         if self._stopped:
             return
@@ -247,5 +247,5 @@ class Persister:
             self._on_durable(self._items.popleft().ready)
 
 
-def _number(item: _Item) -> int:
+def _number(item: _PendingReady) -> int:
     return item.ready.number

@@ -20,7 +20,7 @@ ROUND_BYTES_MAX = 64 << 10
 ROUND_WRITES_MAX = 64
 _WRITERS_MIN = 2
 _WAIT_US_MAX = 10_000
-_LONELY_ROUNDS_MAX = 64
+_SKIPS_MAX = 64
 """At most so many rounds do not wait, after waits in which no writer came."""
 
 
@@ -64,8 +64,8 @@ class WriteBatcher:
         self._expected = 0
         """How many writers the next round waits for; 0 while it does not wait."""
         self._wait_number = 0
-        self._somebody_came = False
-        self._lonely = self._lonely_left = 0
+        self._write_came = False
+        self._skips = self._skips_left = 0
         self.bytes = 0
 
     def __len__(self) -> int:
@@ -79,7 +79,7 @@ class WriteBatcher:
         if not (self._left or self._expected) or write.size_bytes > WRITE_BYTES_MAX:
             return False
         if self._expected:
-            self._somebody_came, self._lonely = True, 0
+            self._write_came, self._skips = True, 0
         full = len(self._writes) >= ROUND_WRITES_MAX or self.bytes + write.size_bytes > ROUND_BYTES_MAX
         if full or 0 < self._expected <= len(self._writes) + 1:
             return False
@@ -111,10 +111,10 @@ class WriteBatcher:
         self._round_end, self._round_writes, self._left = None, 0, False
         if now_us is None or seen < _WRITERS_MIN:
             return None
-        if self._lonely_left:
-            self._lonely_left -= 1
+        if self._skips_left:
+            self._skips_left -= 1
             return None
-        self._expected, self._somebody_came = seen, False
+        self._expected, self._write_came = seen, False
         self._wait_number += 1
         return Wait(self._wait_number, min(took_us // 2, _WAIT_US_MAX))
 
@@ -122,9 +122,9 @@ class WriteBatcher:
         """The time of wait `number` is over. True if it was still going on: then `take` what waits."""
         if not self._expected or number != self._wait_number:
             return False
-        if not self._somebody_came:
-            self._lonely = min(max(1, 2 * self._lonely), _LONELY_ROUNDS_MAX)
-        self._lonely_left = self._lonely
+        if not self._write_came:
+            self._skips = min(max(1, 2 * self._skips), _SKIPS_MAX)
+        self._skips_left = self._skips
         return True
 
     def take(self) -> list[Write]:

@@ -78,7 +78,7 @@ class Writer:
         timer = self._doors.timer
         wait = self._batcher.end(timer.now_us() if timer is not None else None)
         if wait is None or timer is None:
-            self._propose_gathered()
+            self._propose_batched()
         else:
             timer.after(wait.limit_us, lambda: self._waited_for_more(wait.number))
 
@@ -99,9 +99,9 @@ class Writer:
 
     def _waited_for_more(self, number: int) -> None:
         if self._batcher.waited(number):
-            self._propose_gathered()
+            self._propose_batched()
 
-    def _propose_gathered(self) -> None:
+    def _propose_batched(self) -> None:
         if gathered := self._batcher.take():
             self._propose(gathered)
 

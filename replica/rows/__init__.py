@@ -9,7 +9,7 @@ from .listed import Listed
 from .message import MalformedMessage
 from .meta import RowError, SourceKey, WriteMeta, crc32c
 from .partition import BUCKETS_MAX, PartitionSpec, bucket_of, route, slice_of
-from .predicate import OPERATORS, Conditions, Predicate, go_on, predicate_mask, value_scalar
+from .predicate import OPERATORS, Conditions, Predicate, never_stop, predicate_mask, value_scalar
 from .scan_spec import ScanSpec
 from .schema import OFFSET_COLUMN, OP_COLUMN, TableSchema
 from .types import (
@@ -57,9 +57,9 @@ __all__ = [
     "decode_batch",
     "encode_batch",
     "fixed_width_values",
-    "go_on",
     "key_hash",
     "key_hash_one",
+    "never_stop",
     "offsets_of",
     "predicate_mask",
     "read_values",

@@ -49,9 +49,9 @@ _LENGTH = 0xA24BAED4963EE407
 _COMBINE = 0x9FB21C651E98DF25
 _TAIL_MASKS = np.array([(1 << (8 * r)) - 1 for r in range(9)], dtype=np.uint64)
 """By how many bytes of a word count."""
-_FEW = 4
+_SCALAR_WORDS_MAX = 4
 """So few words are mixed one by one: a pass over an array costs more than its first words."""
-_FEW_LONG = 32
+_SCALAR_ROWS_MAX = 32
 """So few rows are carried over the rest of their words one by one: a round over arrays costs more than their words."""
 _CHUNK_ROWS = 16 << 10
 """Rows hashed at a time: their scratch arrays stay in the processor's cache."""
@@ -104,7 +104,7 @@ def mix_one(x: int) -> int:
 
 def mix_in_place(x: U64) -> U64:
     """`mix` of each word, in place: five passes over memory and one scratch array."""
-    if len(x) <= _FEW:
+    if len(x) <= _SCALAR_WORDS_MAX:
         x[:] = [mix_one(word) for word in x.tolist()]
         return x
     scratch = np.empty_like(x)
@@ -204,7 +204,7 @@ def _hash_bytes(array: Any) -> U64:
 def _hash_words(result: U64, words: U64, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
     """Carry each hash in `result` over the words of its row, in place. Rows with the most words come first."""
     live, done = int(np.count_nonzero(lengths)), 0
-    while live > _FEW_LONG:
+    while live > _SCALAR_ROWS_MAX:
         at, left, part = starts[:live], lengths[:live], result[:live]
         if done:
             at, left = at + done, left - done

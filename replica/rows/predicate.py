@@ -37,7 +37,7 @@ class Predicate(NamedTuple):
     """A tuple, or `Listed` for those of a list that came over the network."""
 
 
-def go_on() -> None:
+def never_stop() -> None:
     """Nobody stops the work."""
 
 
@@ -48,7 +48,7 @@ class Conditions:
     its column. Memory: an Arrow array of each list of values. Concurrency: any thread, one at a time.
     """
 
-    def __init__(self, predicates: Iterable[Predicate], schema: Any, stop: Callable[[], None] = go_on) -> None:
+    def __init__(self, predicates: Iterable[Predicate], schema: Any, stop: Callable[[], None] = never_stop) -> None:
         """`schema`: pa.Schema of the columns; batches to come have at least those that are named, with those types.
 
         `stop` is called before each step, a few milliseconds at most, and may raise.
@@ -60,7 +60,7 @@ class Conditions:
             self._ready.append(_Ready(predicate, schema, odd, stop))
             odd -= self._ready[-1].odd_listed
 
-    def mask(self, batch: Any, stop: Callable[[], None] = go_on) -> Any:
+    def mask(self, batch: Any, stop: Callable[[], None] = never_stop) -> Any:
         """pa.BooleanArray, shape (rows,): which rows of a pa.RecordBatch meet all predicates. Null counts as no.
 
         `stop` is called before each comparison of the whole batch, and may raise.

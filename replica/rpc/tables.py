@@ -20,7 +20,7 @@ from nyala.replica.rows import (
     RowError,
     SourceKey,
     TableSchema,
-    go_on,
+    never_stop,
     read_values,
     value_from_json,
     value_to_json,
@@ -190,7 +190,9 @@ def predicate_from_pb(message: pb.Predicate) -> Predicate:
     return Predicate(message.column, message.op, values)
 
 
-def predicates_from_pb(messages: Sequence[pb.Predicate], stop: Callable[[], None] = go_on) -> tuple[Predicate, ...]:
+def predicates_from_pb(
+    messages: Sequence[pb.Predicate], stop: Callable[[], None] = never_stop
+) -> tuple[Predicate, ...]:
     """All conditions of one scan; Refused(INVALID_ARGUMENT) as for one, or if they are too many, or their values.
 
     `stop` is called before each, and may raise.

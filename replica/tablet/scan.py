@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nyala.replica.rows import Conditions, Listed, Predicate, ScanSpec, TableSchema, go_on, key_hash, slice_of
+from nyala.replica.rows import Conditions, Listed, Predicate, ScanSpec, TableSchema, key_hash, never_stop, slice_of
 from nyala.replica.types import limits
 
 from .block import Block, Kills
@@ -47,7 +47,7 @@ class Scan(Iterator[Any]):
     Concurrency: one reader; independent of what is applied, flushed or compacted meanwhile.
     """
 
-    def __init__(self, view: View, spec: ScanSpec, stop: Callable[[], None] = go_on) -> None:
+    def __init__(self, view: View, spec: ScanSpec, stop: Callable[[], None] = never_stop) -> None:
         """Refused(INVALID_ARGUMENT) if a condition cannot be compared with its column. `stop` is called before each
         piece; what it raises ends the scan."""
         names = _names(spec, view.schema)
@@ -77,7 +77,7 @@ def _needed(spec: ScanSpec, schema: TableSchema) -> set[int]:
 
 
 def pieces(
-    view: View, at: int, predicates: Sequence[Predicate] = (), stop: Callable[[], None] = go_on
+    view: View, at: int, predicates: Sequence[Predicate] = (), stop: Callable[[], None] = never_stop
 ) -> Iterator[Piece]:
     """Every place that may hold rows visible at `at`, in pieces of bounded size; `stop` is called before each."""
     for block, kills in view.blocks:

@@ -22,8 +22,8 @@ from nyala.replica.rows import (
     TableSchema,
     WriteMeta,
     crc32c,
-    go_on,
     key_hash,
+    never_stop,
     route,
     sum_of_rows,
 )
@@ -482,7 +482,7 @@ class Tablet:
         slice: tuple[int, int] = (0, 1),
         limit: int = 0,
         count_only: bool = False,
-        stop: Callable[[], None] = go_on,
+        stop: Callable[[], None] = never_stop,
     ) -> Scan:
         """Rows visible at `snapshot_time` (None: the latest applied). Slices of one count are disjoint and complete.
 
@@ -501,7 +501,7 @@ class Tablet:
             view.schema.column(name)
         return Scan(view, ScanSpec(names, tuple(predicates), at, limit, pos, count, count_only=count_only), stop)
 
-    def checksum(self, snapshot_time: int | None = None, stop: Callable[[], None] = go_on) -> RowSum:
+    def checksum(self, snapshot_time: int | None = None, stop: Callable[[], None] = never_stop) -> RowSum:
         """The sum of the rows visible at that time: the same on every replica, however its rows lie."""
         total = NO_ROWS
         scan = self.scan(snapshot_time=snapshot_time, stop=stop)

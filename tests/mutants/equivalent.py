@@ -23,7 +23,7 @@ class Equivalent:
 EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent(
         file="replica/policy/decide.py",
-        function="_Round._patient",
+        function="_Evaluation._keeping_failing_learners",
         before="if not failing or any(not s.avoided for s in replacements_for(self.view, tablet, self.replicas)):",
         after="if any((not s.avoided for s in replacements_for(self.view, tablet, self.replicas))):",
         reason="It saves a search; with nobody failing, the tablet that is returned is equal to the one that came.",

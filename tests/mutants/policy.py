@@ -37,7 +37,7 @@ MUTANTS = (
             "test_decide_a_server_where_copies_fail_is_used_if_no_other_is_free"
         ),
         file="replica/policy/decide.py",
-        function="_Round._patient",
+        function="_Evaluation._keeping_failing_learners",
         before="not failing",
         after="True",
     ),
@@ -46,7 +46,7 @@ MUTANTS = (
         rows="TC-65",
         test="tests/unit/policy/test_policy_decide.py::test_decide_a_busy_server_is_passed_over_for_the_next",
         file="replica/policy/decide.py",
-        function="_Round._heal",
+        function="_Evaluation._heal",
         before="in fit if self.slots.take",
         after="in fit[:1] if self.slots.take",
     ),
@@ -55,7 +55,7 @@ MUTANTS = (
         rows="TC-65",
         test="tests/unit/policy/test_policy_decide.py::test_decide_a_move_whose_target_takes_no_copies_ends_elsewhere",
         file="replica/policy/decide.py",
-        function="_Round._wanted_target",
+        function="_Evaluation._wanted_target",
         before="and not server.avoided else",
         after="else",
     ),
@@ -64,7 +64,7 @@ MUTANTS = (
         rows="CN-03",
         test="tests/unit/policy/test_policy_decide.py::test_decide_full_servers_get_nothing",
         file="replica/policy/decide.py",
-        function="_Round._may_join",
+        function="_Evaluation._may_join",
         before="return server.alive and not server.draining and server.has_room(self.replicas[server.uuid])",
         after="return server.alive and not server.draining",
     ),
@@ -73,7 +73,7 @@ MUTANTS = (
         rows="TC-71",
         test="tests/unit/policy/test_policy_desired.py::test_decide_a_demoted_member_keeps_its_copy_once_another_votes",
         file="replica/policy/decide.py",
-        function="_Round._grant",
+        function="_Evaluation._grant",
         before="""
             return None  # the table above does it, once the others suffice
         """,
@@ -88,7 +88,7 @@ MUTANTS = (
         rows="TC-65",
         test="tests/unit/master/test_master_desired.py::test_masters_derive_the_same_need_anew_and_never_a_second_add",
         file="replica/policy/decide.py",
-        function="_Round._grant",
+        function="_Evaluation._grant",
         before="""
             if server is None or not self._may_join(server) or tablet.config.member(wish.to_uuid):
                 return None
@@ -107,7 +107,7 @@ MUTANTS = (
         rows="TC-79",
         test="tests/unit/policy/test_policy_desired.py::test_decide_a_cancelled_wish_takes_back_what_it_began",
         file="replica/policy/decide.py",
-        function="_Round._cancel",
+        function="_Evaluation._cancel",
         before="edits.append(kept if wish.kind is WishKind.PROMOTE else ConfigEdit(EditKind.REMOVE, target))",
         after="edits += [kept] if wish.kind is WishKind.PROMOTE else []",
     ),
@@ -499,7 +499,7 @@ MUTANTS = (
         rows="TC-81",
         test="tests/unit/policy/test_policy_wishes.py::test_wish_to_remove_a_surplus_voter_removes_no_other",
         file="replica/policy/decide.py",
-        function="_Round.decide",
+        function="_Evaluation.decide",
         before="wanted.kind in (WishKind.DEMOTE, WishKind.REMOVE)",
         after="wanted.kind is WishKind.DEMOTE",
     ),

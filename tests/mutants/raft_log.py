@@ -333,7 +333,7 @@ MUTANTS = (
             "test_writes_at_a_leader_whose_followers_are_frozen_are_given_up_within_the_bound"
         ),
         file="replica/raft/replication.py",
-        function="_look_around",
+        function="_check_quorum_and_retry",
         before="not VoteResult.WON",
         after="None",
     ),
@@ -342,7 +342,7 @@ MUTANTS = (
         rows="TC-80, D-19",
         test="tests/unit/raft/test_raft_abort.py::test_change_without_a_quorum_is_taken_back_and_the_leader_stays",
         file="replica/raft/replication.py",
-        function="_look_around",
+        function="_check_quorum_and_retry",
         before="VoteResult.WON and not abort_instead_of_stepping_down(s, heard)",
         after="VoteResult.WON",
     ),
@@ -353,7 +353,7 @@ MUTANTS = (
             "tests/unit/raft/test_raft_abort.py::test_change_that_is_heard_but_never_durable_is_taken_back_when_overdue"
         ),
         file="replica/raft/replication.py",
-        function="_look_around",
+        function="_check_quorum_and_retry",
         before="""
             abort_when_overdue(s)
         """,
@@ -368,7 +368,7 @@ MUTANTS = (
         file="replica/raft/replication.py",
         function="flush",
         before="s.lead.heartbeat_elapsed = 0",
-        after="s.lead.heartbeat_elapsed = s.lead.look_elapsed = 0",
+        after="s.lead.heartbeat_elapsed = s.lead.quorum_check_elapsed = 0",
     ),
     Mutant(
         name="majority is missed late",

@@ -244,15 +244,15 @@ MUTANTS = (
         after="if write.size_bytes >= 0 or write.size_bytes > WRITE_BYTES_MAX:",
     ),
     Mutant(
-        name="wait that all came to counts as lonely",
+        name="wait that all came to counts as empty",
         rows="CN-14",
         test=(
             "tests/unit/raft_driver/test_write_batcher.py::test_wait_that_everybody_ends_counts_as_one_in_which_somebody_came"
         ),
         file="replica/raft_driver/write_batcher.py",
         function="WriteBatcher.holds_back",
-        before="self._somebody_came, self._lonely = True, 0",
-        after="self._somebody_came = True",
+        before="self._write_came, self._skips = True, 0",
+        after="self._write_came = True",
     ),
     Mutant(
         name="round takes without end",
@@ -324,13 +324,13 @@ MUTANTS = (
         after="if not self._expected:",
     ),
     Mutant(
-        name="lonely rounds wait on",
+        name="rounds without writers wait on",
         rows="CN-14",
         test="tests/unit/raft_driver/test_write_batcher.py::test_rounds_stop_waiting_where_nobody_comes_again",
         file="replica/raft_driver/write_batcher.py",
         function="WriteBatcher.waited",
-        before="self._lonely_left = self._lonely",
-        after="self._lonely_left = 0",
+        before="self._skips_left = self._skips",
+        after="self._skips_left = 0",
     ),
     Mutant(
         name="stopped replica keeps entries",
