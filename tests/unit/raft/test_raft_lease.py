@@ -124,6 +124,39 @@ def test_lease_is_given_up_before_timeout_now_leaves_and_for_the_whole_term() ->
     assert not asked(solo, 1 + OPTIONS.election_ticks_min, token=3)[0]
 
 
+def test_lease_that_was_given_up_is_back_in_the_next_term_of_the_same_leader() -> None:
+    """CN-24. Goal: what was given up is one term's. Method: a transfer comes to nothing, the leader hears of a higher
+    term, is elected again, and a majority echoes its heartbeat."""
+    solo = leading()
+    solo.core.transfer_leadership("b")
+    solo.persist()
+    solo.step(AppendReply(to_uuid="a", from_uuid="b", term=2, code=Code.INVALID_TERM))
+    solo.lead()
+    solo.ack("b", 2)
+    solo.ack("b", 2, round=beat(solo, 20))
+    assert asked(solo, 20)[0]
+
+
+def test_reads_whose_callers_are_gone_are_neither_answered_nor_counted() -> None:
+    """Goal: the bound on reads is for those that somebody waits for. Method: of three reads one is queued and two wait
+    for a round when the callers of two go; the bound of three lets two more in; then the rounds end."""
+    solo = Solo(options=RaftOptions(reads_pending_max=3))
+    solo.lead()
+    solo.ack("b", 1)
+    for token in (1, 2):
+        solo.core.read_index(token)
+    (first, _) = [m for m in solo.persist() if isinstance(m, AppendEntries)]
+    solo.core.read_index(3)
+    solo.core.drop_reads([2, 3, 99])
+    for token in (4, 5):
+        solo.core.read_index(token)
+    (second, _) = [m for m in solo.persist() if isinstance(m, AppendEntries)]
+    for beat_ in (first, second):
+        solo.ack("b", 1, round=beat_.round)
+    assert [t for b in solo.bundles for t, _ in b.read_states] == [1, 4, 5]
+    assert not any(b.read_failures for b in solo.bundles)
+
+
 def test_lease_is_not_extended_by_learners() -> None:
     """CN-29. Goal: who has no vote to withhold proves nothing. Method: all learners echo, then one voter."""
     solo = leading("abc", "de")
