@@ -46,7 +46,7 @@ def inspect_log(disk: Disk, folder: str, tablet_id: str) -> LogView:
     if broken is not None:
         info, damage = broken
         if damage.withheld is not None:
-            withheld = worse(withheld, damage.withheld)
+            withheld = worse(damage.withheld, withheld)
         else:
             torn = f"{damage.what}: {info.name} byte {damage.byte_offset}"
     return LogView(segments=tuple(found.segments), terms=found.index.terms, withheld=withheld, torn=torn)

@@ -19,7 +19,8 @@ def read_offline(disk: Disk, folder: str, tablet_id: str) -> Replay:
     withheld, kept = read_withheld(disk, folder), []
     if broken is not None:
         info, damage = broken
-        withheld = worse(withheld, damage.withheld)
+        if damage.withheld is not None:
+            withheld = worse(damage.withheld, withheld)
         for data in damage.kept:
             entry, problem, *_ = decode_entry(io.BytesIO(data), found.headers[info.number])
             check(not problem, "a kept entry is whole", segment=info.name, problem=problem)

@@ -60,6 +60,11 @@ class Recovered:
     """What the record beside the segments says."""
 
     @property
+    def last_index(self) -> int:
+        """Of the last whole entry; without any, of the one before the first segment."""
+        return self.index.terms.last_index or self.segments[0].first_index - 1
+
+    @property
     def next_number(self) -> int:
         return self.segments[-1].number + 1 if self.segments else 1
 
@@ -78,7 +83,7 @@ def recover(disk: Disk, folder: str, tablet_id: str) -> Recovered:
         if damage.withheld is not None:
             # An earlier start may have withheld more than this one can name.
             mark = standing_mark(disk, folder, out.index.terms.last)
-            _save_withheld(disk, folder, worse(mark, damage.withheld) or damage.withheld)
+            _save_withheld(disk, folder, worse(damage.withheld, mark))
         if damage.kept:
             _rewrite_end(disk, f"{folder}/{info.name}", out.headers[info.number], damage)
             out, again = read_all(disk, folder, tablet_id, Newest())  # of which less is left than the record says
@@ -113,9 +118,9 @@ def read_all(
         _check_after(header, info, before, out, lost)
         if damage is not None and damage.fatal:
             raise Corruption("a segment is damaged", **_where(info, damage))
-        if broken is not None and (damage is not None or info.length_bytes > header.length_bytes):
-            raise _damaged_before_data(*broken)
         if damage is not None:
+            if broken is not None:
+                raise _damaged_before_data(*broken)
             broken = info, damage
         out.segments.append(info)
         out.headers[number] = header
@@ -148,9 +153,8 @@ def _check_start(
     if not out.segments:
         return
     damage = broken[1] if broken is not None else None
-    last = out.index.terms.last.index or out.segments[0].first_index - 1
     withheld = [w.index for w in (mark, damage.withheld if damage is not None else None) if w is not None]
-    known = max([last + (len(damage.kept) if damage is not None else 0), *withheld])
+    known = max([out.last_index + (len(damage.kept) if damage is not None else 0), *withheld])
     if header.first_index > known + 1:
         where = {"damaged": broken[0].name, "byte_offset": broken[1].byte_offset} if broken is not None else {}
         raise Corruption(
@@ -214,13 +218,10 @@ def _judge_length(header: Header, found: Walk, out: Recovered) -> Damage | None:
         return damage
     if damage is None:
         damage = Damage(found.content_end, "the log's end was cut off", fatal=False)
-    if damage.fatal:
-        return damage
-    if damage.kept:
-        size = sum(map(len, damage.kept))
-        frame_bytes = len(encode_long(len(damage.kept)) + encode_long(size))
-        if damage.byte_offset + frame_bytes + size + MARKER_BYTES == newest.length_bytes:
-            return replace(damage, withheld=None)  # every entry of the block that is known to be the last
+    size = sum(map(len, damage.kept))
+    frame_bytes = len(encode_long(len(damage.kept)) + encode_long(size))
+    if damage.byte_offset + frame_bytes + size + MARKER_BYTES == newest.length_bytes:
+        return replace(damage, withheld=None)  # every entry of the block that is known to be the last
     last = _end(damage, header, out)
     # An older entry may be left at the same index, or at a higher one: the mark must lie above what is there.
     withheld = OpId(max(last.term, newest.last.term), max(last.index + 1, newest.last.index))
@@ -278,10 +279,10 @@ def standing_mark(disk: Disk, folder: str, last: OpId) -> OpId | None:
     return mark if mark is not None and last.index < mark.index else None
 
 
-def worse(one: OpId | None, other: OpId | None) -> OpId | None:
+def worse(one: OpId, other: OpId | None) -> OpId:
     """What is withheld if both are: the higher term and the higher index, since either may be a lower bound."""
-    if one is None or other is None:
-        return one or other
+    if other is None:
+        return one
     return OpId(max(one.term, other.term), max(one.index, other.index))
 
 
@@ -335,5 +336,5 @@ def _is_stranded(out: Recovered) -> bool:
         return False
     info, last = out.segments[-1], out.index.terms.last
     header = out.headers[info.number]
-    follows = info.first_index <= (last.index or out.segments[0].first_index - 1) + 1
+    follows = info.first_index <= out.last_index + 1
     return info.last_index < info.first_index and not (follows and header.after in (None, last))

@@ -97,11 +97,13 @@ def read_frame(data: bytes) -> Frame | None:
 
 
 def walk(file: DiskFile, header: Header, visit: Visit, last: OpId, seen: Written) -> Walk:
-    """Visit every entry of every whole block; `last` is the log's last OpId before this segment.
+    """Visit every entry of every whole block; `last` is the log's last OpId before this segment, ZERO_OPID if none is
+    there: then the header tells which one was.
 
     `seen` has the OpIds of all blocks before, and `visit` adds to it. A whole block that stands where another one was
     written counts as damaged.
     """
+    last = last if last.index else OpId(header.after.term if header.after else 0, header.first_index - 1)
     window = Window(file)
     position, blocks = header.length_bytes, 0
     for end, opid in whole_blocks(window, header, visit, seen):

@@ -12,9 +12,10 @@ import fastavro
 import google_crc32c
 
 from nyala.replica.types import Disk, Entry, EntryKind, OpId
-from nyala.replica.wal import Log, WalOptions
+from nyala.replica.wal import Log, WalOptions, dump_segment
 from nyala.replica.wal.format import (
     _HEADER_SCHEMA,
+    MARKER_BYTES,
     _container_header,
     _header_crc,
     _identity,
@@ -23,7 +24,7 @@ from nyala.replica.wal.format import (
     identity_in,
 )
 from nyala.schemas import parse_json
-from tests.harness.sim_disk import SECTOR_BYTES
+from tests.harness.sim_disk import SECTOR_BYTES, SimDisk
 
 FOLDER = "wals/t1"
 TABLET = "t1"
@@ -94,6 +95,15 @@ def build(disk: Disk, write: Callable[[Log], None], *, close: bool = True) -> No
         log.close()
 
 
+def begin_a_segment(disk: SimDisk, refused: Entry) -> None:
+    """A segment without an entry behind the others: its first block found no room."""
+    log, _ = open_log(disk)
+    disk.fail_on("pwrite", f"{FOLDER}/*", "ENOSPC", skip=1)
+    append_now(log, [refused])
+    log.close()
+    disk.heal()
+
+
 def of_an_earlier_build(segment: bytes) -> bytes:
     """A segment as builds wrote it that stated no zero sectors; none of its entries may have a long run of zeros."""
     meta, marker, length = _raw_header(segment)
@@ -160,6 +170,23 @@ def of_a_later_build(segment: bytes, *, meta: dict[str, str] | None = None, **fi
         fastavro.schemaless_writer(body, parse_json(was["avro.schema"]), row)
         out.write(encode_long(1) + encode_long(len(body.getvalue())) + body.getvalue() + marker)
     return out.getvalue()
+
+
+def without_after(segment: bytes) -> bytes:
+    """A segment as builds wrote it whose header did not name the entry before it."""
+    was, marker, length = _raw_header(segment)
+    told = {key: text for key, text in was.items() if key.startswith("nyala.") and key != "nyala.after"}
+    draft, _, _ = _raw_header(_container_header(told, marker))
+    told["nyala.header_crc"] = f"{_header_crc(draft, marker):010d}"
+    return _container_header(told, marker) + segment[length:]
+
+
+def block_ends(disk: Disk, path: str) -> list[int]:
+    """Where a segment's header ends, and where each of its blocks does."""
+    header = next(iter(dump_segment(disk, path)))["length_bytes"]
+    data = disk.read(path)
+    marker = data[header - MARKER_BYTES : header]
+    return [at + MARKER_BYTES for at in range(len(data)) if data.startswith(marker, at)]
 
 
 def tears(before: bytes, after: bytes, patterns_max: int, unit_bytes: int = SECTOR_BYTES) -> Iterator[bytes]:

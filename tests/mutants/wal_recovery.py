@@ -64,13 +64,10 @@ MUTANTS = (
     Mutant(
         name="second damage forgets the first",
         rows="CN-22",
-        test=(
-            "tests/unit/wal/test_wal_sweep.py::"
-            "test_log_with_any_byte_of_any_file_flipped_is_a_prefix_a_withheld_vote_or_corruption"
-        ),
+        test="tests/unit/wal/test_wal_opening.py::test_second_damage_adds_to_the_mark_of_the_first",
         file="replica/wal/recovery.py",
         function="recover",
-        before="_save_withheld(disk, folder, worse(mark, damage.withheld) or damage.withheld)",
+        before="_save_withheld(disk, folder, worse(damage.withheld, mark))",
         after="_save_withheld(disk, folder, damage.withheld)",
     ),
     Mutant(
@@ -104,8 +101,7 @@ MUTANTS = (
         name="blocks cut off before a segment",
         rows="CN-22",
         test=(
-            "tests/unit/wal/test_wal_sweep.py::"
-            "test_log_with_any_file_cut_anywhere_is_a_prefix_a_withheld_vote_or_corruption"
+            "tests/unit/wal/test_wal_opening.py::test_entry_missing_before_a_segment_of_an_earlier_build_is_corruption"
         ),
         file="replica/wal/recovery.py",
         function="_check_start",
@@ -449,8 +445,8 @@ MUTANTS = (
         test="tests/unit/wal/test_wal_end.py::test_closed_log_whose_newest_segment_is_cut_anywhere_withholds_what_it_held",
         file="replica/wal/recovery.py",
         function="_judge_length",
-        before="if damage.fatal:",
-        after='if damage.fatal or damage.what == "the last block is torn":',
+        before="found.content_end >= newest.length_bytes",
+        after='(damage is not None and damage.what == "the last block is torn")',
     ),
     Mutant(
         name="mark stands below what is left",
@@ -467,8 +463,8 @@ MUTANTS = (
         test="tests/unit/wal/test_wal_end.py::test_closed_log_whose_newest_segment_is_cut_anywhere_withholds_what_it_held",
         file="replica/wal/recovery.py",
         function="_judge_length",
-        before="if damage.kept:",
-        after="if not damage.kept and damage.kept:",
+        before="MARKER_BYTES == newest.length_bytes:",
+        after="MARKER_BYTES < 0:",
     ),
     Mutant(
         name="record that does not read back is none",
@@ -551,6 +547,18 @@ MUTANTS = (
             save_newest(self._disk, self._folder, Newest(number, len(data), last))
             self._disk.crash_point("wal.before_rename_segment")
         """,
+    ),
+    Mutant(
+        name="lost first block counts from index 1",
+        rows="CN-22",
+        test=(
+            "tests/unit/wal/test_wal_opening.py::"
+            "test_lost_first_entry_of_a_log_that_begins_late_is_withheld_by_its_index"
+        ),
+        file="replica/wal/scan.py",
+        function="walk",
+        before="last = last if last.index else OpId(",
+        after="last = last if last is not None else OpId(",
     ),
     Mutant(
         name="segment without a number takes entries",

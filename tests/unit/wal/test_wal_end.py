@@ -12,14 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nyala.replica.types import Code, Corruption, DiskFailure, Entry, OpId, Refused
-from nyala.replica.wal import Log, dump_log, dump_segment, inspect_log, read_offline
+from nyala.replica.wal import Log, dump_log, inspect_log, read_offline
 from nyala.replica.wal.newest import NEWEST_NAME, Newest, read_newest
-from tests.harness.sim_disk import SimCrash, SimDisk
+from tests.harness.sim_disk import SECTOR_BYTES, SimCrash, SimDisk
 from tests.harness.wal_entries import (
     FOLDER,
     SMALL,
     TABLET,
     append_now,
+    begin_a_segment,
+    block_ends,
     build,
     entries,
     entry,
@@ -97,13 +99,6 @@ def files_of(disk: SimDisk) -> dict[str, bytes]:
     return {path: disk.read(path) for path in [*segment_paths(disk), RECORD]}
 
 
-def ends(disk: SimDisk, path: str) -> list[int]:
-    """Where the header ends and where each block does."""
-    rows = list(dump_segment(disk, path))
-    data, marker = disk.read(path), disk.read(path)[rows[0]["length_bytes"] - 16 : rows[0]["length_bytes"]]
-    return [at + MARKER_BYTES for at in range(len(data)) if data.startswith(marker, at)]
-
-
 def opened(disk: SimDisk) -> tuple[list[Entry], OpId | None]:
     """What a start finds: as looks without a change see it before, and a second start after a power cut again."""
     seen, looked = inspect_log(disk, FOLDER, TABLET), read_offline(disk, FOLDER, TABLET)
@@ -120,17 +115,18 @@ def opened(disk: SimDisk) -> tuple[list[Entry], OpId | None]:
 @pytest.mark.parametrize("name", SHAPES)
 def test_closed_log_whose_newest_segment_is_cut_anywhere_withholds_what_it_held(name: str) -> None:
     """IN-21, CN-22. Goal: a log that was closed never opens shorter without a word, however much of its end is gone and
-    wherever the cut falls. Method: every length of the newest segment, on block borders too, alone and with zeros
-    behind: an entry is withheld that lies above what is left and at or above what was last, or Corruption where the
-    header is hurt. The last block's marker alone is no entry."""
+    wherever the cut falls. Method: lengths of the newest segment, each one near a block's border or a sector's and some
+    between, alone and with zeros behind: an entry is withheld that lies above what is left and at or above what was
+    last, or Corruption where the header is hurt. The last block's marker alone is no entry."""
     disk = SimDisk()
     held = SHAPES[name](disk)
     whole = files_of(disk)
     path = segment_paths(disk)[-1]
-    borders = ends(disk, path)
+    borders = block_ends(disk, path)
     assert borders[-1] == len(whole[path]) and len(borders) >= 3
     assert opened(on_disk(whole)) == (held, None)
-    for length in range(len(whole[path])):
+    near = [at + more for at in (*borders, *range(0, borders[-1], SECTOR_BYTES)) for more in range(-20, 8)]
+    for length in sorted({*range(0, borders[-1], 31), *near} & {*range(borders[-1])}):
         for rest in (b"", bytes(700)):
             data = whole[path][:length] + rest
             hurt = on_disk({**whole, path: data})
@@ -155,7 +151,7 @@ def test_log_that_lost_most_of_its_newest_segment_may_not_vote_until_it_has_it_a
     disk = SimDisk()
     build(disk, lambda log: [append_now(log, [entry(index)]) for index in range(1, 400)])
     path = segment_paths(disk)[-1]
-    border = ends(disk, path)[2]
+    border = block_ends(disk, path)[2]
     disk.poke(path, disk.read(path)[:border])
     left, withheld = opened(disk)
     assert withheld == OpId(1, 399) and len(left) < 399
@@ -230,13 +226,13 @@ def test_end_of_a_log_is_missed_exactly_if_it_is_missing_under_any_history(
     whole, (*closed, path) = files_of(disk), segment_paths(disk)
     assert opened(disk) == (held, None) and files_of(disk) == whole, "nothing is written where nothing was lost"
     for older in closed:
-        for border in ends(disk, older)[:-1]:
+        for border in block_ends(disk, older)[:-1]:
             hurt = on_disk({**whole, older: whole[older][:border]})
             try:
                 assert [e.opid for e in open_log(hurt)[1]] == [e.opid for e in held], "what was replaced is back"
             except Corruption as error:
                 assert "missing" in str(error)
-    for border in ends(disk, path)[:-1]:
+    for border in block_ends(disk, path)[:-1]:
         hurt = on_disk({**whole, path: whole[path][:border]})
         left, withheld = opened(hurt)
         assert withheld is not None and withheld.index > (left[-1].opid.index if left else 0)
@@ -251,7 +247,7 @@ def test_record_of_the_end_is_written_for_a_segment_and_at_a_close_and_never_for
     log, _ = open_log(disk)
     for index in range(1, 20):
         append_now(log, [entry(index)])
-    header, *_, end = ends(disk, segment_paths(disk)[0])
+    header, *_, end = block_ends(disk, segment_paths(disk)[0])
     assert (writes(), read_newest(disk, FOLDER)) == (1, Newest(1, header, OpId(0, 0)))
     log.close()
     log.close()
@@ -325,7 +321,7 @@ def test_death_anywhere_in_the_opening_of_a_shorter_log_forgets_no_mark(cut: boo
     disk = SimDisk()
     held = _plain(disk)
     whole, path = files_of(disk), segment_paths(disk)[-1]
-    borders = ends(disk, path)
+    borders = block_ends(disk, path)
     for length in (borders[1], borders[-1] - 60):
         calls = 0
         while True:
@@ -505,7 +501,7 @@ def test_segment_that_lost_a_replacement_before_the_next_one_is_corruption(behin
     else:
         begin_a_segment(disk, entry(6, term=2))
     first, _ = segment_paths(disk)
-    disk.poke(first, disk.read(first)[: ends(disk, first)[-2]])
+    disk.poke(first, disk.read(first)[: block_ends(disk, first)[-2]])
     before = files_of(disk)
     for look in (
         open_log,
@@ -515,15 +511,6 @@ def test_segment_that_lost_a_replacement_before_the_next_one_is_corruption(behin
         with pytest.raises(Corruption, match="entries are missing before a segment"):
             look(disk)
     assert files_of(disk) == before
-
-
-def begin_a_segment(disk: SimDisk, refused: Entry) -> None:
-    """A segment without an entry behind the others: its first block found no room."""
-    log, _ = open_log(disk)
-    disk.fail_on("pwrite", f"{FOLDER}/*", "ENOSPC", skip=1)
-    append_now(log, [refused])
-    log.close()
-    disk.heal()
 
 
 @pytest.mark.parametrize("cut", [True, False], ids=["power", "kill"])

