@@ -135,10 +135,8 @@ class Ledger:
 
     def advance_source(self, state: SourceState, last_offset: int, errors: Sequence[RowError], offsets: I64) -> None:
         """Record a batch: `state` as admitted, its last offset, its new rows' `offsets` and errors, both ascending."""
-        if errors and errors[-1].offset >= state.done:
-            runs = state.errors.append(errors, offsets, after=state.last_offset)
-            state = state._replace(errors=runs.forget_below(state.done))
-        self._put(state._replace(last_offset=max(state.last_offset, last_offset)))
+        runs = state.errors.append(errors, offsets, after=state.last_offset).forget_below(state.done)
+        self._put(state._replace(last_offset=max(state.last_offset, last_offset), errors=runs))
 
     def reset_source(self, source: SourceKey, generation: int, done: int) -> bool:
         """Start a source anew at a higher generation, or advance `done` at its own; False if `generation` is older."""
@@ -193,7 +191,7 @@ class Ledger:
         """
         if self._due(times[-1]) is not None:
             return 0
-        metas = metas[: max(0, limits.LEDGER_RESULTS_MAX - len(self._results))]
+        metas = metas[: limits.LEDGER_RESULTS_MAX - len(self._results)]
         seen: set[tuple[str, int]] = set()
         left: dict[str, int] = {}
         first_incomplete: dict[str, int] = {}

@@ -30,7 +30,7 @@ def source_positions(superblock: Superblock, entries: Iterable[Entry]) -> list[S
             ledger.reset_source(*source_of_entry(entry))
         elif entry.kind is EntryKind.WRITE:
             meta = WriteMeta.decode(entry.meta)
-            if meta.source is None or entry.schema_id not in known:
+            if meta.source is None:
                 continue
             try:
                 state = ledger.admit_source(meta)

@@ -107,8 +107,8 @@ MUTANTS = (
         test="tests/unit/tablet/test_tablet_ledger.py::test_ledger_error_of_the_very_row_at_done_is_remembered",
         file="replica/tablet/ledger.py",
         function="Ledger.advance_source",
-        before="if errors and errors[-1].offset >= state.done:",
-        after="if errors and errors[-1].offset > state.done:",
+        before="forget_below(state.done)",
+        after="forget_below(state.done + 1)",
     ),
     Mutant(
         name="client too many evicts one",

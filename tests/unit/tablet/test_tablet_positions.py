@@ -7,11 +7,19 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.rows import RowOp
+from nyala.replica.rows import Column, ColumnType, RowOp, TableSchema
 from nyala.replica.tablet import Superblock, Tablet, source_positions
-from nyala.replica.types import Entry
+from nyala.replica.types import Entry, limits
 from tests.harness.sim_disk import SimDisk
-from tests.harness.tablet_twin import INT_SCHEMA, SOURCE, ledger_entry, noop_entry, superblock, write_entry
+from tests.harness.tablet_twin import (
+    INT_SCHEMA,
+    SOURCE,
+    ledger_entry,
+    noop_entry,
+    schema_entry,
+    superblock,
+    write_entry,
+)
 
 
 def _log(rng: random.Random) -> list[Entry]:
@@ -55,5 +63,38 @@ def test_positions_at_rest_equal_those_of_the_tablet_that_applied_the_log(seed: 
     whole = source_positions(Superblock.load(disk, tablet.tablet_id), [])
     assert found == [(s.source, s.generation, s.last_offset, s.done) for s in whole]
     assert found
+    tablet.close()
+    disk.close()
+
+
+def test_positions_at_rest_pass_over_what_the_tablet_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CC-41. Goal: a batch that never moved the source does not count, and one of a later schema does. Method: behind a
+    flush with as many errors as may be, a batch without room, one of a client, a new schema, one of it, and one of a
+    schema that nobody knows; after each of them, what the tablet says."""
+    monkeypatch.setattr(limits, "LEDGER_ERROR_RUNS_MAX", 2)
+    later = TableSchema(2, (*INT_SCHEMA.columns, Column(id=9, name="x", type=ColumnType.INT32)), ("k",))
+    unknown = TableSchema(7, INT_SCHEMA.columns, ("k",))
+    rows = lambda *offsets: [{"op": RowOp.INSERT, "offset": o, "k": o % 10, "r": o} for o in offsets]  # noqa: E731
+    disk = SimDisk()
+    tablet = Tablet.create(disk, superblock(INT_SCHEMA))
+    entries = [
+        write_entry(1, INT_SCHEMA, ["k", "r"], rows(1, 2, 11, 13, 22)),
+        write_entry(2, INT_SCHEMA, ["k", "r"], rows(24)),
+        write_entry(3, INT_SCHEMA, ["k", "r"], rows(5), source=None, client_id="c", sequence=1),
+        schema_entry(4, later),
+        write_entry(5, later, ["k", "r"], rows(26), done=23),
+        write_entry(6, unknown, ["k", "r"], rows(28)),
+    ]
+    seen = []
+    for count, entry in enumerate(entries, 1):
+        tablet.apply([entry])
+        if count == 1:
+            tablet.flush()
+        stored = Superblock.load(disk, tablet.tablet_id)
+        (state,) = tablet.ledger_sources()
+        (found,) = source_positions(stored, entries[:count])
+        assert found[:4] == state[:4]
+        seen.append(found.last_offset)
+    assert seen == [22, 22, 22, 22, 26, 26]
     tablet.close()
     disk.close()
