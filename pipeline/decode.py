@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,6 +58,9 @@ class _Plan:
     refusal: tuple[RowCode, str] | None = None
 
 
+_UNKNOWN = _Plan((), (RowCode.UNKNOWN_SCHEMA, ""))
+
+
 class _Bytes(NamedTuple):
     """A binary Arrow array as numpy sees it."""
 
@@ -69,11 +73,9 @@ class _Bytes(NamedTuple):
     @classmethod
     def of(cls, array: Any) -> _Bytes:
         array = array.cast(pa.large_binary())
-        content = array.buffers()[2] or pa.py_buffer(b"\x00")
-        count = len(array)
         offsets = offsets_of(array)
-        valid = np.ones(count, bool) if not array.null_count else np.asarray(array.is_valid().to_numpy(False))
-        return cls(content, value_bytes(array), offsets[:-1], offsets[1:], valid)
+        valid = np.asarray(array.is_valid().to_numpy(False))
+        return cls(array.buffers()[2], value_bytes(array), offsets[:-1], offsets[1:], valid)
 
 
 class RowDecoder:
@@ -105,23 +107,18 @@ class RowDecoder:
     def decode(self, keys: Any, values: Any, offsets: I64, op_headers: Any = None) -> Decoded:
         """`keys`, `values`: binary arrays; `offsets` ascend; `op_headers`: a binary array, null where there is none."""
         count = len(offsets)
-        if count == 0:
-            return Decoded()
         value = _Bytes.of(values)
         code = np.zeros(count, np.uint8)
         column = np.full(count, "", object)
         code[value.ends - value.starts > limits.ROW_SIZE_BYTES_MAX] = RowCode.ROW_TOO_LARGE
-        key_columns = self._decode_keys(_Bytes.of(keys), value.valid, code, column)
+        key_columns = self._decode_keys(_Bytes.of(keys), value.valid, code)
         ops = _header_ops(op_headers, count, code)
-        groups = self._group(value, code)
+        groups, plans = self._group(value, code)
         parts: dict[int, dict[str, Any]] = {}
-        for number, writer in enumerate(sorted(set(groups[groups >= 0].tolist()))):
+        for writer in sorted(set(groups[groups >= 0].tolist())):
             rows = np.flatnonzero(groups == writer)
-            parts[number] = self._decode_group(self._known[writer], value, rows, key_columns, ops, code, column)
-            groups[rows] = number
+            parts[writer] = self._decode_group(plans[writer], value, rows, key_columns, ops, code, column)
         return self._assemble(parts, groups, key_columns, ops, code, column, offsets, value.valid)
-
-    _known: tuple[_Plan, ...] = ()
 
     def _learn(self, writers: Sequence[WriterSchema]) -> None:
         for writer in writers:
@@ -149,29 +146,24 @@ class RowDecoder:
     def _is_op(self, each: Field) -> bool:
         return each.name == OP_FIELD and each.kind == "enum" and not self._schema.has(OP_FIELD)
 
-    def _group(self, value: _Bytes, code: Any) -> I64:
-        """Position in `_known` of each row's plan; -1 for nulls and for rows that failed."""
+    def _group(self, value: _Bytes, code: Any) -> tuple[I64, list[_Plan]]:
+        """(the position of each row's plan, -1 for nulls and for rows that failed; the plans)."""
         ids, good = writer_ids(self._framing, value.data, value.starts, value.ends)
         code[(code == 0) & value.valid & ~good] = RowCode.UNDECODABLE
         usable = (code == 0) & value.valid
         distinct, inverse = np.unique(ids[usable], return_inverse=True)
         if self._lookup and any(int(i) not in self._plans for i in distinct):
             self._learn(self._lookup())
+        plans = [self._plans.get(int(i), _UNKNOWN) for i in distinct]
         groups = np.full(ids.size, -1, np.int64)
-        found = [self._plans.get(int(i)) for i in distinct]
-        self._known = tuple(p for p in found if p is not None)
-        numbers = np.array([-1 if p is None else self._known.index(p) for p in found], np.int64)
-        if distinct.size:
-            groups[usable] = numbers[inverse]
-        code[usable & (groups < 0)] = RowCode.UNKNOWN_SCHEMA
-        return groups
+        groups[usable] = np.array([plans.index(each) for each in plans], np.int64)[inverse]
+        return groups, plans
 
-    def _decode_keys(self, key: _Bytes, has_value: Any, code: Any, column: Any) -> dict[str, Any]:
+    def _decode_keys(self, key: _Bytes, has_value: Any, code: Any) -> dict[str, Any]:
         """The key columns from the Kafka keys. A null key, or one that is no datum of its schema, fails its row."""
         cursor = Cursor(key.data, key.starts, key.ends)
         out = {}
-        for pos, each in enumerate(self._key_plan):
-            cursor.field = pos
+        for each in self._key_plan:
             target = self._schema.column(each.name)
             out[each.name] = to_array(target, each, read_field(cursor, each), cursor, key.buffer)
         cursor.finish()
@@ -222,7 +214,7 @@ class RowDecoder:
                 arrays[name] = mine
                 continue
             same = pc.equal(arrays[name], mine)
-            if same.null_count == 0 and same.true_count == len(same):
+            if same.true_count == len(same):
                 continue
             fresh = code[rows] == 0
             missing = fresh & np.asarray(arrays[name].is_null().to_numpy(False))
@@ -246,30 +238,27 @@ class RowDecoder:
         ops[~has_value] = RowOp.DELETE_IGNORE
         run_group = _fill(groups[good])
         edges = np.concatenate(([0], np.flatnonzero(np.diff(run_group)) + 1, [good.size]))
-        place = np.empty(groups.size, np.int64)
+        place = np.zeros(groups.size, np.int64)
         for group in parts:
             mine = groups == group
             place[mine] = np.arange(int(mine.sum()))
-        for lo, hi in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        for lo, hi in pairwise(edges.tolist()):
             rows = good[lo:hi]
             out.batches.append(self._run(parts.get(int(run_group[lo])), rows, groups, place, keys, ops, offsets))
         return out
 
     def _run(self, part: Any, rows: I64, groups: I64, place: I64, keys: Any, ops: Any, offsets: I64) -> Any:
-        arrays = part or dict(keys)
+        arrays = part or keys
         names = [name for name in self._schema.names if name in arrays]
         deletes = groups[rows] < 0
         columns = []
         for name in names:
-            if part is None:
-                columns.append(keys[name].take(pa.array(rows)))
-                continue
             source = arrays[name]
             if not deletes.any():
                 whole = rows.size == len(source)
                 columns.append(source if whole else source.take(pa.array(place[rows])))
                 continue
-            taken = source.take(pa.array(np.where(deletes, 0, place[rows]), mask=deletes))
+            taken = source.take(pa.array(place[rows], mask=deletes))
             columns.append(pc.coalesce(taken, keys[name].take(pa.array(rows))) if name in keys else taken)
         columns += [pa.array(ops[rows]), pa.array(offsets[rows])]
         return pa.RecordBatch.from_arrays(columns, names=[*names, OP_COLUMN, OFFSET_COLUMN])
@@ -278,17 +267,15 @@ class RowDecoder:
 def _fill(groups: I64) -> I64:
     """Give each -1 the group before it, or the first group after it at the beginning; all -1 stays so."""
     known = np.flatnonzero(groups >= 0)
-    if not known.size or known.size == groups.size:
+    if not known.size:
         return groups
-    last = np.maximum.accumulate(np.where(groups >= 0, np.arange(groups.size), -1))
-    last[last < 0] = known[0]
-    return groups[last]
+    return groups[np.maximum.accumulate(np.where(groups >= 0, np.arange(groups.size), known[0]))]
 
 
 def _header_ops(headers: Any, count: int, code: Any) -> Any:
     """The operation that each record's header names; 0 without one. An unknown one fails the record."""
     ops = np.zeros(count, np.uint8)
-    if headers is None or headers.null_count == count:
+    if headers is None:
         return ops
     for row in np.flatnonzero(headers.is_valid().to_numpy(False)).tolist():
         number = _OPS.get(headers[row].as_py().decode("ascii", "replace").upper(), 0)

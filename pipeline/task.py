@@ -102,7 +102,7 @@ class _Records:
             if first <= offset <= last:
                 offsets = batch.column("offset").to_numpy()
                 pos = int(np.searchsorted(offsets, offset))
-                if pos < offsets.size and offsets[pos] == offset:
+                if offsets[pos] == offset:
                     return _letter(batch, pos, offset, code, column)
         return None
 
@@ -134,7 +134,6 @@ def run_task(plan: TaskPlan, batches: Iterator[Any]) -> Iterator[Any]:
         if first.num_rows:
             task = Task(plan, int(first.column("partition")[0].as_py()))
             yield task.run(first, batches)
-            return
 
 
 class Task:

@@ -72,6 +72,27 @@ def test_null_value_deletes_by_the_key_and_joins_its_run() -> None:
     assert [(each["k"], each["__op"]) for each in rows_of(decoded)] == [(1, 2), (9, RowOp.DELETE_IGNORE), (2, 2)]
     assert len(decoded.batches) == 1
     assert rows_of(decode([(encode_key(SCHEMA, {"k": 9}), None)])) == [{"k": 9, "__op": 7, "__offset": 100}]
+    part = encode_key(SCHEMA, {"k": 3}), value(PARTIAL, {"k": 3, "n": 5, "op": "UPDATE"})
+    first = decode([(encode_key(SCHEMA, {"k": 9}), None), row(1), part])
+    assert [[each["k"] for each in batch.to_pylist()] for batch in first.batches] == [[9, 1], [3]]
+
+
+def test_record_with_two_faults_is_told_by_the_first() -> None:
+    """Goal: one record is one fault, found in the same order wherever it is read. Method: a null key with an operation
+    that names nothing; a value out of range under another key, beside a good row."""
+    (fault,) = decode([(None, row(1)[1])], headers=pa.array([b"x"], pa.binary())).faults
+    assert fault.code is RowCode.NULL_KEY
+    wide = '{"type":"record","name":"V","fields":[{"name":"k","type":"long"},{"name":"n","type":"int"}]}'
+    decoder = RowDecoder(SCHEMA, Framing.SINGLE_OBJECT, [WriterSchema(wide)])
+    records: list[tuple[bytes | None, bytes | None]] = [
+        (encode_key(SCHEMA, {"k": k}), value(wide, {"k": 1, "n": n})) for k, n in ((2, 1 << 20), (3, 1), (1, 1))
+    ]
+    decoded = decode(records, decoder)
+    assert [(fault.code, fault.column) for fault in decoded.faults] == [
+        (RowCode.VALUE_OUT_OF_RANGE, "n"),
+        (RowCode.KEY_MISMATCH, "k"),
+    ]
+    assert [each["k"] for each in rows_of(decoded)] == [1]
 
 
 def test_each_kind_of_bad_record_is_a_fault_and_the_rest_goes_on() -> None:
@@ -186,3 +207,85 @@ def test_missing_key_columns_come_from_the_kafka_key() -> None:
     decoder = RowDecoder(SCHEMA, Framing.SINGLE_OBJECT, [WriterSchema(text)])
     decoded = decode([(encode_key(SCHEMA, {"k": 4}), value(text, {"n": 8}))], decoder)
     assert rows_of(decoded) == [{"k": 4, "n": 8, "__op": RowOp.UPSERT, "__offset": 100}]
+
+
+def _record(**fields: str) -> str:
+    """A writer schema: the fields' types as JSON, or as the name of one."""
+    types = ",".join(
+        f'{{"name":"{name}","type":{kind if kind[0] in "[{" else repr(kind)}}}' for name, kind in fields.items()
+    )
+    return f'{{"type":"record","name":"R","fields":[{types}]}}'.replace("'", '"')
+
+
+def test_column_at_fault_is_named_from_the_first_on() -> None:
+    """Goal: a dead letter says where its record is broken. Method: a value cut in front of each field."""
+    key, good = row(1, 300, "x")
+    ends = [10, 11, 14]
+    assert good[10:11] == b"\x02" and good[11:14] == b"\x02\xd8\x04", "k, and n behind its branch"
+    found = [decode([(key, good[:end])]).faults[0] for end in ends]
+    assert [(fault.code, fault.column) for fault in found] == [(RowCode.UNDECODABLE, name) for name in ("k", "n", "t")]
+
+
+def test_operation_that_is_null_is_an_upsert() -> None:
+    """Goal: a row without an operation is written. Method: a nullable enum whose first symbol deletes, with and without
+    a value; a header decides all the same."""
+    enum = '{"type":"enum","name":"Op","symbols":["DELETE","UPSERT"]}'
+    text = _record(k="long", op=f'["null",{enum}]')
+    decoder = RowDecoder(SCHEMA, Framing.SINGLE_OBJECT, [WriterSchema(text)])
+    records: list[tuple[bytes | None, bytes | None]] = [
+        (encode_key(SCHEMA, {"k": 1}), value(text, {"k": 1, "op": op})) for op in ("DELETE", None, None)
+    ]
+    decoded = decode(records, decoder, pa.array([None, None, b"insert"], pa.binary()))
+    assert [each["__op"] for each in rows_of(decoded)] == [RowOp.DELETE, RowOp.UPSERT, RowOp.INSERT]
+
+
+def test_field_is_the_operation_by_its_name_and_type_unless_the_table_has_such_a_column() -> None:
+    """Goal: no column is taken for an operation, nor an operation for a column. Method: an enum of another name, a text
+    of that name, and a table with a column of that name."""
+    enum = '{"type":"enum","name":"E","symbols":["DELETE","RED"]}'
+    key = encode_key(SCHEMA, {"k": 1})
+    colour = _record(k="long", t=enum)
+    word = _record(k="long", op="string")
+    decoder = RowDecoder(SCHEMA, Framing.SINGLE_OBJECT, [WriterSchema(colour), WriterSchema(word)])
+    decoded = decode(
+        [(key, value(colour, {"k": 1, "t": "RED"})), (key, value(word, {"k": 1, "op": "DELETE"}))], decoder
+    )
+    assert rows_of(decoded) == [{"k": 1, "t": "RED", "__op": RowOp.UPSERT, "__offset": 100}]
+    assert [(fault.code, fault.column) for fault in decoded.faults] == [(RowCode.UNKNOWN_COLUMN, "op")]
+    table = TableSchema(1, (SCHEMA.columns[0], Column(id=2, name="op", type=ColumnType.STRING)), ("k",))
+    text = _record(k="long", op=enum)
+    decoded = decode(
+        [(key, value(text, {"k": 1, "op": "DELETE"}))],
+        RowDecoder(table, Framing.SINGLE_OBJECT, [WriterSchema(text)]),
+    )
+    assert rows_of(decoded) == [{"k": 1, "op": "DELETE", "__op": RowOp.UPSERT, "__offset": 100}]
+
+
+def test_schema_that_no_table_can_hold_fails_its_rows_and_no_others() -> None:
+    """Goal: a registered schema with a nested field costs its own rows only. Method: one beside a good one."""
+    nested = _record(k="long", t='{"type":"map","values":"string"}')
+    decoder = RowDecoder(SCHEMA, Framing.SINGLE_OBJECT, [WriterSchema(FULL), WriterSchema(nested)])
+    decoded = decode([(encode_key(SCHEMA, {"k": 1}), value(nested, {"k": 1, "t": {}})), row(2)], decoder)
+    assert [(fault.code, fault.column) for fault in decoded.faults] == [(RowCode.WRONG_TYPE, "t")]
+    assert [each["k"] for each in rows_of(decoded)] == [2]
+
+
+def test_unknown_schema_beside_a_known_one_is_looked_up() -> None:
+    """Goal: whoever registers a schema need not wait for a batch of its own. Method: both in one batch; also two
+    schemas that say the same under two names, whose rows are one run."""
+    other = FULL.replace('"Row"', '"Other"')
+    mixed = (encode_key(SCHEMA, {"k": 2}), value(other, {"k": 2, "n": 1, "t": "x", "op": "UPSERT"}))
+    decoder = RowDecoder(SCHEMA, Framing.SINGLE_OBJECT, lookup=lambda: [WriterSchema(other), WriterSchema(PARTIAL)])
+    partial = (encode_key(SCHEMA, {"k": 3}), value(PARTIAL, {"k": 3, "n": 1, "op": "UPSERT"}))
+    decoded = decode([row(1), mixed, partial], decoder)
+    assert [[each["k"] for each in batch.to_pylist()] for batch in decoded.batches] == [[1, 2], [3]]
+
+
+def test_schema_of_whole_rows_is_known_in_no_other_framing() -> None:
+    """Goal: a registry's ids and a declared schema mean what they say. Method: a Confluent record of id 0, which nobody
+    registered; bare records of a source that has registered schemas, too."""
+    key, datum = encode_key(SCHEMA, {"k": 1}), value(FULL, {"k": 1, "n": 1, "t": "x", "op": "INSERT"}, Framing.BARE)
+    (fault,) = decode([(key, b"\x00" * 5 + datum)], RowDecoder(SCHEMA, Framing.CONFLUENT)).faults
+    assert fault.code is RowCode.UNKNOWN_SCHEMA
+    bare = RowDecoder(SCHEMA, Framing.BARE, [WriterSchema(PARTIAL)], bare_schema=FULL)
+    assert rows_of(decode([(key, datum)], bare)) == [{"k": 1, "n": 1, "t": "x", "__op": RowOp.INSERT, "__offset": 100}]

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import fastavro
@@ -10,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from nyala import schemas
+from nyala.pipeline import crash, worker
 from nyala.pipeline import task as task_module
 from nyala.pipeline.dead_letters import DeadLetter
 from nyala.pipeline.errors import TaskFailed
@@ -112,12 +117,15 @@ def test_task_succeeds_when_tablets_and_dead_letter_topic_have_all_records() -> 
     tablet; the order of what the task waits for; then a broker that does not take the letter: no success."""
     trail: list[str] = []
     task, letters = made(trail, 5)
+    begun = time.perf_counter()
     told = task.run(records([3, 4, 5]), iter([records([8, 9])])).to_pylist()
+    took_us = (time.perf_counter() - begun) * 1e6
     assert trail == ["tablets have all", "letter 5", "Kafka has all letters", "end"]
     assert [(one.code, one.value) for one in letters.letters] == [(RowCode.ALREADY_PRESENT, event(5))]
     assert [(row["tablet_id"], row["acknowledged"], row["records"], row["applied"]) for row in told] == [
         ("a", 9, None, None), (None, None, 5, 4),
     ]  # fmt: skip
+    assert told[-1]["dead_letters"] == 1 and 0 < told[-1]["decode_us"] <= told[-1]["task_us"] <= took_us
     trail.clear()
     with pytest.raises(TaskFailed, match=r"\[retryable\].*no broker"):
         made(trail, 5, broken=True)[0].run(records([3, 4, 5]), iter(()))
@@ -135,15 +143,68 @@ def test_records_are_kept_until_the_tablets_have_answered(monkeypatch: pytest.Mo
     ]  # fmt: skip
 
 
+def test_record_that_is_no_row_is_a_letter_and_the_others_are_written() -> None:
+    """Goal: what cannot be decoded is not lost. Method: a value that is no datum between two good ones."""
+    trail: list[str] = []
+    task, letters = made(trail)
+    batch = records([3, 4, 5])
+    batch = batch.set_column(1, "value", pa.array([event(3), b"junk", event(5)], pa.binary()))
+    told = task.run(batch, iter(())).to_pylist()
+    assert [(one.kafka_offset, one.code, one.value) for one in letters.letters] == [(4, RowCode.UNDECODABLE, b"junk")]
+    assert (told[-1]["records"], told[-1]["applied"], told[-1]["dead_letters"]) == (3, 2, 1)
+
+
+def test_kept_records_are_bounded_and_dropped_once_their_rows_are_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a task's memory does not grow with its share of a micro-batch. Method: a batch of more than the bound, then
+    one of just the bound, which waits for nobody, and one more; the crash points lie before and behind an answer."""
+    batches = [records([1, 2], size=2000), records([3, 4], size=900), records([5])]
+    monkeypatch.setattr(task_module, "HELD_BYTES_MAX", batches[1].nbytes)
+    trail: list[str] = []
+    task, _ = made(trail, 5)
+    monkeypatch.setattr(crash, "reach", trail.append)
+    kept = []
+
+    def rest() -> Iterator[Any]:
+        for batch in batches[1:]:
+            kept.append(len(task._records.kept))
+            yield batch
+        kept.append(len(task._records.kept))
+
+    task.run(batches[0], rest())
+    assert kept == [0, 1, 0], "dropped, kept at the bound, dropped above it"
+    flushed, acknowledged, failed = "tablets have all", crash.AFTER_FIRST_BATCH, crash.BEFORE_DEAD_LETTERS
+    assert trail == [
+        flushed, acknowledged, acknowledged, flushed, failed, "letter 5", flushed, "Kafka has all letters", "end",
+    ]  # fmt: skip
+
+
+def test_task_asks_the_master_for_a_schema_that_was_registered_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a query need not be started again for a new schema. Method: records of a schema that the plan's table lacks
+    and the master has; an empty batch comes before, and the task ends with what it says of all others."""
+    other = ROW.replace('"Row"', '"Other"')
+    parsed = schemas.parse_json(other)
+    now = replace(TABLE, writer_schemas=(WriterSchemaInfo(schemas.fingerprint64(parsed).hex(), 0, other),))
+    trail: list[str] = []
+    client = SimpleNamespace(get_table=lambda _: now, source_writer=lambda *_, **__: Tablet(trail))
+    monkeypatch.setattr(worker, "client_for", lambda *_: client)
+    monkeypatch.setattr(worker, "sink_for", lambda *_: Letters(trail))
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, parsed, {"id": 7, "v": "x", "op": "INSERT"})
+    framed = wrap(Framing.SINGLE_OBJECT, out.getvalue(), fingerprint=schemas.fingerprint64(parsed), registry_id=0)
+    batch = records([7]).set_column(1, "value", pa.array([framed], pa.binary()))
+    (told,) = run_task(PLAN, iter([records([]), batch, records([]), records([8])]))
+    assert [(row["records"], row["applied"], row["dead_letters"]) for row in told.to_pylist()[1:]] == [(2, 2, 0)]
+
+
 def test_error_of_a_row_that_is_not_the_tasks_is_no_letter_of_it() -> None:
     """Goal: a replayed batch, which another attempt had cut elsewhere, brings no letter without a record.
 
-    Method: errors before, between and after the task's offsets."""
-    task, letters = made([], 4, 7)
+    Method: errors before, between and after the task's offsets, and of the first and the last of a batch."""
+    task, letters = made([], 3, 4, 7)
     task._row_failed(RowError(2, RowCode.NOT_FOUND))
     task.run(records([3, 4]), iter([records([6, 8])]))
     task._row_failed(RowError(9, RowCode.NOT_FOUND))
-    assert [one.kafka_offset for one in letters.letters] == [4]
+    assert [one.kafka_offset for one in letters.letters] == [3, 4]
 
 
 @pytest.mark.parametrize(
@@ -152,6 +213,7 @@ def test_error_of_a_row_that_is_not_the_tasks_is_no_letter_of_it() -> None:
         (([5, 4], None), [], "out of offset order"),
         (([5, 5], None), [], "out of offset order"),
         (([5, 6], None), [([6, 7], None)], "out of offset order"),
+        (([5, 6, 9], None), [([8], None)], "out of offset order"),
         (([5, 6], [0, 1]), [], "of two Kafka partitions"),
         (([5, 6], None), [([1], [1])], "of two Kafka partitions"),
     ],
