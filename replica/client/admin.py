@@ -15,7 +15,7 @@ from nyala.replica.rpc import (
     address_from_pb,
     config_from_pb,
     config_to_pb,
-    member_to_pb,
+    edit_to_pb,
     opid_from_pb,
     opid_to_pb,
     partition_to_pb,
@@ -24,7 +24,7 @@ from nyala.replica.rpc import (
     schema_to_pb,
     source_to_pb,
 )
-from nyala.replica.types import Address, Applied, Code, DataState, Member, OpId, RaftConfig, Refused, new_uuid
+from nyala.replica.types import Address, Applied, Code, ConfigEdit, DataState, OpId, RaftConfig, Refused, new_uuid
 
 from .calls import TabletCalls
 from .masters import Masters
@@ -423,19 +423,19 @@ class Admin:
         self,
         table_name: str,
         tablet_id: str,
-        edits: Sequence[tuple[str, Member]],
+        edits: Sequence[ConfigEdit],
         *,
         cas: OpId | None = None,
         timeout_s: float | None = None,
     ) -> RaftConfig:
-        """Propose one config change at the leader; edits are (add | remove | change, member).
+        """Propose one config change at the leader.
 
         The config that was committed. With `cas`, repeating is safe: the second attempt meets CAS_FAILED; without, an
         unknown outcome is not repeated.
         """
         request = pb.ChangeConfigRequest(
             tablet_id=tablet_id,
-            edits=[pb.ConfigEdit(kind=kind, member=member_to_pb(member)) for kind, member in edits],
+            edits=map(edit_to_pb, edits),
             committed_config_id=None if cas is None else opid_to_pb(cas),
             has_cas=cas is not None,
         )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from nyala.replica.rows import ScanSpec, SourceKey, WriteMeta
-from nyala.replica.rpc import pb, source_to_pb
+from nyala.replica.rpc import pb
 from nyala.replica.types import Address, Code, Refused
 
 from .admin import Admin
@@ -112,23 +112,12 @@ class Client(Admin):
     def write_batch(self, handle: TableHandle, batch: WireBatch, meta: WriteMeta) -> WriteOutcome:
         """Write one batch and wait for it; origin, chain and sequence as `meta` says. NotApplied or OutcomeUnknown."""
         self.ensure_located(handle)
-        tablet = handle.tablets[batch.pos]
-        request = write_request(handle, tablet.tablet_id, batch)
-        if meta.source is not None:
-            request.config_term = tablet.config_term
-            request.source.CopyFrom(source_to_pb(meta.source))
-            request.generation, request.done = meta.generation, meta.done
-            if meta.after is not None:
-                request.has_after, request.after = True, meta.after
-        elif meta.client_id:
-            request.client_id, request.sequence = meta.client_id, meta.sequence
-            request.first_incomplete = meta.first_incomplete
-        else:
+        if meta.source is None and not meta.client_id:
             what = "a write names its source or its client; set one of them"
             raise Refused(Code.INVALID_ARGUMENT, what, table=handle.name)
         outcomes: list[WriteOutcome] = []
         window = WriteWindow(self.calls, handle, outcomes.append)
-        window.put(request)
+        window.put(write_request(handle, batch, meta))
         window.drain()
         return outcomes[0]
 

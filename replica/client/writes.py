@@ -9,12 +9,12 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import grpc
 
-from nyala.replica.rows import RowError, SourceKey
+from nyala.replica.rows import RowError, SourceKey, WriteMeta
 from nyala.replica.rpc import pb, raise_if_error, row_errors_from_pb, source_to_pb
 from nyala.replica.types import Address, Code, Refused
 
@@ -43,10 +43,11 @@ class WriteOutcome:
     hybrid_time: int
 
 
-def write_request(handle: TableHandle, tablet_id: str, batch: WireBatch) -> pb.WriteRequest:
-    """A request without origin and destination."""
+def write_request(handle: TableHandle, batch: WireBatch, meta: WriteMeta) -> pb.WriteRequest:
+    """A request without destination; origin, chain and sequence as `meta` says."""
+    tablet = handle.tablets[batch.pos]
     return pb.WriteRequest(
-        tablet_id=tablet_id,
+        tablet_id=tablet.tablet_id,
         table_id=handle.table_id,
         schema_id=handle.schema.schema_id,
         column_ids=batch.column_ids,
@@ -54,6 +55,15 @@ def write_request(handle: TableHandle, tablet_id: str, batch: WireBatch) -> pb.W
         payload_crc=batch.payload_crc,
         rows=batch.rows,
         ignore_null=batch.ignore_null,
+        config_term=tablet.config_term if meta.source else 0,
+        source=None if meta.source is None else source_to_pb(meta.source),
+        generation=meta.generation,
+        done=meta.done,
+        has_after=meta.after is not None,
+        after=meta.after or 0,
+        client_id=meta.client_id,
+        sequence=meta.sequence,
+        first_incomplete=meta.first_incomplete,
     )
 
 
@@ -265,7 +275,7 @@ class SourceWriter:
         acknowledged: Mapping[str, int] | None = None,
     ) -> None:
         self._handle = handle
-        self._source = source_to_pb(source)
+        self._source = source
         self._generation = generation
         self._done = done
         self._after: dict[str, int] = dict(acknowledged or {})
@@ -278,19 +288,11 @@ class SourceWriter:
 
     def send(self, batch: WireBatch) -> None:
         """Hand over one batch; offsets ascend from batch to batch of a tablet. NotApplied or OutcomeUnknown."""
-        tablet = self._handle.tablets[batch.pos]
-        tablet_id = tablet.tablet_id
-        request = write_request(self._handle, tablet_id, batch)
-        request.config_term = tablet.config_term
-        request.source.CopyFrom(self._source)
-        request.generation = self._generation
-        request.done = self._done
+        tablet_id = self._handle.tablets[batch.pos].tablet_id
         after = self._after.get(tablet_id)
-        if after is not None:
-            request.has_after = True
-            request.after = after
+        meta = WriteMeta(batch.column_ids, batch.rows, self._source, self._generation, after, self._done)
         self._after[tablet_id] = max(batch.last_offset, after if after is not None else batch.last_offset)
-        self._window.put(request)
+        self._window.put(write_request(self._handle, batch, meta))
 
     def flush(self) -> None:
         """Return when everything sent is acknowledged. NotApplied or OutcomeUnknown."""
@@ -382,11 +384,8 @@ class SessionWriter:
         tablet_id = self._handle.tablets[batch.pos].tablet_id
         sequence = identity.next_sequence()
         self._open.append((tablet_id, sequence))
-        request = write_request(self._handle, tablet_id, batch)
-        request.client_id = identity.client_id
-        request.sequence = sequence
-        request.first_incomplete = self._open[0][1]
-        return request
+        meta = WriteMeta(batch.column_ids, batch.rows, client_id=identity.client_id, sequence=sequence)
+        return write_request(self._handle, batch, replace(meta, first_incomplete=self._open[0][1]))
 
     def _take(self, outcome: WriteOutcome) -> None:
         self.rows_applied += outcome.rows_applied

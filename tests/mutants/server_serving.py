@@ -56,9 +56,9 @@ MUTANTS = (
             "test_two_of_three_servers_lost_for_good_the_third_goes_on_and_returning_ones_are_harmless"
         ),
         file="replica/client/writes.py",
-        function="SourceWriter.send",
-        before="request.config_term = tablet.config_term",
-        after="pass",
+        function="write_request",
+        before="config_term=tablet.config_term if meta.source else 0,",
+        after="config_term=0,",
         on_disk=True,
     ),
     Mutant(
@@ -475,13 +475,13 @@ MUTANTS = (
         file="replica/server/requests/tablet_service.py",
         function="TabletServicer.TransferLeadership.act",
         before="""
-            try:
+            leader = await when(
         """,
         after="""
             for other in self._manager.running():
                 if other.replica is not None and other.replica is not replica and other.replica.is_leader:
                     other.replica.transfer(request.target_uuid or None, lambda _: None)
-            try:
+            leader = await when(
         """,
     ),
     Mutant(

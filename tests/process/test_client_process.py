@@ -134,9 +134,8 @@ def test_write_that_timed_out_and_was_applied_is_answered_by_the_next_leader_as_
     handle = new_table(client, "late", 1)
     tablet, meta = handle.tablets[0].tablet_id, WriteMeta((), 5, client_id="late", sequence=1)
     (batch,) = wire_batches(handle, rows(0, 5)[0], RowOp.INSERT)
-    request = write_request(handle, tablet, batch)
+    request = write_request(handle, batch, meta)
     wait_until_all_run(cluster, tablet)
-    request.client_id, request.sequence = "late", 1
     (mark,) = wire_batches(handle, rows(100, 1)[0], RowOp.UPSERT)
     marks, timed_out = itertools.count(1), threading.Event()
 

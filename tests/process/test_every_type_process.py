@@ -13,7 +13,7 @@ from nyala import Table
 from nyala.infra.cli.app import app
 from nyala.replica.client import TableHandle, wire_batches
 from nyala.replica.rows import ColumnType, PartitionSpec, RowOp, RowSum, TableSchema
-from nyala.replica.types import Address, Member
+from nyala.replica.types import Address, ConfigEdit, EditKind, Member
 from tests.harness.cluster import wait_until
 from tests.harness.every_type import KEYS, KINDS, ROW_COUNTS, Kind, same_values, values
 from tests.harness.stack import Stack
@@ -56,7 +56,7 @@ def add_copy(stack: Stack, handle: TableHandle) -> None:
         target = servers[([s.uuid for s in servers].index(home) + 1) % len(servers)]
         addresses = tuple(Address(a.host, a.port) for a in target.addresses)
         member = Member(target.uuid, addresses, votes=False, promote=True)
-        stack.client.change_config(handle.name, tablet.tablet_id, [("add", member)])
+        stack.client.change_config(handle.name, tablet.tablet_id, [ConfigEdit(EditKind.ADD, member)])
 
     def whole(tablet_id: str) -> bool:
         found = stack.statuses(tablet_id).values()

@@ -19,7 +19,18 @@ from nyala.infra.cli.app import app
 from nyala.infra.cli.context import console
 from nyala.replica.rpc import pb
 from nyala.replica.tools import Severity, gather, judge
-from nyala.replica.types import Address, Code, DataState, Member, OpId, Refused, ReplicaError, limits
+from nyala.replica.types import (
+    Address,
+    Code,
+    ConfigEdit,
+    DataState,
+    EditKind,
+    Member,
+    OpId,
+    Refused,
+    ReplicaError,
+    limits,
+)
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.one_tablet import copies
 
@@ -265,7 +276,7 @@ def test_leader_is_removed_by_command_and_by_a_driver_without_a_failed_write(tow
         assert removal(first)[0] == cas
         second = leader()
         cas, member = removal(second)
-        left = town.client.change_config("t", tablet, [("remove", member)], cas=cas)
+        left = town.client.change_config("t", tablet, [ConfigEdit(EditKind.REMOVE, member)], cas=cas)
         assert left.member(second.uuid) is None and len(left.voters) == 2
         third = leader(above=left.opid.index)
         before = load.acknowledged
@@ -452,7 +463,7 @@ def test_voter_added_directly_that_is_silent_is_taken_back_by_the_leader(town: T
     silent.signal(signal.SIGSTOP)
     try:
         host, _, port = silent.address.rpartition(":")
-        edit = ("add", Member(silent.uuid, (Address(host, int(port)),)))
+        edit = ConfigEdit(EditKind.ADD, Member(silent.uuid, (Address(host, int(port)),)))
         with pytest.raises(Refused, match="taken back"):
             town.client.change_config("alone", info.tablet_id, [edit], timeout_s=90)
         table.insert([{"id": 2}])
