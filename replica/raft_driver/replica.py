@@ -60,7 +60,8 @@ class Replica:
         self._raft_options = raft_options
         self._replay: Replay | None = replay
         self._recovered: Recovered | None = None
-        self._life = Life(lambda: doors.on_change(tablet_id), doors.on_fatal)
+        self.life = Life(lambda: doors.on_change(tablet_id), doors.on_fatal)
+        """Its phase, and why it is over; only the driver changes it."""
         self._times = Times(tablet_id, uuid, doors.hybrid_clock)
         self._executor: ReadyExecutor | None = None
         """From `start` on, also after the end."""
@@ -116,12 +117,12 @@ class Replica:
             cache=cache,
             files=files,
             doors=self._doors,
-            life=self._life,
+            life=self.life,
             times=self._times,
             raft_options=self._raft_options,
             options=self.options,
         )
-        run_heavy, life = self._doors.run_heavy, self._life
+        run_heavy, life = self._doors.run_heavy, self.life
         self._collector = Collector(
             files=files, core=core, cache=cache, life=life, run_heavy=run_heavy, options=self.options
         )
@@ -136,13 +137,13 @@ class Replica:
     def stop(self) -> None:
         """Answer all callers and go silent. The caller of `stop` owns the log and the state machine."""
         if self.phase is not Phase.STOPPED:
-            self._life.end(Phase.STOPPED, Code.NOT_READY, "the replica is stopping")
+            self.life.end(Phase.STOPPED, Code.NOT_READY, "the replica is stopping")
             if self._executor is not None:
                 self._executor.cache.clear()  # this object may be in memory for long: others of the replica refer to it
 
     def fail(self, error: BaseException) -> None:
         """Something outside found this replica's data unusable: a block, a folder, a bootstrap that raised."""
-        self._life.fail(error)
+        self.life.fail(error)
 
     def _promises(self) -> tuple[int, str | None]:
         """Term and vote to start with. Up to the vote floor the vote counts as given, to no candidate that asks."""
@@ -155,7 +156,7 @@ class Replica:
     @property
     def _running(self) -> ReadyExecutor | None:
         """What carries out its part in the group, while it has one."""
-        return self._executor if self._life.serving else None
+        return self._executor if self.life.serving else None
 
     # ----------------------------------------------------------------------------------------------------- inputs
 
@@ -257,7 +258,7 @@ class Replica:
     def wait_applied(self, index: int, done: Done) -> None:
         """`done(index | Refused)` once the entry at `index` is applied here, whoever leads."""
         if (running := self._running) is None:
-            done(self._life.refusal())
+            done(self.life.refusal())
             return
         running.stir()
         running.apply_committed()
@@ -270,7 +271,7 @@ class Replica:
         it. A leader with nothing newer in its log replicates an empty entry; a follower waits for one.
         """
         if (running := self._running) is None:
-            done(self._life.refusal())
+            done(self.life.refusal())
             return
         if refusal := running.callers.refuse_snapshot(hybrid_time):
             done(refusal)
@@ -281,8 +282,8 @@ class Replica:
 
     def _running_or_refuse(self, done: Done) -> ReadyExecutor | None:
         """What takes the call; None if nothing does: then `done` gets a refusal soon."""
-        if not self._life.serving:
-            refusal = self._life.refusal()
+        if not self.life.serving:
+            refusal = self.life.refusal()
             self._doors.own_thread(lambda: done(refusal))
         return self._running
 
@@ -292,14 +293,10 @@ class Replica:
         """Keep the log from `index` on until the anchor is released."""
         return self._files.log.anchor(index)
 
-    def release(self, anchor: Anchor) -> None:
-        """Let go of an anchor; twice is harmless."""
-        anchor.release()
-
     def gc(self, done: Done | None = None) -> None:
         """Delete log that nobody needs, off-thread; `done(bytes freed | Refused)`."""
         answer = done or (lambda _: None)
-        if self._collector is None or not self._life.serving:
+        if self._collector is None or not self.life.serving:
             answer(0)
         else:
             self._collector.collect(answer)
@@ -333,41 +330,20 @@ class Replica:
             committed_config=self.committed_config,
             pending_config=None if executor is None else executor.core.pending_config,
             wal_bytes=log.size_bytes,
-            cache_bytes=self.cache_bytes,
             writes_pending=0 if executor is None else len(executor.writer),
             error=self.error,
-            quiet=self._life.serving and self.resting,
+            quiet=self.life.serving and self.resting,
             peers=tuple(peer_status(peers, self._raft_options, rested_ticks)),
         )
 
     @property
     def phase(self) -> Phase:
-        return self._life.phase
+        return self.life.phase
 
     @property
     def error(self) -> str:
         """Why it is over, with what an operator does about it; empty if it is not."""
-        return self._life.error
-
-    @property
-    def why_failed(self) -> str:
-        """What was raised, alone."""
-        return self._life.why_failed
-
-    @property
-    def damaged(self) -> bool:
-        """It has failed because its files are not what was written."""
-        return self._life.damaged
-
-    @property
-    def failed_index(self) -> int:
-        """The first entry that could not be applied, if that is why the replica failed: its files are whole."""
-        return self._life.failed_index
-
-    @property
-    def starved(self) -> bool:
-        """It stopped in the middle of something because a resource was exhausted, and is to be opened again."""
-        return self._life.starved
+        return self.life.error
 
     @property
     def role(self) -> Role:

@@ -73,7 +73,6 @@ class ReplicaStatus:
     committed_config: RaftConfig
     pending_config: RaftConfig | None
     wal_bytes: int
-    cache_bytes: int
     writes_pending: int
     error: str = ""
     quiet: bool = False

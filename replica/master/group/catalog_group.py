@@ -99,7 +99,7 @@ class CatalogGroup:
         if self.replica.phase is Phase.FAILED:
             # A master has no other tablet to live for, and one that answers without its catalog misleads.
             self._on_fatal(Corruption("the catalog's replica has failed", reason=self.replica.error))
-        elif self.replica.starved:
+        elif self.replica.life.starved:
             # Its files are whole: the next start opens them.
             self._on_fatal(ResourcesExhausted("the catalog's replica stopped", reason=self.replica.error))
 
@@ -155,15 +155,9 @@ class CatalogGroup:
         """Everybody in the committed config."""
         return tuple(self.replica.committed_config.members)
 
-    def leader_hint(self) -> str:
-        """`uuid@host:port` of the leading master; empty if unknown."""
-        uuid = self.replica.leader_uuid or ""
-        member = self.replica.active_config.member(uuid)
-        return f"{uuid}@{member.addresses[0]}" if member and member.addresses else uuid
-
     def not_leader(self) -> Refused:
         """What to answer when another master should have been asked."""
-        return Refused(Code.NOT_LEADER, "this master does not lead", detail=self.leader_hint())
+        return Refused(Code.NOT_LEADER, "this master does not lead", detail=self.replica.leader_hint)
 
     async def ensure_ready(self) -> int:
         """The term in which this master leads and has applied everything before it; Refused otherwise."""

@@ -1,4 +1,4 @@
-"""Leaders elsewhere: from a uuid to something a client can call, and the one question that servers ask them."""
+"""The one question that servers ask leaders elsewhere."""
 
 from __future__ import annotations
 
@@ -11,24 +11,12 @@ import grpc
 
 from nyala.replica.raft_driver import Replica
 from nyala.replica.rpc import error_from_pb, pb, pb_grpc
-from nyala.replica.types import Address, Code, Member, RaftConfig, Refused
+from nyala.replica.types import Address, Member, Refused
 
 from ..runtime.channels import Channels
 
 _log = logging.getLogger("nyala.server")
 _ASK_TIMEOUT_S = 5.0
-
-
-def with_leader_hint(error: Refused, config: RaftConfig) -> Refused:
-    """NOT_LEADER with `uuid@host:port` as its detail where the config knows the leader's address; others unchanged."""
-    if error.code is not Code.NOT_LEADER or not error.detail or "@" in error.detail:
-        return error
-    member = config.member(error.detail)
-    if member is None or not member.addresses:
-        return error
-    return Refused(
-        error.code, error.what, applied=error.applied, detail=f"{member.uuid}@{member.addresses[0]}", **error.values
-    )
 
 
 class LeaderTime:

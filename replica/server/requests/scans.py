@@ -17,7 +17,6 @@ from nyala.replica.types import Code, Corruption, HybridClock, Refused, limits, 
 from ..tablets.hosted import HostedTablet
 from .caller import Caller
 from .freshness import time_needed, too_old
-from .leaders import with_leader_hint
 
 TIMEOUT_DEFAULT_S = 30.0
 TIMEOUT_MAX_S = 600.0
@@ -89,18 +88,15 @@ class Scans:
         caller = caller or Caller.of(None, request.timeout_us)
         replica, tablet = hosted.serving(request.table_id)
         with self._reading(self.open, hosted, caller):
-            try:
-                snapshot_time = await self._ready_to_read(replica, request)
-                reader, loop = asyncio.current_task(), asyncio.get_running_loop()
-                async for chunk in self._chunks(tablet, request, snapshot_time, caller):
-                    gone = loop.call_later(self._patience_s, reader.cancel) if reader is not None else None
-                    try:
-                        yield chunk
-                    finally:
-                        if gone is not None:
-                            gone.cancel()
-            except Refused as error:
-                raise with_leader_hint(error, replica.active_config) from error
+            snapshot_time = await self._ready_to_read(replica, request)
+            reader, loop = asyncio.current_task(), asyncio.get_running_loop()
+            async for chunk in self._chunks(tablet, request, snapshot_time, caller):
+                gone = loop.call_later(self._patience_s, reader.cancel) if reader is not None else None
+                try:
+                    yield chunk
+                finally:
+                    if gone is not None:
+                        gone.cancel()
 
     @contextmanager
     def _reading(self, places: CallsUnderWay, hosted: HostedTablet, caller: Caller) -> Iterator[None]:

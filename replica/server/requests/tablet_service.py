@@ -45,7 +45,6 @@ from ..runtime.gil_watch import GilWatch
 from ..tablets.manager import TabletManager
 from ..tablets.status import replica_status
 from .caller import Caller
-from .leaders import with_leader_hint
 from .quarantine import quarantine_list, quarantine_purge
 from .scans import TIMEOUT_DEFAULT_S, Scans, when
 from .write_links import WriteLinks
@@ -186,14 +185,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
                 # Before this iteration ends and its entry is sent; of what was refused, nothing is learned.
                 self._manager.learn_config(replica.active_config)
 
-            try:
-                config = await when(
-                    change,
-                    CHANGE_TIMEOUT_S,
-                    "the config change to commit",
-                )
-            except Refused as error:
-                raise with_leader_hint(error, replica.active_config) from error
+            config = await when(change, CHANGE_TIMEOUT_S, "the config change to commit")
             return pb.ChangeConfigReply(config=config_to_pb(config))
 
         return await self._answer(request, pb.ChangeConfigReply, act)
@@ -207,14 +199,11 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
             cas = opid_from_pb(request.committed_config_id) if request.has_cas else None
             decision = (request.decision_term, request.decision_version)
             self._check_term(request.decision_term)
-            try:
-                leader = await when(
-                    lambda done: replica.transfer(request.target_uuid or None, done, cas=cas, decision=decision),
-                    TRANSFER_TIMEOUT_S,
-                    "the new leader",
-                )
-            except Refused as error:
-                raise with_leader_hint(error, replica.active_config) from error
+            leader = await when(
+                lambda done: replica.transfer(request.target_uuid or None, done, cas=cas, decision=decision),
+                TRANSFER_TIMEOUT_S,
+                "the new leader",
+            )
             return pb.TransferReply(new_leader_uuid=leader or "")
 
         return await self._answer(request, pb.TransferReply, act)
@@ -259,10 +248,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
 
         async def act() -> pb.LedgerReply:
             replica, tablet = self._manager.get(request.tablet_id).serving()
-            try:
-                await when(replica.read_barrier, TIMEOUT_DEFAULT_S, "the read barrier")
-            except Refused as error:
-                raise with_leader_hint(error, replica.active_config) from error
+            await when(replica.read_barrier, TIMEOUT_DEFAULT_S, "the read barrier")
             return pb.LedgerReply(sources=[_ledger_source(s) for s in tablet.ledger_sources()])
 
         return await self._answer(request, pb.LedgerReply, act)

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from typing import Any
 
-from nyala.replica.raft_driver import Replica
 from nyala.replica.rows import SourceKey, TableSchema, WriteMeta
 from nyala.replica.rpc import error_to_pb, pb, row_errors_to_pb
 from nyala.replica.tablet import ApplyResult
@@ -27,7 +26,6 @@ from nyala.replica.types import (
 from ..runtime.memory import MemoryGuard
 from ..tablets.arrivals import Arrival, Arrivals
 from ..tablets.hosted import HostedTablet
-from .leaders import with_leader_hint
 
 INLINE_BYTES_MAX = 16 << 10
 """Batches up to this size are validated on the loop: a thread's round trip would cost more."""
@@ -107,8 +105,7 @@ class Writes:
         if not request.table_id:
             raise Refused(Code.WRONG_TABLE, "a write names its table id", tablet=request.tablet_id)
         if not replica.is_leader:
-            refusal = Refused(Code.NOT_LEADER, "writes go to the leader", detail=replica.leader_uuid or "")
-            raise with_leader_hint(refusal, replica.active_config)
+            raise Refused(Code.NOT_LEADER, "writes go to the leader", detail=replica.leader_hint)
         if request.HasField("source"):
             need_same_generation(request, replica.active_config)
         self._observe(request.propagated_time)
@@ -132,7 +129,7 @@ class Writes:
                     meta.encode(),
                     payload,
                     request.payload_crc,
-                    lambda result: done(self._reply(replica, result)),
+                    lambda result: done(self._reply(result)),
                 )
             except BaseException as error:  # noqa: BLE001 - whoever asked decides; others go on behind it
                 done(error)
@@ -145,7 +142,7 @@ class Writes:
 
             def confirmed(index: int | Refused) -> None:
                 known = None if isinstance(index, Refused) else tablet.remembered(meta.client_id, meta.sequence)
-                done(self._reply(replica, index if isinstance(index, Refused) else known or error))
+                done(self._reply(index if isinstance(index, Refused) else known or error))
 
             replica.read_barrier(confirmed)
 
@@ -206,9 +203,9 @@ class Writes:
         checking.add_done_callback(checked)
         return arrival
 
-    def _reply(self, replica: Replica, result: ApplyResult | Refused) -> pb.WriteReply | Refused:
+    def _reply(self, result: ApplyResult | Refused) -> pb.WriteReply | Refused:
         if isinstance(result, Refused):
-            return with_leader_hint(result, replica.active_config)
+            return result
         self.batches += 1
         self.rows += result.rows_applied
         return pb.WriteReply(

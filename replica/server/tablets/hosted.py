@@ -156,7 +156,7 @@ class HostedTablet:
         if self.copy is not None or self.opening or self.superblock.data_state is not DataState.READY:
             return False
         if self.replica is not None:
-            return self.replica.phase is Phase.FAILED and self.replica.damaged
+            return self.replica.phase is Phase.FAILED and self.replica.life.damaged
         return self.unreadable
 
     @property

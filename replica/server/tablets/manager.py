@@ -274,14 +274,14 @@ class TabletManager:
         if hosted is None or hosted.replica is None:
             return
         replica = hosted.replica
-        if replica.starved:
+        if replica.life.starved:
             self._later.start(self._reopen(hosted, replica))
         self.learn_config(replica.active_config)
         said = (str(replica.role), replica.term, str(replica.phase))
         if said != hosted.said:
             hosted.said = said
             _log.info("T %s P %s [term %d %s] %s", tablet_id, self.uuid, replica.term, replica.role, replica.phase)
-            if replica.phase is Phase.FAILED and replica.failed_index:
+            if replica.phase is Phase.FAILED and replica.life.failed_index:
                 _log.error("T %s P %s %s", tablet_id, self.uuid, replica.error)
                 self._note_failure(hosted, replica)
 
@@ -452,10 +452,9 @@ class TabletManager:
 
     def _note_failure(self, hosted: HostedTablet, replica: Replica) -> None:
         if not self.stopping:
-            generation = hosted.superblock.wal_generation
-            self._open_pool.submit(
-                self.replays.note_failure, hosted.tablet_id, generation, replica.failed_index, replica.why_failed
-            )
+            generation, life = hosted.superblock.wal_generation, replica.life
+            note = self.replays.note_failure
+            self._open_pool.submit(note, hosted.tablet_id, generation, life.failed_index, life.why_failed)
 
     # -------------------------------------------------------------------------------------------------- stop, delete
 

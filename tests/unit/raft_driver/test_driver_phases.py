@@ -29,13 +29,13 @@ def test_phase_moves_are_those_of_the_drawing_and_no_others() -> None:
     cluster = SimCluster(1)
     replica = started(cluster)
     for old, new in itertools.product(Phase, Phase):
-        replica._life.phase = old
+        replica.life.phase = old
         if old is new or (old, new) in DRAWN:
-            replica._life.enter(new)
+            replica.life.enter(new)
             assert replica.phase is new
         else:
             with pytest.raises(InvariantViolation):
-                replica._life.enter(new)
+                replica.life.enter(new)
             assert replica.phase is old
 
 
