@@ -10,8 +10,9 @@ from nyala.replica.policy import ServerView, Wish
 from nyala.replica.rpc import address_to_pb, config_to_pb, pb
 from nyala.replica.types import Address, Clock, RaftConfig, new_uuid
 
-from .catalog.catalog import Catalog, Record
-from .catalog.tables import RETIRED, TABLET, known_config
+from .catalog.catalog import Catalog
+from .catalog.records import CLUSTER, RETIRED, TABLET, WISH, Cluster
+from .catalog.tables import Change
 from .group.catalog_group import CatalogGroup
 from .heartbeats.foreigners import Foreigners
 from .heartbeats.registry import Registry
@@ -21,10 +22,9 @@ from .kafka.kafka_link import KafkaLink
 from .options import MasterOptions
 from .tablets.draining import drain_of
 from .tablets.inquiries import Inquiries
-from .tablets.view import health_of, leader_of, retired_servers, server_view, server_views, wanted_voters, wish_of
+from .tablets.view import health_of, leader_of, retired_servers, server_view, server_views, wanted_voters
 
 _log = logging.getLogger("nyala.master")
-CLUSTER = "cluster/id"
 DOUBTS_MAX = 5
 """Of one server in a listing of servers."""
 
@@ -53,8 +53,6 @@ class MasterState:
         self.registry = Registry(servers, lambda: self.soft, clock, self._listed)
         self.inquiries = Inquiries(servers, lambda: self.catalog, lambda: self.soft, clock)
         self.foreigners = Foreigners()
-        self._known: dict[str, tuple[Record, RaftConfig]] = {}
-        """By tablet: its record, and the config read from it; every report of a replica asks for that."""
         self._places: dict[str, set[Address]] = {}
         self._places_of = -1
         self.led_term = -1
@@ -70,21 +68,15 @@ class MasterState:
 
     def known_config(self, tablet_id: str) -> RaftConfig | None:
         """The last committed config that the catalog knows of a tablet; None if it does not know the tablet."""
-        record = self.catalog.get(TABLET + tablet_id)
-        if record is None:
-            self._known.pop(tablet_id, None)
-            return None
-        known = self._known.get(tablet_id)
-        if known is None or known[0] is not record:
-            known = self._known[tablet_id] = (record, known_config(record))
-        return known[1]
+        tablet = self.catalog.get(TABLET, tablet_id)
+        return None if tablet is None else tablet.known_config
 
     def _listed(self, uuid: str) -> Collection[Address]:
         """Where the catalog's configs say that a server listens; as of the beginning of this leadership."""
         if self._places_of != self.led_term:
             self._places, self._places_of = {}, self.led_term
-            for _, record in self.catalog.items(TABLET):
-                for member in known_config(record).members:
+            for _, tablet in self.catalog.items(TABLET):
+                for member in tablet.known_config.members:
                     self._places.setdefault(member.uuid, set()).update(member.addresses)
         return self._places.get(uuid, ())
 
@@ -105,16 +97,14 @@ class MasterState:
             await self.group.change(self._name_cluster)
         return term
 
-    def _name_cluster(self) -> tuple[dict[str, dict[str, str]], list[str], str, None]:
-        if self.catalog.get(CLUSTER) is not None:
-            return {}, [], "", None
-        return {CLUSTER: {"id": new_uuid()}}, [], "", None
+    def _name_cluster(self) -> Change:
+        return {} if self.catalog.get(CLUSTER) else {CLUSTER: Cluster(id=new_uuid())}, [], "", None
 
     @property
     def cluster_id(self) -> str:
         """Identity of the cluster; empty before the first leader."""
-        record = self.catalog.get(CLUSTER)
-        return str(record["id"]) if record else ""
+        cluster = self.catalog.get(CLUSTER)
+        return cluster.id if cluster else ""
 
     def servers(self) -> tuple[ServerView, ...]:
         """The tablet servers as the policy sees them."""
@@ -129,11 +119,11 @@ class MasterState:
     def replica_load(self) -> dict[str, int]:
         """Replicas per server: those reported, and those that new tablets will get."""
         load: dict[str, int] = {}
-        for tablet_id, record in self.catalog.items(TABLET):
-            if "dropped_us" in record:
+        for tablet_id, tablet in self.catalog.items(TABLET):
+            if tablet.dropped:
                 continue
             state = self.soft.tablets.get(tablet_id)
-            config = state.config if state and state.config else known_config(record)
+            config = state.config if state and state.config else tablet.known_config
             for member in config.members:
                 load[member.uuid] = load.get(member.uuid, 0) + 1
         return load
@@ -141,30 +131,30 @@ class MasterState:
     def tablets_of(self, table_id: str, after: tuple[int, int] | None = None) -> Iterator[pb.TabletInfo]:
         """The tablets of a table in order of position, behind (range, bucket) `after`, with what is known of their
         configs and leaders."""
-        for tablet_id, record in self.catalog.tablets_of(table_id):
-            if "dropped_us" in record or (after is not None and (record["range_pos"], record["bucket"]) <= after):
+        for tablet_id, tablet in self.catalog.tablets_of(table_id):
+            if tablet.dropped or (after is not None and (tablet.range_pos, tablet.bucket) <= after):
                 continue
             state = self.soft.tablets.get(tablet_id)
-            config = state.config if state and state.config else known_config(record)
+            config = state.config if state and state.config else tablet.known_config
             leader = leader_of(self.soft, state, self.options, self.mono_us)
             info = pb.TabletInfo(
                 tablet_id=tablet_id,
                 table_id=table_id,
-                bucket=record["bucket"],
-                range_pos=record["range_pos"],
+                bucket=tablet.bucket,
+                range_pos=tablet.range_pos,
                 config=config_to_pb(self._with_addresses(config)),
                 leader_uuid=leader or (state.leader_uuid if state else ""),
                 term=max(state.leader_term, 0) if state else 0,
                 running=bool(leader),
                 replication_factor=wanted_voters(self.catalog, tablet_id),
-                own_replication_factor="replication_factor" in record,
-                wishes=int(record.get("wishes", 0)),
+                own_replication_factor=bool(tablet.replication_factor),
+                wishes=tablet.wishes,
                 health={
                     m.uuid: health_of(self.soft, tablet_id, m.uuid, self.options, self.mono_us).name
                     for m in config.members
                 },
             )
-            if (wish := wish_of(self.catalog, tablet_id)) is not None:
+            if (wish := self.catalog.get(WISH, tablet_id)) is not None:
                 info.wish.CopyFrom(_wish_info(wish))
             if (unproven := self.soft.unproven(tablet_id, self.mono_us)) is not None:
                 info.unproven.CopyFrom(unproven)
@@ -211,20 +201,20 @@ class MasterState:
                 )
             )
         known = {i.uuid for i in infos}
-        infos += [pb.ServerInfo(uuid=u) for u in uuids if u not in known and self.catalog.get(RETIRED + u) is not None]
+        infos += [pb.ServerInfo(uuid=u) for u in uuids if u not in known and RETIRED + u in self.catalog]
         for info in infos:
             self._add_drain(info)
         return sorted(infos, key=lambda info: info.uuid)
 
     def _add_drain(self, info: pb.ServerInfo) -> None:
-        record = self.catalog.get(RETIRED + info.uuid)
-        if record is None:
+        retired = self.catalog.get(RETIRED, info.uuid)
+        if retired is None:
             return
         drain = drain_of(self.catalog, self.soft, info.uuid)
         info.draining, info.drained = True, drain.done
         info.tablets_left, info.tablets_unreported = drain.left, drain.unreported
-        info.tablets_at_first = max(int(record["tablets_at_first"]), drain.left)
-        info.drain_reason = str(record["reason"])
+        info.tablets_at_first = max(retired.tablets_at_first, drain.left)
+        info.drain_reason = retired.reason
 
 
 def _wish_info(wish: Wish) -> pb.WishInfo:

@@ -51,6 +51,7 @@ from .values import (
     opid_from_pb,
     opid_to_pb,
     place_to_pb,
+    proposal_from_pb,
 )
 from .wire_fields import wire_fields
 
@@ -114,6 +115,7 @@ __all__ = [
     "predicate_from_pb",
     "predicate_to_pb",
     "predicates_from_pb",
+    "proposal_from_pb",
     "raise_if_error",
     "row_errors_from_pb",
     "row_errors_to_pb",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nyala.replica.types import (
+    ZERO_OPID,
     Action,
     Address,
     Code,
@@ -16,8 +17,10 @@ from nyala.replica.types import (
     InvariantViolation,
     Member,
     OpId,
+    Proposal,
     RaftConfig,
     Refused,
+    Wanted,
 )
 
 from . import nyala_pb2 as pb
@@ -92,6 +95,21 @@ def edit_from_pb(message: pb.ConfigEdit) -> ConfigEdit:
     except ValueError:
         raise Refused(Code.INVALID_ARGUMENT, "an edit is add, remove or change", kind=message.kind) from None
     return ConfigEdit(kind, member_from_pb(message.member))
+
+
+def proposal_from_pb(message: pb.MoveReplicaRequest, proposal_id: str) -> Proposal:
+    """A request to move a replica or, with an empty `from_uuid`, the leadership. It was computed from no config."""
+    return Proposal(
+        proposal_id=proposal_id,
+        plan_id=message.plan_id,
+        tablet_id=message.tablet_id,
+        wanted=Wanted.MOVE_REPLICA if message.from_uuid else Wanted.TRANSFER_LEADERSHIP,
+        from_uuid=message.from_uuid,
+        to_uuid=message.to_uuid,
+        config_opid=ZERO_OPID,
+        deadline_us=message.deadline_us,
+        reason=message.reason,
+    )
 
 
 def decision_to_pb(decision: Decision, dest_uuid: str) -> pb.ChangeConfigRequest | pb.TransferRequest:

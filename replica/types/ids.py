@@ -9,6 +9,7 @@ import re
 import uuid as _uuid
 from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 from .check import check
@@ -86,6 +87,7 @@ class Address:
         return f"{self.host}:{self.port}"
 
     @classmethod
+    @lru_cache(1024)
     def parse(cls, text: str) -> Address:
         """From `host:port`; ValueError says what is wrong."""
         host, colon, port = text.rpartition(":")

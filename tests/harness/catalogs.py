@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nyala.replica.master import Catalog, encode_change
-from nyala.replica.master.catalog.tables import TABLET, known_config
+from nyala.replica.master import Catalog
+from nyala.replica.master.catalog.records import TABLET
 from nyala.replica.rpc import pb
 from nyala.replica.types import Entry, EntryKind, OpId, RaftConfig
 from tests.harness.sim_disk import SimDisk
@@ -22,7 +22,7 @@ class AppliedCatalog:
     def entry(self, puts: Any, deletes: Any = (), request_id: str = "") -> Entry:
         """The next CATALOG entry."""
         self.index += 1
-        meta = encode_change(puts, deletes, request_id)
+        meta = self.catalog.change(puts, deletes, request_id)
         return Entry(OpId(1, self.index), EntryKind.CATALOG, self.index << 12, 0, meta, b"", 0)
 
     def commit(self, change: Any) -> Any:
@@ -34,8 +34,8 @@ class AppliedCatalog:
 
     def known(self, tablet_id: str) -> RaftConfig | None:
         """The last committed config that the catalog knows of a tablet."""
-        record = self.catalog.get(TABLET + tablet_id)
-        return known_config(record) if record is not None else None
+        tablet = self.catalog.get(TABLET, tablet_id)
+        return tablet.known_config if tablet is not None else None
 
 
 def table_info(name: str = "flights", *, buckets: int = 2, rf: int = 3) -> pb.TableInfo:

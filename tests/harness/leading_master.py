@@ -6,9 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from nyala.replica.master import Catalog, MasterOptions
-from nyala.replica.master.catalog.tables import TABLET, create_table
+from nyala.replica.master.catalog.records import TABLET
+from nyala.replica.master.catalog.tables import create_table
 from nyala.replica.master.decisions.reconciler import marked
-from nyala.replica.master.requests import desired
+from nyala.replica.master.requests import desired, wishing
 from nyala.replica.master.state import MasterState
 from nyala.replica.master.tablets.orders import orders_for
 from nyala.replica.master.tablets.view import cluster_view
@@ -110,15 +111,13 @@ class Masters:
         return orders_for(self.box.catalog, self.state.soft, self.asked, uuid, self.clock.now_us, 0)
 
     def set(self, replicas: int, **fields: Any) -> Any:
-        request = pb.SetReplicationRequest(**({"table": "flights"} | fields), replicas=replicas)
-        return self.box.commit(desired.set_replication(self.state, request))
+        return self.box.commit(desired.set_replication(self.state, replicas, **({"table": "flights"} | fields)))
 
     def retire(self, uuid: str, **fields: Any) -> Any:
-        return self.box.commit(desired.retire(self.state, pb.RetireServerRequest(server_uuid=uuid, **fields)))
+        return self.box.commit(desired.retire(self.state, uuid, **fields))
 
     def want(self, change: Any, uuid: str, role: str = "", tablet: str = "") -> Any:
-        request = pb.ReplicaRequest(tablet_id=tablet or self.tablet, server_uuid=uuid, role=role)
-        return self.box.commit(change(self.state, request))
+        return self.box.commit(change(self.state, wishing.Request(tablet or self.tablet, uuid, role)))
 
     def decided(self) -> list[str]:
         """What the policy would have done now."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from nyala.replica.consensus_metadata import path_of
 from nyala.replica.master import MasterOptions
 from nyala.replica.master.catalog.catalog import CATALOG_ID
-from nyala.replica.master.catalog.tables import TABLET, WISH
+from nyala.replica.master.catalog.records import TABLET, WISH
 from nyala.replica.master.group.catalog_group import CatalogGroup
 from nyala.replica.master.requests.master_service import MasterService
 from nyala.replica.master.state import MasterState
@@ -72,9 +73,9 @@ class MasterWorld:
         self.members = S[:3]
         made = await self.done("CreateTable", pb.CreateTableRequest(table=table_info(buckets=1), request_id="once"))
         self.table_id, self.tablet = made.table.table_id, made.tablets[0].tablet_id
-        record = self.group.catalog.get(TABLET + self.tablet)
-        assert record is not None
-        await self.group.change(lambda: ({TABLET + self.tablet: {**record, "formed": True}}, [], "", None))
+        tablet = self.group.catalog.get(TABLET, self.tablet)
+        assert tablet is not None
+        await self.group.change(lambda: ({TABLET + self.tablet: replace(tablet, formed=True)}, [], "", None))
         await self.report()
 
     async def end(self) -> None:
@@ -149,7 +150,7 @@ class MasterWorld:
         await until(settled, "everything is committed and applied")
         soft, cmeta = self.master.soft, path_of(CATALOG_ID)
         return {
-            "the catalog": dict(self.group.catalog.items("")),
+            "the catalog": self.group.catalog.records,
             "the log's end": replica.last_logged,
             "what is committed": replica.commit_index,
             "consensus metadata": self.disk.read(cmeta) if self.disk.exists(cmeta) else None,

@@ -12,7 +12,8 @@ from typing import Any
 
 from nyala.replica.client import Client, ClientOptions
 from nyala.replica.fs import RealDisk
-from nyala.replica.master.catalog.catalog import Catalog, Record
+from nyala.replica.master.catalog.catalog import Catalog
+from nyala.replica.master.catalog.records import Json
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
 from nyala.replica.rpc import pb, pb_grpc
 from nyala.replica.types import Code, Refused
@@ -128,9 +129,9 @@ class Masters:
         return wait_until(copied, "the catalog is copied")
 
     @staticmethod
-    def catalog(root: Path) -> dict[str, Record]:
+    def catalog(root: Path) -> dict[str, Json]:
         """Everything in the catalog of a master that was stopped in order."""
-        return dict(Catalog.open(RealDisk(root)).items(""))
+        return Catalog.open(RealDisk(root)).records
 
     def format(self, name: str, uuid: str = "") -> tuple[Path, str]:
         """(directory, uuid) of a new master."""

@@ -113,8 +113,8 @@ MUTANTS = (
         rows="IN-81",
         test="tests/unit/master/test_master_room.py::test_size_of_the_catalog_is_that_of_its_state",
         file="replica/master/catalog/catalog.py",
-        function="Catalog._index",
-        before="self._bytes -= size_of(key, records[key])",
+        function="Catalog._put",
+        before="self._bytes -= size_of(key, self._records[key])",
         after="pass",
     ),
     Mutant(
@@ -122,7 +122,7 @@ MUTANTS = (
         rows="IN-80",
         test="tests/unit/master/test_master_lists.py::test_index_of_the_catalog_agrees_with_its_records",
         file="replica/master/catalog/catalog.py",
-        function="Catalog._unindex",
+        function="Catalog._delete",
         before="""
             del keys[bisect_left(keys, key)]
         """,
@@ -133,7 +133,7 @@ MUTANTS = (
         rows="IN-80",
         test="tests/unit/master/test_master_lists.py::test_index_of_the_catalog_agrees_with_its_records",
         file="replica/master/catalog/catalog.py",
-        function="Catalog._unindex",
+        function="Catalog._delete",
         before="""
             del of_table[key]
         """,
@@ -159,11 +159,11 @@ MUTANTS = (
         function="unfit_record",
         before="""
             if field not in record:
-                return f"the record {key[:80]!r} lacks {field!r}"
-            if not fits(record[field]):
+                if needed:
         """,
         after="""
-            if field in record and not fits(record[field]):
+            if field not in record:
+                if not known:
         """,
     ),
     Mutant(
@@ -172,8 +172,8 @@ MUTANTS = (
         test="tests/unit/master/test_master_entries.py::test_no_record_goes_into_the_log_that_could_not_be_read",
         file="replica/master/group/entries.py",
         function="unfit_record",
-        before="if not fits(record[field]):",
-        after="if record[field] is None:",
+        before="elif not fits(record[field]):",
+        after="elif record[field] is None:",
     ),
     Mutant(
         name="forged record nests without end",
@@ -416,8 +416,8 @@ MUTANTS = (
         ),
         file="replica/master/catalog/sources.py",
         function="_refuse_other_topic",
-        before='in_force = [r for r in known if not r.get("retired")]',
-        after='in_force = [r for r in known if not r.get("retired") and r["cluster_id"] == cluster_id]',
+        before="in_force = [r for r in known if not r.retired]",
+        after="in_force = [r for r in known if not r.retired and r.cluster_id == cluster_id]",
     ),
     Mutant(
         name="sources retired position stays retired",
@@ -428,7 +428,7 @@ MUTANTS = (
         ),
         file="replica/master/catalog/sources.py",
         function="reset_source",
-        before='if record is None or record.get("retired"):',
+        before="if record is None or record.retired:",
         after="if record is None:",
     ),
     Mutant(
@@ -440,8 +440,8 @@ MUTANTS = (
         ),
         file="replica/master/catalog/sources.py",
         function="_adopt_topic",
-        before='True, "owner_run": "", "owner_deadline_us": 0',
-        after="True",
+        before='retired=True, owner_run="", owner_deadline_us=0',
+        after="retired=True",
     ),
     Mutant(
         name="disk of a server leaves its logs out",
@@ -509,7 +509,7 @@ MUTANTS = (
             table.writer_schemas.extend(kept)
         """,
         after="""
-            table.writer_schemas.extend(table_from_record(record).writer_schemas)
+            table.writer_schemas.extend(stored.info().writer_schemas)
         """,
     ),
     Mutant(

@@ -11,7 +11,7 @@ MUTANTS = (
         test="tests/unit/master/test_master_inquiries.py::test_operator_confirms_a_config_only_forward",
         file="replica/master/requests/confirming.py",
         function="confirm_config",
-        before='if not newer(config.opid, known.opid) and "config" in record:',
+        before="if not newer(config.opid, known.opid) and tablet.config is not None:",
         after="if not config.members:",
     ),
     Mutant(
@@ -32,8 +32,8 @@ MUTANTS = (
         ),
         file="replica/master/requests/desired.py",
         function="set_replication",
-        before="before = wanted_voters(catalog, request.tablet_id)",
-        after='before = int(record.get("replication_factor") or 0)',
+        before="before = wanted_voters(catalog, tablet_id)",
+        after="before = tablet.replication_factor",
     ),
     Mutant(
         name="even numbers are taken",
@@ -53,8 +53,8 @@ MUTANTS = (
         test="tests/unit/master/test_master_requests_table.py::test_overtaken_calls_leave_the_master_as_it_is",
         file="replica/master/requests/desired.py",
         function="_counted",
-        before='if request.HasField("seen_changes") and request.seen_changes != before:',
-        after='if request.HasField("seen_changes") and request.seen_changes > before:',
+        before="if seen not in (None, before):",
+        after="if seen is not None and seen > before:",
     ),
     Mutant(
         name="empty before everybody reported",
@@ -84,12 +84,12 @@ MUTANTS = (
         file="replica/master/decisions/reconciler.py",
         function="Reconciler._mark_formed",
         before="""
-            elif is_later(record, proven.get(tablet_id)):
+            elif is_later(tablet, proven.get(tablet_id)):
         """,
         after="""
-            elif tablet_id not in record:
+            elif tablet_id not in state.soft.servers:
                 continue
-            elif is_later(record, proven.get(tablet_id)):
+            elif is_later(tablet, proven.get(tablet_id)):
         """,
     ),
     Mutant(
@@ -98,7 +98,7 @@ MUTANTS = (
         test="tests/unit/master/test_master_inquiries.py::test_masters_tick_keeps_what_changed_and_asks_only_then",
         file="replica/master/decisions/reconciler.py",
         function="Reconciler._has_changed",
-        before="return newer(known.config.opid, known_config(record).opid)",
+        before="return newer(known.config.opid, tablet.known_config.opid)",
         after="return True",
     ),
     Mutant(
@@ -191,8 +191,8 @@ MUTANTS = (
         ),
         file="replica/master/tablets/orders.py",
         function="_delete_order",
-        before='if "dropped_us" in record:',
-        after='if "dropped_us" in record and "replaced_by" not in record:',
+        before="if tablet.dropped:",
+        after="if tablet.dropped and not tablet.replaced_by:",
     ),
     Mutant(
         name="evicted replica is left behind",
@@ -538,8 +538,8 @@ MUTANTS = (
         ),
         file="replica/master/requests/replacing.py",
         function="replace_tablets",
-        before='made = {t: str(r["replaced_by"]) for t, r in records.items() if "replaced_by" in r}',
-        after='made = {t: str(r["replaced_by"]) for t, r in records.items() if "gone_us" in r}',
+        before="made = {t: r.replaced_by for t, r in records.items() if r.replaced_by}",
+        after="made = {t: r.replaced_by for t, r in records.items() if r.gone_us}",
     ),
     Mutant(
         name="rows on a live server are replaced",
@@ -567,8 +567,8 @@ MUTANTS = (
         ),
         file="replica/master/requests/replacing.py",
         function="_lowered",
-        before="found[whole] = lowered_to(record, kept.get(whole, 0))",
-        after="found[whole] = lowered_to(record, 0)",
+        before="found[SOURCE + name] = lowered_to(record, kept.get(name, 0))",
+        after="found[SOURCE + name] = lowered_to(record, 0)",
     ),
     Mutant(
         name="sources of a replaced tablet stay",
@@ -578,8 +578,8 @@ MUTANTS = (
         ),
         file="replica/master/requests/replacing.py",
         function="_lowered",
-        before="found[whole] = lowered_to(record, kept.get(whole, 0))",
-        after='found[whole] = lowered_to(record, record["done"])',
+        before="found[SOURCE + name] = lowered_to(record, kept.get(name, 0))",
+        after="found[SOURCE + name] = lowered_to(record, record.done)",
     ),
     Mutant(
         name="inherited promises count as none",
@@ -671,8 +671,8 @@ MUTANTS = (
         test="tests/unit/master/test_master_requests_table.py::test_overtaken_calls_leave_the_master_as_it_is",
         file="replica/master/requests/wishing.py",
         function="_check_seen",
-        before="if (seen, request.seen.wishes) != (config.opid, wishes):",
-        after="if seen != config.opid:",
+        before="if seen != (config.opid, wishes):",
+        after="if seen.config != config.opid:",
     ),
     Mutant(
         name="master takes what was undone again",
@@ -680,8 +680,8 @@ MUTANTS = (
         test="tests/unit/master/test_master_requests_table.py::test_overtaken_calls_leave_the_master_as_it_is",
         file="replica/master/requests/wishing.py",
         function="_check_seen",
-        before="if (seen, request.seen.wishes) != (config.opid, wishes):",
-        after="if request.seen.wishes != wishes:",
+        before="if seen != (config.opid, wishes):",
+        after="if seen.wishes != wishes:",
     ),
     Mutant(
         name="cancelled wish answers again",
@@ -813,10 +813,10 @@ MUTANTS = (
         name="cancel loses what a later build keeps",
         rows="TC-79",
         test="tests/unit/master/test_master_desired.py::test_cancelled_wish_is_taken_back_unless_the_new_replica_votes",
-        file="replica/master/requests/wishing.py",
-        function="cancel",
-        before="{**record, **cancelled}",
-        after="cancelled",
+        file="replica/master/catalog/records.py",
+        function="write",
+        before="out = {**(before or {})}",
+        after="out = {f.name: before[f.name] for f in fields(record) if before and f.name in before}",
     ),
     Mutant(
         name="late cancel ends another wish",
@@ -826,7 +826,7 @@ MUTANTS = (
         ),
         file="replica/master/requests/wishing.py",
         function="cancel",
-        before='if request.HasField("seen") and request.seen.wishes != _wishes(state, tablet_id):',
+        before="if request.seen is not None and request.seen.wishes != _wishes(state, tablet_id):",
         after="if False:",
     ),
     Mutant(

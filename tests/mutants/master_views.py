@@ -353,10 +353,10 @@ MUTANTS = (
             "tests/unit/master/test_master_desired.py::"
             "test_witness_wanted_of_a_tablet_joins_without_data_after_a_failover_too"
         ),
-        file="replica/master/tablets/view.py",
-        function="wish_from_record",
-        before='witness=record.get("witness", False),',
-        after="witness=False,",
+        file="replica/master/catalog/records.py",
+        function="read",
+        before="for f in fields(kind) if f.name in found}",
+        after='for f in fields(kind) if f.name in found and f.name != "witness"}',
     ),
     Mutant(
         name="first member that is back condemns the others",

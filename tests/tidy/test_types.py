@@ -17,7 +17,7 @@ ANY_IN_SIGNATURES: dict[str, tuple[int, str]] = {
     "replica.consensus_metadata": (4, "Avro data and JSON"),
     "replica.tablet_copy.wire": (7, "stubs serve both kinds of gRPC channel"),
     "replica.raft_driver": (4, "results of a state machine, which differ by its kind"),
-    "replica.master": (28, "kafka-python and prometheus-client have no types"),
+    "replica.master": (27, "kafka-python and prometheus-client have no types"),
     "replica.transport": (2, "prometheus-client has no types"),
     "replica.rows": (54, "Arrow, numpy and polars have no types"),
     "replica.rpc": (26, "protobuf's descriptors and gRPC's own handlers have no types; Arrow"),
@@ -78,8 +78,8 @@ def test_requests_have_types_and_any_stands_only_where_a_library_forces_it() -> 
     assert not more, f"more signatures name Any than before: {more}; name the type"
 
 
-RECORDS = {"config", "decision", "member", "outcome", "proposal", "report", "wish"}
-"""What a record of the masters' topics, or a part of one, is called where it is handed on."""
+RECORDS = {"config", "decision", "member", "outcome", "position", "proposal", "report", "table", "tablet", "wish"}
+"""What a record of the masters' topics or catalog, or a part of one, is called where it is handed on."""
 UNTYPED = {"Mapping", "dict"}
 
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from nyala.replica.rpc import pb
 from nyala.replica.types import Code, Refused, limits
 
-from .catalog import Catalog, Record, size_of
+from .catalog import Catalog
+from .records import Record
 
 FORGOTTEN = "a dropped table is forgotten a day after the last of its replicas is gone"
 
@@ -56,12 +57,11 @@ def check_room(catalog: Catalog, puts: Mapping[str, Record]) -> None:
     is room for it.
     """
     for prefix, most in (("table/", limits.TABLES_MAX), ("tablet/", limits.TABLETS_MAX)):
-        added = sum(1 for key in puts if key.startswith(prefix) and catalog.get(key) is None)
+        added = sum(1 for key in puts if key.startswith(prefix) and key not in catalog)
         if added and catalog.count(prefix) + added > most:
             what = f"the cluster has as many {prefix[:-1]}s as its masters hold: drop tables; {FORGOTTEN}"
             raise Refused(Code.NO_SPACE, what, there=catalog.count(prefix), more=added, max=most)
-    grown = sum(size_of(key, record) for key, record in puts.items())
-    grown -= sum(size_of(key, old) for key in puts if (old := catalog.get(key)) is not None)
+    grown = catalog.growth(puts)
     if grown > 0 and catalog.size_bytes + grown > limits.CATALOG_BYTES_MAX:
         what = f"the masters' catalog is full: drop tables, or create them with fewer columns and tablets; {FORGOTTEN}"
         raise Refused(Code.NO_SPACE, what, bytes=catalog.size_bytes, more=grown, max=limits.CATALOG_BYTES_MAX)
@@ -69,7 +69,7 @@ def check_room(catalog: Catalog, puts: Mapping[str, Record]) -> None:
 
 def check_sources(catalog: Catalog, prefix: str, puts: Mapping[str, Record]) -> None:
     """Refused(NO_SPACE) if one table, whose positions begin with `prefix`, would have too many source positions."""
-    added = sum(1 for key in puts if catalog.get(key) is None)
+    added = sum(1 for key in puts if key not in catalog)
     if added and catalog.count(prefix) + added > limits.SOURCES_PER_TABLE_MAX:
         what = (
             "the table has as many source positions as it may: feed it from fewer partitions, or create another table"

@@ -12,8 +12,10 @@ from typing import Any, TypeVar
 
 from nyala.replica.tablet import ApplyResult, Superblock
 from nyala.replica.tablet_copy import settle_at_startup
-from nyala.replica.types import Corruption, DataState, Disk, Entry, EntryKind, OpId, check
+from nyala.replica.types import Corruption, DataState, Disk, Entry, EntryKind, OpId, ReplicaError, check
 from nyala.schemas import decode, encode
+
+from .records import Json, Kind, R, Record, Tablet, group_of, read, write
 
 CATALOG_ID = "0" * 32
 """Tablet id of the masters' own tablet."""
@@ -23,17 +25,12 @@ REQUESTS_MAX = 4096
 WALK_KEYS = 256
 """Records of a list that are looked up at a time."""
 
-Record = dict[str, Any]
 T = TypeVar("T")
 
 
-def size_of(key: str, record: Record) -> int:
+def size_of(key: str, record: Json) -> int:
     """Bytes of one record in the catalog's state."""
     return len(key) + len(json.dumps(record)) + 6
-
-
-def _group(key: str) -> str:
-    return key.partition("/")[0]
 
 
 def _range(keys: Sequence[str], prefix: str) -> tuple[int, int]:
@@ -41,14 +38,14 @@ def _range(keys: Sequence[str], prefix: str) -> tuple[int, int]:
     return bisect_left(keys, prefix), bisect_left(keys, prefix + chr(0x10FFFF))
 
 
-def encode_change(puts: Mapping[str, Record], deletes: Sequence[str] = (), request_id: str = "") -> bytes:
+def encode_change(puts: Mapping[str, Json], deletes: Sequence[str] = (), request_id: str = "") -> bytes:
     """The `meta` of a CATALOG entry."""
     records = [{"key": k, "value": json.dumps(v, sort_keys=True).encode()} for k, v in sorted(puts.items())]
     change = {"puts": records, "deletes": sorted(deletes), "request_id": request_id, "reserved": b""}
     return encode("catalog_change", change)
 
 
-def decode_change(entry: Entry) -> tuple[dict[str, Record], list[str], str]:
+def decode_change(entry: Entry) -> tuple[dict[str, Json], list[str], str]:
     """(puts, deletes, request id) of a CATALOG entry; Corruption if it holds no change."""
     try:
         change = decode("catalog_change", entry.meta)
@@ -58,6 +55,13 @@ def decode_change(entry: Entry) -> tuple[dict[str, Record], list[str], str]:
     if not all(isinstance(record, dict) for record in puts.values()):
         raise Corruption("a catalog change puts what is no record", opid=entry.opid)
     return puts, change["deletes"], change["request_id"]
+
+
+def _read(key: str, record: Json) -> Record:
+    try:
+        return read(key, record)
+    except (ValueError, KeyError, TypeError, AttributeError, ReplicaError) as error:
+        raise Corruption("a record of the catalog cannot be read", key=key, reason=repr(error)) from error
 
 
 class Catalog:
@@ -73,12 +77,13 @@ class Catalog:
         self._disk = disk
         self._superblock = superblock
         self._lock = threading.Lock()
-        self._records: dict[str, Record] = {}
-        self._groups: dict[str, dict[str, Record]] = {}
-        """The same records by the first part of their key, so that listing one kind does not walk the others."""
+        self._records: dict[str, Json] = {}
+        """As they were put, with what a later build put there."""
+        self._groups: dict[str, dict[str, Any]] = {}
+        """What they say, by the first part of their key, so that listing one kind does not walk the others."""
         self._keys: dict[str, list[str]] = {}
         """The keys of each group, sorted: a page of them is found by bisection."""
-        self._tablets: dict[str, dict[str, Record]] = {}
+        self._tablets: dict[str, dict[str, Tablet]] = {}
         """By table id, the records of its tablets by key."""
         self._bytes = 0
         self._versions: dict[str, int] = {}
@@ -104,11 +109,11 @@ class Catalog:
     def _restore(self, state: bytes) -> None:
         try:
             value = json.loads(state)
-            self._records = {str(k): dict(v) for k, v in value["records"].items()}
+            records = {str(k): dict(v) for k, v in value["records"].items()}
             self._requests = dict.fromkeys(value["requests"])
-            for key in sorted(self._records):
-                self._index(key, self._records[key], 0)
-            self._bytes = len(state)
+            for key in sorted(records):
+                self._put(key, records[key], _read(key, records[key]), 0)
+            self._records, self._bytes = records, len(state)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise Corruption("the catalog's state cannot be read", reason=str(error)) from error
 
@@ -127,29 +132,26 @@ class Catalog:
         """Durable without the log up to here."""
         return self._superblock.flush_opid
 
-    def get(self, key: str) -> Record | None:
-        """The record of `key`, to be read only; None if there is none."""
-        return self._records.get(key)
+    def get(self, kind: Kind[R], name: str = "") -> R | None:
+        """The record of that kind under `name`; None if there is none."""
+        found: R | None = self._groups.get(group_of(kind), {}).get(kind + name)
+        return found
 
-    def items(self, prefix: str) -> Iterator[tuple[str, Record]]:
-        """(key without prefix, record) of all keys under `prefix`, sorted; the records are to be read only."""
-        if "/" not in prefix:
-            with self._lock:
-                return iter(sorted((k[len(prefix) :], v) for k, v in self._records.items() if k.startswith(prefix)))
-        return self._items(prefix)
-
-    def _items(self, prefix: str) -> Iterator[tuple[str, Record]]:
+    def items(self, kind: Kind[R], within: str = "") -> Iterator[tuple[str, R]]:
+        """(name, record) of all of that kind whose name begins with `within`, which is left out; sorted."""
+        prefix = kind + within
         with self._lock:
-            keys, records = self._keys.get(_group(prefix), []), self._groups.get(_group(prefix), {})
+            keys, records = self._keys.get(group_of(kind), []), self._groups.get(group_of(kind), {})
             found = [(k[len(prefix) :], records[k]) for k in keys[slice(*_range(keys, prefix))]]
         return iter(found)
 
-    def walk(self, prefix: str, after: str = "") -> Iterator[tuple[str, Record]]:
-        """As `items`, from behind the key `after`, of which there may be no record any more. Costs what is taken from
-        it, and goes on by key where records come and go meanwhile."""
+    def walk(self, kind: Kind[R], within: str = "", after: str = "") -> Iterator[tuple[str, R]]:
+        """As `items`, from behind the name `after`, of which there may be no record any more. Costs what is taken from
+        it, and goes on by name where records come and go meanwhile."""
+        prefix = kind + within
         while True:
             with self._lock:
-                keys, records = self._keys.get(_group(prefix), []), self._groups.get(_group(prefix), {})
+                keys, records = self._keys.get(group_of(kind), []), self._groups.get(group_of(kind), {})
                 low, high = _range(keys, prefix)
                 if after:
                     low = max(low, bisect_right(keys, prefix + after))
@@ -159,24 +161,24 @@ class Catalog:
             yield from found
             after = found[-1][0]
 
-    def tablets_of(self, table_id: str) -> list[tuple[str, Record]]:
+    def tablets_of(self, table_id: str) -> list[tuple[str, Tablet]]:
         """(tablet id, record) of a table's tablets, dropped ones included, in order of their position."""
         with self._lock:
             found = [(k.partition("/")[2], r) for k, r in self._tablets.get(table_id, {}).items()]
-        return sorted(found, key=lambda each: (each[1]["range_pos"], each[1]["bucket"], each[0]))
+        return sorted(found, key=lambda each: (each[1].range_pos, each[1].bucket, each[0]))
 
     def count(self, prefix: str) -> int:
         """How many records there are under `prefix`."""
         with self._lock:
-            low, high = _range(self._keys.get(_group(prefix), []), prefix)
+            low, high = _range(self._keys.get(group_of(prefix), []), prefix)
             return high - low
 
-    def derived(self, name: str, prefix: str, compute: Callable[[Iterator[tuple[str, Record]]], T]) -> T:
-        """What `compute` makes of `items(prefix)`, kept under `name` until a record of that kind changes."""
-        version = self._versions.get(_group(prefix), 0)
+    def derived(self, name: str, kind: Kind[R], compute: Callable[[Iterator[tuple[str, R]]], T]) -> T:
+        """What `compute` makes of `items(kind)`, kept under `name` until a record of that kind changes."""
+        version = self._versions.get(group_of(kind), 0)
         known = self._derived.get(name)
         if known is None or known[0] != version:
-            known = self._derived[name] = (version, compute(self.items(prefix)))
+            known = self._derived[name] = (version, compute(self.items(kind)))
         value: T = known[1]
         return value
 
@@ -185,32 +187,53 @@ class Catalog:
         """Of all records, as the state on disk has them, within a few in a thousand."""
         return self._bytes
 
-    def _index(self, key: str, record: Record, size_bytes: int) -> None:
-        group = _group(key)
-        records, keys = self._groups.setdefault(group, {}), self._keys.setdefault(group, [])
-        if key in records:
-            self._bytes -= size_of(key, records[key])
+    @property
+    def records(self) -> dict[str, Json]:
+        """All records as they are stored, by key, to be read only."""
+        with self._lock:
+            return dict(self._records)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._records
+
+    def written(self, key: str, record: Record) -> Json:
+        """The JSON of a record that is to be put."""
+        return write(record, self._records.get(key), self._groups.get(group_of(key), {}).get(key))
+
+    def growth(self, puts: Mapping[str, Record]) -> int:
+        """By how many bytes these puts would make the catalog larger."""
+        old = sum(size_of(key, self._records[key]) for key in puts if key in self._records)
+        return sum(size_of(key, self.written(key, record)) for key, record in puts.items()) - old
+
+    def change(self, puts: Mapping[str, Record], deletes: Sequence[str], request_id: str) -> bytes:
+        """The `meta` of the CATALOG entry that puts and deletes these."""
+        return encode_change({k: self.written(k, r) for k, r in puts.items()}, deletes, request_id)
+
+    def _put(self, key: str, record: Json, said: Record, size_bytes: int) -> None:
+        group = group_of(key)
+        known, keys = self._groups.setdefault(group, {}), self._keys.setdefault(group, [])
+        if key in self._records:
+            self._bytes -= size_of(key, self._records[key])
         else:
             insort(keys, key)
         self._bytes += size_bytes
-        records[key] = record
-        if group == "tablet":
-            self._tablets.setdefault(str(record["table_id"]), {})[key] = record
+        self._records[key], known[key] = record, said
+        if isinstance(said, Tablet):
+            self._tablets.setdefault(said.table_id, {})[key] = said
         self._versions[group] = self._versions.get(group, 0) + 1
 
-    def _unindex(self, key: str) -> None:
-        group = _group(key)
-        record = self._groups.get(group, {}).pop(key, None)
+    def _delete(self, key: str) -> None:
+        group, record = group_of(key), self._records.pop(key, None)
         if record is None:
             return
         self._bytes -= size_of(key, record)
-        keys = self._keys[group]
+        said, keys = self._groups[group].pop(key), self._keys[group]
         del keys[bisect_left(keys, key)]
-        if group == "tablet":
-            of_table = self._tablets[str(record["table_id"])]
+        if isinstance(said, Tablet):
+            of_table = self._tablets[said.table_id]
             del of_table[key]
             if not of_table:
-                del self._tablets[str(record["table_id"])]
+                del self._tablets[said.table_id]
         self._versions[group] = self._versions.get(group, 0) + 1
 
     def seen(self, request_id: str) -> bool:
@@ -231,6 +254,7 @@ class Catalog:
 
     def _apply_change(self, entry: Entry) -> None:
         puts, deletes, request_id = decode_change(entry)
+        said = {key: _read(key, record) for key, record in puts.items()}
         if request_id:
             if request_id in self._requests:
                 return
@@ -239,17 +263,15 @@ class Catalog:
                 del self._requests[next(iter(self._requests))]
         with self._lock:
             for key in deletes:
-                self._records.pop(key, None)
-                self._unindex(key)
+                self._delete(key)
             for key, record in puts.items():
-                self._records[key] = record
-                self._index(key, record, size_of(key, record))
+                self._put(key, record, said[key], size_of(key, record))
 
     def flush(self) -> bool:
         """Make everything applied durable without the log; False if it already is. Raises what the disk raises."""
         if self._applied == self._superblock.flush_opid:
             return False
-        state = json.dumps({"records": self._records, "requests": list(self._requests)}, sort_keys=False).encode()
+        state = json.dumps({"records": self.records, "requests": list(self._requests)}, sort_keys=False).encode()
         flushed = replace(self._superblock, flush_opid=self._applied, flush_time=self._applied_time, state=state)
         flushed.save(self._disk)
         self._superblock = flushed

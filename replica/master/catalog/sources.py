@@ -7,51 +7,42 @@ change to commit, or refuses with both numbers and the command that resolves it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import replace
 
 from nyala.replica.rpc import pb
 from nyala.replica.types import Code, Refused
 
 from .capacity import check_sources
-from .catalog import Catalog, Record
-from .tables import SOURCE, Change, find_table
+from .catalog import Catalog
+from .records import SOURCE, Position
+from .tables import Change, find_table
 
 LEASE_US_MAX = 60 * 60 * 1_000_000
 LEASE_US_DEFAULT = 60 * 1_000_000
 
 
-def source_key(table_id: str, source: pb.SourceKey) -> str:
-    """Key of the record of one source of one table."""
-    return f"{SOURCE}{table_id}/{source.cluster_id}/{source.topic_id}/{source.kafka_partition}"
+def source_name(table_id: str, source: pb.SourceKey) -> str:
+    """Under which the record of one source of one table is kept, among those of its kind."""
+    return f"{table_id}/{source.cluster_id}/{source.topic_id}/{source.kafka_partition}"
 
 
-def to_pb(record: Record) -> pb.SourcePosition:
+def to_pb(record: Position) -> pb.SourcePosition:
     """A position on the wire."""
-    return pb.SourcePosition(
-        table_id=record["table_id"],
-        source=pb.SourceKey(
-            cluster_id=record["cluster_id"], topic_id=record["topic_id"], kafka_partition=record["kafka_partition"]
-        ),
-        generation=record["generation"],
-        start=record["start"],
-        done=record["done"],
-        owner_run=record["owner_run"],
-        owner_deadline_us=record["owner_deadline_us"],
-        topic=record["topic"],
-        table=record["table"],
-    )
+    told = {name: value for name, value in vars(record).items() if name != "retired"}
+    source = {name: told.pop(name) for name in ("cluster_id", "topic_id", "kafka_partition")}
+    return pb.SourcePosition(source=pb.SourceKey(**source), **told)
 
 
-def _reset_command(record: Record, to: int | str) -> str:
-    return f"nyala source reset {record['table']} --partition {record['kafka_partition']} --to {to}"
+def _reset_command(record: Position, to: int | str) -> str:
+    return f"nyala source reset {record.table} --partition {record.kafka_partition} --to {to}"
 
 
-def _position(code: Code, what: str, record: Record, resolve: str, **values: object) -> Refused:
-    source = f"{record['topic']}[{record['kafka_partition']}]"
+def _position(code: Code, what: str, record: Position, resolve: str, **values: object) -> Refused:
+    source = f"{record.topic}[{record.kafka_partition}]"
     return Refused(
         code,
         f"{what}; to resolve: {resolve}",
-        {"table": record["table"], "source": source, **values},
+        {"table": record.table, "source": source, **values},
     )
 
 
@@ -77,126 +68,124 @@ def open_sources(catalog: Catalog, request: pb.OpenSourcesRequest, now_us: int) 
             checkpoint=request.checkpoint_table_id,
             now=table_id,
         )
-    prefix = f"{SOURCE}{table_id}/"
-    known: dict[tuple[str, int], list[Record]] = {}
-    for _, each in catalog.items(prefix):
-        known.setdefault((each["topic"], each["kafka_partition"]), []).append(each)
-    puts: dict[str, Record] = {}
+    known: dict[tuple[str, int], list[Position]] = {}
+    for _, each in catalog.items(SOURCE, f"{table_id}/"):
+        known.setdefault((each.topic, each.kafka_partition), []).append(each)
+    puts: dict[str, Position] = {}
     for wanted in request.opens:
-        key = source_key(table_id, wanted.source)
-        record = catalog.get(key)
-        if record is None or record.get("retired"):  # one that is in force has been begun or adopted
+        name = source_name(table_id, wanted.source)
+        record = catalog.get(SOURCE, name)
+        if record is None or record.retired:  # one that is in force has been begun or adopted
             _refuse_other_topic(known.get((wanted.topic, wanted.source.kafka_partition), ()), wanted)
-        record = _new_position(request.table, table_id, wanted) if record is None else dict(record)
+        record = record or _new_position(request.table, table_id, wanted)
         _refuse_owned(record, request.owner_run, now_us)
         if wanted.has_checkpoint:
             _refuse_offset(record, wanted.checkpoint_offset)
-        record["owner_run"] = request.owner_run
-        record["owner_deadline_us"] = now_us + _lease(request.lease_us)
-        puts[key] = record
-    check_sources(catalog, prefix, puts)
+        deadline_us = now_us + _lease(request.lease_us)
+        puts[SOURCE + name] = replace(record, owner_run=request.owner_run, owner_deadline_us=deadline_us)
+    check_sources(catalog, f"{SOURCE}{table_id}/", puts)
     return puts, [], "", (table_id, [to_pb(r) for r in puts.values()])
 
 
-def _new_position(table: str, table_id: str, wanted: pb.SourceOpen) -> Record:
+def _new_position(table: str, table_id: str, wanted: pb.SourceOpen) -> Position:
     if wanted.initial_start < 0:
         raise Refused(Code.INVALID_ARGUMENT, "an offset is not negative", initial_start=wanted.initial_start)
-    return {
-        "table_id": table_id,
-        "table": table,
-        "topic": wanted.topic,
-        "cluster_id": wanted.source.cluster_id,
-        "topic_id": wanted.source.topic_id,
-        "kafka_partition": wanted.source.kafka_partition,
-        "generation": 1,
-        "start": wanted.initial_start,
-        "done": wanted.initial_start,
-        "owner_run": "",
-        "owner_deadline_us": 0,
-    }
+    return Position(
+        table_id=table_id,
+        table=table,
+        topic=wanted.topic,
+        cluster_id=wanted.source.cluster_id,
+        topic_id=wanted.source.topic_id,
+        kafka_partition=wanted.source.kafka_partition,
+        generation=1,
+        start=wanted.initial_start,
+        done=wanted.initial_start,
+        owner_run="",
+        owner_deadline_us=0,
+    )
 
 
-def _refuse_other_topic(known: Sequence[Record], wanted: pb.SourceOpen) -> None:
+def _refuse_other_topic(known: Sequence[Position], wanted: pb.SourceOpen) -> None:
     """A topic with the name of one that feeds the table, of another id or cluster, is another topic.
 
     `known`: the table's positions of that topic's name and partition.
     Its offsets mean nothing here: begun unasked, it would leave out rows, or apply old ones over newer ones.
     """
     cluster_id, topic_id = wanted.source.cluster_id, wanted.source.topic_id
-    in_force = [r for r in known if not r.get("retired")]
+    in_force = [r for r in known if not r.retired]
     if not in_force:
         return
-    record = min(in_force, key=lambda r: int(r["cluster_id"] != cluster_id))
-    ids = {"known_topic_id": record["topic_id"], "now_topic_id": topic_id, "done": record["done"]}
-    reset = f"nyala source reset {record['table']} --topic {record['topic']} --to earliest"
-    if record["cluster_id"] == cluster_id:
+    record = min(in_force, key=lambda r: int(r.cluster_id != cluster_id))
+    ids = {"known_topic_id": record.topic_id, "now_topic_id": topic_id, "done": record.done}
+    reset = f"nyala source reset {record.table} --topic {record.topic} --to earliest"
+    if record.cluster_id == cluster_id:
         raise _position(Code.SOURCE_POSITION, "the topic was deleted and created again", record, reset, **ids)
     raise _position(
         Code.SOURCE_POSITION,
-        f"the position of topic {record['topic']} partition {record['kafka_partition']} of this table belongs to "
+        f"the position of topic {record.topic} partition {record.kafka_partition} of this table belongs to "
         "another Kafka cluster",
         record,
         f"to leave that cluster and go on in this one's topic, `{reset} --kafka HOST:PORT` with a broker of this one "
         "(or --to latest, or an offset, if the table has the rows before it); if both clusters are to feed the table, "
         "their topics need different names",
-        known_cluster_id=record["cluster_id"],
+        known_cluster_id=record.cluster_id,
         now_cluster_id=cluster_id,
         **ids,
     )
 
 
-def _refuse_owned(record: Record, owner_run: str, now_us: int) -> None:
-    owner = record["owner_run"]
-    if owner and owner != owner_run and record["owner_deadline_us"] > now_us:
-        left_s = (record["owner_deadline_us"] - now_us + 999_999) // 1_000_000
+def _refuse_owned(record: Position, owner_run: str, now_us: int) -> None:
+    owner = record.owner_run
+    if owner and owner != owner_run and record.owner_deadline_us > now_us:
+        left_s = (record.owner_deadline_us - now_us + 999_999) // 1_000_000
         raise _position(
             Code.SOURCE_OWNED,
             "another query owns this source",
             record,
-            f"stop that query; if it died, wait {left_s} s or run `nyala source release {record['table']}`",
+            f"stop that query; if it died, wait {left_s} s or run `nyala source release {record.table}`",
             owner=owner,
             asking=owner_run,
         )
 
 
-def _refuse_offset(record: Record, offset: int) -> None:
-    if offset < record["start"]:
+def _refuse_offset(record: Position, offset: int) -> None:
+    if offset < record.start:
         raise _position(
             Code.SOURCE_POSITION,
             "the query would read from below the source's start",
             record,
-            f"{_reset_command(record, offset)}, or delete the checkpoint to go on at {record['done']}",
+            f"{_reset_command(record, offset)}, or delete the checkpoint to go on at {record.done}",
             query=offset,
-            start=record["start"],
+            start=record.start,
         )
-    if offset > record["done"]:
+    if offset > record.done:
         raise _position(
             Code.SOURCE_POSITION,
             "the query would skip offsets that are not in the table",
             record,
-            f"delete the checkpoint to go on at {record['done']}, or {_reset_command(record, offset)} to skip them",
+            f"delete the checkpoint to go on at {record.done}, or {_reset_command(record, offset)} to skip them",
             query=offset,
-            done=record["done"],
+            done=record.done,
         )
 
 
-def _owned(catalog: Catalog, key: str, owner_run: str) -> Record:
-    record = catalog.get(key)
+def _owned(catalog: Catalog, name: str, owner_run: str) -> Position:
+    record = catalog.get(SOURCE, name)
     if record is None:
-        raise Refused(Code.NOT_FOUND, "no such source; open it first", source=key)
-    if not record["owner_run"]:
+        raise Refused(Code.NOT_FOUND, "no such source; open it first", source=SOURCE + name)
+    if not record.owner_run:
         what = "this query's lease on the source was given back, by hand or by a reset"
         raise _position(Code.SOURCE_OWNED, what, record, "start the query again", asking=owner_run)
-    if record["owner_run"] != owner_run:
+    if record.owner_run != owner_run:
         raise _position(
             Code.SOURCE_OWNED,
             "another query owns this source now",
             record,
             "stop one of the two",
-            owner=record["owner_run"],
+            owner=record.owner_run,
             asking=owner_run,
         )
-    return dict(record)
+    return record
 
 
 def advance_sources(catalog: Catalog, request: pb.AdvanceSourcesRequest, now_us: int) -> Change:
@@ -205,31 +194,33 @@ def advance_sources(catalog: Catalog, request: pb.AdvanceSourcesRequest, now_us:
     Refused: SOURCE_OWNED, STALE_GENERATION, NOT_FOUND; then nothing moves. A lease that ran out is renewed as long as
     nobody else took the source.
     """
-    puts: dict[str, Record] = {}
+    puts: dict[str, Position] = {}
     for advance in request.advances:
-        key = source_key(request.table_id, advance.source)
-        record = _owned(catalog, key, request.owner_run)
-        if advance.generation != record["generation"]:
+        name = source_name(request.table_id, advance.source)
+        record = _owned(catalog, name, request.owner_run)
+        if advance.generation != record.generation:
             raise _position(
                 Code.STALE_GENERATION,
                 "the source was reset meanwhile",
                 record,
                 "start the query again",
                 query=advance.generation,
-                now=record["generation"],
+                now=record.generation,
             )
         # A replayed micro-batch reports what is known already: not an error, and nothing goes back.
-        record["done"] = max(record["done"], advance.done)
-        record["owner_run"] = "" if request.release else request.owner_run
-        record["owner_deadline_us"] = 0 if request.release else now_us + _lease(request.lease_us)
-        puts[key] = record
+        puts[SOURCE + name] = replace(
+            record,
+            done=max(record.done, advance.done),
+            owner_run="" if request.release else request.owner_run,
+            owner_deadline_us=0 if request.release else now_us + _lease(request.lease_us),
+        )
     return puts, [], "", [to_pb(r) for r in puts.values()]
 
 
 def source_positions(catalog: Catalog, table: str, after: str = "") -> Iterator[tuple[str, pb.SourcePosition]]:
     """(key, position) of the sources of one table, or of all if `table` is empty, from behind a key on."""
-    prefix = f"{SOURCE}{find_table(catalog, table)[0]}/" if table else SOURCE
-    return ((key, to_pb(record)) for key, record in catalog.walk(prefix, after) if not record.get("retired"))
+    within = f"{find_table(catalog, table)[0]}/" if table else ""
+    return ((key, to_pb(record)) for key, record in catalog.walk(SOURCE, within, after) if not record.retired)
 
 
 def lower_source(catalog: Catalog, request: pb.ResetSourceRequest) -> Change:
@@ -240,19 +231,19 @@ def lower_source(catalog: Catalog, request: pb.ResetSourceRequest) -> Change:
     Refused(STALE_GENERATION) as `reset_source`.
     """
     table_id, _ = find_table(catalog, request.table)
-    key = source_key(table_id, request.source)
-    record = catalog.get(key)
+    name = source_name(table_id, request.source)
+    record = catalog.get(SOURCE, name)
     if record is None:
-        raise Refused(Code.NOT_FOUND, "no such source", table=request.table, source=key)
+        raise Refused(Code.NOT_FOUND, "no such source", table=request.table, source=SOURCE + name)
     _refuse_reset(record, request)
     lowered = lowered_to(record, request.to_offset)
-    return {key: lowered}, [], "", to_pb(lowered)
+    return {SOURCE + name: lowered}, [], "", to_pb(lowered)
 
 
-def lowered_to(record: Record, offset: int) -> Record:
+def lowered_to(record: Position, offset: int) -> Position:
     """The position, complete up to `offset` only: never above `done`, nor below `start`; nobody owns it."""
-    done = max(record["start"], min(record["done"], offset))
-    return {**record, "done": done, "owner_run": "", "owner_deadline_us": 0}
+    done = max(record.start, min(record.done, offset))
+    return replace(record, done=done, owner_run="", owner_deadline_us=0)
 
 
 def reset_source(catalog: Catalog, request: pb.ResetSourceRequest, now_us: int) -> Change:
@@ -266,39 +257,40 @@ def reset_source(catalog: Catalog, request: pb.ResetSourceRequest, now_us: int) 
     table_id, _ = find_table(catalog, request.table)
     if request.to_offset < 0:
         raise Refused(Code.INVALID_ARGUMENT, "an offset is not negative", to_offset=request.to_offset)
-    key = source_key(table_id, request.source)
-    record = catalog.get(key)
-    puts: dict[str, Record] = {}
-    if record is None or record.get("retired"):
+    name = source_name(table_id, request.source)
+    record = catalog.get(SOURCE, name)
+    puts: dict[str, Position] = {}
+    if record is None or record.retired:
         record = _adopt_topic(catalog, request, table_id, puts)
-    record = dict(record)
     _refuse_reset(record, request)
     if not request.force:
         _refuse_owned(record, "", now_us)
-    record.update(
-        generation=record["generation"] + 1,
+    puts[SOURCE + name] = replace(
+        record,
+        generation=record.generation + 1,
         start=request.to_offset,
         done=request.to_offset,
         owner_run="",
         owner_deadline_us=0,
     )
-    puts[key] = record
-    return puts, [], "", to_pb(record)
+    return puts, [], "", to_pb(puts[SOURCE + name])
 
 
-def _refuse_reset(record: Record, request: pb.ResetSourceRequest) -> None:
-    if request.generation not in (0, record["generation"]):
+def _refuse_reset(record: Position, request: pb.ResetSourceRequest) -> None:
+    if request.generation not in (0, record.generation):
         raise _position(
             Code.STALE_GENERATION,
             "the source was reset meanwhile",
             record,
-            f"look at it again: nyala source list {record['table']}",
+            f"look at it again: nyala source list {record.table}",
             known=request.generation,
-            now=record["generation"],
+            now=record.generation,
         )
 
 
-def _adopt_topic(catalog: Catalog, request: pb.ResetSourceRequest, table_id: str, puts: dict[str, Any]) -> Record:
+def _adopt_topic(
+    catalog: Catalog, request: pb.ResetSourceRequest, table_id: str, puts: dict[str, Position]
+) -> Position:
     """The record of a partition of a topic that is another one now; its earlier records are marked retired in `puts`.
 
     Other topics that feed the table are left alone; a request that names none is refused when there are several. One
@@ -307,17 +299,17 @@ def _adopt_topic(catalog: Catalog, request: pb.ResetSourceRequest, table_id: str
     source = request.source
     old = {
         k: r
-        for k, r in catalog.items(f"{SOURCE}{table_id}/")
-        if r["kafka_partition"] == source.kafka_partition and not r.get("retired")
-        if request.topic == r["topic"] or (not request.topic and r["cluster_id"] == source.cluster_id)
+        for k, r in catalog.items(SOURCE, f"{table_id}/")
+        if r.kafka_partition == source.kafka_partition and not r.retired
+        if request.topic == r.topic or (not request.topic and r.cluster_id == source.cluster_id)
     }
-    old = {k: r for k, r in old.items() if r["cluster_id"] == source.cluster_id} or old
-    topics = sorted({r["topic"] for r in old.values()})
+    old = {k: r for k, r in old.items() if r.cluster_id == source.cluster_id} or old
+    topics = sorted({r.topic for r in old.values()})
     if len(topics) > 1:
         raise Refused(Code.INVALID_ARGUMENT, "several topics feed this table: say which one", topics=", ".join(topics))
     if not old:
         raise Refused(Code.NOT_FOUND, "no such source", table=request.table, kafka_partition=source.kafka_partition)
-    latest = max(old.values(), key=lambda r: r["generation"])
+    latest = max(old.values(), key=lambda r: r.generation)
     for key, record in old.items():
-        puts[f"{SOURCE}{table_id}/{key}"] = {**record, "retired": True, "owner_run": "", "owner_deadline_us": 0}
-    return {**latest, "cluster_id": source.cluster_id, "topic_id": source.topic_id, "retired": False}
+        puts[f"{SOURCE}{table_id}/{key}"] = replace(record, retired=True, owner_run="", owner_deadline_us=0)
+    return replace(latest, cluster_id=source.cluster_id, topic_id=source.topic_id, retired=False)

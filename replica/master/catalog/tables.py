@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from google.protobuf import json_format
-
-from nyala.replica.consensus_metadata import members_from_json, members_json
 from nyala.replica.policy import ServerView, place_tablets
 from nyala.replica.rpc import config_to_pb, partition_from_pb, pb, schema_from_pb
 from nyala.replica.types import (
     Code,
     InvariantViolation,
-    OpId,
-    RaftConfig,
+    Member,
     Refused,
     check_column_name,
     check_number,
@@ -25,29 +22,13 @@ from nyala.replica.types import (
 )
 
 from .capacity import check_description, check_room
-from .catalog import Catalog, Record
+from .catalog import Catalog
+from .records import NAME, REQUEST, SOURCE, TABLE, TABLET, WISH, Record, Table, TableId, Tablet
 
-TABLE, NAME, TABLET, REQUEST = "table/", "name/", "tablet/", "request/"
-WISH, RETIRED, SOURCE = "wish/", "retired/", "source/"
-DESIRED = "desired"
-"""How often desired state that outlives operations was changed; one record."""
 REPLICAS_MAX = 7
 HISTORY_RETENTION_DEFAULT_US = 15 * 60 * 1_000_000
 
-Change = tuple[dict[str, Record], list[str], str, Any]
-
-
-def table_to_record(table: pb.TableInfo) -> Record:
-    """The catalog's JSON of a table."""
-    value: Record = json_format.MessageToDict(table, preserving_proto_field_name=True)
-    return value
-
-
-def table_from_record(record: Record) -> pb.TableInfo:
-    """The table of a catalog record; fields from a newer build are left out."""
-    table = pb.TableInfo()
-    json_format.ParseDict(record, table, ignore_unknown_fields=True)
-    return table
+Change = tuple[Mapping[str, Record], list[str], str, Any]
 
 
 def _refuse(what: str, /, **values: object) -> Refused:
@@ -109,11 +90,11 @@ def create_table(
     `more_may_come`, NOT_READY instead of INVALID_ARGUMENT if there are too few servers.
     """
     if request.request_id:
-        earlier = catalog.get(REQUEST + request.request_id)
+        earlier = catalog.get(REQUEST, request.request_id)
         if earlier is not None:
-            return {}, [], "", str(earlier["table_id"])
+            return {}, [], "", earlier.table_id
     table = checked_table(request.table)
-    if catalog.get(NAME + table.name) is not None:
+    if NAME + table.name in catalog:
         raise Refused(Code.ALREADY_EXISTS, "a table of this name exists", name=table.name)
     spec = partition_from_pb(table.partition, schema_from_pb(table.schema))
     live = sum(s.alive and not s.draining for s in servers)
@@ -123,35 +104,42 @@ def create_table(
     placed = place_tablets(servers, load, len(spec.partitions), table.replication_factor)
     table.table_id = new_uuid()
     table.created_us = now_us
-    addresses = {s.uuid: [str(a) for a in s.member.addresses] for s in servers}
-    puts: dict[str, Record] = {
-        TABLE + table.table_id: table_to_record(table),
-        NAME + table.name: {"table_id": table.table_id},
-    }
+    made = TableId(table_id=table.table_id)
+    puts: dict[str, Record] = {TABLE + table.table_id: Table.of(table), NAME + table.name: made}
     for (bucket, range_pos), names in zip(spec.partitions, placed, strict=True):
-        partition = {"table_id": table.table_id, "bucket": bucket, "range_pos": range_pos}
-        puts[TABLET + new_uuid()] = new_tablet(partition, [{"uuid": u, "addresses": addresses[u]} for u in names])
+        members = first_members(servers, names)
+        tablet = Tablet(table_id=table.table_id, bucket=bucket, range_pos=range_pos, members=members)
+        puts[TABLET + new_uuid()] = tablet
     if request.request_id:
-        puts[REQUEST + request.request_id] = {"table_id": table.table_id}
+        puts[REQUEST + request.request_id] = made
     check_room(catalog, puts)
     return puts, [], request.request_id and f"create-{request.request_id}", table.table_id
 
 
-def new_tablet(partition: Record, members: list[dict[str, object]]) -> Record:
-    """The record of a tablet that no server has yet, of that table and partition."""
-    return {**{k: partition[k] for k in ("table_id", "bucket", "range_pos")}, "members": members}
+def first_members(servers: Sequence[ServerView], names: Sequence[str]) -> tuple[Member, ...]:
+    """The members with which a new tablet begins on the servers that were named for it."""
+    addresses = {s.uuid: s.member.addresses for s in servers}
+    return tuple(Member(uuid, addresses[uuid]) for uuid in names)
 
 
-def find_table(catalog: Catalog, name: str = "", table_id: str = "") -> tuple[str, Record]:
+def tablet_of(catalog: Catalog, tablet_id: str) -> Tablet:
+    """The record of a tablet that was not dropped; Refused(TABLET_NOT_FOUND) if there is none."""
+    tablet = catalog.get(TABLET, tablet_id)
+    if tablet is None or tablet.dropped:
+        raise Refused(Code.TABLET_NOT_FOUND, "no such tablet", tablet=tablet_id)
+    return tablet
+
+
+def find_table(catalog: Catalog, name: str = "", table_id: str = "") -> tuple[str, Table]:
     """(table id, record) by name or id; Refused(NOT_FOUND), or WRONG_TABLE if name and id disagree."""
-    named = catalog.get(NAME + name) if name else None
-    found = str(named["table_id"]) if named else ("" if name else table_id)
-    record = catalog.get(TABLE + found) if found else None
-    if record is None:
+    named = catalog.get(NAME, name) if name else None
+    found = named.table_id if named else ("" if name else table_id)
+    table = catalog.get(TABLE, found) if found else None
+    if table is None:
         raise Refused(Code.NOT_FOUND, "no such table", name=name, table_id=table_id)
     if table_id and table_id != found:
         raise Refused(Code.WRONG_TABLE, "the table was dropped and created again", name=name, known=table_id, now=found)
-    return found, record
+    return found, table
 
 
 def drop_table(
@@ -159,50 +147,23 @@ def drop_table(
     name: str,
     table_id: str,
     now_us: int,
-    holders: Callable[[Record, str], list[str]] | None = None,
+    holders: Callable[[Tablet, str], list[str]] | None = None,
 ) -> Change:
     """The change that drops a table: its tablets stay known as dropped, so that their replicas may be deleted.
 
-    `holders(record, tablet id)`: uuids of the servers that may have a replica; default: they are found out later.
+    `holders(tablet, tablet id)`: uuids of the servers that may have a replica; default: they are found out later.
     """
-    found, record = find_table(catalog, name, table_id)
+    found, table = find_table(catalog, name, table_id)
     puts: dict[str, Record] = {}
-    deletes = [TABLE + found, NAME + str(record["name"])]
+    deletes = [TABLE + found, NAME + table.name]
     for tablet_id, tablet in catalog.items(TABLET):
-        if tablet["table_id"] == found and "dropped_us" not in tablet:
-            puts[TABLET + tablet_id] = {**tablet, "dropped_us": now_us}
-            if holders is not None:
-                puts[TABLET + tablet_id]["holders"] = holders(tablet, tablet_id)
+        if tablet.table_id == found and not tablet.dropped:
+            held = tablet.holders if holders is None else tuple(holders(tablet, tablet_id))
+            puts[TABLET + tablet_id] = replace(tablet, dropped_us=now_us, holders=held)
             deletes.append(WISH + tablet_id)
-    deletes.extend(f"{SOURCE}{found}/{k}" for k, _ in catalog.items(f"{SOURCE}{found}/"))
-    deletes.extend(k for k in (REQUEST + r for r, v in catalog.items(REQUEST) if v.get("table_id") == found))
+    deletes.extend(f"{SOURCE}{found}/{k}" for k, _ in catalog.items(SOURCE, f"{found}/"))
+    deletes.extend(REQUEST + request for request, made in catalog.items(REQUEST) if made.table_id == found)
     return puts, deletes, "", found
-
-
-def first_config(tablet: Record) -> RaftConfig:
-    """The config with which a new tablet begins."""
-    return RaftConfig(OpId(0, 0), members_from_json(tablet["members"]))
-
-
-def known_config(tablet: Record) -> RaftConfig:
-    """The last committed config that the catalog knows of the tablet: a proven one, or the one that it began with."""
-    known = tablet.get("config")
-    if known is None:
-        return first_config(tablet)
-    opid, decision = OpId(known["term"], known["index"]), (known["decision"][0], known["decision"][1])
-    return RaftConfig(opid, members_from_json(known["members"]), decision, known["unsafe"])
-
-
-def config_to_record(config: RaftConfig) -> Record:
-    """The catalog's JSON of a committed config."""
-    term, index = config.opid
-    return {
-        "term": term,
-        "index": index,
-        "decision": list(config.decision),
-        "unsafe": config.unsafe,
-        "members": members_json(config),
-    }
 
 
 def create_order(
@@ -212,25 +173,22 @@ def create_order(
 
     `described`: tables by id, as far as the caller has them already; making one takes milliseconds for 300 columns.
     """
-    tablet = catalog.get(TABLET + tablet_id)
-    if tablet is None or "dropped_us" in tablet:
+    tablet = catalog.get(TABLET, tablet_id)
+    table = catalog.get(TABLE, tablet.table_id) if tablet is not None and not tablet.dropped else None
+    if tablet is None or table is None:
         return None
-    table_id = str(tablet["table_id"])
-    table = catalog.get(TABLE + table_id)
-    if table is None:
-        return None
-    known = described if described is not None else {}
+    table_id, known = tablet.table_id, described if described is not None else {}
     if table_id not in known:
-        known[table_id] = table_from_record(table)
+        known[table_id] = table.info()
         known[table_id].ClearField("writer_schemas")  # a server reads rows, not records
     return pb.CreateTabletRequest(
         dest_uuid=server_uuid,
         tablet_id=tablet_id,
         table=known[table_id],
-        bucket=tablet["bucket"],
-        range_pos=tablet["range_pos"],
-        config=config_to_pb(first_config(tablet)),
-        leader_hint=tablet["members"][0]["uuid"],
+        bucket=tablet.bucket,
+        range_pos=tablet.range_pos,
+        config=config_to_pb(tablet.first_config),
+        leader_hint=tablet.members[0].uuid,
     )
 
 
@@ -240,20 +198,20 @@ def forget_writer_schema(catalog: Catalog, name: str, fingerprint: str) -> Chang
     Only an operator can say which schemas no event is written with any more: events may wait in Kafka for weeks, or be
     read again from the beginning.
     """
-    found, record = find_table(catalog, name)
-    table = table_from_record(record)
+    found, stored = find_table(catalog, name)
+    table = stored.info()
     kept = [known for known in table.writer_schemas if known.fingerprint != fingerprint]
     if len(kept) == len(table.writer_schemas):
         return {}, [], "", table
     del table.writer_schemas[:]
     table.writer_schemas.extend(kept)
-    return {TABLE + found: table_to_record(table)}, [], "", table
+    return {TABLE + found: Table.of(table)}, [], "", table
 
 
 def add_writer_schema(catalog: Catalog, name: str, schema: pb.WriterSchema) -> Change:
     """The change that makes a writer schema known by its fingerprint; known ones change nothing."""
-    found, record = find_table(catalog, name)
-    table = table_from_record(record)
+    found, stored = find_table(catalog, name)
+    table = stored.info()
     if not schema.fingerprint or not schema.avro_json:
         raise _refuse("a writer schema has a fingerprint and its JSON", fingerprint=schema.fingerprint)
     for known in table.writer_schemas:
@@ -264,9 +222,9 @@ def add_writer_schema(catalog: Catalog, name: str, schema: pb.WriterSchema) -> C
             if known.registry_id == schema.registry_id or not schema.registry_id:
                 return {}, [], "", table
             known.registry_id = schema.registry_id
-            return {TABLE + found: table_to_record(table)}, [], "", table
+            return {TABLE + found: Table.of(table)}, [], "", table
     table.writer_schemas.add().CopyFrom(schema)
     check_description(table)
-    puts = {TABLE + found: table_to_record(table)}
+    puts = {TABLE + found: Table.of(table)}
     check_room(catalog, puts)
     return puts, [], "", table

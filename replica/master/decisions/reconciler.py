@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from nyala.replica.policy import ClusterView, Wish, WishState, decide, renewals, wish_state
 from nyala.replica.types import Code, Decision, Outcome, Proposal, RaftConfig, Refused, Result, Subject
 
-from ..catalog.catalog import Record
-from ..catalog.tables import TABLET, WISH, config_to_record, known_config
+from ..catalog.records import TABLET, WISH, Tablet
+from ..catalog.tables import Change
 from ..heartbeats.belief import newer
 from ..requests import wishing
 from ..state import MasterState
 from ..tablets.dropped import settle_dropped
-from ..tablets.view import cluster_view, wish_from_record, wish_of
+from ..tablets.view import cluster_view
 from .sent_decisions import SentDecisions, Versions
 
 _log = logging.getLogger("nyala.master")
@@ -23,17 +24,15 @@ MARKS_PER_CHANGE_MAX = 500
 DROPPED_EVERY_US = 2_000_000
 
 
-def is_later(record: Record, config: RaftConfig | None) -> bool:
+def is_later(tablet: Tablet, config: RaftConfig | None) -> bool:
     """Whether the proven `config` is news to a formed tablet's record. Pure, as is `marked`."""
-    return config is not None and ("config" not in record or newer(config.opid, known_config(record).opid))
+    return config is not None and (tablet.config is None or newer(config.opid, tablet.config.opid))
 
 
-def marked(record: Record, proven: RaftConfig | None) -> Record:
+def marked(tablet: Tablet, proven: RaftConfig | None) -> Tablet:
     """The record of a tablet that had a leader: formed, with the newest config that is known of it."""
-    kept = record.get("config") if record.get("formed") else config_to_record(known_config(record))
-    if proven is not None and is_later(record, proven):
-        kept = config_to_record(proven)
-    return {**record, "formed": True} | ({"config": kept} if kept is not None else {})
+    kept = tablet.config if tablet.formed else tablet.known_config
+    return replace(tablet, formed=True, config=proven if is_later(tablet, proven) else kept)
 
 
 class DecisionSink:
@@ -109,33 +108,33 @@ class Reconciler:
         """
         state, proven = self._state, self._state.inquiries.proven()
         found = []
-        for tablet_id, record in state.catalog.items(TABLET):
-            if "dropped_us" in record:
+        for tablet_id, tablet in state.catalog.items(TABLET):
+            if tablet.dropped:
                 continue
-            if not record.get("formed"):
+            if not tablet.formed:
                 if self._has_leader(tablet_id):
                     found.append(tablet_id)
-            elif is_later(record, proven.get(tablet_id)):
+            elif is_later(tablet, proven.get(tablet_id)):
                 found.append(tablet_id)
-            elif "config" not in record or self._has_changed(tablet_id, record):
+            elif tablet.config is None or self._has_changed(tablet_id, tablet):
                 state.inquiries.request(tablet_id)
         del found[MARKS_PER_CHANGE_MAX:]
         if not found:
             return
 
-        def compute() -> tuple[dict[str, Record], list[str], str, None]:
-            records = {t: state.catalog.get(TABLET + t) for t in found}
-            return {TABLET + t: marked(r, proven.get(t)) for t, r in records.items() if r is not None}, [], "", None
+        def compute() -> Change:
+            tablets = {t: state.catalog.get(TABLET, t) for t in found}
+            return {TABLET + t: marked(r, proven.get(t)) for t, r in tablets.items() if r is not None}, [], "", None
 
         await state.group.change(compute)
 
-    def _has_changed(self, tablet_id: str, record: Record) -> bool:
+    def _has_changed(self, tablet_id: str, tablet: Tablet) -> bool:
         """Whether a later config is believed than the record has. `known.known` is of an earlier record, as long as no
         replica reports anything: it only spares a look into each record."""
         known = self._state.soft.tablets.get(tablet_id)
         if known is None or known.config is None or not newer(known.config.opid, known.known.opid):
             return False
-        return newer(known.config.opid, known_config(record).opid)
+        return newer(known.config.opid, tablet.known_config.opid)
 
     async def _forget_dropped(self) -> None:
         """Note which replicas of dropped tablets are gone, and forget tablets that have long had none."""
@@ -158,11 +157,10 @@ class Reconciler:
         """Drop the wishes that hold or failed; returns whether there were any."""
         settled: dict[str, tuple[Wish, WishState]] = {}
         by_id = {t.tablet_id: t for t in view.tablets}
-        for tablet_id, record in self._state.catalog.items(WISH):
+        for tablet_id, wish in self._state.catalog.items(WISH):
             tablet = by_id.get(tablet_id)
-            wish = wish_from_record(record)
-            known = self._state.catalog.get(TABLET + tablet_id)
-            if known is None or "dropped_us" in known:
+            known = self._state.catalog.get(TABLET, tablet_id)
+            if known is None or known.dropped:
                 settled[tablet_id] = (wish, WishState.FAILED)
             elif tablet is not None and tablet.leader_uuid:
                 outcome = wish_state(tablet, wish, view.now_us)
@@ -188,7 +186,7 @@ class Reconciler:
         """
         state = self._state
         await state.lead()
-        known = wish_of(state.catalog, proposal.tablet_id)
+        known = state.catalog.get(WISH, proposal.tablet_id)
         ids = proposal.tablet_id, proposal.proposal_id, proposal.plan_id
         if known is None or known.wish_id != proposal.proposal_id:
             try:

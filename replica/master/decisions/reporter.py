@@ -7,7 +7,7 @@ from dataclasses import replace
 from nyala.replica.policy import ClusterView, TabletView
 from nyala.replica.types import DataState, Member, ReplicaReport, Report
 
-from ..catalog.tables import TABLE, TABLET
+from ..catalog.records import TABLE, TABLET
 from ..state import MasterState
 
 SIZES_EVERY_US = 5_000_000
@@ -38,7 +38,7 @@ class Reporter:
         now_us = self._state.mono_us
         out: dict[str, Report | None] = {}
         current = self._reports(view)
-        dropped = [t for t, r in self._state.catalog.items(TABLET) if "dropped_us" in r]
+        dropped = [t for t, r in self._state.catalog.items(TABLET) if r.dropped]
         self._gone.intersection_update(dropped)
         for key in [k for k in dropped if k not in self._gone][:budget]:
             out[key] = None
@@ -74,15 +74,15 @@ class Reporter:
         return found
 
     def _tablet(self, tablet: TabletView) -> Report:
-        record = self._state.catalog.get(TABLET + tablet.tablet_id) or {}
-        table = self._state.catalog.get(TABLE + tablet.table_id) or {}
+        record = self._state.catalog.get(TABLET, tablet.tablet_id)
+        table = self._state.catalog.get(TABLE, tablet.table_id)
         known = self._state.soft.tablets.get(tablet.tablet_id)
         return Report(
             tablet_id=tablet.tablet_id,
             table_id=tablet.table_id,
-            table_name=str(table.get("name", "")),
-            range_pos=int(record.get("range_pos", 0)),
-            bucket=int(record.get("bucket", 0)),
+            table_name=table.name if table else "",
+            range_pos=record.range_pos if record else 0,
+            bucket=record.bucket if record else 0,
             replication_factor=tablet.replication_factor,
             config_opid=tablet.config.opid,
             pending_change=tablet.pending or tablet.wish is not None,

@@ -27,7 +27,8 @@ from nyala.replica.types import (
 )
 from nyala.replica.wal import Log, WalOptions
 
-from ..catalog.catalog import CATALOG_ID, Catalog, Record, encode_change
+from ..catalog.catalog import CATALOG_ID, Catalog
+from ..catalog.records import Record
 from .entries import unfit_entry
 
 _log = logging.getLogger("nyala.master")
@@ -202,12 +203,17 @@ class CatalogGroup:
     async def _change(self, compute: Compute[T], aside: bool) -> T:
         async with self._lock:
             term = await self.ensure_ready()
-            meta, result = await asyncio.to_thread(_computed, compute) if aside else _computed(compute)
+            meta, result = await asyncio.to_thread(self._computed, compute) if aside else self._computed(compute)
             if term != self.term:
                 raise self.not_leader()  # what another master committed meanwhile was not read
             if meta:
                 await self._commit(meta)
             return result
+
+    def _computed(self, compute: Compute[T]) -> tuple[bytes, T]:
+        """The `meta` of the entry to commit, empty if nothing is to be changed; and the result."""
+        puts, deletes, request_id, result = compute()
+        return self.catalog.change(puts, deletes, request_id) if puts or deletes else b"", result
 
     async def _commit(self, meta: bytes) -> None:
         outcome = await self._await(lambda done: self.replica.write(EntryKind.CATALOG, 0, meta, b"", 0, done))
@@ -244,12 +250,6 @@ class CatalogGroup:
         except Refused as error:
             _log.warning("T %s not flushed at stop: %s", CATALOG_ID, error)
         self.log.close()
-
-
-def _computed(compute: Compute[T]) -> tuple[bytes, T]:
-    """The `meta` of the entry to commit, empty if nothing is to be changed; and the result."""
-    puts, deletes, request_id, result = compute()
-    return encode_change(puts, deletes, request_id) if puts or deletes else b"", result
 
 
 def _metadata(disk: Disk, uuid: str, first: RaftConfig) -> ConsensusMeta:

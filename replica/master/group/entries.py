@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from types import NoneType
+from typing import get_args, get_type_hints
 
 from google.protobuf import json_format
 
 from nyala.replica.policy import WishKind
-from nyala.replica.types import Corruption, Entry, EntryKind, ReplicaError, is_uuid, limits, parse_json
+from nyala.replica.types import (
+    Corruption,
+    Entry,
+    EntryKind,
+    Member,
+    RaftConfig,
+    ReplicaError,
+    is_uuid,
+    limits,
+    parse_json,
+)
 from nyala.schemas import decode
 
-from ..catalog.catalog import Record, decode_change
-from ..catalog.tables import first_config, known_config, table_from_record
-from ..tablets.view import wish_from_record
+from ..catalog.catalog import decode_change
+from ..catalog.records import DESIRED, TYPES, Json, Small, Table, Uuid, may_lack, read
 
 Fits = Callable[[object], bool]
 
@@ -66,68 +77,47 @@ def _kind(value: object) -> bool:
     return value in [kind.value for kind in WishKind]
 
 
-NEEDED: Mapping[str, Mapping[str, Fits]] = {
-    "table": {"name": _text, "replication_factor": _small},
-    "name": {"table_id": _text},
-    "tablet": {"table_id": _text, "bucket": _small, "range_pos": _small, "members": _members},
-    "source": {
-        **dict.fromkeys(("table_id", "table", "topic", "cluster_id", "topic_id", "owner_run"), _text),
-        **dict.fromkeys(("generation", "start", "done", "owner_deadline_us"), _number),
-        "kafka_partition": _small,
-    },
-    "wish": {
-        **dict.fromkeys(("wish_id", "from_uuid", "to_uuid", "plan_id", "reason"), _text),
-        "kind": _kind,
-        "votes": _flag,
-        "deadline_us": _number,
-        "proposal": _flag,
-    },
-    "retired": {"since_us": _number, "reason": _text, "tablets_at_first": _small},
-    "request": {"table_id": _text},
-    "desired": {"changes": _number},
-    "cluster": {"id": _uuid},
-    "master": {"takeover": _number},
+FITS: Mapping[object, Fits] = {
+    str: _text,
+    int: _number,
+    bool: _flag,
+    Small: _small,
+    Uuid: _uuid,
+    WishKind: _kind,
+    tuple[str, ...]: _texts,
+    tuple[Member, ...]: _members,
+    RaftConfig: _config,
 }
-"""By the first part of a key, the fields that every build has written into such a record, and what they are."""
-
-KNOWN: Mapping[str, Mapping[str, Fits]] = {
-    "tablet": {
-        **dict.fromkeys(("dropped_us", "gone_us", "wishes"), _number),
-        "replication_factor": _small,
-        "formed": _flag,
-        "replaced_by": _text,
-        "holders": _texts,
-        "config": _config,
-    },
-    "source": {"retired": _flag},
-    "wish": {"witness": _flag, "cancelled": _flag},
-}
-"""Fields that such a record may have besides. Others, and keys of other kinds, are a later build's: they are kept."""
-
-_READERS: Mapping[str, Callable[[Record], object]] = {
-    "table": table_from_record,
-    "tablet": lambda record: (first_config(record), known_config(record)),
-    "wish": wish_from_record,
-}
+"""By the type of a field, what it can be in JSON."""
 
 
-def unfit_record(key: str, record: Record) -> str:
+def _fields(kind: type) -> dict[str, tuple[Fits, bool]]:
+    """By the name of a field of such a record: what it can be, and whether every build has written it."""
+    hints = get_type_hints(kind, include_extras=True)
+    plain = {name: get_args(hint)[0] if NoneType in get_args(hint) else hint for name, hint in hints.items()}
+    return {name: (FITS[hint], not may_lack(kind, name)) for name, hint in plain.items() if hint in FITS}
+
+
+FIELDS = {group: _fields(kind) for group, kind in TYPES.items()}
+"""By the first part of a key. Other fields, and keys of other kinds, are a later build's: they are kept."""
+
+
+def unfit_record(key: str, record: Json) -> str:
     """Why this build could not read the record of that key, by its fields alone; empty if it could."""
     group, _, rest = key.partition("/")
-    needed, known = NEEDED.get(group, {}), KNOWN.get(group, {})
-    if len(key) > 4 * limits.NAME_LENGTH_MAX + limits.TOKEN_LENGTH_MAX or (needed and group != "desired" and not rest):
+    known = FIELDS.get(group, {})
+    if len(key) > 4 * limits.NAME_LENGTH_MAX + limits.TOKEN_LENGTH_MAX or (known and group != DESIRED and not rest):
         return f"the key {key[:80]!r} is none that a master writes"
-    for field, fits in needed.items():
+    for field, (fits, needed) in known.items():
         if field not in record:
-            return f"the record {key[:80]!r} lacks {field!r}"
-        if not fits(record[field]):
-            return f"the record {key[:80]!r} has no possible {field!r}"
-    for field, fits in known.items():
-        if field in record and not fits(record[field]):
+            if needed:
+                return f"the record {key[:80]!r} lacks {field!r}"
+        elif not fits(record[field]):
             return f"the record {key[:80]!r} has no possible {field!r}"
     try:
         json.dumps(record, ensure_ascii=False).encode()  # half of a surrogate pair is no text
-        _READERS.get(group, dict)(record)
+        if isinstance(found := read(key, record), Table):
+            found.info()
     except (ValueError, TypeError, KeyError, ReplicaError, json_format.Error) as error:
         return f"the record {key[:80]!r} cannot be read: {ascii(error)[:200]}"
     return ""

@@ -8,17 +8,13 @@ over the uuid first: the leader commits how many have done so, the directory kee
 from __future__ import annotations
 
 from collections.abc import Mapping
-from json import loads
 
 from nyala.replica.fs import Instance
 from nyala.replica.types import Code, Disk, EntryKind, RaftConfig, Refused
 from nyala.replica.wal import read_offline
-from nyala.schemas import decode
 
-from ..catalog.catalog import CATALOG_ID, Catalog, Record
-
-MASTER = "master/"
-NUMBER = "takeover"
+from ..catalog.catalog import CATALOG_ID, Catalog, decode_change
+from ..catalog.records import MASTER, Takeover, read
 
 
 class Takeovers:
@@ -38,8 +34,8 @@ class Takeovers:
 
     def number(self, uuid: str) -> int:
         """The latest takeover of that uuid; 0: there was none."""
-        record = self.catalog.get(MASTER + uuid) if self.catalog is not None else None
-        return max(self._logged.get(uuid, 0), int(record[NUMBER]) if record else 0)
+        known = self.catalog.get(MASTER, uuid) if self.catalog is not None else None
+        return max(self._logged.get(uuid, 0), known.takeover if known else 0)
 
     def check(self, uuid: str, shown: int) -> None:
         """Refused ILLEGAL_STATE for a directory that another one has replaced."""
@@ -63,7 +59,7 @@ class Takeovers:
         return found
 
 
-def next_takeover(catalog: Catalog, config: RaftConfig, uuid: str, seen: int) -> tuple[dict[str, Record], int]:
+def next_takeover(catalog: Catalog, config: RaftConfig, uuid: str, seen: int) -> tuple[dict[str, Takeover], int]:
     """(records to put, number) of one more takeover of that member.
 
     Refused INVALID_NAME for a stranger, CAS_FAILED with the present number as detail if the caller saw another one.
@@ -71,12 +67,12 @@ def next_takeover(catalog: Catalog, config: RaftConfig, uuid: str, seen: int) ->
     if config.member(uuid) is None:
         members = " ".join(m.uuid for m in config.members)
         raise Refused(Code.INVALID_NAME, "the masters' group has no member of this uuid", uuid=uuid, members=members)
-    record = catalog.get(MASTER + uuid)
-    number = int(record[NUMBER]) if record else 0
+    known = catalog.get(MASTER, uuid)
+    number = known.takeover if known else 0
     if seen != number:
         what = "that master was taken over since"
         raise Refused(Code.CAS_FAILED, what, detail=str(number), uuid=uuid, seen=seen, number=number)
-    return {MASTER + uuid: {NUMBER: number + 1}}, number + 1
+    return {MASTER + uuid: Takeover(takeover=number + 1)}, number + 1
 
 
 def takeovers_in_log(disk: Disk) -> dict[str, int]:
@@ -87,8 +83,8 @@ def takeovers_in_log(disk: Disk) -> dict[str, int]:
         return found
     for entry in read_offline(disk, folder, CATALOG_ID).entries:
         if entry.kind is EntryKind.CATALOG:
-            for put in decode("catalog_change", entry.meta)["puts"]:
-                if put["key"].startswith(MASTER):
-                    uuid = put["key"].removeprefix(MASTER)
-                    found[uuid] = max(found.get(uuid, 0), int(loads(put["value"])[NUMBER]))
+            for key, record in decode_change(entry)[0].items():
+                if key.startswith(MASTER) and isinstance(known := read(key, record), Takeover):
+                    uuid = key.removeprefix(MASTER)
+                    found[uuid] = max(found.get(uuid, 0), known.takeover)
     return found

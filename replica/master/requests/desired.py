@@ -7,14 +7,15 @@ do not hold, so whoever dies in between, the next tick goes on. Taking one back 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from nyala.replica.policy import ServerView, room_left
-from nyala.replica.rpc import pb
 from nyala.replica.types import Code, Refused
 
-from ..catalog.catalog import Catalog, Record
-from ..catalog.tables import DESIRED, REPLICAS_MAX, RETIRED, TABLE, TABLET, Change, find_table
+from ..catalog.catalog import Catalog
+from ..catalog.records import DESIRED, RETIRED, TABLE, TABLET, Desired, Retired, Table, Tablet
+from ..catalog.tables import REPLICAS_MAX, Change, find_table, tablet_of
 from ..state import MasterState
 from ..tablets.draining import tablets_on
 from ..tablets.view import retired_servers, wanted_voters
@@ -23,34 +24,28 @@ RETIRED_MAX = 1_000
 REASON_LENGTH_MAX = 200
 
 
-def set_replication(state: MasterState, request: pb.SetReplicationRequest) -> Change:
-    """The change that wants `replicas` voters of a table, or of one tablet; its result is that number.
+def set_replication(
+    state: MasterState, wanted: int, *, table: str = "", tablet_id: str = "", seen: int | None = None
+) -> Change:
+    """The change that wants so many voters of a table, or of one tablet; its result is that number.
 
     Refused(INVALID_ARGUMENT) for an even number, one above the maximum, or more than there are servers to hold them;
     to want fewer than now is never refused for lack of servers. CAS_FAILED if desired state was changed since its
-    caller looked, as for a late repetition; what holds already is no change.
+    caller looked (`seen` of `changes`), as for a late repetition; what holds already is no change.
     """
     catalog = state.catalog
-    if request.tablet_id:
-        record = catalog.get(TABLET + request.tablet_id)
-        if record is None or "dropped_us" in record:
-            raise Refused(Code.TABLET_NOT_FOUND, "no such tablet", tablet=request.tablet_id)
-        before = wanted_voters(catalog, request.tablet_id)
-        key, table = TABLET + request.tablet_id, catalog.get(TABLE + str(record["table_id"])) or {}
-        if request.table and table.get("name") != request.table:
-            raise Refused(
-                Code.WRONG_TABLE, "the tablet is of another table", tablet=request.tablet_id, table=table["name"]
-            )
-        if not request.replicas:
-            after = {k: v for k, v in record.items() if k != "replication_factor"}
-            followed = int(table["replication_factor"])
-            return (
-                _counted(state, request, ({key: after}, [], "", followed)) if after != record else _as_it_is(followed)
-            )
+    if tablet_id:
+        record: Table | Tablet = (tablet := tablet_of(catalog, tablet_id))
+        before = wanted_voters(catalog, tablet_id)
+        key, (_, own) = TABLET + tablet_id, find_table(catalog, table_id=tablet.table_id)
+        if table and own.name != table:
+            raise Refused(Code.WRONG_TABLE, "the tablet is of another table", tablet=tablet_id, table=own.name)
+        if not wanted:
+            followed: Change = ({key: replace(tablet, replication_factor=0)}, [], "", own.replication_factor)
+            return _counted(state, seen, followed) if tablet.replication_factor else _as_it_is(followed[3])
     else:
-        table_id, record = find_table(catalog, request.table)
-        key, before = TABLE + table_id, int(record["replication_factor"])
-    wanted = request.replicas
+        table_id, record = find_table(catalog, table)
+        key, before = TABLE + table_id, record.replication_factor
     if not 1 <= wanted <= REPLICAS_MAX or wanted % 2 == 0:
         what = f"the number of voting replicas is odd, from 1 to {REPLICAS_MAX}: an even one tolerates no fault more"
         raise Refused(Code.INVALID_ARGUMENT, what, got=wanted)
@@ -58,32 +53,33 @@ def set_replication(state: MasterState, request: pb.SetReplicationRequest) -> Ch
     if wanted > len(useful) and wanted > before:
         what = "every replica needs a live tablet server that is not being retired"
         raise Refused(Code.INVALID_ARGUMENT, what, wanted=wanted, servers=len(useful))
-    if record.get("replication_factor") == wanted:
+    if record.replication_factor == wanted:
         return _as_it_is(wanted)
     if wanted > before:
-        tablets = 1 if request.tablet_id else sum(1 for _ in _following(state, key.removeprefix(TABLE)))
+        tablets = 1 if tablet_id else sum(1 for _ in _following(state, key.removeprefix(TABLE)))
         needed, what = (wanted - before) * tablets, "the tablet servers have no room for so many more replicas"
         _check_room(state, state.servers(), needed, what)
-    return _counted(state, request, ({key: {**record, "replication_factor": wanted}}, [], "", wanted))
+    return _counted(state, seen, ({key: replace(record, replication_factor=wanted)}, [], "", wanted))
 
 
 def changes(catalog: Catalog) -> int:
     """How often what is kept here was changed."""
-    return int((catalog.get(DESIRED) or {}).get("changes", 0))
+    known = catalog.get(DESIRED)
+    return known.changes if known else 0
 
 
-def retire(state: MasterState, request: pb.RetireServerRequest) -> Change:
+def retire(state: MasterState, uuid: str, *, undo: bool = False, reason: str = "", seen: int | None = None) -> Change:
     """The change that wants a server emptied, or no longer; its result is whether anything changed.
 
     Refused(NOT_FOUND) for a server nobody heard of, INVALID_ARGUMENT if the others could not hold what is on it,
     CAS_FAILED as for `set_replication`.
     """
-    uuid, known = request.server_uuid, state.catalog.get(RETIRED + request.server_uuid)
-    if request.undo:
+    known = state.catalog.get(RETIRED, uuid)
+    if undo:
         if known is None:
             _heard_of(state, uuid)
             return _as_it_is(False)
-        return _counted(state, request, ({}, [RETIRED + uuid], "", True))
+        return _counted(state, seen, ({}, [RETIRED + uuid], "", True))
     if known is not None:
         return _as_it_is(False)
     _heard_of(state, uuid)
@@ -103,37 +99,34 @@ def retire(state: MasterState, request: pb.RetireServerRequest) -> Change:
         )
     staying = [s for s in state.servers() if s.uuid != uuid]
     _check_room(state, staying, len(held), "the servers that stay have no room for its tablets")
-    record: Record = {
-        "since_us": state.clock.wall_us(),
-        "reason": request.reason[:REASON_LENGTH_MAX],
-        "tablets_at_first": len(held),
-    }
-    return _counted(state, request, ({RETIRED + uuid: record}, [], "", True))
+    reason = reason[:REASON_LENGTH_MAX]
+    record = Retired(since_us=state.clock.wall_us(), reason=reason, tablets_at_first=len(held))
+    return _counted(state, seen, ({RETIRED + uuid: record}, [], "", True))
 
 
 def _as_it_is(result: Any) -> Change:
     return {}, [], "", result
 
 
-def _counted(state: MasterState, request: pb.SetReplicationRequest | pb.RetireServerRequest, change: Change) -> Change:
-    """The change, and that there was one. Refused(CAS_FAILED) if there were others since its caller looked."""
+def _counted(state: MasterState, seen: int | None, change: Change) -> Change:
+    """The change, and that there was one. Refused(CAS_FAILED) if there were others than the `seen` ones."""
     before = changes(state.catalog)
-    if request.HasField("seen_changes") and request.seen_changes != before:
+    if seen not in (None, before):
         raise Refused(
             Code.CAS_FAILED,
             "numbers of replicas or retired servers were changed since its caller looked: look again "
             "(`nyala server list`, `nyala table describe`), then repeat it",
-            changes_seen=request.seen_changes,
+            changes_seen=seen,
             changes=before,
         )
     puts, deletes, text, result = change
-    return {**puts, DESIRED: {"changes": before + 1}}, deletes, text, result
+    return {**puts, DESIRED: Desired(changes=before + 1)}, deletes, text, result
 
 
 def _following(state: MasterState, table_id: str) -> Iterator[str]:
     """Tablets of a table whose number of voters is the table's."""
-    for tablet_id, record in state.catalog.items(TABLET):
-        if record["table_id"] == table_id and "dropped_us" not in record and "replication_factor" not in record:
+    for tablet_id, tablet in state.catalog.items(TABLET):
+        if tablet.table_id == table_id and not tablet.dropped and not tablet.replication_factor:
             yield tablet_id
 
 

@@ -11,7 +11,9 @@ from collections.abc import Iterator, Sequence
 from nyala.replica.rpc import address_to_pb, page_bytes, page_of, pb
 from nyala.replica.types import Code, Refused, __version__
 
-from ..catalog import sources, tables
+from ..catalog import sources
+from ..catalog.records import NAME, TABLE
+from ..catalog.tables import find_table
 from ..state import MasterState
 from . import desired
 
@@ -23,12 +25,10 @@ async def tables_page(state: MasterState, request: pb.TableRequest) -> pb.ListTa
     """Tables by name."""
 
     def found() -> Iterator[tuple[str, pb.TableInfo]]:
-        for name, named in state.catalog.walk(tables.NAME, request.after):
-            table_id = str(named["table_id"])
-            record = state.catalog.get(tables.TABLE + table_id)
-            if record is not None:
-                brief = request.brief
-                yield name, pb.TableInfo(table_id=table_id, name=name) if brief else tables.table_from_record(record)
+        for name, named in state.catalog.walk(NAME, after=request.after):
+            table = state.catalog.get(TABLE, named.table_id)
+            if table is not None:
+                yield name, pb.TableInfo(table_id=named.table_id, name=name) if request.brief else table.info()
 
     page, last = await page_of(found(), request.limit_bytes)
     return pb.ListTablesReply(tables=page, next=last)
@@ -36,12 +36,9 @@ async def tables_page(state: MasterState, request: pb.TableRequest) -> pb.ListTa
 
 async def table_page(state: MasterState, request: pb.TableRequest) -> pb.TableReply:
     """One table, and its tablets from behind a position if they are asked for."""
-    table_id, record = tables.find_table(state.catalog, request.name, request.table_id)
+    table_id, stored = find_table(state.catalog, request.name, request.table_id)
     after = _position(request.after)
-    if after is None:
-        table = tables.table_from_record(record)
-    else:
-        table = pb.TableInfo(table_id=table_id, name=str(record["name"]))
+    table = stored.info() if after is None else pb.TableInfo(table_id=table_id, name=stored.name)
     reply = pb.TableReply(table=table, cluster_id=state.cluster_id)
     if not request.with_tablets:
         return reply

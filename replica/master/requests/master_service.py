@@ -12,6 +12,7 @@ from nyala.replica.fs import MASTER
 from nyala.replica.raft import Message
 from nyala.replica.rpc import (
     Context,
+    config_from_pb,
     config_to_pb,
     error_to_pb,
     host_of_peer,
@@ -20,11 +21,14 @@ from nyala.replica.rpc import (
     pb,
     pb_grpc,
     place_to_pb,
+    proposal_from_pb,
 )
-from nyala.replica.types import Applied, Code, DataState, RaftConfig, Refused, ReplicaError, __version__
+from nyala.replica.types import Applied, Code, DataState, RaftConfig, Refused, ReplicaError, __version__, new_uuid
 
 from ..catalog import sources, tables
-from ..catalog.catalog import CATALOG_ID, Record
+from ..catalog.catalog import CATALOG_ID
+from ..catalog.records import TABLE, WISH
+from ..catalog.tables import Change
 from ..group.takeovers import next_takeover
 from ..kafka.kafka_status import kafka_status
 from ..state import MasterState
@@ -150,10 +154,10 @@ class MasterService(pb_grpc.MasterServiceServicer):
                 more_may_come=state.servers_may_come,
             )
         )
-        record = state.catalog.get(tables.TABLE + table_id)
-        if record is None:
+        table = state.catalog.get(TABLE, table_id)
+        if table is None:
             raise Refused(Code.NOT_FOUND, "the table of this request was dropped", request_id=request.request_id)
-        return pb.CreateTableReply(table=tables.table_from_record(record), tablets=list(state.tablets_of(table_id)))
+        return pb.CreateTableReply(table=table.info(), tablets=list(state.tablets_of(table_id)))
 
     @_answered(pb.SimpleReply)
     async def DropTable(self, request: pb.TableRequest) -> pb.SimpleReply:
@@ -165,7 +169,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
                 request.name,
                 request.table_id,
                 state.clock.wall_us(),
-                lambda record, tablet_id: holders_of(record, state.soft, tablet_id),
+                lambda tablet, tablet_id: holders_of(tablet, state.soft, tablet_id),
             )
         )
         return pb.SimpleReply()
@@ -233,46 +237,55 @@ class MasterService(pb_grpc.MasterServiceServicer):
         position = await state.group.change(lambda: sources.reset_source(state.catalog, request, state.clock.wall_us()))
         return pb.ResetSourceReply(position=position)
 
+    async def _want(self, wish: Callable[[MasterState, wishing.Request], Change], request: pb.ReplicaRequest) -> None:
+        wanted = wishing.Request(request.tablet_id, request.server_uuid, request.role, _seen(request))
+        await self.state.group.change(lambda: wish(self.state, wanted))
+
     @_answered(pb.SimpleReply)
     async def MoveReplica(self, request: pb.MoveReplicaRequest) -> pb.SimpleReply:
         """Desired state: the replica of one server stands on another; an empty `from` moves the leadership."""
-        await self.state.group.change(lambda: wishing.move(self.state, request))
+        asked, seen = proposal_from_pb(request, new_uuid()), _seen(request)
+        await self.state.group.change(lambda: wishing.move(self.state, asked, seen))
         return pb.SimpleReply()
 
     @_answered(pb.SimpleReply)
     async def AddReplica(self, request: pb.ReplicaRequest) -> pb.SimpleReply:
         """Desired state: one more member; a voter joins as a promotable non-voter."""
-        await self.state.group.change(lambda: wishing.add(self.state, request))
+        await self._want(wishing.add, request)
         return pb.SimpleReply()
 
     @_answered(pb.SimpleReply)
     async def RemoveReplica(self, request: pb.ReplicaRequest) -> pb.SimpleReply:
         """Desired state: the member leaves, after its replacement votes if it is needed."""
-        await self.state.group.change(lambda: wishing.remove(self.state, request))
+        await self._want(wishing.remove, request)
         return pb.SimpleReply()
 
     @_answered(pb.SimpleReply)
     async def ChangeRole(self, request: pb.ReplicaRequest) -> pb.SimpleReply:
         """Desired state: the member votes, or stays without a vote."""
-        await self.state.group.change(lambda: wishing.change_role(self.state, request))
+        await self._want(wishing.change_role, request)
         return pb.SimpleReply()
 
     @_answered(pb.SimpleReply)
     async def CancelChange(self, request: pb.ReplicaRequest) -> pb.SimpleReply:
         """Give up what is wanted of a tablet; what it began is taken back."""
-        await self.state.group.change(lambda: wishing.cancel(self.state, request))
+        await self._want(wishing.cancel, request)
         return pb.SimpleReply()
 
     @_answered(pb.SimpleReply)
     async def SetReplication(self, request: pb.SetReplicationRequest) -> pb.SimpleReply:
         """Desired state: so many voters of a table, or of one tablet."""
-        await self.state.group.change(lambda: desired.set_replication(self.state, request))
+        seen = request.seen_changes if request.HasField("seen_changes") else None
+        given = {"table": request.table, "tablet_id": request.tablet_id}
+        await self.state.group.change(lambda: desired.set_replication(self.state, request.replicas, seen=seen, **given))
         return pb.SimpleReply()
 
     @_answered(pb.SimpleReply)
     async def RetireServer(self, request: pb.RetireServerRequest) -> pb.SimpleReply:
         """Desired state: a server holds nothing and gets nothing; or, undone, it is like the others again."""
-        await self.state.group.change(lambda: desired.retire(self.state, request))
+        seen = request.seen_changes if request.HasField("seen_changes") else None
+        uuid, undo, reason = request.server_uuid, request.undo, request.reason
+        await self.state.group.change(lambda: desired.retire(self.state, uuid, undo=undo, reason=reason, seen=seen))
         return pb.SimpleReply()
 
     @_answered(pb.ReplaceTabletsReply)
@@ -290,10 +303,9 @@ class MasterService(pb_grpc.MasterServiceServicer):
     @_answered(pb.SimpleReply)
     async def ConfirmConfig(self, request: pb.ConfirmConfigRequest) -> pb.SimpleReply:
         """An operator's word on a tablet's committed config; from now on its members are believed."""
-        state = self.state
-        if await state.group.change(lambda: confirm_config(state.catalog, request)):
-            position = opid_from_pb(request.config.opid)
-            _log.warning("T %s P %s config %s was confirmed by an operator", request.tablet_id, self.uuid, position)
+        state, tablet_id, config = self.state, request.tablet_id, config_from_pb(request.config)
+        if await state.group.change(lambda: confirm_config(state.catalog, tablet_id, config)):
+            _log.warning("T %s P %s config %s was confirmed by an operator", tablet_id, self.uuid, config.opid)
         return pb.SimpleReply()
 
     @_answered(pb.TakeOverReply)
@@ -303,11 +315,11 @@ class MasterService(pb_grpc.MasterServiceServicer):
         if request.uuid == self.uuid:
             raise Refused(Code.INVALID_ARGUMENT, "that master leads: it is not lost", uuid=request.uuid)
 
-        def one_more() -> tuple[dict[str, Record], list[str], str, int]:
+        def one_more() -> tables.Change:
             puts, number = next_takeover(group.catalog, group.replica.committed_config, request.uuid, request.seen)
             return puts, [], "", number
 
-        number = await group.change(one_more)
+        number: int = await group.change(one_more)
         _log.warning("P %s master %s is taken over by another directory, number %d", self.uuid, request.uuid, number)
         return pb.TakeOverReply(number=number, index=group.catalog.applied_opid.index)
 
@@ -341,9 +353,14 @@ class MasterService(pb_grpc.MasterServiceServicer):
             catalog_term=status.term,
             replica=replica,
             decisions_published=state.decisions_published,
-            moves_active=sum(1 for _ in state.catalog.items(tables.WISH)),
+            moves_active=state.catalog.count(WISH),
             **kafka_status(state.kafka, state.mono_us),
         )
+
+
+def _seen(request: pb.MoveReplicaRequest | pb.ReplicaRequest) -> wishing.Seen | None:
+    seen = request.seen
+    return wishing.Seen(opid_from_pb(seen.committed_config_id), seen.wishes) if request.HasField("seen") else None
 
 
 def _host_of(context: Context | None) -> str:

@@ -8,14 +8,16 @@ Kafka still has is read again.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from nyala.replica.policy import place_tablets
 from nyala.replica.rpc import pb
-from nyala.replica.types import Code, DataState, Refused, limits, new_uuid
+from nyala.replica.types import Code, DataState, Member, Refused, limits, new_uuid
 
-from ..catalog.catalog import Catalog, Record
-from ..catalog.sources import lowered_to, source_key, to_pb
-from ..catalog.tables import SOURCE, TABLET, WISH, Change, new_tablet
+from ..catalog.catalog import Catalog
+from ..catalog.records import SOURCE, TABLET, WISH, Position, Record, Tablet
+from ..catalog.sources import lowered_to, source_name, to_pb
+from ..catalog.tables import Change, first_members
 from ..state import MasterState
 from ..tablets.dropped import holders_of
 from ..tablets.view import wanted_voters
@@ -37,7 +39,7 @@ def replace_tablets(state: MasterState, request: pb.ReplaceTabletsRequest) -> Ch
             Code.INVALID_ARGUMENT, "name the tablets to replace", given=len(ids), max=limits.TABLETS_PER_TABLE_MAX
         )
     records = {tablet_id: _known(state.catalog, tablet_id) for tablet_id in ids}
-    made = {t: str(r["replaced_by"]) for t, r in records.items() if "replaced_by" in r}
+    made = {t: r.replaced_by for t, r in records.items() if r.replaced_by}
     lost = [tablet_id for tablet_id in ids if tablet_id not in made]
     if not lost:
         return {}, [], "", (made, [])
@@ -46,19 +48,17 @@ def replace_tablets(state: MasterState, request: pb.ReplaceTabletsRequest) -> Ch
         _refuse_with_rows(state, lost)
     puts: dict[str, Record] = {}
     for tablet_id, members in _placed(state, lost).items():
-        new_id, record = new_uuid(), records[tablet_id]
-        own = {k: record[k] for k in ("replication_factor",) if k in record}
-        puts[TABLET + new_id] = {**new_tablet(record, members), **own}
-        puts[TABLET + tablet_id] = {
-            **record,
-            "dropped_us": state.clock.wall_us(),
-            "replaced_by": new_id,
-            "holders": holders_of(record, state.soft, tablet_id),
-        }
+        new_id, old = new_uuid(), records[tablet_id]
+        own = old.replication_factor
+        puts[TABLET + new_id] = Tablet(
+            table_id=old.table_id, bucket=old.bucket, range_pos=old.range_pos, members=members, replication_factor=own
+        )
+        holders, dropped_us = tuple(holders_of(old, state.soft, tablet_id)), state.clock.wall_us()
+        puts[TABLET + tablet_id] = replace(old, dropped_us=dropped_us, replaced_by=new_id, holders=holders)
         made[tablet_id] = new_id
-    lowered = _lowered(state.catalog, {str(records[t]["table_id"]) for t in lost}, request.floors)
+    lowered = _lowered(state.catalog, {records[t].table_id for t in lost}, request.floors)
     puts.update(lowered)
-    deletes = [WISH + t for t in lost if state.catalog.get(WISH + t) is not None]
+    deletes = [WISH + t for t in lost if WISH + t in state.catalog]
     return puts, deletes, "", (made, [to_pb(r) for r in lowered.values()])
 
 
@@ -75,11 +75,11 @@ def servers_with_rows(state: MasterState, tablet_id: str) -> list[str]:
     return sorted(found)
 
 
-def _known(catalog: Catalog, tablet_id: str) -> Record:
-    record = catalog.get(TABLET + tablet_id)
-    if record is None or ("dropped_us" in record and "replaced_by" not in record):
+def _known(catalog: Catalog, tablet_id: str) -> Tablet:
+    tablet = catalog.get(TABLET, tablet_id)
+    if tablet is None or (tablet.dropped and not tablet.replaced_by):
         raise Refused(Code.TABLET_NOT_FOUND, "no table has this tablet", tablet=tablet_id)
-    return record
+    return tablet
 
 
 def _refuse_before_all_reported(state: MasterState) -> None:
@@ -102,32 +102,31 @@ def _refuse_with_rows(state: MasterState, lost: Sequence[str]) -> None:
             raise Refused(Code.ILLEGAL_STATE, what, tablet=tablet_id, servers=", ".join(holders))
 
 
-def _placed(state: MasterState, lost: Sequence[str]) -> dict[str, list[dict[str, object]]]:
+def _placed(state: MasterState, lost: Sequence[str]) -> dict[str, tuple[Member, ...]]:
     """Members of each new tablet, by the lost one's id: as many as are wanted of it, placed as a new table's are."""
     servers, load = state.servers(), state.replica_load()
-    addresses = {s.uuid: [str(a) for a in s.member.addresses] for s in servers}
     by_number: dict[int, list[str]] = {}
     for tablet_id in lost:
         by_number.setdefault(wanted_voters(state.catalog, tablet_id), []).append(tablet_id)
-    found: dict[str, list[dict[str, object]]] = {}
+    found: dict[str, tuple[Member, ...]] = {}
     for replicas, tablets in sorted(by_number.items()):
         for tablet_id, names in zip(tablets, place_tablets(servers, load, len(tablets), replicas), strict=True):
-            found[tablet_id] = [{"uuid": u, "addresses": addresses[u]} for u in names]
+            found[tablet_id] = first_members(servers, names)
             for uuid in names:
                 load[uuid] = load.get(uuid, 0) + 1
     return found
 
 
-def _lowered(catalog: Catalog, table_ids: set[str], floors: Sequence[pb.SourceFloor]) -> dict[str, Record]:
+def _lowered(catalog: Catalog, table_ids: set[str], floors: Sequence[pb.SourceFloor]) -> dict[str, Position]:
     """Every source of these tables, complete from its start only, or from where Kafka still has it.
 
     A new tablet has nothing of any source; the others drop what they are sent again, by their ledgers.
     """
-    found: dict[str, Record] = {}
+    found: dict[str, Position] = {}
     for table_id in sorted(table_ids):
-        kept = {source_key(table_id, f.source): f.offset for f in floors}
-        for key, record in catalog.items(f"{SOURCE}{table_id}/"):
-            whole = f"{SOURCE}{table_id}/{key}"
-            if not record.get("retired"):
-                found[whole] = lowered_to(record, kept.get(whole, 0))
+        kept = {source_name(table_id, f.source): f.offset for f in floors}
+        for key, record in catalog.items(SOURCE, f"{table_id}/"):
+            name = f"{table_id}/{key}"
+            if not record.retired:
+                found[SOURCE + name] = lowered_to(record, kept.get(name, 0))
     return found

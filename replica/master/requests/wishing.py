@@ -3,13 +3,14 @@ deadline passes or somebody cancels it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from nyala.replica.policy import Wish, WishKind
-from nyala.replica.rpc import opid_from_pb, pb
 from nyala.replica.types import (
     Code,
     Member,
+    OpId,
     Proposal,
     RaftConfig,
     Refused,
@@ -21,58 +22,66 @@ from nyala.replica.types import (
     new_uuid,
 )
 
-from ..catalog.tables import TABLET, WISH, Change
+from ..catalog.records import TABLET, WISH
+from ..catalog.tables import Change, tablet_of
 from ..state import MasterState
-from ..tablets.view import wanted_voters, wish_from_record, wish_of, wish_to_record
+from ..tablets.view import wanted_voters
 
 WISHES_MAX = 10_000
 ADMIN_DEADLINE_US = 30 * 60 * 1_000_000
 
 
+class Seen(NamedTuple):
+    """What the caller of a request saw of the tablet: its committed config, and how many changes had been wanted."""
+
+    config: OpId
+    wishes: int
+
+
+@dataclass(frozen=True)
+class Request:
+    """What an operator wants of a member of a tablet. `seen`: refuse it if the tablet is another one by now."""
+
+    tablet_id: str
+    server_uuid: str = ""
+    role: str = ""
+    seen: Seen | None = None
+
+
 def _config_of(state: MasterState, tablet_id: str) -> RaftConfig:
-    record = state.catalog.get(TABLET + tablet_id)
-    if record is None or "dropped_us" in record:
-        raise Refused(Code.TABLET_NOT_FOUND, "no such tablet", tablet=tablet_id)
-    known = state.soft.tablets.get(tablet_id)
-    if not record.get("formed") or known is None or known.config is None:
+    formed, known = tablet_of(state.catalog, tablet_id).formed, state.soft.tablets.get(tablet_id)
+    if not formed or known is None or known.config is None:
         raise Refused(Code.NOT_READY, "no leader of this tablet has reported yet", tablet=tablet_id)
     return known.config
 
 
 def _wishes(state: MasterState, tablet_id: str) -> int:
     """How many changes were wanted of a tablet so far."""
-    return int((state.catalog.get(TABLET + tablet_id) or {}).get("wishes", 0))
+    tablet = state.catalog.get(TABLET, tablet_id)
+    return tablet.wishes if tablet else 0
 
 
-def _check_seen(state: MasterState, config: RaftConfig, request: pb.MoveReplicaRequest | pb.ReplicaRequest) -> None:
+def _check_seen(state: MasterState, config: RaftConfig, tablet_id: str, seen: Seen) -> None:
     """Refused(CAS_FAILED) if the tablet is not any more what the request was made for, as of a late repetition.
 
     Its config is compared, and how many changes were wanted: one that was cancelled may leave the same config.
     """
-    if not request.HasField("seen"):
-        return
-    seen, wishes = opid_from_pb(request.seen.committed_config_id), _wishes(state, request.tablet_id)
-    if (seen, request.seen.wishes) != (config.opid, wishes):
+    wishes = _wishes(state, tablet_id)
+    if seen != (config.opid, wishes):
         raise Refused(
             Code.CAS_FAILED,
             "the tablet has changed since its caller looked: look again (`nyala tablet list`), then repeat it",
             detail=str(config.opid),
-            tablet=request.tablet_id,
-            config_seen=seen,
+            tablet=tablet_id,
+            config_seen=seen.config,
             config=config.opid,
-            wishes_seen=request.seen.wishes,
+            wishes_seen=seen.wishes,
             wishes=wishes,
         )
 
 
-def _grant(
-    state: MasterState,
-    config: RaftConfig,
-    tablet_id: str,
-    wish: Wish,
-    request: pb.MoveReplicaRequest | pb.ReplicaRequest | None = None,
-) -> Change:
-    other = wish_of(state.catalog, tablet_id)
+def _grant(state: MasterState, config: RaftConfig, tablet_id: str, wish: Wish, seen: Seen | None = None) -> Change:
+    other = state.catalog.get(WISH, tablet_id)
     if other is not None:
         if other.cancelled or other.expired(state.clock.wall_us()):
             # Never the answer to a new request, even to the same one: nobody will bring it about any more.
@@ -87,13 +96,13 @@ def _grant(
         raise Refused(
             Code.CHANGE_PENDING, "another change of this tablet is wanted already", tablet=tablet_id, kind=other.kind
         )
-    if request is not None:
-        _check_seen(state, config, request)
-    if sum(1 for _ in state.catalog.items(WISH)) >= WISHES_MAX:
+    if seen is not None:
+        _check_seen(state, config, tablet_id, seen)
+    if state.catalog.count(WISH) >= WISHES_MAX:
         raise Refused(Code.OVERLOADED, "too many wanted changes", max=WISHES_MAX)
-    tablet = {**(state.catalog.get(TABLET + tablet_id) or {}), "wishes": _wishes(state, tablet_id) + 1}
-    puts = {TABLET + tablet_id: tablet, WISH + tablet_id: wish_to_record(wish)}
-    return puts, [], "", wish.wish_id
+    tablet = tablet_of(state.catalog, tablet_id)
+    counted = replace(tablet, wishes=tablet.wishes + 1)
+    return {TABLET + tablet_id: counted, WISH + tablet_id: wish}, [], "", wish.wish_id
 
 
 def _asks_for(wish: Wish) -> tuple[str, str, str, bool, bool]:
@@ -130,21 +139,10 @@ def _deadline(state: MasterState, deadline_us: int) -> int:
     return deadline_us or now_us + ADMIN_DEADLINE_US
 
 
-def move(state: MasterState, request: pb.MoveReplicaRequest) -> Change:
-    """The change that wants a replica moved, or with an empty `from_uuid` the leadership; its result is the wish id."""
-    config = _config_of(state, request.tablet_id)
-    asked = Proposal(
-        proposal_id=new_uuid(),
-        plan_id=request.plan_id,
-        tablet_id=request.tablet_id,
-        wanted=Wanted.MOVE_REPLICA if request.from_uuid else Wanted.TRANSFER_LEADERSHIP,
-        from_uuid=request.from_uuid,
-        to_uuid=request.to_uuid,
-        config_opid=config.opid,
-        deadline_us=request.deadline_us,
-        reason=request.reason,
-    )
-    return _grant(state, config, request.tablet_id, _move(state, config, asked), request)
+def move(state: MasterState, asked: Proposal, seen: Seen | None = None) -> Change:
+    """The change that wants what an operator proposes, of whatever config is in force; its result is the wish id."""
+    config = _config_of(state, asked.tablet_id)
+    return _grant(state, config, asked.tablet_id, _move(state, config, asked), seen)
 
 
 def _move(state: MasterState, config: RaftConfig, asked: Proposal) -> Wish:
@@ -175,7 +173,7 @@ def _check_move(state: MasterState, config: RaftConfig, asked: Proposal) -> None
     _may_join(state, asked.to_uuid)
 
 
-def add(state: MasterState, request: pb.ReplicaRequest) -> Change:
+def add(state: MasterState, request: Request) -> Change:
     """The change that wants one more member, with role VOTER or PRE_VOTER (default), NON_VOTER or WITNESS."""
     config = _config_of(state, request.tablet_id)
     role = request.role or "PRE_VOTER"
@@ -193,10 +191,10 @@ def add(state: MasterState, request: pb.ReplicaRequest) -> Change:
         deadline_us=_deadline(state, 0),
         reason="replica wanted by an operator",
     )
-    return _grant(state, config, request.tablet_id, wish, request)
+    return _grant(state, config, request.tablet_id, wish, request.seen)
 
 
-def remove(state: MasterState, request: pb.ReplicaRequest) -> Change:
+def remove(state: MasterState, request: Request) -> Change:
     """The change that wants a member gone."""
     config = _config_of(state, request.tablet_id)
     member = _member(config, request.server_uuid)
@@ -209,7 +207,7 @@ def remove(state: MasterState, request: pb.ReplicaRequest) -> Change:
         deadline_us=_deadline(state, 0),
         reason="removal wanted by an operator",
     )
-    return _grant(state, config, request.tablet_id, wish, request)
+    return _grant(state, config, request.tablet_id, wish, request.seen)
 
 
 def _member(config: RaftConfig, uuid: str) -> Member:
@@ -234,7 +232,7 @@ def _replaceable(state: MasterState, tablet_id: str, config: RaftConfig) -> None
         )
 
 
-def change_role(state: MasterState, request: pb.ReplicaRequest) -> Change:
+def change_role(state: MasterState, request: Request) -> Change:
     """The change that wants a member to vote (role VOTER), or no longer (NON_VOTER)."""
     config = _config_of(state, request.tablet_id)
     member = _member(config, request.server_uuid)
@@ -253,21 +251,20 @@ def change_role(state: MasterState, request: pb.ReplicaRequest) -> Change:
         deadline_us=_deadline(state, 0),
         reason=f"{request.role} wanted by an operator",
     )
-    return _grant(state, config, request.tablet_id, wish, request)
+    return _grant(state, config, request.tablet_id, wish, request.seen)
 
 
-def cancel(state: MasterState, request: pb.ReplicaRequest) -> Change:
+def cancel(state: MasterState, request: Request) -> Change:
     """The change that gives up what is wanted of a tablet: its time is over, so what it began is taken back.
 
     Refused(NOT_FOUND) if nothing is wanted, CAS_FAILED if it is not what the caller saw, ILLEGAL_STATE if a move's new
     replica votes already: it goes on to its end. The config is not compared: a wish changes it on its way.
     """
     tablet_id = request.tablet_id
-    record = state.catalog.get(WISH + tablet_id)
-    if record is None:
+    wish = state.catalog.get(WISH, tablet_id)
+    if wish is None:
         raise Refused(Code.NOT_FOUND, "nothing is wanted of this tablet", tablet=tablet_id)
-    wish = wish_from_record(record)
-    if request.HasField("seen") and request.seen.wishes != _wishes(state, tablet_id):
+    if request.seen is not None and request.seen.wishes != _wishes(state, tablet_id):
         raise Refused(
             Code.CAS_FAILED,
             "another change is wanted than its caller saw: look again (`nyala tablet list`), then repeat it",
@@ -280,8 +277,7 @@ def cancel(state: MasterState, request: pb.ReplicaRequest) -> Change:
     target = known.config.member(wish.to_uuid) if known is not None and known.config is not None else None
     if wish.kind is WishKind.MOVE and target is not None and target.votes:
         raise Refused(Code.ILLEGAL_STATE, "too late: the new replica votes, and the old one leaves", to=target.uuid)
-    cancelled = wish_to_record(replace(wish, deadline_us=1, cancelled=True))
-    return {WISH + tablet_id: {**record, **cancelled}}, [], "", wish.wish_id
+    return {WISH + tablet_id: replace(wish, deadline_us=1, cancelled=True)}, [], "", wish.wish_id
 
 
 def propose(state: MasterState, proposal: Proposal) -> Change:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from nyala.replica.types import RaftConfig
 
-from ..catalog.catalog import Catalog, Record
-from ..catalog.tables import TABLET, known_config
+from ..catalog.catalog import Catalog
+from ..catalog.records import TABLET
 from ..heartbeats.soft_state import LIVE, SoftState
 
 
-def _config_of(record: Record, soft: SoftState, tablet_id: str) -> RaftConfig | None:
+def _config_of(soft: SoftState, tablet_id: str) -> RaftConfig | None:
     known = soft.tablets.get(tablet_id)
     return known.config if known is not None else None
 
@@ -20,10 +20,10 @@ def tablets_on(catalog: Catalog, soft: SoftState, uuid: str) -> list[str]:
     """Ids of tablets that have the server in their config, as far as is known, or a live replica on it."""
     found = []
     server = soft.servers.get(uuid)
-    for tablet_id, record in catalog.items(TABLET):
-        if "dropped_us" in record:
+    for tablet_id, tablet in catalog.items(TABLET):
+        if tablet.dropped:
             continue
-        config = _config_of(record, soft, tablet_id) or (None if record.get("formed") else known_config(record))
+        config = _config_of(soft, tablet_id) or (None if tablet.formed else tablet.known_config)
         replica = server.replicas.get(tablet_id) if server is not None else None
         live = replica is not None and replica.data_state in LIVE
         if live or (config is not None and config.member(uuid) is not None):
@@ -50,8 +50,8 @@ def drain_of(catalog: Catalog, soft: SoftState, uuid: str) -> Drain:
     """How far the server is emptied, as far as the heartbeats of this leadership tell."""
     unreported = sum(
         1
-        for tablet_id, record in catalog.items(TABLET)
-        if "dropped_us" not in record and record.get("formed") and _config_of(record, soft, tablet_id) is None
+        for tablet_id, tablet in catalog.items(TABLET)
+        if not tablet.dropped and tablet.formed and _config_of(soft, tablet_id) is None
     )
     server = soft.servers.get(uuid)
     heard = server is not None and server.reported and not server.booting

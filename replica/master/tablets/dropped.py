@@ -6,17 +6,19 @@ knows its tablet as dropped. Forgetting too early costs disk space on one server
 
 from __future__ import annotations
 
-from ..catalog.catalog import Catalog, Record
-from ..catalog.tables import TABLET, known_config
+from dataclasses import replace
+
+from ..catalog.catalog import Catalog
+from ..catalog.records import TABLET, Record, Tablet
 from ..heartbeats.soft_state import LIVE, SoftState
 
 CHANGES_MAX = 500
 """Tablets in one catalog change; the rest follows with the next one."""
 
 
-def holders_of(record: Record, soft: SoftState, tablet_id: str) -> list[str]:
+def holders_of(tablet: Tablet, soft: SoftState, tablet_id: str) -> list[str]:
     """Servers that may have a replica: of the first config, of the last ones kept and believed, and who reports one."""
-    found = {str(m["uuid"]) for m in record["members"]} | {m.uuid for m in known_config(record).members}
+    found = {m.uuid for m in (*tablet.members, *tablet.known_config.members)}
     state = soft.tablets.get(tablet_id)
     if state is not None and state.config is not None:
         found |= {m.uuid for m in state.config.members}
@@ -34,23 +36,23 @@ def settle_dropped(
     """
     puts: dict[str, Record] = {}
     deletes: list[str] = []
-    for tablet_id, record in catalog.items(TABLET):
-        if "dropped_us" not in record:
+    for tablet_id, tablet in catalog.items(TABLET):
+        if not tablet.dropped:
             continue
         if len(puts) + len(deletes) >= CHANGES_MAX:
             break
-        known = set(record.get("holders") or (() if "gone_us" in record else holders_of(record, soft, tablet_id)))
+        known = set(tablet.holders or (() if tablet.gone_us is not None else holders_of(tablet, soft, tablet_id)))
         left = {u for u in known if not _confirmed(soft, u, tablet_id)} | _reporting(soft, tablet_id)
         if left:
-            after = {k: v for k, v in record.items() if k != "gone_us"} | {"holders": sorted(left)}
-        elif "gone_us" not in record:
-            after = {**record, "holders": [], "gone_us": now_us}
-        elif now_us - int(record["gone_us"]) >= retention_us:
+            after = replace(tablet, gone_us=None, holders=tuple(sorted(left)))
+        elif tablet.gone_us is None:
+            after = replace(tablet, holders=(), gone_us=now_us)
+        elif now_us - tablet.gone_us >= retention_us:
             deletes.append(TABLET + tablet_id)
             continue
         else:
             continue
-        if after != record:
+        if after != tablet:
             puts[TABLET + tablet_id] = after
     return puts, deletes
 

@@ -11,7 +11,7 @@ from nyala.replica.rpc import pb
 from nyala.replica.types import Clock, RaftConfig, Refused, limits
 
 from ..catalog.catalog import Catalog
-from ..catalog.tables import TABLET, known_config
+from ..catalog.records import TABLET
 from ..heartbeats.soft_state import SoftState
 from ..heartbeats.tablet_servers import TabletServers
 from .proof import Proof, prove
@@ -106,12 +106,11 @@ class Inquiries:
             asked.next_us = self._clock.monotonic_us() + asked.pause_us
 
     async def _inquire(self, tablet_id: str) -> Proof | None:
-        record = self._catalog().get(TABLET + tablet_id)
-        if record is None:
+        tablet = self._catalog().get(TABLET, tablet_id)
+        if tablet is None:
             self._asked.pop(tablet_id, None)
             return None
-        known = known_config(record)
-        recorded = "config" in record or not record.get("formed")
+        known, recorded = tablet.known_config, tablet.config is not None or not tablet.formed
         answers = await self._answers(tablet_id, self._whom(tablet_id, known))
         wanted = wanted_voters(self._catalog(), tablet_id)
         proof = prove(known, answers, self._clock.monotonic_us(), recorded=recorded, wanted=wanted)

@@ -8,8 +8,9 @@ from typing import Protocol
 from nyala.replica.rpc import opid_from_pb, opid_to_pb, pb
 from nyala.replica.types import OpId
 
-from ..catalog.catalog import Catalog, Record
-from ..catalog.tables import TABLET, create_order
+from ..catalog.catalog import Catalog
+from ..catalog.records import TABLET, Tablet
+from ..catalog.tables import create_order
 from ..heartbeats.belief import newer
 from ..heartbeats.soft_state import LIVE, SoftState
 from .proof import Proof
@@ -79,13 +80,13 @@ def orders_for(
     return ration.orders
 
 
-def _unformed(records: Iterator[tuple[str, Record]]) -> dict[str, list[str]]:
+def _unformed(records: Iterator[tuple[str, Tablet]]) -> dict[str, list[str]]:
     """By server, the sorted ids of the tablets that never had a leader and have it in their first config."""
     found: dict[str, list[str]] = {}
     for tablet_id, tablet in records:
-        if not tablet.get("formed") and "dropped_us" not in tablet:
-            for member in tablet["members"]:
-                found.setdefault(str(member["uuid"]), []).append(tablet_id)
+        if not tablet.formed and not tablet.dropped:
+            for member in tablet.members:
+                found.setdefault(member.uuid, []).append(tablet_id)
     return found
 
 
@@ -120,11 +121,11 @@ def _delete_order(
     replica = soft.servers[server_uuid].replicas[tablet_id]
     if replica.data_state not in LIVE:
         return None
-    record = catalog.get(TABLET + tablet_id)
-    if record is None:
+    tablet = catalog.get(TABLET, tablet_id)
+    if tablet is None:
         return None
-    if "dropped_us" in record:
-        reason = f"replaced by {record['replaced_by']}" if "replaced_by" in record else "the table was dropped"
+    if tablet.dropped:
+        reason = f"replaced by {tablet.replaced_by}" if tablet.replaced_by else "the table was dropped"
         return pb.DeleteTabletRequest(dest_uuid=server_uuid, tablet_id=tablet_id, reason=reason)
     state = soft.tablets.get(tablet_id)
     if state is None or state.config is None or state.config.member(server_uuid) is not None:

@@ -2,45 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
-from nyala.replica.policy import ClusterView, Health, ServerView, TabletView, Wish, WishKind
+from nyala.replica.policy import ClusterView, Health, ServerView, TabletView
 from nyala.replica.rpc import pb
 from nyala.replica.types import DataState, RaftConfig, generation_of
 
-from ..catalog.catalog import Catalog, Record
-from ..catalog.tables import RETIRED, TABLE, TABLET, WISH
+from ..catalog.catalog import Catalog
+from ..catalog.records import RETIRED, TABLE, TABLET, WISH, Tablet
 from ..heartbeats.soft_state import LIVE, ServerState, SoftState, TabletState
 from ..options import MasterOptions
-
-
-def wish_from_record(record: Record) -> Wish:
-    """A wish of the catalog."""
-    return Wish(
-        kind=WishKind(record["kind"]),
-        wish_id=record["wish_id"],
-        from_uuid=record["from_uuid"],
-        to_uuid=record["to_uuid"],
-        votes=record["votes"],
-        witness=record.get("witness", False),
-        plan_id=record["plan_id"],
-        deadline_us=record["deadline_us"],
-        reason=record["reason"],
-        proposal=record["proposal"],
-        cancelled=record.get("cancelled", False),
-    )
-
-
-def wish_to_record(wish: Wish) -> Record:
-    """The catalog's JSON of a wish."""
-    record = {**asdict(wish), "kind": wish.kind.value}
-    return record if wish.cancelled else {k: v for k, v in record.items() if k != "cancelled"}
-
-
-def wish_of(catalog: Catalog, tablet_id: str) -> Wish | None:
-    """What is wanted of a tablet, if anything."""
-    record = catalog.get(WISH + tablet_id)
-    return None if record is None else wish_from_record(record)
 
 
 def retired_servers(catalog: Catalog) -> frozenset[str]:
@@ -50,9 +19,9 @@ def retired_servers(catalog: Catalog) -> frozenset[str]:
 
 def wanted_voters(catalog: Catalog, tablet_id: str) -> int:
     """How many voters are wanted of a tablet: its own number, or its table's."""
-    record = catalog.get(TABLET + tablet_id) or {}
-    table = catalog.get(TABLE + str(record.get("table_id"))) or {}
-    return int(record.get("replication_factor") or table.get("replication_factor") or 0)
+    tablet = catalog.get(TABLET, tablet_id)
+    table = catalog.get(TABLE, tablet.table_id) if tablet is not None else None
+    return (tablet.replication_factor if tablet else 0) or (table.replication_factor if table else 0)
 
 
 def server_views(
@@ -158,19 +127,19 @@ def _estranged(soft: SoftState, state: TabletState, tablet_id: str, config: Raft
 
 
 def tablet_view(
-    catalog: Catalog, soft: SoftState, tablet_id: str, record: Record, options: MasterOptions, mono_us: int
+    catalog: Catalog, soft: SoftState, tablet_id: str, tablet: Tablet, options: MasterOptions, mono_us: int
 ) -> TabletView | None:
     """One tablet as the policy sees it; None if it was dropped, never formed, or nobody reported its config."""
     state = soft.tablets.get(tablet_id)
-    table = catalog.get(TABLE + str(record["table_id"]))
-    if table is None or state is None or state.config is None or not record.get("formed") or "dropped_us" in record:
+    table = catalog.get(TABLE, tablet.table_id)
+    if table is None or state is None or state.config is None or not tablet.formed or tablet.dropped:
         return None
     config: RaftConfig = state.config
     leader = leader_of(soft, state, options, mono_us)
     status = state.leader_status
     return TabletView(
         tablet_id=tablet_id,
-        table_id=str(record["table_id"]),
+        table_id=tablet.table_id,
         replication_factor=wanted_voters(catalog, tablet_id),
         config=config,
         leader_uuid=leader if config.member(leader) else "",
@@ -179,7 +148,7 @@ def tablet_view(
         bytes_on_disk=max(
             (r.bytes_on_disk for m in config.members if (r := soft.replica(m.uuid, tablet_id)) is not None), default=0
         ),
-        wish=wish_of(catalog, tablet_id),
+        wish=catalog.get(WISH, tablet_id),
         damaged=frozenset(m.uuid for m in config.members if is_damaged(soft, m.uuid, tablet_id)),
         unmade=frozenset(m.uuid for m in config.members if _is_unmade(soft, m.uuid, tablet_id)),
         caught_up=frozenset({leader, *(p.uuid for p in status.peers if p.health == "OK")} if status else ()),

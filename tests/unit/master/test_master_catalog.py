@@ -7,14 +7,8 @@ from collections import Counter
 import pytest
 
 from nyala.replica.master import CATALOG_ID, Catalog
-from nyala.replica.master.catalog.tables import (
-    TABLET,
-    add_writer_schema,
-    create_order,
-    create_table,
-    drop_table,
-    find_table,
-)
+from nyala.replica.master.catalog.records import TABLET
+from nyala.replica.master.catalog.tables import add_writer_schema, create_order, create_table, drop_table, find_table
 from nyala.replica.policy import ServerView
 from nyala.replica.rpc import pb
 from nyala.replica.tablet import Superblock
@@ -72,13 +66,13 @@ def test_create_table_places_replicas_and_fills_ids_in() -> None:
     box = AppliedCatalog()
     request = pb.CreateTableRequest(table=table_info(buckets=4), request_id="q")
     table_id = box.commit(create_table(box.catalog, request, hosts(4), {}, 9))
-    found, record = find_table(box.catalog, "flights")
+    found, table = find_table(box.catalog, "flights")
     assert found == table_id
-    assert [c["id"] for c in record["schema"]["columns"]] == [1, 2]
-    assert record["source"] == {"topic": "writes.flights", "framing": "single-object"}
+    assert [c["id"] for c in table.described["schema"]["columns"]] == [1, 2]
+    assert table.described["source"] == {"topic": "writes.flights", "framing": "single-object"}
     tablets = dict(box.catalog.items(TABLET))
-    assert sorted(t["bucket"] for t in tablets.values()) == [0, 1, 2, 3]
-    held = Counter(m["uuid"] for t in tablets.values() for m in t["members"])
+    assert sorted(t.bucket for t in tablets.values()) == [0, 1, 2, 3]
+    held = Counter(m.uuid for t in tablets.values() for m in t.members)
     assert set(held.values()) == {3}
     order = create_order(box.catalog, next(iter(tablets)), hosts()[0].uuid)
     assert order is not None and order.table.table_id == table_id and len(order.config.members) == 3
@@ -128,7 +122,7 @@ def test_create_table_impossible_one_is_refused_and_changes_nothing(change: dict
     with pytest.raises(Refused, match=text) as refusal:
         create_table(box.catalog, pb.CreateTableRequest(table=table), hosts(), {}, 9)
     assert refusal.value.code is Code.INVALID_ARGUMENT
-    assert not list(box.catalog.items(""))
+    assert not box.catalog.records
 
 
 def test_drop_table_keeps_its_tablets_known_as_dropped() -> None:
@@ -136,7 +130,7 @@ def test_drop_table_keeps_its_tablets_known_as_dropped() -> None:
     box = AppliedCatalog()
     first = box.commit(create_table(box.catalog, pb.CreateTableRequest(table=table_info()), hosts(), {}, 9))
     box.commit(drop_table(box.catalog, "flights", "", 10))
-    assert all(t["dropped_us"] == 10 for _, t in box.catalog.items(TABLET))
+    assert all(t.dropped_us == 10 for _, t in box.catalog.items(TABLET))
     second = box.commit(create_table(box.catalog, pb.CreateTableRequest(table=table_info()), hosts(), {}, 11))
     with pytest.raises(Refused) as refusal:
         find_table(box.catalog, "flights", first)

@@ -9,13 +9,14 @@ import pytest
 
 from nyala import schemas
 from nyala.replica.master import Catalog
-from nyala.replica.master.catalog.tables import TABLET, create_table
+from nyala.replica.master.catalog.records import RETIRED, TABLET, WISH
+from nyala.replica.master.catalog.tables import create_table
 from nyala.replica.master.decisions.reporter import Reporter
 from nyala.replica.master.requests import desired, wishing
 from nyala.replica.master.tablets.draining import drain_of
-from nyala.replica.master.tablets.view import RETIRED, WISH, cluster_view, wanted_voters
-from nyala.replica.policy import ServerView, decide
-from nyala.replica.rpc import pb
+from nyala.replica.master.tablets.view import cluster_view, wanted_voters
+from nyala.replica.policy import ServerView, WishKind, decide
+from nyala.replica.rpc import pb, proposal_from_pb
 from nyala.replica.types import Address, Code, Member, OpId, Proposal, Refused, Wanted
 from tests.harness.catalogs import table_info
 from tests.harness.leading_master import OPTIONS, Masters, S
@@ -45,7 +46,7 @@ def test_replication_wanted_of_a_table_or_a_tablet_is_odd_and_fits_the_servers()
     assert wanted_voters(m.box.catalog, m.tablet) == 5 and m.decided() == ["add d"]
     m.set(1, tablet_id=m.tablet)
     assert wanted_voters(m.box.catalog, m.tablet) == 1
-    (info,) = m.state.tablets_of(str((m.box.catalog.get(TABLET + m.tablet) or {})["table_id"]))
+    (info,) = m.state.tablets_of(str((m.box.catalog.records.get(TABLET + m.tablet) or {})["table_id"]))
     assert (info.replication_factor, info.own_replication_factor) == (1, True)
     m.set(0, tablet_id=m.tablet)
     assert wanted_voters(m.box.catalog, m.tablet) == 5
@@ -77,7 +78,7 @@ def test_retired_server_is_wanted_empty_by_every_later_master() -> None:
     m.report()
     (info,) = [i for i in m.infos() if i.uuid == S[2]]
     assert (info.drained, info.tablets_left, info.tablets_at_first, info.drain_reason) == (True, 0, 1, "old disk")
-    assert m.retire(S[2], undo=True) is True and m.box.catalog.get(RETIRED + S[2]) is None
+    assert m.retire(S[2], undo=True) is True and m.box.catalog.records.get(RETIRED + S[2]) is None
     assert m.retire(S[2], undo=True) is False
 
 
@@ -107,7 +108,7 @@ def test_what_full_servers_could_not_hold_is_refused_with_the_room_there_is() ->
     m.limits = {S[3]: 1, S[0]: 1, S[1]: 1, S[2]: 1, S[4]: 1}
     m.report()
     before = m.box.index
-    request = pb.MoveReplicaRequest(tablet_id=m.tablet, from_uuid=S[2], to_uuid=S[3])
+    request = proposal_from_pb(pb.MoveReplicaRequest(tablet_id=m.tablet, from_uuid=S[2], to_uuid=S[3]), "w")
     with pytest.raises(Refused, match=r"holds as many replicas as it may.*held=1, max=1") as refused:
         wishing.move(m.state, request)
     assert refused.value.code is Code.ILLEGAL_STATE
@@ -115,8 +116,8 @@ def test_what_full_servers_could_not_hold_is_refused_with_the_room_there_is() ->
         m.want(wishing.add, S[3])
     with pytest.raises(Refused, match=r"no room for so many more replicas.*needed=2, room=1"):
         m.set(5)
-    assert wishing.remove(m.state, pb.ReplicaRequest(tablet_id=m.tablet, server_uuid=S[2]))[0], "the fifth takes it"
-    assert desired.retire(m.state, pb.RetireServerRequest(server_uuid=S[2]))[0]
+    assert wishing.remove(m.state, wishing.Request(m.tablet, S[2]))[0], "the fifth takes it"
+    assert desired.retire(m.state, S[2])[0]
     m.limits[S[4]] = 0
     m.report()
     m.set(5)
@@ -179,7 +180,7 @@ def test_silent_server_is_refused_with_a_code_that_nobody_waits_for() -> None:
         proposal_id="p", plan_id="", tablet_id=m.tablet, wanted=Wanted.MOVE_REPLICA, from_uuid=S[2], to_uuid=S[3],
         config_opid=OpId(1, m.index), deadline_us=0, reason="",
     )  # fmt: skip
-    move = pb.MoveReplicaRequest(tablet_id=m.tablet, from_uuid=S[2], to_uuid=S[3])
+    move = proposal_from_pb(pb.MoveReplicaRequest(tablet_id=m.tablet, from_uuid=S[2], to_uuid=S[3]), "w")
     for ask in (
         lambda: m.want(wishing.add, S[3]),
         lambda: wishing.move(m.state, move),
@@ -199,14 +200,16 @@ def test_proposal_becomes_the_wish_that_a_request_for_the_same_becomes() -> None
         proposal_id="p", plan_id="plan", tablet_id=m.tablet, wanted=Wanted.MOVE_REPLICA, from_uuid=S[2], to_uuid=S[3],
         config_opid=OpId(1, m.index), deadline_us=0, reason="even",
     )  # fmt: skip
-    request = pb.MoveReplicaRequest(tablet_id=m.tablet, from_uuid=S[2], to_uuid=S[3], plan_id="plan", reason="even")
+    request = proposal_from_pb(
+        pb.MoveReplicaRequest(tablet_id=m.tablet, from_uuid=S[2], to_uuid=S[3], plan_id="plan", reason="even"), "w"
+    )
     (asked, proposed) = (
         change[0][WISH + m.tablet] for change in (wishing.move(m.state, request), wishing.propose(m.state, proposal))
     )
-    assert proposed == {**asked, "wish_id": "p", "proposal": True} and asked["proposal"] is False
+    assert proposed == replace(asked, wish_id="p", proposal=True) and asked.proposal is False
     transfer = replace(proposal, wanted=Wanted.TRANSFER_LEADERSHIP, to_uuid=S[1])
     kept = wishing.propose(m.state, transfer)[0][WISH + m.tablet]
-    assert (kept["kind"], kept["from_uuid"], kept["to_uuid"]) == ("TRANSFER", "", S[1])
+    assert (kept.kind, kept.from_uuid, kept.to_uuid) == (WishKind.TRANSFER, "", S[1])
     wrong = {"to_uuid": "a/b", "from_uuid": "..", "plan_id": "a\0", "reason": "a\0", "config_opid": OpId(1, 99)}
     for name, value in wrong.items():
         with pytest.raises(Refused) as refused:
@@ -227,17 +230,17 @@ def test_cancelled_wish_is_taken_back_unless_the_new_replica_votes() -> None:
     m.servers = S[:3]
     m.report()
     assert m.decided() == [], "it waits for the silent one"
-    later = {**(m.box.catalog.get(WISH + m.tablet) or {}), "later": 7}
+    later = {**(m.box.catalog.records.get(WISH + m.tablet) or {}), "later": 7}
     m.box.commit(({WISH + m.tablet: later}, [], "", None))
     m.want(wishing.cancel, "")
-    assert m.box.catalog.get(WISH + m.tablet) == {**later, "deadline_us": 1, "cancelled": True}
+    assert m.box.catalog.records.get(WISH + m.tablet) == {**later, "deadline_us": 1, "cancelled": True}
     assert m.decided() == ["remove d"]
-    (info,) = m.state.tablets_of(str((m.box.catalog.get(TABLET + m.tablet) or {})["table_id"]))
+    (info,) = m.state.tablets_of(str((m.box.catalog.records.get(TABLET + m.tablet) or {})["table_id"]))
     assert info.wish.cancelled and info.wish.kind == "ADD"
     m.box.commit(({}, [WISH + m.tablet], "", None))
     m.members, m.index, m.servers = m.members[:3], 6, S[:5]
     m.report()
-    request = pb.MoveReplicaRequest(tablet_id=m.tablet, from_uuid=S[1], to_uuid=S[4])
+    request = proposal_from_pb(pb.MoveReplicaRequest(tablet_id=m.tablet, from_uuid=S[1], to_uuid=S[4]), "w")
     m.box.commit(wishing.move(m.state, request))
     m.members, m.index = [*m.members, Member(S[4], (Address("h", 1),))], 7
     m.report()
@@ -300,7 +303,7 @@ def test_masters_derive_the_same_need_anew_and_never_a_second_add() -> None:
     m.lead()
     m.report()
     assert m.decided() == []
-    kinds = {k.partition("/")[0] for k, _ in m.box.catalog.items("")}
+    kinds = {k.partition("/")[0] for k in m.box.catalog.records}
     assert kinds == {"name", "table", "tablet", "wish"}, "facts only"
 
 

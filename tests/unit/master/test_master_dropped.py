@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nyala.replica.master.catalog.tables import TABLET, create_table, drop_table
+from nyala.replica.master.catalog.records import TABLET
+from nyala.replica.master.catalog.tables import create_table, drop_table
 from nyala.replica.master.heartbeats.soft_state import SoftState
 from nyala.replica.master.tablets.dropped import holders_of, settle_dropped
 from nyala.replica.master.tablets.orders import orders_for
@@ -47,7 +48,7 @@ class Dropped:
     def settle(self, now_us: int) -> list[str] | None:
         """Holders left after one evaluation; None once the tablet is forgotten."""
         self.box.commit((*settle_dropped(self.box.catalog, self.soft, now_us, KEEP_US), "", None))
-        record = self.box.catalog.get(TABLET + self.tablet)
+        record = self.box.catalog.records.get(TABLET + self.tablet)
         return None if record is None else list(record["holders"])
 
     def ordered_away(self, uuid: str) -> bool:
@@ -109,7 +110,7 @@ def test_tablet_that_was_not_dropped_is_never_forgotten() -> None:
 
 def test_tablet_dropped_by_an_older_build_is_settled_too(dropped: Dropped) -> None:
     """Goal: records without holders end as well. Method: take the field away."""
-    record = dict(dropped.box.catalog.get(TABLET + dropped.tablet) or {})
+    record = dict(dropped.box.catalog.records.get(TABLET + dropped.tablet) or {})
     del record["holders"]
     dropped.box.commit(({TABLET + dropped.tablet: record}, [], "", None))
     assert dropped.settle(20) == [A, B, C, D]

@@ -5,26 +5,31 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nyala.replica.fs import MASTER, RealDisk, open_or_format
-from nyala.replica.master.catalog.sources import open_sources, reset_source, to_pb
-from nyala.replica.master.catalog.tables import (
+from nyala.replica.master.catalog.records import (
     TABLET,
-    config_to_record,
-    create_table,
-    drop_table,
-    first_config,
-    known_config,
-    table_from_record,
+    Cluster,
+    Desired,
+    Position,
+    Retired,
+    Table,
+    TableId,
+    Tablet,
+    Takeover,
+    read,
 )
+from nyala.replica.master.catalog.sources import open_sources, reset_source, to_pb
+from nyala.replica.master.catalog.tables import create_table, drop_table
 from nyala.replica.master.group.catalog_group import CatalogGroup
 from nyala.replica.master.group.entries import unfit_entry, unfit_record
 from nyala.replica.master.requests.wishing import add, cancel
-from nyala.replica.master.tablets.view import wish_from_record
+from nyala.replica.policy import Wish
 from nyala.replica.raft import AppendEntries
 from nyala.replica.rpc import pb
 from nyala.replica.types import ZERO_OPID, Address, Entry, EntryKind, Member, OpId, RaftConfig, SystemClock, new_uuid
@@ -49,9 +54,10 @@ def written() -> dict[str, Any]:
 
     def note() -> None:
         for prefix in ("table/", "name/", "tablet/", "source/", "wish/", "retired/", "request/"):
-            for key, record in m.box.catalog.items(prefix):
-                found[prefix + key] = {**found.get(prefix + key, {}), **record}
-        found["desired"] = m.box.catalog.get("desired")
+            for key, record in m.box.catalog.records.items():
+                if key.startswith(prefix):
+                    found[key] = {**found.get(key, {}), **record}
+        found["desired"] = m.box.catalog.records.get("desired")
 
     servers = m.state.servers()
     m.box.commit(
@@ -73,7 +79,9 @@ def written() -> dict[str, Any]:
     m.retire(S[3])
     note()
     config = RaftConfig(OpId(1, 7), tuple(map(Member, S[:3])), (2, 3), True)
-    m.box.commit(({TABLET + m.tablet: {**found[TABLET + m.tablet], "config": config_to_record(config)}}, [], "", None))
+    tablet = m.box.catalog.get(TABLET, m.tablet)
+    assert tablet is not None
+    m.box.commit(({TABLET + m.tablet: replace(tablet, config=config)}, [], "", None))
     m.box.commit(drop_table(m.box.catalog, "flights", "", 5, lambda record, tablet_id: S[:2]))
     note()
     found[TABLET + m.tablet] |= {"replaced_by": new_uuid(), "gone_us": 7}
@@ -106,34 +114,35 @@ def _with(record: Any, name: Any, value: Any) -> Any:
     return changed
 
 
-def read(key: str, record: Any) -> None:
+def use(key: str, found: Any) -> None:
     """What masters make of a record that is in their catalog."""
-    match key.partition("/")[0]:
-        case "table":
-            table_from_record(record)
-            assert str(record["name"]).encode() is not None and int(record["replication_factor"]) < 2**31
-        case "tablet":
-            configs = first_config(record), known_config(record)
-            assert all(m.uuid for c in configs for m in c.members)
-            pb.TabletInfo(bucket=record["bucket"], range_pos=record["range_pos"], table_id=record["table_id"])
-            pb.TabletInfo(wishes=int(record.get("wishes", 0)), replication_factor=record.get("replication_factor", 1))
-            assert int(record.get("gone_us", 0)) >= 0 and sorted(record.get("holders") or ()) is not None
-        case "source":
+    match record := read(key, found):
+        case Table():
+            record.info()
+            assert record.name.encode() is not None and record.replication_factor < 2**31
+        case Tablet():
+            assert all(m.uuid for c in (record.first_config, record.known_config) for m in c.members)
+            pb.TabletInfo(bucket=record.bucket, range_pos=record.range_pos, table_id=record.table_id)
+            pb.TabletInfo(wishes=record.wishes, replication_factor=record.replication_factor)
+            assert (record.gone_us or 0) >= 0 and sorted(record.holders or ()) is not None
+            assert record.replaced_by.encode() is not None and (record.dropped_us or 0) < 2**63
+        case Position():
             to_pb(record)
-        case "wish":
-            wish = wish_from_record(record)
+        case Wish() as wish:
             pb.WishInfo(kind=wish.kind, from_uuid=wish.from_uuid, to_uuid=wish.to_uuid, deadline_us=wish.deadline_us)
-            pb.WishInfo(reason=wish.reason, plan_id=wish.plan_id, cancelled=bool(record.get("cancelled")))
-        case "retired":
-            pb.ServerInfo(tablets_at_first=max(0, int(record["tablets_at_first"])), drain_reason=str(record["reason"]))
-        case "desired":
-            pb.ListServersReply(desired_changes=int(record["changes"]))
-        case "cluster":
-            pb.HeartbeatReply(cluster_id=record["id"])
-        case "master":
-            assert int(record["takeover"]) < 2**63
+            pb.WishInfo(reason=wish.reason, plan_id=wish.plan_id, cancelled=wish.cancelled)
+        case Retired():
+            pb.ServerInfo(tablets_at_first=record.tablets_at_first, drain_reason=record.reason)
+        case Desired():
+            pb.ListServersReply(desired_changes=record.changes)
+        case Cluster():
+            pb.HeartbeatReply(cluster_id=record.id)
+        case Takeover():
+            assert record.takeover < 2**63
+        case TableId():
+            assert record.table_id.encode() is not None
         case _:
-            assert record["table_id"].encode() is not None
+            pytest.fail(f"{key} is of no kind")
 
 
 def test_no_record_goes_into_the_log_that_could_not_be_read() -> None:
@@ -149,7 +158,7 @@ def test_no_record_goes_into_the_log_that_could_not_be_read() -> None:
             why = unfit_record(key, changed)
             assert len(why) < 400 and why.isprintable()
             if not why:
-                read(key, changed)
+                use(key, changed)
             if field.startswith("-") and f"{group}.{field[1:]}" not in OPTIONAL:
                 assert repr(field[1:]) in why, f"{key} without {field[1:]}"
                 needed.add(group)

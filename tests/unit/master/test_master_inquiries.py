@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from nyala.replica.master.catalog.tables import TABLET, config_to_record, known_config
+from nyala.replica.master.catalog.records import TABLET, Tablet, read, write
 from nyala.replica.master.decisions.reconciler import Reconciler, is_later, marked
 from nyala.replica.master.requests.confirming import confirm_config
 from nyala.replica.master.tablets.inquiries import FRESH_US, PAUSE_US_FIRST, PAUSE_US_MAX, Inquiries
@@ -112,7 +114,7 @@ def test_few_tablets_are_asked_for_at_once_and_each_once() -> None:
     tablets are wanted, again and again, while no server answers; then all do."""
 
     async def scenario(w: World) -> None:
-        record = dict(w.box.catalog.get(TABLET + w.tablet) or {})
+        record = dict(w.box.catalog.records.get(TABLET + w.tablet) or {})
         tablets = [f"{n:032x}" for n in range(100)]
         w.box.commit(({TABLET + t: record for t in tablets}, [], "", None))
         for tablet in tablets:
@@ -143,7 +145,7 @@ def test_one_server_keeps_few_inquiries_waiting() -> None:
     server's replicas of 2,000 tablets, while no server answers; then one of another server's."""
 
     async def scenario(w: World) -> None:
-        record = dict(w.box.catalog.get(TABLET + w.tablet) or {})
+        record = dict(w.box.catalog.records.get(TABLET + w.tablet) or {})
         tablets = [f"{n:032x}" for n in range(2001)]
         w.box.commit(({TABLET + t: record for t in tablets}, [], "", None))
         w.servers.slow = asyncio.Event()
@@ -188,7 +190,7 @@ def test_one_of_two_voters_is_believed_by_an_operators_word_only() -> None:
     async def scenario(w: World) -> None:
         two, one = config(2, A, B), config(3, A)
         forced = RaftConfig(OpId(1 << 32, 4), one.members, unsafe=True)
-        record = w.box.catalog.get(TABLET + w.tablet) or {}
+        tablet = stored(w)
 
         async def proven() -> RaftConfig:
             w.inquiries.forget()
@@ -198,7 +200,7 @@ def test_one_of_two_voters_is_believed_by_an_operators_word_only() -> None:
             return proof.config
 
         for told, word in ((one, "wanted"), (forced, "confirmed")):
-            w.box.commit(({TABLET + w.tablet: {**record, "config": config_to_record(two)}}, [], "", None))
+            w.box.commit(({TABLET + w.tablet: replace(tablet, config=two)}, [], "", None))
             w.holds(A, told)
             w.holds(B, two)
             w.servers.held[A][w.tablet].term = told.opid.term
@@ -206,14 +208,18 @@ def test_one_of_two_voters_is_believed_by_an_operators_word_only() -> None:
             if word == "wanted":
                 w.box.commit((wanting(w, 1), [], "", None))
             else:
-                request = pb.ConfirmConfigRequest(tablet_id=w.tablet, config=config_to_pb(told))
-                w.box.commit(confirm_config(w.box.catalog, request))
+                w.box.commit(confirm_config(w.box.catalog, w.tablet, told))
             assert await proven() == told
             proof = w.inquiries.proof(w.tablet)
             assert proof is not None and proof.leaves_out(B, two.opid)
 
     def wanting(w: World, voters: int) -> dict[str, Any]:
-        return {TABLET + w.tablet: {**(w.box.catalog.get(TABLET + w.tablet) or {}), "replication_factor": voters}}
+        return {TABLET + w.tablet: replace(stored(w), replication_factor=voters)}
+
+    def stored(w: World) -> Tablet:
+        tablet = w.box.catalog.get(TABLET, w.tablet)
+        assert tablet is not None
+        return tablet
 
     run(scenario)
 
@@ -222,21 +228,18 @@ def test_catalog_keeps_each_proven_config_once() -> None:
     """IN-40. Goal: belief begins from what was proven, also under the next leader; a change costs one record, a
     heartbeat none. Method: the record of a new tablet, of one of an older build, and of one that is kept already, each
     with nothing proven, with the same config, an older one and a newer one."""
-    first = {"members": [{"uuid": u, "addresses": ["h:1"]} for u in (A, B, C)], "table_id": "t"}
+    members = tuple(Member(u, (PLACE,)) for u in (A, B, C))
+    first = Tablet(table_id="t", bucket=0, range_pos=0, members=members)
     begun = marked(first, None)
-    assert begun["formed"] and known_config(begun) == known_config(first) == marked_config(begun)
-    legacy = {**first, "formed": True}
-    assert "config" not in marked(legacy, None)
+    assert begun.formed and begun.config == first.known_config == RaftConfig(OpId(0, 0), members)
+    legacy = replace(first, formed=True)
+    assert marked(legacy, None).config is None
     later = config(9, B, C, D)
-    assert known_config(marked(legacy, later)) == known_config(marked(first, later)) == later
+    assert marked(legacy, later).known_config == marked(first, later).known_config == later
     kept = marked(begun, later)
     assert [is_later(kept, c) for c in (None, config(8, A), later, config(10, B, C))] == [False, False, False, True]
-    assert is_later(legacy, config(0, A, B, C)) and not is_later(begun, known_config(first))
+    assert is_later(legacy, config(0, A, B, C)) and not is_later(begun, first.known_config)
     assert marked(kept, config(8, A)) == kept
-
-
-def marked_config(record: dict[str, Any]) -> RaftConfig:
-    return RaftConfig(OpId(0, 0), known_config({"members": record["members"]}).members)
 
 
 def test_config_survives_in_the_catalog_as_it_is() -> None:
@@ -247,17 +250,19 @@ def test_config_survives_in_the_catalog_as_it_is() -> None:
         Member(C, (PLACE,), promote=True, holds_data=False),
     )
     whole = RaftConfig(OpId(1 << 32, 7), members, (3, 9), unsafe=True)
-    assert known_config({"config": config_to_record(whole), "members": []}) == whole
+    tablet = Tablet(table_id="t", bucket=0, range_pos=0, members=(), config=whole)
+    found = read(TABLET, json.loads(json.dumps(write(tablet))))
+    assert found == tablet and tablet.known_config == whole
 
 
 def test_operator_confirms_a_config_only_forward() -> None:
     """IN-42. Goal: an operator's word is for configs that the masters do not know yet. Method: a later one, the same
     again, an earlier one, another one at the same position; a tablet of an older build takes any."""
     m = Masters()
-    record = m.box.catalog.get(TABLET + m.tablet) or {}
+    record = m.box.catalog.records.get(TABLET + m.tablet) or {}
     m.box.commit(({TABLET + m.tablet: {k: v for k, v in record.items() if k != "config"}}, [], "", None))
     confirm = lambda c: m.box.commit(  # noqa: E731
-        confirm_config(m.box.catalog, pb.ConfirmConfigRequest(tablet_id=m.tablet, config=config_to_pb(c)))
+        confirm_config(m.box.catalog, m.tablet, c)
     )
     assert confirm(config(3, D)) is True, "nothing was kept of it before"
     assert confirm(config(9, D)) is True and confirm(config(9, D)) is False
@@ -291,7 +296,7 @@ def test_masters_tick_keeps_what_changed_and_asks_only_then() -> None:
                 w.servers.held[uuid] = {w.tablet: status}
 
         def kept() -> Any:
-            return (w.group.catalog.get(TABLET + w.tablet) or {}).get("config")
+            return (w.group.catalog.records.get(TABLET + w.tablet) or {}).get("config")
 
         say(config(1, *S[:3]))
         assert kept() is None

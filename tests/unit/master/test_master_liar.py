@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nyala.replica.master.catalog.tables import TABLET, create_table
+from nyala.replica.master.catalog.records import TABLET
+from nyala.replica.master.catalog.tables import create_table
 from nyala.replica.master.decisions.reconciler import is_later, marked
 from nyala.replica.master.heartbeats.soft_state import SoftState
 from nyala.replica.master.requests.confirming import confirm_config
@@ -78,9 +81,10 @@ class Tablet:
             return
         before = self.newest.opid
         self.history.append(config(OpId(before.term, before.index + 1), names))
-        record = self.box.catalog.get(TABLET + self.tablet) or {}
-        wanted = 1 if len(names) == 1 else 3
-        self.box.commit(({TABLET + self.tablet: {**record, "replication_factor": wanted}}, [], "", None))
+        tablet = self.box.catalog.get(TABLET, self.tablet)
+        assert tablet is not None
+        wanted = replace(tablet, replication_factor=1 if len(names) == 1 else 3)
+        self.box.commit(({TABLET + self.tablet: wanted}, [], "", None))
         have = [n for n in names if self.held.get(n) == self.history[-2]]
         order = [*have, *(n for n in names if n not in have)]
         for one in order[: max(self.newest.majority, min(agree, len(order)))]:
@@ -92,8 +96,7 @@ class Tablet:
             return
         self.history.append(config(OpId(GENERATION, self.newest.opid.index + 1), name, unsafe=True))
         self.held[name] = self.newest
-        request = pb.ConfirmConfigRequest(tablet_id=self.tablet, config=config_to_pb(self.newest))
-        self.box.commit(confirm_config(self.box.catalog, request))
+        self.box.commit(confirm_config(self.box.catalog, self.tablet, self.newest))
 
     def status(self, name: str, held: RaftConfig, role: str = "FOLLOWER") -> pb.ReplicaStatus:
         status = pb.ReplicaStatus(
@@ -128,7 +131,7 @@ class Tablet:
     def tick(self) -> None:
         """The catalog keeps what is proven, if something new is believed."""
         self.answers()
-        proof, record = self.asked.proof(self.tablet), self.box.catalog.get(TABLET + self.tablet)
+        proof, record = self.asked.proof(self.tablet), self.box.catalog.get(TABLET, self.tablet)
         if proof is not None and proof.confirmed and record is not None and is_later(record, proof.config):
             self.box.commit(({TABLET + self.tablet: marked(record, proof.config)}, [], "", None))
         assert self.box.known(self.tablet) in self.history, "the catalog never keeps a lie"
@@ -170,8 +173,7 @@ class Tablet:
             self.obey()
             known = self.box.known(self.tablet)
             if round == 1 and known != self.newest and known is not None and len(known.voters) == 2:
-                request = pb.ConfirmConfigRequest(tablet_id=self.tablet, config=config_to_pb(self.newest))
-                self.box.commit(confirm_config(self.box.catalog, request))
+                self.box.commit(confirm_config(self.box.catalog, self.tablet, self.newest))
         assert sorted(self.held) == sorted(self.voters)
         state = self.soft.tablets[self.tablet]
         assert state.config == self.box.known(self.tablet) == self.newest and state.leader_uuid

@@ -14,10 +14,23 @@ from hypothesis import strategies as st
 
 import nyala
 from nyala.replica.client.paging import pages_of
-from nyala.replica.master.catalog.tables import NAME, SOURCE, TABLE, TABLET, checked_table
+from nyala.replica.master.catalog.records import (
+    CLUSTER,
+    NAME,
+    SOURCE,
+    TABLE,
+    TABLET,
+    Kind,
+    Position,
+    Record,
+    Table,
+    TableId,
+    Tablet,
+    read,
+)
+from nyala.replica.master.catalog.tables import checked_table
 from nyala.replica.master.heartbeats.soft_state import ServerState
 from nyala.replica.master.requests import lists
-from nyala.replica.master.state import CLUSTER
 from nyala.replica.rpc import paging, pb, pb_grpc
 from nyala.replica.types import Address, Code, Refused, limits
 from tests.harness.catalogs import AppliedCatalog, table_info
@@ -30,14 +43,13 @@ ROOM = limits.PAGE_BYTES + (64 << 10)
 def put(box: AppliedCatalog, records: dict[str, dict[str, Any]]) -> None:
     """Records as if they had been committed; without the log's encoding, which would take most of a test's time."""
     for key, record in records.items():
-        box.catalog._records[key] = record
-        box.catalog._index(key, record, 0)
+        box.catalog._put(key, record, read(key, record), 0)
 
 
 def wide(columns: int) -> dict[str, Any]:
     """The record of a table of so many columns."""
     made = [{"id": i + 1, "name": f"column_{i}_of_a_wide_table", "type": "decimal"} for i in range(columns)]
-    return {"schema": {"columns": made, "key": ["column_0"]}, "replication_factor": 3}
+    return {"name": "wide", "schema": {"columns": made, "key": ["column_0"]}, "replication_factor": 3}
 
 
 def tables(count: int, columns: int) -> dict[str, dict[str, Any]]:
@@ -181,9 +193,8 @@ def test_pages_have_what_was_there_all_the_time_once(data: st.DataObject) -> Non
         if name in there:
             master.box.commit(({}, [NAME + name, TABLE + name], "", None))
         else:
-            master.box.commit(
-                ({NAME + name: {"table_id": name}, TABLE + name: {"name": name, "table_id": name}}, [], "", None)
-            )
+            table = Table.of(pb.TableInfo(name=name, table_id=name, replication_factor=3))
+            master.box.commit(({NAME + name: TableId(table_id=name), TABLE + name: table}, [], "", None))
 
     start = set(there)
     there.clear()
@@ -206,37 +217,49 @@ def test_pages_have_what_was_there_all_the_time_once(data: st.DataObject) -> Non
     assert always <= set(listed) - {"flights"} <= ever
 
 
+def some_record(group: str, number: int) -> Record:
+    """Of one table in three."""
+    table_id = str(number % 3)
+    if group == "table":
+        return Table.of(pb.TableInfo(name=table_id, replication_factor=3))
+    if group == "tablet":
+        return Tablet(table_id=table_id, bucket=0, range_pos=100 - number, members=())
+    names = dict.fromkeys(("table", "topic", "cluster_id", "topic_id", "owner_run"), "x")
+    numbers = dict.fromkeys(("kafka_partition", "generation", "start", "done", "owner_deadline_us"), number)
+    return Position(table_id=table_id, **names, **numbers)
+
+
 @settings(max_examples=80)
 @given(
-    st.lists(st.tuples(st.sampled_from(["table", "tablet", "source"]), st.integers(0, 30), st.booleans()), max_size=60)
+    st.lists(st.tuples(st.sampled_from(["table", "tablet", "source"]), st.integers(0, 8), st.booleans()), max_size=60)
 )
 def test_index_of_the_catalog_agrees_with_its_records(changes: list[tuple[str, int, bool]]) -> None:
     """IN-80. Goal: pages come from an index, and the index is right after any changes and after a restart. Method:
     records put and deleted at random; every list compared with one made from the records."""
     box = AppliedCatalog()
-    model: dict[str, dict[str, Any]] = {}
+    model: dict[str, Record] = {}
     for group, number, there in changes:
         key = f"{group}/{number % 3}/{number}" if group == "source" else f"{group}/{number}"
         if there:
-            model[key] = {"table_id": str(number % 3), "range_pos": -number, "bucket": 0}
+            model[key] = some_record(group, number)
             box.commit(({key: model[key]}, [], "", None))
         else:
             model.pop(key, None)
             box.commit(({}, [key], "", None))
     box.catalog.flush()
     for catalog in (box.catalog, type(box.catalog).open(box.disk)):
-        for prefix in ("table/", "tablet/", "source/", "source/1/", "nothing/"):
+        for prefix in map(Kind[Record], ("table/", "tablet/", "source/", "source/1/", "nothing/")):
             expected = sorted((k[len(prefix) :], v) for k, v in model.items() if k.startswith(prefix))
             assert list(catalog.items(prefix)) == expected
             assert list(catalog.walk(prefix)) == expected
             assert catalog.count(prefix) == len(expected)
             assert catalog.derived(prefix, prefix, dict) == dict(expected)
             for key, _ in expected:
-                assert list(catalog.walk(prefix, key)) == [e for e in expected if e[0] > key]
+                assert list(catalog.walk(prefix, after=key)) == [e for e in expected if e[0] > key]
         for table in "012":
             mine = [(k.removeprefix("tablet/"), v) for k, v in model.items() if k.startswith("tablet/")]
-            mine = [(k, v) for k, v in mine if v["table_id"] == table]
-            assert catalog.tablets_of(table) == sorted(mine, key=lambda each: each[1]["range_pos"])
+            of_table = [(k, v) for k, v in mine if isinstance(v, Tablet) and v.table_id == table]
+            assert catalog.tablets_of(table) == sorted(of_table, key=lambda each: each[1].range_pos)
 
 
 def test_place_that_is_none_is_refused() -> None:

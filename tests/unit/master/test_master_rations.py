@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.master.catalog.tables import TABLE, TABLET
+from nyala.replica.master.catalog.records import TABLE, TABLET
 from nyala.replica.master.heartbeats.soft_state import SoftState
 from nyala.replica.master.tablets.orders import orders_for
 from nyala.replica.rpc import checked_request, pb

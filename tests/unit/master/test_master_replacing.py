@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from nyala.replica.master.catalog.records import TABLET, WISH
 from nyala.replica.master.catalog.sources import advance_sources, open_sources, source_positions
-from nyala.replica.master.catalog.tables import TABLET, WISH, create_table, drop_table
+from nyala.replica.master.catalog.tables import create_table, drop_table
 from nyala.replica.master.requests import wishing
 from nyala.replica.master.requests.replacing import replace_tablets
 from nyala.replica.master.tablets.orders import orders_for
 from nyala.replica.master.tablets.view import wanted_voters
-from nyala.replica.policy import ServerView
+from nyala.replica.policy import ServerView, Wish, WishKind
 from nyala.replica.rpc import pb
 from nyala.replica.types import Address, Code, Member, Refused
 from tests.harness.catalogs import table_info
@@ -62,24 +63,24 @@ def test_lost_tablet_is_replaced_by_an_empty_one_of_the_same_partition_once() ->
     dropped, with the old and the new one."""
     m = wiped()
     m.set(1, tablet_id=m.tablet)
-    m.box.commit(({WISH + m.tablet: {"kind": "ADD"}}, [], "", None))
-    table_id = str((m.box.catalog.get(TABLET + m.tablet) or {})["table_id"])
+    m.box.commit(({WISH + m.tablet: Wish(kind=WishKind.ADD, wish_id="w", to_uuid=S[4])}, [], "", None))
+    table_id = str((m.box.catalog.records.get(TABLET + m.tablet) or {})["table_id"])
     made, _ = replaced(m, m.tablet, m.tablet)
     (new,) = made.values()
-    old, record = m.box.catalog.get(TABLET + m.tablet) or {}, m.box.catalog.get(TABLET + new) or {}
+    old, record = m.box.catalog.records.get(TABLET + m.tablet) or {}, m.box.catalog.records.get(TABLET + new) or {}
     assert old["replaced_by"] == new and old["holders"] == S[:3] and "dropped_us" in old
     assert [record[k] for k in ("table_id", "bucket", "range_pos")] == [
         old[k] for k in ("table_id", "bucket", "range_pos")
     ]
     assert "formed" not in record and wanted_voters(m.box.catalog, new) == 1 and len(record["members"]) == 1
-    assert m.box.catalog.get(WISH + m.tablet) is None
+    assert m.box.catalog.records.get(WISH + m.tablet) is None
     assert [t.tablet_id for t in m.state.tablets_of(table_id)] == [new]
     before = m.box.index
     assert replaced(m) == (made, []) and m.box.index == before
     with pytest.raises(Refused, match="no such tablet"):
         m.want(wishing.add, S[4])
     m.box.commit(drop_table(m.box.catalog, "flights", "", 99))
-    dropped = {t: r["dropped_us"] for t, r in m.box.catalog.items(TABLET)}
+    dropped = {t: r.dropped_us for t, r in m.box.catalog.items(TABLET)}
     assert dropped == {m.tablet: old["dropped_us"], new: 99}
     refused(m, Code.TABLET_NOT_FOUND, "no table has this tablet", new)
 
@@ -121,7 +122,7 @@ def test_replica_of_a_replaced_tablet_that_returns_is_deleted_and_new_servers_cr
     m = wiped()
     made, _ = replaced(m)
     (new,) = made.values()
-    members = [x["uuid"] for x in (m.box.catalog.get(TABLET + new) or {})["members"]]
+    members = [x["uuid"] for x in (m.box.catalog.records.get(TABLET + new) or {})["members"]]
     assert sorted(members) == S[3:]
     for uuid in S[3:]:
         (order,) = orders_for(m.box.catalog, m.state.soft, m.state.inquiries, uuid, 0, 0)
@@ -131,7 +132,7 @@ def test_replica_of_a_replaced_tablet_that_returns_is_deleted_and_new_servers_cr
     for uuid in S[:3]:
         (order,) = orders_for(m.box.catalog, m.state.soft, m.state.inquiries, uuid, 0, 0)
         assert (order.delete.tablet_id, order.delete.reason) == (m.tablet, f"replaced by {new}")
-    (info,) = m.state.tablets_of(str((m.box.catalog.get(TABLET + new) or {})["table_id"]))
+    (info,) = m.state.tablets_of(str((m.box.catalog.records.get(TABLET + new) or {})["table_id"]))
     assert not set(S[:3]) & {x.uuid for x in info.config.members}
 
 

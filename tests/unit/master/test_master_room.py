@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nyala.replica.master.catalog import sources
+from nyala.replica.master.catalog.records import TABLET
 from nyala.replica.master.catalog.tables import (
-    TABLET,
     add_writer_schema,
     checked_table,
     create_order,
@@ -160,8 +160,10 @@ def test_size_of_the_catalog_is_that_of_its_state(changes: list[tuple[int, str |
     box = AppliedCatalog()
     for number, text in changes:
         key = f"table/{number}"
-        box.commit(({}, [key], "", None) if text is None else ({key: {"name": text}}, [], "", None))
-    state = len(json.dumps({"records": dict(box.catalog.items(""))}))
+        box.commit(
+            ({}, [key], "", None) if text is None else ({key: {"name": text, "replication_factor": 3}}, [], "", None)
+        )
+    state = len(json.dumps({"records": box.catalog.records}))
     assert abs(box.catalog.size_bytes - state) <= 40
     box.catalog.flush()
     again = type(box.catalog).open(box.disk)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from nyala.replica.master import MasterOptions
-from nyala.replica.master.catalog.tables import TABLET, create_table, drop_table
+from nyala.replica.master.catalog.records import TABLET
+from nyala.replica.master.catalog.tables import create_table, drop_table
 from nyala.replica.master.heartbeats.soft_state import ServerState, SoftState
 from nyala.replica.master.requests.confirming import confirm_config
 from nyala.replica.master.tablets.orders import copy_is_abandoned, orders_for
@@ -100,9 +102,9 @@ class Masters:
         return found
 
     def form(self) -> None:
-        record = self.box.catalog.get(TABLET + self.tablet)
-        assert record is not None
-        self.box.commit(({TABLET + self.tablet: {**record, "formed": True}}, [], "", None))
+        tablet = self.box.catalog.get(TABLET, self.tablet)
+        assert tablet is not None
+        self.box.commit(({TABLET + self.tablet: replace(tablet, formed=True)}, [], "", None))
 
     def view(self) -> Any:
         return cluster_view(self.box.catalog, self.soft, OPTIONS, int(self.now_s * SECOND), 0)
@@ -549,9 +551,8 @@ def test_orders_a_forced_config_of_a_lower_index_outranks_what_lost_members_comm
         assert m.soft.tablets[m.tablet].config == forced
         assert m.soft.tablets[m.tablet].leader_uuid == A
         assert [m.orders(u) for u in (A, B, C)] == [[], [], []], "nobody but A says so"
-        request = pb.ConfirmConfigRequest(tablet_id=m.tablet, config=config_to_pb(forced))
-        assert m.box.commit(confirm_config(m.box.catalog, request)) is True
-        assert m.box.commit(confirm_config(m.box.catalog, request)) is False, "the same again"
+        assert m.box.commit(confirm_config(m.box.catalog, m.tablet, forced)) is True
+        assert m.box.commit(confirm_config(m.box.catalog, m.tablet, forced)) is False, "the same again"
         assert [m.orders(u) for u in (A, B, C)] == [[], ["delete"], ["delete"]]
 
 

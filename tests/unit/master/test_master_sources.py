@@ -71,13 +71,13 @@ class Sources:
         return self.box.commit(reset_source(self.box.catalog, request, self.now_s * SECOND))
 
     def refused(self, call: Any, code: Code, *texts: object) -> None:
-        before = dict(self.box.catalog.items(""))
+        before = self.box.catalog.records
         with pytest.raises(Refused) as refusal:
             call()
         assert refusal.value.code is code
         for text in texts:
             assert str(text) in str(refusal.value), str(refusal.value)
-        assert dict(self.box.catalog.items("")) == before, "a refused call changes nothing"
+        assert self.box.catalog.records == before, "a refused call changes nothing"
 
 
 def test_sources_a_cold_start_begins_at_done_and_a_checkpoint_between_the_bounds_is_taken() -> None:

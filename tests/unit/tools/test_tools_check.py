@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from nyala.replica.client import TableHandle, TabletHandle
-from nyala.replica.master.catalog.tables import TABLET, config_to_record
+from nyala.replica.master.catalog.records import TABLET
 from nyala.replica.master.requests.confirming import confirm_config
 from nyala.replica.rows import PartitionSpec
 from nyala.replica.rpc import config_to_pb, pb
@@ -220,8 +221,9 @@ def test_check_config_that_nobody_can_prove_names_what_an_operator_can_do(teller
     server that is none, tells of a forced config: nothing is found for some seconds, as after any change; then the
     config, who tells of it and the command are; an operator confirms it, and nothing is found."""
     m = Masters()
-    record = {**(m.box.catalog.get(TABLET + m.tablet) or {}), "config": config_to_record(m.config)}
-    m.box.commit(({TABLET + m.tablet: record}, [], "", None))
+    tablet = m.box.catalog.get(TABLET, m.tablet)
+    assert tablet is not None
+    m.box.commit(({TABLET + m.tablet: replace(tablet, config=m.config)}, [], "", None))
     m.report()
     assert unproven(m, teller=teller, seconds=9) == []
     ((severity, what),) = unproven(m, teller=teller, seconds=1)
@@ -230,7 +232,6 @@ def test_check_config_that_nobody_can_prove_names_what_an_operator_can_do(teller
     assert "members of config 1.1" in what and ("it is not believed" in what) is (teller == S[4])
     assert what.endswith(f"with `nyala unsafe confirm-config --tablet {m.tablet} --server {teller}`")
     forced = RaftConfig(OpId(1 << 32, 11), (Member(S[5]), Member(teller)), unsafe=True)
-    request = pb.ConfirmConfigRequest(tablet_id=m.tablet, config=config_to_pb(forced))
-    m.box.commit(confirm_config(m.box.catalog, request))
+    m.box.commit(confirm_config(m.box.catalog, m.tablet, forced))
     for seconds in (-1, 0):  # before anybody reports again, and then
         assert unproven(m, teller=teller, seconds=seconds) == []

@@ -1,0 +1,227 @@
+"""The records of the catalog: a frozen dataclass for each kind, and the one JSON form of each. Pure.
+
+A catalog entry carries records as JSON (Avro `CatalogChange`). A field of a dataclass is a field of the JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields
+from functools import cached_property
+from typing import Annotated, Any, Generic, TypeVar
+
+from google.protobuf import json_format
+
+from nyala.replica.consensus_metadata import members_from_json, members_json
+from nyala.replica.policy import Wish, WishKind
+from nyala.replica.rpc import pb
+from nyala.replica.types import Member, OpId, RaftConfig
+
+Json = dict[str, Any]
+Small = Annotated[int, "below 2^31"]
+Uuid = Annotated[str, "32 hexadecimal digits"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table. `described`: its `TableInfo` as protobuf's JSON, which masters keep for clients and servers."""
+
+    name: str
+    replication_factor: Small
+    described: Json
+
+    @classmethod
+    def of(cls, info: pb.TableInfo) -> Table:
+        """The record of a table as the service describes it."""
+        described: Json = json_format.MessageToDict(info, preserving_proto_field_name=True)
+        return cls(name=info.name, replication_factor=info.replication_factor, described=described)
+
+    def info(self) -> pb.TableInfo:
+        """The description of the table; fields from a newer build are left out."""
+        info = pb.TableInfo()
+        json_format.ParseDict(write(self), info, ignore_unknown_fields=True)
+        return info
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableId:
+    """Which table has a name, or was created by a request."""
+
+    table_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tablet:
+    """A tablet of a table, at a hash bucket and a range. Times are microseconds of the wall clock."""
+
+    table_id: str
+    bucket: Small
+    range_pos: Small
+    members: tuple[Member, ...]
+    """With which it began, all of them voters."""
+    formed: bool = False
+    """It had a leader."""
+    config: RaftConfig | None = None
+    """The last committed config that was proven, or that an operator confirmed."""
+    replication_factor: Small = 0
+    """Its own number of voters; 0: its table's."""
+    wishes: int = 0
+    """How many changes were wanted of it so far."""
+    dropped_us: int | None = None
+    holders: tuple[str, ...] | None = None
+    """Of a dropped tablet, the servers that may have a replica; None: not known yet."""
+    gone_us: int | None = None
+    """Since when no server has a replica of the dropped tablet."""
+    replaced_by: str = ""
+    """The empty tablet in the place of this one, which was lost."""
+
+    @property
+    def dropped(self) -> bool:
+        """Whether its table was dropped, or another tablet is in its place."""
+        return self.dropped_us is not None
+
+    @cached_property
+    def first_config(self) -> RaftConfig:
+        """The config with which it begins."""
+        return RaftConfig(OpId(0, 0), self.members)
+
+    @property
+    def known_config(self) -> RaftConfig:
+        """The last committed config that the catalog knows: a proven one, or the one with which it began."""
+        return self.config or self.first_config
+
+
+@dataclass(frozen=True, kw_only=True)
+class Position:
+    """How far one Kafka partition is in one table [design §3.4]."""
+
+    table_id: str
+    table: str
+    topic: str
+    cluster_id: str
+    topic_id: str
+    kafka_partition: Small
+    generation: int
+    start: int
+    done: int
+    owner_run: str
+    owner_deadline_us: int
+    retired: bool | None = None
+    """Whether the position of another topic took its place; None as False, of one that took no other's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retired:
+    """A server that is to be emptied."""
+
+    since_us: int
+    reason: str
+    tablets_at_first: Small
+
+
+@dataclass(frozen=True, kw_only=True)
+class Desired:
+    """How often desired state that outlives operations was changed."""
+
+    changes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """The cluster's identity."""
+
+    id: Uuid
+
+
+@dataclass(frozen=True, kw_only=True)
+class Takeover:
+    """How often another directory took over a master's uuid."""
+
+    takeover: int
+
+
+Record = Table | TableId | Tablet | Position | Wish | Retired | Desired | Cluster | Takeover | Json
+"""The JSON stands for a record of a kind that only a later build knows."""
+R = TypeVar("R")
+
+
+class Kind(str, Generic[R]):
+    """What the keys of all records of one type begin with."""
+
+
+TABLE, NAME, REQUEST = Kind[Table]("table/"), Kind[TableId]("name/"), Kind[TableId]("request/")
+TABLET, WISH, SOURCE = Kind[Tablet]("tablet/"), Kind[Wish]("wish/"), Kind[Position]("source/")
+RETIRED, DESIRED = Kind[Retired]("retired/"), Kind[Desired]("desired")
+CLUSTER, MASTER = Kind[Cluster]("cluster/id"), Kind[Takeover]("master/")
+TYPES = {
+    "table": Table, "name": TableId, "request": TableId, "tablet": Tablet, "wish": Wish, "source": Position,
+    "retired": Retired, "desired": Desired, "cluster": Cluster, "master": Takeover,
+}  # fmt: skip
+"""By the first part of a key."""
+
+
+def group_of(key: str) -> str:
+    """The first part of a key."""
+    return key.partition("/")[0]
+
+
+def _config(found: Json) -> RaftConfig:
+    opid, decision = OpId(found["term"], found["index"]), (found["decision"][0], found["decision"][1])
+    return RaftConfig(opid, members_from_json(found["members"]), decision, found["unsafe"])
+
+
+def _config_json(config: RaftConfig) -> Json:
+    marks = {"decision": list(config.decision), "unsafe": config.unsafe, "members": members_json(config)}
+    return {"term": config.opid.term, "index": config.opid.index, **marks}
+
+
+_READ: Mapping[str, Callable[[Any], object]] = {
+    "members": lambda found: RaftConfig(OpId(0, 0), members_from_json(found)).members,  # nobody twice
+    "config": _config,
+    "holders": tuple,
+    "kind": WishKind,
+}
+_WRITE: Mapping[str, Callable[[Any], object]] = {
+    "members": lambda members: [{"uuid": m.uuid, "addresses": [str(a) for a in m.addresses]} for m in members],
+    "config": _config_json,
+    "holders": list,
+}
+"""By a field's name, how it is read and written, unless it is what it is."""
+
+
+def read(key: str, found: Json) -> Record:
+    """The record of that key; fields that this build does not know are left out. KeyError, TypeError, ValueError or
+    InvariantViolation for what is none."""
+    kind = TYPES.get(group_of(key))
+    if kind is None:
+        return found
+    told = {f.name: found[f.name] for f in fields(kind) if f.name in found}
+    known = {name: _READ[name](value) if name in _READ else value for name, value in told.items()}
+    record: Record = kind(**known, **({"described": found} if kind is Table else {}))
+    return record
+
+
+def write(record: Record, before: Json | None = None, was: Record | None = None) -> Json:
+    """The JSON of a record. `before`, and read `was`: of the record in whose place it is to be. What both have in
+    common stays as it is there, with what a later build has added to it."""
+    if isinstance(record, dict):
+        return record
+    if isinstance(record, Table):
+        before, was = record.described, None
+    out = {**(before or {})}
+    for f in fields(record):
+        value = getattr(record, f.name)
+        if f.name == "described" or (was is not None and value == getattr(was, f.name)):
+            continue
+        if value == f.default and may_lack(type(record), f.name) and f.name != "witness":  # that, every wish has
+            out.pop(f.name, None)
+        else:
+            out[f.name] = _WRITE[f.name](value) if f.name in _WRITE else value
+    return out
+
+
+def may_lack(kind: type, field: str) -> bool:
+    """Whether the JSON of such a record may be without that field."""
+    if kind is Wish:
+        return field in ("witness", "cancelled")
+    return any(f.name == field and f.default is not MISSING for f in fields(kind))
