@@ -29,7 +29,7 @@ SETTINGS: dict[str, str] = {
     "spark.sql.streaming.stopTimeout": "10s",
     "spark.ui.showConsoleProgress": "false",
 }
-"""What the queries need or are faster with; a launcher may override all but the first two lines' meaning."""
+"""Settings that the queries need, or that make them faster. A launcher may override them."""
 
 
 def spark_session(name: str) -> Any:

@@ -66,7 +66,7 @@ class Report:
     seed: int
     folder: str
     done: Counter[Kind] = field(default_factory=Counter)
-    """How often each kind of trouble came about."""
+    """How often each kind of fault was injected."""
     story: list[Happened] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     figures: dict[str, float] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from .scene import Scene, ServerScene, TabletScene, trouble
 
 
 class Kind(StrEnum):
-    """One sort of trouble, or of operator's work under it."""
+    """One sort of injected fault, or of operator's work while faults are injected."""
 
     KILL_LEADER = "kill -9 of a leader"
     KILL_FOLLOWER = "kill -9 of a follower"

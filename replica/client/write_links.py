@@ -28,7 +28,7 @@ _PAYLOAD_BYTES_MAX = 16 << 10
 _BUNDLE_WRITES_MAX = 256
 _READ_BYTES = 64 << 10
 _CONNECT_S = 2.0
-"""A wall may swallow what is sent to that port: then there is time left for a call."""
+"""A firewall may drop what is sent to that port; then there is time left for a gRPC call."""
 _CALLS_INSTEAD_S = 30.0
 """How long writes go as calls after the port for links could not be reached."""
 _SILENCE_MS = 15_000

@@ -1,7 +1,7 @@
 """Carry one decision out at its tablet's leader: find it, send one compare-and-swap, say what became of it.
 
-The one executor of decisions; the Spark query and the masters both host it. It holds no state: the leader refuses what
-is out of date, so a decision may be carried out twice, late, out of order, or by two hosts at once.
+The Spark query and the masters both call it. It holds no state: the leader refuses what is out of date, so a decision
+may be carried out twice, late, out of order, or by two callers at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Are the folders still those that the process began with? Writes to a file that is open in a lost one go on well."""
+"""Notices that a folder was removed or replaced while the server runs. A write to an open file in it still succeeds."""
 
 from __future__ import annotations
 

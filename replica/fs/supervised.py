@@ -1,4 +1,4 @@
-"""What a process tells whoever started it, and how it hears that nobody is there any more."""
+"""Reports to the parent process that this one serves, and notices that the parent ended."""
 
 from __future__ import annotations
 

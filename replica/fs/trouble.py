@@ -1,4 +1,4 @@
-"""What the host's refusals mean: the one place that looks at an errno."""
+"""Maps errno and MemoryError to the project's errors: the one place that looks at an errno."""
 
 from __future__ import annotations
 
