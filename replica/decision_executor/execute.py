@@ -64,7 +64,10 @@ def _wall_us() -> int:
 
 
 def _send_to_leader(decision: Decision, client: Client, at: _Server) -> tuple[Refused | None, _Server]:
-    """(None, or the leader's refusal; the server that answered last). Follows hints, then asks the masters once."""
+    """(None, or the leader's refusal; the server that was asked last). Follows hints, then asks the masters once.
+
+    A server that cannot be reached may have got the decision. Another one gets it nevertheless: the leader compares.
+    """
     asked: set[str] = set()
     looked_up = False
     for _ in range(HOPS_MAX):
@@ -73,8 +76,6 @@ def _send_to_leader(decision: Decision, client: Client, at: _Server) -> tuple[Re
             _send(decision, client, at)
         except Refused as error:
             if error.code not in (Code.NOT_LEADER, Code.INVALID_NAME, Code.UNAVAILABLE, Code.TABLET_NOT_FOUND):
-                return error, at
-            if error.applied is Applied.UNKNOWN:
                 return error, at
             next_at = _hinted(error)
             if next_at is None or next_at.uuid in asked:

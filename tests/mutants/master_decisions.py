@@ -842,6 +842,18 @@ MUTANTS = (
         after="if committed.opid.index < decision.config_opid.index:",
     ),
     Mutant(
+        name="decision waits for a leader that cannot be reached",
+        rows="CC-28",
+        test=(
+            "tests/unit/decision_executor/test_steer_outcome.py::"
+            "test_decision_goes_to_the_leader_that_the_masters_name_if_the_believed_one_cannot_be_reached"
+        ),
+        file="replica/decision_executor/execute.py",
+        function="_send_to_leader",
+        before="Code.NOT_LEADER, Code.INVALID_NAME, Code.UNAVAILABLE, Code.TABLET_NOT_FOUND",
+        after="Code.NOT_LEADER, Code.INVALID_NAME, Code.TABLET_NOT_FOUND",
+    ),
+    Mutant(
         name="stepping down is final",
         rows="CC-28",
         test="tests/unit/decision_executor/test_executor_outcome.py::test_outcome_of_each_refusal_is_stale_or_failed",

@@ -11,9 +11,11 @@ import pytest
 
 from nyala.replica.client import Client, ClientOptions
 from nyala.replica.decision_executor import execute, outcome_of
-from nyala.replica.rpc import error_to_pb, pb, pb_grpc
-from nyala.replica.types import Applied, Code, Decision, Refused, Result
+from nyala.replica.master.catalog.tables import checked_table
+from nyala.replica.rpc import address_to_pb, error_to_pb, pb, pb_grpc
+from nyala.replica.types import Address, Applied, Code, Decision, Refused, Result
 from nyala.schemas import decode, encode_record, from_avro
+from tests.harness.catalogs import table_info
 
 
 def decision(**changes: Any) -> Decision:
@@ -87,12 +89,17 @@ def test_execute_with_nobody_there_is_a_failure_that_may_pass() -> None:
 
 
 class Leader(pb_grpc.TabletServiceServicer):
-    """A leader of one other member, whose committed config is at `index`, that refuses every change of it."""
+    """A leader of one other member, whose committed config is at `index`, that refuses changes of it, or takes them."""
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, *, takes: bool = False) -> None:
+        self.takes = takes
+        self.taken: list[str] = []
         self._config = pb.RaftConfig(opid=pb.OpId(term=1, index=index), members=[pb.Member(uuid="b" * 32, votes=True)])
 
     def ChangeConfig(self, request: Any, context: Any) -> Any:
+        if self.takes:
+            self.taken.append(request.dest_uuid)
+            return pb.ChangeConfigReply()
         refused = Refused(Code.CAS_FAILED, "another config is committed", applied=Applied.NOT_APPLIED)
         return pb.ChangeConfigReply(error=error_to_pb(refused))
 
@@ -115,3 +122,30 @@ def test_decision_holds_already_only_in_a_config_after_the_one_it_was_made_for(i
     finally:
         server.stop(None)
     assert outcome.result is result, outcome
+
+
+class NamingMaster(pb_grpc.MasterServiceServicer):
+    """A master that names one server as the leader of the only tablet of every table."""
+
+    def __init__(self, uuid: str, address: str) -> None:
+        member = pb.Member(uuid=uuid, votes=True, holds_data=True, addresses=[address_to_pb(Address.parse(address))])
+        self._tablet = pb.TabletInfo(tablet_id="t", leader_uuid=uuid, config=pb.RaftConfig(members=[member]))
+
+    def GetTable(self, request: Any, context: Any) -> Any:
+        return pb.TableReply(table=checked_table(table_info("wide", buckets=1)), tablets=[self._tablet])
+
+
+def test_decision_goes_to_the_leader_that_the_masters_name_if_the_believed_one_cannot_be_reached() -> None:
+    """CC-28. Goal: a leader that died after a decision was made does not hold the decision up. Method: a decision for a
+    leader at a closed port; the master names another server, which takes the decision once."""
+    leader, server = Leader(4, takes=True), grpc.server(ThreadPoolExecutor(4))
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    pb_grpc.add_TabletServiceServicer_to_server(leader, server)  # type: ignore[no-untyped-call]
+    pb_grpc.add_MasterServiceServicer_to_server(NamingMaster("n" * 32, address), server)  # type: ignore[no-untyped-call]
+    server.start()
+    try:
+        with Client([address]) as client:
+            outcome = execute(decision(), client, now_us=lambda: 0)
+    finally:
+        server.stop(None)
+    assert (outcome.result, leader.taken) == (Result.DONE, ["n" * 32]), outcome
