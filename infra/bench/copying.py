@@ -11,7 +11,7 @@ from nyala.replica.client import TableHandle
 from nyala.replica.rpc import pb
 from nyala.replica.types import limits
 
-from .failed import BenchFailed
+from .errors import BenchmarkError
 from .foreground import Foreground, p99_ms
 from .meter import Meter, process_figures, resident_mb
 from .report import Figures
@@ -113,7 +113,7 @@ class Mover:
         replicas = self.target.replicas(self.handle)
         found = [u for u, some in replicas.items() for r in some if r.tablet_id == tablet_id and r.role == "FOLLOWER"]
         if not found:
-            raise BenchFailed(f"tablet {tablet_id} has no follower to move")
+            raise BenchmarkError(f"tablet {tablet_id} has no follower to move")
         return sorted(found)[0]
 
     def _wait_joined(self, uuid: str) -> pb.ServerInfo:
@@ -123,7 +123,7 @@ class Mover:
                 if server.uuid == uuid:
                     return server
             if time.monotonic() > deadline:
-                raise BenchFailed(f"the new server {uuid} did not register in {JOIN_WAIT_S:.0f} s")
+                raise BenchmarkError(f"the new server {uuid} did not register in {JOIN_WAIT_S:.0f} s")
             time.sleep(0.1)
 
     def _download(self, tablet_id: str, server: pb.ServerInfo) -> tuple[pb.CopyJob, float]:
@@ -148,4 +148,4 @@ class Mover:
 def _check_time(deadline: float, job: pb.CopyJob | None) -> None:
     if time.monotonic() > deadline:
         seen = f"copy job: {job.phase} {job.error}".rstrip() if job is not None else "no copy job"
-        raise BenchFailed(f"the move is not done after {MOVE_WAIT_S:.0f} s ({seen})")
+        raise BenchmarkError(f"the move is not done after {MOVE_WAIT_S:.0f} s ({seen})")

@@ -17,7 +17,7 @@ from nyala.replica.rows import RowOp
 from nyala.replica.types import DataState
 
 from .client import rows_of
-from .failed import BenchFailed
+from .errors import BenchmarkError
 from .meter import Meter, WalWatch
 from .report import Figures
 from .sides import check_count
@@ -65,13 +65,13 @@ class RowWriter(threading.Thread):
             self.error = error
 
     def wait_for(self, pos: int, count: int) -> None:
-        """Return when tablet `pos` has acknowledged `count` more writes; BenchFailed if that takes too long."""
+        """Return when tablet `pos` has acknowledged `count` more writes; BenchmarkError if that takes too long."""
         wanted, deadline = len(self.acknowledged[pos]) + count, time.monotonic() + WAIT_S
         while len(self.acknowledged[pos]) < wanted:
             if self.error is not None:
-                raise BenchFailed(f"a write failed: {self.error}")
+                raise BenchmarkError(f"a write failed: {self.error}")
             if time.monotonic() > deadline:
-                raise BenchFailed(f"no {count} writes to one tablet in {WAIT_S:.0f} s")
+                raise BenchmarkError(f"no {count} writes to one tablet in {WAIT_S:.0f} s")
             time.sleep(0.01)
 
     def stop(self) -> int:
@@ -91,7 +91,7 @@ def failover_round(target: Target, handle: TableHandle, number: int) -> Figures:
     _wait_healthy(target)
     leaders = [u for u, some in target.replicas(handle).items() for r in some if _leads(r, tablet.tablet_id)]
     if not leaders:
-        raise BenchFailed(f"tablet {tablet.tablet_id} has no leader")
+        raise BenchmarkError(f"tablet {tablet.tablet_id} has no leader")
     victim = next(name for name, child in stack.children.items() if child.ready.get("uuid") == leaders[0])
     first, held = number * 10_000_000, target.client.count(handle, ScanSpec())
     logged, replicas = _logged(target, handle, leaders[0])
@@ -141,7 +141,7 @@ def _wait_healthy(target: Target) -> None:
     deadline = time.monotonic() + WAIT_S
     while findings := tools.judge(tools.gather(target.client)):
         if time.monotonic() > deadline:
-            raise BenchFailed(
+            raise BenchmarkError(
                 f"the cluster is not whole after {WAIT_S:.0f} s: {findings[0].subject}: {findings[0].what}"
             )
         time.sleep(0.2)

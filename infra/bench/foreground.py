@@ -9,7 +9,7 @@ import time
 from types import TracebackType
 from typing import NamedTuple
 
-from .failed import BenchFailed
+from .errors import BenchmarkError
 
 STOP_WAIT_S = 30.0
 WRITES_MIN = 20
@@ -24,17 +24,19 @@ class Write(NamedTuple):
 
 
 def p99_ms(writes: list[Write], first_s: float, last_s: float) -> float:
-    """The 99th percentile, in ms, of the writes that began in [first_s, last_s); BenchFailed if they are too few."""
+    """The 99th percentile, in ms, of the writes that began in [first_s, last_s); BenchmarkError if they are too few."""
     took = sorted(w.took_s for w in writes if first_s <= w.began_s < last_s)
     if len(took) < WRITES_MIN:
-        raise BenchFailed(f"{len(took)} one-row writes in {last_s - first_s:.1f} s are too few for a 99th percentile")
+        raise BenchmarkError(
+            f"{len(took)} one-row writes in {last_s - first_s:.1f} s are too few for a 99th percentile"
+        )
     return 1000 * took[int(0.99 * len(took))]
 
 
 class Foreground:
     """A client process that writes until the block ends; `writes` has its latencies then.
 
-    BenchFailed at the end if one write failed: the client gives up on the first.
+    BenchmarkError at the end if one write failed: the client gives up on the first.
     """
 
     def __init__(self, masters: str, table: str, first_key: int) -> None:
@@ -47,7 +49,7 @@ class Foreground:
         line = self._process.stdout.readline() if self._process.stdout else ""
         if line.strip() != "ready":
             self._process.kill()
-            raise BenchFailed(f"the writing client ended before it was ready (status {self._process.wait()})")
+            raise BenchmarkError(f"the writing client ended before it was ready (status {self._process.wait()})")
         if self._process.stdin:
             self._process.stdin.write("go\n")
             self._process.stdin.flush()
@@ -62,9 +64,9 @@ class Foreground:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-            raise BenchFailed(f"the writing client did not end in {STOP_WAIT_S:.0f} s") from error
+            raise BenchmarkError(f"the writing client did not end in {STOP_WAIT_S:.0f} s") from error
         if error is None and self._process.returncode:
-            raise BenchFailed(f"a one-row write failed (status {self._process.returncode})")
+            raise BenchmarkError(f"a one-row write failed (status {self._process.returncode})")
         if not self._process.returncode:
             self.writes = [Write(*pair) for pair in json.loads(printed)["writes"]]
 

@@ -13,7 +13,7 @@ from nyala.replica.rpc import pb
 from nyala.replica.types import Refused
 
 from . import work
-from .failed import BenchFailed
+from .errors import BenchmarkError
 from .meter import process_figures, resident_mb
 from .report import Figures
 from .target import Target
@@ -55,7 +55,7 @@ def idle_round(target: Target, tablets: int, watch_s: float, number: int, note: 
     time.sleep(CALM_S)
     figures |= {f"{name}_after_restarts": value for name, value in _at_rest(target, watch_s).items() if "@" not in name}
     if _members(_statuses(target, tablet_ids)) != members:
-        raise BenchFailed("a restart changed the members of a tablet: it set off a re-replication")
+        raise BenchmarkError("a restart changed the members of a tablet: it set off a re-replication")
     for handle in handles:
         target.client.drop_table(handle.name)
     return figures
@@ -119,7 +119,7 @@ def wait_led(target: Target, tablet_ids: Iterable[str], replicas: int) -> None:
     waiting, deadline = set(tablet_ids), time.monotonic() + WAIT_S
     while waiting:
         if time.monotonic() > deadline:
-            raise BenchFailed(f"{len(waiting)} tablets are not led, or do not run everywhere, after {WAIT_S:.0f} s")
+            raise BenchmarkError(f"{len(waiting)} tablets are not led, or do not run everywhere, after {WAIT_S:.0f} s")
         waiting -= _settled(_statuses(target, sorted(waiting)), replicas)
         if waiting:
             time.sleep(POLL_S)

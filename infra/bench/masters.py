@@ -18,7 +18,7 @@ from nyala.replica.client import Client, ScanSpec, parse_masters
 from nyala.replica.types import Code, Refused, ReplicaError
 
 from . import work
-from .failed import BenchFailed
+from .errors import BenchmarkError
 from .failover import RowWriter
 from .report import Figures
 from .sides import check_count, fresh_table
@@ -72,11 +72,11 @@ class TableMaker(threading.Thread):
         return False
 
     def wait_for(self, more: int) -> None:
-        """Return when it has made so many more tables; BenchFailed if that takes too long."""
+        """Return when it has made so many more tables; BenchmarkError if that takes too long."""
         wanted, deadline = len(self.acknowledged) + more, time.monotonic() + WAIT_S
         while len(self.acknowledged) < wanted:
             if time.monotonic() > deadline:
-                raise BenchFailed(f"no {more} tables could be made in {WAIT_S:.0f} s")
+                raise BenchmarkError(f"no {more} tables could be made in {WAIT_S:.0f} s")
             time.sleep(PAUSE_S)
 
     def stop(self) -> None:
@@ -145,7 +145,7 @@ def _ended(writer: RowWriter) -> int:
     """Rows that were written, each acknowledged."""
     rows = writer.stop()
     if writer.error is not None:
-        raise BenchFailed(f"a write failed: {writer.error}")
+        raise BenchmarkError(f"a write failed: {writer.error}")
     return rows
 
 
@@ -182,7 +182,7 @@ def _leading(stack: Supervisor, client: Client) -> str:
     uuids = [v.uuid for v in views if v.status is not None and v.status.replica.role == "LEADER"]
     found = [n for n, child in stack.children.items() if child.ready.get("uuid") in uuids]
     if not found:
-        raise BenchFailed("no master leads")
+        raise BenchmarkError("no master leads")
     return found[0]
 
 
@@ -197,11 +197,11 @@ def _replace(stack: Supervisor, client: Client, lost: str) -> None:
 
 
 def _nyala(*arguments: str | Path) -> str:
-    """What a command of the operator prints; BenchFailed with its last line if it fails."""
+    """What a command of the operator prints; BenchmarkError with its last line if it fails."""
     command = python_module("nyala.infra.cli.app", *map(str, arguments))
     ended = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_WAIT_S, check=False)
     if ended.returncode:
-        raise BenchFailed(
+        raise BenchmarkError(
             f"nyala {arguments[0]} {arguments[1]} failed: {(ended.stderr.strip() or '?').splitlines()[-1]}"
         )
     return ended.stdout.strip()

@@ -21,7 +21,7 @@ from nyala.infra.local.parent_death import ended_with_parent
 from nyala.pipeline import QUERY_ENDED, QUERY_STARTS, RowPublisher, Topics
 from nyala.replica.client import ScanSpec
 
-from .failed import BenchFailed
+from .errors import BenchmarkError
 from .meter import Meter
 from .report import Figures
 from .sides import check_count, fresh_table
@@ -63,14 +63,14 @@ class Batches:
     def figures(self, rows: int, rows_per_batch: int, whole_s: float) -> Figures:
         """Rows a second from the query's start to its end, from submit to end, and of the micro-batches alone.
 
-        BenchFailed if nothing was ingested, or the query did not end by itself.
+        BenchmarkError if nothing was ingested, or the query did not end by itself.
         """
         if self.began is None or self.ended <= self.began:
-            raise BenchFailed("the job ended without a micro-batch")
+            raise BenchmarkError("the job ended without a micro-batch")
         if self.dead_letters:
-            raise BenchFailed(f"{self.dead_letters} records became dead letters")
+            raise BenchmarkError(f"{self.dead_letters} records became dead letters")
         if self.query_began is None or self.query_ended < self.ended:
-            raise BenchFailed("the job did not say when its query began and ended")
+            raise BenchmarkError("the job did not say when its query began and ended")
         return {
             "pipeline_rows": rows,
             "pipeline_rows_per_batch_max": rows_per_batch,
@@ -117,13 +117,13 @@ def pipeline_round(target: Target, rows: int, rows_per_batch: int, number: int) 
         try:
             status = job.start().wait(JOB_WAIT_S)
         except subprocess.TimeoutExpired:
-            raise BenchFailed(f"the ingest job did not end in {JOB_WAIT_S:.0f} s") from None
+            raise BenchmarkError(f"the ingest job did not end in {JOB_WAIT_S:.0f} s") from None
         finally:
             if job.running:
                 job.kill()
         whole_s = time.monotonic() - began
         if status:
-            raise BenchFailed(f"the ingest job ended with status {status}: {' '.join(job.messages[-1:])}")
+            raise BenchmarkError(f"the ingest job ended with status {status}: {' '.join(job.messages[-1:])}")
         figures = batches.figures(rows, rows_per_batch, whole_s) | meter.figures("pipeline", rows)
         check_count("pipeline", client.count(handle, ScanSpec()), rows)
         return figures
@@ -138,7 +138,7 @@ class OtherJob:
     log_file: Path
 
     def run(self, rows: int, rows_per_batch: int) -> Figures:
-        """Figures from its start to its end; BenchFailed with the log's last line if it fails."""
+        """Figures from its start to its end; BenchmarkError with the log's last line if it fails."""
         batches = Batches()
         began = time.monotonic()
         with self.log_file.open("ab") as log:
@@ -165,7 +165,7 @@ class OtherJob:
         whole_s = time.monotonic() - began
         if status:
             said = self.log_file.read_text(errors="replace").strip().splitlines()
-            raise BenchFailed(f"the peer's job ended with status {status}: {said[-1][:300] if said else 'no message'}")
+            raise BenchmarkError(f"the peer's job ended, status {status}: {said[-1][:300] if said else 'no message'}")
         return batches.figures(rows, rows_per_batch, whole_s)
 
 

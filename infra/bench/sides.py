@@ -11,7 +11,7 @@ from nyala.replica.rpc import pb
 from nyala.replica.types import Refused
 
 from . import work
-from .failed import BenchFailed
+from .errors import BenchmarkError
 from .idle import REPLICAS, wait_led
 from .meter import Meter, WalWatch
 from .report import Figures
@@ -41,9 +41,9 @@ def fresh_table(target: Target, name: str, tablets: int = work.TABLETS) -> Itera
 
 
 def check_count(what: str, found: int, wanted: int) -> None:
-    """BenchFailed unless the table holds what was written."""
+    """BenchmarkError unless the table holds what was written."""
     if found != wanted:
-        raise BenchFailed(f"{what}: the table holds {found:,} rows, not {wanted:,}")
+        raise BenchmarkError(f"{what}: the table holds {found:,} rows, not {wanted:,}")
 
 
 def load_round(target: Target, rows: int, number: int) -> Figures:

@@ -15,8 +15,8 @@ from typing import Any
 from nyala.infra import local
 from nyala.infra.jars import cache_folder
 
-from . import checksums, copying, failover, idle, loss, masters, pipeline, sides
-from .failed import BenchFailed
+from . import checksums, copying, failover, idle, masters, pipeline, sides, witness
+from .errors import BenchmarkError
 from .options import BenchOptions
 from .peers import kudu_sides
 from .peers.kudu import KuduCluster, KuduMissing, binaries
@@ -72,9 +72,9 @@ class _Setting:
 
 
 def run(name: str, options: BenchOptions, note: Note) -> Outcome:
-    """Run one benchmark. BenchFailed if the work was not done; a peer that is absent is a note."""
+    """Run one benchmark. BenchmarkError if the work was not done; a peer that is absent is a note."""
     if options.masters and name in LOCAL_ONLY:
-        raise BenchFailed(f"`bench {name}` kills or adds servers: it needs --local")
+        raise BenchmarkError(f"`bench {name}` kills or adds servers: it needs --local")
     outcome = Outcome(name, {})
     with ExitStack() as stack:
         kudu = None
@@ -101,7 +101,7 @@ def peer_cache() -> Path:
 
 def _target(name: str, options: BenchOptions, note: Note) -> Any:
     if name == "witness":
-        arguments = loss.MASTER_ARGUMENTS, loss.SERVER_ARGUMENTS
+        arguments = witness.MASTER_ARGUMENTS, witness.SERVER_ARGUMENTS
         return local_stack(note, servers=4, master_arguments=arguments[0], server_arguments=arguments[1])
     if not options.masters:
         return local_stack(note, kafka=name == "pipeline")
@@ -194,9 +194,9 @@ def _idle(s: _Setting) -> tuple[Measure, Measure | None]:
 
 def _witness(s: _Setting) -> tuple[Measure, Measure | None]:
     s.note("loading the table that loses replicas")
-    rows = loss.rows_for(s.options.mb)
+    rows = witness.rows_for(s.options.mb)
     loaded = sides.loaded_table(s.target, rows, tablets=1, string_bytes=copying.STRING_BYTES)
-    return loss.Losses(s.target, s.target.client.get_table(s.stack.enter_context(loaded))).round, None
+    return witness.Losses(s.target, s.target.client.get_table(s.stack.enter_context(loaded))).round, None
 
 
 def _checksum(s: _Setting) -> tuple[Measure, Measure | None]:

@@ -15,7 +15,7 @@ from nyala.replica.client import Client, TableHandle, parse_masters
 from nyala.replica.rpc import pb
 from nyala.replica.types import DataState
 
-from .failed import BenchFailed
+from .errors import BenchmarkError
 
 
 @dataclass
@@ -33,9 +33,9 @@ class Target:
 
     @property
     def own(self) -> Supervisor:
-        """The stack of our own; BenchFailed without one."""
+        """The stack of our own; BenchmarkError without one."""
         if self.supervisor is None:
-            raise BenchFailed("this benchmark kills or adds servers: it needs --local")
+            raise BenchmarkError("this benchmark kills or adds servers: it needs --local")
         return self.supervisor
 
     def servers(self) -> list[pb.ServerInfo]:

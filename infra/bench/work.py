@@ -10,7 +10,7 @@ from typing import Any
 from nyala.replica.client import Client, TableHandle
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
 
-from .failed import BenchFailed
+from .errors import BenchmarkError
 from .report import Figures
 
 TABLETS = 3
@@ -41,7 +41,7 @@ def run_clients(masters: str, table: str, arguments: list[list[str]]) -> list[di
         for process in running:
             line = process.stdout.readline() if process.stdout else ""
             if line.strip() != "ready":
-                raise BenchFailed(f"a client ended before it was ready (status {process.poll()})")
+                raise BenchmarkError(f"a client ended before it was ready (status {process.poll()})")
         for process in running:
             if process.stdin:
                 process.stdin.write("go\n")
@@ -53,7 +53,7 @@ def run_clients(masters: str, table: str, arguments: list[list[str]]) -> list[di
                 process.kill()
                 process.wait()
     if any(process.returncode for process in running):
-        raise BenchFailed(f"clients ended with {[process.returncode for process in running]}")
+        raise BenchmarkError(f"clients ended with {[process.returncode for process in running]}")
     return [json.loads(text) for text in printed]
 
 
@@ -78,7 +78,7 @@ def load(masters: str, table: str, rows: int, *, upsert: bool, clients: int = 2,
         ],
     )
     if any(r["errors"] or r["applied"] != each for r in results):
-        raise BenchFailed(f"not every row was applied: {results}")
+        raise BenchmarkError(f"not every row was applied: {results}")
     name = "random_upsert_rows_per_s" if upsert else "bulk_insert_rows_per_s"
     return {name: each * clients / max(r["seconds"] for r in results)}
 

@@ -33,7 +33,7 @@ class Standing(NamedTuple):
     answering: frozenset[str]
 
 
-class Patient:
+class ClusterUnderTest:
     """One supervised stack and one table on it. Concurrency: `look` from any thread, deeds from one."""
 
     def __init__(self, supervisor: Supervisor, handle: TableHandle) -> None:

@@ -15,7 +15,7 @@ from nyala.infra.local import ChildState, StackError, StackOptions, Supervisor
 from nyala.replica.client import Client, ScanSpec
 from nyala.replica.types import Refused
 
-from .cluster import MASTER, Patient
+from .cluster import MASTER, ClusterUnderTest
 from .schedule import QUICK_S, USUAL_DEMANDS, Event, Kind, Pace, aim, draw, pace_of
 from .verify import Verdict, converge, verify_disks, verify_rot, verify_running
 from .watch import Watcher
@@ -93,7 +93,7 @@ class Report:
 class Show:
     """What a display may look at while a run goes on, and how it hears of news."""
 
-    patient: Patient
+    cluster: ClusterUnderTest
     workload: Workload
     watcher: Watcher
     report: Report
@@ -141,7 +141,7 @@ class Chaos:
             self.report.verdicts += verify_disks(self._folder, scene, by_writer, replicas=replicas)
             if Kind.ROT in self.options.kinds:
                 logs = {name: child.log_file for name, child in supervisor.children.items()}
-                self.report.verdicts.append(verify_rot(self._folder, self._show.patient.rotten, logs))
+                self.report.verdicts.append(verify_rot(self._folder, self._show.cluster.rotten, logs))
         return self.report
 
     def _end(self, supervisor: Supervisor) -> None:
@@ -163,30 +163,30 @@ class Chaos:
             self._tick.wait(TICK_S)
 
     def _under_load(self, supervisor: Supervisor, workload: Workload) -> Any:
-        patient = Patient(supervisor, workload.handle)
-        watcher = Watcher(patient.scene)
+        cluster = ClusterUnderTest(supervisor, workload.handle)
+        watcher = Watcher(cluster.scene)
         self._began = time.monotonic()
-        self._show = Show(patient, workload, watcher, self.report, self._began)
+        self._show = Show(cluster, workload, watcher, self.report, self._began)
         try:
             workload.start()
-            self._trouble(patient, watcher, workload)
-            return self._conclude(patient, watcher, workload)
+            self._trouble(cluster, watcher, workload)
+            return self._conclude(cluster, watcher, workload)
         finally:
             workload.stop(5.0)
             watcher.stop()
-            patient.close()
+            cluster.close()
 
     # --------------------------------------------------------------------------------------------------- trouble
 
-    def _trouble(self, patient: Patient, watcher: Watcher, workload: Workload) -> None:
+    def _trouble(self, cluster: ClusterUnderTest, watcher: Watcher, workload: Workload) -> None:
         """Carry the schedule out, and more of what is owed then; a fault that is seen ends it early, at its cause."""
         given = self.options
         pace = given.pace or pace_of(given.duration_s)
         pending = list(draw(given.seed, given.duration_s, pace, given.kinds))
         end_s, stretches = given.duration_s, 0
-        while not (workload.faults or watcher.witness.faults or watcher.error or patient.faults):
+        while not (workload.faults or watcher.checker.faults or watcher.error or cluster.faults):
             now = time.monotonic() - self._began
-            for line in patient.undo_due(time.monotonic()):
+            for line in cluster.undo_due(time.monotonic()):
                 self._tell("", line)
             if now >= given.duration_s and not (owed := self._owed()):
                 return
@@ -196,7 +196,7 @@ class Chaos:
                 kinds = sorted(frozenset().union(*owed) & frozenset(given.kinds))
                 pending = [replace(e, at_s=e.at_s + end_s) for e in draw(given.seed, STRETCH_S, pace, kinds)]
                 self._late_s, end_s, stretches = 0.0, end_s + STRETCH_S, stretches + 1
-            if pending and pending[0].at_s + self._late_s <= now and self._carry_out(pending[0], patient, now):
+            if pending and pending[0].at_s + self._late_s <= now and self._carry_out(pending[0], cluster, now):
                 pending.pop(0)
             self._on_tick(self._show)
             self._tick.wait(TICK_S)
@@ -206,15 +206,15 @@ class Chaos:
         possible = [d for d in self.options.demands if d.intersection(self.options.kinds)]
         return [d for d in possible if not any(self.report.done[kind] for kind in d)]
 
-    def _carry_out(self, event: Event, patient: Patient, now: float) -> bool:
+    def _carry_out(self, event: Event, cluster: ClusterUnderTest, now: float) -> bool:
         """Whether the event is over. One that the scene does not allow waits for a while, and so do those after it:
         the gaps between them stay, or trouble would never leave room for what needs a whole cluster."""
-        deed = aim(event, patient.scene())
+        deed = aim(event, cluster.scene())
         late_s = now - event.at_s
         if deed.why_not and late_s < self._late_s + PATIENCE_S:
             return False
         self._late_s = late_s
-        said = patient.carry_out(deed)
+        said = cluster.carry_out(deed)
         self.report.done[event.kind] += not said.startswith(NOT_DONE)
         self._tell(event.kind, said)
         return True
@@ -224,13 +224,13 @@ class Chaos:
 
     # ------------------------------------------------------------------------------------------------- the end
 
-    def _conclude(self, patient: Patient, watcher: Watcher, workload: Workload) -> Any:
+    def _conclude(self, cluster: ClusterUnderTest, watcher: Watcher, workload: Workload) -> Any:
         """Heal, go on writing, stop, wait until all is at rest, verify; the last scene."""
         ticking = threading.Event()
         pulse = threading.Thread(target=self._pulse, args=(ticking,), daemon=True)
         pulse.start()
         try:
-            return self._verdict(patient, watcher, workload)
+            return self._verdict(cluster, watcher, workload)
         finally:
             ticking.set()
             pulse.join(10)
@@ -240,10 +240,10 @@ class Chaos:
         while not ended.wait(TICK_S):
             self._on_tick(self._show)
 
-    def _verdict(self, patient: Patient, watcher: Watcher, workload: Workload) -> Any:
+    def _verdict(self, cluster: ClusterUnderTest, watcher: Watcher, workload: Workload) -> Any:
         wrong: list[str] = []
         try:
-            for line in patient.heal():
+            for line in cluster.heal():
                 self._tell("", line)
         except (TimeoutError, Refused, StackError) as error:
             wrong.append(str(error))
@@ -259,14 +259,14 @@ class Chaos:
         what = f"{self.report.done.total()} deeds of {sum(n > 0 for n in self.report.done.values())} kinds"
         self.report.verdicts.append(Verdict("there was trouble of each kind that is asked for", what, owed))
         what = "a change or transfer is refused only while trouble explains it"
-        self.report.verdicts.append(Verdict("operators are answered", what, tuple(patient.faults)))
+        self.report.verdicts.append(Verdict("operators are answered", what, tuple(cluster.faults)))
         self._tell("", "the writers have stopped; waiting until every tablet is at rest")
-        self.report.verdicts.append(converge(patient, lambda line: self._tell("", line)))
-        self.report.verdicts += verify_running(patient, workload, watcher.witness)
-        self._figures(workload, watcher, patient)
-        return patient.scene()
+        self.report.verdicts.append(converge(cluster, lambda line: self._tell("", line)))
+        self.report.verdicts += verify_running(cluster, workload, watcher.checker)
+        self._figures(workload, watcher, cluster)
+        return cluster.scene()
 
-    def _figures(self, workload: Workload, watcher: Watcher, patient: Patient) -> None:
+    def _figures(self, workload: Workload, watcher: Watcher, cluster: ClusterUnderTest) -> None:
         self.report.figures = {
             "seconds": round(time.monotonic() - self._began, 1),
             "row_writes_acknowledged": workload.rows,
@@ -274,9 +274,9 @@ class Chaos:
             "scans_compared": workload.reader.reads,
             "scans_refused": workload.reader.refused,
             "longest_time_without_an_acknowledgement_s": round(max(w.gap_s for w in workload.writers), 2),
-            "leaderships_seen": len(watcher.witness.leaders),
-            "identities_lost": len(patient.wiped),
-            "blocks_gone_bad": len(patient.rotten),
+            "leaderships_seen": len(watcher.checker.leaders),
+            "identities_lost": len(cluster.wiped),
+            "blocks_gone_bad": len(cluster.rotten),
             "events": sum(1 for h in self.report.story if h.kind),
             "events_not_done": sum(1 for h in self.report.story if h.kind and h.what.startswith(NOT_DONE)),
         }

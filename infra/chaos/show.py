@@ -72,7 +72,7 @@ def _line(happened: Happened) -> str:
 def screen(show: Show, options: ChaosOptions) -> Group:
     """The picture of one moment."""
     scene = show.watcher.scene
-    faults = [*show.workload.faults, *show.watcher.witness.faults]
+    faults = [*show.workload.faults, *show.watcher.checker.faults]
     passed = time.monotonic() - show.began_s
     numbers = Text.assemble(
         f"{passed:.0f} s, trouble for {options.duration_s:.0f} s   ",

@@ -11,12 +11,12 @@ from pathlib import Path
 from nyala.replica import tools
 from nyala.replica.types import Corruption, Refused
 
-from .cluster import Patient
+from .cluster import ClusterUnderTest
 from .disks import Rotten, blocks_in_use, judge_rot, leftovers, open_deleted_files, read_log, read_rows
 from .expected_rows import ExpectedRows, Rows
 from .logs import Logged, judge_appenders, judge_logs, judge_majority
 from .scene import Scene, TabletScene, trouble
-from .watch import Witness
+from .watch import SceneChecker
 from .workload import Workload, judge
 
 STUCK_S = 240.0
@@ -43,7 +43,7 @@ class Verdict:
         return not self.wrong
 
 
-def converge(patient: Patient, tell: Callable[[str], None]) -> Verdict:
+def converge(cluster: ClusterUnderTest, tell: Callable[[str], None]) -> Verdict:
     """Wait until every tablet is at rest, has exactly its voters, and everything of it is applied everywhere.
 
     Given up when nothing has changed for STUCK_S, or after CONVERGED_WAIT_S.
@@ -52,7 +52,7 @@ def converge(patient: Patient, tell: Callable[[str], None]) -> Verdict:
     calm, reasons, last, before = 0, ["not looked yet"], "", ""
     tick = threading.Event()
     while calm < CALM_LOOKS:
-        scene = patient.scene()
+        scene = cluster.scene()
         reasons, now = at_rest(scene), time.monotonic()
         calm = 0 if reasons else calm + 1
         if (state := progress_of(scene)) != before:
@@ -63,7 +63,7 @@ def converge(patient: Patient, tell: Callable[[str], None]) -> Verdict:
             last = reasons[0]
             tell(f"not yet: {last}")
         tick.wait(LOOK_PERIOD_S)
-    looked = f"{len(patient.handle.tablets)} tablets at rest after {time.monotonic() - began:.0f} s"
+    looked = f"{len(cluster.handle.tablets)} tablets at rest after {time.monotonic() - began:.0f} s"
     return Verdict("exactly the replicas wanted, all caught up", looked, tuple(reasons))
 
 
@@ -100,18 +100,18 @@ def _lag(scene: Scene, tablet: TabletScene) -> str:
     return ""
 
 
-def verify_running(patient: Patient, workload: Workload, witness: Witness) -> list[Verdict]:
+def verify_running(cluster: ClusterUnderTest, workload: Workload, checker: SceneChecker) -> list[Verdict]:
     """What is asked of the healed cluster while it runs; the writers have stopped."""
     verdicts = [
         *load_verdicts(Looked.at(workload), workload.faults, workload.final_faults, workload.history_faults),
-        _asked("replicas are equal at one time, `cluster check` is clean (V6)", "all tables", lambda: _check(patient)),
+        _asked("replicas are equal at one time, `cluster check` is clean (V6)", "all tables", lambda: _check(cluster)),
         Verdict(
             "one leader a term, no term forgotten (V2)",
-            f"{witness.looks} looks, {len(witness.leaders)} terms with a leader",
-            (*nothing_of(looks=witness.looks, leaders=len(witness.leaders)), *witness.faults),
+            f"{checker.looks} looks, {len(checker.leaders)} terms with a leader",
+            (*nothing_of(looks=checker.looks, leaders=len(checker.leaders)), *checker.faults),
         ),
     ]
-    return [*verdicts, _asked("no file is open that was deleted (V8)", "all servers", lambda: _open_files(patient))]
+    return [*verdicts, _asked("no file is open that was deleted (V8)", "all servers", lambda: _open_files(cluster))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,21 +191,21 @@ def looked_again(
         tick.wait(LOOK_PERIOD_S)
 
 
-def _check(patient: Patient) -> list[str]:
+def _check(cluster: ClusterUnderTest) -> list[str]:
     def compared() -> list[str]:
-        view = tools.gather(patient.client, checksum=True)
+        view = tools.gather(cluster.client, checksum=True)
         return [f"{f.severity} {f.subject}: {f.what}" for f in tools.judge_compared(view)]
 
     return looked_again(compared, lasts=lambda found: "replicas differ" in found)
 
 
-def _open_files(patient: Patient) -> list[str]:
+def _open_files(cluster: ClusterUnderTest) -> list[str]:
     """Again if there are some: compaction and log GC let go of files a moment after they removed them."""
-    folder, children = patient.supervisor.folder, patient.supervisor.children
+    folder, children = cluster.supervisor.folder, cluster.supervisor.children
     return looked_again(
         lambda: [
             f"{name}: {path}"
-            for name in patient.servers()
+            for name in cluster.servers()
             for path in open_deleted_files(children[name].pid or 0, folder / name)
         ]
     )

@@ -10,7 +10,7 @@ from .scene import Scene
 FAULTS_SHOWN = 10
 
 
-class Witness:
+class SceneChecker:
     """What successive scenes must not contradict: one leader in each term, and no identity below a term that it led.
 
     Two servers that sent entries of one tablet in one term would both have shown themselves as its leader. Who leads
@@ -44,10 +44,10 @@ class Witness:
 
 
 class Watcher:
-    """A thread that looks, tells the witness, and keeps the newest scene."""
+    """A thread that looks, tells the checker, and keeps the newest scene."""
 
     def __init__(self, look: Callable[[], Scene], period_s: float = 0.3) -> None:
-        self.witness = Witness()
+        self.checker = SceneChecker()
         self.scene = look()
         self.error = ""
         self._look = look
@@ -63,7 +63,7 @@ class Watcher:
             except Exception as error:  # noqa: BLE001 - a verdict, told at the end
                 self.error = f"the watcher ended: {error!r}"
                 return
-            self.witness.look(scene)
+            self.checker.look(scene)
             self.scene = scene
 
     def stop(self) -> None:

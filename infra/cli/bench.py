@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.status import Status
 
 from nyala.infra.bench import options as sizes
-from nyala.infra.bench.failed import BenchFailed
+from nyala.infra.bench.errors import BenchmarkError
 from nyala.infra.bench.machine import machine, machine_line
 from nyala.infra.bench.report import show
 from nyala.infra.jars import JarsMissing
@@ -35,7 +35,7 @@ Tablets = Annotated[int, typer.Option(min=1, help="tablets, three replicas each"
 WatchS = Annotated[float, typer.Option(min=1.0, help="seconds for which the CPU of servers at rest is watched")]
 
 FAILURES = (
-    ReplicaError, BenchFailed, JarsMissing, ImportError, OSError, RuntimeError, subprocess.SubprocessError,
+    ReplicaError, BenchmarkError, JarsMissing, ImportError, OSError, RuntimeError, subprocess.SubprocessError,
 )  # fmt: skip
 
 

@@ -344,10 +344,10 @@ class Supervisor:
     def _wait_counted(self, names: list[str], progress: Callable[[str], None] = lambda _: None) -> None:
         """Until the masters give these servers work. A stack whose masters do not is started nevertheless: it may be
         what an operator needs to mend it."""
-        from .counted import wait_until_counted  # only who starts a stack pays for the client's libraries
+        from .registered import wait_until_registered  # only who starts a stack pays for the client's libraries
 
         by_uuid = {str(self.children[n].ready["uuid"]): n for n in names}
-        for uuid, why in wait_until_counted(self.masters, by_uuid, COUNTED_WAIT_S, self._stop.wait).items():
+        for uuid, why in wait_until_registered(self.masters, by_uuid, COUNTED_WAIT_S, self._stop.wait).items():
             progress(f"{by_uuid[uuid]} runs, but the masters do not count it: {why}")
 
     def _earlier_addresses(self) -> dict[str, str]:

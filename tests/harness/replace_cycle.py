@@ -151,7 +151,7 @@ class Cycle:
             assert not expires_next(self._cluster.folder), "a session was opened, and timed out"
             self.expired += 1
         self._read_logs()
-        wrong = [*self.workload.faults, *self.watcher.witness.faults, *filter(None, [self.watcher.error])]
+        wrong = [*self.workload.faults, *self.watcher.checker.faults, *filter(None, [self.watcher.error])]
         wrong += [*self.readings.appended, *self.readings.disordered, *self.readings.missing]
         assert not wrong, wrong
 
@@ -211,9 +211,9 @@ class Cycle:
             wait_until(lambda: not self._check(), "replicas are equal")
         yield Verdict("replicas are equal at one time, `cluster check` is clean (V6)", "all", self._findings)
         self.watcher.stop()
-        witness = self.watcher.witness
-        nothing = nothing_of(looks=witness.looks, leaders=len(witness.leaders))
-        yield Verdict("one leader a term (V2)", f"{witness.looks} looks", (*nothing, *witness.faults))
+        checker = self.watcher.checker
+        nothing = nothing_of(looks=checker.looks, leaders=len(checker.leaders))
+        yield Verdict("one leader a term (V2)", f"{checker.looks} looks", (*nothing, *checker.faults))
         for process in (*self._cluster.masters, *self._cluster.servers):  # a master would replace those that end first
             process.signal(signal.SIGTERM)
         for server in self._cluster.servers:

@@ -26,8 +26,8 @@ MUTANTS = (
     Mutant(
         name="vote counts as tolerance",
         rows="CC-56",
-        test="tests/unit/infra/test_bench_loss.py::test_loss_is_tolerated_again_when_the_lost_one_has_no_vote",
-        file="infra/bench/loss.py",
+        test="tests/unit/infra/test_bench_witness.py::test_loss_is_tolerated_again_when_the_lost_one_has_no_vote",
+        file="infra/bench/witness.py",
         function="reached",
         before="if lost in members and members[lost].votes:",
         after="if lost in members and members[lost].votes and members[new].holds_data:",
@@ -375,9 +375,9 @@ MUTANTS = (
     Mutant(
         name="start waits for no count",
         rows="IN-43",
-        test="tests/unit/infra/test_counted_servers.py::test_start_waits_until_every_server_counts",
-        file="infra/local/counted.py",
-        function="wait_until_counted",
+        test="tests/unit/infra/test_registered_servers.py::test_start_waits_until_every_server_counts",
+        file="infra/local/registered.py",
+        function="wait_until_registered",
         before="if not missing or time.monotonic() > deadline:",
         after="if not missing or wait_s:",
     ),

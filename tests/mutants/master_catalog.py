@@ -482,7 +482,7 @@ MUTANTS = (
     Mutant(
         name="table before its servers is refused for good",
         rows="IN-43",
-        test="tests/unit/infra/test_counted_servers.py::test_table_that_comes_before_its_servers_count_waits_for_them",
+        test="tests/unit/infra/test_registered_servers.py::test_table_that_comes_before_its_servers_count_waits_for_them",
         file="replica/master/catalog/tables.py",
         function="create_table",
         before="if more_may_come and live < table.replication_factor:",

@@ -113,7 +113,7 @@ MUTANTS = (
     Mutant(
         name="candidates are not waited for",
         rows="IN-43",
-        test="tests/unit/infra/test_counted_servers.py::test_table_that_comes_before_its_servers_count_waits_for_them",
+        test="tests/unit/infra/test_registered_servers.py::test_table_that_comes_before_its_servers_count_waits_for_them",
         file="replica/master/heartbeats/registry.py",
         function="Registry.heard_within",
         before="return any(c.heard_us > since_us for c in self._candidates)",

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 
 from nyala.infra.bench.copying import ROW_BYTES, STRING_BYTES
-from nyala.infra.bench.failed import BenchFailed
+from nyala.infra.bench.errors import BenchmarkError
 from nyala.infra.bench.meter import Meter
 from nyala.infra.bench.pipeline import TOPIC, OtherJob, kafka_pid
 from nyala.infra.bench.report import Figures
@@ -122,7 +122,7 @@ class KuduMover:
         followers = sorted(n for leads, n in replicas if not leads)
         source = self.last or (followers[0] if followers else 0)
         if not source:
-            raise BenchFailed(f"Kudu tablet {tablet} has no follower to move")
+            raise BenchmarkError(f"Kudu tablet {tablet} has no follower to move")
         meter = Meter(cluster.pids())
         moved = cluster.copy(tablet, source, target)
         used = meter.figures("copy", int(moved["bytes"]) // ROW_BYTES)

@@ -18,7 +18,7 @@ from rich.console import Console
 from nyala.infra.bench import checksums, idle
 from nyala.infra.bench.client import upserted_rows
 from nyala.infra.bench.copying import ROW_BYTES, TABLETS, rows_for
-from nyala.infra.bench.failed import BenchFailed
+from nyala.infra.bench.errors import BenchmarkError
 from nyala.infra.bench.failover import time_without_writes
 from nyala.infra.bench.foreground import Write, p99_ms
 from nyala.infra.bench.machine import machine, machine_line
@@ -145,10 +145,10 @@ def test_batches_of_a_job_that_stored_nothing_fail() -> None:
     """Goal: a job that did no work gives no rate. Method: events of other kinds only; then a dead letter."""
     batches = Batches()
     batches.note({"event": "message", "text": "hello"})
-    with pytest.raises(BenchFailed, match="without a micro-batch"):
+    with pytest.raises(BenchmarkError, match="without a micro-batch"):
         batches.figures(10, 5, 1.0)
     batches.note({"event": "micro_batch", "duration_s": 2.0, "dead_letters": 3})
-    with pytest.raises(BenchFailed, match="3 records became dead letters"):
+    with pytest.raises(BenchmarkError, match="3 records became dead letters"):
         batches.figures(10, 5, 1.0)
 
 
@@ -169,10 +169,10 @@ def test_pipeline_rate_leads_with_the_query_from_start_to_end() -> None:
     was not said to begin, or not to end, gives no rate; the table shows this rate before the others."""
     batches = Batches()
     batches.note({"event": "micro_batch", "duration_s": 2.0})
-    with pytest.raises(BenchFailed, match="when its query began"):
+    with pytest.raises(BenchmarkError, match="when its query began"):
         batches.figures(10, 5, 4.0)
     batches.note({"event": "query_starts"})
-    with pytest.raises(BenchFailed, match="when its query began"):
+    with pytest.raises(BenchmarkError, match="when its query began"):
         batches.figures(10, 5, 4.0)
     batches.note({"event": "query_ended"})
     batches.query_began, batches.query_ended = batches.ended - 3.0, batches.ended + 1.0
@@ -361,7 +361,7 @@ def test_idle_tablets_are_spread_over_tables_that_can_hold_them() -> None:
 def test_bench_that_kills_servers_refuses_a_running_cluster() -> None:
     """Goal: nobody's servers are killed. Method: name a cluster for each such benchmark."""
     for name in ("pipeline", "copy", "failover"):
-        with pytest.raises(BenchFailed, match="--local"):
+        with pytest.raises(BenchmarkError, match="--local"):
             run(name, BenchOptions(masters="127.0.0.1:1"), lambda _: None)
 
 
@@ -390,7 +390,7 @@ def test_p99_of_a_window_leaves_other_writes_out() -> None:
     slow = [w._replace(took_s=0.03) if n % 50 == 0 else w for n, w in enumerate(writes)]
     assert p99_ms(slow, 10.0, 12.0) == 30.0
     assert p99_ms([*writes[1:30], Write(10.295, 0.7)], 10.0, 10.3) == 700.0, "the slowest of few"
-    with pytest.raises(BenchFailed, match="too few"):
+    with pytest.raises(BenchmarkError, match="too few"):
         p99_ms(writes, 10.0, 10.15)
 
 

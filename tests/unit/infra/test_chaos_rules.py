@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from nyala.infra.chaos import Chaos, ChaosOptions, Event, Kind, Pace, Report, Verdict, aim, draw
-from nyala.infra.chaos.cluster import Patient
+from nyala.infra.chaos.cluster import ClusterUnderTest
 from nyala.infra.chaos.disks import leftovers, open_deleted_files
 from nyala.infra.chaos.expected_rows import FRESH, TOGGLES, ExpectedRows, Rows, compare, dangling, link_of, text_of
 from nyala.infra.chaos.logs import Logged, judge_appenders, judge_logs, judge_majority
@@ -33,7 +33,7 @@ from nyala.infra.chaos.verify import (
     nothing_of,
     progress_of,
 )
-from nyala.infra.chaos.watch import Witness
+from nyala.infra.chaos.watch import SceneChecker
 from nyala.infra.chaos.workload import PARTITION, SCHEMA, Reader, Writer
 from nyala.replica.client import TableHandle, TabletHandle
 from nyala.replica.rpc import pb
@@ -301,16 +301,16 @@ def test_deed_that_is_refused_for_no_reason_is_a_fault_of_the_run(kind: Kind) ->
     tablets = tuple(TabletHandle(f"t{n}", n, n, 0) for n in range(PARTITION.buckets))
     handle = TableHandle("id", "chaos", SCHEMA, PARTITION, 3, 0, 0, tablets=tablets)
     supervisor: Any = SimpleNamespace(masters="127.0.0.1:1", children={})
-    patient = Patient(supervisor, handle)
+    cluster = ClusterUnderTest(supervisor, handle)
     try:
         deed = Deed(kind, tablet_id="t0", from_uuid="u1", to_uuid="u4")
-        patient.client.close()
+        cluster.client.close()
         for code, faults in ((Code.NOT_READY, 0), (Code.CORRUPTION, 1)):
-            patient.client = Denying(code)  # type: ignore[assignment]
-            assert patient.carry_out(deed).startswith("refused: ") and len(patient.faults) == faults
-        assert kind.value in patient.faults[0] and "CORRUPTION" in patient.faults[0]
+            cluster.client = Denying(code)  # type: ignore[assignment]
+            assert cluster.carry_out(deed).startswith("refused: ") and len(cluster.faults) == faults
+        assert kind.value in cluster.faults[0] and "CORRUPTION" in cluster.faults[0]
     finally:
-        patient._pool.shutdown()
+        cluster._pool.shutdown()
 
 
 def test_trouble_of_a_tablet_is_over_only_when_it_has_stood_still() -> None:
@@ -318,26 +318,26 @@ def test_trouble_of_a_tablet_is_over_only_when_it_has_stood_still() -> None:
     explains none. Method: the same scene twice; then another config, leader or term, a server that is silent, nobody
     who leads."""
     supervisor: Any = SimpleNamespace(masters="127.0.0.1:1", children={})
-    patient = Patient(supervisor, TableHandle("id", "chaos", SCHEMA, PARTITION, 3, 0, 0))
+    cluster = ClusterUnderTest(supervisor, TableHandle("id", "chaos", SCHEMA, PARTITION, 3, 0, 0))
     calm = scene().tablets[0]
     followed = {"server-1": status(1, "FOLLOWER"), "server-2": status(2, "LEADER", term=3)}
     silent = replace(calm, statuses={n: s for n, s in calm.statuses.items() if n != "server-3"})
     later = status(1, "LEADER", committed_config=pb.RaftConfig(opid=pb.OpId(term=1, index=5)))
     try:
-        patient._stirred_s -= 2 * SETTLED_S
-        assert patient.quiet_s("tablet-a") == 0.0, "it was never seen"
+        cluster._stirred_s -= 2 * SETTLED_S
+        assert cluster.quiet_s("tablet-a") == 0.0, "it was never seen"
         for moved in (scene(followed).tablets[0], silent, scene({"server-1": later}).tablets[0]):
-            patient.note(calm)
-            standing, since_s = patient._moved["tablet-a"]
-            patient._moved["tablet-a"] = standing, since_s - 2 * SETTLED_S
-            patient.note(calm)
-            assert patient.quiet_s("tablet-a") > SETTLED_S
-            patient.note(moved)
-            assert patient.quiet_s("tablet-a") < SETTLED_S
-        patient.note(scene({"server-1": status(1, "FOLLOWER")}).tablets[0])
-        assert patient.quiet_s("tablet-a") == 0.0
+            cluster.note(calm)
+            standing, since_s = cluster._moved["tablet-a"]
+            cluster._moved["tablet-a"] = standing, since_s - 2 * SETTLED_S
+            cluster.note(calm)
+            assert cluster.quiet_s("tablet-a") > SETTLED_S
+            cluster.note(moved)
+            assert cluster.quiet_s("tablet-a") < SETTLED_S
+        cluster.note(scene({"server-1": status(1, "FOLLOWER")}).tablets[0])
+        assert cluster.quiet_s("tablet-a") == 0.0
     finally:
-        patient.close()
+        cluster.close()
 
 
 def test_what_may_only_be_late_is_looked_at_again_and_what_lasts_is_not() -> None:
@@ -359,13 +359,13 @@ def test_what_may_only_be_late_is_looked_at_again_and_what_lasts_is_not() -> Non
 
 def test_witness_sees_a_second_leader_of_a_term_and_a_term_that_fell() -> None:
     """Goal: V2 as processes show it. Method: scenes that contradict each other; a wiped server may forget."""
-    witness = Witness()
-    witness.look(scene())
-    witness.look(scene({"server-1": status(1, "FOLLOWER", term=3), "server-2": status(2, "LEADER", term=3)}))
-    assert witness.faults == []
-    witness.look(scene({"server-1": status(1, "LEADER", term=3)}))
-    assert "two leaders" in witness.faults[0]
-    fresh = Witness()
+    checker = SceneChecker()
+    checker.look(scene())
+    checker.look(scene({"server-1": status(1, "FOLLOWER", term=3), "server-2": status(2, "LEADER", term=3)}))
+    assert checker.faults == []
+    checker.look(scene({"server-1": status(1, "LEADER", term=3)}))
+    assert "two leaders" in checker.faults[0]
+    fresh = SceneChecker()
     fresh.look(scene())
     fresh.look(scene({"server-2": status(9, "FOLLOWER", term=0)}))
     assert fresh.faults == []

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from nyala.infra.local.counted import wait_until_counted
+from nyala.infra.local.registered import wait_until_registered
 from nyala.replica.master.catalog.tables import create_table
 from nyala.replica.rpc import pb, pb_grpc
 from nyala.replica.types import Address, Code, Refused
@@ -41,7 +41,7 @@ def test_start_waits_until_every_server_counts(most: int, wait_s: float, missing
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:
-        assert wait_until_counted(f"127.0.0.1:{port}", S[:3], wait_s, time.sleep) == missing
+        assert wait_until_registered(f"127.0.0.1:{port}", S[:3], wait_s, time.sleep) == missing
     finally:
         server.stop(None)
     assert master.asked > most

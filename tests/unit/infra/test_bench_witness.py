@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nyala.infra.bench.loss import reached, rows_for
 from nyala.infra.bench.suite import BenchOptions, run
+from nyala.infra.bench.witness import reached, rows_for
 from nyala.replica.rpc import pb
 
 

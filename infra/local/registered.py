@@ -1,4 +1,4 @@
-"""Waits until the masters count tablet servers: a server that listens serves nobody before a master called it back."""
+"""Waits until the masters have accepted tablet servers: a server serves nobody before a master called it back."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from nyala.replica.types import Refused
 PAUSE_S = 0.05
 
 
-def wait_until_counted(
+def wait_until_registered(
     masters: str, uuids: Collection[str], wait_s: float, pause: Callable[[float], object]
 ) -> dict[str, str]:
-    """The servers that the leading master does not count as alive after `wait_s` seconds, each with the reason; empty
-    as soon as it counts them all. `pause(seconds)` is called between two looks."""
+    """The servers that the leading master has not accepted as alive after `wait_s` seconds, each with the reason;
+    empty as soon as it has accepted all. `pause(seconds)` is called between two looks."""
     deadline = time.monotonic() + wait_s
     options = ClientOptions(connect_timeout_s=max(wait_s, PAUSE_S))
     missing = dict.fromkeys(uuids, "no master has heard of it")

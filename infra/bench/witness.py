@@ -12,7 +12,7 @@ from nyala.replica.rpc import pb
 from nyala.replica.types import Refused
 
 from .copying import ROW_BYTES
-from .failed import BenchFailed
+from .errors import BenchmarkError
 from .report import Figures
 from .target import Target
 
@@ -83,12 +83,12 @@ class Losses:
             for status in self.target.client.list_tablets(server, [self.handle.tablets[0].tablet_id]):
                 if status.role == "LEADER":
                     return server, status.committed_config
-        raise BenchFailed("nobody leads the tablet")
+        raise BenchmarkError("nobody leads the tablet")
 
     def _config_at(self, leader: pb.ServerInfo) -> pb.RaftConfig:
         (status,) = self.target.client.list_tablets(leader, [self.handle.tablets[0].tablet_id])
         if status.role != "LEADER":
-            raise BenchFailed("the tablet's leader lost its office meanwhile")
+            raise BenchmarkError("the tablet's leader lost its office meanwhile")
         return status.committed_config
 
     def _well(self) -> bool:
@@ -96,12 +96,12 @@ class Losses:
         try:
             settled = len(self.target.servers()) == 4 and len(self._leader()[1].members) == 3
             return settled and not tools.judge(tools.gather(self.target.client))
-        except (Refused, BenchFailed):
+        except (Refused, BenchmarkError):
             return False  # one of them starts
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + WAIT_S
         while not condition():
             if time.monotonic() > deadline:
-                raise BenchFailed(f"gave up after {WAIT_S:.0f} s waiting until {what}")
+                raise BenchmarkError(f"gave up after {WAIT_S:.0f} s waiting until {what}")
             time.sleep(LOOK_S)
