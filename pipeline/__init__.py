@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .session import spark_session
     from .source_lag import LAG_TIMEOUT_S, SourceLag, source_lags
     from .submit import submit_command, submit_environment
-    from .supervise import RestartOptions, Trouble, restart_options, run_with_restarts, trouble_after
+    from .supervise import FailureStreak, RestartOptions, restart_options, run_with_restarts, streak_after
     from .topics import TopicIdentity, Topics, dead_letter_topic, writes_topic
     from .verify import read_checksums
 
@@ -40,6 +40,7 @@ __all__ = [
     "DeadLetter",
     "DecisionsOptions",
     "DecisionsQuery",
+    "FailureStreak",
     "Framing",
     "IngestOptions",
     "IngestQuery",
@@ -59,7 +60,6 @@ __all__ = [
     "SourceLag",
     "TopicIdentity",
     "Topics",
-    "Trouble",
     "WriterSchema",
     "dead_letter_topic",
     "encode_key",
@@ -81,9 +81,9 @@ __all__ = [
     "security_of",
     "source_lags",
     "spark_session",
+    "streak_after",
     "submit_command",
     "submit_environment",
-    "trouble_after",
     "writes_topic",
 ]
 
@@ -106,7 +106,7 @@ _HOMES = {
     ".session": "spark_session",
     ".source_lag": "LAG_TIMEOUT_S SourceLag source_lags",
     ".submit": "submit_command submit_environment",
-    ".supervise": "RestartOptions Trouble restart_options run_with_restarts trouble_after",
+    ".supervise": "RestartOptions FailureStreak restart_options run_with_restarts streak_after",
     ".run_queries": "run_decisions run_ingest",
     ".topics": "TopicIdentity Topics dead_letter_topic writes_topic",
     ".verify": "read_checksums",

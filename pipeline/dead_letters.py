@@ -18,7 +18,7 @@ from nyala.replica.rows import SourceKey
 from nyala.replica.types import PLAINTEXT, KafkaSecurity, RowCode
 
 from .errors import QueryInterrupted, TaskFailed
-from .patience import CLOSE_TIMEOUT_S, KAFKA_TIMEOUT_S, check_reachable, producer_options
+from .kafka_timeouts import CLOSE_TIMEOUT_S, KAFKA_TIMEOUT_S, check_reachable, producer_options
 
 LETTER_BYTES_MAX = 32 << 20
 """Of the dead-letter topic: a letter is larger than its record, which may be as large as its own topic allows."""

@@ -24,7 +24,7 @@ from nyala.schemas import encode_record
 
 from .errors import QueryInterrupted, QueryRefused, of_refusal, of_spark
 from .kafka_security import security_of
-from .patience import CLOSE_TIMEOUT_S, KAFKA_TIMEOUT_S, check_reachable, producer_options, spark_options
+from .kafka_timeouts import CLOSE_TIMEOUT_S, KAFKA_TIMEOUT_S, check_reachable, producer_options, spark_options
 from .session import interrupted_in_order, stop_query
 from .topics import Topics
 

@@ -41,7 +41,7 @@ def end_in_order(within_s: float = END_WITHIN_S) -> None:
         threading.Thread(target=_end_with, args=(os.getppid(),), name="parent", daemon=True).start()
 
 
-def to_the_end(give_back: Callable[[], None]) -> None:
+def run_uninterrupted(give_back: Callable[[], None]) -> None:
     """Call it, and again if the SystemExit of `end_in_order` cuts in.
 
     What ends a run may be what the JVM's death did to it; SIGTERM then comes while the run gives back what it holds.

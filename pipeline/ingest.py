@@ -22,12 +22,12 @@ from nyala.replica.types import Refused, check, limits
 
 from .checkpoint import Checkpoint
 from .dead_letters import LETTERS_TOPIC
-from .driver import to_the_end
+from .driver import run_uninterrupted
 from .errors import UNKNOWN_TOPIC, QueryInterrupted, QueryRefused, of_refusal, of_spark
 from .kafka_security import security_of
+from .kafka_timeouts import KAFKA_TIMEOUT_S, spark_options
 from .lease import SourceLease
 from .owner import new_owner_run
-from .patience import KAFKA_TIMEOUT_S, spark_options
 from .progress import QUERY_ENDED, QUERY_STARTS, Progress
 from .session import interrupted_in_order, stop_query
 from .task import KAFKA_COLUMNS, RESULT_SCHEMA, SEND_DEADLINE_S, TaskPlan, run_task
@@ -146,7 +146,7 @@ class IngestQuery:
             with interrupted_in_order(self._spark, self._stopping):
                 self._run()
         finally:
-            to_the_end(self._give_back)
+            run_uninterrupted(self._give_back)
             self._topics.close()
             self._client.close()
 

@@ -20,7 +20,7 @@ from nyala.replica.types import KAFKA_AWAY, PLAINTEXT, KafkaSecurity, ReplicaErr
 
 from .dead_letters import LETTER_BYTES_MAX, letter_key
 from .errors import QueryInterrupted
-from .patience import KAFKA_TIMEOUT_S, check_reachable, client_options, producer_options
+from .kafka_timeouts import KAFKA_TIMEOUT_S, check_reachable, client_options, producer_options
 from .row_schema import OP_HEADER
 from .topics import dead_letter_topic
 

@@ -34,7 +34,14 @@ from nyala.schemas import encode_record
 
 from .errors import QueryInterrupted, QueryRefused, of_spark
 from .kafka_security import security_of
-from .patience import CLOSE_TIMEOUT_S, KAFKA_TIMEOUT_S, check_reachable, client_options, producer_options, spark_options
+from .kafka_timeouts import (
+    CLOSE_TIMEOUT_S,
+    KAFKA_TIMEOUT_S,
+    check_reachable,
+    client_options,
+    producer_options,
+    spark_options,
+)
 from .topics import Topics
 
 _log = logging.getLogger("nyala.pipeline")

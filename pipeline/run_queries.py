@@ -11,7 +11,7 @@ from nyala.replica.types import Outcome
 from .decisions import DecisionsOptions, DecisionsQuery
 from .ingest import IngestOptions, IngestQuery
 from .progress import Progress
-from .supervise import Pulse, RestartOptions, run_beside, run_with_restarts
+from .supervise import Pulse, RestartOptions, run_two_queries, run_with_restarts
 from .warm import warm_workers
 
 
@@ -82,4 +82,4 @@ def run_ingest(
     def decide(wanted: DecisionsOptions = decisions) -> None:
         run_decisions(spark, wanted, restarts, tell=tell, show=lambda _: None)
 
-    run_beside(ingest, end_ingest, decide, "decisions")
+    run_two_queries(ingest, end_ingest, decide, "decisions")

@@ -40,7 +40,7 @@ class Writer(Protocol):
 
 
 @dataclass
-class _Lane:
+class _TabletBuffer:
     """One tablet's rows that wait to be sent."""
 
     pos: int
@@ -77,7 +77,7 @@ class Sender:
         """`ignore_null`: upserts and updates leave a column whose value is null as it is."""
         self._schema: TableSchema = table.schema
         self._partition = table.partition
-        self._lanes = [_Lane(tablet.pos, tablet.tablet_id) for tablet in table.tablets]
+        self._buffers = [_TabletBuffer(tablet.pos, tablet.tablet_id) for tablet in table.tablets]
         self._writer = writer
         self._known_before = dict(writer.acknowledged)
         self._on_error = on_error
@@ -94,21 +94,21 @@ class Sender:
 
     def push(self, rows: Any) -> None:
         """Take a pa.RecordBatch of columns of the table, `__op` and `__offset`, in offset order."""
-        if len(self._lanes) == 1:
-            self._gather(self._lanes[0], rows)
+        if len(self._buffers) == 1:
+            self._gather(self._buffers[0], rows)
         else:
             positions = route(rows, self._schema, self._partition)
             order = np.argsort(positions, kind="stable")
-            edges = np.searchsorted(positions[order], np.arange(len(self._lanes) + 1))
-            for pos, lane in enumerate(self._lanes):
+            edges = np.searchsorted(positions[order], np.arange(len(self._buffers) + 1))
+            for pos, buffer in enumerate(self._buffers):
                 if edges[pos] < edges[pos + 1]:
-                    self._gather(lane, rows.take(pa.array(order[edges[pos] : edges[pos + 1]])))
+                    self._gather(buffer, rows.take(pa.array(order[edges[pos] : edges[pos + 1]])))
         self._settle()
 
     def flush(self) -> None:
         """Send what is gathered and return when all is acknowledged and every row error has been passed on."""
-        for lane in self._lanes:
-            self._cut(lane)
+        for buffer in self._buffers:
+            self._cut(buffer)
         self._call(self._writer.flush)
         self._settle()
 
@@ -116,26 +116,26 @@ class Sender:
         """Wait for nothing."""
         self._writer.abandon()
 
-    def _gather(self, lane: _Lane, rows: Any) -> None:
-        if lane.gathered and lane.gathered[0].schema.names != rows.schema.names:
-            self._cut(lane)
-        lane.gathered.append(rows)
-        lane.gathered_bytes += rows.nbytes
-        if lane.gathered_bytes >= self._batch_bytes:
-            self._cut(lane)
+    def _gather(self, buffer: _TabletBuffer, rows: Any) -> None:
+        if buffer.gathered and buffer.gathered[0].schema.names != rows.schema.names:
+            self._cut(buffer)
+        buffer.gathered.append(rows)
+        buffer.gathered_bytes += rows.nbytes
+        if buffer.gathered_bytes >= self._batch_bytes:
+            self._cut(buffer)
 
-    def _cut(self, lane: _Lane) -> None:
+    def _cut(self, buffer: _TabletBuffer) -> None:
         """Send what was gathered."""
-        if not lane.gathered:
+        if not buffer.gathered:
             return
-        whole = lane.gathered[0] if len(lane.gathered) == 1 else pa.concat_batches(lane.gathered)
-        lane.gathered, lane.gathered_bytes = [], 0
+        whole = buffer.gathered[0] if len(buffer.gathered) == 1 else pa.concat_batches(buffer.gathered)
+        buffer.gathered, buffer.gathered_bytes = [], 0
         names = [name for name in whole.schema.names if name not in (OP_COLUMN, OFFSET_COLUMN)]
         column_ids = self._schema.column_ids(names)
         whole = pa.RecordBatch.from_arrays(whole.columns, schema=self._schema.wire_schema(column_ids))
 
         def send() -> None:
-            for batch in cut(lane.pos, column_ids, whole, self._batch_bytes, self._ignore_null):
+            for batch in cut(buffer.pos, column_ids, whole, self._batch_bytes, self._ignore_null):
                 self._writer.send(batch)
                 self.totals.rows += batch.rows
                 self.totals.batches += 1

@@ -12,7 +12,7 @@ from kafka.errors import KafkaError
 from nyala.replica.types import KAFKA_AWAY, PLAINTEXT, KafkaSecurity
 
 from .errors import QueryInterrupted
-from .patience import check_reachable, client_options
+from .kafka_timeouts import check_reachable, client_options
 
 LAG_TIMEOUT_S = 15.0
 OLDEST_WITHIN_S = 5.0

@@ -19,12 +19,12 @@ CALM_S = 300.0
 
 @dataclass(frozen=True, kw_only=True)
 class RestartOptions:
-    """Stable. A run that got on, or lasted longer than `calm_s`, ends the trouble before it: its own is another one."""
+    """Stable. A run that made progress, or lasted longer than `calm_s`, ends the streak of failures before it."""
 
     patience_s: float = PATIENCE_S
-    """How long trouble may last without progress: an outage of hours is waited out, one that nobody ends is told."""
+    """How long a streak may last: an outage of hours is waited out, one that nobody ends is told."""
     restarts_max: int | None = None
-    """How many restarts one trouble may take besides; None: only time counts."""
+    """How many restarts one streak may take besides; None: only time counts."""
     backoff_s_min: float = 1.0
     backoff_s_max: float = 30.0
     calm_s: float = CALM_S
@@ -40,7 +40,7 @@ class RestartOptions:
 
 
 @dataclass(frozen=True)
-class Trouble:
+class FailureStreak:
     """Runs that ended one after the other without getting anywhere: since when (seconds), and which start is next."""
 
     since_s: float
@@ -52,13 +52,13 @@ class Trouble:
         return too_often or now_s - self.since_s >= options.patience_s
 
 
-def trouble_after(
-    before: Trouble | None, began_s: float, ended_s: float, *, got_on: bool, options: RestartOptions
-) -> Trouble:
-    """What a run from `began_s` to `ended_s` makes of the trouble before it, if there was any. Pure."""
-    if got_on or ended_s - began_s > options.calm_s:
-        return Trouble(ended_s, 1)
-    return Trouble(began_s, 1) if before is None else Trouble(before.since_s, before.start + 1)
+def streak_after(
+    before: FailureStreak | None, began_s: float, ended_s: float, *, made_progress: bool, options: RestartOptions
+) -> FailureStreak:
+    """The streak after a run from `began_s` to `ended_s` that failed, given the one before it. Pure."""
+    if made_progress or ended_s - began_s > options.calm_s:
+        return FailureStreak(ended_s, 1)
+    return FailureStreak(began_s, 1) if before is None else FailureStreak(before.since_s, before.start + 1)
 
 
 def restart_options(patience_s: float | None, restarts_max: int | None, *, catches_up: bool) -> RestartOptions:
@@ -95,27 +95,29 @@ def run_with_restarts(
     `pulse` tells whether a run got on.
     """
     pulse = pulse or Pulse()
-    trouble: Trouble | None = None
+    streak: FailureStreak | None = None
     while True:
         began, beats = now(), pulse.beats
         try:
             return run()
         except QueryInterrupted as error:
             ended = now()
-            trouble = trouble_after(trouble, began, ended, got_on=pulse.beats != beats, options=options)
-            waited = ended - trouble.since_s
-            if trouble.given_up(ended, options):
+            streak = streak_after(streak, began, ended, made_progress=pulse.beats != beats, options=options)
+            waited = ended - streak.since_s
+            if streak.given_up(ended, options):
                 raise QueryInterrupted(
-                    f"{error}; given up after {waited:.0f} s without progress and {trouble.start} runs: start the job "
+                    f"{error}; given up after {waited:.0f} s without progress and {streak.start} runs: start the job "
                     "again when the cause is gone, it goes on where it was"
                 ) from error
-            pause = options.pause_s(trouble.start)
+            pause = options.pause_s(streak.start)
             left = options.patience_s - waited
-            tell(f"the query ended: {error}; start {trouble.start} in {pause:g} s; given up in {left:.0f} s")
+            tell(f"the query ended: {error}; start {streak.start} in {pause:g} s; given up in {left:.0f} s")
             sleep(pause)
 
 
-def run_beside(main: Callable[[], None], end_main: Callable[[], None], other: Callable[[], None], name: str) -> None:
+def run_two_queries(
+    main: Callable[[], None], end_main: Callable[[], None], other: Callable[[], None], name: str
+) -> None:
     """Run `main` here and `other` on a thread of its own; returns when `main` does.
 
     When `other` ends first, however it ends, nobody would miss it until its work is: so `end_main` is called, which

@@ -19,7 +19,7 @@ from .dead_letters import DeadLetter, DeadLetterSink, Origin
 from .decode import RowDecoder, WriterSchema
 from .errors import TaskFailed
 from .framing import Framing
-from .patience import KAFKA_TIMEOUT_S
+from .kafka_timeouts import KAFKA_TIMEOUT_S
 from .row_schema import OP_HEADER
 from .sender import Sender, Writer
 from .topics import TopicIdentity

@@ -20,11 +20,11 @@ from kafka.errors import (
 from nyala.replica.types import KAFKA_AWAY, PLAINTEXT, KafkaSecurity
 
 from .errors import QueryInterrupted, QueryRefused
-from .patience import KAFKA_TIMEOUT_S, check_reachable, client_options
+from .kafka_timeouts import KAFKA_TIMEOUT_S, check_reachable, client_options
 
 UNKNOWN_FOR_S = 2.0
 UNKNOWN_PAUSE_S = 0.25
-AS_THE_BROKERS_WILL = -1
+BROKER_DEFAULT = -1
 """Replication factor of our topics: the brokers' `default.replication.factor`, as for the masters' topics."""
 
 
@@ -164,7 +164,7 @@ class Topics:
 
     def ensure(self, topic: str, partitions: int = 1, *, configs: Mapping[str, str] | None = None) -> None:
         """Create the topic unless it exists; an existing one is left as it is."""
-        new = NewTopic(topic, partitions, AS_THE_BROKERS_WILL, topic_configs=dict(configs or {}))
+        new = NewTopic(topic, partitions, BROKER_DEFAULT, topic_configs=dict(configs or {}))
         try:
             self._call(lambda admin: admin.create_topics([new]))
         except QueryInterrupted as error:

@@ -12,7 +12,7 @@ from nyala.replica.client import Client, ClientOptions, parse_masters
 from nyala.replica.types import PLAINTEXT, KafkaSecurity
 
 from .dead_letters import DeadLetterSink
-from .patience import KAFKA_TIMEOUT_S
+from .kafka_timeouts import KAFKA_TIMEOUT_S
 
 
 def client_for(masters: str, write_timeout_s: float = 120.0) -> Client:

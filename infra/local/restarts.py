@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from nyala.pipeline import RestartOptions, Trouble, trouble_after
+from nyala.pipeline import FailureStreak, RestartOptions, streak_after
 
 from .parent_death import ended_with_parent
 
@@ -43,18 +43,20 @@ def shell_status(status: int) -> int:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a job that ended is started again, and the trouble it is in; None: its end is its own."""
+    """Whether a job that ended is started again, and its streak of failures; None: its end is its own."""
 
     again: bool
-    trouble: Trouble | None = None
+    streak: FailureStreak | None = None
 
 
-def judge_end(status: int, before: Trouble | None, began_s: float, ended_s: float, options: RestartOptions) -> Verdict:
-    """What becomes of a job after a run from `began_s` to `ended_s`, with the trouble before that run. Pure."""
+def judge_end(
+    status: int, before: FailureStreak | None, began_s: float, ended_s: float, options: RestartOptions
+) -> Verdict:
+    """What becomes of a job after a run from `began_s` to `ended_s`, given the streak before that run. Pure."""
     if (number := killed_by(status)) == 0 or number in ASKED:
         return Verdict(again=False)
-    trouble = trouble_after(before, began_s, ended_s, got_on=False, options=options)
-    return Verdict(not trouble.given_up(ended_s, options), trouble)
+    streak = streak_after(before, began_s, ended_s, made_progress=False, options=options)
+    return Verdict(not streak.given_up(ended_s, options), streak)
 
 
 def restart_options(restarts_max: int) -> RestartOptions:
@@ -75,16 +77,16 @@ def run_with_restarts(
 
     A signal of ASKED ends it in order, and by force after `stop_wait_s`. The death of this process ends it too.
     """
-    trouble: Trouble | None = None
+    streak: FailureStreak | None = None
     with _asked_to_end() as asked:
         while True:
             began = time.monotonic()
             status = _run(command, environment, asked, stop_wait_s)
             ended = time.monotonic()
-            verdict = judge_end(status, trouble, began, ended, options)
-            if asked.by or verdict.trouble is None:
+            verdict = judge_end(status, streak, began, ended, options)
+            if asked.by or verdict.streak is None:
                 return shell_status(status)
-            trouble = verdict.trouble
+            streak = verdict.streak
             died = f"{name} was killed by {signal.Signals(killed_by(status)).name} after {ended - began:.0f} s"
             if not verdict.again:
                 tell(
@@ -92,8 +94,8 @@ def run_with_restarts(
                     f"{options.calm_s:g} s: start it again when the cause is gone, it goes on where it was"
                 )
                 return shell_status(status)
-            pause = options.pause_s(trouble.start)
-            tell(f"{died}; start {trouble.start} of {options.restarts_max} in {pause:g} s")
+            pause = options.pause_s(streak.start)
+            tell(f"{died}; start {streak.start} of {options.restarts_max} in {pause:g} s")
             if asked.wait(pause):
                 return 128 + asked.by
 

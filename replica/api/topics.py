@@ -11,7 +11,7 @@ from nyala.replica.types import KAFKA_AWAY, Applied, Code, KafkaSecurity, Refuse
 PARTITIONS = 4
 """Of a new topic, unless its maker says otherwise."""
 PARTITIONS_MAX = 1000
-AS_THE_BROKERS_WILL = -1
+BROKER_DEFAULT = -1
 """Replication factor: the brokers' `default.replication.factor`, as for the masters' topics."""
 TIMEOUT_MS = 20_000
 
@@ -58,7 +58,7 @@ class TopicMaker:
         from kafka.errors import TopicAlreadyExistsError
 
         settings = dict(kafka_topics.WRITES_SETTINGS)
-        new = NewTopic(topic, partitions, AS_THE_BROKERS_WILL, topic_configs=settings)
+        new = NewTopic(topic, partitions, BROKER_DEFAULT, topic_configs=settings)
 
         def made() -> int:
             try:

@@ -15,7 +15,7 @@ from .admin import Admin
 from .batching import WireBatch
 from .calls import TabletCalls
 from .channels import Channels
-from .identities import Identities
+from .client_ids import ClientIds
 from .locator import Locator
 from .masters import Masters
 from .options import ClientOptions
@@ -40,7 +40,7 @@ class Client(Admin):
         self.calls = TabletCalls(self._channels, self.locator, self.options)
         super().__init__(self._all_masters, self.calls)
         self._scans = Scans(self.calls)
-        self._identities = Identities()
+        self._client_ids = ClientIds()
         self._present: dict[str, tuple[TabletHandle, ...]] = {}
         """By table id, the tablets of tables that lost one and got another, for handles from before. Set whole."""
 
@@ -107,7 +107,7 @@ class Client(Admin):
         Rows that could not be applied raise RowErrors, or are only in its `row_errors` with `on_error="return"`.
         """
         handle = self.current(handle)
-        return SessionWriter(self.calls, handle, self._identities, on_error)
+        return SessionWriter(self.calls, handle, self._client_ids, on_error)
 
     def write_batch(self, handle: TableHandle, batch: WireBatch, meta: WriteMeta) -> WriteOutcome:
         """Write one batch and wait for it; origin, chain and sequence as `meta` says. NotApplied or OutcomeUnknown."""

@@ -94,7 +94,7 @@ class Masters:
             if first and not self._answered and silent >= set(self.addresses):
                 self._give_up_if_nobody_listens(error, attempts)
             delay_s = attempts.failed(error, retry_safe=safe)
-            self._ask_another(address, error)
+            self._choose_next_master(address, error)
             if delay_s:
                 time.sleep(delay_s)
 
@@ -141,7 +141,7 @@ class Masters:
         with self._lock:
             return self._known[self._current % len(self._known)]
 
-    def _ask_another(self, address: Address, error: Refused) -> None:
+    def _choose_next_master(self, address: Address, error: Refused) -> None:
         """Next time ask the hinted master, or the next one; a busy leader is asked again."""
         if reaction_to(error) is Reaction.RETRY:
             return

@@ -20,7 +20,7 @@ from nyala.replica.types import Address, Code, Refused
 
 from .batching import WireBatch
 from .calls import TabletCalls
-from .identities import Identities, Identity
+from .client_ids import ClientId, ClientIds
 from .retry import Attempts, Deadline, final, refusal_of_rpc_error
 from .row_errors import OnError, RowErrors
 from .tables import TableHandle
@@ -108,15 +108,15 @@ class _InFlight:
 
 
 @dataclass
-class _Lane:
+class _TabletQueue:
     """The writes to one tablet, oldest first."""
 
     tablet_id: str
-    queue: deque[_InFlight] = field(default_factory=deque)
+    writes: deque[_InFlight] = field(default_factory=deque)
 
 
-def _age(lane: _Lane) -> int:
-    return lane.queue[0].number
+def _age(tablet: _TabletQueue) -> int:
+    return tablet.writes[0].number
 
 
 class WriteWindow:
@@ -132,7 +132,7 @@ class WriteWindow:
         self._calls = calls
         self._handle = handle
         self._on_outcome = on_outcome
-        self._lanes: dict[str, _Lane] = {}
+        self._queues: dict[str, _TabletQueue] = {}
         self._bytes = self._writes = self._put = 0
 
     def put(self, request: pb.WriteRequest, *, depth: int | None = None, alone: bool = False) -> None:
@@ -142,39 +142,39 @@ class WriteWindow:
         or OutcomeUnknown.
         """
         options = self._calls.options
-        lane = self._lanes.setdefault(request.tablet_id, _Lane(request.tablet_id))
+        tablet = self._queues.setdefault(request.tablet_id, _TabletQueue(request.tablet_id))
         size = len(request.payload)
-        while len(lane.queue) >= (depth or options.writes_inflight_per_tablet_max):
-            self._settle_oldest(lane)
+        while len(tablet.writes) >= (depth or options.writes_inflight_per_tablet_max):
+            self._settle_oldest(tablet)
         while self._writes >= options.writes_inflight_max:
-            self._settle_oldest(min((one for one in self._lanes.values() if one.queue), key=_age))
+            self._settle_oldest(min((one for one in self._queues.values() if one.writes), key=_age))
         while self._bytes and self._bytes + size > options.write_bytes_inflight_max:
-            self._settle_oldest(max(self._lanes.values(), key=lambda one: len(one.queue)))
+            self._settle_oldest(max(self._queues.values(), key=lambda one: len(one.writes)))
         deadline = Deadline(options.write_timeout_s)
         item = _InFlight(request, deadline, Attempts(options, deadline, self._calls.rng), size, alone)
-        item.clean = not lane.queue
-        item.behind_linked = bool(lane.queue) and isinstance(lane.queue[-1].call, LinkedWrite)
+        item.clean = not tablet.writes
+        item.behind_linked = bool(tablet.writes) and isinstance(tablet.writes[-1].call, LinkedWrite)
         self._put += 1
         item.number = self._put
         self._bytes += size
         self._writes += 1
-        lane.queue.append(item)
+        tablet.writes.append(item)
         self._send(item)
 
     def drain(self) -> None:
         """Settle everything. Raises what a write ended with, and again whenever it is called after that: what was put
         in behind that write is not looked at, and `abandon` is all that is left to do."""
-        for lane in self._lanes.values():
-            while lane.queue:
-                self._settle_oldest(lane)
+        for tablet in self._queues.values():
+            while tablet.writes:
+                self._settle_oldest(tablet)
 
     def abandon(self) -> None:
         """Cancel what is under way; the outcomes stay unknown, and the ledger makes a later repetition safe."""
-        for lane in self._lanes.values():
-            for item in lane.queue:
+        for tablet in self._queues.values():
+            for item in tablet.writes:
                 if item.call is not None:
                     item.call.cancel()
-            lane.queue.clear()
+            tablet.writes.clear()
         self._bytes = self._writes = 0
 
     def _send(self, item: _InFlight) -> None:
@@ -198,9 +198,9 @@ class WriteWindow:
         write = channels.tablet_server(address).Write
         return _CallWhenAsked(write, request, timeout_s) if item.alone else write.future(request, timeout=timeout_s)
 
-    def _settle_oldest(self, lane: _Lane) -> None:
+    def _settle_oldest(self, tablet: _TabletQueue) -> None:
         """Wait for the oldest write's outcome, sending it again as long as that makes sense."""
-        item = lane.queue[0]
+        item = tablet.writes[0]
         if item.attempts.count == 0:
             # The time that the writes before it took is not its own.
             item.deadline.restart()
@@ -210,14 +210,14 @@ class WriteWindow:
                 break
             except Refused as error:
                 self._again_or_raise(item, error)
-        lane.queue.popleft()
+        tablet.writes.popleft()
         self._bytes -= item.size_bytes
         self._writes -= 1
         self._calls.observe(reply.hybrid_time)
-        self._calls.locator.worked(lane.tablet_id, item.uuid)
+        self._calls.locator.worked(tablet.tablet_id, item.uuid)
         self._on_outcome(
             WriteOutcome(
-                tablet_id=lane.tablet_id,
+                tablet_id=tablet.tablet_id,
                 rows=item.request.rows,
                 rows_applied=reply.rows_applied,
                 rows_replayed=reply.rows_replayed,
@@ -318,13 +318,13 @@ class SessionWriter:
     """
 
     def __init__(
-        self, calls: TabletCalls, handle: TableHandle, identities: Identities, on_error: OnError = "raise"
+        self, calls: TabletCalls, handle: TableHandle, client_ids: ClientIds, on_error: OnError = "raise"
     ) -> None:
         self._handle = handle
         self._on_error = on_error
         self._raised = self._raised_applied = 0
-        self._identities = identities
-        self._identity: Identity | None = identities.take()
+        self._client_ids = client_ids
+        self._identity: ClientId | None = client_ids.take()
         self._open: deque[tuple[str, int]] = deque()
         self._window = WriteWindow(calls, handle, self._take)
         self.row_errors: list[RowError] = []
@@ -365,7 +365,7 @@ class SessionWriter:
         identity, self._identity = self._identity, None
         self._window.abandon()
         if identity is not None and not self._open:
-            self._identities.give_back(identity)
+            self._client_ids.give_back(identity)
 
     def __enter__(self) -> SessionWriter:
         return self

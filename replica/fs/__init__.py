@@ -20,10 +20,10 @@ from .instance import (
     repair_instance,
     take_over,
 )
+from .os_errors import error_from_os, exhausted
 from .real import RealDisk
 from .root_lock import LOCK_NAME, RootLock, lock_root, lock_stopped
 from .supervised import say_ready, when_parent_ends
-from .trouble import exhausted, trouble
 
 __all__ = [
     "CRASH_EXIT_CODE",
@@ -39,6 +39,7 @@ __all__ = [
     "Instance",
     "RealDisk",
     "RootLock",
+    "error_from_os",
     "exhausted",
     "format_directory",
     "join_cluster",
@@ -52,6 +53,5 @@ __all__ = [
     "repair_instance",
     "say_ready",
     "take_over",
-    "trouble",
     "when_parent_ends",
 ]

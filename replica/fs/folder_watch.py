@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from nyala.replica.types import DiskFailure
 
+from .os_errors import exhausted
 from .real import RealDisk
-from .trouble import exhausted
 
 
 class FolderWatch:

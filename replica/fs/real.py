@@ -11,10 +11,10 @@ from pathlib import Path, PurePosixPath
 
 from nyala.replica.types import CrashPoints, DiskFailure, Refused, check
 
-from .trouble import exhausted, trouble
+from .os_errors import error_from_os, exhausted
 
 _UNREADABLE = {errno.EIO, errno.EUCLEAN, errno.EBADMSG}
-"""What a file's own trouble looks like where a socket may have its own; a TCP socket has none of these."""
+"""What a file's own error looks like where a socket may have its own; a TCP socket has none of these."""
 _PARTS_MAX = 1024
 """IOV_MAX of Linux: more parts need another system call."""
 
@@ -27,7 +27,7 @@ def _translated(action: str, path: str) -> Iterator[None]:
     except (FileNotFoundError, FileExistsError):
         raise
     except (OSError, MemoryError) as error:
-        raise trouble(error, action, path) from error
+        raise error_from_os(error, action, path) from error
 
 
 @contextmanager
@@ -117,7 +117,7 @@ class RealFile:
             return os.sendfile(fd, self._fd, byte_offset, length_bytes)
         except OSError as error:
             if exhausted(error) is not None and error.errno not in (errno.EAGAIN, errno.ENOBUFS):
-                raise trouble(error, "send", self._path) from error
+                raise error_from_os(error, "send", self._path) from error
             if error.errno in _UNREADABLE:
                 raise DiskFailure("the disk failed", action="send", path=self._path, cause=str(error)) from error
             raise

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from nyala.replica.fs import trouble
+from nyala.replica.fs import error_from_os
 from nyala.replica.types import Code, DiskFailure, Refused, Rng
 
 SECTOR_BYTES = 512
@@ -322,7 +322,7 @@ class SimDisk:
                 cause = OSError(number, os.strerror(number))
                 if operation in ("sync", "datasync") and fault.kind != "ENOSPC":
                     raise DiskFailure("a sync failed", action=operation, path=path) from cause
-                raise trouble(cause, operation, path) from cause
+                raise error_from_os(cause, operation, path) from cause
 
     def claim(self, more_bytes: int, path: str) -> None:
         if self.capacity_bytes is not None and more_bytes > 0 and self.used_bytes + more_bytes > self.capacity_bytes:

@@ -172,7 +172,7 @@ MUTANTS = (
             "test_masters_outlive_one_that_is_away_and_say_so_and_not_two"
         ),
         file="replica/client/masters.py",
-        function="Masters._ask_another",
+        function="Masters._choose_next_master",
         before="elif self._known",
         after="elif error.code is Code.NOT_LEADER and self._known",
     ),

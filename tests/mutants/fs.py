@@ -138,8 +138,8 @@ MUTANTS = (
         name="want is a failing disk",
         rows="IN-30",
         test="tests/unit/fs/test_fs_exhausted.py::test_errno_is_told_as_what_it_is",
-        file="replica/fs/trouble.py",
-        function="trouble",
+        file="replica/fs/os_errors.py",
+        function="error_from_os",
         before="""
             if wanted is not None:
                 return ResourcesExhausted(wanted.what, action=action, path=path, cause=str(error))

@@ -14,7 +14,7 @@ import nyala
 from nyala.replica.client import ClientOptions, RowErrors, SessionWriter, TableHandle, TabletHandle, wire_batches
 from nyala.replica.client.calls import TabletCalls
 from nyala.replica.client.channels import Channels
-from nyala.replica.client.identities import Identities
+from nyala.replica.client.client_ids import ClientIds
 from nyala.replica.client.locator import Locator
 from nyala.replica.client.tables import Location
 from nyala.replica.rows import OFFSET_COLUMN, PartitionSpec, RowError, RowOp, decode_batch
@@ -50,10 +50,10 @@ class Writing:
         locator = Locator(lambda name: [Location(t.tablet_id, name, {"a": address}, "a") for t in TABLETS])
         locator.refresh(TABLE.name, 0)
         self.calls = TabletCalls(Channels(), locator, ClientOptions())
-        self._identities = Identities()
+        self._client_ids = ClientIds()
 
     def session_writer(self, handle: TableHandle, *, on_error: Any = "raise") -> SessionWriter:
-        return SessionWriter(self.calls, handle, self._identities, on_error)
+        return SessionWriter(self.calls, handle, self._client_ids, on_error)
 
 
 @pytest.fixture

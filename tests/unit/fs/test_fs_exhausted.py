@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nyala.replica.fs import RealDisk, exhausted, trouble
+from nyala.replica.fs import RealDisk, error_from_os, exhausted
 from nyala.replica.types import (
     Code,
     DiskFailure,
@@ -24,7 +24,7 @@ from nyala.replica.types import (
 )
 from tests.harness.sim_disk import SimDisk
 
-WANTS = ("EMFILE", "ENFILE", "ENOMEM", "EAGAIN")
+EXHAUSTED = ("EMFILE", "ENFILE", "ENOMEM", "EAGAIN")
 OTHERS = {"ENOSPC": Refused, "EDQUOT": Refused, "EIO": DiskFailure, "EACCES": DiskFailure, "EROFS": DiskFailure}
 
 
@@ -32,13 +32,13 @@ def os_error(name: str) -> OSError:
     return OSError(getattr(errno, name), os.strerror(getattr(errno, name)))
 
 
-@pytest.mark.parametrize("name", [*WANTS, *OTHERS])
+@pytest.mark.parametrize("name", [*EXHAUSTED, *OTHERS])
 def test_errno_is_told_as_what_it_is(name: str) -> None:
     """IN-30. Goal: one place classifies, and only a want is a want. Method: each errno; what it becomes, whether it may
     pass, the code that a client sees; the text has the remedy, the action and the path."""
-    told = trouble(os_error(name), "open", "data/f")
+    told = error_from_os(os_error(name), "open", "data/f")
     assert ("data/f" in str(told), "open" in str(told)) == (True, True)
-    if name in WANTS:
+    if name in EXHAUSTED:
         assert isinstance(told, ResourcesExhausted) and told.code is Code.OVERLOADED
         assert may_pass(told) and exhausted(os_error(name)) is not None
         assert any(word in str(told) for word in ("ulimit -n", "fs.file-max", "vm.max_map_count", "limits")), told
@@ -121,7 +121,7 @@ def test_real_disk_syncs_what_it_says_is_durable_and_in_that_order(
     assert asked == expected
 
 
-@pytest.mark.parametrize("name", WANTS)
+@pytest.mark.parametrize("name", EXHAUSTED)
 @pytest.mark.parametrize("call", CALLS)
 def test_real_disk_tells_a_want_as_one_in_every_call_and_changes_nothing(
     call: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -143,7 +143,7 @@ def test_real_disk_tells_a_want_as_one_in_every_call_and_changes_nothing(
     attempt(disk)
 
 
-@pytest.mark.parametrize("name", WANTS)
+@pytest.mark.parametrize("name", EXHAUSTED)
 def test_sync_that_fails_is_a_failing_disk_whatever_the_host_wants(name: str, tmp_path: Path) -> None:
     """IN-30. Goal: after a failed sync nothing is known of the pages, so a log's process ends, and its files are read
     again. Method: each errno at a log's sync, in the real and the simulated disk's words."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nyala.infra.local.restarts import judge_end, killed_by, restart_options, shell_status
-from nyala.pipeline import Trouble
+from nyala.pipeline import FailureStreak
 
 PATIENCE_S = 240.0
 
@@ -145,7 +145,7 @@ def test_end_of_a_job_is_a_death_or_its_own(status: int, number: int, again: boo
     """Goal: a refusal is never tried again, a killed job always. Method: each exit status there is, the first time."""
     assert killed_by(status) == number, what
     verdict = judge_end(status, None, 10.0, 20.0, restart_options(1))
-    assert (verdict.again, verdict.trouble) == (again, Trouble(10.0, 1) if again else None), what
+    assert (verdict.again, verdict.streak) == (again, FailureStreak(10.0, 1) if again else None), what
 
 
 def test_deaths_in_a_row_are_counted_and_a_good_run_ends_the_count() -> None:
@@ -153,16 +153,16 @@ def test_deaths_in_a_row_are_counted_and_a_good_run_ends_the_count() -> None:
     a calm between them; then a run that was long enough before the fourth."""
     options = restart_options(3)
     calm = options.calm_s
-    trouble, clock, pauses = None, 0.0, []
+    streak, clock, pauses = None, 0.0, []
     for _ in range(3):
-        verdict = judge_end(-9, trouble, clock, clock + calm / 2, options)
-        assert verdict.again and verdict.trouble is not None
-        trouble, clock = verdict.trouble, clock + calm
-        pauses.append(options.pause_s(trouble.start))
+        verdict = judge_end(-9, streak, clock, clock + calm / 2, options)
+        assert verdict.again and verdict.streak is not None
+        streak, clock = verdict.streak, clock + calm
+        pauses.append(options.pause_s(streak.start))
     assert pauses == sorted(set(pauses)) and pauses[-1] <= options.backoff_s_max
-    assert not judge_end(-9, trouble, clock, clock + calm / 2, options).again
-    rested = judge_end(-9, trouble, clock, clock + calm + 1, options)
-    assert rested.again and rested.trouble == Trouble(clock + calm + 1, 1)
+    assert not judge_end(-9, streak, clock, clock + calm / 2, options).again
+    rested = judge_end(-9, streak, clock, clock + calm + 1, options)
+    assert rested.again and rested.streak == FailureStreak(clock + calm + 1, 1)
 
 
 def test_status_of_a_killed_job_is_told_as_shells_do() -> None:

@@ -31,7 +31,7 @@ finally:
 CUT = """
 import os, signal, sys
 from pathlib import Path
-from nyala.pipeline.driver import end_in_order, to_the_end
+from nyala.pipeline.driver import end_in_order, run_uninterrupted
 end_in_order(within_s=900)
 begun = []
 def release():
@@ -41,7 +41,7 @@ def release():
 try:
     raise SystemExit(7)
 finally:
-    to_the_end(release)
+    run_uninterrupted(release)
 """
 PARENT = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', *sys.argv[1:]]).wait()"
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from nyala.pipeline.errors import QueryInterrupted, QueryRefused
-from nyala.pipeline.supervise import run_beside
+from nyala.pipeline.supervise import run_two_queries
 
 
 class Main:
@@ -35,20 +35,20 @@ def test_query_beside_that_fails_ends_the_first_one_and_is_told(error: Exception
     """Goal: decisions that are not carried out are noticed. Method: refuse the other one, however the first ends."""
     main = Main(error)
     with pytest.raises(QueryRefused, match="the decisions query ended: another run holds it"):
-        run_beside(main.run, main.end, fail, "decisions")
+        run_two_queries(main.run, main.end, fail, "decisions")
 
 
 def test_query_beside_that_just_ends_ends_the_first_one_too() -> None:
     """Goal: an end without an error is an end. Method: the other one returns."""
     main = Main()
     with pytest.raises(QueryRefused, match=r"the decisions query ended$"):
-        run_beside(main.run, main.end, lambda: None, "decisions")
+        run_two_queries(main.run, main.end, lambda: None, "decisions")
 
 
 def test_first_query_that_ends_is_not_held_by_the_one_beside() -> None:
     """Goal: a run that has caught up returns, and an error of it is its own. Method: the other one never ends."""
     never = threading.Event()
-    run_beside(lambda: None, lambda: None, lambda: bool(never.wait(60)) and None, "decisions")
+    run_two_queries(lambda: None, lambda: None, lambda: bool(never.wait(60)) and None, "decisions")
     with pytest.raises(QueryRefused, match="another run holds it"):
-        run_beside(fail, lambda: None, lambda: bool(never.wait(60)) and None, "decisions")
+        run_two_queries(fail, lambda: None, lambda: bool(never.wait(60)) and None, "decisions")
     never.set()

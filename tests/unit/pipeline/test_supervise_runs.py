@@ -28,13 +28,13 @@ def run(
     ends: list[Exception | None],
     options: RestartOptions,
     durations: list[float] | None = None,
-    got_on: list[bool] | None = None,
+    made_progress: list[bool] | None = None,
 ) -> list[float]:
     """Run with scripted ends; returns the pauses, in which the clock goes on too."""
     pauses: list[float] = []
     clock = [0.0]
     left = list(ends)
-    times, beats = list(durations or [0.0] * len(ends)), list(got_on or [False] * len(ends))
+    times, beats = list(durations or [0.0] * len(ends)), list(made_progress or [False] * len(ends))
     pulse = Pulse()
 
     def once() -> None:

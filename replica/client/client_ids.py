@@ -10,7 +10,7 @@ from nyala.replica.types import new_uuid
 
 
 @dataclass
-class Identity:
+class ClientId:
     """One client as tablets know it. `sequence`: the last number used."""
 
     client_id: str
@@ -22,27 +22,27 @@ class Identity:
         return self.sequence
 
 
-class Identities:
-    """Lends identities to writers and takes them back.
+class ClientIds:
+    """Lends client ids to writers and takes them back.
 
     A tablet remembers every client that wrote lately, up to a bound; so a program that makes a writer for each row must
-    not become a new client each time. Only identities without an open write come back: what is open may still be
+    not become a new client each time. Only ids without an open write come back: what is open may still be
     repeated, and its number must not be called forgotten. Concurrency: any thread; a forked child begins with none.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pid = os.getpid()
-        self._free: list[Identity] = []
+        self._free: list[ClientId] = []
 
-    def take(self) -> Identity:
-        """The identity used last among the free ones, or a new one."""
+    def take(self) -> ClientId:
+        """The id used last among the free ones, or a new one."""
         if self._pid != os.getpid():
             self._lock, self._pid, self._free = threading.Lock(), os.getpid(), []
         with self._lock:
-            return self._free.pop() if self._free else Identity(new_uuid())
+            return self._free.pop() if self._free else ClientId(new_uuid())
 
-    def give_back(self, identity: Identity) -> None:
+    def give_back(self, identity: ClientId) -> None:
         """Every write under it has a known outcome, and its holder lets go of it."""
         if self._pid == os.getpid():
             with self._lock:

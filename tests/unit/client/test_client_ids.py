@@ -5,24 +5,24 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from nyala.replica.client.identities import Identities
+from nyala.replica.client.client_ids import ClientIds
 
 
 def test_identity_given_back_is_lent_again_with_its_numbers() -> None:
     """Goal: a program that makes a writer for each row stays one client to the tablets, and no sequence number comes
     twice. Method: take, use, give back, take."""
-    identities = Identities()
-    first = identities.take()
+    client_ids = ClientIds()
+    first = client_ids.take()
     assert [first.next_sequence(), first.next_sequence()] == [1, 2]
-    identities.give_back(first)
-    again = identities.take()
+    client_ids.give_back(first)
+    again = client_ids.take()
     assert again.client_id == first.client_id and again.next_sequence() == 3
 
 
 def test_identities_in_use_at_once_differ() -> None:
     """Goal: two writers never share a number. Method: two taken before either comes back."""
-    identities = Identities()
-    one, other = identities.take(), identities.take()
+    client_ids = ClientIds()
+    one, other = client_ids.take(), client_ids.take()
     assert one.client_id != other.client_id
 
 
@@ -31,14 +31,14 @@ def test_identities_are_not_inherited_by_a_forked_child() -> None:
     its own, for this one has threads, whose locks a fork would copy as they are."""
     code = """
 import os
-from nyala.replica.client.identities import Identities
-identities = Identities()
-kept = identities.take()
-identities.give_back(kept)
+from nyala.replica.client.client_ids import ClientIds
+client_ids = ClientIds()
+kept = client_ids.take()
+client_ids.give_back(kept)
 child = os.fork()
 if child:
     os.waitpid(child, 0)
-print("parent" if child else "child", identities.take().client_id == kept.client_id, flush=True)
+print("parent" if child else "child", client_ids.take().client_id == kept.client_id, flush=True)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout.splitlines() == ["child False", "parent True"]

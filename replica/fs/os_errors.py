@@ -7,7 +7,7 @@ import errno
 from nyala.replica.types import Code, DiskFailure, Refused, ReplicaError, ResourcesExhausted
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
-WANTS = {
+EXHAUSTED = {
     errno.EMFILE: "too many files are open in this process: raise its limit (ulimit -n)",
     errno.ENFILE: "too many files are open on this host: raise fs.file-max",
     errno.ENOMEM: "the host has no memory or no memory map left: give it more memory, or raise vm.max_map_count",
@@ -27,8 +27,8 @@ def exhausted(error: BaseException) -> ResourcesExhausted | None:
     """
     if isinstance(error, ResourcesExhausted):
         return error
-    if isinstance(error, OSError) and error.errno in WANTS:
-        return ResourcesExhausted(WANTS[error.errno], cause=str(error))
+    if isinstance(error, OSError) and error.errno in EXHAUSTED:
+        return ResourcesExhausted(EXHAUSTED[error.errno], cause=str(error))
     if isinstance(error, MemoryError):
         return ResourcesExhausted(_NO_MEMORY, cause=str(error) or "MemoryError")
     if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
@@ -38,7 +38,7 @@ def exhausted(error: BaseException) -> ResourcesExhausted | None:
     return None
 
 
-def trouble(error: OSError | MemoryError, action: str, path: str) -> ReplicaError:
+def error_from_os(error: OSError | MemoryError, action: str, path: str) -> ReplicaError:
     """The project's word for what a call to the host raised, other than a file that is not there, or is."""
     wanted = exhausted(error)
     if wanted is not None:
