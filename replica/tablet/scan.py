@@ -10,16 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nyala.replica.rows import Conditions, Listed, Predicate, ScanSpec, TableSchema, key_hash, never_stop, slice_of
-from nyala.replica.types import limits
 
 from .block import Block, Kills
 from .columns import key_arrays, select
+from .cuts import RunSizes, runs
 from .hash_index import Bools
 from .memstore import MemView, visible_mask
 from .page_crcs import Proof
 
 COUNT_SCHEMA = pa.schema([pa.field("count", pa.int64(), nullable=False)])
-_CHUNK_ROWS_MAX = 1 << 16
 
 
 class View(NamedTuple):
@@ -76,36 +75,33 @@ def _needed(spec: ScanSpec, schema: TableSchema) -> set[int]:
     return {schema.column(name).id for name in names}
 
 
-def pieces(
-    view: View, at: int, predicates: Sequence[Predicate] = (), stop: Callable[[], None] = never_stop
-) -> Iterator[Piece]:
-    """Every place that may hold rows visible at `at`, in pieces of bounded size; `stop` is called before each."""
+def pieces(view: View, spec: ScanSpec, stop: Callable[[], None] = never_stop) -> Iterator[Piece]:
+    """Every place that may hold rows visible at the snapshot, in pieces that are as `runs` says in the columns that
+    are read; `stop` is called before each."""
+    at, needed = spec.snapshot_time, _needed(spec, view.schema)
     for block, kills in view.blocks:
         stop()
         if not block.rows or block.info.min_time > at:
             continue
         proof = block.proof()
-        if _pruned(block, proof, view.schema, predicates):
+        if _pruned(block, proof, view.schema, spec.predicates):
             continue
         visible = None
         if not block.all_visible(kills, at):
             proof.check(block.times_read(at))
             visible = block.visible(kills, at)
-        step = _piece_rows(block.batch.nbytes, block.rows)
-        for start in range(0, block.rows, step):
+        for start, end in runs(RunSizes(block.batch, block.schema, view.schema, needed), block.rows):
             stop()
-            mask = None if visible is None else visible[start : start + step]
-            yield from _piece(block.batch.slice(start, step), block.schema, mask, proof)
+            mask = None if visible is None else visible[start:end]
+            yield from _piece(block.batch.slice(start, end - start), block.schema, mask, proof)
     for memory in view.memory:
         for chunk in memory.chunks:
-            rows = chunk.batch.num_rows
-            step = _piece_rows(chunk.batch.nbytes, rows)
-            for start in range(0, rows, step):
+            sizes = RunSizes(chunk.batch, chunk.schema, view.schema, needed)
+            for start, end in runs(sizes, chunk.batch.num_rows):
                 stop()
-                low = chunk.base + start
-                high = min(low + step, chunk.base + rows)
+                low, high = chunk.base + start, chunk.base + end
                 mask = visible_mask(memory.ts[low:high], memory.superseded[low:high], at)
-                yield from _piece(chunk.batch.slice(start, step), chunk.schema, mask, None)
+                yield from _piece(chunk.batch.slice(start, end - start), chunk.schema, mask, None)
 
 
 def _piece(batch: Any, schema: TableSchema, mask: Bools | None, proof: Proof | None) -> Iterator[Piece]:
@@ -113,10 +109,6 @@ def _piece(batch: Any, schema: TableSchema, mask: Bools | None, proof: Proof | N
         yield Piece(batch, schema, None, proof)
     elif mask.any():
         yield Piece(batch, schema, mask, proof)
-
-
-def _piece_rows(size_bytes: int, rows: int) -> int:
-    return max(1, min(_CHUNK_ROWS_MAX, limits.SCAN_BATCH_BYTES * rows // max(1, size_bytes)))
 
 
 def _pruned(block: Block, proof: Proof, schema: TableSchema, predicates: Sequence[Predicate]) -> bool:
@@ -178,7 +170,7 @@ def _both(left: Any | None, right: Any) -> Any:
 
 def _rows(view: View, spec: ScanSpec, conditions: Conditions, stop: Callable[[], None]) -> Iterator[Any]:
     left = spec.limit if spec.limit > 0 else None
-    for piece in pieces(view, spec.snapshot_time, spec.predicates, stop):
+    for piece in pieces(view, spec, stop):
         if left == 0:
             return
         batch, mask = _masked(piece, view, spec, conditions, stop)
@@ -194,7 +186,7 @@ def _rows(view: View, spec: ScanSpec, conditions: Conditions, stop: Callable[[],
 
 def _count(view: View, spec: ScanSpec, conditions: Conditions, stop: Callable[[], None]) -> Iterator[Any]:
     total = 0
-    for piece in pieces(view, spec.snapshot_time, spec.predicates, stop):
+    for piece in pieces(view, spec, stop):
         batch, mask = _masked(piece, view, spec, conditions, stop)
         total += batch.num_rows if mask is None else int(np.count_nonzero(mask.to_numpy(zero_copy_only=False)))
         if 0 < spec.limit <= total:

@@ -139,8 +139,12 @@ SERVER_MEMORY_SOFT_BYTES = 340 << 20
 MEMSTORE_FLUSH_BYTES = 64 << 20
 
 SCAN_BATCH_BYTES = 1 << 20
+"""Of the rows that a scan looks at together, in the columns that it reads; a longer row is looked at alone."""
+SCAN_PIECE_ROWS_MAX = 1 << 16
+"""Of the same rows."""
 SCAN_CHUNK_BYTES_MAX = 2 * SCAN_BATCH_BYTES + (256 << 10)
-"""Of one message of a scan: twice SCAN_BATCH_BYTES of rows, or one row, and what Arrow puts around 300 columns."""
+"""Of one message of a scan: SCAN_BATCH_BYTES of rows or one row, which may have become longer by updates of single
+columns, and what Arrow puts around 300 columns."""
 SCAN_SLICES_MAX = 1 << 20
 """Slices of a tablet's hash space."""
 SCAN_PREDICATES_MAX = 1000

@@ -6,15 +6,6 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
-        name="scan's message is as long as its longest run of rows",
-        rows="IN-60, IN-80",
-        test="tests/unit/server/test_server_lists.py::test_messages_of_a_scan_are_no_longer_than_stated",
-        file="replica/server/requests/scans.py",
-        function="_sized",
-        before="if part.nbytes <= 2 * limits.SCAN_BATCH_BYTES or rows < 2:",
-        after="if part.nbytes <= 16 * limits.SCAN_BATCH_BYTES or rows < 2:",
-    ),
-    Mutant(
         name="errors of a batch fit into no reply",
         rows="IN-60",
         test="tests/unit/server/test_server_writes.py::test_batch_whose_errors_fit_into_no_reply_is_refused",

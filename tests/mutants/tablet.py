@@ -387,11 +387,58 @@ MUTANTS = (
         function="pieces",
         before="""
             stop()
-            low = chunk.base + start
+            low, high = chunk.base + start, chunk.base + end
         """,
         after="""
-            low = chunk.base + start
+            low, high = chunk.base + start, chunk.base + end
         """,
+    ),
+    Mutant(
+        name="pieces are cut by the mean of their rows",
+        rows="IN-60",
+        test=(
+            "tests/unit/tablet/test_tablet_cuts.py::"
+            "test_scan_of_short_rows_and_giant_ones_stays_below_what_a_call_is_charged"
+        ),
+        file="replica/tablet/cuts.py",
+        function="RunSizes.of",
+        before="sum(int(o[end]) - int(o[start]) for o in self._offsets)",
+        after="sum((int(o[-1]) - int(o[0])) * (end - start) // (len(o) - 1) for o in self._offsets)",
+    ),
+    Mutant(
+        name="scan's message is as long as the texts among it",
+        rows="IN-60, IN-80",
+        test="tests/unit/server/test_server_lists.py::test_messages_of_a_scan_are_no_longer_than_stated",
+        file="replica/tablet/cuts.py",
+        function="runs",
+        before="if sizes.of(start, most) > limits.SCAN_BATCH_BYTES:",
+        after="if sizes.of(start, most) > 16 * limits.SCAN_BATCH_BYTES:",
+    ),
+    Mutant(
+        name="values that are filled in are not counted",
+        rows="IN-60",
+        test="tests/unit/tablet/test_tablet_cuts.py::test_values_that_a_later_column_fills_in_are_counted",
+        file="replica/tablet/cuts.py",
+        function="RunSizes.__init__",
+        before="self._row_bits += 8 * filled(column, 1).nbytes",
+        after="self._row_bits += 8",
+    ),
+    Mutant(
+        name="columns that nobody reads are counted",
+        test="tests/unit/tablet/test_tablet_cuts.py::test_columns_that_are_not_read_do_not_make_pieces_short",
+        file="replica/tablet/cuts.py",
+        function="RunSizes.__init__",
+        before="if column.id not in ids:",
+        after="if column.id not in ids and column.id not in arrays:",
+    ),
+    Mutant(
+        name="rows without bytes are in one piece",
+        rows="IN-60",
+        test="tests/unit/tablet/test_tablet_cuts.py::test_runs_of_small_rows_are_bounded_in_number",
+        file="replica/tablet/cuts.py",
+        function="runs",
+        before="min(start + limits.SCAN_PIECE_ROWS_MAX, rows)",
+        after="rows",
     ),
     Mutant(
         name="unchecked keys leave a block out",

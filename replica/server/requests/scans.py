@@ -201,7 +201,7 @@ class Scans:
                 count_only=request.count_only,
                 stop=caller.stop,
             )
-            return scan.schema.serialize().to_pybytes(), scan.snapshot_time, _sized(scan)
+            return scan.schema.serialize().to_pybytes(), scan.snapshot_time, scan
 
         def following() -> tuple[bytes, int] | None:
             batch = next(batches, None) if batches is not None else None
@@ -284,16 +284,3 @@ class Scans:
 
 def _timeout(timeout_us: int) -> float:
     return min(timeout_us / 1e6, TIMEOUT_MAX_S) if timeout_us > 0 else TIMEOUT_DEFAULT_S
-
-
-def _sized(batches: Any) -> Iterator[Any]:
-    """The same rows in batches that fit a message: halves of what is too large, down to one row."""
-    for batch in batches:
-        parts = [batch]
-        while parts:
-            part = parts.pop()
-            rows = part.num_rows
-            if part.nbytes <= 2 * limits.SCAN_BATCH_BYTES or rows < 2:
-                yield part
-            else:
-                parts += [part.slice(rows // 2), part.slice(0, rows // 2)]

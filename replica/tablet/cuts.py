@@ -1,0 +1,55 @@
+"""Where a scan cuts the rows of a batch into pieces: by the bytes that the rows really have, not by their mean."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterator
+from functools import partial
+from typing import Any
+
+from nyala.replica.rows import TableSchema, offsets_of
+from nyala.replica.types import limits
+
+from .columns import filled, is_variable
+
+
+class RunSizes:
+    """The bytes of any run of rows of one batch, in the columns that a scan reads.
+
+    Nothing is computed for every row: the size of a run follows from the offsets at its two ends.
+    """
+
+    def __init__(self, batch: Any, source: TableSchema, target: TableSchema, ids: Collection[int]) -> None:
+        """`batch` is of schema `source`. `ids`: columns of `target`; those that the batch lacks are filled in."""
+        arrays = {c.id: batch.column(pos) for pos, c in enumerate(source.columns)}
+        self._offsets = []
+        self._row_bits = 0
+        for column in target.columns:
+            if column.id not in ids:
+                continue
+            array = arrays.get(column.id)
+            if array is None:
+                self._row_bits += 8 * filled(column, 1).nbytes
+            elif is_variable(array.type):
+                self._offsets.append(offsets_of(array))
+                self._row_bits += 32
+            else:
+                self._row_bits += array.type.bit_width
+            self._row_bits += array is not None and array.null_count > 0
+
+    def of(self, start: int, end: int) -> int:
+        """Bytes of the rows `start` to `end`."""
+        return self._row_bits * (end - start) // 8 + sum(int(o[end]) - int(o[start]) for o in self._offsets)
+
+
+def runs(sizes: RunSizes, rows: int) -> Iterator[tuple[int, int]]:
+    """(start, end) of runs that are all rows in their order: SCAN_BATCH_BYTES and SCAN_PIECE_ROWS_MAX each at most, or
+    one longer row."""
+    start = 0
+    while start < rows:
+        end = most = min(start + limits.SCAN_PIECE_ROWS_MAX, rows)
+        if sizes.of(start, most) > limits.SCAN_BATCH_BYTES:
+            fitting = bisect_right(range(start + 1, most), limits.SCAN_BATCH_BYTES, key=partial(sizes.of, start))
+            end = start + max(1, fitting)
+        yield start, end
+        start = end
