@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from nyala.replica.client import TableHandle
 from nyala.replica.rows import RowError, SourceKey
-from nyala.replica.types import PLAINTEXT, KafkaSecurity, RowCode, limits
+from nyala.replica.types import PLAINTEXT, KafkaSecurity, RowCode, known_value, limits
 
 from . import crash, worker
 from .dead_letters import DeadLetter, DeadLetterSink, Origin
@@ -121,7 +121,7 @@ def decoder_of(plan: TaskPlan) -> RowDecoder:
         return [WriterSchema(each.avro_json, each.registry_id) for each in fresh.writer_schemas]
 
     known = [WriterSchema(each.avro_json, each.registry_id) for each in table.writer_schemas]
-    framing = Framing(table.source.framing)
+    framing = known_value(Framing, table.source.framing, f"the framing of topic {table.source.topic}")
     return RowDecoder(table.schema, framing, known, bare_schema=table.source.reader_schema, lookup=ask_again)
 
 

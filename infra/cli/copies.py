@@ -60,7 +60,8 @@ def start(
 
 
 def _waited(connected: Client, tablet_id: str, source: pb.ServerInfo, target: pb.ServerInfo) -> pb.CopyJob:
-    """The copy that was begun last, once it has ended; Refused if the target does not know of it any more."""
+    """The copy that was begun last, once it has ended; Refused if the target does not know of it any more, or
+    is in a phase of it that only a newer program knows."""
     tick = threading.Event()
     with copy_bar() as draw:
         while True:
@@ -72,7 +73,7 @@ def _waited(connected: Client, tablet_id: str, source: pb.ServerInfo, target: pb
             if not jobs:
                 raise Refused(Code.NOT_FOUND, "the server has forgotten the copy, as by a restart: `nyala copy list`")
             job = max(jobs, key=lambda one: one.started_us)
-            if job.phase in tools.COPY_OVER:
+            if tools.is_copy_over(job):
                 return job
             draw(job)
             tick.wait(LOOK_PERIOD_S)

@@ -7,7 +7,7 @@ from typing import Any
 
 from nyala.replica.raft import AppendEntries, AppendReply, Message, TimeoutNow, VoteReply, VoteRequest
 from nyala.replica.rows import crc32c
-from nyala.replica.types import Code, DataState, Refused
+from nyala.replica.types import Code, DataState, Refused, known_value
 
 from . import nyala_pb2 as pb
 from .values import entry_from_pb, entry_to_pb, opid_from_pb, opid_to_pb
@@ -65,10 +65,7 @@ def message_from_pb(wire: pb.RaftMessage) -> Message:
     kind = wire.WhichOneof("body")
     if kind is None:
         raise Refused(Code.INVALID_ARGUMENT, "a consensus message of unknown kind", tablet=wire.tablet_id)
-    try:
-        return _BODIES[kind](getattr(wire, kind), _envelope(wire))
-    except ValueError as e:
-        raise Refused(Code.INVALID_ARGUMENT, "a consensus message of a newer build", kind=kind, reason=str(e)) from e
+    return _BODIES[kind](getattr(wire, kind), _envelope(wire))
 
 
 def _envelope(wire: pb.RaftMessage) -> dict[str, Any]:
@@ -94,14 +91,14 @@ def _append_entries(body: pb.AppendEntries, envelope: dict[str, Any]) -> Message
 
 def _append_reply(body: pb.AppendReply, envelope: dict[str, Any]) -> Message:
     return AppendReply(
-        code=Code(body.code),
+        code=known_value(Code, body.code, "the code of a consensus message"),
         mismatch=body.mismatch,
         last=opid_from_pb(body.last),
         conflict_index=body.conflict_index,
         commit_index=body.commit_index,
         round=body.round,
         applied_index=body.applied_index,
-        data_state=DataState(body.data_state),
+        data_state=known_value(DataState, body.data_state, "the data state of a follower"),
         quiet=body.quiet,
         no_data=body.no_data,
         **envelope,
@@ -113,7 +110,13 @@ def _vote_request(body: pb.VoteRequest, envelope: dict[str, Any]) -> Message:
 
 
 def _vote_reply(body: pb.VoteReply, envelope: dict[str, Any]) -> Message:
-    return VoteReply(granted=body.granted, pre_vote=body.pre_vote, code=Code(body.code), reason=body.reason, **envelope)
+    return VoteReply(
+        granted=body.granted,
+        pre_vote=body.pre_vote,
+        code=known_value(Code, body.code, "the code of a consensus message"),
+        reason=body.reason,
+        **envelope,
+    )
 
 
 def _timeout_now(body: pb.TimeoutNow, envelope: dict[str, Any]) -> Message:

@@ -25,7 +25,7 @@ from nyala.replica.rows import (
     value_from_json,
     value_to_json,
 )
-from nyala.replica.types import Code, Refused, RowCode, parse_json, read_number, shown
+from nyala.replica.types import Code, Refused, RowCode, known_value, parse_json, read_number, shown
 
 from . import nyala_pb2 as pb
 
@@ -53,17 +53,7 @@ def column_to_pb(column: Column) -> pb.Column:
 
 def column_from_pb(message: pb.Column) -> Column:
     """From the wire; Refused(INVALID_ARGUMENT) for an unknown type or an impossible column."""
-    try:
-        kind = ColumnType(message.type)
-    except ValueError as e:
-        known = ",".join(t.value for t in ColumnType)
-        raise Refused(
-            Code.INVALID_ARGUMENT,
-            "no such column type",
-            column=message.name,
-            type=message.type,
-            known=known,
-        ) from e
+    kind = known_value(ColumnType, message.type, f"the type of column {shown(message.name)}")
     return Column(
         id=message.id,
         name=message.name,

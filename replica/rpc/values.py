@@ -21,6 +21,7 @@ from nyala.replica.types import (
     RaftConfig,
     Refused,
     Wanted,
+    known_value,
 )
 
 from . import nyala_pb2 as pb
@@ -90,11 +91,7 @@ def edit_to_pb(edit: ConfigEdit) -> pb.ConfigEdit:
 
 def edit_from_pb(message: pb.ConfigEdit) -> ConfigEdit:
     """From the wire; Refused(INVALID_ARGUMENT) if it is no possible edit."""
-    try:
-        kind = EditKind(message.kind)
-    except ValueError:
-        raise Refused(Code.INVALID_ARGUMENT, "an edit is add, remove or change", kind=message.kind) from None
-    return ConfigEdit(kind, member_from_pb(message.member))
+    return ConfigEdit(known_value(EditKind, message.kind, "the kind of an edit"), member_from_pb(message.member))
 
 
 def proposal_from_pb(message: pb.MoveReplicaRequest, proposal_id: str) -> Proposal:
@@ -168,13 +165,9 @@ def entry_to_pb(entry: Entry) -> pb.Entry:
 
 def entry_from_pb(message: pb.Entry) -> Entry:
     """From the wire; Refused(INVALID_ARGUMENT) for a kind that this build does not know."""
-    try:
-        kind = EntryKind(message.kind)
-    except ValueError as e:
-        raise Refused(Code.INVALID_ARGUMENT, "an entry of unknown kind", kind=message.kind) from e
     return Entry(
         OpId(message.term, message.index),
-        kind,
+        known_value(EntryKind, message.kind, "the kind of an entry"),
         message.hybrid_time,
         message.schema_id,
         message.meta,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .fs import KINDS, WipePlan, format_root, identity, need_formattable, need_server_directory, plan_wipe, wipe
     from .fs_check import DirectoryView, check_directory, directory_json, remove_orphans, tablet_json
     from .local_replica import connect_source, copy_replica, erase, last_promised, make_tombstone
-    from .moves import COPY_OVER, has_moved, list_copies, start_copy
+    from .moves import COPY_OVER, has_moved, is_copy_over, list_copies, start_copy
     from .plan_file import load_journal, plan_json
     from .recover import Recovery, abandon, involved, plans_agree
     from .recovery_plan import (
@@ -111,6 +111,7 @@ __all__ = [
     "has_moved",
     "identity",
     "involved",
+    "is_copy_over",
     "judge",
     "judge_compared",
     "kafka_line",
@@ -164,7 +165,7 @@ _HOMES = {
     ".fs": "KINDS WipePlan format_root identity need_formattable need_server_directory plan_wipe wipe",
     ".fs_check": "DirectoryView check_directory directory_json remove_orphans tablet_json",
     ".local_replica": "connect_source copy_replica erase last_promised make_tombstone",
-    ".moves": "COPY_OVER has_moved list_copies start_copy",
+    ".moves": "COPY_OVER has_moved is_copy_over list_copies start_copy",
     ".plan_file": "load_journal plan_json",
     ".recover": "Recovery abandon involved plans_agree",
     ".recovery_plan": "LeftAlone RecoveryPlan SourceLowering TabletPlan Target Why chosen_tablets make_plan",

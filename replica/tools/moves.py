@@ -54,6 +54,22 @@ def _leader(client: Client, tablet_id: str) -> tuple[pb.ServerInfo, pb.ReplicaSt
 
 COPY_OVER = frozenset({"DONE", "FAILED", "CANCELLED"})
 """Phases of a copy that has ended."""
+COPY_UNDER_WAY = frozenset({"WAITING", "BEGIN", "SERVING", *(f"COPY.{n}" for n in range(1, 7))})
+COPY_UNDER_WAY |= {f"JOIN.{n}" for n in range(1, 5)}
+"""Phases of one that has not."""
+
+
+def is_copy_over(job: pb.CopyJob) -> bool:
+    """Whether a copy has ended; Refused(ILLEGAL_STATE) for a phase that only a newer server knows, which may be either:
+    who waits for the end of that copy could wait for ever."""
+    if job.phase not in COPY_OVER | COPY_UNDER_WAY:
+        raise Refused(
+            Code.ILLEGAL_STATE,
+            "this program is older than the server and does not know the copy's phase: the copy is as it was; `nyala "
+            "copy list` of a program as new as the server tells whether it has ended",
+            phase=repr(job.phase)[:80],
+        )
+    return job.phase in COPY_OVER
 
 
 def list_copies(client: Client) -> list[pb.CopyJob]:

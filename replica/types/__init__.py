@@ -16,6 +16,7 @@ from .errors import (
     ReplicaError,
     ResourcesExhausted,
     RowCode,
+    known_value,
     may_pass,
     read_number,
 )
@@ -128,6 +129,7 @@ __all__ = [
     "generation_of",
     "hybrid_from_us",
     "is_uuid",
+    "known_value",
     "limits",
     "may_pass",
     "new_uuid",

@@ -7,10 +7,11 @@ only with a request id, a sequence number, a source's offset, or a compare-and-s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import TypeVar
 
 K = TypeVar("K", bound=IntEnum)
+V = TypeVar("V", bound=Enum)
 
 
 class Applied(IntEnum):
@@ -193,3 +194,16 @@ class ResourcesExhausted(Refused):
 def may_pass(error: object) -> bool:
     """Whether an error says only that the disk is full, or a resource of the server exhausted: later it may work."""
     return isinstance(error, ResourcesExhausted) or (isinstance(error, Refused) and error.code is Code.NO_SPACE)
+
+
+def known_value(kind: type[V], value: int | str, what: str) -> V:
+    """The member of `kind` that came over the wire as `what`; Refused(INVALID_ARGUMENT) if this build has none.
+
+    For values that decide what is done. One that is only shown is read by `read_number`, which refuses nothing.
+    """
+    try:
+        return kind(value)
+    except ValueError:
+        told = f"{what} is one that this build does not know, a newer build may: nothing was done with it"
+        known = "" if isinstance(value, int) else ",".join(str(member.value) for member in kind)
+        raise Refused(Code.INVALID_ARGUMENT, told, value=repr(value)[:80], known=known) from None

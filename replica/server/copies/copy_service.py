@@ -19,7 +19,7 @@ from nyala.replica.rpc import (
 from nyala.replica.tablet_copy import CopyRequest, CopyWanted
 from nyala.replica.tablet_copy.wire import SourceReplica, SourceServicer
 from nyala.replica.transport import Taker
-from nyala.replica.types import Code, Corruption, DataState, InvariantViolation, Refused, ReplicaError
+from nyala.replica.types import Code, Corruption, DataState, InvariantViolation, Refused, ReplicaError, known_value
 
 from ..maintenance.maintenance import Maintenance
 from ..requests.scans import when
@@ -62,7 +62,7 @@ class CopyServicer(SourceServicer):
                 from_uuid=request.from_uuid,
                 tablet_id=request.tablet_id,
                 term=request.term,
-                current_state=_data_state(request.current_state),
+                current_state=known_value(DataState, request.current_state, "the data state"),
                 last_opid=opid_from_pb(request.last_opid) if request.HasField("last_opid") else None,
                 log_only=request.log_only,
                 config=opid_from_pb(request.config),
@@ -141,10 +141,3 @@ def _job(job: CopyJob) -> pb.CopyJob:
         started_us=job.started_us,
         error=job.error,
     )
-
-
-def _data_state(number: int) -> DataState:
-    try:
-        return DataState(number)
-    except ValueError:
-        raise Refused(Code.INVALID_ARGUMENT, "no such data state", number=number) from None

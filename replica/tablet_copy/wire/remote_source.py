@@ -24,7 +24,7 @@ from nyala.replica.rpc import (
     raise_if_error,
 )
 from nyala.replica.tablet_copy import WHOLE, CopyFile, CopyManifest, CopyWanted, FileKind
-from nyala.replica.types import Address, Applied, Code, Refused, limits, new_uuid
+from nyala.replica.types import Address, Applied, Code, Refused, known_value, limits, new_uuid
 
 from .fetch_serving import hang_up
 from .fetch_wire import be_patient, receive, receive_message, send_message
@@ -265,10 +265,7 @@ class RemoteCopySource:
 
 
 def _file(message: Any) -> CopyFile:
-    try:
-        kind = FileKind(message.kind)
-    except ValueError:
-        raise Refused(Code.INVALID_ARGUMENT, "the source offers a file of unknown kind", kind=message.kind) from None
+    kind = known_value(FileKind, message.kind, "the kind of a file that the source offers")
     name = message.name
     if not name or "/" in name or name.startswith("."):
         raise Refused(Code.INVALID_ARGUMENT, "the source offers a file outside of its folder", name=name)

@@ -157,8 +157,16 @@ ROWS = [
     follows("append_entries.entries.term", "cannot follow", put(f"{AE}.entries.0.term", 0)),
     follows("append_entries.entries.term", "cannot have", put(f"{AE}.entries.1.term", 4)),
     made("append_entries.entries.term", "is committed here", append(3, (0, 0), noop(2, 1), noop(3, 2))),
-    follows("append_entries.entries.kind", "unknown kind", put(f"{AE}.entries.0.kind", 77)),
-    follows("append_entries.entries.kind", "unknown kind", put(f"{AE}.entries.0.kind", -1)),
+    follows(
+        "append_entries.entries.kind",
+        "the kind of an entry is one that this",
+        put(f"{AE}.entries.0.kind", 77),
+    ),
+    follows(
+        "append_entries.entries.kind",
+        "the kind of an entry is one that this",
+        put(f"{AE}.entries.0.kind", -1),
+    ),
     follows("append_entries.entries.hybrid_time", "hybrid time", put(f"{AE}.entries.0.hybrid_time", -1)),
     follows(
         "append_entries.entries.hybrid_time",
