@@ -12,6 +12,7 @@ from nyala.replica.types import Code, Entry, OpId, Refused, may_pass
 from .applier import Applier
 from .callers import Callers
 from .doors import Doors, Files
+from .fit_check import FitCheck
 from .life import Life
 from .loader import Loader
 from .log_cache import LogCache
@@ -97,6 +98,7 @@ class ReadyExecutor:
             bytes_max=options.load_bytes_max,
             on_loaded=self._loaded,
         )
+        self.fit_check = FitCheck(files=files, life=life, run_heavy=doors.run_heavy, step_again=self.step)
         self.writer = Writer(
             core=core,
             persister=self.persister,
@@ -302,19 +304,16 @@ class ReadyExecutor:
         if type(message) is AppendEntries and message.to_uuid == self.core.uuid:
             if message.entries and not self.persister.has_room(sum(entry.size_bytes for entry in message.entries)):
                 return ""  # the leader sends it again; blocking here would stop every tablet of this server
-            if refusal := self._unfit_entry(message) or self._times.from_the_future(message):
+            new = [entry for entry in message.entries if self.cache.term_at(entry.opid.index) != entry.opid.term]
+            unfit = self.fit_check.refusal(message, new)
+            if unfit is None:
+                return ""  # it is stepped again
+            if refusal := unfit or self._times.from_the_future(message):
                 return refusal
             if message.entries:
                 self._times.observe(message.entries)
         self.core.step(message)
         self.pump_soon()
-        return ""
-
-    def _unfit_entry(self, message: AppendEntries) -> str:
-        """Why an entry that is new here could not be applied; empty if all can."""
-        for entry in message.entries:
-            if self.cache.term_at(entry.opid.index) != entry.opid.term and (why := self._files.unfit(entry)):
-                return f"{entry.kind.name} entry {entry.opid}: {why}"
         return ""
 
     # ---------------------------------------------------------------------------------------------------- trouble

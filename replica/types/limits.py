@@ -194,6 +194,8 @@ TABLETS_PER_TABLE_MAX = 1024
 TABLETS_MAX = 100_000
 """Of all tables, dropped ones included until they are forgotten."""
 SOURCES_PER_TABLE_MAX = 10_000
+CATALOG_CHANGE_INLINE_BYTES = 16 << 10
+"""A following master looks at so much of changes on its loop: 4 ms. One of 10,000 sources, 4 MB, takes a second."""
 CATALOG_BYTES_MAX = 192 << 20
 """Of the masters' catalog, as far as tables, tablets and sources may be added. A copy of it goes in one message, of
 COPY_MANIFEST_BYTES_MAX; the rest is for what keeps those going that are there."""

@@ -181,8 +181,8 @@ MUTANTS = (
         test="tests/unit/master/test_master_entries.py::test_forged_entries_are_refused_by_their_bytes",
         file="replica/master/group/entries.py",
         function="unfit_entry",
-        before='parse_json(put["value"], "a record of the catalog")',
-        after="pass",
+        before='decode_change(entry, partial(parse_json, what="a record of the catalog"))',
+        after="decode_change(entry)",
     ),
     Mutant(
         name="stranger begins beside a group",

@@ -207,8 +207,41 @@ MUTANTS = (
         ),
         file="replica/raft_driver/ready_executor.py",
         function="ReadyExecutor.step",
-        before="if refusal := self._unfit_entry(message) or self._times.from_the_future(message):",
+        before="if refusal := unfit or self._times.from_the_future(message):",
         after="if refusal := self._times.from_the_future(message):",
+    ),
+    Mutant(
+        name="large change is decoded on the loop",
+        rows="IN-60",
+        test=("tests/unit/master/test_master_large_entries.py::test_largest_change_costs_a_followers_loop_no_decode"),
+        file="replica/raft_driver/fit_check.py",
+        function="FitCheck.refusal",
+        before="<= self._files.unfit_inline_bytes:",
+        after=">= self._files.unfit_inline_bytes:",
+    ),
+    Mutant(
+        name="another entry has the verdict of the one that was looked at",
+        rows="IN-50",
+        test=(
+            "tests/unit/master/test_master_large_entries.py::"
+            "test_large_forged_change_is_refused_and_only_what_was_looked_at_is_taken"
+        ),
+        file="replica/raft_driver/fit_check.py",
+        function="FitCheck.refusal",
+        before="if self._found is not None and self._found[0] == new:",
+        after="if self._found is not None:",
+    ),
+    Mutant(
+        name="large change is taken unseen",
+        rows="IN-50",
+        test=(
+            "tests/unit/master/test_master_large_entries.py::"
+            "test_large_forged_change_is_refused_and_only_what_was_looked_at_is_taken"
+        ),
+        file="replica/raft_driver/fit_check.py",
+        function="FitCheck._looked",
+        before="self._found = (new, found)",
+        after='self._found, found = (new, ""), ""',
     ),
     Mutant(
         name="large write overtakes small ones",

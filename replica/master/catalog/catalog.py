@@ -45,11 +45,11 @@ def encode_change(puts: Mapping[str, Json], deletes: Sequence[str] = (), request
     return encode("catalog_change", change)
 
 
-def decode_change(entry: Entry) -> tuple[dict[str, Json], list[str], str]:
-    """(puts, deletes, request id) of a CATALOG entry; Corruption if it holds no change."""
+def decode_change(entry: Entry, parse: Callable[[bytes], Any] = json.loads) -> tuple[dict[str, Json], list[str], str]:
+    """(puts, deletes, request id) of a CATALOG entry; Corruption if it holds no change. `parse`: of a record's JSON."""
     try:
         change = decode("catalog_change", entry.meta)
-        puts = {p["key"]: json.loads(p["value"]) for p in change["puts"]}
+        puts = {p["key"]: parse(p["value"]) for p in change["puts"]}
     except (ValueError, RecursionError) as error:
         raise Corruption("a catalog change does not decode", opid=entry.opid, reason=str(error)) from error
     if not all(isinstance(record, dict) for record in puts.values()):

@@ -24,6 +24,7 @@ from nyala.replica.types import (
     RaftConfig,
     Refused,
     ResourcesExhausted,
+    limits,
 )
 from nyala.replica.wal import Log, WalOptions
 
@@ -74,7 +75,13 @@ class CatalogGroup:
         self.replica = Replica(
             tablet_id=CATALOG_ID,
             uuid=uuid,
-            files=Files(cmeta=self.cmeta, log=self.log, state_machine=self.catalog, unfit=unfit_entry),
+            files=Files(
+                cmeta=self.cmeta,
+                log=self.log,
+                state_machine=self.catalog,
+                unfit=unfit_entry,
+                unfit_inline_bytes=limits.CATALOG_CHANGE_INLINE_BYTES,
+            ),
             replay=replay,
             doors=Doors(
                 hybrid_clock=HybridClock(clock),

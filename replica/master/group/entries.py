@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import NoneType
 from typing import get_args, get_type_hints
 
@@ -21,7 +22,6 @@ from nyala.replica.types import (
     limits,
     parse_json,
 )
-from nyala.schemas import decode
 
 from ..catalog.catalog import decode_change
 from ..catalog.records import DESIRED, TYPES, Json, Small, Table, Uuid, may_lack, read
@@ -131,9 +131,7 @@ def unfit_entry(entry: Entry) -> str:
     if entry.payload:
         return "an entry without rows has a payload"
     try:
-        puts, _, _ = decode_change(entry)
-        for put in decode("catalog_change", entry.meta)["puts"]:
-            parse_json(put["value"], "a record of the catalog")
+        puts, _, _ = decode_change(entry, partial(parse_json, what="a record of the catalog"))
     except (Corruption, ReplicaError) as error:
         return str(error)
     return next(filter(None, (unfit_record(key, record) for key, record in puts.items())), "")

@@ -1,0 +1,63 @@
+"""Whether this kind of state machine could apply the entries of an append, asked before they go into the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from nyala.replica.raft import AppendEntries
+from nyala.replica.types import Entry
+
+from .doors import Files
+from .life import Life
+from .state_machine import RunHeavy
+
+
+class FitCheck:
+    """Decodes entries here if they are small, off the owner's thread if they are not.
+
+    Invariant: at most one message is looked at off the thread. Concurrency: the owner's thread.
+    """
+
+    def __init__(
+        self, *, files: Files, life: Life, run_heavy: RunHeavy, step_again: Callable[[AppendEntries], str]
+    ) -> None:
+        self._files = files
+        self._life = life
+        self._run_heavy = run_heavy
+        self._step_again = step_again
+        self._looking = False
+        self._found: tuple[Sequence[Entry], str] | None = None
+        """What was found out off the thread about the entries of one message."""
+
+    def refusal(self, message: AppendEntries, new: Sequence[Entry]) -> str | None:
+        """Why one of `new`, the entries of the message that are not here yet, could not be applied; empty if all could.
+
+        None: that takes long. The message must be dropped; it is stepped again if its entries are fit. If they are not,
+        this says so when the sender repeats it.
+        """
+        if sum(len(entry.meta) for entry in new) <= self._files.unfit_inline_bytes:
+            return self._look(new)
+        if self._found is not None and self._found[0] == new:
+            return self._found[1]
+        if not self._looking:
+            self._looking = True
+            self._run_heavy(lambda: self._look(new), lambda found: self._looked(message, new, found))
+        return None
+
+    def _look(self, new: Sequence[Entry]) -> str:
+        for entry in new:
+            if why := self._files.unfit(entry):
+                return f"{entry.kind.name} entry {entry.opid}: {why}"
+        return ""
+
+    def _looked(self, message: AppendEntries, new: Sequence[Entry], found: str | BaseException) -> None:
+        self._looking = False
+        if not self._life.serving:
+            return
+        if isinstance(found, BaseException):
+            self._life.fail(found)
+            return
+        self._found = (new, found)
+        if not found:
+            self._step_again(message)
+            self._found = None
