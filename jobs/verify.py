@@ -22,9 +22,9 @@ from nyala.replica.tools import (
     as_json,
     gather,
     judge_compared,
+    next_reads,
     only_tables,
     plan_text,
-    readable,
     table_lines,
     to_read,
     with_sums,
@@ -42,7 +42,7 @@ def options_parser() -> argparse.ArgumentParser:
     parser.add_argument("--masters", required=True, help="host:port[,host:port]")
     parser.add_argument("--table", action="append", default=[], metavar="NAME", help="only this one; may be repeated")
     timeout_s = seconds("--timeout-s", 0.1, DAY_S)
-    parser.add_argument("--timeout-s", type=timeout_s, default=600.0, help="for one replica")
+    parser.add_argument("--timeout-s", type=timeout_s, help="for one replica; default: by what its server has to read")
     parser.add_argument("--dry-run", action="store_true", help="show what would be read, and read nothing")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     return parser
@@ -81,9 +81,8 @@ def compare(client: Client, view: ClusterView, given: argparse.Namespace) -> Clu
     for number in range(ROUNDS_MAX):
         if number:
             view = with_sums(only_tables(gather(client), given.table), sums.values(), at)
-        missing = to_read(view)
-        asked = [(server, tablet_id) for server, tablet_id in readable(view) if tablet_id in missing]
-        for one in read_checksums(spark, given.masters, asked, at, timeout_s=given.timeout_s):
+        asked = next_reads(view, spark.sparkContext.defaultParallelism, given.timeout_s)
+        for one in read_checksums(spark, given.masters, asked, at):
             uuid, tablet_id, found, error = one
             sums[uuid, tablet_id] = ReplicaSum(uuid, tablet_id, found, error)
         view = with_sums(view, sums.values(), at)

@@ -18,9 +18,9 @@ Sum = tuple[str, str, RowSum | None, str]
 
 
 def read_checksums(
-    spark: Any, masters: str, replicas: Sequence[tuple[pb.ServerInfo, str]], at: int, *, timeout_s: float
+    spark: Any, masters: str, replicas: Sequence[tuple[pb.ServerInfo, str, float]], at: int
 ) -> list[Sum]:
-    """The checksum of each (server, tablet id) at hybrid time `at`, of whatever can be read within `timeout_s` each.
+    """The checksum of each (server, tablet id, seconds) at hybrid time `at`, of whatever can be read in its seconds.
 
     As many at a time as Spark runs tasks. Neighbours of the list go to different tasks, so that no server gets all.
     QueryInterrupted if Spark itself fails; it may be tried again.
@@ -29,21 +29,19 @@ def read_checksums(
         return []
     context = spark.sparkContext
     tasks = min(len(replicas), context.defaultParallelism * 4)
-    asked = [(server.SerializeToString(), tablet_id) for server, tablet_id in replicas]
+    asked = [(server.SerializeToString(), tablet_id, timeout_s) for server, tablet_id, timeout_s in replicas]
     dealt = [asked[first::tasks] for first in range(tasks)]
     try:
         # The driver names the definition: a worker of another build than its own must not choose one.
-        read = partial(_read_share, masters, at, timeout_s, CHECKSUM_DEFINITION)
+        read = partial(_read_share, masters, at, CHECKSUM_DEFINITION)
         return list(context.parallelize(dealt, tasks).flatMap(read).collect())
     except Exception as error:
         raise QueryInterrupted(f"Spark could not run the tasks: {str(error).splitlines()[0]}") from error
 
 
-def _read_share(
-    masters: str, at: int, timeout_s: float, definition: int, share: Sequence[tuple[bytes, str]]
-) -> Iterator[Sum]:
+def _read_share(masters: str, at: int, definition: int, share: Sequence[tuple[bytes, str, float]]) -> Iterator[Sum]:
     client = worker.client_for(masters)
-    for encoded, tablet_id in share:
+    for encoded, tablet_id, timeout_s in share:
         server = pb.ServerInfo.FromString(encoded)
         try:
             found = client.checksum(server, tablet_id, at, definition=definition, timeout_s=timeout_s)

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         checked,
         judge_compared,
         left_out,
+        next_reads,
         only_tables,
         plan_text,
         readable,
@@ -126,6 +127,7 @@ __all__ = [
     "make_tombstone",
     "need_formattable",
     "need_server_directory",
+    "next_reads",
     "of_directory",
     "of_running",
     "only_tables",
@@ -172,7 +174,7 @@ _HOMES = {
     ".replacement": "ReplacementPlan plan_replacement replacement_json",
     ".tablet_files": "FileFinding TabletFiles read_tablet",
     ".verify": "ReplicaSum checked judge_compared left_out only_tables "
-    "plan_text readable table_lines to_read with_sums",
+    "plan_text readable table_lines next_reads to_read with_sums",
     ".wanted": "Wanted change_words drain_json drain_words unsettled wish_json",
 }
 """Module -> names that it gives to this package."""

@@ -134,16 +134,21 @@ def _add_checksums(client: Client, view: ClusterView) -> None:
 
 
 def checksum_timeout_s(replicas: Iterable[pb.ReplicaStatus], columns: int) -> float:
-    """How long the checksum of each replica of one tablet may take, by what they say that they hold.
+    """How long the checksum of each replica of one tablet may take, by what they say that they hold."""
+    return limits.CHECKSUM_WAIT_S + checksum_work_s(replicas, columns)
+
+
+def checksum_work_s(replicas: Iterable[pb.ReplicaStatus], columns: int) -> float:
+    """How long a server may work on the checksum of a replica of one tablet.
 
     The largest counts for all: one that is behind catches up meanwhile. Rows in memory count like those on disk.
     """
-    work_s = [
+    work_s = (
         (r.bytes_on_disk + r.memory_bytes) / limits.CHECKSUM_BYTES_PER_S_MIN
         + r.rows * columns / limits.CHECKSUM_CELLS_PER_S_MIN
         for r in replicas
-    ]
-    return limits.CHECKSUM_WAIT_S + max(work_s, default=0.0)
+    )
+    return max(work_s, default=0.0)
 
 
 def _with_checksum(

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from nyala.replica.client import Client
 from nyala.replica.rows import RowSum
 from nyala.replica.rpc import config_from_pb, pb
-from nyala.replica.types import Code, DataState, Refused, read_number, us_of_hybrid
+from nyala.replica.types import Code, DataState, Refused, limits, read_number, us_of_hybrid
 
-from .check import REPLICAS_DIFFER, ClusterView, Finding, ReplicaView, Severity, gather, judge
+from .check import REPLICAS_DIFFER, ClusterView, Finding, ReplicaView, Severity, checksum_work_s, gather, judge
 
 LOOK_PERIOD_S = 0.3
 
@@ -96,6 +96,25 @@ def to_read(view: ClusterView) -> set[str]:
     """Tablets that are to be read, or read again: a voter is missing, or a replica gave no checksum when asked."""
     failed = {tablet_id for tablet_id, found in view.replicas.items() for r in found if r.checksum_error}
     return failed | set(unread(view))
+
+
+def next_reads(
+    view: ClusterView, at_a_time: int, timeout_s: float | None = None
+) -> list[tuple[pb.ServerInfo, str, float]]:
+    """(server, tablet id, seconds) of each replica that is to be read now; so many are read at a time.
+
+    Seconds: `timeout_s`; else as `checksum_timeout_s` has it, and what the server may have to work on before, its
+    largest replicas.
+    """
+    columns = {t.tablet_id: len(table.schema.columns) for table in view.tables for t in table.tablets}
+    missing, work = to_read(view), dict[str, list[float]]()
+    reads = [(server, tablet_id) for server, tablet_id in readable(view) if tablet_id in missing]
+    for server, tablet_id in reads:
+        statuses = [replica.status for replica in view.replicas[tablet_id]]
+        work.setdefault(server.uuid, []).append(checksum_work_s(statuses, columns.get(tablet_id, 0)))
+    # The largest of a server hold each one of its replicas, or one that is as large.
+    most = {uuid: sum(sorted(each, reverse=True)[: max(1, at_a_time)]) for uuid, each in work.items()}
+    return [(server, id_, timeout_s or limits.CHECKSUM_WAIT_S + most[server.uuid]) for server, id_ in reads]
 
 
 def judge_compared(view: ClusterView) -> list[Finding]:

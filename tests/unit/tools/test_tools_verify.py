@@ -17,6 +17,7 @@ from nyala.replica.tools import (
     checked,
     judge_compared,
     left_out,
+    next_reads,
     only_tables,
     plan_text,
     readable,
@@ -207,3 +208,25 @@ def test_checksum_may_take_as_long_as_what_its_tablet_holds_needs() -> None:
     asked: dict[str, float] = {}
     checked(Full("well", differing="b"), checksum=True)  # type: ignore[arg-type]
     assert asked == {"a": limits.CHECKSUM_WAIT_S + 100, "b": limits.CHECKSUM_WAIT_S + 100}
+
+
+def test_verify_job_gives_a_checksum_as_long_as_its_server_may_need() -> None:
+    """IN-04. Goal: `nyala job verify` goes by the size, as `nyala cluster check --checksum` does. It asks a server for
+    several replicas at a time, which wait for each other there, so the largest of them count together. Method: three
+    tablets that need 10, 40 and 700 s on three servers, one of which has only the first two; then what was given."""
+    tablets = view("123")
+    for tablet_id, seconds in (("1", 10), ("2", 40), ("3", 700)):
+        for replica in tablets.replicas[tablet_id]:
+            replica.status.bytes_on_disk = seconds * limits.CHECKSUM_BYTES_PER_S_MIN
+    (away,) = [replica for replica in tablets.replicas["3"] if replica.server_uuid == "c"]
+    away.status.data_state = DataState.COPYING
+    for at_a_time, of_two, of_three in ((1, 40, 700), (2, 50, 740), (8, 50, 750)):
+        given = {(s.uuid, id_): time_s - limits.CHECKSUM_WAIT_S for s, id_, time_s in next_reads(tablets, at_a_time)}
+        assert {key for key in given if key[1] != "9"} == {
+            (s, id_) for id_ in "123" for s in SERVERS if (s, id_) != ("c", "3")
+        }
+        assert {round(given["c", id_]) for id_ in "12"} == {of_two}
+        assert {round(given[s, id_]) for id_ in "123" for s in "ab"} == {of_three}
+    assert {time_s for _, _, time_s in next_reads(tablets, 2, 5.0)} == {5.0}
+    read = with_sums(tablets, [ReplicaSum(s, id_, RowSum(1, 1)) for s in SERVERS for id_ in "13"], 7)
+    assert {id_ for _, id_, _ in next_reads(read, 1)} - {"9"} == {"2"}, "what was read is not read again"
