@@ -20,6 +20,7 @@ from .instance import (
     repair_instance,
     take_over,
 )
+from .lengths import FileLength, lost_file
 from .os_errors import error_from_os, exhausted
 from .real import RealDisk
 from .root_lock import LOCK_NAME, RootLock, lock_root, lock_stopped
@@ -35,6 +36,7 @@ __all__ = [
     "PROMISES",
     "TABLET_SERVER",
     "CrashPoints",
+    "FileLength",
     "FolderWatch",
     "Instance",
     "RealDisk",
@@ -45,6 +47,7 @@ __all__ = [
     "join_cluster",
     "lock_root",
     "lock_stopped",
+    "lost_file",
     "lost_promises",
     "open_or_format",
     "raise_open_files_limit",

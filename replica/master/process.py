@@ -10,6 +10,8 @@ from typing import Any
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.fs import (
     MASTER,
+    PROMISES,
+    FolderWatch,
     Instance,
     RealDisk,
     join_cluster,
@@ -22,6 +24,7 @@ from nyala.replica.rpc import RequestChecks, listen_on, new_server, pb_grpc
 from nyala.replica.transport import PeerNetwork, PeerServicer
 from nyala.replica.types import (
     Address,
+    Corruption,
     InvariantViolation,
     Member,
     OpId,
@@ -38,6 +41,7 @@ from .decisions.parts import Parts
 from .decisions.reconciler import Reconciler
 from .group.catalog_copies import CatalogCopies
 from .group.catalog_group import CatalogGroup
+from .group.file_keeper import KEEP_EVERY_S, FileKeeper, damaged
 from .group.forming import form
 from .group.standing import check_config, check_peers, need_catalog
 from .group.takeovers import Takeovers, takeovers_in_log
@@ -79,43 +83,49 @@ class MasterProcess:
         asyncio.get_running_loop().set_default_executor(started_pool(limits.LOOP_THREADS, "loop"))
         with lock_root(self.options.root):
             disk = RealDisk(self.options.root)
-            instance = open_or_format(disk, self.clock, kind=MASTER)
-            uuid = instance.uuid
-            need_catalog(disk, instance)
-            address = await self._listen()
-            check_peers(address, self.options.peers)
-            stored = ConsensusMeta.load(disk, CATALOG_ID).committed_config if CatalogGroup.exists(disk) else None
-            if stored is not None:
-                check_config(stored, Member(uuid, (address,)), self.options.peers)
-            service = MasterService(uuid, stored)
-            network = PeerNetwork(uuid, address, takeover=instance.takeover)
-            takeovers = Takeovers(instance, takeovers_in_log(disk))
-            incoming = PeerServicer(
-                uuid,
-                service.deliver,
-                lambda peer, at: network.learn(peer, (at,)),
-                self.fail,
-                check_caller=takeovers.check,
-                knows=network.knows,
-            )
-            pb_grpc.add_MasterServiceServicer_to_server(service, self._server)
-            pb_grpc.add_PeerServiceServicer_to_server(incoming, self._server)
-            copies = CatalogCopies(disk, uuid, self.clock, incoming.admit, lambda: service.state.group, self.fail)
-            pb_grpc.add_CopyServiceServicer_to_server(copies, self._server)
-            await incoming.listen(self.options.listen.rpartition(":")[0], self.options.peer_port)
-            await self._server.start()
-            when_parent_ends(self.options.parent_fd, self._parent_ended)
             try:
-                config = await self._first_config(disk, Member(uuid, (address,)))
-                if config is not None:
-                    await self._serve(disk, service, network, address, config, copies, takeovers, instance)
-            finally:
-                await self._server.stop(STOP_GRACE_S)
-                self._checks.close()
-                copies.close()
-                await incoming.close()
-                await network.close()
+                await self._run(disk)
+            except Corruption as error:
+                raise damaged(error, disk) from error
         return RESIGN_EXIT_CODE if self.failure else 0
+
+    async def _run(self, disk: RealDisk) -> None:
+        instance = open_or_format(disk, self.clock, kind=MASTER)
+        uuid = instance.uuid
+        need_catalog(disk, instance)
+        address = await self._listen()
+        check_peers(address, self.options.peers)
+        stored = ConsensusMeta.load(disk, CATALOG_ID).committed_config if CatalogGroup.exists(disk) else None
+        if stored is not None:
+            check_config(stored, Member(uuid, (address,)), self.options.peers)
+        service = MasterService(uuid, stored)
+        network = PeerNetwork(uuid, address, takeover=instance.takeover)
+        takeovers = Takeovers(instance, takeovers_in_log(disk))
+        incoming = PeerServicer(
+            uuid,
+            service.deliver,
+            lambda peer, at: network.learn(peer, (at,)),
+            self.fail,
+            check_caller=takeovers.check,
+            knows=network.knows,
+        )
+        pb_grpc.add_MasterServiceServicer_to_server(service, self._server)
+        pb_grpc.add_PeerServiceServicer_to_server(incoming, self._server)
+        copies = CatalogCopies(disk, uuid, self.clock, incoming.admit, lambda: service.state.group, self.fail)
+        pb_grpc.add_CopyServiceServicer_to_server(copies, self._server)
+        await incoming.listen(self.options.listen.rpartition(":")[0], self.options.peer_port)
+        await self._server.start()
+        when_parent_ends(self.options.parent_fd, self._parent_ended)
+        try:
+            config = await self._first_config(disk, Member(uuid, (address,)))
+            if config is not None:
+                await self._serve(disk, service, network, address, config, copies, takeovers, instance)
+        finally:
+            await self._server.stop(STOP_GRACE_S)
+            self._checks.close()
+            copies.close()
+            await incoming.close()
+            await network.close()
 
     async def _first_config(self, disk: RealDisk, own: Member) -> RaftConfig | None:
         """The config a new group begins with; None if this process was told to stop before all masters were there."""
@@ -147,13 +157,14 @@ class MasterProcess:
         takeovers.catalog = group.catalog
         takeovers.check_own()
         state = MasterState(service.uuid, address, group, self.clock, self.options, GrpcTabletServers())
-        reconciler = Reconciler(state)
+        reconciler, keeper = Reconciler(state), FileKeeper(disk, instance, group, FolderWatch(disk, PROMISES).look)
         self._start_parts(state, reconciler)
         await group.start()
         service.open(state)
         tasks = [
             asyncio.create_task(self._tick(group, takeovers, network), name="raft tick"),
-            asyncio.create_task(self._belong(disk, instance, state), name="belong"),
+            asyncio.create_task(self._belong(disk, keeper, state), name="belong"),
+            asyncio.create_task(self._keep(keeper), name="look at files"),
             asyncio.create_task(self._announce(state), name="announce"),
             asyncio.create_task(self._govern(reconciler), name="policy tick"),
             asyncio.create_task(copies.expire_forever(), name="copy sessions"),
@@ -218,13 +229,18 @@ class MasterProcess:
                 takeovers.check_own()
                 network.relink(uuid)
 
-    async def _belong(self, disk: RealDisk, instance: Instance, state: MasterState) -> None:
+    async def _belong(self, disk: RealDisk, keeper: FileKeeper, state: MasterState) -> None:
         """Note in the directory which cluster's catalog it has: without it, it must not begin with an empty one."""
         while True:
             if state.cluster_id:
-                await asyncio.to_thread(join_cluster, disk, instance, state.cluster_id)
+                keeper.instance = await asyncio.to_thread(join_cluster, disk, keeper.instance, state.cluster_id)
                 return
             await asyncio.sleep(BELONG_PERIOD_S)
+
+    async def _keep(self, keeper: FileKeeper) -> None:
+        while True:
+            await asyncio.sleep(KEEP_EVERY_S)
+            await keeper.round()
 
     async def _govern(self, reconciler: Reconciler) -> None:
         period_s = self.options.policy_ms / 1000

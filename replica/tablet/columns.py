@@ -16,11 +16,6 @@ from nyala.replica.types import check
 I64 = npt.NDArray[np.int64]
 
 
-def is_variable(kind: Any) -> bool:
-    """Whether values of this Arrow type have lengths of their own."""
-    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
-
-
 def filled(column: Column, rows: int) -> Any:
     """pa.Array of `rows` times the column's default, null if it has none."""
     if column.default is None:
@@ -72,7 +67,7 @@ def take_batch(batch: Any, positions: I64) -> Any:
 def _take_fixed_width(array: Any, positions: I64) -> Any | None:
     """A string or binary array whose values are all equally long, taken as rows of a byte matrix; else None."""
     kind = array.type
-    if not is_variable(kind) or array.null_count or len(array) == 0:
+    if not (pa.types.is_string(kind) or pa.types.is_binary(kind)) or array.null_count or len(array) == 0:
         return None
     offsets = offsets_of(array)
     first, end = int(offsets[0]), int(offsets[-1])

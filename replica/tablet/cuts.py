@@ -5,12 +5,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Iterator
 from functools import partial
-from typing import Any
 
-from nyala.replica.rows import TableSchema, offsets_of
+import pyarrow as pa
+
+from nyala.replica.rows import ColumnType, TableSchema, offsets_of
 from nyala.replica.types import limits
 
-from .columns import filled, is_variable
+from .columns import filled
 
 
 class RunSizes:
@@ -19,7 +20,7 @@ class RunSizes:
     Nothing is computed for every row: the size of a run follows from the offsets at its two ends.
     """
 
-    def __init__(self, batch: Any, source: TableSchema, target: TableSchema, ids: Collection[int]) -> None:
+    def __init__(self, batch: pa.RecordBatch, source: TableSchema, target: TableSchema, ids: Collection[int]) -> None:
         """`batch` is of schema `source`. `ids`: columns of `target`; those that the batch lacks are filled in."""
         arrays = {c.id: batch.column(pos) for pos, c in enumerate(source.columns)}
         self._offsets = []
@@ -30,7 +31,7 @@ class RunSizes:
             array = arrays.get(column.id)
             if array is None:
                 self._row_bits += 8 * filled(column, 1).nbytes
-            elif is_variable(array.type):
+            elif column.type in (ColumnType.STRING, ColumnType.BINARY):
                 self._offsets.append(offsets_of(array))
                 self._row_bits += 32
             else:

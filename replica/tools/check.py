@@ -167,6 +167,11 @@ def judge(view: ClusterView) -> list[Finding]:
     """Every defect of the view, errors first; empty when all is well."""
     found = [_judge_master(m) for m in view.masters if not m.serves]
     found += [
+        Finding(Severity.ERROR, f"master {m.uuid}", m.status.replica.error)
+        for m in view.masters
+        if m.status is not None and m.serves and m.status.replica.error
+    ]
+    found += [
         Finding(Severity.ERROR if serious else Severity.WARNING, f"master {m.uuid}", text)
         for m in view.masters
         if m.status is not None and m.serves

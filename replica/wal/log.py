@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 
-from nyala.replica.fs import exhausted
+from nyala.replica.fs import FileLength, exhausted
 from nyala.replica.types import (
     Code,
     Disk,
@@ -368,6 +368,12 @@ class Log:
         """All segments, oldest first."""
         with self._state:
             return list(self._retention.segments)
+
+    def files(self) -> list[FileLength]:
+        """The file of each segment, as long as it was written."""
+        return [
+            FileLength(f"{self._folder}/{info.name}", info.length_bytes, not info.closed) for info in self.segments()
+        ]
 
     def pin(self) -> Pin:
         """Keep the present segments' files; what an open one holds grows, its listed length is durable."""

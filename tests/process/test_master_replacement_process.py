@@ -263,3 +263,36 @@ def test_masters_outlive_one_that_is_away_and_say_so_and_not_two(masters: Master
     masters.create("again")
     two[1].start()
     masters.level()
+
+
+def test_master_with_damaged_files_says_the_commands_that_heal_it(masters: Masters) -> None:
+    """IN-21. Goal: what a master says that cannot start on its files is enough to mend it. Method: each kind of file of
+    a follower is hurt while that is stopped, in another way each time; it does not start, and says four commands, which
+    are typed as they are said; it starts, abstains from votes that it may have cast, and knows every table."""
+    masters.cluster.add_server()
+    masters.create("one")
+    told = ("--masters", ",".join(masters.addresses))
+    hurts = (
+        (f"tablet-meta/{CATALOG_ID}", lambda path: path.write_bytes(path.read_bytes()[:-1])),
+        (f"consensus-meta/{CATALOG_ID}", lambda path: path.write_bytes(b"")),
+        (f"wals/{CATALOG_ID}/wal-000000001", lambda path: path.write_bytes(b"")),
+        ("instance", lambda path: path.unlink()),
+    )
+    for file, hurt in hurts:
+        lost = masters.followers()[0]
+        lost.stop()
+        hurt(lost.root / file)
+        said = lost.fails()
+        for command in ("fs wipe DIR", "fs format DIR --kind master --uuid UUID", "master copy-from DIR ADDRESS"):
+            assert f"`nyala {command}`" in said, said
+        listed = done("master", "list", *told)
+        (away,) = [m for m in listed if m["role"] is None]
+        assert away["address"] == lost.address
+        done("fs", "wipe", lost.root, "--yes")
+        done("fs", "format", lost.root, "--kind", "master", "--uuid", away["uuid"])
+        masters.copy(lost.root)
+        assert ConsensusMeta.load(RealDisk(lost.root), CATALOG_ID).vote_floor_term > 0
+        assert lost.start().uuid == away["uuid"]
+        masters.level()
+    masters.leader().kill()
+    assert masters.tables() == {"one"}

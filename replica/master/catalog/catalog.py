@@ -45,15 +45,20 @@ def encode_change(puts: Mapping[str, Json], deletes: Sequence[str] = (), request
     return encode("catalog_change", change)
 
 
-def decode_change(entry: Entry, parse: Callable[[bytes], Any] = json.loads) -> tuple[dict[str, Json], list[str], str]:
+def decode_change(
+    entry: Entry, parse: Callable[[bytes], object] = json.loads
+) -> tuple[dict[str, Json], list[str], str]:
     """(puts, deletes, request id) of a CATALOG entry; Corruption if it holds no change. `parse`: of a record's JSON."""
+    puts: dict[str, Json] = {}
     try:
         change = decode("catalog_change", entry.meta)
-        puts = {p["key"]: parse(p["value"]) for p in change["puts"]}
+        for put in change["puts"]:
+            record = parse(put["value"])
+            if not isinstance(record, dict):
+                raise Corruption("a catalog change puts what is no record", opid=entry.opid)
+            puts[put["key"]] = record
     except (ValueError, RecursionError) as error:
         raise Corruption("a catalog change does not decode", opid=entry.opid, reason=str(error)) from error
-    if not all(isinstance(record, dict) for record in puts.values()):
-        raise Corruption("a catalog change puts what is no record", opid=entry.opid)
     return puts, change["deletes"], change["request_id"]
 
 
@@ -276,6 +281,10 @@ class Catalog:
         flushed.save(self._disk)
         self._superblock = flushed
         return True
+
+    def keep(self) -> bool:
+        """Write the superblock again if it is not there or does not read back; whether that was so."""
+        return self._superblock.keep(self._disk)
 
     @contextmanager
     def hold(self) -> Iterator[Superblock]:

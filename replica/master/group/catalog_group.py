@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from nyala.replica.consensus_metadata import ConsensusMeta
+from nyala.replica.fs import lost_file
 from nyala.replica.raft import CopyNeeded, RaftOptions
 from nyala.replica.raft_driver import Doors, Files, Phase, Replica
 from nyala.replica.tablet import Superblock
@@ -69,6 +70,9 @@ class CatalogGroup:
         self.led = asyncio.Event()
         """Set once this master has led."""
         self._tasks: set[asyncio.Task[Any]] = set()
+        self.trouble = ""
+        """What is wrong with its files while it goes on; empty if nothing is known."""
+        self._disk = disk
         self.cmeta = _metadata(disk, uuid, first)
         self.catalog = Catalog.open(disk)
         self.log, replay = Log.open(disk, f"wals/{CATALOG_ID}", CATALOG_ID, WalOptions())
@@ -244,6 +248,19 @@ class CatalogGroup:
             self._on_fatal(result)
         else:
             self.replica.gc()
+
+    async def flushed(self) -> None:
+        """Return once nothing that was applied is in the log alone."""
+        await self._loop.run_in_executor(self._lane, self.catalog.flush)
+
+    async def look_at_files(self) -> tuple[list[str], Corruption | None]:
+        """(which of the small files were written again from memory, the first segment of the log that is lost)."""
+        return await self._loop.run_in_executor(self._lane, self._look_at_files)
+
+    def _look_at_files(self) -> tuple[list[str], Corruption | None]:
+        kept = {"superblock": self.catalog.keep(), "consensus metadata": self.cmeta.keep()}
+        lost = lost_file(self._disk, self.log.files)
+        return [what for what, again in kept.items() if again], lost
 
     async def stop(self) -> None:
         """Flush, stop and close; what waits fails with an unknown outcome."""

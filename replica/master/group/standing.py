@@ -31,8 +31,8 @@ def need_catalog(disk: Disk, instance: Instance) -> None:
         if promised_elsewhere(instance):
             what = (
                 "this directory has nothing of what its uuid has promised, because it took that of a master that it "
-                "replaces, or lost its catalog: copy it from the leading master, `nyala master copy-from`; nothing was "
-                "started"
+                "replaces, or lost its catalog: copy it from the leading master, `nyala master copy-from`, or put the "
+                "files back from a backup if this is the only one; nothing was started"
             )
             raise Refused(Code.NOT_READY, what, uuid=instance.uuid, path=disk.real_path(""))
         return

@@ -345,7 +345,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
             committed_config=config_to_pb(status.committed_config),
             wal_bytes=status.wal_bytes,
             flush_index=status.flush_index,
-            error=status.error,
+            error=status.error or state.group.trouble,
         )
         return pb.MasterStatusReply(
             uuid=state.uuid,

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from nyala.replica.consensus_metadata import path_of
+from nyala.replica.fs import FileLength, lost_file
 from nyala.replica.tablet import superblock_path
-from nyala.replica.tablet_copy import wal_folder
-from nyala.replica.types import Corruption, DataState, Disk, DiskFailure, Refused, may_pass
+from nyala.replica.types import DataState, Disk, Refused, may_pass
 
 from ..tablets.hosted import HostedTablet
 from ..tablets.manager import TabletManager
@@ -43,7 +43,9 @@ class FileChecker:
             async with hosted.transition:
                 try:
                     await self._manager.in_thread(partial(self._repair_roots, hosted, known))
-                    lost = await self._manager.in_thread(partial(_lost, self._manager.disk, hosted))
+                    lost = await self._manager.in_thread(
+                        partial(lost_file, self._manager.disk, partial(_written, hosted) if hosted.running else tuple)
+                    )
                 except Refused as error:
                     if not may_pass(error):
                         raise
@@ -84,33 +86,11 @@ def _folder_is_lost(disk: Disk, folder: str, known: frozenset[str]) -> bool:
     return not disk.exists(folder) or (len(known) > 1 and known.isdisjoint(disk.listdir(folder)))
 
 
-def _lost(disk: Disk, hosted: HostedTablet) -> Corruption | None:
-    """The first block, sidecar or log segment that is missing, or is not as long as it was written."""
-    if not hosted.running:
-        return None
-    for path, length_bytes, grows in _listed(hosted):
-        found = _size(disk, path)
-        if found == length_bytes or (grows and found is not None and found > length_bytes):
-            continue
-        if (path, length_bytes, grows) in set(_listed(hosted)):  # else a merge, a roll or log GC took it away
-            what = "a file of a running replica is missing" if found is None else "a file of a running replica was cut"
-            return Corruption(what, path=path, bytes=found, written=length_bytes)
-    return None
-
-
-def _listed(hosted: HostedTablet) -> Iterator[tuple[str, int, bool]]:
-    """(path, length, whether it may be longer) of each."""
+def _written(hosted: HostedTablet) -> Iterator[FileLength]:
+    """Blocks, sidecars and log segments of a running replica."""
     if hosted.tablet is not None:
         for block in hosted.tablet.superblock.blocks:
             for path, length_bytes, _ in block.files:
-                yield path, length_bytes, False
+                yield FileLength(path, length_bytes, False)
     if hosted.log is not None:
-        for info in hosted.log.segments():
-            yield f"{wal_folder(hosted.tablet_id)}/{info.name}", info.length_bytes, not info.closed
-
-
-def _size(disk: Disk, path: str) -> int | None:
-    try:
-        return disk.size(path)
-    except (FileNotFoundError, DiskFailure):
-        return None
+        yield from hosted.log.files()

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from nyala.replica.fs import MASTER, RealDisk, open_or_format
-from nyala.replica.master.catalog import decode_change, encode_change
-from nyala.replica.master.entries import unfit_record
-from nyala.replica.master.group import CatalogGroup
+from nyala.replica.master.catalog.catalog import decode_change, encode_change
+from nyala.replica.master.group.catalog_group import CatalogGroup
+from nyala.replica.master.group.entries import unfit_record
 from nyala.replica.raft import AppendEntries
 from nyala.replica.types import ZERO_OPID, Address, Entry, EntryKind, Member, OpId, RaftConfig, SystemClock, limits
 from tests.harness.leading_master import S

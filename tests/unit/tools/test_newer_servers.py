@@ -213,8 +213,8 @@ def test_any_number_at_any_place_of_a_message_is_read_or_refused(place: str, num
 FROM_OUR_OWN = {
     "replica/types/errors.py": "the two functions themselves",
     "replica/api/definitions.py": "a word of the caller's code, which an expression has matched",
-    "replica/master/reconciler.py": "one enum of this build into another",
-    "replica/master/view.py": "a record of the catalog: `unfit_record` has checked the kind",
+    "replica/master/decisions/reconciler.py": "one enum of this build into another",
+    "replica/master/tablets/view.py": "a record of the catalog: `unfit_record` has checked the kind",
     "pipeline/decode.py": "a code that this task's own columns hold",
     "replica/rpc/errors.py": "an unknown code becomes ILLEGAL_STATE with the text that came with it",
     "replica/rows/schema.py": "the JSON of a schema: ValueError becomes a Refused there",
@@ -268,7 +268,7 @@ def test_waiting_for_a_copy_in_an_unknown_phase_ends(monkeypatch: pytest.MonkeyP
 def test_every_phase_of_a_copy_is_known_to_who_waits_for_its_end() -> None:
     """IN-82. Goal: a phase that is added is added there, too. Method: every text that a source of copies takes for a
     phase."""
-    rooms = [ROOT / "replica/tablet_copy", ROOT / "replica/server/copies.py", ROOT / "replica/server/joins.py"]
+    rooms = [ROOT / "replica/tablet_copy", ROOT / "replica/server/copies"]
     paths = [path for room in rooms for path in ([room] if room.is_file() else room.rglob("*.py"))]
     said = {phase for path in paths for phase in re.findall(r"\bphase ?= ?\"([A-Z.0-9]+)\"", path.read_text())}
     said |= {"CANCELLED", "FAILED"}

@@ -74,18 +74,22 @@ def test_check_replica_that_nobody_needs_is_a_warning() -> None:
 
 
 def test_check_each_master_that_does_not_serve_is_an_error() -> None:
-    """Goal: masters are asked one by one. Method: sound, silent, failed, another one at the address."""
+    """IN-21. Goal: masters are asked one by one. Method: sound, silent, failed, another one at the address, and
+    one that goes on though it could not start again."""
+    hurt = pb.ReplicaStatus(phase="RUNNING", error="a file of its log is missing")
     failed = pb.ReplicaStatus(phase="FAILED", error="its log is damaged")
     masters = [
         MasterView("v", pb.MasterStatusReply(uuid="v")),
         MasterView("w", None, "refused"),
         MasterView("x", pb.MasterStatusReply(uuid="x", replica=failed)),
         MasterView("y", pb.MasterStatusReply(uuid="z")),
+        MasterView("z", pb.MasterStatusReply(uuid="z", replica=hurt)),
     ]
     assert told(view("abc", masters=masters)) == [
         (Severity.ERROR, "master w: does not answer: refused"),
         (Severity.ERROR, "master x: its catalog FAILED: its log is damaged"),
         (Severity.ERROR, "master y: another master, z, answers at its address"),
+        (Severity.ERROR, "master z: a file of its log is missing"),
     ]
 
 

@@ -1,0 +1,38 @@
+"""Whether files that a process keeps appending to, or has written for good, are still as long as it wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from nyala.replica.types import Corruption, Disk, DiskFailure
+
+
+class FileLength(NamedTuple):
+    """A file as its writer knows it. `grows`: it may be longer by now."""
+
+    path: str
+    length_bytes: int
+    grows: bool
+
+
+def lost_file(disk: Disk, written: Callable[[], Iterable[FileLength]]) -> Corruption | None:
+    """The first file that is missing, or is not as long as it was written; None if there is none.
+
+    `written` is asked again before anything is said, since the writer may have taken the file away meanwhile.
+    """
+    for file in written():
+        found = _size(disk, file.path)
+        if found == file.length_bytes or (file.grows and found is not None and found > file.length_bytes):
+            continue
+        if file in set(written()):
+            what = "a file of a running replica is missing" if found is None else "a file of a running replica was cut"
+            return Corruption(what, path=file.path, bytes=found, written=file.length_bytes)
+    return None
+
+
+def _size(disk: Disk, path: str) -> int | None:
+    try:
+        return disk.size(path)
+    except (FileNotFoundError, DiskFailure):
+        return None

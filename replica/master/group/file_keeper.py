@@ -1,0 +1,112 @@
+"""The files of a master: looked at once a minute while it runs, and what to do if it cannot start on them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Generator
+
+from nyala.replica.fs import Instance, keep_instance
+from nyala.replica.types import Corruption, Disk, Refused, may_pass
+from nyala.replica.wal import SegmentInfo, verify_segment
+
+from ..catalog.catalog import CATALOG_ID
+from .catalog_group import CatalogGroup
+
+_log = logging.getLogger("nyala.master")
+
+KEEP_EVERY_S = 60.0
+"""A file that is damaged, emptied or missing under a running master is noticed within this time."""
+READ_BYTES = 1 << 20
+"""Of closed segments of the log that are read again at each look, a tenth of a second of a core: 1.4 GB a day."""
+
+WAY_ON = (
+    "While a majority of the masters runs, a copy of their catalog heals this one: `nyala fs wipe DIR`, `nyala fs "
+    "format DIR --kind master --uuid UUID`, `nyala master copy-from DIR ADDRESS`, then start it; `nyala master list` "
+    "shows the uuid, and the address of the one that leads. If this is the only master, put the file back from a "
+    f"backup; if only its log is damaged, move the folder wals/{CATALOG_ID} away: the catalog is then as of its last "
+    "flush, and every orderly stop flushes"
+)
+"""What an operator does about a master whose files are damaged."""
+
+
+def damaged(error: Corruption, disk: Disk) -> Corruption:
+    """The error of a master that cannot start on its files, with what to do next."""
+    return Corruption(f"this master cannot start on its files: {error}. {WAY_ON}", DIR=disk.real_path(""))
+
+
+class FileKeeper:
+    """Writes small files again from memory, and says what of the log is lost.
+
+    Concurrency: the loop's thread; files are looked at in threads, the small ones on the catalog's, between flushes.
+    """
+
+    def __init__(
+        self, disk: Disk, instance: Instance, group: CatalogGroup, look: Callable[[], None] = lambda: None
+    ) -> None:
+        """`look` raises DiskFailure if a folder of promises is not the one that the process began with."""
+        self._disk = disk
+        self._look = look
+        self._group = group
+        self.instance = instance
+        """Who this master is, as was written last."""
+        self.mended = 0
+        """Files that were written again."""
+        self._reading: tuple[SegmentInfo, Generator[int, None, None]] | None = None
+        self._read_to = 0
+        """Number of the last segment that was read to its end."""
+        self._found: dict[SegmentInfo, Corruption] = {}
+        """What was found in segments that are still there."""
+
+    async def round(self) -> None:
+        """Look at every file once, and read a little more of the log."""
+        try:
+            await asyncio.to_thread(self._look)
+            mended, lost = await self._group.look_at_files()
+            if await asyncio.to_thread(keep_instance, self._disk, self.instance):
+                mended.append("instance file")
+            read = await asyncio.to_thread(self._read_on)
+        except Refused as error:
+            if not may_pass(error):
+                raise
+            _log.info("P %s files not looked at: %s", self.instance.uuid, error)
+            return
+        self.mended += len(mended)
+        for what in mended:
+            _log.error(
+                "P %s the %s of this master was damaged or missing: written again from memory, nothing is lost; "
+                "look at the disk", self.instance.uuid, what,
+            )  # fmt: skip
+        bad = lost or read
+        self._group.trouble = "" if bad is None else _trouble(bad)
+        if bad is not None:
+            await self._group.flushed()
+            _log.error("P %s %s", self.instance.uuid, self._group.trouble)
+
+    def _read_on(self) -> Corruption | None:
+        """Read the next READ_BYTES of closed segments; what is wrong with one that is still there, of whatever look."""
+        left = READ_BYTES
+        while left > 0 and (reading := self._reading or self._next()) is not None:
+            info, steps = self._reading = reading
+            try:
+                left -= next(steps)
+                continue
+            except StopIteration:
+                self._found.pop(info, None)
+            except Corruption as error:
+                self._found[info] = error
+            self._reading, self._read_to = None, info.number
+        there = set(self._group.log.segments())
+        self._found = {info: error for info, error in self._found.items() if info in there}
+        return next(iter(self._found.values()), None)
+
+    def _next(self) -> tuple[SegmentInfo, Generator[int, None, None]] | None:
+        closed = [info for info in self._group.log.segments() if info.closed and info.number > self._read_to]
+        if not closed:
+            self._read_to = 0  # the next look begins with the oldest one again
+            return None
+        return closed[0], verify_segment(self._disk, f"wals/{CATALOG_ID}", CATALOG_ID, closed[0])
+
+
+def _trouble(bad: Corruption) -> str:
+    return f"{bad}. The catalog is in memory, and flushed: this master goes on, but it may not start again. {WAY_ON}"
