@@ -41,7 +41,7 @@ from .decisions.parts import Parts
 from .decisions.reconciler import Reconciler
 from .group.catalog_copies import CatalogCopies
 from .group.catalog_group import CatalogGroup
-from .group.file_keeper import KEEP_EVERY_S, FileKeeper, damaged
+from .group.file_check import CHECK_EVERY_S, FileChecker, damaged
 from .group.forming import form
 from .group.standing import check_config, check_peers, need_catalog
 from .group.takeovers import Takeovers, takeovers_in_log
@@ -157,14 +157,14 @@ class MasterProcess:
         takeovers.catalog = group.catalog
         takeovers.check_own()
         state = MasterState(service.uuid, address, group, self.clock, self.options, GrpcTabletServers())
-        reconciler, keeper = Reconciler(state), FileKeeper(disk, instance, group, FolderWatch(disk, PROMISES).look)
+        reconciler, checker = Reconciler(state), FileChecker(disk, instance, group, FolderWatch(disk, PROMISES).look)
         self._start_parts(state, reconciler)
         await group.start()
         service.open(state)
         tasks = [
             asyncio.create_task(self._tick(group, takeovers, network), name="raft tick"),
-            asyncio.create_task(self._belong(disk, keeper, state), name="belong"),
-            asyncio.create_task(self._keep(keeper), name="look at files"),
+            asyncio.create_task(self._belong(disk, checker, state), name="belong"),
+            asyncio.create_task(self._keep(checker), name="look at files"),
             asyncio.create_task(self._announce(state), name="announce"),
             asyncio.create_task(self._govern(reconciler), name="policy tick"),
             asyncio.create_task(copies.expire_forever(), name="copy sessions"),
@@ -229,18 +229,18 @@ class MasterProcess:
                 takeovers.check_own()
                 network.relink(uuid)
 
-    async def _belong(self, disk: RealDisk, keeper: FileKeeper, state: MasterState) -> None:
+    async def _belong(self, disk: RealDisk, checker: FileChecker, state: MasterState) -> None:
         """Note in the directory which cluster's catalog it has: without it, it must not begin with an empty one."""
         while True:
             if state.cluster_id:
-                keeper.instance = await asyncio.to_thread(join_cluster, disk, keeper.instance, state.cluster_id)
+                checker.instance = await asyncio.to_thread(join_cluster, disk, checker.instance, state.cluster_id)
                 return
             await asyncio.sleep(BELONG_PERIOD_S)
 
-    async def _keep(self, keeper: FileKeeper) -> None:
+    async def _keep(self, checker: FileChecker) -> None:
         while True:
-            await asyncio.sleep(KEEP_EVERY_S)
-            await keeper.round()
+            await asyncio.sleep(CHECK_EVERY_S)
+            await checker.round()
 
     async def _govern(self, reconciler: Reconciler) -> None:
         period_s = self.options.policy_ms / 1000

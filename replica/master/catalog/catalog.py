@@ -282,9 +282,9 @@ class Catalog:
         self._superblock = flushed
         return True
 
-    def keep(self) -> bool:
+    def repair(self) -> bool:
         """Write the superblock again if it is not there or does not read back; whether that was so."""
-        return self._superblock.keep(self._disk)
+        return self._superblock.repair(self._disk)
 
     @contextmanager
     def hold(self) -> Iterator[Superblock]:

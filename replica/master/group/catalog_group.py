@@ -258,9 +258,9 @@ class CatalogGroup:
         return await self._loop.run_in_executor(self._lane, self._look_at_files)
 
     def _look_at_files(self) -> tuple[list[str], Corruption | None]:
-        kept = {"superblock": self.catalog.keep(), "consensus metadata": self.cmeta.keep()}
+        repaired = {"superblock": self.catalog.repair(), "consensus metadata": self.cmeta.repair()}
         lost = lost_file(self._disk, self.log.files)
-        return [what for what, again in kept.items() if again], lost
+        return [what for what, again in repaired.items() if again], lost
 
     async def stop(self) -> None:
         """Flush, stop and close; what waits fails with an unknown outcome."""

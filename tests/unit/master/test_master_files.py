@@ -15,7 +15,7 @@ from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.fs import MASTER, PROMISES, FolderWatch, RealDisk, join_cluster, open_or_format, read_instance
 from nyala.replica.master.catalog.catalog import CATALOG_ID
 from nyala.replica.master.group.catalog_group import CatalogGroup
-from nyala.replica.master.group.file_keeper import KEEP_EVERY_S, READ_BYTES, WAY_ON, FileKeeper
+from nyala.replica.master.group.file_check import CHECK_EVERY_S, READ_BYTES, WAY_ON, FileChecker
 from nyala.replica.master.options import MasterOptions
 from nyala.replica.master.process import MasterProcess
 from nyala.replica.tablet import Superblock
@@ -52,7 +52,7 @@ def missing(path: Path) -> None:
 HURTS: list[Hurt] = [flipped, cut, emptied, missing]
 
 
-def with_keeper(root: Path, use: Callable[[CatalogGroup, FileKeeper], Awaitable[None]]) -> None:
+def with_keeper(root: Path, use: Callable[[CatalogGroup, FileChecker], Awaitable[None]]) -> None:
     """A single master's group under `root`, which leads, and what looks at its files; no clock but Raft's runs."""
 
     async def life() -> None:
@@ -71,7 +71,7 @@ def with_keeper(root: Path, use: Callable[[CatalogGroup, FileKeeper], Awaitable[
         ticking = asyncio.create_task(tick())
         try:
             await asyncio.wait_for(group.led.wait(), 20)
-            await use(group, FileKeeper(disk, instance, group, FolderWatch(disk, PROMISES).look))
+            await use(group, FileChecker(disk, instance, group, FolderWatch(disk, PROMISES).look))
         finally:
             ticking.cancel()
             await asyncio.gather(ticking, return_exceptions=True)
@@ -91,7 +91,7 @@ async def two_segments(group: CatalogGroup) -> None:
     assert [info.closed for info in group.log.segments()] == [True, False]
 
 
-async def whole(group: CatalogGroup, _: FileKeeper) -> None:
+async def whole(group: CatalogGroup, _: FileChecker) -> None:
     await group.confirm()
     assert [key for key, _ in group.catalog.items("k/")] == ["1", "2", "3"]
 
@@ -105,7 +105,7 @@ def test_small_file_that_is_lost_under_a_running_master_is_written_again(
     writes it again as it was and says so, the master goes on, and the next start has everything. Nothing is written
     where nothing is wrong."""
 
-    async def use(group: CatalogGroup, keeper: FileKeeper) -> None:
+    async def use(group: CatalogGroup, keeper: FileChecker) -> None:
         await two_segments(group)
         await keeper.round()
         before = (tmp_path / file).read_bytes()
@@ -130,7 +130,7 @@ def test_segment_that_is_lost_under_a_running_master_is_told_while_it_goes_on(
     only at the next start. Method: hurt a closed and an open segment; the next look names it and the way on, also in
     the master's status, and flushes the catalog; changes go on. The only master starts again by what is said."""
 
-    async def use(group: CatalogGroup, keeper: FileKeeper) -> None:
+    async def use(group: CatalogGroup, keeper: FileChecker) -> None:
         await two_segments(group)
         hurt(tmp_path / LOG / f"wal-00000000{number}")
         assert group.catalog.flush_opid < group.catalog.applied_opid
@@ -143,7 +143,7 @@ def test_segment_that_is_lost_under_a_running_master_is_told_while_it_goes_on(
     assert f"move the folder {LOG} away" in WAY_ON
     shutil.move(tmp_path / LOG, tmp_path / "away")
 
-    async def again(group: CatalogGroup, _: FileKeeper) -> None:
+    async def again(group: CatalogGroup, _: FileChecker) -> None:
         await group.confirm()
         assert [key for key, _ in group.catalog.items("k/")] == ["1", "2", "3", "4"]
         await group.change(lambda: put("k/5", 5))
@@ -156,7 +156,7 @@ def test_closed_segment_that_is_damaged_is_found_and_forgotten_with_the_segment(
     some megabytes has another byte near its end: the look that comes there tells it, and later ones still do; once
     log GC has removed the segment, none does."""
 
-    async def use(group: CatalogGroup, keeper: FileKeeper) -> None:
+    async def use(group: CatalogGroup, keeper: FileChecker) -> None:
         for number in range(3):
             await group.change(lambda number=number: ({f"k/{number}": {"v": "x" * READ_BYTES}}, [], "", None))  # type: ignore[misc]
         await asyncio.to_thread(group.log.roll)
@@ -184,7 +184,7 @@ def test_folder_of_promises_that_is_taken_away_under_a_master_is_not_made_anew(t
     """IN-21. Goal: a disk that is not mounted any more is not covered up with files from memory. Method: the folder of
     the superblock is another one at the next look."""
 
-    async def use(group: CatalogGroup, keeper: FileKeeper) -> None:
+    async def use(group: CatalogGroup, keeper: FileChecker) -> None:
         await two_segments(group)
         shutil.move(tmp_path / "tablet-meta", tmp_path / "elsewhere")
         (tmp_path / "tablet-meta").mkdir()
@@ -226,7 +226,7 @@ def test_master_that_was_stopped_starts_whole_or_says_what_to_do(file: str, hurt
     root = tmp_path / "m"
     root.mkdir()
 
-    async def use(group: CatalogGroup, _: FileKeeper) -> None:
+    async def use(group: CatalogGroup, _: FileChecker) -> None:
         await two_segments(group)
 
     with_keeper(root, use)
@@ -257,7 +257,7 @@ def test_page_for_operators_has_each_file_of_a_master_and_the_times_of_this_code
     said = [(file, hurt, state) for file, hurts, state, *_ in rows for hurt in hurts.split(", ")]
     files = ["superblock", "consensus metadata", "log segment", "instance file"]
     assert sorted(said) == sorted(itertools.product(files, ("damaged", "emptied", "missing"), ("running", "stopped")))
-    times = {"running": {f"{KEEP_EVERY_S:.0f} s", "86,400 s"}, "stopped": {"the start"}}
+    times = {"running": {f"{CHECK_EVERY_S:.0f} s", "86,400 s"}, "stopped": {"the start"}}
     assert all(within in times[state] for _, _, state, _, within, _ in rows)
     assert f"{READ_BYTES >> 20} MB a minute" in page and LOG in page
     assert f"{MasterOptions(root='x').flush_entries} at most" in page

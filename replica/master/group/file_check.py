@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Generator
 
-from nyala.replica.fs import Instance, keep_instance
+from nyala.replica.fs import Instance, repair_instance
 from nyala.replica.types import Corruption, Disk, Refused, may_pass
 from nyala.replica.wal import SegmentInfo, verify_segment
 
@@ -15,7 +15,7 @@ from .catalog_group import CatalogGroup
 
 _log = logging.getLogger("nyala.master")
 
-KEEP_EVERY_S = 60.0
+CHECK_EVERY_S = 60.0
 """A file that is damaged, emptied or missing under a running master is noticed within this time."""
 READ_BYTES = 1 << 20
 """Of closed segments of the log that are read again at each look, a tenth of a second of a core: 1.4 GB a day."""
@@ -35,7 +35,7 @@ def damaged(error: Corruption, disk: Disk) -> Corruption:
     return Corruption(f"this master cannot start on its files: {error}. {WAY_ON}", DIR=disk.real_path(""))
 
 
-class FileKeeper:
+class FileChecker:
     """Writes small files again from memory, and says what of the log is lost.
 
     Concurrency: the loop's thread; files are looked at in threads, the small ones on the catalog's, between flushes.
@@ -63,7 +63,7 @@ class FileKeeper:
         try:
             await asyncio.to_thread(self._look)
             mended, lost = await self._group.look_at_files()
-            if await asyncio.to_thread(keep_instance, self._disk, self.instance):
+            if await asyncio.to_thread(repair_instance, self._disk, self.instance):
                 mended.append("instance file")
             read = await asyncio.to_thread(self._read_on)
         except Refused as error:
