@@ -845,7 +845,7 @@ MUTANTS = (
         name="decision waits for a leader that cannot be reached",
         rows="CC-28",
         test=(
-            "tests/unit/decision_executor/test_steer_outcome.py::"
+            "tests/unit/decision_executor/test_executor_outcome.py::"
             "test_decision_goes_to_the_leader_that_the_masters_name_if_the_believed_one_cannot_be_reached"
         ),
         file="replica/decision_executor/execute.py",
