@@ -509,7 +509,7 @@ MUTANTS = (
             table.writer_schemas.extend(kept)
         """,
         after="""
-            table.writer_schemas.extend(stored.info().writer_schemas)
+            table.writer_schemas.extend(table_info(stored).writer_schemas)
         """,
     ),
     Mutant(

@@ -10,11 +10,8 @@ from dataclasses import MISSING, dataclass, fields
 from functools import cached_property
 from typing import Annotated, Any, Generic, TypeVar
 
-from google.protobuf import json_format
-
 from nyala.replica.consensus_metadata import members_from_json, members_json
 from nyala.replica.policy import Wish, WishKind
-from nyala.replica.rpc import pb
 from nyala.replica.types import Member, OpId, RaftConfig
 
 Json = dict[str, Any]
@@ -29,18 +26,6 @@ class Table:
     name: str
     replication_factor: Small
     described: Json
-
-    @classmethod
-    def of(cls, info: pb.TableInfo) -> Table:
-        """The record of a table as the service describes it."""
-        described: Json = json_format.MessageToDict(info, preserving_proto_field_name=True)
-        return cls(name=info.name, replication_factor=info.replication_factor, described=described)
-
-    def info(self) -> pb.TableInfo:
-        """The description of the table; fields from a newer build are left out."""
-        info = pb.TableInfo()
-        json_format.ParseDict(write(self), info, ignore_unknown_fields=True)
-        return info
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from google.protobuf import json_format
+
 from nyala.replica.policy import ServerView, place_tablets
 from nyala.replica.rpc import config_to_pb, partition_from_pb, pb, schema_from_pb
 from nyala.replica.types import (
@@ -23,7 +25,7 @@ from nyala.replica.types import (
 
 from .capacity import check_description, check_room
 from .catalog import Catalog
-from .records import NAME, REQUEST, SOURCE, TABLE, TABLET, WISH, Record, Table, TableId, Tablet
+from .records import NAME, REQUEST, SOURCE, TABLE, TABLET, WISH, Json, Record, Table, TableId, Tablet, write
 
 REPLICAS_MAX = 7
 HISTORY_RETENTION_DEFAULT_US = 15 * 60 * 1_000_000
@@ -33,6 +35,19 @@ Change = tuple[Mapping[str, Record], list[str], str, Any]
 
 def _refuse(what: str, /, **values: object) -> Refused:
     return Refused(Code.INVALID_ARGUMENT, what, values)
+
+
+def table_record(info: pb.TableInfo) -> Table:
+    """The record of a table as the service describes it."""
+    described: Json = json_format.MessageToDict(info, preserving_proto_field_name=True)
+    return Table(name=info.name, replication_factor=info.replication_factor, described=described)
+
+
+def table_info(table: Table) -> pb.TableInfo:
+    """The description of a table; fields from a newer build are left out."""
+    info = pb.TableInfo()
+    json_format.ParseDict(write(table), info, ignore_unknown_fields=True)
+    return info
 
 
 def checked_table(table: pb.TableInfo) -> pb.TableInfo:
@@ -105,7 +120,7 @@ def create_table(
     table.table_id = new_uuid()
     table.created_us = now_us
     made = TableId(table_id=table.table_id)
-    puts: dict[str, Record] = {TABLE + table.table_id: Table.of(table), NAME + table.name: made}
+    puts: dict[str, Record] = {TABLE + table.table_id: table_record(table), NAME + table.name: made}
     for (bucket, range_pos), names in zip(spec.partitions, placed, strict=True):
         members = first_members(servers, names)
         tablet = Tablet(table_id=table.table_id, bucket=bucket, range_pos=range_pos, members=members)
@@ -179,7 +194,7 @@ def create_order(
         return None
     table_id, known = tablet.table_id, described if described is not None else {}
     if table_id not in known:
-        known[table_id] = table.info()
+        known[table_id] = table_info(table)
         known[table_id].ClearField("writer_schemas")  # a server reads rows, not records
     return pb.CreateTabletRequest(
         dest_uuid=server_uuid,
@@ -199,19 +214,19 @@ def forget_writer_schema(catalog: Catalog, name: str, fingerprint: str) -> Chang
     read again from the beginning.
     """
     found, stored = find_table(catalog, name)
-    table = stored.info()
+    table = table_info(stored)
     kept = [known for known in table.writer_schemas if known.fingerprint != fingerprint]
     if len(kept) == len(table.writer_schemas):
         return {}, [], "", table
     del table.writer_schemas[:]
     table.writer_schemas.extend(kept)
-    return {TABLE + found: Table.of(table)}, [], "", table
+    return {TABLE + found: table_record(table)}, [], "", table
 
 
 def add_writer_schema(catalog: Catalog, name: str, schema: pb.WriterSchema) -> Change:
     """The change that makes a writer schema known by its fingerprint; known ones change nothing."""
     found, stored = find_table(catalog, name)
-    table = stored.info()
+    table = table_info(stored)
     if not schema.fingerprint or not schema.avro_json:
         raise _refuse("a writer schema has a fingerprint and its JSON", fingerprint=schema.fingerprint)
     for known in table.writer_schemas:
@@ -222,9 +237,9 @@ def add_writer_schema(catalog: Catalog, name: str, schema: pb.WriterSchema) -> C
             if known.registry_id == schema.registry_id or not schema.registry_id:
                 return {}, [], "", table
             known.registry_id = schema.registry_id
-            return {TABLE + found: Table.of(table)}, [], "", table
+            return {TABLE + found: table_record(table)}, [], "", table
     table.writer_schemas.add().CopyFrom(schema)
     check_description(table)
-    puts = {TABLE + found: Table.of(table)}
+    puts = {TABLE + found: table_record(table)}
     check_room(catalog, puts)
     return puts, [], "", table

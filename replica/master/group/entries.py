@@ -25,6 +25,7 @@ from nyala.replica.types import (
 
 from ..catalog.catalog import decode_change
 from ..catalog.records import DESIRED, TYPES, Json, Small, Table, Uuid, may_lack, read
+from ..catalog.tables import table_info
 
 Fits = Callable[[object], bool]
 
@@ -117,7 +118,7 @@ def unfit_record(key: str, record: Json) -> str:
     try:
         json.dumps(record, ensure_ascii=False).encode()  # half of a surrogate pair is no text
         if isinstance(found := read(key, record), Table):
-            found.info()
+            table_info(found)
     except (ValueError, TypeError, KeyError, ReplicaError, json_format.Error) as error:
         return f"the record {key[:80]!r} cannot be read: {ascii(error)[:200]}"
     return ""

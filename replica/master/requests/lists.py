@@ -13,7 +13,7 @@ from nyala.replica.types import Code, Refused, __version__
 
 from ..catalog import sources
 from ..catalog.records import NAME, TABLE
-from ..catalog.tables import find_table
+from ..catalog.tables import find_table, table_info
 from ..state import MasterState
 from . import desired
 
@@ -28,7 +28,7 @@ async def tables_page(state: MasterState, request: pb.TableRequest) -> pb.ListTa
         for name, named in state.catalog.walk(NAME, after=request.after):
             table = state.catalog.get(TABLE, named.table_id)
             if table is not None:
-                yield name, pb.TableInfo(table_id=named.table_id, name=name) if request.brief else table.info()
+                yield name, pb.TableInfo(table_id=named.table_id, name=name) if request.brief else table_info(table)
 
     page, last = await page_of(found(), request.limit_bytes)
     return pb.ListTablesReply(tables=page, next=last)
@@ -38,7 +38,7 @@ async def table_page(state: MasterState, request: pb.TableRequest) -> pb.TableRe
     """One table, and its tablets from behind a position if they are asked for."""
     table_id, stored = find_table(state.catalog, request.name, request.table_id)
     after = _position(request.after)
-    table = stored.info() if after is None else pb.TableInfo(table_id=table_id, name=stored.name)
+    table = table_info(stored) if after is None else pb.TableInfo(table_id=table_id, name=stored.name)
     reply = pb.TableReply(table=table, cluster_id=state.cluster_id)
     if not request.with_tablets:
         return reply

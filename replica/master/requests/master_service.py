@@ -28,7 +28,7 @@ from nyala.replica.types import Applied, Code, DataState, RaftConfig, Refused, R
 from ..catalog import sources, tables
 from ..catalog.catalog import CATALOG_ID
 from ..catalog.records import TABLE, WISH
-from ..catalog.tables import Change
+from ..catalog.tables import Change, table_info
 from ..group.takeovers import next_takeover
 from ..kafka.kafka_status import kafka_status
 from ..state import MasterState
@@ -157,7 +157,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
         table = state.catalog.get(TABLE, table_id)
         if table is None:
             raise Refused(Code.NOT_FOUND, "the table of this request was dropped", request_id=request.request_id)
-        return pb.CreateTableReply(table=table.info(), tablets=list(state.tablets_of(table_id)))
+        return pb.CreateTableReply(table=table_info(table), tablets=list(state.tablets_of(table_id)))
 
     @_answered(pb.SimpleReply)
     async def DropTable(self, request: pb.TableRequest) -> pb.SimpleReply:

@@ -26,6 +26,7 @@ from nyala.replica.master.catalog.records import (
 )
 from nyala.replica.master.catalog.sources import open_sources, reset_source, to_pb
 from nyala.replica.master.catalog.tables import create_table, drop_table
+from nyala.replica.master.catalog.tables import table_info as info_of
 from nyala.replica.master.group.catalog_group import CatalogGroup
 from nyala.replica.master.group.entries import unfit_entry, unfit_record
 from nyala.replica.master.requests.wishing import add, cancel
@@ -118,7 +119,7 @@ def use(key: str, found: Any) -> None:
     """What masters make of a record that is in their catalog."""
     match record := read(key, found):
         case Table():
-            record.info()
+            info_of(record)
             assert record.name.encode() is not None and record.replication_factor < 2**31
         case Tablet():
             assert all(m.uuid for c in (record.first_config, record.known_config) for m in c.members)

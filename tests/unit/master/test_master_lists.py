@@ -23,12 +23,11 @@ from nyala.replica.master.catalog.records import (
     Kind,
     Position,
     Record,
-    Table,
     TableId,
     Tablet,
     read,
 )
-from nyala.replica.master.catalog.tables import checked_table
+from nyala.replica.master.catalog.tables import checked_table, table_record
 from nyala.replica.master.heartbeats.soft_state import ServerState
 from nyala.replica.master.requests import lists
 from nyala.replica.rpc import paging, pb, pb_grpc
@@ -193,7 +192,7 @@ def test_pages_have_what_was_there_all_the_time_once(data: st.DataObject) -> Non
         if name in there:
             master.box.commit(({}, [NAME + name, TABLE + name], "", None))
         else:
-            table = Table.of(pb.TableInfo(name=name, table_id=name, replication_factor=3))
+            table = table_record(pb.TableInfo(name=name, table_id=name, replication_factor=3))
             master.box.commit(({NAME + name: TableId(table_id=name), TABLE + name: table}, [], "", None))
 
     start = set(there)
@@ -221,7 +220,7 @@ def some_record(group: str, number: int) -> Record:
     """Of one table in three."""
     table_id = str(number % 3)
     if group == "table":
-        return Table.of(pb.TableInfo(name=table_id, replication_factor=3))
+        return table_record(pb.TableInfo(name=table_id, replication_factor=3))
     if group == "tablet":
         return Tablet(table_id=table_id, bucket=0, range_pos=100 - number, members=())
     names = dict.fromkeys(("table", "topic", "cluster_id", "topic_id", "owner_run"), "x")

@@ -214,7 +214,6 @@ FROM_OUR_OWN = {
     "replica/types/errors.py": "the two functions themselves",
     "replica/api/definitions.py": "a word of the caller's code, which an expression has matched",
     "replica/master/decisions/reconciler.py": "one enum of this build into another",
-    "replica/master/tablets/view.py": "a record of the catalog: `unfit_record` has checked the kind",
     "pipeline/decode.py": "a code that this task's own columns hold",
     "replica/rpc/errors.py": "an unknown code becomes ILLEGAL_STATE with the text that came with it",
     "replica/rows/schema.py": "the JSON of a schema: ValueError becomes a Refused there",
