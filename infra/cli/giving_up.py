@@ -10,25 +10,25 @@ from nyala.replica.types import Code, Refused
 
 @dataclass(frozen=True)
 class GivenUp:
-    """What became of the wish and of the uncommitted config change. None: done; NOT_FOUND: there was none."""
+    """What became of the desired change and of the uncommitted config change. None: done; NOT_FOUND: there was none."""
 
-    wish: Refused | None
+    desired: Refused | None
     change: Refused | None
 
     @property
     def left(self) -> list[Refused]:
         """Why something may still stand."""
-        return [e for e in (self.wish, self.change) if e is not None and e.code is not Code.NOT_FOUND]
+        return [e for e in (self.desired, self.change) if e is not None and e.code is not Code.NOT_FOUND]
 
     @property
     def nothing_there(self) -> bool:
         """Whether there was neither."""
-        return self.wish is not None and self.change is not None and not self.left
+        return self.desired is not None and self.change is not None and not self.left
 
     def lines(self) -> list[str]:
         """For people, a line each."""
         return [
-            _half(self.wish, "what was wanted is cancelled", "nothing was wanted", "what is wanted stays"),
+            _half(self.desired, "what was wanted is cancelled", "nothing was wanted", "what is wanted stays"),
             _half(
                 self.change,
                 "its leader took an uncommitted config change back",
@@ -39,10 +39,10 @@ class GivenUp:
 
     def json(self) -> dict[str, object]:
         """For a program; the errors are empty unless something may still stand."""
-        wish_error, change_error = ("" if e not in self.left else str(e) for e in (self.wish, self.change))
+        cancel_error, change_error = ("" if e not in self.left else str(e) for e in (self.desired, self.change))
         return {
-            "cancelled": self.wish is None,
-            "cancel_error": wish_error,
+            "cancelled": self.desired is None,
+            "cancel_error": cancel_error,
             "change_taken_back": self.change is None,
             "take_back_error": change_error,
         }
@@ -54,10 +54,11 @@ def _half(error: Refused | None, done: str, nothing: str, stays: str) -> str:
     return nothing if error.code is Code.NOT_FOUND else f"{stays}: {error}"
 
 
-def give_up(cancel_wish: Callable[[], object], take_back: Callable[[], object]) -> GivenUp:
-    """Both halves, the wish first: it needs a master only, and while it stands the masters would begin anew."""
-    wish = _tried(cancel_wish)
-    return GivenUp(wish, _tried(take_back))
+def give_up(cancel_change: Callable[[], object], take_back: Callable[[], object]) -> GivenUp:
+    """Both halves, the desired change first: it needs a master only, and while it stands the masters would begin
+    anew."""
+    desired = _tried(cancel_change)
+    return GivenUp(desired, _tried(take_back))
 
 
 def _tried(act: Callable[[], object]) -> Refused | None:

@@ -6,12 +6,12 @@ import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from nyala.replica.policy import ServerView, Wish
+from nyala.replica.policy import DesiredChange, ServerView
 from nyala.replica.rpc import address_to_pb, config_to_pb, pb
 from nyala.replica.types import Address, Clock, RaftConfig, new_uuid
 
 from .catalog.catalog import Catalog
-from .catalog.records import CLUSTER, RETIRED, TABLET, WISH, Cluster
+from .catalog.records import CLUSTER, DESIRED_CHANGE, RETIRED, TABLET, Cluster
 from .catalog.tables import Change
 from .group.catalog_group import CatalogGroup
 from .heartbeats.foreigners import Foreigners
@@ -154,8 +154,8 @@ class MasterState:
                     for m in config.members
                 },
             )
-            if (wish := self.catalog.get(WISH, tablet_id)) is not None:
-                info.wish.CopyFrom(_wish_info(wish))
+            if (desired := self.catalog.get(DESIRED_CHANGE, tablet_id)) is not None:
+                info.wish.CopyFrom(_change_info(desired))
             if (unproven := self.soft.unproven(tablet_id, self.mono_us)) is not None:
                 info.unproven.CopyFrom(unproven)
             yield info
@@ -217,14 +217,14 @@ class MasterState:
         info.drain_reason = retired.reason
 
 
-def _wish_info(wish: Wish) -> pb.WishInfo:
-    """A wish of the catalog, for operators."""
+def _change_info(desired: DesiredChange) -> pb.WishInfo:
+    """A desired change of the catalog, for operators."""
     return pb.WishInfo(
-        kind=wish.kind,
-        from_uuid=wish.from_uuid,
-        to_uuid=wish.to_uuid,
-        deadline_us=wish.deadline_us,
-        reason=wish.reason,
-        plan_id=wish.plan_id,
-        cancelled=wish.cancelled,
+        kind=desired.kind,
+        from_uuid=desired.from_uuid,
+        to_uuid=desired.to_uuid,
+        deadline_us=desired.deadline_us,
+        reason=desired.reason,
+        plan_id=desired.plan_id,
+        cancelled=desired.cancelled,
     )

@@ -1,6 +1,7 @@
 """Pure functions from a view of the cluster to decisions, placements and plans; for masters and batch jobs alike."""
 
 from .decide import decide
+from .desired_changes import ChangeState, change_state
 from .in_place import RENEW_AGAIN_US, RENEW_US, Renewal, renewals
 from .leaving import seen_leaving
 from .membership import Advice, Need, advise, can_commit, evict_rank, is_under_replicated, transfer_target
@@ -9,23 +10,25 @@ from .rebalance import not_settled, plan_rebalance, skew
 from .reports import view_of_reports
 from .views import (
     Caps,
+    ChangeKind,
     ClusterView,
+    DesiredChange,
     Health,
     Move,
     MoveKind,
     ServerView,
     TabletView,
-    Wish,
-    WishKind,
 )
-from .wishes import WishState, wish_state
 
 __all__ = [
     "RENEW_AGAIN_US",
     "RENEW_US",
     "Advice",
     "Caps",
+    "ChangeKind",
+    "ChangeState",
     "ClusterView",
+    "DesiredChange",
     "Health",
     "Move",
     "MoveKind",
@@ -33,11 +36,9 @@ __all__ = [
     "Renewal",
     "ServerView",
     "TabletView",
-    "Wish",
-    "WishKind",
-    "WishState",
     "advise",
     "can_commit",
+    "change_state",
     "decide",
     "evict_rank",
     "is_under_replicated",
@@ -53,5 +54,4 @@ __all__ = [
     "skew",
     "transfer_target",
     "view_of_reports",
-    "wish_state",
 ]

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from nyala.replica.types import Action, ConfigEdit, Decision, EditKind, Member
 
+from .desired_changes import ChangeState, change_state, copy_is_under_way
 from .leaving import seen_leaving
 from .membership import Advice, Need, advise, can_commit, healthy_voters
 from .placement import replacements_for, replica_load
-from .views import Caps, ClusterView, Health, ServerView, TabletView, Wish, WishKind
-from .wishes import WishState, copy_is_under_way, wish_state
+from .views import Caps, ChangeKind, ClusterView, DesiredChange, Health, ServerView, TabletView
 from .witnesses import demoted, parked_again, restored, wants_witness
 
 
@@ -60,12 +60,12 @@ class _Evaluation:
         if not tablet.leader_uuid or tablet.pending:
             return None
         tablet = self._keeping_failing_learners(tablet)
-        wish = tablet.wish
-        state = wish_state(tablet, wish, self.view.now_us) if wish else WishState.DONE
-        wanted = wish if state is WishState.OPEN else None
-        known = wish if state in (WishState.OPEN, WishState.CANCEL) else None
+        desired = tablet.desired
+        state = change_state(tablet, desired, self.view.now_us) if desired else ChangeState.DONE
+        wanted = desired if state is ChangeState.OPEN else None
+        known = desired if state in (ChangeState.OPEN, ChangeState.CANCEL) else None
         keep = frozenset({known.to_uuid} - self.draining if known else ())
-        goes = {wanted.from_uuid} if wanted and wanted.kind in (WishKind.DEMOTE, WishKind.REMOVE) else set()
+        goes = {wanted.from_uuid} if wanted and wanted.kind in (ChangeKind.DEMOTE, ChangeKind.REMOVE) else set()
         leaving = self.draining | goes
         advice = advise(seen_leaving(tablet, leaving), keep=keep, leaving=leaving, load=self.replicas)
         if advice.need is Need.EVICT:
@@ -99,9 +99,9 @@ class _Evaluation:
             return tablet
         return replace(tablet, health={**tablet.health, **dict.fromkeys(failing, Health.UNKNOWN)})
 
-    def _evict(self, tablet: TabletView, advice: Advice, wanted: Wish | None) -> Decision:
+    def _evict(self, tablet: TabletView, advice: Advice, wanted: DesiredChange | None) -> Decision:
         member = _member(tablet, advice.uuid)
-        if wanted and wanted.kind is WishKind.DEMOTE and member.uuid == wanted.from_uuid:
+        if wanted and wanted.kind is ChangeKind.DEMOTE and member.uuid == wanted.from_uuid:
             demoted = ConfigEdit(EditKind.CHANGE, replace(member, votes=False, promote=False, replace=False))
             return self._change(tablet, (demoted,), _reason(wanted))
         return self._change(tablet, (ConfigEdit(EditKind.REMOVE, member),), f"evict: {advice.reason}")
@@ -115,7 +115,7 @@ class _Evaluation:
             return self._change(tablet, parked_again(tablet, member), f"demote: {advice.reason}")
         return self._change(tablet, restored(tablet, member), f"restore: {advice.reason}")
 
-    def _heal(self, tablet: TabletView, advice: Advice, wanted: Wish | None) -> Decision | None:
+    def _heal(self, tablet: TabletView, advice: Advice, wanted: DesiredChange | None) -> Decision | None:
         own = self._wanted_target(tablet, wanted)
         fit = [own] if own is not None else replacements_for(self.view, tablet, self.replicas)
         leaving = sorted(u for u in tablet.config.voters if u in self.draining and not tablet.health_of(u).failed)
@@ -125,9 +125,9 @@ class _Evaluation:
         self.replicas[target.uuid] += 1
         return self._change(tablet, (_join(target, witness=wants_witness(tablet)),), f"add: {advice.reason}")
 
-    def _wanted_target(self, tablet: TabletView, wanted: Wish | None) -> ServerView | None:
+    def _wanted_target(self, tablet: TabletView, wanted: DesiredChange | None) -> ServerView | None:
         """The move's own target, if it still can be it."""
-        if wanted is None or wanted.kind is not WishKind.MOVE or tablet.config.member(wanted.to_uuid):
+        if wanted is None or wanted.kind is not ChangeKind.MOVE or tablet.config.member(wanted.to_uuid):
             return None
         server = self.servers.get(wanted.to_uuid)
         return server if server is not None and self._may_join(server) and not server.avoided else None
@@ -135,48 +135,49 @@ class _Evaluation:
     def _may_join(self, server: ServerView) -> bool:
         return server.alive and not server.draining and server.has_room(self.replicas[server.uuid])
 
-    def _grant(self, tablet: TabletView, wish: Wish) -> Decision | None:
-        if wish.kind is WishKind.TRANSFER:
-            if tablet.health_of(wish.to_uuid) is not Health.HEALTHY:
+    def _grant(self, tablet: TabletView, desired: DesiredChange) -> Decision | None:
+        if desired.kind is ChangeKind.TRANSFER:
+            if tablet.health_of(desired.to_uuid) is not Health.HEALTHY:
                 return None
-            return self._transfer(tablet, wish.to_uuid, _reason(wish))
-        if wish.kind is WishKind.REMOVE:
-            return self._remove(tablet, wish)
-        if wish.kind is WishKind.DEMOTE:
+            return self._transfer(tablet, desired.to_uuid, _reason(desired))
+        if desired.kind is ChangeKind.REMOVE:
+            return self._remove(tablet, desired)
+        if desired.kind is ChangeKind.DEMOTE:
             return None  # the table above does it, once the others suffice
-        if wish.kind is WishKind.PROMOTE:
-            return self._promote(tablet, wish)
-        server = self.servers.get(wish.to_uuid)
-        if server is None or not self._may_join(server) or tablet.config.member(wish.to_uuid):
+        if desired.kind is ChangeKind.PROMOTE:
+            return self._promote(tablet, desired)
+        server = self.servers.get(desired.to_uuid)
+        if server is None or not self._may_join(server) or tablet.config.member(desired.to_uuid):
             return None
-        source = tablet.config.member(wish.from_uuid) if wish.kind is WishKind.MOVE else None
-        if copy_is_under_way(tablet) or not self.slots.take(server.uuid, wish.from_uuid):
+        source = tablet.config.member(desired.from_uuid) if desired.kind is ChangeKind.MOVE else None
+        if copy_is_under_way(tablet) or not self.slots.take(server.uuid, desired.from_uuid):
             return None
         self.replicas[server.uuid] += 1
-        edits = [_join(server, votes=wish.votes, witness=wish.witness)]
+        edits = [_join(server, votes=desired.votes, witness=desired.witness)]
         if source is not None and not source.replace:
             edits.append(ConfigEdit(EditKind.CHANGE, replace(source, replace=True)))
-        return self._change(tablet, tuple(edits), _reason(wish))
+        return self._change(tablet, tuple(edits), _reason(desired))
 
-    def _remove(self, tablet: TabletView, wish: Wish) -> Decision | None:
-        member = _member(tablet, wish.from_uuid)
+    def _remove(self, tablet: TabletView, desired: DesiredChange) -> Decision | None:
+        member = _member(tablet, desired.from_uuid)
         if member.votes:
             return None  # the table above does it, once the others suffice
-        return self._change(tablet, (ConfigEdit(EditKind.REMOVE, member),), _reason(wish))
+        return self._change(tablet, (ConfigEdit(EditKind.REMOVE, member),), _reason(desired))
 
-    def _promote(self, tablet: TabletView, wish: Wish) -> Decision | None:
-        member = _member(tablet, wish.to_uuid)
+    def _promote(self, tablet: TabletView, desired: DesiredChange) -> Decision | None:
+        member = _member(tablet, desired.to_uuid)
         if member.votes or member.promote or tablet.health_of(member.uuid) is not Health.HEALTHY:
             return None
-        return self._change(tablet, (ConfigEdit(EditKind.CHANGE, replace(member, promote=True)),), _reason(wish))
+        return self._change(tablet, (ConfigEdit(EditKind.CHANGE, replace(member, promote=True)),), _reason(desired))
 
-    def _cancel(self, tablet: TabletView, wish: Wish) -> Decision:
-        """Take back what an expired or cancelled wish began. Its target does not vote, else there is no way back."""
+    def _cancel(self, tablet: TabletView, desired: DesiredChange) -> Decision:
+        """Take back what an expired or cancelled desired change began. Its target does not vote, else there is no way
+        back."""
         edits = []
-        target, source = tablet.config.member(wish.to_uuid), tablet.config.member(wish.from_uuid)
+        target, source = tablet.config.member(desired.to_uuid), tablet.config.member(desired.from_uuid)
         if target is not None:
             kept = ConfigEdit(EditKind.CHANGE, replace(target, promote=False))
-            edits.append(kept if wish.kind is WishKind.PROMOTE else ConfigEdit(EditKind.REMOVE, target))
+            edits.append(kept if desired.kind is ChangeKind.PROMOTE else ConfigEdit(EditKind.REMOVE, target))
         if source is not None and source.replace:
             edits.append(ConfigEdit(EditKind.CHANGE, replace(source, replace=False)))
         return self._change(tablet, tuple(edits), "cancelled, or its deadline has passed")
@@ -191,7 +192,7 @@ class _Evaluation:
             leader_uuid=tablet.leader_uuid,
             catalog_term=self.term,
             reason=reason,
-            plan_id=tablet.wish.plan_id if tablet.wish else "",
+            plan_id=tablet.desired.plan_id if tablet.desired else "",
         )
 
     def _transfer(self, tablet: TabletView, target: str, reason: str) -> Decision:
@@ -204,17 +205,17 @@ class _Evaluation:
             leader_uuid=tablet.leader_uuid,
             catalog_term=self.term,
             reason=reason,
-            plan_id=tablet.wish.plan_id if tablet.wish else "",
+            plan_id=tablet.desired.plan_id if tablet.desired else "",
         )
 
 
 def _member(tablet: TabletView, uuid: str) -> Member:
-    """A member that the advice or an open wish names: it is there."""
+    """A member that the advice or an open desired change names: it is there."""
     return next(m for m in tablet.config.members if m.uuid == uuid)
 
 
-def _reason(wish: Wish) -> str:
-    return wish.reason or wish.kind.lower()
+def _reason(desired: DesiredChange) -> str:
+    return desired.reason or desired.kind.lower()
 
 
 def _join(server: ServerView, *, votes: bool = True, witness: bool = False) -> ConfigEdit:

@@ -82,11 +82,11 @@ class Layout:
 def _is_settled(tablet: TabletView) -> bool:
     voting = all(m.votes and m.holds_data and not m.replace for m in tablet.config.members)
     well = all(tablet.health_of(m.uuid) is Health.HEALTHY for m in tablet.config.members)
-    return bool(voting and well and tablet.leader_uuid) and not (tablet.pending or tablet.wish)
+    return bool(voting and well and tablet.leader_uuid) and not (tablet.pending or tablet.desired)
 
 
 def not_settled(view: ClusterView) -> tuple[str, ...]:
-    """Tablets that a plan leaves alone for now: a change, a wish, a sick member, no leader. Sorted by id.
+    """Tablets that a plan leaves alone for now: a change, a desired change, a sick member, no leader. Sorted by id.
 
     A plan without moves says that all is even only if there are none of these.
     """
@@ -112,8 +112,8 @@ def plan_rebalance(view: ClusterView, caps: Caps | None = None) -> list[Move]:
     """Moves that bring `view` nearer to even, the most useful first, cut to `caps`; empty when nothing is to be done.
 
     Replicas leave draining servers, then each table is evened out, then the cluster; then leaders. Tablets that are
-    not settled (a change, a wish, a sick member) are left alone, and nothing goes to a server that is full. A plan run
-    to its end and planned anew shrinks to [].
+    not settled (a change, a desired change, a sick member) are left alone, and nothing goes to a server that is full. A
+    plan run to its end and planned anew shrinks to [].
     """
     layout = Layout(view)
     replicas = list(_bounded(_plan_replicas(layout), caps or Caps()))

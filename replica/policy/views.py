@@ -31,7 +31,7 @@ class Health(IntEnum):
         return self >= Health.FAILED
 
 
-class WishKind(StrEnum):
+class ChangeKind(StrEnum):
     """What an operator or a batch job wants of one tablet."""
 
     MOVE = "MOVE"
@@ -45,10 +45,10 @@ class WishKind(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class DesiredChange:
     """Desired state of one tablet, kept in the catalog until it holds or its deadline passes."""
 
-    kind: WishKind
+    kind: ChangeKind
     wish_id: str
     from_uuid: str = ""
     to_uuid: str = ""
@@ -65,10 +65,10 @@ class Wish:
     cancelled: bool = False
 
     def __post_init__(self) -> None:
-        check(bool(self.from_uuid) or self.kind is not WishKind.MOVE, "a move needs a source", wish=self.wish_id)
-        sourced = (WishKind.REMOVE, WishKind.DEMOTE)
-        check(bool(self.from_uuid) or self.kind not in sourced, "it names who leaves", wish=self.wish_id)
-        check(bool(self.to_uuid) or self.kind in sourced, "a wish needs a target", wish=self.wish_id)
+        check(bool(self.from_uuid) or self.kind is not ChangeKind.MOVE, "a move needs a source", change=self.wish_id)
+        sourced = (ChangeKind.REMOVE, ChangeKind.DEMOTE)
+        check(bool(self.from_uuid) or self.kind not in sourced, "it names who leaves", change=self.wish_id)
+        check(bool(self.to_uuid) or self.kind in sourced, "a desired change needs a target", change=self.wish_id)
 
     def expired(self, now_us: int) -> bool:
         """Whether the deadline has passed."""
@@ -90,7 +90,7 @@ class TabletView:
     health: Mapping[str, Health] = field(default_factory=dict)
     """By member uuid; an absent one is UNKNOWN."""
     bytes_on_disk: int = 0
-    wish: Wish | None = None
+    desired: DesiredChange | None = None
     damaged: frozenset[str] = frozenset()
     """Members whose server has their replica, FAILED by damage that a copy in its place would heal."""
     unmade: frozenset[str] = frozenset()

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
         to_read,
         with_sums,
     )
-    from .wanted import Wanted, change_words, drain_json, drain_words, unsettled, wish_json
+    from .wanted import Wanted, change_json, change_words, drain_json, drain_words, unsettled
 
 __all__ = [
     "CATALOG_ID",
@@ -93,6 +93,7 @@ __all__ = [
     "block_bytes",
     "by_tablet",
     "bytes_on_disk",
+    "change_json",
     "change_words",
     "check_directory",
     "checked",
@@ -151,7 +152,6 @@ __all__ = [
     "to_read",
     "unsettled",
     "wipe",
-    "wish_json",
     "with_sums",
 ]
 
@@ -175,7 +175,7 @@ _HOMES = {
     ".tablet_files": "FileFinding TabletFiles read_tablet",
     ".verify": "ReplicaSum checked judge_compared left_out only_tables "
     "plan_text readable table_lines next_reads to_read with_sums",
-    ".wanted": "Wanted change_words drain_json drain_words unsettled wish_json",
+    ".wanted": "Wanted change_words drain_json drain_words unsettled change_json",
 }
 """Module -> names that it gives to this package."""
 __getattr__, __dir__ = on_demand(__name__, _HOMES)

@@ -13,7 +13,7 @@ from nyala.replica.rpc import address_from_pb, config_from_pb, opid_from_pb, pb
 from nyala.replica.types import MEMORY_MAPS, OPEN_FILES, Code, DataState, Refused, ResourceUse, limits, read_number
 
 from .check_kafka import kafka_problems
-from .wanted import wish_json
+from .wanted import change_json
 
 REPLICAS_DIFFER = "replicas differ"
 LAG_ENTRIES_MAX = 10_000
@@ -365,7 +365,7 @@ def as_json(view: ClusterView, findings: list[Finding]) -> dict[str, Any]:
             {
                 "tablet_id": tablet.tablet_id,
                 "table": table.name,
-                **wish_json(view.wanted.get(tablet.tablet_id)),
+                **change_json(view.wanted.get(tablet.tablet_id)),
                 "replicas": _replicas_json(view.replicas.get(tablet.tablet_id, [])),
             }
             for table in view.tables

@@ -20,9 +20,9 @@ class Wanted:
     """In words; empty if only the number of voters differs."""
 
 
-def change_words(wish: pb.WishInfo) -> str:
-    """A wish in a few words."""
-    from_uuid, to_uuid = wish.from_uuid[:8], wish.to_uuid[:8]
+def change_words(change: pb.WishInfo) -> str:
+    """A desired change in a few words."""
+    from_uuid, to_uuid = change.from_uuid[:8], change.to_uuid[:8]
     words = {
         "MOVE": f"move {from_uuid} to {to_uuid}",
         "ADD": f"add {to_uuid}",
@@ -30,8 +30,8 @@ def change_words(wish: pb.WishInfo) -> str:
         "TRANSFER": f"lead from {to_uuid}",
         "PROMOTE": f"promote {to_uuid}",
         "DEMOTE": f"demote {from_uuid}",
-    }.get(wish.kind, wish.kind.lower())
-    return f"cancelled: {words}" if wish.cancelled else words
+    }.get(change.kind, change.kind.lower())
+    return f"cancelled: {words}" if change.cancelled else words
 
 
 def unsettled(tablets: Iterable[pb.TabletInfo], draining: frozenset[str]) -> list[Wanted]:
@@ -71,22 +71,22 @@ def drain_json(server: pb.ServerInfo) -> dict[str, Any] | None:
     }
 
 
-def wish_json(tablet: pb.TabletInfo | None) -> dict[str, Any]:
+def change_json(tablet: pb.TabletInfo | None) -> dict[str, Any]:
     """What is wanted of one tablet, for a program."""
     if tablet is None:
         return {"voters": None, "voters_wanted": None, "wish": None}
-    wish = tablet.wish
+    change = tablet.wish
     return {
         "voters": sum(m.votes for m in tablet.config.members),
         "voters_wanted": tablet.replication_factor,
         "wish": {
-            "kind": wish.kind,
-            "from": wish.from_uuid,
-            "to": wish.to_uuid,
-            "deadline_us": wish.deadline_us,
-            "reason": wish.reason,
-            "plan_id": wish.plan_id,
-            "cancelled": wish.cancelled,
+            "kind": change.kind,
+            "from": change.from_uuid,
+            "to": change.to_uuid,
+            "deadline_us": change.deadline_us,
+            "reason": change.reason,
+            "plan_id": change.plan_id,
+            "cancelled": change.cancelled,
         }
         if tablet.HasField("wish")
         else None,

@@ -19,7 +19,7 @@ class Wanted(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """A batch job's wish. The masters accept or refuse it, and answer with an Outcome."""
+    """A batch job's desired change. The masters accept or refuse it, and answer with an Outcome."""
 
     proposal_id: str
     plan_id: str

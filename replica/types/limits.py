@@ -43,7 +43,7 @@ TOPIC_ITEMS_MAX = 64
 """Of one list in such a record: the members of a config, or the edits of a decision, are the most."""
 TOPIC_NAME_CHARS_MAX = 512
 """Of an id in such a record. A proposal's is made of two uuids, its sender may have made a longer one."""
-WISH_DEADLINE_US_MAX = 7 * 86_400 * 1_000_000
+CHANGE_DEADLINE_US_MAX = 7 * 86_400 * 1_000_000
 """How far ahead the deadline of a desired change may be. Until then no other change of its tablet is accepted."""
 
 WAL_SEGMENT_SIZE_BYTES_MAX = 64 << 20

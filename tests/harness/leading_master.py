@@ -9,7 +9,7 @@ from nyala.replica.master import Catalog, MasterOptions
 from nyala.replica.master.catalog.records import TABLET
 from nyala.replica.master.catalog.tables import create_table
 from nyala.replica.master.decisions.reconciler import marked
-from nyala.replica.master.requests import desired, wishing
+from nyala.replica.master.requests import change_requests, desired
 from nyala.replica.master.state import MasterState
 from nyala.replica.master.tablets.orders import orders_for
 from nyala.replica.master.tablets.view import cluster_view
@@ -117,7 +117,7 @@ class Masters:
         return self.box.commit(desired.retire(self.state, uuid, **fields))
 
     def want(self, change: Any, uuid: str, role: str = "", tablet: str = "") -> Any:
-        return self.box.commit(change(self.state, wishing.Request(tablet or self.tablet, uuid, role)))
+        return self.box.commit(change(self.state, change_requests.Request(tablet or self.tablet, uuid, role)))
 
     def decided(self) -> list[str]:
         """What the policy would have done now."""

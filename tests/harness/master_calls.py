@@ -8,7 +8,7 @@ from typing import Any
 from nyala.replica.consensus_metadata import path_of
 from nyala.replica.master import MasterOptions
 from nyala.replica.master.catalog.catalog import CATALOG_ID
-from nyala.replica.master.catalog.records import TABLET, WISH
+from nyala.replica.master.catalog.records import DESIRED_CHANGE, TABLET
 from nyala.replica.master.group.catalog_group import CatalogGroup
 from nyala.replica.master.requests.master_service import MasterService
 from nyala.replica.master.state import MasterState
@@ -129,7 +129,7 @@ class MasterWorld:
 
     async def settled(self) -> None:
         """Nothing is wanted of the tablet any more; its config is what it was."""
-        await self.group.change(lambda: ({}, [WISH + self.tablet], "", None))
+        await self.group.change(lambda: ({}, [DESIRED_CHANGE + self.tablet], "", None))
 
     def seen(self) -> Any:
         """What a client that looks now sends along; of a master that does not lead, nothing."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from nyala.replica.policy import ClusterView, Health, ServerView, TabletView, WishState, decide, wish_state
+from nyala.replica.policy import ChangeState, ClusterView, Health, ServerView, TabletView, change_state, decide
 from nyala.replica.types import Address, Decision, EditKind, Member, OpId, RaftConfig
 
 _HEALTH = {
@@ -122,14 +122,15 @@ def _obeyed(t: TabletView, decision: Decision, *, promote: bool) -> TabletView:
 
 
 def settle(view: ClusterView) -> tuple[ClusterView, list[Decision], dict[str, int]]:
-    """Obey all decisions until there are none; wishes that hold or came to nothing are dropped, as the master does.
+    """Obey all decisions until there are none; desired changes that hold or came to nothing are dropped, as the master
+    does.
 
     Returns the end, the decisions, and the fewest voters that each tablet had.
     """
     trail: list[Decision] = []
     low = {t.tablet_id: len(t.config.voters) for t in view.tablets}
     for _ in range(_ROUNDS_MAX):
-        view = replace(view, tablets=tuple(_without_wish_that_is_over(t, view.now_us) for t in view.tablets))
+        view = replace(view, tablets=tuple(_without_desired_change_that_is_over(t, view.now_us) for t in view.tablets))
         decisions = decide(view, 1)
         if not decisions:
             return view, trail, low
@@ -140,6 +141,6 @@ def settle(view: ClusterView) -> tuple[ClusterView, list[Decision], dict[str, in
     raise AssertionError([d.reason for d in trail[-5:]])
 
 
-def _without_wish_that_is_over(t: TabletView, now_us: int) -> TabletView:
-    over = t.wish is not None and wish_state(t, t.wish, now_us) in (WishState.DONE, WishState.FAILED)
-    return replace(t, wish=None) if over else t
+def _without_desired_change_that_is_over(t: TabletView, now_us: int) -> TabletView:
+    over = t.desired is not None and change_state(t, t.desired, now_us) in (ChangeState.DONE, ChangeState.FAILED)
+    return replace(t, desired=None) if over else t

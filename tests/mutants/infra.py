@@ -211,18 +211,18 @@ MUTANTS = (
         after="with stopped(root) as disk:",
     ),
     Mutant(
-        name="change before wish",
+        name="config change before desired change",
         rows="TC-79",
-        test="tests/unit/infra/test_cancel_command.py::test_wish_is_cancelled_first_and_whatever_the_leader_says",
+        test="tests/unit/infra/test_cancel_command.py::test_desired_change_is_cancelled_first_and_whatever_the_leader_says",
         file="infra/cli/giving_up.py",
         function="give_up",
         before="""
-            wish = _tried(cancel_wish)
-            return GivenUp(wish, _tried(take_back))
+            desired = _tried(cancel_change)
+            return GivenUp(desired, _tried(take_back))
         """,
         after="""
             change = _tried(take_back)
-            return GivenUp(_tried(cancel_wish), change)
+            return GivenUp(_tried(cancel_change), change)
         """,
     ),
     Mutant(

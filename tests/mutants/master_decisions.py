@@ -669,7 +669,7 @@ MUTANTS = (
         name="master takes what was cancelled again",
         rows="TC-69",
         test="tests/unit/master/test_master_requests_table.py::test_overtaken_calls_leave_the_master_as_it_is",
-        file="replica/master/requests/wishing.py",
+        file="replica/master/requests/change_requests.py",
         function="_check_seen",
         before="if seen != (config.opid, wishes):",
         after="if seen.config != config.opid:",
@@ -678,40 +678,40 @@ MUTANTS = (
         name="master takes what was undone again",
         rows="TC-69",
         test="tests/unit/master/test_master_requests_table.py::test_overtaken_calls_leave_the_master_as_it_is",
-        file="replica/master/requests/wishing.py",
+        file="replica/master/requests/change_requests.py",
         function="_check_seen",
         before="if seen != (config.opid, wishes):",
         after="if seen.wishes != wishes:",
     ),
     Mutant(
-        name="cancelled wish answers again",
+        name="cancelled desired change answers again",
         rows="TC-79",
         test=(
             "tests/unit/master/test_master_desired.py::"
-            "test_wish_asked_again_is_the_same_one_only_while_it_still_holds_and_asks_for_the_same"
+            "test_desired_change_asked_again_is_the_same_one_only_while_it_still_holds_and_asks_for_the_same"
         ),
-        file="replica/master/requests/wishing.py",
+        file="replica/master/requests/change_requests.py",
         function="_grant",
         before="if other.cancelled or other.expired(state.clock.wall_us()):",
         after="if False:",
     ),
     Mutant(
-        name="another role is the same wish",
+        name="another role is the same desired",
         rows="TC-79",
         test=(
             "tests/unit/master/test_master_desired.py::"
-            "test_wish_asked_again_is_the_same_one_only_while_it_still_holds_and_asks_for_the_same"
+            "test_desired_change_asked_again_is_the_same_one_only_while_it_still_holds_and_asks_for_the_same"
         ),
-        file="replica/master/requests/wishing.py",
+        file="replica/master/requests/change_requests.py",
         function="_asks_for",
-        before="return wish.kind, wish.from_uuid, wish.to_uuid, wish.votes, wish.witness",
-        after="return wish.kind, wish.from_uuid, wish.to_uuid, True, wish.witness",
+        before="return desired.kind, desired.from_uuid, desired.to_uuid, desired.votes, desired.witness",
+        after="return desired.kind, desired.from_uuid, desired.to_uuid, True, desired.witness",
     ),
     Mutant(
         name="server nobody knows is added",
         rows="TC-03",
         test="tests/unit/master/test_master_desired.py::test_members_wanted_carelessly_are_refused_with_the_reason",
-        file="replica/master/requests/wishing.py",
+        file="replica/master/requests/change_requests.py",
         function="_may_join",
         before='raise Refused(Code.NOT_FOUND, "no such tablet server", server=uuid)',
         after="return",
@@ -722,7 +722,7 @@ MUTANTS = (
         test=(
             "tests/unit/master/test_master_desired.py::test_silent_server_is_refused_with_a_code_that_nobody_waits_for"
         ),
-        file="replica/master/requests/wishing.py",
+        file="replica/master/requests/change_requests.py",
         function="_may_join",
         before='raise Refused(Code.ILLEGAL_STATE, "this tablet server is not alive", server=uuid)',
         after='raise Refused(Code.UNAVAILABLE, "this tablet server is not alive", server=uuid)',
@@ -733,7 +733,7 @@ MUTANTS = (
         test=(
             "tests/process/test_membership_process.py::test_witness_is_added_by_command_shown_as_one_and_becomes_whole"
         ),
-        file="replica/master/requests/wishing.py",
+        file="replica/master/requests/change_requests.py",
         function="_may_join",
         before='raise Refused(Code.ILLEGAL_STATE, "this tablet server is not alive", server=uuid)',
         after='raise Refused(Code.UNAVAILABLE, "this tablet server is not alive", server=uuid)',
@@ -745,25 +745,25 @@ MUTANTS = (
             "tests/unit/master/test_master_desired.py::"
             "test_what_full_servers_could_not_hold_is_refused_with_the_room_there_is"
         ),
-        file="replica/master/requests/wishing.py",
+        file="replica/master/requests/change_requests.py",
         function="_may_join",
         before="if not view.has_room(held):",
         after="if view.alive is None:",
     ),
     Mutant(
-        name="wish without an end",
+        name="desired without an end",
         rows="IN-90",
         test="tests/unit/master/test_master_topics.py::test_deadline_that_is_negative_or_far_is_refused",
-        file="replica/master/requests/wishing.py",
+        file="replica/master/requests/change_requests.py",
         function="_deadline",
-        before="if deadline_us < 0 or deadline_us > now_us + limits.WISH_DEADLINE_US_MAX:",
+        before="if deadline_us < 0 or deadline_us > now_us + limits.CHANGE_DEADLINE_US_MAX:",
         after="if deadline_us < 0 or deadline_us > 1 << 62:",
     ),
     Mutant(
         name="removal that nobody can replace is wanted",
         rows="TC-04",
         test="tests/unit/master/test_master_desired.py::test_members_wanted_carelessly_are_refused_with_the_reason",
-        file="replica/master/requests/wishing.py",
+        file="replica/master/requests/change_requests.py",
         function="remove",
         before="""
             if member.votes:
@@ -776,9 +776,9 @@ MUTANTS = (
         rows="TC-79",
         test=(
             "tests/unit/master/test_master_desired.py::"
-            "test_proposal_becomes_the_wish_that_a_request_for_the_same_becomes"
+            "test_proposal_becomes_the_desired_change_that_a_request_for_the_same_becomes"
         ),
-        file="replica/master/requests/wishing.py",
+        file="replica/master/requests/change_requests.py",
         function="propose",
         before="if proposal.config_opid != config.opid:",
         after="if proposal.config_opid.term != config.opid.term:",
@@ -788,9 +788,9 @@ MUTANTS = (
         rows="TC-79",
         test=(
             "tests/unit/master/test_master_desired.py::"
-            "test_proposal_becomes_the_wish_that_a_request_for_the_same_becomes"
+            "test_proposal_becomes_the_desired_change_that_a_request_for_the_same_becomes"
         ),
-        file="replica/master/requests/wishing.py",
+        file="replica/master/requests/change_requests.py",
         function="propose",
         before="""
             check_text(proposal.reason, "reason")
@@ -802,9 +802,9 @@ MUTANTS = (
         rows="TC-79",
         test=(
             "tests/unit/master/test_master_desired.py::"
-            "test_proposal_becomes_the_wish_that_a_request_for_the_same_becomes"
+            "test_proposal_becomes_the_desired_change_that_a_request_for_the_same_becomes"
         ),
-        file="replica/master/requests/wishing.py",
+        file="replica/master/requests/change_requests.py",
         function="propose",
         before="proposal=True)",
         after="proposal=False)",
@@ -812,21 +812,21 @@ MUTANTS = (
     Mutant(
         name="cancel loses what a later build keeps",
         rows="TC-79",
-        test="tests/unit/master/test_master_desired.py::test_cancelled_wish_is_taken_back_unless_the_new_replica_votes",
+        test="tests/unit/master/test_master_desired.py::test_cancelled_desired_change_is_taken_back_unless_the_new_replica_votes",
         file="replica/master/catalog/records.py",
         function="write",
         before="out = {**(before or {})}",
         after="out = {f.name: before[f.name] for f in fields(record) if before and f.name in before}",
     ),
     Mutant(
-        name="late cancel ends another wish",
+        name="late cancel ends another desired change",
         rows="TC-79",
         test=(
             "tests/unit/infra/test_change_commands.py::test_cancel_of_what_was_wanted_before_leaves_what_is_wanted_now"
         ),
-        file="replica/master/requests/wishing.py",
+        file="replica/master/requests/change_requests.py",
         function="cancel",
-        before="if request.seen is not None and request.seen.wishes != _wishes(state, tablet_id):",
+        before="if request.seen is not None and request.seen.wishes != _changes_so_far(state, tablet_id):",
         after="if False:",
     ),
     Mutant(

@@ -60,7 +60,7 @@ MUTANTS = (
         after="else",
     ),
     Mutant(
-        name="wish moves to a full server",
+        name="desired moves to a full server",
         rows="CN-03",
         test="tests/unit/policy/test_policy_decide.py::test_decide_full_servers_get_nothing",
         file="replica/policy/decide.py",
@@ -78,7 +78,7 @@ MUTANTS = (
             return None  # the table above does it, once the others suffice
         """,
         after="""
-            member = tablet.config.member(wish.from_uuid)
+            member = tablet.config.member(desired.from_uuid)
             edits = (ConfigEdit(EditKind.CHANGE, replace(member, votes=False)),) if member else ()
             return self._change(tablet, edits, "demote") if member else None
         """,
@@ -90,26 +90,26 @@ MUTANTS = (
         file="replica/policy/decide.py",
         function="_Evaluation._grant",
         before="""
-            if server is None or not self._may_join(server) or tablet.config.member(wish.to_uuid):
+            if server is None or not self._may_join(server) or tablet.config.member(desired.to_uuid):
                 return None
-            source = tablet.config.member(wish.from_uuid) if wish.kind is WishKind.MOVE else None
-            if copy_is_under_way(tablet) or not self.slots.take(server.uuid, wish.from_uuid):
+            source = tablet.config.member(desired.from_uuid) if desired.kind is ChangeKind.MOVE else None
+            if copy_is_under_way(tablet) or not self.slots.take(server.uuid, desired.from_uuid):
         """,
         after="""
             if server is None or not self._may_join(server):
                 return None
-            source = tablet.config.member(wish.from_uuid) if wish.kind is WishKind.MOVE else None
-            if not self.slots.take(server.uuid, wish.from_uuid):
+            source = tablet.config.member(desired.from_uuid) if desired.kind is ChangeKind.MOVE else None
+            if not self.slots.take(server.uuid, desired.from_uuid):
         """,
     ),
     Mutant(
         name="cancelled add stays",
         rows="TC-79",
-        test="tests/unit/policy/test_policy_desired.py::test_decide_a_cancelled_wish_takes_back_what_it_began",
+        test="tests/unit/policy/test_policy_desired.py::test_decide_a_cancelled_desired_change_takes_back_what_it_began",
         file="replica/policy/decide.py",
         function="_Evaluation._cancel",
-        before="edits.append(kept if wish.kind is WishKind.PROMOTE else ConfigEdit(EditKind.REMOVE, target))",
-        after="edits += [kept] if wish.kind is WishKind.PROMOTE else []",
+        before="edits.append(kept if desired.kind is ChangeKind.PROMOTE else ConfigEdit(EditKind.REMOVE, target))",
+        after="edits += [kept] if desired.kind is ChangeKind.PROMOTE else []",
     ),
     Mutant(
         name="voter added directly",
@@ -476,15 +476,15 @@ MUTANTS = (
         name="promoted member is the surplus one",
         rows="TC-71",
         test="tests/unit/policy/test_policy_desired.py::test_decide_a_promoted_member_stays_and_another_leaves",
-        file="replica/policy/wishes.py",
+        file="replica/policy/desired_changes.py",
         function="_settled",
-        before="return WishState.DONE if target.votes and (enough or expired) else None",
-        after="return WishState.DONE if target.votes else None",
+        before="return ChangeState.DONE if target.votes and (enough or expired) else None",
+        after="return ChangeState.DONE if target.votes else None",
     ),
     Mutant(
         name="wanted voter beside the only one is evicted",
         rows="TC-71",
-        test="tests/unit/policy/test_policy_wishes.py::test_wish_for_a_voter_beside_the_only_one_ends",
+        test="tests/unit/policy/test_policy_desired_changes.py::test_desired_change_for_a_voter_beside_the_only_one_ends",
         file="replica/policy/membership.py",
         function="_evict",
         before="target = transfer_target(tablet, load)",
@@ -497,11 +497,11 @@ MUTANTS = (
     Mutant(
         name="another surplus voter leaves than the named one",
         rows="TC-81",
-        test="tests/unit/policy/test_policy_wishes.py::test_wish_to_remove_a_surplus_voter_removes_no_other",
+        test="tests/unit/policy/test_policy_desired_changes.py::test_desired_change_to_remove_a_surplus_voter_removes_no_other",
         file="replica/policy/decide.py",
         function="_Evaluation.decide",
-        before="wanted.kind in (WishKind.DEMOTE, WishKind.REMOVE)",
-        after="wanted.kind is WishKind.DEMOTE",
+        before="wanted.kind in (ChangeKind.DEMOTE, ChangeKind.REMOVE)",
+        after="wanted.kind is ChangeKind.DEMOTE",
     ),
     Mutant(
         name="everybody is healed by witnesses",

@@ -238,7 +238,7 @@ def test_master_moves_the_leaders_replica_and_the_old_one_ends_as_tombstone(clus
     wait_until(lambda: stack.data_state(old, tablet.tablet_id) == DataState.DELETED, "the old replica is a tombstone")
     status = cluster.status(old, tablet.tablet_id)
     assert status is not None and status.term >= tablet.term and status.last_logged.index > 0
-    wait_until(lambda: stack.stub.Status(pb.Empty()).moves_active == 0, "the wish is settled")
+    wait_until(lambda: stack.stub.Status(pb.Empty()).moves_active == 0, "the desired change is settled")
 
 
 def test_master_restarted_in_mid_move_lets_it_end(cluster: LocalCluster) -> None:

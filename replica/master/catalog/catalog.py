@@ -70,7 +70,7 @@ def _read(key: str, record: Json) -> Record:
 
 
 class Catalog:
-    """Records of the cluster: tables, tablets, source positions, wishes.
+    """Records of the cluster: tables, tablets, source positions, desired changes.
 
     Invariants: equal on every master at equal applied index; a change is applied whole or, when its request id was seen
     before, not at all; `state` of the superblock is complete to `flush_opid` and holds nothing later.

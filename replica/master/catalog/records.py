@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Annotated, Any, Generic, TypeVar
 
 from nyala.replica.consensus_metadata import members_from_json, members_json
-from nyala.replica.policy import Wish, WishKind
+from nyala.replica.policy import ChangeKind, DesiredChange
 from nyala.replica.types import Member, OpId, RaftConfig
 
 Json = dict[str, Any]
@@ -125,7 +125,7 @@ class Takeover:
     takeover: int
 
 
-Record = Table | TableId | Tablet | Position | Wish | Retired | Desired | Cluster | Takeover | Json
+Record = Table | TableId | Tablet | Position | DesiredChange | Retired | Desired | Cluster | Takeover | Json
 """The JSON stands for a record of a kind that only a later build knows."""
 R = TypeVar("R")
 
@@ -135,11 +135,11 @@ class Kind(str, Generic[R]):
 
 
 TABLE, NAME, REQUEST = Kind[Table]("table/"), Kind[TableId]("name/"), Kind[TableId]("request/")
-TABLET, WISH, SOURCE = Kind[Tablet]("tablet/"), Kind[Wish]("wish/"), Kind[Position]("source/")
+TABLET, DESIRED_CHANGE, SOURCE = Kind[Tablet]("tablet/"), Kind[DesiredChange]("wish/"), Kind[Position]("source/")
 RETIRED, DESIRED = Kind[Retired]("retired/"), Kind[Desired]("desired")
 CLUSTER, MASTER = Kind[Cluster]("cluster/id"), Kind[Takeover]("master/")
 TYPES = {
-    "table": Table, "name": TableId, "request": TableId, "tablet": Tablet, "wish": Wish, "source": Position,
+    "table": Table, "name": TableId, "request": TableId, "tablet": Tablet, "wish": DesiredChange, "source": Position,
     "retired": Retired, "desired": Desired, "cluster": Cluster, "master": Takeover,
 }  # fmt: skip
 """By the first part of a key."""
@@ -164,7 +164,7 @@ _READ: Mapping[str, Callable[[Any], object]] = {
     "members": lambda found: RaftConfig(OpId(0, 0), members_from_json(found)).members,  # nobody twice
     "config": _config,
     "holders": tuple,
-    "kind": WishKind,
+    "kind": ChangeKind,
 }
 _WRITE: Mapping[str, Callable[[Any], object]] = {
     "members": lambda members: [{"uuid": m.uuid, "addresses": [str(a) for a in m.addresses]} for m in members],
@@ -198,7 +198,7 @@ def write(record: Record, before: Json | None = None, was: Record | None = None)
         value = getattr(record, f.name)
         if f.name == "described" or (was is not None and value == getattr(was, f.name)):
             continue
-        if value == f.default and may_lack(type(record), f.name) and f.name != "witness":  # that, every wish has
+        if value == f.default and may_lack(type(record), f.name) and f.name != "witness":  # which each change has
             out.pop(f.name, None)
         else:
             out[f.name] = _WRITE[f.name](value) if f.name in _WRITE else value
@@ -207,6 +207,6 @@ def write(record: Record, before: Json | None = None, was: Record | None = None)
 
 def may_lack(kind: type, field: str) -> bool:
     """Whether the JSON of such a record may be without that field."""
-    if kind is Wish:
+    if kind is DesiredChange:
         return field in ("witness", "cancelled")
     return any(f.name == field and f.default is not MISSING for f in fields(kind))

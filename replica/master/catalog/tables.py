@@ -25,7 +25,7 @@ from nyala.replica.types import (
 
 from .capacity import check_description, check_room
 from .catalog import Catalog
-from .records import NAME, REQUEST, SOURCE, TABLE, TABLET, WISH, Json, Record, Table, TableId, Tablet, write
+from .records import DESIRED_CHANGE, NAME, REQUEST, SOURCE, TABLE, TABLET, Json, Record, Table, TableId, Tablet, write
 
 REPLICAS_MAX = 7
 HISTORY_RETENTION_DEFAULT_US = 15 * 60 * 1_000_000
@@ -175,7 +175,7 @@ def drop_table(
         if tablet.table_id == found and not tablet.dropped:
             held = tablet.holders if holders is None else tuple(holders(tablet, tablet_id))
             puts[TABLET + tablet_id] = replace(tablet, dropped_us=now_us, holders=held)
-            deletes.append(WISH + tablet_id)
+            deletes.append(DESIRED_CHANGE + tablet_id)
     deletes.extend(f"{SOURCE}{found}/{k}" for k, _ in catalog.items(SOURCE, f"{found}/"))
     deletes.extend(REQUEST + request for request, made in catalog.items(REQUEST) if made.table_id == found)
     return puts, deletes, "", found

@@ -1,4 +1,4 @@
-"""The leading master's tick: mark formed tablets, settle wishes, ask the policy, say what is needed."""
+"""The leading master's tick: mark formed tablets, settle desired changes, ask the policy, say what is needed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from nyala.replica.policy import ClusterView, Wish, WishState, decide, renewals, wish_state
+from nyala.replica.policy import ChangeState, ClusterView, DesiredChange, change_state, decide, renewals
 from nyala.replica.types import Code, Decision, Outcome, Proposal, RaftConfig, Refused, Result, Subject
 
-from ..catalog.records import TABLET, WISH, Tablet
+from ..catalog.records import DESIRED_CHANGE, TABLET, Tablet
 from ..catalog.tables import Change
 from ..heartbeats.belief import newer
-from ..requests import wishing
+from ..requests import change_requests
 from ..state import MasterState
 from ..tablets.dropped import settle_dropped
 from ..tablets.view import cluster_view
@@ -75,7 +75,7 @@ class Reconciler:
         await self._mark_formed()
         await self._forget_dropped()
         view = cluster_view(state.catalog, state.soft, state.options, state.mono_us, state.clock.wall_us())
-        if await self._settle_wishes(view):
+        if await self._settle_changes(view):
             view = cluster_view(state.catalog, state.soft, state.options, state.mono_us, state.clock.wall_us())
         decisions = decide(view, term, state.options.caps)
         wanted = renewals(view, state.options.caps, state.soft.renewal_ages(state.mono_us))
@@ -153,29 +153,29 @@ class Reconciler:
         known = self._state.soft.tablets.get(tablet_id)
         return known is not None and known.leader_status is not None and known.config is not None
 
-    async def _settle_wishes(self, view: ClusterView) -> bool:
-        """Drop the wishes that hold or failed; returns whether there were any."""
-        settled: dict[str, tuple[Wish, WishState]] = {}
+    async def _settle_changes(self, view: ClusterView) -> bool:
+        """Drop the desired changes that hold or failed; returns whether there were any."""
+        settled: dict[str, tuple[DesiredChange, ChangeState]] = {}
         by_id = {t.tablet_id: t for t in view.tablets}
-        for tablet_id, wish in self._state.catalog.items(WISH):
+        for tablet_id, desired in self._state.catalog.items(DESIRED_CHANGE):
             tablet = by_id.get(tablet_id)
             known = self._state.catalog.get(TABLET, tablet_id)
             if known is None or known.dropped:
-                settled[tablet_id] = (wish, WishState.FAILED)
+                settled[tablet_id] = (desired, ChangeState.FAILED)
             elif tablet is not None and tablet.leader_uuid:
-                outcome = wish_state(tablet, wish, view.now_us)
-                if outcome in (WishState.DONE, WishState.FAILED):
-                    settled[tablet_id] = (wish, outcome)
+                outcome = change_state(tablet, desired, view.now_us)
+                if outcome in (ChangeState.DONE, ChangeState.FAILED):
+                    settled[tablet_id] = (desired, outcome)
         if not settled:
             return False
-        await self._state.group.change(lambda: ({}, [WISH + t for t in settled], "", None))
-        for tablet_id, (wish, outcome) in settled.items():
-            _log.info("T %s wish %s is %s", tablet_id, wish.wish_id, outcome)
-            if wish.proposal:
-                done = outcome is WishState.DONE
+        await self._state.group.change(lambda: ({}, [DESIRED_CHANGE + t for t in settled], "", None))
+        for tablet_id, (desired, outcome) in settled.items():
+            _log.info("T %s desired change %s is %s", tablet_id, desired.wish_id, outcome)
+            if desired.proposal:
+                done = outcome is ChangeState.DONE
                 code = Code.OK if done else Code.DEADLINE_PASSED
                 message = "the wanted config holds" if done else "given up: deadline passed, or something else happened"
-                ids = tablet_id, wish.wish_id, wish.plan_id
+                ids = tablet_id, desired.wish_id, desired.plan_id
                 self.on_outcome(self._outcome(*ids, Result(outcome.value), code, message))
         return True
 
@@ -186,11 +186,11 @@ class Reconciler:
         """
         state = self._state
         await state.lead()
-        known = state.catalog.get(WISH, proposal.tablet_id)
+        known = state.catalog.get(DESIRED_CHANGE, proposal.tablet_id)
         ids = proposal.tablet_id, proposal.proposal_id, proposal.plan_id
         if known is None or known.wish_id != proposal.proposal_id:
             try:
-                await state.group.change(lambda: wishing.propose(state, proposal))
+                await state.group.change(lambda: change_requests.propose(state, proposal))
             except Refused as error:
                 if error.code in (Code.NOT_LEADER, Code.UNAVAILABLE, Code.STEPPING_DOWN):
                     raise

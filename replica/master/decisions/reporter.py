@@ -85,7 +85,7 @@ class Reporter:
             bucket=record.bucket if record else 0,
             replication_factor=tablet.replication_factor,
             config_opid=tablet.config.opid,
-            pending_change=tablet.pending or tablet.wish is not None,
+            pending_change=tablet.pending or tablet.desired is not None,
             leader_uuid=tablet.leader_uuid,
             term=max(known.leader_term, 0) if known else 0,
             replicas=tuple(self._replica(tablet, m) for m in tablet.config.members),

@@ -10,7 +10,7 @@ from typing import get_args, get_type_hints
 
 from google.protobuf import json_format
 
-from nyala.replica.policy import WishKind
+from nyala.replica.policy import ChangeKind
 from nyala.replica.types import (
     Corruption,
     Entry,
@@ -75,7 +75,7 @@ def _config(value: object) -> bool:
 
 
 def _kind(value: object) -> bool:
-    return value in [kind.value for kind in WishKind]
+    return value in [kind.value for kind in ChangeKind]
 
 
 FITS: Mapping[object, Fits] = {
@@ -84,7 +84,7 @@ FITS: Mapping[object, Fits] = {
     bool: _flag,
     Small: _small,
     Uuid: _uuid,
-    WishKind: _kind,
+    ChangeKind: _kind,
     tuple[str, ...]: _texts,
     tuple[Member, ...]: _members,
     RaftConfig: _config,

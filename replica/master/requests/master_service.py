@@ -27,14 +27,14 @@ from nyala.replica.types import Applied, Code, DataState, RaftConfig, Refused, R
 
 from ..catalog import sources, tables
 from ..catalog.catalog import CATALOG_ID
-from ..catalog.records import TABLE, WISH
+from ..catalog.records import DESIRED_CHANGE, TABLE
 from ..catalog.tables import Change, table_info
 from ..group.takeovers import next_takeover
 from ..kafka.kafka_status import kafka_status
 from ..state import MasterState
 from ..tablets.dropped import holders_of
 from ..tablets.orders import orders_for
-from . import desired, lists, replacing, wishing
+from . import change_requests, desired, lists, replacing
 from .confirming import confirm_config
 
 _log = logging.getLogger("nyala.master")
@@ -237,39 +237,41 @@ class MasterService(pb_grpc.MasterServiceServicer):
         position = await state.group.change(lambda: sources.reset_source(state.catalog, request, state.clock.wall_us()))
         return pb.ResetSourceReply(position=position)
 
-    async def _want(self, wish: Callable[[MasterState, wishing.Request], Change], request: pb.ReplicaRequest) -> None:
-        wanted = wishing.Request(request.tablet_id, request.server_uuid, request.role, _seen(request))
-        await self.state.group.change(lambda: wish(self.state, wanted))
+    async def _want(
+        self, request_of: Callable[[MasterState, change_requests.Request], Change], request: pb.ReplicaRequest
+    ) -> None:
+        wanted = change_requests.Request(request.tablet_id, request.server_uuid, request.role, _seen(request))
+        await self.state.group.change(lambda: request_of(self.state, wanted))
 
     @_answered(pb.SimpleReply)
     async def MoveReplica(self, request: pb.MoveReplicaRequest) -> pb.SimpleReply:
         """Desired state: the replica of one server stands on another; an empty `from` moves the leadership."""
         asked, seen = proposal_from_pb(request, new_uuid()), _seen(request)
-        await self.state.group.change(lambda: wishing.move(self.state, asked, seen))
+        await self.state.group.change(lambda: change_requests.move(self.state, asked, seen))
         return pb.SimpleReply()
 
     @_answered(pb.SimpleReply)
     async def AddReplica(self, request: pb.ReplicaRequest) -> pb.SimpleReply:
         """Desired state: one more member; a voter joins as a promotable non-voter."""
-        await self._want(wishing.add, request)
+        await self._want(change_requests.add, request)
         return pb.SimpleReply()
 
     @_answered(pb.SimpleReply)
     async def RemoveReplica(self, request: pb.ReplicaRequest) -> pb.SimpleReply:
         """Desired state: the member leaves, after its replacement votes if it is needed."""
-        await self._want(wishing.remove, request)
+        await self._want(change_requests.remove, request)
         return pb.SimpleReply()
 
     @_answered(pb.SimpleReply)
     async def ChangeRole(self, request: pb.ReplicaRequest) -> pb.SimpleReply:
         """Desired state: the member votes, or stays without a vote."""
-        await self._want(wishing.change_role, request)
+        await self._want(change_requests.change_role, request)
         return pb.SimpleReply()
 
     @_answered(pb.SimpleReply)
     async def CancelChange(self, request: pb.ReplicaRequest) -> pb.SimpleReply:
         """Give up what is wanted of a tablet; what it began is taken back."""
-        await self._want(wishing.cancel, request)
+        await self._want(change_requests.cancel, request)
         return pb.SimpleReply()
 
     @_answered(pb.SimpleReply)
@@ -353,14 +355,16 @@ class MasterService(pb_grpc.MasterServiceServicer):
             catalog_term=status.term,
             replica=replica,
             decisions_published=state.decisions_published,
-            moves_active=state.catalog.count(WISH),
+            moves_active=state.catalog.count(DESIRED_CHANGE),
             **kafka_status(state.kafka, state.mono_us),
         )
 
 
-def _seen(request: pb.MoveReplicaRequest | pb.ReplicaRequest) -> wishing.Seen | None:
+def _seen(request: pb.MoveReplicaRequest | pb.ReplicaRequest) -> change_requests.Seen | None:
     seen = request.seen
-    return wishing.Seen(opid_from_pb(seen.committed_config_id), seen.wishes) if request.HasField("seen") else None
+    return (
+        change_requests.Seen(opid_from_pb(seen.committed_config_id), seen.wishes) if request.HasField("seen") else None
+    )
 
 
 def _host_of(context: Context | None) -> str:

@@ -15,7 +15,7 @@ from nyala.replica.rpc import pb
 from nyala.replica.types import Code, DataState, Member, Refused, limits, new_uuid
 
 from ..catalog.catalog import Catalog
-from ..catalog.records import SOURCE, TABLET, WISH, Position, Record, Tablet
+from ..catalog.records import DESIRED_CHANGE, SOURCE, TABLET, Position, Record, Tablet
 from ..catalog.sources import lowered_to, source_name, to_pb
 from ..catalog.tables import Change, first_members
 from ..state import MasterState
@@ -58,7 +58,7 @@ def replace_tablets(state: MasterState, request: pb.ReplaceTabletsRequest) -> Ch
         made[tablet_id] = new_id
     lowered = _lowered(state.catalog, {records[t].table_id for t in lost}, request.floors)
     puts.update(lowered)
-    deletes = [WISH + t for t in lost if WISH + t in state.catalog]
+    deletes = [DESIRED_CHANGE + t for t in lost if DESIRED_CHANGE + t in state.catalog]
     return puts, deletes, "", (made, [to_pb(r) for r in lowered.values()])
 
 

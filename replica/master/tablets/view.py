@@ -7,7 +7,7 @@ from nyala.replica.rpc import pb
 from nyala.replica.types import DataState, RaftConfig, generation_of
 
 from ..catalog.catalog import Catalog
-from ..catalog.records import RETIRED, TABLE, TABLET, WISH, Tablet
+from ..catalog.records import DESIRED_CHANGE, RETIRED, TABLE, TABLET, Tablet
 from ..heartbeats.soft_state import LIVE, ServerState, SoftState, TabletState
 from ..options import MasterOptions
 
@@ -148,7 +148,7 @@ def tablet_view(
         bytes_on_disk=max(
             (r.bytes_on_disk for m in config.members if (r := soft.replica(m.uuid, tablet_id)) is not None), default=0
         ),
-        wish=catalog.get(WISH, tablet_id),
+        desired=catalog.get(DESIRED_CHANGE, tablet_id),
         damaged=frozenset(m.uuid for m in config.members if is_damaged(soft, m.uuid, tablet_id)),
         unmade=frozenset(m.uuid for m in config.members if _is_unmade(soft, m.uuid, tablet_id)),
         caught_up=frozenset({leader, *(p.uuid for p in status.peers if p.health == "OK")} if status else ()),

@@ -22,7 +22,7 @@ def refusing(code: Code) -> Callable[[], object]:
 @pytest.mark.parametrize(
     "code", [Code.UNAVAILABLE, Code.ALREADY_INPROGRESS, Code.NOT_READY, Code.STEPPING_DOWN, Code.NOT_FOUND]
 )
-def test_wish_is_cancelled_first_and_whatever_the_leader_says(code: Code) -> None:
+def test_desired_change_is_cancelled_first_and_whatever_the_leader_says(code: Code) -> None:
     """Goal: TC-79: a tablet without a leader, or whose leader is busy, does not keep what is wanted of it. Method: the
     second half is refused with each code; the first was done before, and both outcomes are told."""
     done: list[str] = []

@@ -9,13 +9,13 @@ import pytest
 
 from nyala import schemas
 from nyala.replica.master import Catalog
-from nyala.replica.master.catalog.records import RETIRED, TABLET, WISH
+from nyala.replica.master.catalog.records import DESIRED_CHANGE, RETIRED, TABLET
 from nyala.replica.master.catalog.tables import create_table
 from nyala.replica.master.decisions.reporter import Reporter
-from nyala.replica.master.requests import desired, wishing
+from nyala.replica.master.requests import change_requests, desired
 from nyala.replica.master.tablets.draining import drain_of
 from nyala.replica.master.tablets.view import cluster_view, wanted_voters
-from nyala.replica.policy import ServerView, WishKind, decide
+from nyala.replica.policy import ChangeKind, ServerView, decide
 from nyala.replica.rpc import pb, proposal_from_pb
 from nyala.replica.types import Address, Code, Member, OpId, Proposal, Refused, Wanted
 from tests.harness.catalogs import table_info
@@ -110,13 +110,13 @@ def test_what_full_servers_could_not_hold_is_refused_with_the_room_there_is() ->
     before = m.box.index
     request = proposal_from_pb(pb.MoveReplicaRequest(tablet_id=m.tablet, from_uuid=S[2], to_uuid=S[3]), "w")
     with pytest.raises(Refused, match=r"holds as many replicas as it may.*held=1, max=1") as refused:
-        wishing.move(m.state, request)
+        change_requests.move(m.state, request)
     assert refused.value.code is Code.ILLEGAL_STATE
     with pytest.raises(Refused, match=r"holds as many replicas as it may"):
-        m.want(wishing.add, S[3])
+        m.want(change_requests.add, S[3])
     with pytest.raises(Refused, match=r"no room for so many more replicas.*needed=2, room=1"):
         m.set(5)
-    assert wishing.remove(m.state, wishing.Request(m.tablet, S[2]))[0], "the fifth takes it"
+    assert change_requests.remove(m.state, change_requests.Request(m.tablet, S[2]))[0], "the fifth takes it"
     assert desired.retire(m.state, S[2])[0]
     m.limits[S[4]] = 0
     m.report()
@@ -128,7 +128,7 @@ def test_what_full_servers_could_not_hold_is_refused_with_the_room_there_is() ->
     with pytest.raises(Refused, match=r"no room for its tablets.*needed=1, room=0"):
         m.retire(S[2])
     with pytest.raises(Refused, match=r"no other server could take its place.*as many replicas as they may"):
-        m.want(wishing.remove, S[2])
+        m.want(change_requests.remove, S[2])
     assert m.box.index == before + 2
     view = cluster_view(m.box.catalog, m.state.soft, OPTIONS, m.clock.now_us, m.clock.now_us)
     said = Reporter(m.state).changes(view)
@@ -143,29 +143,29 @@ def test_members_wanted_carelessly_are_refused_with_the_reason() -> None:
     m.retire(S[3])
     before = m.box.index
     cases: list[tuple[Any, str, str, str, Code]] = [
-        (wishing.add, S[3], "", "elsewhere", Code.TABLET_NOT_FOUND),
-        (wishing.add, "f" * 32, "", "", Code.NOT_FOUND),
-        (wishing.add, S[0], "", "", Code.ALREADY_EXISTS),
-        (wishing.add, S[3], "", "", Code.INVALID_ARGUMENT),
-        (wishing.add, S[0], "OBSERVER", "", Code.INVALID_ARGUMENT),
-        (wishing.remove, S[0], "", "elsewhere", Code.TABLET_NOT_FOUND),
-        (wishing.remove, S[3], "", "", Code.NOT_FOUND),
-        (wishing.remove, S[0], "", "", Code.INVALID_ARGUMENT),
-        (wishing.change_role, S[0], "VOTER", "", Code.INVALID_ARGUMENT),
-        (wishing.change_role, S[0], "NON_VOTER", "", Code.INVALID_ARGUMENT),
-        (wishing.change_role, S[0], "LEADER", "", Code.INVALID_ARGUMENT),
-        (wishing.change_role, S[3], "VOTER", "", Code.NOT_FOUND),
+        (change_requests.add, S[3], "", "elsewhere", Code.TABLET_NOT_FOUND),
+        (change_requests.add, "f" * 32, "", "", Code.NOT_FOUND),
+        (change_requests.add, S[0], "", "", Code.ALREADY_EXISTS),
+        (change_requests.add, S[3], "", "", Code.INVALID_ARGUMENT),
+        (change_requests.add, S[0], "OBSERVER", "", Code.INVALID_ARGUMENT),
+        (change_requests.remove, S[0], "", "elsewhere", Code.TABLET_NOT_FOUND),
+        (change_requests.remove, S[3], "", "", Code.NOT_FOUND),
+        (change_requests.remove, S[0], "", "", Code.INVALID_ARGUMENT),
+        (change_requests.change_role, S[0], "VOTER", "", Code.INVALID_ARGUMENT),
+        (change_requests.change_role, S[0], "NON_VOTER", "", Code.INVALID_ARGUMENT),
+        (change_requests.change_role, S[0], "LEADER", "", Code.INVALID_ARGUMENT),
+        (change_requests.change_role, S[3], "VOTER", "", Code.NOT_FOUND),
     ]
     for change, uuid, role, tablet, code in cases:
         with pytest.raises(Refused) as refused:
             m.want(change, uuid, role, tablet)
         assert refused.value.code is code and m.box.index == before, (change.__name__, uuid[0], role)
     m.retire(S[3], undo=True)
-    wanted = m.want(wishing.add, S[3], "PRE_VOTER")
-    assert m.want(wishing.add, S[3], "PRE_VOTER") == wanted, "asked again after a lost answer"
+    wanted = m.want(change_requests.add, S[3], "PRE_VOTER")
+    assert m.want(change_requests.add, S[3], "PRE_VOTER") == wanted, "asked again after a lost answer"
     assert m.decided() == ["add d"]
     with pytest.raises(Refused, match="another change of this tablet is wanted already"):
-        m.want(wishing.remove, S[1])
+        m.want(change_requests.remove, S[1])
 
 
 def test_silent_server_is_refused_with_a_code_that_nobody_waits_for() -> None:
@@ -182,16 +182,16 @@ def test_silent_server_is_refused_with_a_code_that_nobody_waits_for() -> None:
     )  # fmt: skip
     move = proposal_from_pb(pb.MoveReplicaRequest(tablet_id=m.tablet, from_uuid=S[2], to_uuid=S[3]), "w")
     for ask in (
-        lambda: m.want(wishing.add, S[3]),
-        lambda: wishing.move(m.state, move),
-        lambda: wishing.propose(m.state, proposal),
+        lambda: m.want(change_requests.add, S[3]),
+        lambda: change_requests.move(m.state, move),
+        lambda: change_requests.propose(m.state, proposal),
     ):
         with pytest.raises(Refused, match="not alive") as refused:
             ask()
         assert refused.value.code is Code.ILLEGAL_STATE and m.box.index == before
 
 
-def test_proposal_becomes_the_wish_that_a_request_for_the_same_becomes() -> None:
+def test_proposal_becomes_the_desired_change_that_a_request_for_the_same_becomes() -> None:
     """Goal: TC-79, a job and an operator are heard alike. Method: the same move as a request and as a proposal; what is
     kept differs in whose it is. A proposal with a text that no request may have is refused, and so is one that another
     config was seen for."""
@@ -204,72 +204,73 @@ def test_proposal_becomes_the_wish_that_a_request_for_the_same_becomes() -> None
         pb.MoveReplicaRequest(tablet_id=m.tablet, from_uuid=S[2], to_uuid=S[3], plan_id="plan", reason="even"), "w"
     )
     (asked, proposed) = (
-        change[0][WISH + m.tablet] for change in (wishing.move(m.state, request), wishing.propose(m.state, proposal))
+        change[0][DESIRED_CHANGE + m.tablet]
+        for change in (change_requests.move(m.state, request), change_requests.propose(m.state, proposal))
     )
     assert proposed == replace(asked, wish_id="p", proposal=True) and asked.proposal is False
     transfer = replace(proposal, wanted=Wanted.TRANSFER_LEADERSHIP, to_uuid=S[1])
-    kept = wishing.propose(m.state, transfer)[0][WISH + m.tablet]
-    assert (kept.kind, kept.from_uuid, kept.to_uuid) == (WishKind.TRANSFER, "", S[1])
+    kept = change_requests.propose(m.state, transfer)[0][DESIRED_CHANGE + m.tablet]
+    assert (kept.kind, kept.from_uuid, kept.to_uuid) == (ChangeKind.TRANSFER, "", S[1])
     wrong = {"to_uuid": "a/b", "from_uuid": "..", "plan_id": "a\0", "reason": "a\0", "config_opid": OpId(1, 99)}
     for name, value in wrong.items():
         with pytest.raises(Refused) as refused:
-            wishing.propose(m.state, replace(proposal, **{name: value}))
+            change_requests.propose(m.state, replace(proposal, **{name: value}))
         expected = Code.CAS_FAILED if name == "config_opid" else Code.INVALID_ARGUMENT
         assert refused.value.code is expected, name
 
 
-def test_cancelled_wish_is_taken_back_unless_the_new_replica_votes() -> None:
+def test_cancelled_desired_change_is_taken_back_unless_the_new_replica_votes() -> None:
     """Goal: TC-79, what is wanted can be given up at any time before it is too late, and what it began goes. Method: an
     added learner whose server is silent; a move whose target votes; nothing wanted at all. What a later build put into
-    the wish is kept."""
+    the desired change is kept."""
     m = Masters()
     with pytest.raises(Refused, match="nothing is wanted of this tablet"):
-        m.want(wishing.cancel, "")
-    m.want(wishing.add, S[3])
+        m.want(change_requests.cancel, "")
+    m.want(change_requests.add, S[3])
     m.members, m.index = [*m.members, Member(S[3], (Address("h", 1),), votes=False, promote=True)], 5
     m.servers = S[:3]
     m.report()
     assert m.decided() == [], "it waits for the silent one"
-    later = {**(m.box.catalog.records.get(WISH + m.tablet) or {}), "later": 7}
-    m.box.commit(({WISH + m.tablet: later}, [], "", None))
-    m.want(wishing.cancel, "")
-    assert m.box.catalog.records.get(WISH + m.tablet) == {**later, "deadline_us": 1, "cancelled": True}
+    later = {**(m.box.catalog.records.get(DESIRED_CHANGE + m.tablet) or {}), "later": 7}
+    m.box.commit(({DESIRED_CHANGE + m.tablet: later}, [], "", None))
+    m.want(change_requests.cancel, "")
+    assert m.box.catalog.records.get(DESIRED_CHANGE + m.tablet) == {**later, "deadline_us": 1, "cancelled": True}
     assert m.decided() == ["remove d"]
     (info,) = m.state.tablets_of(str((m.box.catalog.records.get(TABLET + m.tablet) or {})["table_id"]))
     assert info.wish.cancelled and info.wish.kind == "ADD"
-    m.box.commit(({}, [WISH + m.tablet], "", None))
+    m.box.commit(({}, [DESIRED_CHANGE + m.tablet], "", None))
     m.members, m.index, m.servers = m.members[:3], 6, S[:5]
     m.report()
     request = proposal_from_pb(pb.MoveReplicaRequest(tablet_id=m.tablet, from_uuid=S[1], to_uuid=S[4]), "w")
-    m.box.commit(wishing.move(m.state, request))
+    m.box.commit(change_requests.move(m.state, request))
     m.members, m.index = [*m.members, Member(S[4], (Address("h", 1),))], 7
     m.report()
     with pytest.raises(Refused, match="too late"):
-        m.want(wishing.cancel, "")
+        m.want(change_requests.cancel, "")
     assert m.decided() == ["remove b"]
 
 
-def test_wish_asked_again_is_the_same_one_only_while_it_still_holds_and_asks_for_the_same() -> None:
+def test_desired_change_asked_again_is_the_same_one_only_while_it_still_holds_and_asks_for_the_same() -> None:
     """Goal: TC-79: an answer is never the id of something that nobody will bring about, or of another role. Method: an
     added voter asked for as a non-voter; the same request after a cancellation and after the deadline; and again, once
     what was left of it is gone."""
     m = Masters()
-    first = m.want(wishing.add, S[3])
+    first = m.want(change_requests.add, S[3])
     with pytest.raises(Refused, match="wanted already") as refused:
-        m.want(wishing.add, S[3], "NON_VOTER")
+        m.want(change_requests.add, S[3], "NON_VOTER")
     assert refused.value.code is Code.CHANGE_PENDING
-    assert m.want(wishing.add, S[3]) == first
-    m.want(wishing.cancel, "")
+    assert m.want(change_requests.add, S[3]) == first
+    m.want(change_requests.cancel, "")
     with pytest.raises(Refused, match="being taken back") as refused:
-        m.want(wishing.add, S[3])
+        m.want(change_requests.add, S[3])
     assert refused.value.code is Code.CHANGE_PENDING and m.decided() == []
-    m.box.commit(({}, [WISH + m.tablet], "", None))
-    second = m.want(wishing.add, S[3], "NON_VOTER")
+    m.box.commit(({}, [DESIRED_CHANGE + m.tablet], "", None))
+    second = m.want(change_requests.add, S[3], "NON_VOTER")
     assert second != first and m.decided() == ["add d"]
-    m.clock.now_us += wishing.ADMIN_DEADLINE_US + 1
+    m.clock.now_us += change_requests.ADMIN_DEADLINE_US + 1
     m.report()
     with pytest.raises(Refused, match="being taken back"):
-        m.want(wishing.add, S[3], "NON_VOTER")
+        m.want(change_requests.add, S[3], "NON_VOTER")
 
 
 def test_fewer_replicas_are_wanted_of_a_tablet_although_servers_are_missing() -> None:
@@ -290,10 +291,10 @@ def test_fewer_replicas_are_wanted_of_a_tablet_although_servers_are_missing() ->
 
 def test_masters_derive_the_same_need_anew_and_never_a_second_add() -> None:
     """Goal: TC-65: no operation is remembered, so a master that dies between its decision and the commit changes
-    nothing: the next one derives the same, and what was carried out meanwhile is not wanted again. Method: a wish; a
-    new leadership before and after the change was committed at the leader; each sends at most one add."""
+    nothing: the next one derives the same, and what was carried out meanwhile is not wanted again. Method: a desired
+    change; a new leadership before and after the change was committed at the leader; each sends at most one add."""
     m = Masters()
-    m.want(wishing.add, S[3])
+    m.want(change_requests.add, S[3])
     assert m.decided() == ["add d"]
     m.lead()
     assert m.decided() == [], "a master that heard of nobody decides nothing"
@@ -310,11 +311,11 @@ def test_masters_derive_the_same_need_anew_and_never_a_second_add() -> None:
 def test_witness_wanted_of_a_tablet_joins_without_data_after_a_failover_too() -> None:
     """CC-47, CC-52. Goal: a witness wanted by command, and the masters' option, reach the policy. Method: want one on
     the fourth server, read the catalog back: the decision adds a member without vote or data; asked as a voter it is
-    another wish. Masters that heal by witness say so of every tablet, others do not."""
+    another desired change. Masters that heal by witness say so of every tablet, others do not."""
     m = Masters()
-    m.want(wishing.add, S[3], "WITNESS")
+    m.want(change_requests.add, S[3], "WITNESS")
     with pytest.raises(Refused) as refused:
-        m.want(wishing.add, S[3], "VOTER")
+        m.want(change_requests.add, S[3], "VOTER")
     assert refused.value.code is Code.CHANGE_PENDING
     m.box.catalog.flush()
     m.box.catalog = Catalog.open(m.box.disk)

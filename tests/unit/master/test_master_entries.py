@@ -29,8 +29,8 @@ from nyala.replica.master.catalog.tables import create_table, drop_table
 from nyala.replica.master.catalog.tables import table_info as info_of
 from nyala.replica.master.group.catalog_group import CatalogGroup
 from nyala.replica.master.group.entries import unfit_entry, unfit_record
-from nyala.replica.master.requests.wishing import add, cancel
-from nyala.replica.policy import Wish
+from nyala.replica.master.requests.change_requests import add, cancel
+from nyala.replica.policy import DesiredChange
 from nyala.replica.raft import AppendEntries
 from nyala.replica.rpc import pb
 from nyala.replica.types import ZERO_OPID, Address, Entry, EntryKind, Member, OpId, RaftConfig, SystemClock, new_uuid
@@ -129,9 +129,11 @@ def use(key: str, found: Any) -> None:
             assert record.replaced_by.encode() is not None and (record.dropped_us or 0) < 2**63
         case Position():
             to_pb(record)
-        case Wish() as wish:
-            pb.WishInfo(kind=wish.kind, from_uuid=wish.from_uuid, to_uuid=wish.to_uuid, deadline_us=wish.deadline_us)
-            pb.WishInfo(reason=wish.reason, plan_id=wish.plan_id, cancelled=wish.cancelled)
+        case DesiredChange() as desired:
+            pb.WishInfo(
+                kind=desired.kind, from_uuid=desired.from_uuid, to_uuid=desired.to_uuid, deadline_us=desired.deadline_us
+            )
+            pb.WishInfo(reason=desired.reason, plan_id=desired.plan_id, cancelled=desired.cancelled)
         case Retired():
             pb.ServerInfo(tablets_at_first=record.tablets_at_first, drain_reason=record.reason)
         case Desired():

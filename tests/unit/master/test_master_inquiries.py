@@ -185,7 +185,7 @@ def test_members_of_every_config_that_is_told_of_are_asked() -> None:
 def test_one_of_two_voters_is_believed_by_an_operators_word_only() -> None:
     """IN-42. Goal: where two vote, the one that says that it is alone is believed as soon as an operator wants one
     voter of the tablet, or confirms the config that was forced; not before. Method: two voters, one of which tells a
-    config of itself; the wish for one replica; then the same with a forced config."""
+    config of itself; the desired change for one replica; then the same with a forced config."""
 
     async def scenario(w: World) -> None:
         two, one = config(2, A, B), config(3, A)

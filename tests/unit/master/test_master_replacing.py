@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.master.catalog.records import TABLET, WISH
+from nyala.replica.master.catalog.records import DESIRED_CHANGE, TABLET
 from nyala.replica.master.catalog.sources import advance_sources, open_sources, source_positions
 from nyala.replica.master.catalog.tables import create_table, drop_table
-from nyala.replica.master.requests import wishing
+from nyala.replica.master.requests import change_requests
 from nyala.replica.master.requests.replacing import replace_tablets
 from nyala.replica.master.tablets.orders import orders_for
 from nyala.replica.master.tablets.view import wanted_voters
-from nyala.replica.policy import ServerView, Wish, WishKind
+from nyala.replica.policy import ChangeKind, DesiredChange, ServerView
 from nyala.replica.rpc import pb
 from nyala.replica.types import Address, Code, Member, Refused
 from tests.harness.catalogs import table_info
@@ -59,11 +59,13 @@ def fed(m: Masters, table: str = "flights", partition: int = 0, *, start: int = 
 
 def test_lost_tablet_is_replaced_by_an_empty_one_of_the_same_partition_once() -> None:
     """CC-39. Goal: with no survivor there is a way on, and a lost answer makes no second tablet. Method: a tablet with
-    a number of voters of its own and a wish; replaced, asked again, alone and beside another name; then the table is
-    dropped, with the old and the new one."""
+    a number of voters of its own and a desired change; replaced, asked again, alone and beside another name; then the
+    table is dropped, with the old and the new one."""
     m = wiped()
     m.set(1, tablet_id=m.tablet)
-    m.box.commit(({WISH + m.tablet: Wish(kind=WishKind.ADD, wish_id="w", to_uuid=S[4])}, [], "", None))
+    m.box.commit(
+        ({DESIRED_CHANGE + m.tablet: DesiredChange(kind=ChangeKind.ADD, wish_id="w", to_uuid=S[4])}, [], "", None)
+    )
     table_id = str((m.box.catalog.records.get(TABLET + m.tablet) or {})["table_id"])
     made, _ = replaced(m, m.tablet, m.tablet)
     (new,) = made.values()
@@ -73,12 +75,12 @@ def test_lost_tablet_is_replaced_by_an_empty_one_of_the_same_partition_once() ->
         old[k] for k in ("table_id", "bucket", "range_pos")
     ]
     assert "formed" not in record and wanted_voters(m.box.catalog, new) == 1 and len(record["members"]) == 1
-    assert m.box.catalog.records.get(WISH + m.tablet) is None
+    assert m.box.catalog.records.get(DESIRED_CHANGE + m.tablet) is None
     assert [t.tablet_id for t in m.state.tablets_of(table_id)] == [new]
     before = m.box.index
     assert replaced(m) == (made, []) and m.box.index == before
     with pytest.raises(Refused, match="no such tablet"):
-        m.want(wishing.add, S[4])
+        m.want(change_requests.add, S[4])
     m.box.commit(drop_table(m.box.catalog, "flights", "", 99))
     dropped = {t: r.dropped_us for t, r in m.box.catalog.items(TABLET)}
     assert dropped == {m.tablet: old["dropped_us"], new: 99}

@@ -403,12 +403,12 @@ ROWS = [
         prepare=OTHER_WISH,
         stale=[
             nowhere(pb.ReplicaRequest, Code.NOT_FOUND),
-            Stale("of an earlier wish", looked(pb.ReplicaRequest, seen=at(1, 1)), Code.CAS_FAILED),
+            Stale("of an earlier desired", looked(pb.ReplicaRequest, seen=at(1, 1)), Code.CAS_FAILED),
         ],
         again_leaves=LOGGED,
         late=[
             Late("when it is done", changed(*S[:3]), Code.NOT_FOUND),
-            Late("behind another wish", in_turn(MasterWorld.settled, OTHER_WISH), Code.CAS_FAILED),
+            Late("behind another desired change", in_turn(MasterWorld.settled, OTHER_WISH), Code.CAS_FAILED),
         ],
     ),
     row(

@@ -18,7 +18,7 @@ from nyala.replica.master.kafka.kafka_state import Doing, KafkaState, Link
 from nyala.replica.master.kafka.kafka_status import kafka_status
 from nyala.replica.master.kafka.proposals import UNDECIDED_MAX, Proposals
 from nyala.replica.master.metrics import Metrics, kafka_families
-from nyala.replica.master.requests import wishing
+from nyala.replica.master.requests import change_requests
 from nyala.replica.rpc import CallsUnderWay, pb
 from nyala.replica.tools.check import ClusterView, MasterView, Severity, judge
 from nyala.replica.tools.check_kafka import kafka_line, kafka_problems
@@ -304,13 +304,13 @@ def test_cluster_check_tells_what_is_wrong_with_kafka_and_what_was_skipped() -> 
 def test_deadline_that_is_negative_or_far_is_refused() -> None:
     """IN-90. Goal: nobody blocks a tablet for years by one proposal. Method: the deadlines at and beyond the bound."""
     masters = Masters()
-    now_us, far_us = masters.clock.wall_us(), limits.WISH_DEADLINE_US_MAX
+    now_us, far_us = masters.clock.wall_us(), limits.CHANGE_DEADLINE_US_MAX
     state: Any = masters.state
     for deadline_us in (-1, -(1 << 63), now_us + far_us + 1, (1 << 63) - 1):
         with pytest.raises(Refused, match="deadline") as refused:
-            wishing._deadline(state, deadline_us)
+            change_requests._deadline(state, deadline_us)
         assert refused.value.code is Code.INVALID_ARGUMENT
-    assert wishing._deadline(state, now_us + far_us) == now_us + far_us
+    assert change_requests._deadline(state, now_us + far_us) == now_us + far_us
 
 
 def samples(families: Any) -> dict[tuple[str, ...], float]:

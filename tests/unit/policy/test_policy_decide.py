@@ -1,4 +1,4 @@
-"""Decisions from views: healing, moves, wishes, caps, and a cluster that obeys them."""
+"""Decisions from views: healing, moves, desired changes, caps, and a cluster that obeys them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nyala.replica.policy import Caps, ClusterView, Health, Wish, WishKind, WishState, decide, wish_state
+from nyala.replica.policy import Caps, ChangeKind, ChangeState, ClusterView, DesiredChange, Health, change_state, decide
 from nyala.replica.types import Action, EditKind, OpId, RaftConfig
 from tests.harness.policy_views import cluster, obey, server, settle, tablet
 
@@ -36,9 +36,12 @@ def test_decide_full_servers_get_nothing() -> None:
     is not: a replacement goes to e, also when a move names d; with both full, nobody is asked."""
     other = tablet("d", "d", name="u", rf=1)
     full = server("d", tablets_max=1)
-    for wish in (None, *(Wish(kind=k, wish_id="w", from_uuid="c", to_uuid="d") for k in (WishKind.MOVE, WishKind.ADD))):
-        healthy = tablet("a b c", "a", wish=wish)
-        sick = tablet("a b c:F", "a", wish=wish)
+    for desired in (
+        None,
+        *(DesiredChange(kind=k, wish_id="w", from_uuid="c", to_uuid="d") for k in (ChangeKind.MOVE, ChangeKind.ADD)),
+    ):
+        healthy = tablet("a b c", "a", desired=desired)
+        sick = tablet("a b c:F", "a", desired=desired)
         hosts = (*(server(s) for s in "ab"), server("c", alive=False), full)
         roomy = ClusterView(servers=(*hosts, server("e")), tablets=(sick, other))
         assert [e.member.uuid for d in decide(roomy, 1) for e in d.edits] == ["e"]
@@ -65,8 +68,8 @@ def test_decide_servers_equal_rf_with_one_bad_removes_nothing() -> None:
 @pytest.mark.parametrize("leader", ["a", "c"])
 def test_decide_a_move_adds_promotes_and_removes_the_leader_last(leader: str) -> None:
     """Goal: TC-81: a move is desired state and never passes through fewer voters. Method: move a follower, a leader."""
-    wish = Wish(kind=WishKind.MOVE, wish_id="w", from_uuid="c", to_uuid="d", plan_id="p")
-    view = cluster("abcd", tablet("a b c", leader, wish=wish))
+    desired = DesiredChange(kind=ChangeKind.MOVE, wish_id="w", from_uuid="c", to_uuid="d", plan_id="p")
+    view = cluster("abcd", tablet("a b c", leader, desired=desired))
     first = decide(view, 1)[0]
     assert {(e.kind, e.member.uuid, e.member.replace) for e in first.edits} == {
         (EditKind.ADD, "d", False),
@@ -76,14 +79,14 @@ def test_decide_a_move_adds_promotes_and_removes_the_leader_last(leader: str) ->
     assert view.tablets[0].config.voters == ("a", "b", "d")
     assert {d.plan_id for d in trail} == {"p"}
     assert (Action.TRANSFER_LEADERSHIP in [d.action for d in trail]) == (leader == "c")
-    assert wish_state(view.tablets[0], wish, 0) is WishState.DONE
+    assert change_state(view.tablets[0], desired, 0) is ChangeState.DONE
 
 
 def test_decide_a_move_removes_nothing_until_the_new_one_votes() -> None:
     """Goal: CC-36: a move is add, wait for its commit, then remove. Method: the new one stays a learner for a while;
     then it is promoted, and the old one leaves."""
-    wish = Wish(kind=WishKind.MOVE, wish_id="w", from_uuid="c", to_uuid="d")
-    view = cluster("abcd", tablet("a b c", "a", wish=wish))
+    desired = DesiredChange(kind=ChangeKind.MOVE, wish_id="w", from_uuid="c", to_uuid="d")
+    view = cluster("abcd", tablet("a b c", "a", desired=desired))
     view = obey(view, decide(view, 1)[0], promote=False)
     assert view.tablets[0].config.voters == ("a", "b", "c")
     assert decide(view, 1) == []
@@ -96,13 +99,13 @@ def test_decide_a_move_removes_nothing_until_the_new_one_votes() -> None:
 
 def test_decide_an_expired_move_is_taken_back() -> None:
     """Goal: an interrupted move leaves neither learner nor mark. Method: expire it before the promotion."""
-    wish = Wish(kind=WishKind.MOVE, wish_id="w", from_uuid="c", to_uuid="d", deadline_us=10)
-    view = replace(cluster("abcd", tablet("a b c", "a", wish=wish)), now_us=5)
+    desired = DesiredChange(kind=ChangeKind.MOVE, wish_id="w", from_uuid="c", to_uuid="d", deadline_us=10)
+    view = replace(cluster("abcd", tablet("a b c", "a", desired=desired)), now_us=5)
     view = replace(obey(view, decide(view, 1)[0], promote=False), now_us=11)
-    assert wish_state(view.tablets[0], wish, 11) is WishState.CANCEL
+    assert change_state(view.tablets[0], desired, 11) is ChangeState.CANCEL
     view, _, _ = settle(view)
     assert [(m.uuid, m.replace) for m in view.tablets[0].config.members] == [("a", False), ("b", False), ("c", False)]
-    assert wish_state(view.tablets[0], wish, 11) is WishState.FAILED
+    assert change_state(view.tablets[0], desired, 11) is ChangeState.FAILED
 
 
 def test_decide_all_replicas_marked_are_replaced_one_by_one() -> None:
@@ -114,8 +117,8 @@ def test_decide_all_replicas_marked_are_replaced_one_by_one() -> None:
 
 def test_decide_a_removal_waits_for_its_replacement() -> None:
     """Goal: RemoveReplica never shrinks a tablet below its factor. Method: with a spare server and without."""
-    wish = Wish(kind=WishKind.REMOVE, wish_id="w", from_uuid="b")
-    t = tablet("a b c", "a", wish=wish)
+    desired = DesiredChange(kind=ChangeKind.REMOVE, wish_id="w", from_uuid="b")
+    t = tablet("a b c", "a", desired=desired)
     view, _, _ = settle(cluster("abc", t))
     assert view.tablets[0].config.voters == ("a", "b", "c")
     view, _, _ = settle(cluster("abcd", t))
@@ -126,14 +129,17 @@ def test_decide_a_removal_waits_for_its_replacement() -> None:
 def test_decide_nobody_leaves_while_the_rest_is_shaky(gone: str) -> None:
     """Goal: scenario 108: with two of three gone the config stays as it is, whoever they are and whether somebody wants
     something; UNKNOWN ones are no reason either. When one returns, the other is replaced. Method: each pair of states
-    and each kind of wish, also one that is over and would be taken back."""
+    and each kind of desired, also one that is over and would be taken back."""
     uuids = {"wish_id": "w", "from_uuid": "c", "to_uuid": "d"}
-    wishes = [Wish(kind=kind, **uuids) for kind in WishKind if kind is not WishKind.TRANSFER]
-    wishes.append(Wish(kind=WishKind.MOVE, **uuids, deadline_us=1))
+    changes = [DesiredChange(kind=kind, **uuids) for kind in ChangeKind if kind is not ChangeKind.TRANSFER]
+    changes.append(DesiredChange(kind=ChangeKind.MOVE, **uuids, deadline_us=1))
     for b, c in ((gone, gone), (gone, "U"), ("U", gone), ("U", "U")):
-        assert decide(replace(cluster("abcde", tablet(f"a b:{b} c:{c}r d:p", "a", wish=wishes[-1])), now_us=2), 1) == []
-        for wanted in (None, *wishes):
-            assert decide(cluster("abcde", tablet(f"a b:{b} c:{c}", "a", wish=wanted)), 1) == []
+        assert (
+            decide(replace(cluster("abcde", tablet(f"a b:{b} c:{c}r d:p", "a", desired=changes[-1])), now_us=2), 1)
+            == []
+        )
+        for wanted in (None, *changes):
+            assert decide(cluster("abcde", tablet(f"a b:{b} c:{c}", "a", desired=wanted)), 1) == []
     view, _, low = settle(cluster("abcde", tablet(f"a b c:{gone}", "a"), dead="c"))
     assert view.tablets[0].config.voters == ("a", "b", "d") and low == {"t": 3}
 
@@ -258,13 +264,13 @@ def test_decide_a_disk_that_is_nearly_full_is_taken_last() -> None:
 
 
 def test_decide_a_move_whose_target_takes_no_copies_ends_elsewhere() -> None:
-    """TC-65. Goal: a wish does not bind a tablet to a server that cannot take it. Method: a move from c to d, where
-    copies fail: with e free the voter that leaves is replaced there; without, d goes on trying until the deadline, and
-    then the learner and the mark are taken back."""
-    wish = Wish(kind=WishKind.MOVE, wish_id="w", from_uuid="c", to_uuid="d", deadline_us=10)
-    view, _ = heal(cluster("abcde", tablet("a b c", "a", wish=wish)), "d")
+    """TC-65. Goal: a desired change does not bind a tablet to a server that cannot take it. Method: a move from c to d,
+    where copies fail: with e free the voter that leaves is replaced there; without, d goes on trying until the
+    deadline, and then the learner and the mark are taken back."""
+    desired = DesiredChange(kind=ChangeKind.MOVE, wish_id="w", from_uuid="c", to_uuid="d", deadline_us=10)
+    view, _ = heal(cluster("abcde", tablet("a b c", "a", desired=desired)), "d")
     assert view.tablets[0].config.voters == ("a", "b", "e")
-    view, edits = heal(cluster("abcd", tablet("a b c", "a", wish=wish)), "d")
+    view, edits = heal(cluster("abcd", tablet("a b c", "a", desired=desired)), "d")
     assert edits == [(EditKind.ADD, "d"), (EditKind.CHANGE, "c")]
     view, _ = heal(replace(view, now_us=11), "d")
     assert [(m.uuid, m.replace) for m in view.tablets[0].config.members] == [("a", False), ("b", False), ("c", False)]

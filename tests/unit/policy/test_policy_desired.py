@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nyala.replica.policy import Caps, TabletView, Wish, WishKind, decide
+from nyala.replica.policy import Caps, ChangeKind, DesiredChange, TabletView, decide
 from nyala.replica.types import Action, EditKind
 from tests.harness.policy_views import cluster, obey, settle, tablet, words_of
 
@@ -43,8 +43,8 @@ def test_decide_retired_servers_get_nothing_and_share_the_caps() -> None:
     """Goal: no replica goes to a retired server, and a retired one's moves count at it. Method: a short tablet whose
     only free server is retired; many tablets on one retired server under a cap of two per server."""
     assert decide(cluster("abc", tablet("a b", "a"), draining="c"), 1) == []
-    wish = Wish(kind=WishKind.MOVE, wish_id="w", from_uuid="b", to_uuid="d")
-    assert decide(cluster("abcd", tablet("a b c", "a", wish=wish), draining="d"), 1) == []
+    desired = DesiredChange(kind=ChangeKind.MOVE, wish_id="w", from_uuid="b", to_uuid="d")
+    assert decide(cluster("abcd", tablet("a b c", "a", desired=desired), draining="d"), 1) == []
     many = [tablet("a b c", "a", name=f"t{n}") for n in range(9)]
     found = decide(cluster("abcdefgh", *many, draining="c"), 1, Caps(moves_per_server_max=2))
     assert len(found) == 2
@@ -65,11 +65,12 @@ def test_decide_another_number_of_voters_is_reached_one_by_one(path: tuple[int, 
 
 def test_decide_a_promoted_member_stays_and_another_leaves() -> None:
     """Goal: TC-71: promote gives exactly this member a vote, once. Method: a non-voter beside three voters, on the
-    fullest server; the same for a member that is added as a voter. The wish holds until the surplus has left."""
+    fullest server; the same for a member that is added as a voter. The desired change holds until the surplus has
+    left."""
     others = [tablet("d a e", "a", name=f"u{n}") for n in range(4)]
-    for words, kind in (("a b c d:n", WishKind.PROMOTE), ("a b c", WishKind.ADD)):
-        wish = Wish(kind=kind, wish_id="w", to_uuid="d")
-        view, trail, low = settle(cluster("abcde", tablet(words, "a", wish=wish), *others))
+    for words, kind in (("a b c d:n", ChangeKind.PROMOTE), ("a b c", ChangeKind.ADD)):
+        desired = DesiredChange(kind=kind, wish_id="w", to_uuid="d")
+        view, trail, low = settle(cluster("abcde", tablet(words, "a", desired=desired), *others))
         voters = view.tablets[0].config.voters
         assert "d" in voters and len(voters) == 3 and low["t"] == 3
         assert len([e for d in trail for e in d.edits if e.member.uuid == "d"]) == 1
@@ -78,13 +79,13 @@ def test_decide_a_promoted_member_stays_and_another_leaves() -> None:
 def test_decide_a_demoted_member_keeps_its_copy_once_another_votes() -> None:
     """Goal: TC-71: demote never goes below the factor, and the member stays. Method: with a spare server and without;
     the leader, which hands over first."""
-    wish = Wish(kind=WishKind.DEMOTE, wish_id="w", from_uuid="c")
-    view, _, low = settle(cluster("abcd", tablet("a b c", "a", wish=wish)))
+    desired = DesiredChange(kind=ChangeKind.DEMOTE, wish_id="w", from_uuid="c")
+    view, _, low = settle(cluster("abcd", tablet("a b c", "a", desired=desired)))
     assert words_of(view.tablets[0]) == "a b c:n d" and low["t"] == 3
-    assert decide(cluster("abcd", tablet("a b c d:p", "a", wish=wish)), 1) == []
-    view, trail, _ = settle(cluster("abc", tablet("a b c", "a", wish=wish)))
-    assert trail == [] and view.tablets[0].wish == wish
-    view, trail, _ = settle(cluster("abcd", tablet("a b c", "c", wish=wish)))
+    assert decide(cluster("abcd", tablet("a b c d:p", "a", desired=desired)), 1) == []
+    view, trail, _ = settle(cluster("abc", tablet("a b c", "a", desired=desired)))
+    assert trail == [] and view.tablets[0].desired == desired
+    view, trail, _ = settle(cluster("abcd", tablet("a b c", "c", desired=desired)))
     assert words_of(view.tablets[0]) == "a b c:n d"
     assert Action.TRANSFER_LEADERSHIP in {d.action for d in trail}
 
@@ -92,31 +93,31 @@ def test_decide_a_demoted_member_keeps_its_copy_once_another_votes() -> None:
 @pytest.mark.parametrize(
     ("words", "kind", "from_uuid", "to_uuid", "after"),
     [
-        ("a b c d:p", WishKind.ADD, "", "d", "a b c"),
-        ("a b c:r d:p", WishKind.MOVE, "c", "d", "a b c"),
-        ("a b c:r", WishKind.REMOVE, "c", "", "a b c"),
-        ("a b c d:p", WishKind.PROMOTE, "", "d", "a b c d:n"),
-        ("a b c", WishKind.DEMOTE, "c", "", "a b c"),
+        ("a b c d:p", ChangeKind.ADD, "", "d", "a b c"),
+        ("a b c:r d:p", ChangeKind.MOVE, "c", "d", "a b c"),
+        ("a b c:r", ChangeKind.REMOVE, "c", "", "a b c"),
+        ("a b c d:p", ChangeKind.PROMOTE, "", "d", "a b c d:n"),
+        ("a b c", ChangeKind.DEMOTE, "c", "", "a b c"),
     ],
 )
-def test_decide_a_cancelled_wish_takes_back_what_it_began(
-    words: str, kind: WishKind, from_uuid: str, to_uuid: str, after: str
+def test_decide_a_cancelled_desired_change_takes_back_what_it_began(
+    words: str, kind: ChangeKind, from_uuid: str, to_uuid: str, after: str
 ) -> None:
-    """Goal: TC-79: an added member that stays silent is taken back on command, and so is every other half-done wish.
+    """Goal: TC-79: an added member that stays silent is taken back on command, and so is every other half-done desired.
     Method: each kind half-way with its target silent, its deadline in the past as `cancel` sets it; obey to the end."""
-    wish = Wish(kind=kind, wish_id="w", from_uuid=from_uuid, to_uuid=to_uuid, deadline_us=1)
-    t = tablet(words, "a", wish=wish)
+    desired = DesiredChange(kind=kind, wish_id="w", from_uuid=from_uuid, to_uuid=to_uuid, deadline_us=1)
+    t = tablet(words, "a", desired=desired)
     t = replace(t, health={u: h for u, h in t.health.items() if u != to_uuid})
     view, trail, low = settle(replace(cluster("abc", t), now_us=2))
-    assert words_of(view.tablets[0]) == after and view.tablets[0].wish is None
+    assert words_of(view.tablets[0]) == after and view.tablets[0].desired is None
     assert len(trail) == (words != after) and low.get("t", 3) == 3
 
 
 def test_decide_an_added_member_that_stays_silent_leaves_by_itself() -> None:
     """Goal: TC-80: without any command, a learner silent beyond the delay is taken back, and another is tried. Method:
-    UNKNOWN waits; FAILED is evicted though a wish asks for it; then a free server gets the replica."""
+    UNKNOWN waits; FAILED is evicted though a desired change asks for it; then a free server gets the replica."""
     assert decide(cluster("abde", tablet("a b d:pU", "a"), dead="d"), 1) == []
-    failed = tablet("a b d:pF", "a", wish=Wish(kind=WishKind.ADD, wish_id="w", to_uuid="d"))
+    failed = tablet("a b d:pF", "a", desired=DesiredChange(kind=ChangeKind.ADD, wish_id="w", to_uuid="d"))
     (evict,) = decide(cluster("abde", failed, dead="d"), 1)
     assert [(e.kind, e.member.uuid) for e in evict.edits] == [(EditKind.REMOVE, "d")]
     view, _, _ = settle(cluster("abde", failed, dead="d"))
@@ -133,7 +134,7 @@ def test_decide_each_purpose_of_a_change_is_served_by_the_same_rules(purpose: st
     elif purpose == "grow":
         t = tablet("a", "a")
     elif purpose == "level":
-        t = replace(t, wish=Wish(kind=WishKind.MOVE, wish_id="w", from_uuid="c", to_uuid="d"))
+        t = replace(t, desired=DesiredChange(kind=ChangeKind.MOVE, wish_id="w", from_uuid="c", to_uuid="d"))
     else:
         t = replace(t, replication_factor=5)
     view, _, low = settle(cluster("abcde", t, dead="c" if purpose == "replace" else ""))
@@ -147,8 +148,8 @@ def test_decide_each_purpose_of_a_change_is_served_by_the_same_rules(purpose: st
 @given(st.integers(0, 1 << 30))
 def test_decide_random_desires_settle_with_as_many_voters_as_wanted(seed: int) -> None:
     """Goal: whatever is wanted at once, it ends, with the wanted number of healthy voters off retired servers, and on
-    the way no tablet has fewer voters than it had and is wanted to have. Method: random tablets, factors, wishes, dead
-    and retired servers; after half of the steps everything that is wanted changes once more."""
+    the way no tablet has fewer voters than it had and is wanted to have. Method: random tablets, factors, desired
+    changes, dead and retired servers; after half of the steps everything that is wanted changes once more."""
     rng = random.Random(seed)
     names = "abcdefghij"
     dead = set(rng.sample(names, rng.randint(0, 1)))
@@ -168,7 +169,7 @@ def test_decide_random_desires_settle_with_as_many_voters_as_wanted(seed: int) -
             first = obey(first, rng.choice(decisions))
     draining = "".join(rng.sample(names, rng.randint(0, 2)))
     second = cluster(names, *first.tablets, draining=draining, dead="".join(dead))
-    second = replace(second, tablets=tuple(replace(t, wish=None) for t in second.tablets))
+    second = replace(second, tablets=tuple(replace(t, desired=None) for t in second.tablets))
     start = {t.tablet_id: min(len(t.config.voters), t.replication_factor) for t in second.tablets}
     end, _, low = settle(second)
     for t in end.tablets:
@@ -178,11 +179,11 @@ def test_decide_random_desires_settle_with_as_many_voters_as_wanted(seed: int) -
 
 
 def _wished(rng: random.Random, t: TabletView, names: str, dead: set[str]) -> TabletView:
-    kind = rng.choice([None, WishKind.MOVE, WishKind.REMOVE, WishKind.ADD, WishKind.DEMOTE])
+    kind = rng.choice([None, ChangeKind.MOVE, ChangeKind.REMOVE, ChangeKind.ADD, ChangeKind.DEMOTE])
     source = rng.choice(t.config.voters)
     target = rng.choice([n for n in names if n not in t.config.voters])
     if kind is None:
         return t
-    takes = "" if kind is WishKind.ADD else source
-    gets = target if kind in (WishKind.MOVE, WishKind.ADD) else ""
-    return replace(t, wish=Wish(kind=kind, wish_id="w", from_uuid=takes, to_uuid=gets))
+    takes = "" if kind is ChangeKind.ADD else source
+    gets = target if kind in (ChangeKind.MOVE, ChangeKind.ADD) else ""
+    return replace(t, desired=DesiredChange(kind=kind, wish_id="w", from_uuid=takes, to_uuid=gets))

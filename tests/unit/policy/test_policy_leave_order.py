@@ -70,7 +70,8 @@ def test_surplus_member_on_the_fullest_server_leaves() -> None:
 
 
 def test_kept_member_that_is_marked_leaves_as_any_marked_one() -> None:
-    """Goal: a mark is newer than the wish that brought the member. Method: five vote, the kept one is marked."""
+    """Goal: a mark is newer than the desired change that brought the member. Method: five vote, the kept one is
+    marked."""
     assert advise(tablet("a:H* b:H c:Hr d:H e:H"), keep=frozenset("c")).uuid == "c"
 
 

@@ -8,13 +8,13 @@ import pytest
 
 from nyala.replica.policy import (
     Caps,
+    ChangeKind,
     ClusterView,
+    DesiredChange,
     Move,
     MoveKind,
     ServerView,
     TabletView,
-    Wish,
-    WishKind,
     not_settled,
     plan_rebalance,
     skew,
@@ -152,11 +152,11 @@ def test_leaders_move_without_data(hosts: str, tablets: str, moves: str) -> None
         held("T1 a:*r"),
         held("T1 a"),
         replace(held("T1 a:*"), pending=True),
-        replace(held("T1 a:*"), wish=Wish(kind=WishKind.ADD, wish_id="w", to_uuid="b")),
+        replace(held("T1 a:*"), desired=DesiredChange(kind=ChangeKind.ADD, wish_id="w", to_uuid="b")),
         replace(held("T1 a:* b"), config=RaftConfig(OpId(1, 1), (Member("a"), Member("b", holds_data=False)))),
     ],
     ids=["unknown health", "a learner", "a member without a vote", "one to be replaced", "no leader", "a change",
-         "a wish", "a witness"],
+         "a desired change", "a witness"],
 )  # fmt: skip
 def test_a_tablet_that_is_not_settled_is_named_and_stays(unsettled: TabletView) -> None:
     """Goal: a plan does not work against a change. Method: a fuller server whose first tablet is unsettled in each way;

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from nyala.replica.policy import Caps, ClusterView, Wish, WishKind, decide
+from nyala.replica.policy import Caps, ChangeKind, ClusterView, DesiredChange, decide
 from tests.harness.policy_views import cluster, said, server, tablet
 
 ONE_EACH = Caps(moves_per_server_max=1)
 TWO_EACH = Caps(moves_per_server_max=2)
 
 
-def move(source: str, target: str) -> Wish:
-    return Wish(kind=WishKind.MOVE, wish_id="w", from_uuid=source, to_uuid=target)
+def move(source: str, target: str) -> DesiredChange:
+    return DesiredChange(kind=ChangeKind.MOVE, wish_id="w", from_uuid=source, to_uuid=target)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_slots_a_copy_counts_at_the_voter_that_it_relieves(copying: str, drainin
     tablet; another one is to lose its replica on c, and servers take one copy at a time: it waits if c is a voter of
     the first one that is marked or whose server retires."""
     under_way = tablet(copying, "a", rf=4, name="s")
-    wanted = tablet("a c g", "a", name="t", wish=move("c", "f"))
+    wanted = tablet("a c g", "a", name="t", desired=move("c", "f"))
     view = cluster("abcdefg", under_way, wanted, draining=draining)
     assert ("t" in {d.tablet_id for d in decide(view, 1, ONE_EACH)}) is granted
 
@@ -47,10 +47,10 @@ def test_slots_a_retired_server_that_lost_a_replica_is_not_asked_for_it() -> Non
 
 
 def test_slots_adding_members_takes_one_slot_of_its_target_only() -> None:
-    """Goal: a wish without a source is held up by no other one. Method: three tablets get a member each on three
-    servers that take one copy at a time; with two slots in all, two do."""
-    wishes = [Wish(kind=WishKind.ADD, wish_id="w", to_uuid=u) for u in "def"]
-    tablets = [tablet("a b c", "a", name=f"t{w.to_uuid}", wish=w) for w in wishes]
+    """Goal: a desired change without a source is held up by no other one. Method: three tablets get a member each on
+    three servers that take one copy at a time; with two slots in all, two do."""
+    changes = [DesiredChange(kind=ChangeKind.ADD, wish_id="w", to_uuid=u) for u in "def"]
+    tablets = [tablet("a b c", "a", name=f"t{w.to_uuid}", desired=w) for w in changes]
     assert said(decide(cluster("abcdef", *tablets), 1, ONE_EACH)) == ["add d:p", "add e:p", "add f:p"]
     assert len(decide(cluster("abcdef", *tablets), 1, Caps(moves_max=2))) == 2
 
@@ -71,8 +71,8 @@ def test_decide_the_next_tablet_sees_what_the_one_before_was_given(wanted: bool)
     a replica, then two that want one on d: with room for one, one is placed; with room for two, both; and with two
     servers as good, each gets one."""
     words = "a b c" if wanted else "a b c:F"
-    wish = Wish(kind=WishKind.ADD, wish_id="w", to_uuid="d")
-    two = tuple(tablet(words, "a", name=n, wish=wish if wanted else None) for n in "st")
+    desired = DesiredChange(kind=ChangeKind.ADD, wish_id="w", to_uuid="d")
+    two = tuple(tablet(words, "a", name=n, desired=desired if wanted else None) for n in "st")
     hosts = tuple(server(u, alive=u != "c") for u in "abc")
     for most in (1, 2):
         view = ClusterView(servers=(*hosts, server("d", tablets_max=most)), tablets=two)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from nyala.replica.policy import Caps, ClusterView, Health, TabletView, Wish, WishKind, decide
+from nyala.replica.policy import Caps, ChangeKind, ClusterView, DesiredChange, Health, TabletView, decide
 from nyala.replica.types import Decision, EditKind, Member, OpId, RaftConfig
 from tests.harness.policy_views import edited, server
 
@@ -26,7 +26,7 @@ class Group:
         self.data: set[str] = set(voters)
         """Who has rows."""
         self.said: list[str] = []
-        self.wish: Wish | None = None
+        self.desired: DesiredChange | None = None
         self.draining: set[str] = set()
 
     @property
@@ -42,7 +42,7 @@ class Group:
             config=RaftConfig(OpId(1, self.index), tuple(self.members.values())),
             leader_uuid=self.leader,
             health=self.health,
-            wish=self.wish,
+            desired=self.desired,
             by_witness=self.by_witness,
         )
         servers = tuple(server(s, alive=not self.health[s].failed, draining=s in self.draining) for s in self.health)
@@ -265,12 +265,12 @@ def test_unknown_health_moves_nothing() -> None:
 
 def test_wanted_witness_stays_until_it_is_whole() -> None:
     """CC-47, CC-52. Method: an operator wants a witness on `d` while nobody is lost: it is not the surplus one as long
-    as the wish stands, and neither is a replica with rows; without the wish it leaves."""
+    as the desired change stands, and neither is a replica with rows; without the desired change it leaves."""
     group = Group(by_witness=False)
-    group.wish = Wish(kind=WishKind.ADD, wish_id="w", to_uuid="d", witness=True)
+    group.desired = DesiredChange(kind=ChangeKind.ADD, wish_id="w", to_uuid="d", witness=True)
     group.settle()
     assert {u: group.marks(u) for u in group.members} == {"a": "vd", "b": "vd", "c": "vd", "d": "vp"}
-    group.wish = None
+    group.desired = None
     group.settle()
     assert "d" not in group.members
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nyala.replica.rpc import pb
-from nyala.replica.tools import change_words, drain_json, drain_words, unsettled, wish_json
+from nyala.replica.tools import change_json, change_words, drain_json, drain_words, unsettled
 
 A, B, C, D = ("a" * 32, "b" * 32, "c" * 32, "d" * 32)
 
@@ -43,12 +43,13 @@ def test_unsettled_tablets_are_those_that_are_not_as_wanted() -> None:
 
 @pytest.mark.parametrize("kind", ["MOVE", "ADD", "REMOVE", "TRANSFER", "PROMOTE", "DEMOTE", "OF_A_NEWER_MASTER"])
 def test_change_words_name_every_kind_and_say_when_it_is_given_up(kind: str) -> None:
-    """Goal: no wish is shown as nothing. Method: each kind, and one that this build does not know; cancelled."""
+    """Goal: no desired change is shown as nothing. Method: each kind, and one that this build does not know;
+    cancelled."""
     wish = pb.WishInfo(kind=kind, from_uuid=C, to_uuid=D)
     assert change_words(wish)
     wish.cancelled = True
     assert change_words(wish).startswith("cancelled: ")
-    assert wish_json(tablet(A, wish=wish))["wish"]["kind"] == kind
+    assert change_json(tablet(A, wish=wish))["wish"]["kind"] == kind
 
 
 def test_drain_is_told_as_far_as_it_is_known() -> None:
@@ -61,4 +62,4 @@ def test_drain_is_told_as_far_as_it_is_known() -> None:
     assert drain_words(half) == "draining: 0 of 9 tablets left, 2 not heard of yet"
     done = pb.ServerInfo(uuid=A, draining=True, drained=True, tablets_at_first=9)
     assert "nothing is left" in drain_words(done)
-    assert wish_json(None) == {"voters": None, "voters_wanted": None, "wish": None}
+    assert change_json(None) == {"voters": None, "voters_wanted": None, "wish": None}

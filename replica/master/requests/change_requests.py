@@ -1,12 +1,12 @@
-"""Admin requests and proposals become desired state: one wish a tablet in the catalog, kept until it holds, its
-deadline passes or somebody cancels it."""
+"""Admin requests and proposals become desired state: one desired change a tablet in the catalog, kept until it holds,
+its deadline passes or somebody cancels it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from nyala.replica.policy import Wish, WishKind
+from nyala.replica.policy import ChangeKind, DesiredChange
 from nyala.replica.types import (
     Code,
     Member,
@@ -22,12 +22,12 @@ from nyala.replica.types import (
     new_uuid,
 )
 
-from ..catalog.records import TABLET, WISH
+from ..catalog.records import DESIRED_CHANGE, TABLET
 from ..catalog.tables import Change, tablet_of
 from ..state import MasterState
 from ..tablets.view import wanted_voters
 
-WISHES_MAX = 10_000
+DESIRED_CHANGES_MAX = 10_000
 ADMIN_DEADLINE_US = 30 * 60 * 1_000_000
 
 
@@ -55,7 +55,7 @@ def _config_of(state: MasterState, tablet_id: str) -> RaftConfig:
     return known.config
 
 
-def _wishes(state: MasterState, tablet_id: str) -> int:
+def _changes_so_far(state: MasterState, tablet_id: str) -> int:
     """How many changes were wanted of a tablet so far."""
     tablet = state.catalog.get(TABLET, tablet_id)
     return tablet.wishes if tablet else 0
@@ -66,7 +66,7 @@ def _check_seen(state: MasterState, config: RaftConfig, tablet_id: str, seen: Se
 
     Its config is compared, and how many changes were wanted: one that was cancelled may leave the same config.
     """
-    wishes = _wishes(state, tablet_id)
+    wishes = _changes_so_far(state, tablet_id)
     if seen != (config.opid, wishes):
         raise Refused(
             Code.CAS_FAILED,
@@ -80,8 +80,10 @@ def _check_seen(state: MasterState, config: RaftConfig, tablet_id: str, seen: Se
         )
 
 
-def _grant(state: MasterState, config: RaftConfig, tablet_id: str, wish: Wish, seen: Seen | None = None) -> Change:
-    other = state.catalog.get(WISH, tablet_id)
+def _grant(
+    state: MasterState, config: RaftConfig, tablet_id: str, desired: DesiredChange, seen: Seen | None = None
+) -> Change:
+    other = state.catalog.get(DESIRED_CHANGE, tablet_id)
     if other is not None:
         if other.cancelled or other.expired(state.clock.wall_us()):
             # Never the answer to a new request, even to the same one: nobody will bring it about any more.
@@ -91,23 +93,23 @@ def _grant(state: MasterState, config: RaftConfig, tablet_id: str, wish: Wish, s
                 tablet=tablet_id,
                 kind=other.kind,
             )
-        if not wish.proposal and _asks_for(other) == _asks_for(wish):
+        if not desired.proposal and _asks_for(other) == _asks_for(desired):
             return {}, [], "", other.wish_id  # asked again after a lost answer
         raise Refused(
             Code.CHANGE_PENDING, "another change of this tablet is wanted already", tablet=tablet_id, kind=other.kind
         )
     if seen is not None:
         _check_seen(state, config, tablet_id, seen)
-    if state.catalog.count(WISH) >= WISHES_MAX:
-        raise Refused(Code.OVERLOADED, "too many wanted changes", max=WISHES_MAX)
+    if state.catalog.count(DESIRED_CHANGE) >= DESIRED_CHANGES_MAX:
+        raise Refused(Code.OVERLOADED, "too many wanted changes", max=DESIRED_CHANGES_MAX)
     tablet = tablet_of(state.catalog, tablet_id)
     counted = replace(tablet, wishes=tablet.wishes + 1)
-    return {TABLET + tablet_id: counted, WISH + tablet_id: wish}, [], "", wish.wish_id
+    return {TABLET + tablet_id: counted, DESIRED_CHANGE + tablet_id: desired}, [], "", desired.wish_id
 
 
-def _asks_for(wish: Wish) -> tuple[str, str, str, bool, bool]:
+def _asks_for(desired: DesiredChange) -> tuple[str, str, str, bool, bool]:
     """What makes two requests the same one: not who asked, when, or why."""
-    return wish.kind, wish.from_uuid, wish.to_uuid, wish.votes, wish.witness
+    return desired.kind, desired.from_uuid, desired.to_uuid, desired.votes, desired.witness
 
 
 def _may_join(state: MasterState, uuid: str) -> None:
@@ -130,8 +132,8 @@ def _may_join(state: MasterState, uuid: str) -> None:
 
 def _deadline(state: MasterState, deadline_us: int) -> int:
     now_us = state.clock.wall_us()
-    if deadline_us < 0 or deadline_us > now_us + limits.WISH_DEADLINE_US_MAX:
-        days = limits.WISH_DEADLINE_US_MAX // 86_400_000_000
+    if deadline_us < 0 or deadline_us > now_us + limits.CHANGE_DEADLINE_US_MAX:
+        days = limits.CHANGE_DEADLINE_US_MAX // 86_400_000_000
         what = f"a deadline lies at most {days} days ahead: while a change is wanted, its tablet takes no other one"
         raise Refused(Code.INVALID_ARGUMENT, what, deadline_us=deadline_us, now_us=now_us)
     if 0 < deadline_us <= now_us:
@@ -140,12 +142,13 @@ def _deadline(state: MasterState, deadline_us: int) -> int:
 
 
 def move(state: MasterState, asked: Proposal, seen: Seen | None = None) -> Change:
-    """The change that wants what an operator proposes, of whatever config is in force; its result is the wish id."""
+    """The change that wants what an operator proposes, of whatever config is in force; its result is the desired change
+    id."""
     config = _config_of(state, asked.tablet_id)
     return _grant(state, config, asked.tablet_id, _move(state, config, asked), seen)
 
 
-def _move(state: MasterState, config: RaftConfig, asked: Proposal) -> Wish:
+def _move(state: MasterState, config: RaftConfig, asked: Proposal) -> DesiredChange:
     deadline_us = _deadline(state, asked.deadline_us)
     transfer = asked.wanted is Wanted.TRANSFER_LEADERSHIP
     if not transfer:
@@ -154,8 +157,8 @@ def _move(state: MasterState, config: RaftConfig, asked: Proposal) -> Wish:
         target = config.member(asked.to_uuid)
         if target is None or not target.votes or not target.holds_data:
             raise Refused(Code.INVALID_ARGUMENT, "only a voter can lead", server=asked.to_uuid, config=config.opid)
-    return Wish(
-        kind=WishKind.TRANSFER if transfer else WishKind.MOVE,
+    return DesiredChange(
+        kind=ChangeKind.TRANSFER if transfer else ChangeKind.MOVE,
         wish_id=asked.proposal_id,
         from_uuid="" if transfer else asked.from_uuid,
         to_uuid=asked.to_uuid,
@@ -182,8 +185,8 @@ def add(state: MasterState, request: Request) -> Change:
     if config.member(request.server_uuid) is not None:
         raise Refused(Code.ALREADY_EXISTS, "this server is a member already", server=request.server_uuid)
     _may_join(state, request.server_uuid)
-    wish = Wish(
-        kind=WishKind.ADD,
+    desired = DesiredChange(
+        kind=ChangeKind.ADD,
         wish_id=new_uuid(),
         to_uuid=request.server_uuid,
         votes=role != "NON_VOTER",
@@ -191,7 +194,7 @@ def add(state: MasterState, request: Request) -> Change:
         deadline_us=_deadline(state, 0),
         reason="replica wanted by an operator",
     )
-    return _grant(state, config, request.tablet_id, wish, request.seen)
+    return _grant(state, config, request.tablet_id, desired, request.seen)
 
 
 def remove(state: MasterState, request: Request) -> Change:
@@ -200,14 +203,14 @@ def remove(state: MasterState, request: Request) -> Change:
     member = _member(config, request.server_uuid)
     if member.votes:
         _replaceable(state, request.tablet_id, config)
-    wish = Wish(
-        kind=WishKind.REMOVE,
+    desired = DesiredChange(
+        kind=ChangeKind.REMOVE,
         wish_id=new_uuid(),
         from_uuid=request.server_uuid,
         deadline_us=_deadline(state, 0),
         reason="removal wanted by an operator",
     )
-    return _grant(state, config, request.tablet_id, wish, request.seen)
+    return _grant(state, config, request.tablet_id, desired, request.seen)
 
 
 def _member(config: RaftConfig, uuid: str) -> Member:
@@ -243,41 +246,41 @@ def change_role(state: MasterState, request: Request) -> Change:
         raise Refused(Code.INVALID_ARGUMENT, "it has this role already", server=member.uuid, role=request.role)
     if not promote:
         _replaceable(state, request.tablet_id, config)
-    wish = Wish(
-        kind=WishKind.PROMOTE if promote else WishKind.DEMOTE,
+    desired = DesiredChange(
+        kind=ChangeKind.PROMOTE if promote else ChangeKind.DEMOTE,
         wish_id=new_uuid(),
         from_uuid="" if promote else member.uuid,
         to_uuid=member.uuid if promote else "",
         deadline_us=_deadline(state, 0),
         reason=f"{request.role} wanted by an operator",
     )
-    return _grant(state, config, request.tablet_id, wish, request.seen)
+    return _grant(state, config, request.tablet_id, desired, request.seen)
 
 
 def cancel(state: MasterState, request: Request) -> Change:
     """The change that gives up what is wanted of a tablet: its time is over, so what it began is taken back.
 
     Refused(NOT_FOUND) if nothing is wanted, CAS_FAILED if it is not what the caller saw, ILLEGAL_STATE if a move's new
-    replica votes already: it goes on to its end. The config is not compared: a wish changes it on its way.
+    replica votes already: it goes on to its end. The config is not compared: a desired change alters it on its way.
     """
     tablet_id = request.tablet_id
-    wish = state.catalog.get(WISH, tablet_id)
-    if wish is None:
+    desired = state.catalog.get(DESIRED_CHANGE, tablet_id)
+    if desired is None:
         raise Refused(Code.NOT_FOUND, "nothing is wanted of this tablet", tablet=tablet_id)
-    if request.seen is not None and request.seen.wishes != _wishes(state, tablet_id):
+    if request.seen is not None and request.seen.wishes != _changes_so_far(state, tablet_id):
         raise Refused(
             Code.CAS_FAILED,
             "another change is wanted than its caller saw: look again (`nyala tablet list`), then repeat it",
             tablet=tablet_id,
-            kind=wish.kind,
+            kind=desired.kind,
             wishes_seen=request.seen.wishes,
-            wishes=_wishes(state, tablet_id),
+            wishes=_changes_so_far(state, tablet_id),
         )
     known = state.soft.tablets.get(tablet_id)
-    target = known.config.member(wish.to_uuid) if known is not None and known.config is not None else None
-    if wish.kind is WishKind.MOVE and target is not None and target.votes:
+    target = known.config.member(desired.to_uuid) if known is not None and known.config is not None else None
+    if desired.kind is ChangeKind.MOVE and target is not None and target.votes:
         raise Refused(Code.ILLEGAL_STATE, "too late: the new replica votes, and the old one leaves", to=target.uuid)
-    return {WISH + tablet_id: replace(wish, deadline_us=1, cancelled=True)}, [], "", wish.wish_id
+    return {DESIRED_CHANGE + tablet_id: replace(desired, deadline_us=1, cancelled=True)}, [], "", desired.wish_id
 
 
 def propose(state: MasterState, proposal: Proposal) -> Change:
@@ -297,5 +300,5 @@ def propose(state: MasterState, proposal: Proposal) -> Change:
     if proposal.plan_id:
         check_token(proposal.plan_id, "plan_id")
     check_text(proposal.reason, "reason")
-    wish = replace(_move(state, config, proposal), proposal=True)
-    return _grant(state, config, proposal.tablet_id, wish)
+    desired = replace(_move(state, config, proposal), proposal=True)
+    return _grant(state, config, proposal.tablet_id, desired)

@@ -1,4 +1,4 @@
-"""One wish of one tablet: where it stands, and what is decided for it."""
+"""One desired change of one tablet: where it stands, and what is decided for it."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import Any
 import pytest
 
 from nyala.replica.policy import (
+    ChangeKind,
+    ChangeState,
     ClusterView,
+    DesiredChange,
     TabletView,
-    Wish,
-    WishKind,
-    WishState,
+    change_state,
     decide,
-    wish_state,
 )
 from nyala.replica.types import Action, EditKind, Member, OpId, RaftConfig
 from tests.harness.policy_views import cluster, said, settle, tablet, words_of
 
 LATE_US = 2
-"""After the deadline of a wish that is `late`."""
+"""After the deadline of a desired change that is `late`."""
 
 
-def wish(text: str, **fields: Any) -> Wish:
+def desired(text: str, **fields: Any) -> DesiredChange:
     """From words: its kind, whom it names (`c>d`, `c>` or `>d`), then `late` if its deadline has passed, and `n` if the
     added member shall not vote."""
     kind, names, *marks = text.split()
     source, _, target = names.partition(">")
-    return Wish(
-        kind=WishKind(kind), wish_id="w", from_uuid=source, to_uuid=target, votes="n" not in marks,
+    return DesiredChange(
+        kind=ChangeKind(kind), wish_id="w", from_uuid=source, to_uuid=target, votes="n" not in marks,
         deadline_us=int("late" in marks), **fields,
     )  # fmt: skip
 
@@ -77,23 +77,23 @@ STATES = [
 
 
 @pytest.mark.parametrize(("words", "text", "state"), STATES, ids=[f"{w} {t}" for w, t, _ in STATES])
-def test_wish_stands_where_the_config_says(words: str, text: str, state: str) -> None:
-    """Goal: a wish holds, failed, is open or is taken back by what the committed config of a tablet of three that a
-    leads says, and by its deadline. Method: each kind before, half-way and after, in time and late."""
-    assert wish_state(tablet(words, "a"), wish(text), LATE_US) is WishState(state)
+def test_desired_change_stands_where_the_config_says(words: str, text: str, state: str) -> None:
+    """Goal: a desired change holds, failed, is open or is taken back by what the committed config of a tablet of three
+    that a leads says, and by its deadline. Method: each kind before, half-way and after, in time and late."""
+    assert change_state(tablet(words, "a"), desired(text), LATE_US) is ChangeState(state)
 
 
-def test_wish_is_late_after_its_deadline() -> None:
+def test_desired_change_is_late_after_its_deadline() -> None:
     """Goal: what is wanted until a time may still come about at that time. Method: before, at, after; no deadline."""
-    assert [wish("ADD >d late").expired(now) for now in (0, 1, 2)] == [False, False, True]
-    assert not wish("ADD >d").expired(LATE_US)
+    assert [desired("ADD >d late").expired(now) for now in (0, 1, 2)] == [False, False, True]
+    assert not desired("ADD >d").expired(LATE_US)
 
 
-def test_wish_for_a_leader_without_data_failed() -> None:
+def test_desired_change_for_a_leader_without_data_failed() -> None:
     """Goal: a witness never leads, so nobody waits for it. Method: the target votes and holds no data."""
     members = (Member("a"), Member("b"), Member("w", holds_data=False))
     t = replace(tablet("a b", "a"), config=RaftConfig(OpId(1, 1), members))
-    assert wish_state(t, wish("TRANSFER >w"), 0) is WishState.FAILED
+    assert change_state(t, desired("TRANSFER >w"), 0) is ChangeState.FAILED
 
 
 GRANTS = [
@@ -137,33 +137,35 @@ GRANTS = [
     ("a b c d:p", "MOVE c>d late", 3, ["remove d:p"]),
     ("a b c:r d:p", "MOVE c>d late", 4, ["remove d:p, change c"]),
     ("a b c d:p", "PROMOTE >d late", 4, ["change d:n"]),
-    # past its deadline a wish protects nobody from being the surplus one
+    # past its deadline a desired change protects nobody from being the surplus one
     ("a b c e", "ADD >b late", 3, ["remove b"]),
     ("a b c e", "ADD >b", 3, ["remove c"]),
 ]
 
 
 @pytest.mark.parametrize(("words", "text", "rf", "decided"), GRANTS, ids=[f"{w} {t} rf{r}" for w, t, r, _ in GRANTS])
-def test_wish_is_granted_step_by_step(words: str, text: str, rf: int, decided: list[str]) -> None:
-    """Goal: of a tablet that a leads the next step of each wish is the least one that brings it nearer. Method: a row
-    for each step, with servers a to e."""
-    view = cluster("abcde", tablet(words, "a", rf=rf, wish=wish(text)))
+def test_desired_change_is_granted_step_by_step(words: str, text: str, rf: int, decided: list[str]) -> None:
+    """Goal: of a tablet that a leads the next step of each desired change is the least one that brings it nearer.
+    Method: a row for each step, with servers a to e."""
+    view = cluster("abcde", tablet(words, "a", rf=rf, desired=desired(text)))
     assert said(decide(replace(view, now_us=LATE_US), 1)) == decided
 
 
 @pytest.mark.parametrize("text", ["ADD >d", "MOVE c>d", "REMOVE e>", "TRANSFER >b", "PROMOTE >e"])
-def test_wish_waits_for_a_leader_and_for_a_change_under_way(text: str) -> None:
+def test_desired_change_waits_for_a_leader_and_for_a_change_under_way(text: str) -> None:
     """Goal: nothing is wanted of a tablet that nobody could ask, nor beside another change. Method: all members
-    healthy, without a leader, and with a change under way; with a leader and without one the wish is granted."""
+    healthy, without a leader, and with a change under way; with a leader and without one the desired change is
+    granted."""
     words = "a b c e:n"
     for leader, pending, granted in (("", False, False), ("a", True, False), ("a", False, True)):
-        view = cluster("abcde", tablet(words, leader, pending=pending, wish=wish(text)))
+        view = cluster("abcde", tablet(words, leader, pending=pending, desired=desired(text)))
         assert bool(decide(view, 1)) is granted
 
 
-def test_wish_names_itself_in_its_decisions() -> None:
-    """Goal: who reads the history of decisions sees whose they are: the reason is the wish's own, or its kind, and the
-    plan is told. Method: each kind with a reason and without; a tablet without a wish has no plan."""
+def test_desired_change_names_itself_in_its_decisions() -> None:
+    """Goal: who reads the history of decisions sees whose they are: the reason is the desired change's own, or its
+    kind, and the plan is told. Method: each kind with a reason and without; a tablet without a desired change has no
+    plan."""
     for words, text in (
         ("a b c", "ADD >d"),
         ("a b c", "MOVE c>d"),
@@ -173,14 +175,14 @@ def test_wish_names_itself_in_its_decisions() -> None:
         ("a b c:U e:n", "REMOVE e>"),
     ):
         for reason in ("because", ""):
-            view = cluster("abcde", tablet(words, "a", wish=wish(text, reason=reason, plan_id="p")))
+            view = cluster("abcde", tablet(words, "a", desired=desired(text, reason=reason, plan_id="p")))
             (decision,) = decide(view, 1)
             assert (decision.reason, decision.plan_id) == (reason or text.split()[0].lower(), "p")
     (heal,) = decide(cluster("abcd", tablet("a b", "a")), 1)
     assert heal.plan_id == ""
 
 
-def test_wish_that_is_one_need_is_so_whatever_its_words_are() -> None:
+def test_desired_change_that_is_one_need_is_so_whatever_its_words_are() -> None:
     """Goal: a decision that was said before is known again, also when its reason is another one or the leader moved.
     Method: the same change for two reasons and leaders; another change, and another term, are other needs."""
 
@@ -189,28 +191,30 @@ def test_wish_that_is_one_need_is_so_whatever_its_words_are() -> None:
         return decision.need
 
     def wanted(reason: str, leader: str = "a", to: str = "d") -> ClusterView:
-        return cluster("abcde", tablet("a b c", leader, wish=wish(f"ADD >{to}", reason=reason)))
+        return cluster("abcde", tablet("a b c", leader, desired=desired(f"ADD >{to}", reason=reason)))
 
     assert need(wanted("one")) == need(wanted("two", "b"))
     assert need(wanted("one")) != need(wanted("one", to="e"))
     assert need(wanted("one")) != need(wanted("one"), 2)
 
 
-@pytest.mark.parametrize(("words", "kind"), [("a", WishKind.ADD), ("a b:n", WishKind.PROMOTE)])
-def test_wish_for_a_voter_beside_the_only_one_ends(words: str, kind: WishKind) -> None:
+@pytest.mark.parametrize(("words", "kind"), [("a", ChangeKind.ADD), ("a b:n", ChangeKind.PROMOTE)])
+def test_desired_change_for_a_voter_beside_the_only_one_ends(words: str, kind: ChangeKind) -> None:
     """TC-71. Goal: a tablet of one replica ends on the server that was asked for, and nothing is copied twice. Method:
     add a voter to a single one that leads, and promote one: it takes the lead, and then the first one leaves."""
-    view, trail, low = settle(cluster("ab", tablet(words, "a", rf=1, wish=Wish(kind=kind, wish_id="w", to_uuid="b"))))
+    view, trail, low = settle(
+        cluster("ab", tablet(words, "a", rf=1, desired=DesiredChange(kind=kind, wish_id="w", to_uuid="b")))
+    )
     assert words_of(view.tablets[0]) == "b" and low["t"] == 1
     assert [d.action for d in trail][1:] == [Action.TRANSFER_LEADERSHIP, Action.CHANGE_CONFIG]
 
 
 def surplus(leader: str) -> TabletView:
-    return tablet("a b c d", leader, wish=wish("REMOVE d>"))
+    return tablet("a b c d", leader, desired=desired("REMOVE d>"))
 
 
 @pytest.mark.parametrize("leader", ["a", "d"])
-def test_wish_to_remove_a_surplus_voter_removes_no_other(leader: str) -> None:
+def test_desired_change_to_remove_a_surplus_voter_removes_no_other(leader: str) -> None:
     """TC-81. Goal: of more voters than wanted that one leaves which was named, and nothing is copied. Method: four of
     three wanted, the last one named, as a follower and as the leader; obey to the end."""
     view, trail, _ = settle(cluster("abcde", surplus(leader)))
