@@ -24,8 +24,13 @@ FORMER = {
     "tend": "what is done, such as setting keep-alive",
     "voice": "decision sink",
     "voices": "decision sinks",
+    "wish": "desired change",
+    "wishes": "desired changes",
+    "wishing": "change requests",
 }
 """A word of former names, and what is said today."""
+PUBLISHED = {"wish_id", "wishes"}
+"""Fields of records that stand in catalogs and messages, which keep their names."""
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
@@ -44,7 +49,7 @@ def defined(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def former(name: str) -> set[str]:
     """The former words in a name: `DecisionBook`, `decision_book` and `BOOK_MAX` have one."""
-    return {word.lower() for word in WORD.findall(name)} & FORMER.keys()
+    return {word.lower() for word in WORD.findall(name)} & FORMER.keys() if name not in PUBLISHED else set()
 
 
 def test_no_name_that_is_defined_holds_a_former_word() -> None:
