@@ -42,9 +42,8 @@ class Damage:
 
 @dataclass(frozen=True)
 class Walk:
-    """Result of one walk. `blocks` is (first byte, byte after it, entries) of each whole block."""
+    """Result of one walk: where the whole blocks end, and what follows them if anything but zeros does."""
 
-    blocks: int
     content_end: int
     damage: Damage | None
 
@@ -71,7 +70,7 @@ class Window:
     def get(self, byte_offset: int, length: int) -> bytes:
         """Up to `length` bytes; fewer only at the end."""
         start = byte_offset - self._start
-        if start < 0 or start + length > len(self._data):
+        if start + length > len(self._data):
             self._data = self._file.pread(max(length, _WINDOW_BYTES), byte_offset)
             self._start = byte_offset
             start = 0
@@ -105,13 +104,12 @@ def walk(file: DiskFile, header: Header, visit: Visit, last: OpId, seen: Written
     """
     last = last if last.index else OpId(header.after.term if header.after else 0, header.first_index - 1)
     window = Window(file)
-    position, blocks = header.length_bytes, 0
+    position = header.length_bytes
     for end, opid in whole_blocks(window, header, visit, seen):
-        position, last, blocks = end, opid, blocks + 1
-    if position >= window.size or window.is_zero(position):
-        return Walk(blocks, position, None)
-    rest = file.pread(window.size - position, position)
-    return Walk(blocks, position, judge(rest, position, header, last, seen))
+        position, last = end, opid
+    if window.is_zero(position):
+        return Walk(position, None)
+    return Walk(position, judge(file.pread(window.size, position), position, header, last, seen))
 
 
 def whole_blocks(window: Window, header: Header, visit: Visit, seen: Written) -> Iterator[tuple[int, OpId]]:

@@ -155,6 +155,23 @@ def test_entry_missing_before_a_segment_of_an_earlier_build_is_corruption(first:
             open_log(disk)
 
 
+@pytest.mark.parametrize("zeros_at", [2, 3, 4])
+@pytest.mark.parametrize("hurt", ["marker", "last entry"])
+def test_repaired_block_states_its_zeros_again(hurt: str, zeros_at: int) -> None:
+    """CN-22. Goal: a block that is written anew is one that opening accepts. Method: a block of three entries, of which
+    one has a run of zeros and the last carries the statement of it; its marker is damaged, or its last entry."""
+    group = [entry(index, bytes(700) + b"x" if index == zeros_at else None, meta=b"m%d" % index) for index in (2, 3, 4)]
+    disk = SimDisk()
+    build(disk, lambda log: [append_now(log, [entry(1)]), append_now(log, group)], close=False)
+    disk.restart()
+    (path,) = segment_paths(disk)
+    end = block_ends(disk, path)[-1]
+    disk.corrupt(path, end - 1 if hurt == "marker" else disk.read(path).index(b"m4"))
+    kept, withheld = (group, None) if hurt == "marker" else (group[:-1], OpId(1, 4))
+    for _ in range(2):
+        assert _opened(disk) == ([entry(1), *kept], withheld)
+
+
 def test_log_of_a_copied_tablet_whose_first_segment_got_no_entry_opens() -> None:
     """CN-22. Goal: a log that begins at 100 misses nothing before. Method: the first block finds no room; the next
     start appends it to a segment of its own."""
