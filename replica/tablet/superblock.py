@@ -236,7 +236,7 @@ class Superblock:
     @classmethod
     def list_tablets(cls, disk: Disk) -> list[str]:
         """Ids of the tablets that have a superblock here, sorted."""
-        return [n for n in disk.listdir(FOLDER) if not n.startswith(".") and ".tmp" not in n]
+        return [n for n in disk.listdir(FOLDER) if ".tmp" not in n]
 
     def end_of(self, logged: OpId) -> OpId:
         """The last OpId of a READY replica whose log ends at `logged`; a log may be empty behind what is flushed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -306,3 +307,46 @@ def test_lease_is_waited_for_until_it_runs_out_or_is_seen_to_be_renewed(
     world.masters.looks = runs_out
     open_as(world, "patient", wait_s=600.0)
     assert len(looks) == 3 and world.masters.owners() == {"patient"}
+
+
+def test_lease_of_a_dead_run_that_another_query_released_first_is_taken(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: two queries that find one dead owner do not end each other. Method: the lease is given back between this
+    one's look and its own try; and masters that refuse for another reason are heard."""
+    monkeypatch.setattr(lease, "LOOK_AGAIN_S", 0.001)
+    me = this_process()
+    dead = new_owner_run(ProcessPlace(me.machine, me.pid, me.start - 1))
+    owner = open_as(world, dead)
+
+    def another_was_faster(_: str) -> bool:
+        owner.release()
+        return True
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lease, "is_dead", another_was_faster)
+        open_as(world, "mine", wait_s=600.0).release()
+    open_as(world, dead)
+
+    def busy(*_: Any, **__: Any) -> None:
+        raise Refused(Code.OVERLOADED, "too busy")
+
+    monkeypatch.setattr(world.masters, "advance_sources", busy)
+    with pytest.raises(Refused, match="too busy"):
+        open_as(world, "mine")
+
+
+def test_lease_of_a_table_that_was_dropped_ends_the_query_with_what_to_do(world: World) -> None:
+    """Goal: nobody feeds a table that is gone, or its namesake. Method: a table that the catalog does not know any
+    more, at a micro-batch and at a renewal."""
+    world.masters.table = replace(world.masters.table, table_id="f" * 32)
+    taken = open_as(world, "mine")
+    with pytest.raises(
+        QueryRefused, match=r"table flights .id ffff.*was dropped under the query.*delete the checkpoint"
+    ):
+        taken.advance({0: 5})
+    lost: list[QueryRefused] = []
+    impatient = SourceLease(world.masters, world.masters.table, LIFE, "mine", 0.003)  # type: ignore[arg-type]
+    impatient.positions = taken.positions
+    impatient.renew_until(threading.Event(), lost.append)
+    assert [str(refusal) for refusal in lost] and "was dropped" in str(lost[0])

@@ -7,10 +7,20 @@ from dataclasses import replace
 
 import pytest
 
+from nyala import schemas
 from nyala.replica.rows import PartitionSpec
 from nyala.replica.tablet import Superblock, Tablet, block_names, superblock_path, sweep_orphans
 from nyala.replica.tablet_copy import settle_at_startup
-from nyala.replica.types import Code, Corruption, DataState, InvariantViolation, OpId, Refused
+from nyala.replica.types import (
+    Code,
+    Corruption,
+    DataState,
+    InvariantViolation,
+    LaterFormat,
+    OpId,
+    Refused,
+    ResourcesExhausted,
+)
 from tests.harness.sim_disk import SimCrash, SimDisk
 from tests.harness.tablet_twin import INT_SCHEMA, superblock, write_entry
 
@@ -111,6 +121,49 @@ def test_superblock_damaged_or_absent_says_which() -> None:
     disk.corrupt(superblock_path("a" * 32), 40)
     with pytest.raises(Corruption):
         Superblock.load(disk, "a" * 32)
+
+
+def test_superblock_in_force_is_written_again_only_where_it_is_gone_or_hurt() -> None:
+    """Goal: a running replica keeps its record, and never writes over what it cannot judge. Method: the record whole,
+    gone, damaged, unreadable; no file left to open; a later build's; its folder gone."""
+    disk, block = SimDisk(), superblock(INT_SCHEMA, flush_opid=OpId(2, 7))
+    block.save(disk)
+    whole = disk.read(block.path)
+    assert not block.keep(disk)
+    for hurt in (
+        lambda: disk.remove(block.path),
+        lambda: disk.corrupt(block.path, 40),
+        lambda: disk.fail_on("read", block.path, "EIO"),
+    ):
+        hurt()
+        assert block.keep(disk) and disk.read(block.path) == whole
+    disk.fail_on("read", block.path, "EMFILE")
+    with pytest.raises(ResourcesExhausted):
+        block.keep(disk)
+    later = schemas.frame("superblock", block.to_avro() | {"incompatible_features": ["of-tomorrow"]})
+    disk.replace(block.path, later)
+    with pytest.raises(LaterFormat):
+        Superblock.load(disk, block.tablet_id)
+    assert not block.keep(disk) and disk.read(block.path) == later
+    disk.remove_tree("tablet-meta")
+    assert not block.keep(disk) and not disk.exists("tablet-meta")
+
+
+def test_superblock_folder_lists_tablets_and_no_half_written_file() -> None:
+    """Goal: a file that was on its way is no tablet. Method: two records, a temp file, none at all."""
+    disk = SimDisk()
+    assert Superblock.list_tablets(disk) == []
+    for name in ("b" * 32, "a" * 32, "c" * 32 + ".tmp1"):
+        disk.poke(superblock_path(name), b"x")
+    assert Superblock.list_tablets(disk) == ["a" * 32, "b" * 32]
+
+
+@pytest.mark.parametrize(
+    ("logged", "end"), [(OpId(1, 9), OpId(2, 7)), (OpId(2, 8), OpId(2, 8)), (OpId(0, 0), OpId(2, 7))]
+)
+def test_end_of_a_replica_is_never_below_its_flush(logged: OpId, end: OpId) -> None:
+    """Goal: an empty log forgets nothing that is flushed. Method: logs that end below and above it."""
+    assert superblock(INT_SCHEMA, flush_opid=OpId(2, 7)).end_of(logged) == end
 
 
 def test_orphans_sweep_removes_only_what_no_superblock_names() -> None:

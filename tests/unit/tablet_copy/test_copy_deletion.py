@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.tablet import Superblock, block_names, sweep_orphans
 from nyala.replica.tablet_copy import (
     delete_replica,
+    last_of_unopened,
     list_quarantine,
     named_blocks,
     parse_superblock,
     purge_quarantine,
     settle_at_startup,
 )
+from nyala.replica.tablet_copy.deletion import fresh_quarantine
 from nyala.replica.types import Code, DataState, InvariantViolation, OpId, Refused
 from tests.harness.copies import (
     TABLET,
@@ -215,3 +219,28 @@ def test_deletion_that_did_not_happen_puts_nothing_aside(ends: str, log_lost: bo
     start(disk)
     assert list_quarantine(disk) == kept
     assert all(disk.exists(path) for path in named_blocks(disk))
+
+
+def test_quarantine_of_a_deletion_has_a_number_of_its_own() -> None:
+    """Goal: no two logs are mixed. Method: no quarantine; folders of other tablets and strangers; own ones, a gap."""
+    disk = new_disk()
+    for name in ("other-000009", f"{TABLET}-notes", f"{TABLET}x-000008"):
+        disk.mkdir(f"quarantine/{name}")
+    assert fresh_quarantine(disk, TABLET) == f"quarantine/{TABLET}-000001"
+    for number in (2, 10):
+        disk.mkdir(f"quarantine/{TABLET}-{number:06d}")
+    assert fresh_quarantine(disk, TABLET) == f"quarantine/{TABLET}-000011"
+
+
+def test_end_of_a_log_that_cannot_be_read_is_bounded_by_flush_and_config() -> None:
+    """Goal: TC-36: what a tombstone keeps is as high as is certain, and it votes for nobody. Method: with and without
+    metadata; a flush below and above the committed config."""
+    disk = new_disk()
+    replica_with_rows(disk)
+    cmeta = ConsensusMeta.load(disk, TABLET)
+    config = cmeta.committed_config.opid
+    for flushed in (OpId(0, 0), OpId(config.term, config.index + 1)):
+        record = replace(Superblock.load(disk, TABLET), flush_opid=flushed)
+        assert last_of_unopened(record, None) == (flushed, False)
+        assert last_of_unopened(record, cmeta) == (max(flushed, config), False)
+    assert cmeta.vote_floor_term == cmeta.term
