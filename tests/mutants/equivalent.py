@@ -161,4 +161,11 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         after="if entry.opid.index < superblock.flush_opid.index:",
         reason="The last flushed entry taken once more moves nothing: an offset, a generation and `done` only rise.",
     ),
+    Equivalent(
+        file="replica/wal/recovery.py",
+        function="_settle",
+        before="newest = max((s.number for s in out.segments if s.last_index >= s.first_index), default=0)",
+        after="newest = max((s.number for s in out.segments if s.last_index >= s.first_index), default=1)",
+        reason="Nowhere is an entry then; a first segment without one has no block that is written once more.",
+    ),
 )

@@ -44,6 +44,7 @@ NEAR: Mapping[str, tuple[str, ...]] = {
     "replica/tablet/positions.py": ("unit/tablet/test_tablet_positions.py",),
     "replica/tablet/witness.py": ("unit/tablet_copy/test_copy_witness.py",),
     "replica/tablet_copy/checks.py": ("unit/tablet_copy/test_copy_checks.py",),
+    "replica/wal/recovery.py": ("unit/wal",),
     "replica/wal/retention.py": ("unit/wal/test_wal_retention.py", "unit/wal/test_wal_segments.py"),
     "pipeline/": ("unit/pipeline", "unit/client", "formats"),
     "pipeline/decode.py": ("unit/pipeline/test_decode_rows.py", "unit/pipeline/test_decode_twin.py"),
@@ -59,6 +60,7 @@ FINISHED: tuple[str, ...] = (
     "replica/tablet/positions.py",
     "replica/tablet/witness.py",
     "replica/tablet_copy/checks.py",
+    "replica/wal/recovery.py",
     "replica/wal/retention.py",
 )
 """Rooms and files without an unexplained survivor."""

@@ -155,6 +155,20 @@ def test_entry_missing_before_a_segment_of_an_earlier_build_is_corruption(first:
             open_log(disk)
 
 
+def test_segment_begun_behind_a_lost_replacement_is_removed() -> None:
+    """CN-22. Goal: what was begun behind entries that are lost does not stand behind those that they had replaced,
+    though it would fit by its index. Method: the first entry of a later leader's shorter end is damaged, with a segment
+    without an entry behind."""
+    disk = SimDisk()
+    build(disk, lambda log: [append_now(log, entries(1, 9)), append_now(log, entries(4, 5, term=2))])
+    begin_a_segment(disk, entry(6, term=2))
+    path, _ = segment_paths(disk)
+    _flip(disk, path, b"payload 2.4")
+    found, withheld = _opened(disk)
+    assert found == entries(1, 9) and withheld is not None and withheld.index > 9
+    assert segment_paths(disk) == [path]
+
+
 @pytest.mark.parametrize("zeros_at", [2, 3, 4])
 @pytest.mark.parametrize("hurt", ["marker", "last entry"])
 def test_repaired_block_states_its_zeros_again(hurt: str, zeros_at: int) -> None:
