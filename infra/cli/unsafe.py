@@ -351,8 +351,10 @@ def confirm_config(
     """Tell the masters that what a server holds as a tablet's committed config is right.
 
     After `cmeta rewrite`, or `unsafe recover --no-masters`: the members that the masters know cannot confirm a config
-    that was forced, so replicas of former members are kept, and the new members are not believed. From now on they are,
-    and what the former members have may be deleted. `nyala cluster check` shows who is not believed.
+    that was forced, so replicas of former members are kept, and the new members are not believed. Or if one of two
+    voters was lost for good while a third one joined: the other one alone proves nothing. From now on the config is
+    believed, and what former members have may be deleted. `nyala cluster check` shows what is not proven, and the
+    command.
     """
     from nyala.replica.rpc import config_from_pb
 

@@ -10,7 +10,17 @@ from typing import Any
 from nyala.replica.client import Client, TableHandle
 from nyala.replica.rows import RowSum
 from nyala.replica.rpc import address_from_pb, config_from_pb, opid_from_pb, pb
-from nyala.replica.types import MEMORY_MAPS, OPEN_FILES, Code, DataState, Refused, ResourceUse, limits, read_number
+from nyala.replica.types import (
+    MEMORY_MAPS,
+    OPEN_FILES,
+    Code,
+    DataState,
+    Refused,
+    ResourceUse,
+    generation_of,
+    limits,
+    read_number,
+)
 
 from .check_kafka import kafka_problems
 from .wanted import change_json
@@ -235,11 +245,15 @@ def _judge_proof(subject: str, info: pb.TabletInfo | None) -> list[Finding]:
         what += "; what former members hold is kept"
     else:
         what += ", and nobody who tells of it is a member of that one: it is not believed"
+    forced = config.unsafe or generation_of(config.opid.term) != generation_of(known.term)
+    if forced or not told.believed:
+        only_if = "only if you forced this config (`nyala unsafe recover`, `nyala cmeta rewrite`)"
+    else:
+        silent = ", ".join(sorted(set(config.voters) - set(told.told_by))) or "a voter that it leaves out"
+        only_if = f"nothing is to be done if {silent} comes back; only if that server is lost for good"
     server = told.told_by[0] if told.told_by else "<a server that holds it>"
-    what += (
-        "; only if you forced this config (`nyala unsafe recover`, `nyala cmeta rewrite`), confirm it with "
-        f"`nyala unsafe confirm-config --tablet {info.tablet_id} --server {server}`"
-    )
+    command = f"nyala unsafe confirm-config --tablet {info.tablet_id} --server {server}"
+    what += f"; {only_if}, confirm the config with `{command}`"
     return [Finding(Severity.WARNING if told.believed else Severity.ERROR, subject, what)]
 
 

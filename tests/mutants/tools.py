@@ -6,6 +6,30 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        name="check speaks of force to who forced nothing",
+        rows="IN-42",
+        test=(
+            "tests/unit/tools/test_tools_check.py::"
+            "test_voter_of_two_that_is_lost_while_a_third_joins_is_named_with_the_command_that_ends_it"
+        ),
+        file="replica/tools/check.py",
+        function="_judge_proof",
+        before="if forced or not told.believed:",
+        after="if True:",
+    ),
+    Mutant(
+        name="lost voter is not named",
+        rows="IN-42",
+        test=(
+            "tests/unit/tools/test_tools_check.py::"
+            "test_voter_of_two_that_is_lost_while_a_third_joins_is_named_with_the_command_that_ends_it"
+        ),
+        file="replica/tools/check.py",
+        function="_judge_proof",
+        before="sorted(set(config.voters) - set(told.told_by))",
+        after="sorted(set(told.told_by) - set(config.voters))",
+    ),
+    Mutant(
         name="checksum has one time for every size",
         rows="IN-04",
         test="tests/unit/tools/test_tools_verify.py::test_checksum_may_take_as_long_as_what_its_tablet_holds_needs",

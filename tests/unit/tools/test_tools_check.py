@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,8 +12,9 @@ import pytest
 from nyala.replica.client import TableHandle, TabletHandle
 from nyala.replica.master.catalog.records import TABLET
 from nyala.replica.master.requests.confirming import confirm_config
+from nyala.replica.master.tablets.proof import prove
 from nyala.replica.rows import PartitionSpec
-from nyala.replica.rpc import config_to_pb, pb
+from nyala.replica.rpc import config_from_pb, config_to_pb, pb
 from nyala.replica.tools import ClusterView, MasterView, ReplicaView, Severity, as_json, judge
 from nyala.replica.tools.check import LAG_ENTRIES_MAX
 from nyala.replica.types import Address, DataState, Member, OpId, RaftConfig
@@ -239,3 +241,54 @@ def test_check_config_that_nobody_can_prove_names_what_an_operator_can_do(teller
     m.box.commit(confirm_config(m.box.catalog, m.tablet, forced))
     for seconds in (-1, 0):  # before anybody reports again, and then
         assert unproven(m, teller=teller, seconds=seconds) == []
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["joined", "and the lost one was removed"])
+def test_voter_of_two_that_is_lost_while_a_third_joins_is_named_with_the_command_that_ends_it(gone: bool) -> None:
+    """IN-42. Goal: an operator who forced nothing is told what to do, too: of two voters one is lost for good while a
+    third joins, so nobody can confirm the config that serves. Method: a and b vote, c joins, b is lost, and perhaps
+    left out since; the check names it and the command; what that command does is done with the config that its server
+    holds: nothing is found any more, and from then on the two that are left confirm by themselves."""
+    m = Masters()
+    a, b, c = S[:3]
+    m.members = [Member(u, (Address("h", 1),)) for u in (a, b)]
+    tablet = m.box.catalog.get(TABLET, m.tablet)
+    assert tablet is not None
+    m.box.commit(({TABLET + m.tablet: replace(tablet, config=m.config)}, [], "", None))
+    m.report()
+    known, m.index = m.config, 5
+    m.members = [Member(u, (Address("h", 1),)) for u in ((a, c) if gone else (a, b, c))]
+
+    def status(uuid: str) -> pb.ReplicaStatus:
+        held = pb.ReplicaStatus(
+            tablet_id=m.tablet, uuid=uuid, data_state=DataState.READY, phase="RUNNING", term=1,
+            role="LEADER" if uuid == a else "FOLLOWER",
+        )  # fmt: skip
+        held.committed_config.CopyFrom(config_to_pb(m.config))
+        return held
+
+    held = {uuid: status(uuid) for uuid in (a, c)}
+
+    def found(seconds: int) -> list[tuple[Severity, str]]:
+        for _ in range(seconds):
+            m.clock.now_us += 1_000_000
+            for uuid in held:
+                beat = pb.HeartbeatRequest(server_uuid=uuid, full_report=True, replicas=[held[uuid]])
+                m.state.soft.heartbeat(beat, m.clock.now_us)
+        (table_id,) = (t for t, _ in m.box.catalog.items("table/"))
+        seen = view("abc")
+        seen.wanted = {"1": next(iter(m.state.tablets_of(table_id)))}
+        return told(seen)
+
+    assert found(10) == [] and not prove(known, held, 0).leaves_out(b, known.opid)
+    ((severity, what),) = found(1)
+    assert severity is Severity.WARNING and "forced" not in what
+    assert f"if {'a voter that it leaves out' if gone else b} comes back; only if that server is lost for good" in what
+    command = re.search(r"`(nyala unsafe confirm-config --tablet (\w+) --server (\w+))`$", what)
+    assert command is not None and command[2] == m.tablet and command[3] in (a, c)
+    config = config_from_pb(held[command[3]].committed_config)
+    assert m.box.commit(confirm_config(m.box.catalog, command[2], config)) is True
+    assert found(20) == []
+    m.index, m.members = 6, [Member(u, (Address("h", 1),)) for u in (a, c)]
+    later = prove(config, {uuid: status(uuid) for uuid in (a, c)}, 0)
+    assert later.config == m.config and later.leaves_out(b, known.opid)
