@@ -135,7 +135,7 @@ class Sender:
         whole = pa.RecordBatch.from_arrays(whole.columns, schema=self._schema.wire_schema(column_ids))
 
         def send() -> None:
-            for batch in cut(buffer.pos, column_ids, whole, self._batch_bytes, self._ignore_null):
+            for batch in cut(self._schema, buffer.pos, column_ids, whole, self._batch_bytes, self._ignore_null):
                 self._writer.send(batch)
                 self.totals.rows += batch.rows
                 self.totals.batches += 1

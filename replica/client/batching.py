@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nyala.replica.rows import OFFSET_COLUMN, OP_COLUMN, RowOp, crc32c, encode_batch, route
+from nyala.replica.rows import OFFSET_COLUMN, OP_COLUMN, RowOp, TableSchema, crc32c, encode_batch, route
 from nyala.replica.types import Code, Refused, check, limits
 
 from .tables import TableHandle
@@ -57,7 +57,7 @@ def wire_batches(
     one = rows == 1 or int(position.min()) == int(position.max())
     for pos in [int(position[0])] if one else np.unique(position).tolist():
         picked = batch if one else batch.take(pa.array(np.flatnonzero(position == pos)))
-        yield from cut(pos, column_ids, picked, target_bytes, ignore_null)
+        yield from cut(handle.schema, pos, column_ids, picked, target_bytes, ignore_null)
 
 
 def _whole_batch(columns: Any, ops: Any, offsets: Any, schema: Any) -> Any:
@@ -75,13 +75,19 @@ def _whole_batch(columns: Any, ops: Any, offsets: Any, schema: Any) -> Any:
     )
 
 
-def cut(pos: int, column_ids: tuple[int, ...], batch: Any, target_bytes: int, ignore_null: bool) -> Iterator[WireBatch]:
+def cut(
+    schema: TableSchema, pos: int, column_ids: tuple[int, ...], batch: Any, target_bytes: int, ignore_null: bool
+) -> Iterator[WireBatch]:
     """Encode rows of one tablet in equal parts of about the target size, in order.
 
     `batch`: pa.RecordBatch of the wire schema, at least one row, offsets ascending. A part that a few large rows made
-    too large for the wire is halved; Refused(TOO_LARGE) names a row that alone is.
+    too large for the wire is halved; Refused(TOO_LARGE) names a row that alone is. No part becomes larger by what it
+    leaves out than a server takes.
     """
-    parts = max(1, round(batch.nbytes / target_bytes), -(-batch.num_rows // limits.BATCH_ROWS_MAX))
+    rows_max = limits.BATCH_ROWS_MAX
+    if batch.num_rows > limits.BATCH_ROWS_FREE:
+        rows_max = min(rows_max, limits.BATCH_FILLED_BYTES_MAX // max(1, schema.filled_row_bytes(column_ids)))
+    parts = max(1, round(batch.nbytes / target_bytes), -(-batch.num_rows // rows_max))
     step = max(1, -(-batch.num_rows // parts))
     todo = [(at, min(step, batch.num_rows - at)) for at in range(0, batch.num_rows, step)][::-1]
     while todo:

@@ -103,6 +103,18 @@ class TableSchema:
         """Ids of the named columns, in that order."""
         return tuple(self.column(n).id for n in names)
 
+    def filled_row_bytes(self, column_ids: Iterable[int]) -> int:
+        """What a row of a batch of those columns gets beyond them: defaults and nulls of the others, in bytes."""
+        given, bits = frozenset(column_ids), 0
+        for column in self.columns:
+            if column.id in given:
+                continue
+            if column.type in (ColumnType.STRING, ColumnType.BINARY):
+                bits += 8 * (int(pa.array([column.default], column.arrow_type).nbytes) - 4)  # one of two offsets
+            else:
+                bits += column.arrow_type.bit_width
+        return -(-bits // 8)
+
     def wire_schema(self, column_ids: Iterable[int]) -> Any:
         """pa.Schema of a write batch: those columns, then `__op` uint8 and `__offset` int64.
 

@@ -11,12 +11,15 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from nyala.replica.rows import (
     NO_ROWS,
+    OP_COLUMN,
     BatchDecoder,
     Predicate,
     RowError,
+    RowOp,
     RowSum,
     ScanSpec,
     TableSchema,
@@ -256,11 +259,29 @@ class Tablet:
         if crc32c(payload) != payload_crc:
             raise Refused(Code.INVALID_BATCH, "the payload is not what its sender summed up", bytes=len(payload))
         batch = self._decode(schema_id, tuple(column_ids), payload, rows)
+        self._check_filled(column_ids, batch)
         if len(payload) <= _CHECKED_BYTES_MAX:
             if len(self._checked) >= _CHECKED_MAX:
                 self._checked.clear()
             self._checked[id(payload)] = payload, batch
         return batch
+
+    def _check_filled(self, column_ids: Sequence[int], batch: pa.RecordBatch) -> None:
+        """Refused(TOO_LARGE) if the columns that a batch leaves out would take too much of every replica's memory."""
+        if batch.num_rows <= limits.BATCH_ROWS_FREE:
+            return
+        each = self._contents.schema.filled_row_bytes(column_ids)
+        most = limits.BATCH_FILLED_BYTES_MAX // max(1, each)
+        if batch.num_rows <= most:
+            return
+        ops = batch.column(OP_COLUMN).to_numpy()
+        stay = int(np.count_nonzero((ops != RowOp.DELETE) & (ops != RowOp.DELETE_IGNORE)))
+        if stay > most:
+            what = (
+                f"the columns that the batch leaves out take {each} bytes in each row, with their defaults: send at "
+                f"most {most} rows in one batch, or give the columns"
+            )
+            raise Refused(Code.TOO_LARGE, what, rows=stay, bytes=stay * each)
 
     def _decode(self, schema_id: int, column_ids: tuple[int, ...], payload: bytes, rows: int) -> Any:
         batch = self._decoder(schema_id, column_ids).decode(payload)

@@ -394,6 +394,39 @@ MUTANTS = (
         """,
     ),
     Mutant(
+        name="batch becomes as large as its defaults make it",
+        rows="IN-60",
+        test=(
+            "tests/unit/tablet/test_tablet_filled.py::"
+            "test_small_batch_that_becomes_a_large_one_is_refused_before_it_is_in_the_log"
+        ),
+        file="replica/tablet/tablet.py",
+        function="Tablet._check_filled",
+        before="if stay > most:",
+        after="if stay > 100 * most:",
+    ),
+    Mutant(
+        name="deletions are counted as rows that are filled in",
+        rows="IN-60",
+        test=(
+            "tests/unit/tablet/test_tablet_filled.py::"
+            "test_small_batch_that_becomes_a_large_one_is_refused_before_it_is_in_the_log"
+        ),
+        file="replica/tablet/tablet.py",
+        function="Tablet._check_filled",
+        before="(ops != RowOp.DELETE)",
+        after="(ops != 99)",
+    ),
+    Mutant(
+        name="client cuts by what it sends alone",
+        rows="IN-60",
+        test="tests/unit/tablet/test_tablet_filled.py::test_client_cuts_its_batches_as_servers_take_them",
+        file="replica/client/batching.py",
+        function="cut",
+        before="if batch.num_rows > limits.BATCH_ROWS_FREE:",
+        after="if batch.num_rows < limits.BATCH_ROWS_FREE:",
+    ),
+    Mutant(
         name="pieces are cut by the mean of their rows",
         rows="IN-60",
         test=(

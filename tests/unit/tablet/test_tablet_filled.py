@@ -1,0 +1,84 @@
+"""What a batch leaves out, and every replica fills in: bounded before the batch gets a place in the log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from nyala.replica.client import TableHandle, TabletHandle
+from nyala.replica.client.batching import wire_batches
+from nyala.replica.rows import Column, ColumnType, PartitionSpec, RowOp, TableSchema, crc32c, encode_batch
+from nyala.replica.tablet import Tablet
+from nyala.replica.types import Code, Refused, limits
+from tests.harness.sim_disk import SimDisk
+from tests.harness.tablet_twin import superblock
+
+DEFAULT = "d" * 100_000
+LONG = TableSchema(
+    1,
+    (
+        Column(id=1, name="k", type=ColumnType.INT64, nullable=False),
+        Column(id=2, name="text", type=ColumnType.STRING, nullable=False, default=DEFAULT),
+    ),
+    ("k",),
+)
+WIDE = TableSchema(
+    1,
+    (
+        Column(id=1, name="k", type=ColumnType.INT64, nullable=False),
+        *(Column(id=n, name=f"c{n}", type=ColumnType.DECIMAL, precision=38, scale=2) for n in range(2, 301)),
+    ),
+    ("k",),
+)
+MOST = {"long": limits.BATCH_FILLED_BYTES_MAX // 100_004, "wide": limits.BATCH_FILLED_BYTES_MAX // (299 * 16)}
+SCHEMAS = {"long": LONG, "wide": WIDE}
+
+
+def checked(schema: TableSchema, rows: int, op: RowOp, ids: tuple[int, ...] = (1,)) -> Any:
+    """A batch of keys alone, as the leader checks it before it gets an index."""
+    texts = [pa.array(["t"] * rows)] if ids == (1, 2) else []
+    arrays = [pa.array(range(rows)), *texts, pa.array(np.full(rows, int(op), np.uint8)), pa.array(range(rows))]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=schema.wire_schema(ids))
+    payload = encode_batch(batch)
+    return Tablet.create(SimDisk(), superblock(schema)).check_write(1, ids, payload, crc32c(payload), rows)
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_small_batch_that_becomes_a_large_one_is_refused_before_it_is_in_the_log(name: str) -> None:
+    """IN-60. Goal: a write of some kilobytes takes no server's memory, on all replicas at once and again at each
+    replay. Method: keys alone, of a table with a default of 100 KB or with 299 wide columns: up to the bound a batch is
+    taken, with one row more it is refused with the number of rows; deletions, which fill nothing in, are taken."""
+    schema, most = SCHEMAS[name], MOST[name]
+    for op in (RowOp.INSERT, RowOp.UPSERT, RowOp.UPDATE):
+        assert checked(schema, most, op).num_rows == most
+        with pytest.raises(Refused) as refused:
+            checked(schema, most + 1, op)
+        assert refused.value.code is Code.TOO_LARGE and f"at most {most} rows" in str(refused.value)
+    assert checked(schema, most + 1, RowOp.DELETE).num_rows == most + 1
+
+
+def test_batch_that_gives_the_column_is_not_bounded_by_its_default() -> None:
+    """Goal: only what is left out counts. Method: more rows than the bound allows, each with a text of its own."""
+    assert checked(LONG, 2 * MOST["long"], RowOp.INSERT, (1, 2)).num_rows == 2 * MOST["long"]
+
+
+def test_rows_that_are_not_looked_at_cannot_be_too_much() -> None:
+    """Goal: the short way for small writes leaves no hole. Method: the longest default that a table may have."""
+    assert limits.BATCH_ROWS_FREE * (limits.TABLE_BYTES_MAX + 16 * limits.COLUMNS_MAX) <= limits.BATCH_FILLED_BYTES_MAX
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_client_cuts_its_batches_as_servers_take_them(name: str) -> None:
+    """IN-60. Goal: nobody who writes through a client sees the bound. Method: three times as many keys as one batch may
+    have, in one write: every batch passes the leader's check, and every row is in one of them."""
+    schema, rows = SCHEMAS[name], 3 * MOST[name]
+    handle = TableHandle("i", "t", schema, PartitionSpec(("k",), 1), 1, 0, 0, tablets=(TabletHandle("t", 0, 0, 0),))
+    tablet = Tablet.create(SimDisk(), superblock(schema))
+    keys = pa.RecordBatch.from_arrays([pa.array(range(rows))], names=["k"])
+    sent = 0
+    for part in wire_batches(handle, keys, RowOp.UPSERT):
+        sent += tablet.check_write(1, part.column_ids, part.payload, part.payload_crc, part.rows).num_rows
+    assert sent == rows
