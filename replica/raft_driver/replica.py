@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from nyala.replica.consensus_metadata import decode_config, encode_config
@@ -29,6 +30,8 @@ from .pending import Done
 from .ready_executor import ReadyExecutor
 from .status import Phase, ReplicaStatus, leader_hint, peer_status
 from .times import Times
+
+_log = logging.getLogger("nyala.host")
 
 
 class Replica:
@@ -111,6 +114,11 @@ class Replica:
             no_data=files.no_data,
         )
         core.applied_index = files.state_machine.applied_opid.index
+        if replay.withheld is not None:
+            _log.warning(
+                "T %s P %s entry %s at the end of the log is damaged or missing, and may have been acknowledged: this "
+                "replica does not vote before its leader has sent it again", self.tablet_id, self.uuid, replay.withheld,
+            )  # fmt: skip
         self._executor = executor = ReadyExecutor(
             tablet_id=self.tablet_id,
             core=core,

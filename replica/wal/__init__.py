@@ -7,10 +7,12 @@ from .log import Log
 from .offline import read_offline
 from .options import WalOptions
 from .records import Anchor, Pin, Replay, SegmentInfo
+from .recovery import WITHHELD_NAME
 from .reservation import OnDurable, Reservation
 from .verify import verify_segment
 
 __all__ = [
+    "WITHHELD_NAME",
     "Anchor",
     "Log",
     "LogView",

@@ -661,4 +661,26 @@ MUTANTS = (
         before="if m.status is not None and m.serves and m.status.replica.error",
         after="if m.status is not None and not m.serves and m.status.replica.error",
     ),
+    Mutant(
+        name="only master waits for the end of its log",
+        rows="IN-21",
+        test="tests/unit/master/test_master_files.py::test_end_of_the_log_that_was_damaged_under_a_killed_master_is_told",
+        file="replica/master/group/catalog_group.py",
+        function="CatalogGroup.__init__",
+        before="if replay.withheld is not None and self.cmeta.committed_config.voters == (uuid,):",
+        after="if replay.withheld is not None and not self.cmeta.committed_config.voters:",
+    ),
+    Mutant(
+        name="replica without the end of its log says nothing",
+        rows="IN-21",
+        test="tests/unit/master/test_master_files.py::test_end_of_the_log_that_was_damaged_under_a_killed_master_is_told",
+        file="replica/raft_driver/replica.py",
+        function="Replica.start",
+        before="""
+            _log.warning(
+        """,
+        after="""
+            _log.debug(
+        """,
+    ),
 )

@@ -22,12 +22,13 @@ from nyala.replica.types import (
     EntryKind,
     HybridClock,
     Member,
+    OpId,
     RaftConfig,
     Refused,
     ResourcesExhausted,
     limits,
 )
-from nyala.replica.wal import Log, WalOptions
+from nyala.replica.wal import WITHHELD_NAME, Log, WalOptions
 
 from ..catalog.catalog import CATALOG_ID, Catalog
 from ..catalog.records import Record
@@ -76,6 +77,8 @@ class CatalogGroup:
         self.cmeta = _metadata(disk, uuid, first)
         self.catalog = Catalog.open(disk)
         self.log, replay = Log.open(disk, f"wals/{CATALOG_ID}", CATALOG_ID, WalOptions())
+        if replay.withheld is not None and self.cmeta.committed_config.voters == (uuid,):
+            raise self._end_is_lost(replay.withheld)
         self.replica = Replica(
             tablet_id=CATALOG_ID,
             uuid=uuid,
@@ -98,6 +101,14 @@ class CatalogGroup:
                 on_change=self._changed,
             ),
             raft_options=RaftOptions(),
+        )
+
+    @staticmethod
+    def _end_is_lost(withheld: OpId) -> Corruption:
+        return Corruption(
+            f"entry {withheld} at the end of the log is damaged or missing, and may have been acknowledged: the only "
+            f"master cannot get it again. If there is no backup, remove wals/{CATALOG_ID}/{WITHHELD_NAME}, and start "
+            "it: it goes on without that entry"
         )
 
     @staticmethod

@@ -247,6 +247,52 @@ def test_master_that_was_stopped_starts_whole_or_says_what_to_do(file: str, hurt
     with_keeper(root, whole)
 
 
+@pytest.mark.parametrize("masters", [1, 3])
+def test_end_of_the_log_that_was_damaged_under_a_killed_master_is_told(
+    masters: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """IN-21, CN-22. Goal: no master waits for ever without a word. Method: a master's files as a kill leaves them, with
+    another byte in the last write. One of three starts, and its log says that it does not vote. The only one refuses,
+    and says which file to remove; without that file it starts, and lost nothing but that write."""
+    root, killed = tmp_path / "m", tmp_path / "killed"
+    root.mkdir()
+
+    async def use(group: CatalogGroup, _: FileChecker) -> None:
+        await two_segments(group)
+        await asyncio.to_thread(group.log.drain)
+        shutil.copytree(root, killed)
+
+    with_keeper(root, use)
+    data = (killed / SEGMENTS[1]).read_bytes()
+    end = len(data.rstrip(b"\0")) - 20
+    (killed / SEGMENTS[1]).write_bytes(data[:end] + bytes([data[end] ^ 0x55]) + data[end + 1 :])
+    if masters == 3:
+        others = [Member(uuid, (Address("h", 1),)) for uuid in ("a" * 32, "b" * 32)]
+
+        async def starts() -> None:
+            disk, clock = RealDisk(killed), SystemClock()
+            uuid = open_or_format(disk, clock, kind=MASTER).uuid
+            three = RaftConfig(OpId(9, 9), (Member(uuid, (Address("h", 1),)), *others), unsafe=True)
+            ConsensusMeta.load(disk, CATALOG_ID).force(three, 9)
+            group = CatalogGroup(disk, clock, uuid, three, send=lambda messages: None, on_fatal=pytest.fail)
+            await group.start()
+            assert group.replica.withheld is not None and "does not vote before its leader" in caplog.text
+            await group.stop()
+
+        asyncio.run(starts())
+        return
+    said = started(killed)
+    assert "may have been acknowledged" in said and f"remove {LOG}/withheld" in said
+    (killed / LOG / "withheld").unlink()
+    assert started(killed) == ""
+
+    async def look(group: CatalogGroup, _: FileChecker) -> None:
+        await group.confirm()
+        assert [key for key, _ in group.catalog.items("k/")] == ["1", "2"]
+
+    with_keeper(killed, look)
+
+
 def test_page_for_operators_has_each_file_of_a_master_and_the_times_of_this_code() -> None:
     """IN-21. Goal: the stated times are those of the code, and no case is left out. Method: the table of the page has
     each file, damaged, emptied and missing, of a running and of a stopped master, once; its numbers are the code's."""
