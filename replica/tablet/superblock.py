@@ -246,10 +246,6 @@ class Superblock:
         """The record of a witness of the same tablet, its log beginning after the same position."""
         return replace(self, witness=True, blocks=(), ledger=_empty_ledger(), state=b"")
 
-    def with_schema(self, schema: TableSchema) -> Superblock:
-        """The same record with a later current schema."""
-        return replace(self, table_schemas=(*self.table_schemas, schema))
-
     def to_avro(self) -> dict[str, Any]:
         """The dict of `superblock.avsc`."""
         check(self.data_state is not DataState.DOES_NOT_EXIST, "DOES_NOT_EXIST is never stored", tablet=self.tablet_id)

@@ -38,16 +38,11 @@ def _uuid(value: object) -> bool:
     return isinstance(value, str) and is_uuid(value)
 
 
-def _number(value: object) -> bool:
-    return type(value) is int and 0 <= value <= limits.NUMBER_MAX
+def _up_to(most: int) -> Fits:
+    return lambda value: type(value) is int and 0 <= value <= most
 
 
-def _term(value: object) -> bool:
-    return type(value) is int and 0 <= value <= limits.RAFT_TERM_MAX
-
-
-def _small(value: object) -> bool:
-    return type(value) is int and 0 <= value < 1 << 31
+_number, _term, _small = map(_up_to, (limits.NUMBER_MAX, limits.RAFT_TERM_MAX, (1 << 31) - 1))
 
 
 def _flag(value: object) -> bool:
