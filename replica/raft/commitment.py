@@ -20,7 +20,7 @@ def advance_commit(s: State) -> None:
     marks = {uuid: p.match for uuid, p in s.lead.progress.items()}
     marks[s.uuid] = s.persisted
     index = reached(s.voters, marks)
-    if index > s.commit_index and s.log.term_at(index) == s.hard.term:
+    if s.log.term_at(index) == s.hard.term:
         commit_to(s, index)
 
 
@@ -34,11 +34,8 @@ def commit_to(s: State, index: int) -> None:
     settle_configs(s)
     if s.role is not Role.LEADER:
         return
-    if s.uuid not in s.voters and s.hard.pending_config is None:
+    if s.uuid not in s.hard.configs[0].voters:
         become_follower(s, s.hard.term, None, "this config does not let us lead")
-        return
-    if opened:
-        s.trace(f"term is open at {s.lead.term_start}")
-    if opened or s.out.config_committed is not None:
+    elif opened or s.out.config_committed is not None:
         # Followers learn of ordinary commits with the next message; these two they should know at once.
         s.lead.round_wanted = True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from nyala.replica.types import Code, EntryKind
 
-from .commitment import advance_commit
 from .messages import TimeoutNow, VoteReply, VoteRequest
 from .quorum import VoteResult, tally
 from .ready import Role
@@ -25,7 +24,6 @@ def tick_passive(s: State) -> None:
 
 def campaign(s: State, *, transfer: bool = False) -> None:
     """Ask for votes: first whether they would be given, unless the leader itself asked for this election."""
-    s.quiet = False
     s.election.restart_timer()
     if not s.electable or s.hard.withheld is not None:
         s.trace("no campaign: " + ("the log's tail is damaged" if s.electable else "not an electable voter"))
@@ -37,12 +35,10 @@ def campaign(s: State, *, transfer: bool = False) -> None:
     s.set_role(Role.PRE_CANDIDATE)
     s.election.votes = {s.uuid: True}
     s.trace(f"pre-campaign for term {s.hard.term + 1}")
-    if tally(s.voters, s.election.votes) is VoteResult.WON:
-        _ask_for_votes(s, transfer=False)
-        return
     for uuid in s.voters:
         if uuid != s.uuid:
             s.send(VoteRequest(to_uuid=uuid, from_uuid=s.uuid, term=s.hard.term + 1, last=s.last, pre_vote=True))
+    _count(s)
 
 
 def _ask_for_votes(s: State, *, transfer: bool) -> None:
@@ -55,18 +51,12 @@ def _ask_for_votes(s: State, *, transfer: bool) -> None:
     s.trace("campaign" + (" by transfer" if transfer else ""))
     for uuid in s.voters:
         if uuid != s.uuid:
-            request = VoteRequest(to_uuid=uuid, from_uuid=s.uuid, term=s.hard.term, last=s.last, transfer=transfer)
-            s.send(request, promise=True)
+            s.send(VoteRequest(to_uuid=uuid, from_uuid=s.uuid, term=s.hard.term, last=s.last, transfer=transfer))
 
 
 def own_vote_durable(s: State) -> None:
     """Term and vote reached the disk: a candidate may now count itself."""
-    if (
-        s.role is Role.CANDIDATE
-        and s.hard_state_durable
-        and s.hard.voted_for == s.uuid
-        and s.uuid not in s.election.votes
-    ):
+    if s.role is Role.CANDIDATE and s.hard_state_durable:
         s.election.votes[s.uuid] = True
         _count(s)
 
@@ -82,8 +72,7 @@ def on_vote_request(s: State, m: VoteRequest) -> None:
     if granted and not m.pre_vote:
         s.hard.set_term(m.term, m.from_uuid)
         s.election.restart_timer()
-    kind = "pre-vote" if m.pre_vote else "vote"
-    s.trace(f"{kind} for {m.from_uuid} in term {m.term}: {'granted' if granted else reason}")
+    s.trace(f"{'pre-vote' if m.pre_vote else 'vote'} for {m.from_uuid} in term {m.term}: {reason or 'granted'}")
     reply = VoteReply(
         to_uuid=m.from_uuid,
         from_uuid=s.uuid,
@@ -93,7 +82,7 @@ def on_vote_request(s: State, m: VoteRequest) -> None:
         code=Code.OK if granted else Code.ILLEGAL_STATE,
         reason=reason,
     )
-    s.send(reply, promise=granted and not m.pre_vote)
+    s.send(reply)
 
 
 def _why_not(s: State, m: VoteRequest) -> str:
@@ -117,7 +106,7 @@ def _why_not(s: State, m: VoteRequest) -> str:
 def _why_not_in_this_term(s: State, m: VoteRequest) -> str:
     if s.hard.voted_for not in (None, m.from_uuid):
         return f"voted for {s.hard.voted_for}"
-    if s.hard.voted_for is None and s.leader_uuid is not None:
+    if s.leader_uuid is not None:
         return f"{s.leader_uuid} leads this term"
     return f"our log is ahead: {s.last}" if m.last < s.last else ""
 
@@ -150,7 +139,6 @@ def _become_leader(s: State) -> None:
     s.trace("leader")
     s.lead.term_start = s.append_own(EntryKind.NOOP, s.next_hybrid_time(), 0, b"", b"", 0).index
     start_leading(s)
-    advance_commit(s)
 
 
 def on_timeout_now(s: State, m: TimeoutNow) -> None:

@@ -46,8 +46,7 @@ class Leading:
     transfer_sent: bool = False
 
     def begin_term(self) -> None:
-        """Nothing is known of any peer, no round has begun, and there is no lease."""
-        self.progress = {}
+        """No round has begun, and there is no lease."""
         self.heartbeat_elapsed = self.quorum_check_elapsed = self.round = 0
         self.round_stamps.clear()
         self.lease_given_up = False

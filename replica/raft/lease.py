@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from .leading import Leading
 from .quorum import reached
-from .ready import Role
 from .state import State
 
 
@@ -45,12 +44,12 @@ def confirmed_round(s: State) -> int:
 
 
 def holds(s: State) -> bool:
-    """Whether nobody else can have led this group up to `s.clock`.
+    """Leader: whether nobody else can have led this group up to `s.clock`.
 
     None before the term's first commit: until then a leader may not know everything that was acknowledged. None after
     TimeoutNow left: the election that it causes asks nobody to wait.
     """
-    if s.role is not Role.LEADER or s.commit_index < s.lead.term_start or s.lead.lease_given_up or s.clock is None:
+    if s.commit_index < s.lead.term_start or s.lead.lease_given_up or s.clock is None:
         return False
     confirmed = confirmed_round(s)
     began = max((stamp for number, stamp in s.lead.round_stamps if number <= confirmed), default=None)

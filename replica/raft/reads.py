@@ -28,8 +28,8 @@ def read_index(s: State, token: int, *, judged: bool) -> None:
 
 
 def start_reads(s: State) -> None:
-    """Give all waiting reads the next round, together: one round serves every read of a bundle."""
-    if s.role is not Role.LEADER or not s.lead.reads_waiting or s.commit_index < s.lead.term_start:
+    """Leader: give all waiting reads the next round, together: one round serves every read of a bundle."""
+    if not s.lead.reads_waiting or s.commit_index < s.lead.term_start:
         return
     s.lead.round_wanted = True
     s.lead.reads_running += [(token, s.commit_index, s.lead.round + 1) for token in s.lead.reads_waiting]
@@ -37,8 +37,8 @@ def start_reads(s: State) -> None:
 
 
 def finish_reads(s: State) -> None:
-    """Answer the reads whose round a majority has echoed."""
-    if s.role is not Role.LEADER or not s.lead.reads_running:
+    """Leader: answer the reads whose round a majority has echoed."""
+    if not s.lead.reads_running:
         return
     confirmed = lease.confirmed_round(s)
     done = [read for read in s.lead.reads_running if read[2] <= confirmed]

@@ -23,19 +23,17 @@ def passive_role(s: State) -> Role:
 
 def become_follower(s: State, term: int, leader_uuid: str | None, why: str) -> None:
     """Follow in `term` (not below ours). A leader's reads fail, its transfer ends; the election timer starts anew."""
-    was = s.role
-    known = (s.hard.term, s.leader_uuid)
+    was, new_term = s.role, term > s.hard.term
     s.quiet = False
-    if term > s.hard.term:
+    if new_term:
         s.hard.set_term(term, None)
     s.leader_uuid = leader_uuid
     if was is Role.LEADER:
         drop_leadership(s)
-    if was not in PASSIVE_ROLES or known[0] != term:
+    if was not in PASSIVE_ROLES or new_term:
         s.election.restart_timer()
     s.set_role(passive_role(s))
-    if known != (s.hard.term, leader_uuid) or was is not s.role:
-        s.trace(f"follow {leader_uuid or 'nobody'}: {why}")
+    s.trace(f"follow {leader_uuid or 'nobody'}: {why}")
 
 
 def drop_leadership(s: State) -> None:
@@ -74,8 +72,6 @@ def settle_configs(s: State) -> None:
 
 def roll_back_configs(s: State, index: int) -> None:
     """Configs of truncated entries never were [kudu raft-config-change, "Config change transaction details"]."""
-    if s.hard.configs[-1].opid.index <= index:
-        return
     while len(s.hard.configs) > 1 and s.hard.configs[-1].opid.index > index:
         s.trace(f"config {s.hard.configs[-1].opid} is rolled back")
         s.hard.configs.pop()

@@ -168,4 +168,25 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         after="newest = max((s.number for s in out.segments if s.last_index >= s.first_index), default=1)",
         reason="Nowhere is an entry then; a first segment without one has no block that is written once more.",
     ),
+    Equivalent(
+        file="replica/raft/lease.py",
+        function="begin_round",
+        before="while s.clock - s.lead.round_stamps[0][1] >= max(1, s.options.lease_ticks):",
+        after="while s.clock - s.lead.round_stamps[0][1] >= max(2, s.options.lease_ticks):",
+        reason="With a lease of one tick or none, one more stamp is kept, and it is too old to count.",
+    ),
+    Equivalent(
+        file="replica/raft/lease.py",
+        function="holds",
+        before="if s.commit_index < s.lead.term_start or s.lead.lease_given_up or s.clock is None:",
+        after="if s.commit_index < s.lead.term_start or s.lead.lease_given_up:",
+        reason="Without a clock no round has a stamp, so that no lease has begun; it is there for the types.",
+    ),
+    Equivalent(
+        file="replica/raft/reads.py",
+        function="finish_reads",
+        before="if not s.lead.reads_running:",
+        after="if False:",
+        reason="It saves the count of echoes; without reads there is nothing to answer.",
+    ),
 )

@@ -26,6 +26,17 @@ from tests.mutants.forks import Forks, Seen, quick
 from tests.mutants.mutant import ROOT, source_of
 from tests.mutants.operators import Change, changes_of
 
+RAFT_RULES = (
+    "unit/raft/test_raft_commitment.py",
+    "unit/raft/test_raft_core.py",
+    "unit/raft/test_raft_lease.py",
+    "unit/raft/test_raft_membership.py",
+    "unit/raft/test_raft_quiet.py",
+    "unit/raft/test_raft_quorum.py",
+    "unit/raft/test_raft_votes.py",
+    "paper",
+    "raft_scripts",
+)
 NEAR: Mapping[str, tuple[str, ...]] = {
     "replica/consensus_metadata/": (
         "unit/consensus_metadata",
@@ -37,6 +48,13 @@ NEAR: Mapping[str, tuple[str, ...]] = {
     ),
     "replica/policy/": ("unit/policy",),
     "replica/raft/": ("unit/raft", "paper", "raft_scripts", "unit/raft_driver"),
+    "replica/raft/commitment.py": RAFT_RULES,
+    "replica/raft/election.py": RAFT_RULES,
+    "replica/raft/leading.py": RAFT_RULES,
+    "replica/raft/lease.py": RAFT_RULES,
+    "replica/raft/quorum.py": RAFT_RULES,
+    "replica/raft/reads.py": RAFT_RULES,
+    "replica/raft/voting.py": RAFT_RULES,
     "replica/wal/": ("unit/wal", "unit/raft_driver", "formats"),
     "replica/tablet_copy/": ("unit/tablet_copy", "unit/server"),
     "replica/tablet/": ("unit/tablet", "unit/raft_driver", "formats"),
@@ -56,6 +74,13 @@ FINISHED: tuple[str, ...] = (
     "pipeline/task.py",
     "replica/consensus_metadata",
     "replica/policy",
+    "replica/raft/commitment.py",
+    "replica/raft/election.py",
+    "replica/raft/leading.py",
+    "replica/raft/lease.py",
+    "replica/raft/quorum.py",
+    "replica/raft/reads.py",
+    "replica/raft/voting.py",
     "replica/tablet/ledger.py",
     "replica/tablet/positions.py",
     "replica/tablet/witness.py",

@@ -207,7 +207,7 @@ PLANTED = (
     # Commitment.
     Planted(
         "commit by counting an old term",
-        one("raft.commitment:advance_commit", " and s.log.term_at(index) == s.hard.term", ""),
+        one("raft.commitment:advance_commit", "s.log.term_at(index) == s.hard.term", "True"),
         story="tests.paper.test_raft_paper_section_5:test_section_5_4_2_leader_commits_older_entries_only_under_its_own",
         says=TOLD,
         plain_says=VERIFIED,

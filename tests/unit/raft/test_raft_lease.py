@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections import deque
+from dataclasses import replace
 
 import pytest
 
 from nyala.replica.raft import AppendEntries, AppendReply, Message, RaftOptions, Role, TimeoutNow
+from nyala.replica.raft.leading import Leading
 from nyala.replica.raft.options import CLOCK_DRIFT_PERCENT
+from nyala.replica.raft.progress import Progress
 from nyala.replica.types import Code, OpId
 from tests.harness.raft_net import OPTIONS, Net, config_of
 from tests.harness.raft_solo import Solo, entry
@@ -138,23 +142,87 @@ def test_lease_that_was_given_up_is_back_in_the_next_term_of_the_same_leader() -
 
 
 def test_reads_whose_callers_are_gone_are_neither_answered_nor_counted() -> None:
-    """Goal: the bound on reads is for those that somebody waits for. Method: of three reads one is queued and two wait
-    for a round when the callers of two go; the bound of three lets two more in; then the rounds end."""
-    solo = Solo(options=RaftOptions(reads_pending_max=3))
+    """Goal: the bound on reads is for those that somebody waits for. Method: of four reads two are queued and two wait
+    for a round when the callers of two go; the bound of four lets two more in, and no third; then the rounds end."""
+    solo = Solo(options=RaftOptions(reads_pending_max=4))
     solo.lead()
     solo.ack("b", 1)
     for token in (1, 2):
         solo.core.read_index(token)
     (first, _) = [m for m in solo.persist() if isinstance(m, AppendEntries)]
-    solo.core.read_index(3)
+    for token in (3, 4):
+        solo.core.read_index(token)
     solo.core.drop_reads([2, 3, 99])
-    for token in (4, 5):
+    for token in (5, 6, 7):
         solo.core.read_index(token)
     (second, _) = [m for m in solo.persist() if isinstance(m, AppendEntries)]
     for beat_ in (first, second):
         solo.ack("b", 1, round=beat_.round)
-    assert [t for b in solo.bundles for t, _ in b.read_states] == [1, 4, 5]
-    assert not any(b.read_failures for b in solo.bundles)
+    assert [t for b in solo.bundles for t, _ in b.read_states] == [1, 4, 5, 6]
+    assert [b.read_failures for b in solo.bundles if b.read_failures] == [((7, Code.OVERLOADED),)]
+
+
+def test_read_without_the_time_waits_for_a_round_even_under_a_lease() -> None:
+    """CN-24. Goal: a lease is judged by a time that was read for this call. Method: a lease holds; read with the time
+    and without."""
+    solo = leading()
+    solo.ack("b", 1, round=beat(solo, 7))
+    assert asked(solo, 7)[0] and not asked(solo, None, token=2)[0]
+
+
+def test_read_that_a_follower_refused_is_over() -> None:
+    """Goal: its caller went elsewhere. Method: a follower is asked, then leads, and a majority echoes."""
+    solo = Solo()
+    solo.core.read_index(5)
+    solo.lead()
+    solo.ack("b", 1, round=beat(solo, 1))
+    solo.ack("b", 1, round=beat(solo, 2))
+    assert [b.read_failures for b in solo.bundles if b.read_failures] == [((5, Code.NOT_LEADER),)]
+    assert not any(b.read_states for b in solo.bundles)
+
+
+def test_new_term_begins_with_nothing_of_the_last_one() -> None:
+    """Goal: no count, promise or caller of one term reaches into another. Method: a leader's state, filled by hand."""
+    lead = Leading(
+        progress={"b": Progress("b", next_index=1, options=OPTIONS, now=0)},
+        heartbeat_elapsed=1, quorum_check_elapsed=1, round=7, round_wanted=True, sends_wanted=True,
+        round_stamps=deque([(7, 1)]), lease_given_up=True, reads_waiting=[1], reads_running=[(2, 5, 7)],
+        transfer_target="b", transfer_sent=True,
+    )  # fmt: skip
+    assert lead.end_term() == [1, 2]
+    assert (lead.progress, lead.reads_waiting, lead.reads_running, lead.transfer_target) == ({}, [], [], None)
+    lead.begin_term()
+    assert lead == Leading()
+
+
+def test_lease_counts_from_the_latest_round_that_was_echoed() -> None:
+    """CN-24. Goal: heartbeats keep it. Method: two rounds a lease apart less one tick are echoed; then read."""
+    solo = leading()
+    for now in (1, LEASE):
+        solo.ack("b", 1, round=beat(solo, now))
+    assert asked(solo, 2 * LEASE - 1)[0]
+
+
+def test_time_that_comes_late_does_not_make_a_lease_younger() -> None:
+    """CN-24. Goal: of two threads that read the clock, the later one counts, and a call without the time changes
+    nothing. Method: a lease runs out, then a read comes with the time of its beginning."""
+    solo = leading()
+    solo.ack("b", 1, round=beat(solo, 7))
+    solo.core.tick()
+    assert asked(solo, 7)[0]
+    solo.core.tick(7 + LEASE)
+    assert not asked(solo, 7)[0]
+
+
+def test_timeouts_that_leave_no_time_for_a_lease_get_read_rounds() -> None:
+    """CN-24. Goal: the shortest timeouts work. Method: a lease of no ticks; a majority echoes this tick's round."""
+    options = replace(OPTIONS, election_ticks_min=2, election_ticks_max=4)
+    assert options.lease_ticks == 0
+    solo = Solo(options=options)
+    solo.lead()
+    solo.ack("b", 1)
+    solo.ack("b", 1, round=beat(solo, 1))
+    assert not asked(solo, 1)[0]
 
 
 def test_lease_is_not_extended_by_learners() -> None:
@@ -187,13 +255,16 @@ def test_lease_needs_a_clock() -> None:
 
 
 def test_lease_remembers_one_round_a_tick_at_most() -> None:
-    """Goal: nothing unbounded. Method: 1000 read rounds within one tick, then as many ticks."""
+    """Goal: nothing unbounded. Method: 1000 read rounds within one tick, then two rounds a
+    tick."""
     solo = leading()
     for token in range(1000):
         asked(solo, 5, token)
     assert len(solo.core._s.lead.round_stamps) == 1
     for now in range(6, 1000):
         solo.ack("b", 1, round=beat(solo, now))
+        asked(solo, None, now)
+        solo.core.drop_reads([now])
         assert len(solo.core._s.lead.round_stamps) <= LEASE
 
 

@@ -89,7 +89,38 @@ def test_candidate_that_is_asked_in_its_own_term_stays_one(rival: str) -> None:
     reply = answer(solo.step(asked("c", 1, OpId(0, 0), pre_vote=rival == "pre-vote")))
     assert not reply.granted and solo.core.role is Role.CANDIDATE
     solo.step(VoteReply(to_uuid="a", from_uuid="b", term=1, granted=True))
-    assert solo.core.role is Role.LEADER
+    assert (solo.core.role, solo.core.leader_uuid) == (Role.LEADER, "a")
+
+
+def test_leader_is_protected_for_one_minimum_election_timeout() -> None:
+    """CN-24. Goal: not a tick less, which leases rest on, nor more. Method: an append, then a request a tick."""
+    solo = Solo()
+    solo.step(solo.append(1, OpId(0, 0)))
+    for _ in range(OPTIONS.election_ticks_min):
+        assert answer(solo.step(asked("c", 2, OpId(0, 0)))).reason == "a leader was heard"
+        solo.core.tick()
+    assert answer(solo.step(asked("c", 2, OpId(0, 0)))).granted
+
+
+def test_unanswered_candidate_asks_again_after_the_timeout_that_it_drew() -> None:
+    """Goal: split votes resolve in time. Method: pre-campaign, then count the ticks until the next requests."""
+    solo = Solo()
+    solo.core.campaign()
+    solo.persist()
+    timeout = solo.core._s.election.timeout
+    for _ in range(timeout - 1):
+        solo.core.tick()
+    assert solo.persist() == []
+    solo.core.tick()
+    assert [type(m) for m in solo.persist()] == [VoteRequest, VoteRequest]
+
+
+def test_learner_that_hears_nobody_has_nothing_to_do() -> None:
+    """Goal: who may not campaign costs its ticks and no more. Method: many ticks without a leader."""
+    solo = Solo("bc", "a")
+    for _ in range(5 * OPTIONS.election_ticks_max):
+        solo.core.tick()
+    assert not solo.core.has_ready()
 
 
 def test_follower_that_is_asked_in_its_leaders_term_names_the_leader_and_keeps_it() -> None:
