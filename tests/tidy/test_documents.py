@@ -14,6 +14,8 @@ SECTION = re.compile(
     r"\"(?P<title>[^\"]+)\""
 )
 """A page, and behind it a section's title in quotation marks."""
+PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.(?:py|md|avsc|proto|xml|txt))(?:::\w+)?`")
+"""A file with its folder, in backticks."""
 KINDS = {"shell", "python", "console", "text", "mermaid"}
 UNRELEASED_LINES_MAX = 60
 
@@ -29,6 +31,15 @@ def test_links_between_pages_lead_to_files() -> None:
         if "://" not in target and not (page.parent / target).exists()
     ]
     assert dead == []
+
+
+def test_files_that_pages_name_exist() -> None:
+    """Goal: after a rename no page sends its readers to a file that is gone. Method: every path in backticks, with its
+    folder, from the page's own one, the root or `replica`; the CHANGELOG alone may name what was."""
+    named = [(page, path) for page in pages() if page.name != "CHANGELOG.md" for path in PATH.findall(page.read_text())]
+    assert len(named) > 200
+    assert [f"{page.relative_to(ROOT)}: {path}" for page, path in named if not is_file(page.parent, path)] == []
+    assert not is_file(ROOT / "replica" / "wal", "base/limits.py") and PATH.findall("`a/b.py` `c.py`") == ["a/b.py"]
 
 
 def test_sections_that_are_quoted_stand_on_their_pages() -> None:
@@ -99,6 +110,11 @@ def has_section(path: Path, name: str, title: str) -> bool:
     ]
     begins = re.compile(rf"^(?:#+ .*|(?:\s*[-*] )?\*\*){re.escape(title)}", re.MULTILINE)
     return bool(places) and begins.search(places[0].read_text()) is not None
+
+
+def is_file(folder: Path, path: str) -> bool:
+    """Whether a page in `folder` may name a file so."""
+    return any((place / path).is_file() for place in (folder, ROOT, ROOT / "replica"))
 
 
 def missing(run_by: str, commands: list[str]) -> list[str]:
