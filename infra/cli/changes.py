@@ -16,9 +16,9 @@ from nyala.replica import tools
 from nyala.replica.types import Code, RaftConfig, Refused
 
 from . import completion
+from .cancel_change import cancel_change
 from .completion import ServerUuid, TableName, TabletId
 from .context import Json, Masters, client, console, find_server, find_tablet, print_json, size_text
-from .giving_up import give_up
 
 if TYPE_CHECKING:
     from nyala.replica.client import Client
@@ -148,18 +148,18 @@ def cancel(tablet: TabletId, masters: Masters = "", as_json: Json = False) -> No
     with client(masters) as connected:
         table, seen = _look(connected, tablet)
         tablet_id = seen.tablet_id
-        given_up = give_up(
+        cancelled = cancel_change(
             lambda: connected.cancel_change(tablet_id, seen=seen), lambda: connected.abort_change(table, tablet_id)
         )
-    if given_up.nothing_there:
+    if cancelled.nothing_there:
         what = "nothing is wanted of this tablet, and no config change is under way"
         raise Refused(Code.NOT_FOUND, what, tablet=tablet_id)
     if as_json:
-        print_json({"tablet_id": tablet_id, **given_up.json()})
+        print_json({"tablet_id": tablet_id, **cancelled.json()})
     else:
-        for line in given_up.lines():
-            typer.echo(f"{tablet_id[:8]}: {line}", err=bool(given_up.left))
-    if given_up.left:
+        for line in cancelled.lines():
+            typer.echo(f"{tablet_id[:8]}: {line}", err=bool(cancelled.left))
+    if cancelled.left:
         raise typer.Exit(1)
 
 

@@ -14,8 +14,8 @@ import nyala
 
 from .completion import TableName
 from .context import Json, Masters, ask_for_name, cluster, local_kafka, print_json, print_table
-from .feeds import PARTITIONS, Partitions
 from .letters import Kafka, KafkaProperties
+from .producers import PARTITIONS, Partitions
 
 if TYPE_CHECKING:
     from nyala.replica.client import TableHandle

@@ -214,15 +214,15 @@ MUTANTS = (
         name="config change before desired change",
         rows="TC-79",
         test="tests/unit/infra/test_cancel_command.py::test_desired_change_is_cancelled_first_and_whatever_the_leader_says",
-        file="infra/cli/giving_up.py",
-        function="give_up",
+        file="infra/cli/cancel_change.py",
+        function="cancel_change",
         before="""
-            desired = _tried(cancel_change)
-            return GivenUp(desired, _tried(take_back))
+            desired = _tried(cancel_desired)
+            return Cancelled(desired, _tried(take_back))
         """,
         after="""
             change = _tried(take_back)
-            return GivenUp(_tried(cancel_change), change)
+            return Cancelled(_tried(cancel_desired), change)
         """,
     ),
     Mutant(

@@ -13,7 +13,7 @@ from kafka.errors import TopicAlreadyExistsError, TopicAuthorizationFailedError
 from typer.testing import CliRunner
 
 import nyala
-from nyala.infra.cli import context, feeds
+from nyala.infra.cli import context, producers
 from nyala.infra.cli.app import app
 from nyala.replica.client import NotApplied, SourceFormat, TableHandle, TabletHandle
 from nyala.replica.rows import PartitionSpec
@@ -186,7 +186,10 @@ def test_command_makes_the_same_topic_as_python(command_line: Masters, broker: B
     command_line.kafka = broker.bootstrap
     done = run(*CREATE, "--topic", "other")
     assert done.exit_code == 0 and f"fed by topic other, 4 partitions, at {broker.bootstrap}" in done.stdout
-    assert broker.topics["other"] == (feeds.PARTITIONS, kafka_topics.WRITES_SETTINGS) and feeds.PARTITIONS == PARTITIONS
+    assert (
+        broker.topics["other"] == (producers.PARTITIONS, kafka_topics.WRITES_SETTINGS)
+        and producers.PARTITIONS == PARTITIONS
+    )
     command_line.tables.clear()
     assert run(*CREATE, "--no-topic", "--topic", "third").exit_code == 0 and "third" not in broker.topics
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nyala.infra.cli.giving_up import GivenUp, give_up
+from nyala.infra.cli.cancel_change import Cancelled, cancel_change
 from nyala.replica.types import Code, Refused
 
 NONE = Refused(Code.NOT_FOUND, "there is none")
@@ -31,7 +31,7 @@ def test_desired_change_is_cancelled_first_and_whatever_the_leader_says(code: Co
         done.append("asked the leader")
         return refusing(code)()
 
-    found = give_up(lambda: done.append("cancelled"), take_back)
+    found = cancel_change(lambda: done.append("cancelled"), take_back)
     assert done == ["cancelled", "asked the leader"]
     assert found.json()["cancelled"] is True and found.json()["change_taken_back"] is False
     assert not found.nothing_there and len(found.left) == (code is not Code.NOT_FOUND)
@@ -43,7 +43,7 @@ def test_desired_change_is_cancelled_first_and_whatever_the_leader_says(code: Co
 
 def test_leader_takes_a_change_back_although_no_master_answers() -> None:
     """Goal: neither half waits for the other. Method: the first half is refused; the second is done all the same."""
-    found = give_up(refusing(Code.UNAVAILABLE), lambda: None)
+    found = cancel_change(refusing(Code.UNAVAILABLE), lambda: None)
     assert found.json()["change_taken_back"] is True and found.left and not found.nothing_there
     assert "refused as UNAVAILABLE" in str(found.json()["cancel_error"])
     assert "refused as UNAVAILABLE" in found.lines()[0] and "took an uncommitted" in found.lines()[1]
@@ -53,5 +53,5 @@ def test_nothing_to_give_up_is_said_only_if_both_said_so() -> None:
     """Goal: "nothing is wanted" is never a guess. Method: every pair of outcomes."""
     away = Refused(Code.UNAVAILABLE, "away")
     pairs = [(wish, change) for wish in (None, NONE, away) for change in (None, NONE, away)]
-    assert [p for p in pairs if GivenUp(*p).nothing_there] == [(NONE, NONE)]
-    assert [p for p in pairs if GivenUp(*p).left] == [p for p in pairs if away in p]
+    assert [p for p in pairs if Cancelled(*p).nothing_there] == [(NONE, NONE)]
+    assert [p for p in pairs if Cancelled(*p).left] == [p for p in pairs if away in p]

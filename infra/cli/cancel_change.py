@@ -1,4 +1,4 @@
-"""Giving up a change of membership: what is wanted of a tablet, and what its leader could not commit."""
+"""Cancels a change of membership: what is wanted of a tablet, and what its leader could not commit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nyala.replica.types import Code, Refused
 
 
 @dataclass(frozen=True)
-class GivenUp:
+class Cancelled:
     """What became of the desired change and of the uncommitted config change. None: done; NOT_FOUND: there was none."""
 
     desired: Refused | None
@@ -54,11 +54,11 @@ def _half(error: Refused | None, done: str, nothing: str, stays: str) -> str:
     return nothing if error.code is Code.NOT_FOUND else f"{stays}: {error}"
 
 
-def give_up(cancel_change: Callable[[], object], take_back: Callable[[], object]) -> GivenUp:
+def cancel_change(cancel_desired: Callable[[], object], take_back: Callable[[], object]) -> Cancelled:
     """Both halves, the desired change first: it needs a master only, and while it stands the masters would begin
     anew."""
-    desired = _tried(cancel_change)
-    return GivenUp(desired, _tried(take_back))
+    desired = _tried(cancel_desired)
+    return Cancelled(desired, _tried(take_back))
 
 
 def _tried(act: Callable[[], object]) -> Refused | None:
