@@ -42,6 +42,13 @@ def test_files_that_pages_name_exist() -> None:
     assert not is_file(ROOT / "replica" / "wal", "base/limits.py") and PATH.findall("`a/b.py` `c.py`") == ["a/b.py"]
 
 
+def test_pages_have_no_marks_of_a_merge() -> None:
+    """Goal: no page shows both sides of a merge. Method: lines that begin as git's marks do, on every page."""
+    marks = re.compile(r"^(?:<{7}|>{7}|={7}$)", re.MULTILINE)
+    assert marks.search("<<<<<<< HEAD\n") and marks.search("a\n=======\n")
+    assert [str(page.relative_to(ROOT)) for page in pages() if marks.search(page.read_text())] == []
+
+
 def test_sections_that_are_quoted_stand_on_their_pages() -> None:
     """Goal: a reader who is sent to a section finds it. Method: titles in quotation marks behind a page's name, in
     pages and sources, are headings there, or begin a paragraph in bold."""
