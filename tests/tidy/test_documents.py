@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 from tests.harness.documents import ROOT, blocks, pages, pages_of_users
@@ -99,6 +100,15 @@ def test_changelog_tells_users_what_is_new_in_a_page() -> None:
     unreleased = re.split(r"^## .*$", text, flags=re.MULTILINE)[1]
     assert "(unreleased)" in text
     assert len(unreleased.splitlines()) <= UNRELEASED_LINES_MAX
+
+
+def test_documents_name_the_version_that_is_declared() -> None:
+    """Goal: a user copies a command that finds its file. Method: every wheel that a page names, and the newest heading
+    of the CHANGELOG, against pyproject.toml."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    wheels = [found for path in pages_of_users() for found in re.findall(r"nyala-([\d.]+)-py3", path.read_text())]
+    newest = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)[0]
+    assert len(wheels) >= 2 and {*wheels, newest} == {declared}
 
 
 def sections_quoted(text: str) -> list[tuple[str, str]]:

@@ -37,6 +37,10 @@ print(nyala.connect.__name__, nyala.__version__ == __version__, *spark)
 """
 
 
+def declared_version() -> str:
+    return str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
+
+
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sources in a folder named `nyala`, with what an editable install has left there."""
@@ -147,7 +151,7 @@ def test_installed_package_is_found_beside_a_folder_of_its_name(
             command, input=text, cwd=clone.parent, env=clean(), capture_output=True, text=True, timeout=120, check=False
         )
         assert ended.returncode == 0, ended.stderr
-        wanted = "nyala 0.1.0" if "--version" in command else "connect True pyspark_nyala"
+        wanted = f"nyala {declared_version()}" if "--version" in command else "connect True pyspark_nyala"
         assert ended.stdout.strip() == wanted, (command, ended.stdout)
 
 
