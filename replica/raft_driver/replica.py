@@ -31,7 +31,7 @@ from .ready_executor import ReadyExecutor
 from .status import Phase, ReplicaStatus, leader_hint, peer_status
 from .times import Times
 
-_log = logging.getLogger("nyala.host")
+_log = logging.getLogger("nyala.raft_driver")
 
 
 class Replica:
