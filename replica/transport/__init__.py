@@ -4,7 +4,7 @@ from .channel import PeerChannelStatus
 from .exporter import Exporter, call_families
 from .frame_reader import Arrivals, FrameReader
 from .links import LinkChange, Links
-from .listener import Listener, Taker, address_of
+from .listener import Admit, Listener, Taker, address_of
 from .microtasks import MicrotaskQueue
 from .network import PeerNetwork
 from .options import PeerOptions
@@ -13,6 +13,7 @@ from .share import CLIENTS, Share
 
 __all__ = [
     "CLIENTS",
+    "Admit",
     "Arrivals",
     "Exporter",
     "FrameReader",

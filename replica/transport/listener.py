@@ -11,6 +11,7 @@ import logging
 import secrets
 import socket
 from collections.abc import Callable
+from typing import NamedTuple
 
 from nyala.replica.rpc import accept_on, counted_host, set_keep_alive
 from nyala.replica.types import limits
@@ -27,6 +28,16 @@ LOOK_S = 1.0
 """How often connections are looked at whose time may be over."""
 Taker = Callable[[socket.socket], None]
 """Gets a blocking socket that it owns from then on; called on the loop's thread, must not block or raise."""
+Admit = Callable[[Taker, str], tuple[int, bytes]]
+"""`admit(taker, host) -> (port, ticket)`: for one connection that is handed to `taker`; `host` asked for it."""
+
+
+class _Ticket(NamedTuple):
+    """What for, until when, and which host asked for it."""
+
+    use: str | Taker
+    until_s: float
+    host: str
 
 
 class Listener:
@@ -55,8 +66,10 @@ class Listener:
         self._server: asyncio.Server | None = None
         now_s = asyncio.get_running_loop().time
         self._now_s = now_s
-        self._tickets: dict[bytes, tuple[str | Taker, float]] = {}
-        """What for, and until when; in the order of their making."""
+        self._tickets: dict[bytes, _Ticket] = {}
+        """In the order of their making."""
+        self._of_hosts: dict[str, dict[bytes, None]] = {}
+        """The same by host."""
         self.unproven = Share(UNPROVEN, now_s)
         self._unproven_until: dict[_Incoming, float] = {}
         """In the order of their coming."""
@@ -73,17 +86,31 @@ class Listener:
         self.port = self._server.sockets[0].getsockname()[1]
         self._look_later()
 
-    def ticket(self, use: str | Taker) -> bytes:
-        """A ticket for one link of the server `use`, or for one connection that is handed to `use`.
+    def ticket(self, use: str | Taker, host: str) -> bytes:
+        """A ticket for one link of the server `use`, or for one connection that is handed to `use`; `host` asked.
 
-        What was sent behind a ticket of the latter kind is lost: its holder waits for a word first. The oldest ticket
-        is void when there are too many.
+        What was sent behind a ticket of the latter kind is lost: its holder waits for a word first. When there are too
+        many, the oldest one of the host that has most is void.
         """
         made, now_s = secrets.token_bytes(TICKET_BYTES), self._now_s()
-        self._tickets[made] = use, now_s + self._options.connect_timeout_ms / 1000
-        while len(self._tickets) > _TICKETS_MAX or next(iter(self._tickets.values()))[1] <= now_s:
-            del self._tickets[next(iter(self._tickets))]
+        self._tickets[made] = _Ticket(use, now_s + self._options.connect_timeout_ms / 1000, host)
+        self._of_hosts.setdefault(host, {})[made] = None
+        while next(iter(self._tickets.values())).until_s <= now_s:
+            self._take_back(next(iter(self._tickets)))
+        if len(self._tickets) > _TICKETS_MAX:
+            most = max(self._of_hosts.values(), key=len)
+            self._take_back(next(iter(most)))
         return made
+
+    def _take_back(self, ticket: bytes) -> _Ticket | None:
+        """The ticket, which is good no more; None if it was not."""
+        found = self._tickets.pop(ticket, None)
+        if found is not None:
+            of_host = self._of_hosts[found.host]
+            del of_host[ticket]
+            if not of_host:
+                del self._of_hosts[found.host]
+        return found
 
     async def close(self) -> None:
         """End every link and listen no more."""
@@ -127,9 +154,10 @@ class Listener:
 
     def prove(self, incoming: _Incoming, ticket: bytes) -> str | Taker | None:
         """Whose link this is, or who takes the connection; None for a ticket that nobody was given."""
-        use, until_s = self._tickets.pop(ticket, (None, 0.0))
-        if use is None or until_s <= self._now_s():
+        found = self._take_back(ticket)
+        if found is None or found.until_s <= self._now_s():
             return None
+        use = found.use
         self._unproven_until.pop(incoming, None)
         self.unproven.remove(incoming)
         incoming.share = None

@@ -9,7 +9,16 @@ from collections.abc import Callable
 from google.protobuf.message import DecodeError
 
 from nyala.replica.raft import Message
-from nyala.replica.rpc import Context, address_from_pb, check_tablet_id, error_to_pb, message_from_pb, pb, pb_grpc
+from nyala.replica.rpc import (
+    Context,
+    address_from_pb,
+    check_tablet_id,
+    error_to_pb,
+    host_of_peer,
+    message_from_pb,
+    pb,
+    pb_grpc,
+)
 from nyala.replica.types import Address, Code, InvariantViolation, Refused, limits
 
 from .batch_bounds import too_many_parts
@@ -72,9 +81,9 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
                 Code.ILLEGAL_STATE, "cannot listen for links of other servers; is the port taken?", host=host, port=port
             ) from error
 
-    def admit(self, taker: Taker) -> tuple[int, bytes]:
-        """(port, ticket) for one connection to the host of this server's links, which is handed to `taker`."""
-        return self.listener.port, self.listener.ticket(taker)
+    def admit(self, taker: Taker, host: str) -> tuple[int, bytes]:
+        """(port, ticket) for one connection to the port of this server's links, which is handed to `taker`."""
+        return self.listener.port, self.listener.ticket(taker, host)
 
     async def close(self) -> None:
         """End all links."""
@@ -101,7 +110,8 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
             return pb.OpenLinkReply(error=error_to_pb(error))
         if request.from_address.port:
             self._on_peer(request.from_uuid, address_from_pb(request.from_address))
-        return pb.OpenLinkReply(port=self.listener.port, ticket=self.listener.ticket(request.from_uuid))
+        ticket = self.listener.ticket(request.from_uuid, host_of_peer(context.peer()))
+        return pb.OpenLinkReply(port=self.listener.port, ticket=ticket)
 
     def _take(self, sender: str, body: bytes) -> bool:
         if why := too_many_parts(body):

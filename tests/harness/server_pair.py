@@ -183,8 +183,8 @@ class PairedServer:
         self.copies = _TracedCopies(self)
         pb_grpc.add_CopyServiceServicer_to_server(self.copies, self.listener)  # type: ignore[no-untyped-call]
 
-    def admit(self, taker: Taker) -> tuple[int, bytes]:
-        return self.links.port, self.links.ticket(taker)
+    def admit(self, taker: Taker, host: str) -> tuple[int, bytes]:
+        return self.links.port, self.links.ticket(taker, host)
 
     def note(self, what: str, request: Any) -> None:
         self.pair.trace.append((self.name, what, request))

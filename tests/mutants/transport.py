@@ -84,6 +84,28 @@ MUTANTS = (
         after="",
     ),
     Mutant(
+        name="tickets of all hosts make room for one",
+        rows="IN-51",
+        test=(
+            "tests/unit/transport/test_transport_connections.py::test_host_that_asks_for_too_many_tickets_loses_its_own"
+        ),
+        file="replica/transport/listener.py",
+        function="Listener.ticket",
+        before="most = max(self._of_hosts.values(), key=len)",
+        after="most = self._tickets",
+    ),
+    Mutant(
+        name="hosts that ask are remembered for ever",
+        rows="IN-51",
+        test=(
+            "tests/unit/transport/test_transport_connections.py::test_host_that_asks_for_too_many_tickets_loses_its_own"
+        ),
+        file="replica/transport/listener.py",
+        function="Listener._take_back",
+        before="if not of_host:",
+        after="if False:",
+    ),
+    Mutant(
         name="silent connection stays",
         rows="IN-51",
         test="tests/unit/transport/test_transport_connections.py::test_connection_that_shows_no_ticket_in_time_ends",
@@ -107,8 +129,8 @@ MUTANTS = (
         test="tests/process/test_server_hostile.py::test_link_for_another_uuid_is_refused_before_anything_is_read",
         file="replica/transport/listener.py",
         function="Listener.prove",
-        before="use, until_s = self._tickets.pop(ticket, (None, 0.0))",
-        after="use, until_s = self._tickets.get(ticket, (None, 0.0))",
+        before="found = self._take_back(ticket)",
+        after="found = self._tickets.get(ticket)",
     ),
     Mutant(
         name="strangers take the servers share",

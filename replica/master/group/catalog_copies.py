@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from nyala.replica.tablet_copy import CopyWanted, SourceSessions
 from nyala.replica.tablet_copy.wire import CopyRate, SourceReplica, SourceServicer
-from nyala.replica.transport import Taker
+from nyala.replica.transport import Admit
 from nyala.replica.types import Clock, Code, Corruption, Disk, Refused
 
 from ..catalog.catalog import CATALOG_ID
@@ -32,7 +32,7 @@ class CatalogCopies(SourceServicer):
         disk: Disk,
         uuid: str,
         clock: Clock,
-        admit: Callable[[Taker], tuple[int, bytes]],
+        admit: Admit,
         group: Callable[[], CatalogGroup],
         on_fatal: Callable[[BaseException], None],
     ) -> None:

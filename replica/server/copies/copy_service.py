@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from nyala.replica.raft import too_far
 from nyala.replica.rpc import (
     Context,
@@ -18,7 +16,7 @@ from nyala.replica.rpc import (
 )
 from nyala.replica.tablet_copy import CopyRequest, CopyWanted
 from nyala.replica.tablet_copy.wire import SourceReplica, SourceServicer
-from nyala.replica.transport import Taker
+from nyala.replica.transport import Admit
 from nyala.replica.types import Code, Corruption, DataState, InvariantViolation, Refused, ReplicaError, known_value
 
 from ..maintenance.maintenance import Maintenance
@@ -40,9 +38,9 @@ class CopyServicer(SourceServicer):
         manager: TabletManager,
         jobs: CopyJobs,
         maintenance: Maintenance,
-        admit: Callable[[Taker], tuple[int, bytes]],
+        admit: Admit,
     ) -> None:
-        """`admit(taker)`: port and ticket for one connection that is handed to `taker`."""
+        """`admit`: the listener's."""
         super().__init__(manager, admit, self._ready, self._lost_here)
         self._manager = manager
         self._maintenance = maintenance

@@ -19,6 +19,7 @@ from nyala.replica.rpc import (
     config_to_pb,
     edit_from_pb,
     error_to_pb,
+    host_of_peer,
     opid_from_pb,
     opid_to_pb,
     page_of,
@@ -29,7 +30,7 @@ from nyala.replica.rpc import (
     source_to_pb,
 )
 from nyala.replica.tablet import SourceState, Superblock
-from nyala.replica.transport import MicrotaskQueue, Taker
+from nyala.replica.transport import Admit, MicrotaskQueue
 from nyala.replica.types import (
     Code,
     DataState,
@@ -71,7 +72,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
         scans: Scans,
         maintenance: Maintenance,
         hybrid_clock: HybridClock,
-        admit: Callable[[Taker], tuple[int, bytes]],
+        admit: Admit,
         microtasks: MicrotaskQueue,
         gil: GilWatch,
         cluster_id: Callable[[], str] = lambda: "",
@@ -110,7 +111,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
         """A ticket for a connection on which small batches go to their tablets' leaders; replies come as they end."""
 
         async def act() -> pb.OpenWritesReply:
-            return self.write_links.grant()
+            return self.write_links.grant(host_of_peer(context.peer()))
 
         return await self._answer(request, pb.OpenWritesReply, act)
 

@@ -12,7 +12,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from nyala.replica.rpc import count_fields, frame_parts, pb, set_keep_alive
-from nyala.replica.transport import CLIENTS, Arrivals, FrameReader, MicrotaskQueue, Share, Taker, address_of
+from nyala.replica.transport import CLIENTS, Admit, Arrivals, FrameReader, MicrotaskQueue, Share, address_of
 from nyala.replica.types import Refused, limits
 
 _log = logging.getLogger("nyala.server")
@@ -31,11 +31,11 @@ class WriteLinks:
 
     def __init__(
         self,
-        admit: Callable[[Taker], tuple[int, bytes]],
+        admit: Admit,
         begin: Callable[[Any, Callable[[Any], None]], Callable[[], None] | None],
         microtasks: MicrotaskQueue,
     ) -> None:
-        """`admit(taker) -> (port, ticket)` of the listener. `begin(WriteRequest, done)`: `done` once, with a WriteReply
+        """`admit`: the listener's. `begin(WriteRequest, done)`: `done` once, with a WriteReply
         or an exception, perhaps before it returns; it returns what gives the write up, if that can be.
         `microtasks`: replies that are there at its end leave in one message."""
         self._admit = admit
@@ -48,9 +48,9 @@ class WriteLinks:
         self._looking: asyncio.TimerHandle | None = None
         self.closed = False
 
-    def grant(self) -> pb.OpenWritesReply:
-        """The OpenWritesReply: a ticket for one link."""
-        port, ticket = self._admit(self._take)
+    def grant(self, host: str) -> pb.OpenWritesReply:
+        """The OpenWritesReply: a ticket for one link, for which `host` asked."""
+        port, ticket = self._admit(self._take, host)
         return pb.OpenWritesReply(port=port, ticket=ticket)
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from nyala.replica.rpc import (
     pb_grpc,
 )
 from nyala.replica.tablet_copy import Asker, CopySourceSession, CopyWanted, capture_session
-from nyala.replica.transport import Taker
+from nyala.replica.transport import Admit
 from nyala.replica.types import Code, Corruption, Refused, ReplicaError, limits, started_pool
 
 from .fetch_serving import FetchServing
@@ -37,11 +37,11 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
     def __init__(
         self,
         host: CopyHost,
-        admit: Callable[[Taker], tuple[int, bytes]],
+        admit: Admit,
         find: Callable[[str, CopyWanted], Awaitable[SourceReplica]],
         on_lost: Callable[[str, Corruption], None],
     ) -> None:
-        """`admit(taker)`: port and ticket for one connection that is handed to `taker`.
+        """`admit`: the listener's.
 
         `find(tablet id, wanted)`: the replica, made ready to be copied from, or Refused. `on_lost(tablet id, why)`: a
         block of it cannot be read; called on any thread.
@@ -159,7 +159,7 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
             self.fetches.check_room(request.session_id)
         except ReplicaError as error:
             return pb.OpenFetchReply(error=error_to_pb(as_refusal(error, self._host.on_fatal)))
-        port, ticket = self._admit(partial(self.fetches.taken, request.session_id))
+        port, ticket = self._admit(partial(self.fetches.taken, request.session_id), host_of_peer(context.peer()))
         return pb.OpenFetchReply(port=port, ticket=ticket)
 
     async def EndCopy(self, request: pb.EndCopyRequest, context: Context) -> pb.EndCopyReply:

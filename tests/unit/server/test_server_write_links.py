@@ -37,14 +37,14 @@ class Client:
             done(reply)
         return lambda: self.given_up.append(request.rows)
 
-    def _admit(self, taker: Taker) -> tuple[int, bytes]:
+    def _admit(self, taker: Taker, host: str) -> tuple[int, bytes]:
         self._takers.append(taker)
         return 1, b"t"
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A link, before its first word."""
         here, there = socket.socketpair()
-        self.links.grant()
+        self.links.grant("h")
         self._takers.pop()(there)
         return await asyncio.open_connection(sock=here)
 

@@ -129,24 +129,24 @@ def test_superblock_in_force_is_written_again_only_where_it_is_gone_or_hurt() ->
     disk, block = SimDisk(), superblock(INT_SCHEMA, flush_opid=OpId(2, 7))
     block.save(disk)
     whole = disk.read(block.path)
-    assert not block.keep(disk)
+    assert not block.repair(disk)
     for hurt in (
         lambda: disk.remove(block.path),
         lambda: disk.corrupt(block.path, 40),
         lambda: disk.fail_on("read", block.path, "EIO"),
     ):
         hurt()
-        assert block.keep(disk) and disk.read(block.path) == whole
+        assert block.repair(disk) and disk.read(block.path) == whole
     disk.fail_on("read", block.path, "EMFILE")
     with pytest.raises(ResourcesExhausted):
-        block.keep(disk)
+        block.repair(disk)
     later = schemas.frame("superblock", block.to_avro() | {"incompatible_features": ["of-tomorrow"]})
     disk.replace(block.path, later)
     with pytest.raises(LaterFormat):
         Superblock.load(disk, block.tablet_id)
-    assert not block.keep(disk) and disk.read(block.path) == later
+    assert not block.repair(disk) and disk.read(block.path) == later
     disk.remove_tree("tablet-meta")
-    assert not block.keep(disk) and not disk.exists("tablet-meta")
+    assert not block.repair(disk) and not disk.exists("tablet-meta")
 
 
 def test_superblock_folder_lists_tablets_and_no_half_written_file() -> None:

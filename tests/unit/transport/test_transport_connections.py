@@ -18,7 +18,7 @@ from nyala.replica.rpc import SERVER_OPTIONS, frame
 from nyala.replica.server.requests.write_links import WriteLink, WriteLinks
 from nyala.replica.transport import Listener, MicrotaskQueue, PeerNetwork, PeerOptions, Share
 from nyala.replica.transport.frame_reader import Arrivals, FrameReader
-from nyala.replica.transport.listener import _Incoming
+from nyala.replica.transport.listener import _TICKETS_MAX, _Incoming
 from nyala.replica.transport.share import Bounds
 from nyala.replica.types import Address, Member, OpId, RaftConfig, limits
 from tests.harness.server_pair import until
@@ -141,6 +141,35 @@ def listener(**fields: Any) -> Listener:
     return Listener(lambda sender, body: True, turn, PeerOptions(connect_timeout_ms=60_000), **fields)
 
 
+def test_host_that_asks_for_too_many_tickets_loses_its_own() -> None:
+    """IN-51. Goal: who asks for tickets all the time keeps no server out. Method: one host asks for three times as many
+    as there may be, and others for a few before, amid and after that: theirs are good, once; of its own the latest are,
+    as many as are left; nothing is kept of a host that has none."""
+
+    async def scenario() -> None:
+        links = listener()
+        await links.start("127.0.0.1")
+        honest, greedy = [links.ticket(lambda sock: None, f"h{n}") for n in range(3)], []
+        for n in range(3 * _TICKETS_MAX):
+            greedy.append(links.ticket(lambda sock: None, "greedy"))
+            if n % _TICKETS_MAX == 7:
+                honest.append(links.ticket(lambda sock: None, "h1"))
+        honest.append(links.ticket(lambda sock: None, "h9"))
+        connection = _Incoming(links)
+
+        def good(ticket: bytes) -> bool:
+            links.accepted(connection, "x")
+            return links.prove(connection, ticket) is not None
+
+        assert [good(t) for t in honest] == [True] * 7 and not any(good(t) for t in honest)
+        left = _TICKETS_MAX - len(honest)
+        assert [good(t) for t in greedy] == [False] * (len(greedy) - left) + [True] * left
+        assert not links._tickets and not links._of_hosts
+        await links.close()
+
+    in_loop(scenario)
+
+
 @pytest.mark.usefixtures("without_collector")
 def test_closed_link_is_free_at_once() -> None:
     """Goal: IN-51: the memory of closed connections does not wait for a collection of garbage. Method: without one, a
@@ -152,7 +181,7 @@ def test_closed_link_is_free_at_once() -> None:
         await links.start("127.0.0.1")
         begins = frame(b"x" * 100_000)[:50_000]
         _, proven = await asyncio.open_connection("127.0.0.1", links.port)
-        proven.write(frame(links.ticket("a" * 32)) + begins)
+        proven.write(frame(links.ticket("a" * 32, "h")) + begins)
         _, silent = await asyncio.open_connection("127.0.0.1", links.port)
         await until(lambda: links.begun_bytes >= 50_000 and len(links.unproven) == 1, "it has come to that")
         refs = [weakref.ref(c) for share in (links.servers, links.unproven) for c in share.connections]
@@ -229,7 +258,7 @@ def test_flood_of_silent_connections_keeps_no_server_out() -> None:
 
         async def open_link(uuid: str) -> asyncio.StreamWriter:
             _, writer = await asyncio.open_connection("127.0.0.1", links.port)
-            writer.write(frame(links.ticket(uuid)))
+            writer.write(frame(links.ticket(uuid, "h")))
             writers.append(writer)
             return writer
 

@@ -491,7 +491,7 @@ def test_small_answers_on_a_connection_do_not_wait_for_one_another() -> None:
         await listener.start("127.0.0.1")
         taken: asyncio.Future[socket.socket] = loop.create_future()
         _, writer = await asyncio.open_connection("127.0.0.1", listener.port)
-        writer.write(frame(listener.ticket(taken.set_result)))
+        writer.write(frame(listener.ticket(taken.set_result, "h")))
         with await taken as sock:
             assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         writer.close()
