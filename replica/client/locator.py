@@ -22,12 +22,14 @@ ROUNDS_WITHOUT_LEADER = 3
 class _Doubt:
     """What came of looking for a tablet's leader since one did not answer as such.
 
-    `asked`: members asked in turn since. `leaderless`: one of them said that it knows no leader.
+    `asked`: members asked in turn since. `leaderless`: one of them said that it knows no leader. `over`: the suspect
+    has had its turn again.
     """
 
     suspect: str
     asked: int = 0
     leaderless: bool = False
+    over: bool = False
 
 
 class Locator:
@@ -106,6 +108,7 @@ class Locator:
         turns = len(others) * (ROUNDS_WITHOUT_LEADER if again else 1)
         doubt.asked += 1
         if doubt.asked > turns and doubt.suspect in location.members:
+            doubt.over = True
             return doubt.suspect
         return others[(doubt.asked - 1) % len(others)]
 
@@ -179,5 +182,5 @@ class Locator:
             if location.leader_uuid == uuid:
                 self._tablets[tablet_id] = replace(location, leader_uuid="")
             doubt = self._doubts.get(tablet_id)
-            if doubt is None or not doubt.suspect or (doubt.asked and doubt.suspect == uuid):
+            if doubt is None or not doubt.suspect or doubt.over:
                 self._doubts[tablet_id] = _Doubt(uuid)  # the first one, or all have been asked in vain

@@ -227,8 +227,20 @@ MUTANTS = (
         ),
         file="replica/client/locator.py",
         function="Locator.doubt",
-        before="(doubt.asked and doubt.suspect == uuid)",
-        after="False",
+        before="or doubt.over",
+        after="",
+    ),
+    Mutant(
+        name="hint to a former address begins the round anew",
+        rows="CN-34",
+        test=(
+            "tests/unit/client/test_client_locator.py::"
+            "test_locator_asks_a_leader_where_the_master_has_it_though_hints_name_its_former_address"
+        ),
+        file="replica/client/locator.py",
+        function="Locator.doubt",
+        before="or doubt.over",
+        after="or doubt.suspect == uuid",
     ),
     Mutant(
         name="stopped leader is waited for longer and longer",

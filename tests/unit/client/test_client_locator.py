@@ -110,6 +110,24 @@ def test_locator_leaves_a_silent_leader_alone_while_the_others_know_no_leader() 
     assert [ask() for _ in range(6)] == ["b", "c", "a"] * 2
 
 
+def test_locator_asks_a_leader_where_the_master_has_it_though_hints_name_its_former_address() -> None:
+    """CN-34. Goal: servers that moved are found. Method: the leader was not where it used to be; both others go on
+    naming that place, where somebody else answers each time; within a round it is asked where the master says."""
+    former = Address("former", 9)
+    found = locator("a")
+    for round_ in range(2):
+        found.doubt("t", "a")
+        found.refresh("table", found.version("table"))
+        asked = []
+        for _ in range(2):
+            uuid, _ = found.leader("t")
+            asked.append(uuid)
+            assert found.follow("t", uuid, f"a@{former}") and found.leader("t") == ("a", former)
+            found.doubt("t", "a")
+            found.refresh("table", found.version("table"))
+        assert (asked, found.leader("t")) == (["b", "c"], ("a", A)), round_
+
+
 def test_locator_with_one_member_asks_it_again() -> None:
     """Goal: there is always somebody to ask. Method: the only member was silent, then another table look-up."""
     found = locator(look_up=lambda name: [Location("t", name, {"a": A}, "a")])
