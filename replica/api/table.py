@@ -49,7 +49,7 @@ def staleness_us_of(staleness: float) -> int:
     """Microseconds of `staleness=` seconds, which are more than servers' clocks may differ."""
     if not isinstance(staleness, int | float) or isinstance(staleness, bool) or math.isnan(staleness):
         raise mistake(
-            "staleness= is a number of seconds", "give one, as in staleness=0.5", staleness=repr(staleness)[:80]
+            "staleness= is a number of seconds", "give one, as in staleness=5", staleness=repr(staleness)[:80]
         )
     if problem := staleness_problem(staleness * 1e6):
         raise mistake(problem, "give one between them, or leave it out for a strong read", staleness=repr(staleness))

@@ -27,7 +27,7 @@ class StateMachine(Protocol):
 
     @property
     def flush_opid(self) -> OpId:
-        """Everything up to this entry is durable without the log; bootstrap replays what follows."""
+        """Everything up to this entry is durable without the log; after a restart, what follows is applied again."""
         ...
 
     @property

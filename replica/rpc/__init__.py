@@ -1,4 +1,4 @@
-"""Generated stubs (`pb`, `pb_grpc`), and conversion between the wire and the value types of base, rows and raft."""
+"""Generated stubs (`pb`, `pb_grpc`), and conversion between the wire and the values of `types`, `rows` and `raft`."""
 
 from . import nyala_pb2 as pb
 from . import nyala_pb2_grpc as pb_grpc

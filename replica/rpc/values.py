@@ -1,4 +1,4 @@
-"""Base value types and their wire form. Whatever a peer sends is refused, never trusted into an invariant violation."""
+"""The values of `types` and their wire form. What a peer sends is refused, never trusted into an invariant violation."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from .superblock import Superblock
 class Witness:
     """The state machine of a replica that logs and votes without applying.
 
-    Concurrency: as `host.StateMachine` says.
+    Concurrency: as `raft_driver.StateMachine` says.
     """
 
     def __init__(self, superblock: Superblock) -> None:

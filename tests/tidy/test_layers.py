@@ -66,7 +66,7 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "heartbeats": set(),
         "kafka": set(),
         "tablets": {"catalog", "heartbeats"},
-        "group": {"catalog", "tablets"},
+        "group": {"catalog"},
         "requests": {"catalog", "heartbeats", "kafka", "tablets", "group", "state"},
         "decisions": {"catalog", "heartbeats", "kafka", "tablets", "state", "requests"},
     },

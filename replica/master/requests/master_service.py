@@ -76,7 +76,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
         self._state: MasterState | None = None
 
     def open(self, state: MasterState) -> None:
-        """From now on requests are answered; until then only `GetIdentity` is."""
+        """From now on requests are answered; until then only `GetIdentity` and `Status` are."""
         self._state = state
 
     @property

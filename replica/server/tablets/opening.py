@@ -90,7 +90,7 @@ class Opener:
         self._rng = random.Random(uuid + str(clock.monotonic_us()))
 
     def bootstrap(self, hosted: HostedTablet, *, checked: bool = False) -> Opened:
-        """Load everything and replay the log. In a thread; nobody else sees the tablet meanwhile.
+        """Load everything and read the log. In a thread; nobody else sees the tablet meanwhile.
 
         `checked`: the blocks need not be read to know that they are whole.
         """

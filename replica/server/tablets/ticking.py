@@ -117,7 +117,8 @@ class Ticker:
         return members - {self._uuid}
 
     def _link_changed(self, change: LinkChange) -> None:
-        _log.info("P %s %s of server %s", self._uuid, "news" if change.up else "nothing is heard", change.uuid)
+        news = "is heard again, or is another process" if change.up else "is not heard"
+        _log.info("P %s server %s %s", self._uuid, change.uuid, news)
         woken = 0
         for hosted in list(self._tablets.values()):
             replica = hosted.replica
