@@ -1,4 +1,4 @@
-"""The values of `types` and their wire form. What a peer sends is refused, never trusted into an invariant violation."""
+"""The values of `types` and their wire form. What a peer sends is refused, and never breaks an invariant here."""
 
 from __future__ import annotations
 
