@@ -10,11 +10,11 @@ from .channel import (
     SERVER_OPTIONS,
     set_keep_alive,
 )
-from .checked_server import Context, RequestChecks, checked_request, new_server
+from .checked_server import Context, RequestChecks, checked_request, host_of_caller, new_server
 from .connections import accept_on, async_channel_to, async_connection_to, channel_to, connection_to, listen_on
 from .errors import error_from_pb, error_to_pb, raise_if_error
 from .frames import HEAD_BYTES, body_length, frame, frame_parts
-from .hosts import counted_host, host_of_peer
+from .hosts import counted_host
 from .messages import message_from_pb, message_to_pb
 from .paging import page_bytes, page_of
 from .refusals import NamedRequest, as_refusal, check_name, check_tablet_id
@@ -96,7 +96,7 @@ __all__ = [
     "error_to_pb",
     "frame",
     "frame_parts",
-    "host_of_peer",
+    "host_of_caller",
     "listen_on",
     "member_from_pb",
     "member_to_pb",

@@ -34,6 +34,11 @@ Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 """What a handler knows of its call."""
 
 
+def host_of_caller(context: Context | None) -> str:
+    """The host that a call comes from, as all bounds per host count it; empty for a call within this process."""
+    return "" if context is None else host_of_peer(str(context.peer()))
+
+
 def new_server(checks: RequestChecks | None = None) -> Any:
     """A grpc.aio.Server whose handlers see checked requests only. Whoever gives it `checks` closes them behind it."""
     return grpc.aio.server(options=SERVER_OPTIONS, interceptors=[checks or RequestChecks()])
@@ -137,7 +142,7 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
 
     def _begin(self, method: str, size_bytes: int, message_type: Descriptor, context: Context) -> Call:
         """The call, counted until its answer has left, or its caller has, or its connection."""
-        call = self.under_way.begin(host_of_peer(context.peer()), arrival_cost(method, size_bytes, message_type))
+        call = self.under_way.begin(host_of_caller(context), arrival_cost(method, size_bytes, message_type))
         context.add_done_callback(lambda _: call.end())
         return call
 

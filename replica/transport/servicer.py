@@ -14,7 +14,7 @@ from nyala.replica.rpc import (
     address_from_pb,
     check_tablet_id,
     error_to_pb,
-    host_of_peer,
+    host_of_caller,
     message_from_pb,
     pb,
     pb_grpc,
@@ -110,7 +110,7 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
             return pb.OpenLinkReply(error=error_to_pb(error))
         if request.from_address.port:
             self._on_peer(request.from_uuid, address_from_pb(request.from_address))
-        ticket = self.listener.ticket(request.from_uuid, host_of_peer(context.peer()))
+        ticket = self.listener.ticket(request.from_uuid, host_of_caller(context))
         return pb.OpenLinkReply(port=self.listener.port, ticket=ticket)
 
     def _take(self, sender: str, body: bytes) -> bool:

@@ -104,7 +104,7 @@ MUTANTS = (
     Mutant(
         name="traffic is shown to no verifier",
         rows="CN-26",
-        test="tests/sim/test_kept_seeds.py::test_every_verifier_of_a_simulator_is_fed[host]",
+        test="tests/sim/test_kept_seeds.py::test_every_verifier_of_a_simulator_is_fed[driver]",
         file="tests/harness/sim_cluster.py",
         function="SimCluster.__init__",
         before="self.network.tap = self.verify.sent",

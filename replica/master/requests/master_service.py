@@ -15,7 +15,7 @@ from nyala.replica.rpc import (
     config_from_pb,
     config_to_pb,
     error_to_pb,
-    host_of_peer,
+    host_of_caller,
     opid_from_pb,
     opid_to_pb,
     pb,
@@ -127,7 +127,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
                     cluster=request.cluster_id,
                     own=state.cluster_id,
                 )
-            await state.registry.admit(request, _host_of(context), state.cluster_id)
+            await state.registry.admit(request, host_of_caller(context), state.cluster_id)
             reply.catalog_term = await state.lead()  # the call took time
             reply.need_full_report = state.soft.heartbeat(request, state.mono_us)
             reply.takes_slices, reply.heard_until = True, state.soft.servers[request.server_uuid].heard_until
@@ -365,8 +365,3 @@ def _seen(request: pb.MoveReplicaRequest | pb.ReplicaRequest) -> change_requests
     return (
         change_requests.Seen(opid_from_pb(seen.committed_config_id), seen.wishes) if request.HasField("seen") else None
     )
-
-
-def _host_of(context: Context | None) -> str:
-    """The host that a call comes from, as all bounds per host count it; empty for a call within this process."""
-    return "" if context is None else host_of_peer(str(context.peer()))

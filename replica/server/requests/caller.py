@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nyala.replica.rpc import Context, host_of_peer
+from nyala.replica.rpc import Context, host_of_caller
 from nyala.replica.types import Code, Refused, SystemClock, limits
 
 _monotonic_us = SystemClock().monotonic_us
@@ -39,7 +39,7 @@ class Caller:
         left_s = context.time_remaining() if context is not None else None
         if left_s is not None:
             limits_s.append(max(0.0, left_s))
-        host = host_of_peer(context.peer()) if context is not None else ""
+        host = host_of_caller(context)
         return cls(min(limits_s, default=limits.CALLER_STAYS_S_DEFAULT), monotonic_us, host=host)
 
     def leave(self) -> None:

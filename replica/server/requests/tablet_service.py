@@ -19,7 +19,7 @@ from nyala.replica.rpc import (
     config_to_pb,
     edit_from_pb,
     error_to_pb,
-    host_of_peer,
+    host_of_caller,
     opid_from_pb,
     opid_to_pb,
     page_of,
@@ -111,7 +111,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
         """A ticket for a connection on which small batches go to their tablets' leaders; replies come as they end."""
 
         async def act() -> pb.OpenWritesReply:
-            return self.write_links.grant(host_of_peer(context.peer()))
+            return self.write_links.grant(host_of_caller(context))
 
         return await self._answer(request, pb.OpenWritesReply, act)
 

@@ -12,7 +12,7 @@ from nyala.replica.rpc import (
     as_refusal,
     check_name,
     error_to_pb,
-    host_of_peer,
+    host_of_caller,
     opid_from_pb,
     opid_to_pb,
     pb,
@@ -73,7 +73,7 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
             replica, state, cmeta, log = await self._find(tablet_id, wanted)
             members = (*replica.active_config.members, *replica.committed_config.members)
             asker = Asker(
-                host_of_peer(context.peer()) if context is not None else "",
+                host_of_caller(context),
                 any(member.uuid == request.requestor_uuid for member in members),
             )
             is_leader, config_index = replica.is_leader, replica.committed_config.opid.index
@@ -159,7 +159,7 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
             self.fetches.check_room(request.session_id)
         except ReplicaError as error:
             return pb.OpenFetchReply(error=error_to_pb(as_refusal(error, self._host.on_fatal)))
-        port, ticket = self._admit(partial(self.fetches.taken, request.session_id), host_of_peer(context.peer()))
+        port, ticket = self._admit(partial(self.fetches.taken, request.session_id), host_of_caller(context))
         return pb.OpenFetchReply(port=port, ticket=ticket)
 
     async def EndCopy(self, request: pb.EndCopyRequest, context: Context) -> pb.EndCopyReply:

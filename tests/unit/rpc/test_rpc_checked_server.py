@@ -18,10 +18,10 @@ from nyala.replica.rpc import (
     CallsUnderWay,
     RequestChecks,
     error_from_pb,
-    host_of_peer,
     pb,
     pb_grpc,
 )
+from nyala.replica.rpc.hosts import host_of_peer
 from nyala.replica.types import Applied, Code, Refused, ResourcesExhausted, limits
 from tests.harness.hostile_fields import Served
 from tests.harness.server_pair import until
