@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 
@@ -247,8 +248,10 @@ def test_masters_outlive_one_that_is_away_and_say_so_and_not_two(masters: Master
         away = masters.followers()[0] if "follower" in name else masters.leader()
         away.kill()
         masters.create(name)
-        checked = nyala("cluster", "check", *told)
-        assert checked.returncode == 1 and away.uuid in checked.stdout, checked.stdout
+        checked = nyala("cluster", "check", "--json", *told)
+        found = json.loads(checked.stdout)["findings"]
+        of_masters = [(f["severity"], f["subject"]) for f in found if f["subject"].startswith("master ")]
+        assert checked.returncode == 1 and of_masters == [("ERROR", f"master {away.uuid}")], found
         away.start()
         masters.level()
     assert masters.tables() == {"first", "no_follower", "no_leader"}
