@@ -1,7 +1,7 @@
 """One replica of one tablet: carries out what the Raft core asks for, in the right order. No asyncio, no gRPC."""
 
 from .absent import absent_reply
-from .doors import Doors, Files
+from .environment import Environment, Files
 from .log_cache import LogCache
 from .options import DriverOptions
 from .replica import Replica
@@ -9,8 +9,8 @@ from .state_machine import RunHeavy, StateMachine
 from .status import PeerStatus, Phase, ReplicaStatus
 
 __all__ = [
-    "Doors",
     "DriverOptions",
+    "Environment",
     "Files",
     "LogCache",
     "PeerStatus",

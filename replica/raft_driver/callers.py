@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from nyala.replica.raft import RaftCore, Role
 from nyala.replica.types import Code, ConfigEdit, EntryKind, OpId, RaftConfig, Refused
 
-from .doors import Doors
+from .environment import Environment
 from .options import DriverOptions
 from .pending import Done, PendingEntries
 from .persister import Persister
@@ -30,7 +30,7 @@ class Callers:
         core: RaftCore,
         persister: Persister,
         times: Times,
-        doors: Doors,
+        environment: Environment,
         options: DriverOptions,
         transfer_ticks_max: int,
         pump_soon: Callable[[], None],
@@ -38,7 +38,7 @@ class Callers:
         self._core = core
         self._persister = persister
         self._times = times
-        self._doors = doors
+        self._environment = environment
         self._options = options
         self._pump_soon = pump_soon
         self._changes = PendingEntries()
@@ -90,7 +90,7 @@ class Callers:
 
     def read_barrier(self, done: Done) -> None:
         """See `Replica.read_barrier`."""
-        self.reads.barrier(lambda token: self._core.read_index(token, self._doors.ticks_now()), self.tick, done)
+        self.reads.barrier(lambda token: self._core.read_index(token, self._environment.ticks_now()), self.tick, done)
         self._pump_soon()
 
     def refuse_snapshot(self, hybrid_time: int) -> Refused | None:
@@ -98,7 +98,7 @@ class Callers:
 
         Returns why it cannot, or None.
         """
-        times, clock = self._times, self._doors.hybrid_clock
+        times, clock = self._times, self._environment.hybrid_clock
         if max(times.applied, times.last) >= hybrid_time or self._core.role is not Role.LEADER:
             return None
         if hybrid_time > clock.now() + self._options.future_time_max:
@@ -117,7 +117,7 @@ class Callers:
 
     def _refuse(self, done: Done, error: Refused) -> None:
         refusal = with_hint(error, self._core)
-        self._doors.own_thread(lambda: done(refusal))
+        self._environment.own_thread(lambda: done(refusal))
 
     def _check_decision(self, cas: OpId | None, decision: tuple[int, int]) -> None:
         config = self._core.committed_config

@@ -8,7 +8,7 @@ from nyala.replica.raft import RaftCore
 from nyala.replica.types import may_pass
 from nyala.replica.wal import SegmentInfo
 
-from .doors import Files
+from .environment import Files
 from .life import Life
 from .log_cache import LogCache
 from .options import DriverOptions

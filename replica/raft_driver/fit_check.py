@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from nyala.replica.raft import AppendEntries
 from nyala.replica.types import Entry
 
-from .doors import Files
+from .environment import Files
 from .life import Life
 from .state_machine import RunHeavy
 

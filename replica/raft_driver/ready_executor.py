@@ -11,7 +11,7 @@ from nyala.replica.types import Code, Entry, OpId, Refused, may_pass
 
 from .applier import Applier
 from .callers import Callers
-from .doors import Doors, Files
+from .environment import Environment, Files
 from .fit_check import FitCheck
 from .life import Life
 from .loader import Loader
@@ -43,7 +43,7 @@ class ReadyExecutor:
         core: RaftCore,
         cache: LogCache,
         files: Files,
-        doors: Doors,
+        environment: Environment,
         life: Life,
         times: Times,
         raft_options: RaftOptions,
@@ -53,7 +53,7 @@ class ReadyExecutor:
         self.core = core
         self.cache = cache
         self._files = files
-        self._doors = doors
+        self._environment = environment
         self._life = life
         self._times = times
         self._options = options
@@ -73,8 +73,8 @@ class ReadyExecutor:
         self.persister = Persister(
             cmeta=files.cmeta,
             log=files.log,
-            run_meta=doors.meta_lane,
-            post=doors.post,
+            run_meta=environment.meta_lane,
+            post=environment.post,
             on_entries=self._entries_durable,
             on_durable=self._ready_durable,
             on_error=life.fail,
@@ -84,7 +84,7 @@ class ReadyExecutor:
             state_machine=files.state_machine,
             cache=cache,
             log=files.log,
-            run_heavy=doors.run_heavy,
+            run_heavy=environment.run_heavy,
             bytes_max=options.apply_bytes_max,
             inline_bytes_max=options.apply_inline_bytes_max,
             on_applied=self._applied,
@@ -94,17 +94,17 @@ class ReadyExecutor:
             log=files.log,
             cache=cache,
             life=life,
-            run_heavy=doors.run_heavy,
+            run_heavy=environment.run_heavy,
             bytes_max=options.load_bytes_max,
             on_loaded=self._loaded,
         )
-        self.fit_check = FitCheck(files=files, life=life, run_heavy=doors.run_heavy, step_again=self.step)
+        self.fit_check = FitCheck(files=files, life=life, run_heavy=environment.run_heavy, step_again=self.step)
         self.writer = Writer(
             core=core,
             persister=self.persister,
             log=files.log,
             times=times,
-            doors=doors,
+            environment=environment,
             options=options,
             pump_soon=self.pump_soon,
         )
@@ -112,7 +112,7 @@ class ReadyExecutor:
             core=core,
             persister=self.persister,
             times=times,
-            doors=doors,
+            environment=environment,
             options=options,
             transfer_ticks_max=2 * raft_options.election_ticks_max,
             pump_soon=self.pump_soon,
@@ -124,14 +124,14 @@ class ReadyExecutor:
         """Something arrived: the owner must tick this replica again."""
         if not self._ticked:
             self._ticked = True
-            self._doors.on_awake(self.tablet_id)
+            self._environment.on_awake(self.tablet_id)
 
     def pump_soon(self) -> None:
         """At the end of this iteration, carry out what the core wants by then."""
         self.stir()
         if not self._pump_scheduled and not self._carrying:
             self._pump_scheduled = True
-            self._doors.own_thread(self._pump_scheduled_now)
+            self._environment.own_thread(self._pump_scheduled_now)
 
     def _pump_scheduled_now(self) -> None:
         self._pump_scheduled = False
@@ -161,7 +161,7 @@ class ReadyExecutor:
         if ready.entries:
             self._times.observe(ready.entries)
         if ready.safe_time is not None:
-            self._doors.hybrid_clock.observe(ready.safe_time[1])
+            self._environment.hybrid_clock.observe(ready.safe_time[1])
         self._send(ready.messages_now)
         self.persister.submit(ready)
         if ready.role_change is not None and ready.role_change[0] is Role.LEADER:
@@ -178,13 +178,13 @@ class ReadyExecutor:
         for token, code in ready.read_failures:
             self.callers.reads.refused(token, code, leader_hint(self.core))
         for need in ready.copies_needed:
-            self._doors.on_copy_needed(self.tablet_id, need)
+            self._environment.on_copy_needed(self.tablet_id, need)
         for missing in ready.entries_needed:
             self.loader.load(missing.lo)
 
     def _send(self, messages: Sequence[Message]) -> None:
         if messages:
-            self._doors.send([(self.tablet_id, message) for message in messages])
+            self._environment.send([(self.tablet_id, message) for message in messages])
 
     def apply_committed(self) -> None:
         """Apply what is committed, even if it might wait for more."""
@@ -212,10 +212,10 @@ class ReadyExecutor:
         seen = (phase, core.role, core.term, core.leader_uuid, core.committed_config.opid, core.pending_config)
         if seen != self._seen:
             self._seen = seen
-            self._doors.on_change(self.tablet_id)
+            self._environment.on_change(self.tablet_id)
         if self._marked and core.withheld is None:
             self._marked = False
-            self._doors.run_heavy(self._files.log.forget_withheld, self._forgotten)
+            self._environment.run_heavy(self._files.log.forget_withheld, self._forgotten)
 
     # ------------------------------------------------------------------------------------------------ completions
 
@@ -260,7 +260,7 @@ class ReadyExecutor:
         if self.callers.tick % _BATCHING_TICKS == 0 or not self._may_wait():
             self.apply_committed()
         if not self._held_up():
-            self.core.tick(self._doors.ticks_now())
+            self.core.tick(self._environment.ticks_now())
         self.callers.expire()
         self.persister.tick()
         if self._disk_stands and seldom:
@@ -281,12 +281,12 @@ class ReadyExecutor:
     def rest(self) -> None:
         """The owner stops ticking."""
         self._ticked = False
-        self._resting_since = self._doors.ticks_now()
+        self._resting_since = self._environment.ticks_now()
 
     @property
     def rested_ticks(self) -> int:
         """How many ticks of the host's clock were not counted here."""
-        now = self._doors.ticks_now()
+        now = self._environment.ticks_now()
         return 0 if self._ticked or now is None or self._resting_since is None else now - self._resting_since
 
     def pump_if_awake(self) -> None:

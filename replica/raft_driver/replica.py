@@ -23,7 +23,7 @@ from nyala.replica.wal import Anchor, Replay
 from .absent import absent_reply
 from .bootstrap import Recovered, recover
 from .collector import Collector
-from .doors import Doors, Files
+from .environment import Environment, Files
 from .life import Life
 from .options import DriverOptions
 from .pending import Done
@@ -51,7 +51,7 @@ class Replica:
         uuid: str,
         files: Files,
         replay: Replay,
-        doors: Doors,
+        environment: Environment,
         raft_options: RaftOptions,
         options: DriverOptions | None = None,
     ) -> None:
@@ -59,13 +59,13 @@ class Replica:
         self.uuid = uuid
         self.options = options or DriverOptions()
         self._files = files
-        self._doors = doors
+        self._environment = environment
         self._raft_options = raft_options
         self._replay: Replay | None = replay
         self._recovered: Recovered | None = None
-        self.life = Life(lambda: doors.on_change(tablet_id), doors.on_fatal)
+        self.life = Life(lambda: environment.on_change(tablet_id), environment.on_fatal)
         """Its phase, and why it is over; only the driver changes it."""
-        self._times = Times(tablet_id, uuid, doors.hybrid_clock)
+        self._times = Times(tablet_id, uuid, environment.hybrid_clock)
         self._executor: ReadyExecutor | None = None
         """From `start` on, also after the end."""
         self._collector: Collector | None = None
@@ -105,10 +105,10 @@ class Replica:
             log=cache,
             commit_index=files.state_machine.applied_opid.index,
             options=self._raft_options,
-            rng=self._doors.rng,
+            rng=self._environment.rng,
             encode_config=encode_config,
             decode_config=decode_config,
-            hybrid_now=self._doors.hybrid_clock.now,
+            hybrid_now=self._environment.hybrid_clock.now,
             withhold_votes=term > 0 or cache.last.index > 0,
             withheld=replay.withheld,
             no_data=files.no_data,
@@ -124,13 +124,13 @@ class Replica:
             core=core,
             cache=cache,
             files=files,
-            doors=self._doors,
+            environment=self._environment,
             life=self.life,
             times=self._times,
             raft_options=self._raft_options,
             options=self.options,
         )
-        run_heavy, life = self._doors.run_heavy, self.life
+        run_heavy, life = self._environment.run_heavy, self.life
         self._collector = Collector(
             files=files, core=core, cache=cache, life=life, run_heavy=run_heavy, options=self.options
         )
@@ -223,7 +223,7 @@ class Replica:
         failed = self.phase is Phase.FAILED
         reply = absent_reply(message, uuid=self.uuid, data_state=DataState.READY, own_term=own_term, failed=failed)
         if reply is not None:
-            self._doors.send([(self.tablet_id, reply)])
+            self._environment.send([(self.tablet_id, reply)])
         return ""
 
     # ---------------------------------------------------------------------------------------------------- callers
@@ -292,7 +292,7 @@ class Replica:
         """What takes the call; None if nothing does: then `done` gets a refusal soon."""
         if not self.life.serving:
             refusal = self.life.refusal()
-            self._doors.own_thread(lambda: done(refusal))
+            self._environment.own_thread(lambda: done(refusal))
         return self._running
 
     # -------------------------------------------------------------------------------------------------------- log

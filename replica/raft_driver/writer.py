@@ -8,7 +8,7 @@ from nyala.replica.raft import RaftCore
 from nyala.replica.types import Code, Entry, EntryKind, Refused
 from nyala.replica.wal import Log
 
-from .doors import Doors
+from .environment import Environment
 from .options import DriverOptions
 from .pending import Done, PendingEntries
 from .persister import Persister
@@ -28,7 +28,7 @@ class Writer:
         persister: Persister,
         log: Log,
         times: Times,
-        doors: Doors,
+        environment: Environment,
         options: DriverOptions,
         pump_soon: Callable[[], None],
     ) -> None:
@@ -36,7 +36,7 @@ class Writer:
         self._persister = persister
         self._log = log
         self._times = times
-        self._doors = doors
+        self._environment = environment
         self._options = options
         self._pump_soon = pump_soon
         self._writes = PendingEntries()
@@ -56,7 +56,7 @@ class Writer:
         size = len(meta) + len(payload) + 64
         refusal = self._admit(size)
         if refusal is not None:
-            self._doors.own_thread(lambda: done(refusal))
+            self._environment.own_thread(lambda: done(refusal))
             return
         write = Write(kind, schema_id, meta, payload, payload_crc, size, done)
         if not self._batcher.holds_back(write):
@@ -75,7 +75,7 @@ class Writer:
         """If a round ends with that, propose what waits: now, or after a wait for the writers just answered."""
         if not self._batcher.applied(index):
             return
-        timer = self._doors.timer
+        timer = self._environment.timer
         wait = self._batcher.end(timer.now_us() if timer is not None else None)
         if wait is None or timer is None:
             self._propose_batched()
@@ -107,12 +107,12 @@ class Writer:
 
     def _propose(self, writes: Sequence[Write]) -> None:
         """Give each write its index and time, in order; what gets none is answered soon. They leave together."""
-        timer = self._doors.timer
+        timer = self._environment.timer
         for write in writes:
             refusal = self._no_room(write.size_bytes)
             if refusal is None:
                 try:
-                    time = self._doors.hybrid_clock.now()
+                    time = self._environment.hybrid_clock.now()
                     opid = self._core.propose(
                         write.kind, time, write.schema_id, write.meta, write.payload, write.payload_crc
                     )
@@ -124,7 +124,7 @@ class Writer:
                     if write.size_bytes <= WRITE_BYTES_MAX:
                         self._batcher.proposed(opid.index, timer.now_us() if timer else 0)
                     continue
-            self._doors.own_thread(lambda done=write.done, refusal=refusal: done(refusal))  # type: ignore[misc]
+            self._environment.own_thread(lambda done=write.done, refusal=refusal: done(refusal))  # type: ignore[misc]
         self._pump_soon()
 
     def _admit(self, size_bytes: int) -> Refused | None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.raft import AppendEntries, Message, RaftOptions, lease
-from nyala.replica.raft_driver import Doors, DriverOptions, Files, Phase, Replica, absent_reply
+from nyala.replica.raft_driver import DriverOptions, Environment, Files, Phase, Replica, absent_reply
 from nyala.replica.server.tablets.opening import load_cmeta
 from nyala.replica.types import (
     ZERO_OPID,
@@ -214,7 +214,7 @@ class SimNode:
             uuid=self.uuid,
             files=Files(cmeta=self.cmeta, log=self.log, state_machine=self.machine),
             replay=replay,
-            doors=Doors(
+            environment=Environment(
                 hybrid_clock=self.hybrid_clock,
                 rng=Random(world.rng.getrandbits(32)),
                 post=self.post,

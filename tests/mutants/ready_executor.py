@@ -14,13 +14,13 @@ MUTANTS = (
         ),
         file="replica/raft_driver/callers.py",
         function="Callers.read_barrier",
-        before="self._core.read_index(token, self._doors.ticks_now())",
+        before="self._core.read_index(token, self._environment.ticks_now())",
         after="self._core.read_index(token, self.tick)",
         more=(
             Edit(
                 file="replica/raft_driver/ready_executor.py",
                 function="ReadyExecutor.tick",
-                before="self.core.tick(self._doors.ticks_now())",
+                before="self.core.tick(self._environment.ticks_now())",
                 after="self.core.tick(self.callers.tick)",
             ),
         ),
@@ -31,7 +31,7 @@ MUTANTS = (
         test="tests/unit/server/test_server_ticking.py::test_quiet_tablet_is_not_ticked_until_something_reaches_it",
         file="replica/raft_driver/ready_executor.py",
         function="ReadyExecutor.stir",
-        before="self._doors.on_awake(self.tablet_id)",
+        before="self._environment.on_awake(self.tablet_id)",
         after="pass",
     ),
     Mutant(
@@ -40,7 +40,7 @@ MUTANTS = (
         test="tests/unit/raft_driver/test_driver_times.py::test_times_go_on_at_a_successor_whose_clock_is_behind",
         file="replica/raft_driver/ready_executor.py",
         function="ReadyExecutor._carry_out",
-        before="self._doors.hybrid_clock.observe(ready.safe_time[1])",
+        before="self._environment.hybrid_clock.observe(ready.safe_time[1])",
         after="pass",
         more=(
             Edit(
@@ -133,7 +133,7 @@ MUTANTS = (
         test="tests/unit/raft_driver/test_driver_life.py::test_mark_of_a_lost_end_goes_when_the_loss_is_made_up_for",
         file="replica/raft_driver/ready_executor.py",
         function="ReadyExecutor._look",
-        before="self._doors.run_heavy(self._files.log.forget_withheld, self._forgotten)",
+        before="self._environment.run_heavy(self._files.log.forget_withheld, self._forgotten)",
         after="pass",
     ),
     Mutant(

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.fs import lost_file
 from nyala.replica.raft import CopyNeeded, RaftOptions
-from nyala.replica.raft_driver import Doors, Files, Phase, Replica
+from nyala.replica.raft_driver import Environment, Files, Phase, Replica
 from nyala.replica.tablet import Superblock
 from nyala.replica.types import (
     Clock,
@@ -90,7 +90,7 @@ class CatalogGroup:
                 unfit_inline_bytes=limits.CATALOG_CHANGE_INLINE_BYTES,
             ),
             replay=replay,
-            doors=Doors(
+            environment=Environment(
                 hybrid_clock=HybridClock(clock),
                 rng=random.Random(f"{uuid}{clock.wall_us()}"),
                 post=self._post,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.raft import Message, RaftOptions
-from nyala.replica.raft_driver import Doors, DriverOptions, Files, Replica
+from nyala.replica.raft_driver import DriverOptions, Environment, Files, Replica
 from nyala.replica.tablet import Superblock, Tablet, Witness, data_trouble, sweep_orphans, unfit_entry
 from nyala.replica.tablet_copy import lost_tablets, named_blocks, settle_at_startup, spared_blocks, wal_folder
 from nyala.replica.types import (
@@ -45,7 +45,7 @@ class Opened(NamedTuple):
 
 
 class Opener:
-    """Bootstraps tablets, with the doors that every replica of this server is handed.
+    """Bootstraps tablets, with the environment that every replica of this server gets.
 
     Concurrency: `bootstrap` runs in threads, one at a time per tablet.
     """
@@ -128,7 +128,7 @@ class Opener:
                     unfit=unfit_entry,
                 ),
                 replay=replay,
-                doors=Doors(
+                environment=Environment(
                     hybrid_clock=self._hybrid_clock,
                     rng=random.Random(self._rng.getrandbits(64)),
                     post=self._post,

@@ -242,12 +242,12 @@ def test_order_that_breaks_an_invariant_is_fatal_and_one_that_is_refused_is_not(
             return
 
         address = Address("127.0.0.1", 2)
-        doors: dict[str, Any] = {
+        others: dict[str, Any] = {
             "process": 7, "cluster_id": str, "lost": list, "found": lambda uuid, places: None,
             "resources": ResourceWatch(manager.uuid),
         }  # fmt: skip
         beats = Heartbeats(
-            manager, Channels(), MemoryGuard(1 << 30, lambda: 0), GilWatch(), address, join=join, **doors
+            manager, Channels(), MemoryGuard(1 << 30, lambda: 0), GilWatch(), address, join=join, **others
         )
         for number, error in enumerate((Refused(Code.OVERLOADED, "full"), broken)):
 

@@ -44,7 +44,7 @@ class Files:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Doors:
+class Environment:
     """How one replica reaches threads, time, random numbers and peers, and which callbacks it calls."""
 
     hybrid_clock: HybridClock
@@ -65,7 +65,7 @@ class Doors:
     soon: Post | None = None
     """A cheaper `post` for the owner's own thread."""
     timer: Timer | None = None
-    """Without it, no round of small writes waits for writers that were just answered."""
+    """Without it, no batch of small writes waits for writers that were just answered."""
     ticks_now: Callable[[], int | None] = _no_clock
     """The monotonic clock, pauses and suspends included, in ticks; leases are judged by it, and without it every strong
     read takes a round."""
