@@ -147,14 +147,14 @@ def copy_from(
         uuid = own.uuid
         if Superblock.exists(disk, tablet) and Superblock.load(disk, tablet).data_state is DataState.READY:
             ask(f"replace the replica of {tablet} on {uuid}? Its data goes to quarantine.", yes)
-        door = tools.connect_source(address)
+        remote = tools.connect_source(address)
         try:
             with shown_copy(quiet=as_json) as progress:
                 ready = tools.copy_replica(
-                    disk, tablet, uuid, door, allow_leaderless=allow_leaderless, progress=progress
+                    disk, tablet, uuid, remote, allow_leaderless=allow_leaderless, progress=progress
                 )
         finally:
-            door.close()
+            remote.close()
     if as_json:
         print_json(
             {"tablet_id": tablet, "server": uuid, "flushed": str(ready.flush_opid), "bytes": progress.bytes_done}

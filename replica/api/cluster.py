@@ -1,4 +1,4 @@
-"""The door: connect to a cluster, list, create, drop and open tables."""
+"""Connect to a cluster, list, create, drop and open tables."""
 
 from __future__ import annotations
 

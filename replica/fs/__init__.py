@@ -1,4 +1,4 @@
-"""The only door to files: durable replace, rename and sync, an exclusive lock on a root, crash points."""
+"""The only way to files: durable replace, rename and sync, an exclusive lock on a root, crash points."""
 
 from nyala.replica.types import CRASH_EXIT_CODE, CrashPoints
 

@@ -80,7 +80,7 @@ class Written(NamedTuple):
 
 
 class _Sink:
-    """A file that Arrow writes to: appends through the door to disk and sums up as it goes."""
+    """A file that Arrow writes to: appends through `Disk` and sums the bytes up as it goes."""
 
     def __init__(self, disk: Disk, path: str, pages: PageCrcs | None = None) -> None:
         """`pages`: is told all bytes, too."""

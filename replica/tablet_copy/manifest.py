@@ -1,4 +1,4 @@
-"""What a copy session offers, and the door through which a follower fetches it."""
+"""What a copy session offers, and the interface through which a follower fetches it."""
 
 from __future__ import annotations
 

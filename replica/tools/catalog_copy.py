@@ -67,19 +67,19 @@ def copy_catalog(
     floor = None
     if promised_elsewhere(own) and not has_catalog(disk):
         floor = _take_over(disk, own, source, there.uuid, config)
-    door = open_source(there.uuid, source)
+    remote = open_source(there.uuid, source)
     try:
         return copy_replica(
             disk,
             CATALOG_ID,
             own.uuid,
-            door,
+            remote,
             allow_leaderless=allow_leaderless,
             vote_floor=floor,
             progress=progress,
         )
     finally:
-        door.close()
+        remote.close()
 
 
 def _take_over(disk: Disk, own: Instance, source: Address, leader: str, config: RaftConfig) -> int:

@@ -187,7 +187,7 @@ def copy_replica(
 
 
 def connect_source(address: Address) -> RemoteCopySource:
-    """The door to the tablet server at `address`, whoever it says it is; Refused UNAVAILABLE if none answers."""
+    """A copy source at the tablet server at `address`, whatever its uuid; Refused UNAVAILABLE if none answers."""
     with channel_to(address, ONCE_CHANNEL_OPTIONS) as channel:
         stub = pb_grpc.TabletServiceStub(channel)
         try:
@@ -200,7 +200,7 @@ def connect_source(address: Address) -> RemoteCopySource:
 
 
 def open_source(uuid: str, address: Address) -> RemoteCopySource:
-    """The door to the process `uuid` at `address`, connected; Refused UNAVAILABLE if it is not there in time."""
+    """A copy source at the process `uuid` at `address`, connected; Refused UNAVAILABLE if it is not there in time."""
     source = RemoteCopySource(uuid, [address])
     try:
         source.wait_connected(CONNECT_TIMEOUT_S)

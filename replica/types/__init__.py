@@ -1,4 +1,4 @@
-"""Value types, errors, limits and the doors to time, chance and disk. Imports the standard library only."""
+"""Value types, errors, limits, interfaces to clocks, random numbers and disk. Imports the standard library only."""
 
 from . import limits
 from .build import __version__

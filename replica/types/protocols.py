@@ -80,7 +80,7 @@ class DiskFile(Protocol):
 
 
 class Disk(Protocol):
-    """The only door to files. Paths are relative to the server's root, with `/`."""
+    """The interface to files, and the only one. Paths are relative to the server's root, with `/`."""
 
     def open(self, path: str, *, create: bool = False) -> DiskFile: ...
 

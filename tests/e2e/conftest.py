@@ -36,7 +36,7 @@ def _light_java() -> Iterator[None]:
 
 @pytest.fixture(scope="package")
 def road(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Road]:
-    """Three servers, a master, a broker with a second door that asks who comes, a Spark session in this process."""
+    """Three servers, a master, a broker with a second port that requires a login, a Spark session in this process."""
     folder = tmp_path_factory.mktemp("road")
     with Ports() as ports:
         login_port = ports.free()

@@ -157,7 +157,7 @@ class Source:
         self.committed = OpId(0, 0)
         self.clock = TestClock()
         self.sessions = SourceSessions(self.clock, sessions_max=sessions_max, ttl_us=1000)
-        self.door = LocalCopySource(self.sessions, self.capture)
+        self.copy_source = LocalCopySource(self.sessions, self.capture)
 
     def capture(
         self,
@@ -219,9 +219,9 @@ def tombstone(disk: SimDisk, last: OpId, *, term: int, voted_for: str | None = N
     return delete_replica(disk, superblock(), last, stop=lambda: None, known=known)
 
 
-def attempt(disk: Disk, door: Any, **options: Any) -> CopyAttempt:
-    """The target's attempt to bring the tablet's files through a source's door."""
-    return CopyAttempt(disk=disk, tablet_id=TABLET, uuid=TARGET_UUID, source=door, **options)
+def attempt(disk: Disk, copy_source: Any, **options: Any) -> CopyAttempt:
+    """The target's attempt to bring the tablet's files through `copy_source`."""
+    return CopyAttempt(disk=disk, tablet_id=TABLET, uuid=TARGET_UUID, source=copy_source, **options)
 
 
 def copy_over(local: Superblock | None, made: CopyAttempt, **options: Any) -> FollowerCopy:

@@ -153,7 +153,7 @@ def copy_to(disk: Disk, source: Source, last: OpId = OWN_LAST) -> None:
     exists = Superblock.exists(disk, TABLET)
     local = Superblock.load(disk, TABLET) if exists else None
     own_term = ConsensusMeta.load(disk, TABLET).term if ConsensusMeta.exists(disk, TABLET) else 0
-    made = attempt(disk, source.door)
+    made = attempt(disk, source.copy_source)
     if local is None or local.data_state is not DataState.READY:
         copy_over(local, made, own_term=own_term).run()
         return

@@ -290,7 +290,7 @@ class TabletNode(SimNode):
         self.replica = self.machine = self.log = None
 
 
-class Door:
+class SimCopySource:
     """The way to the source of a copy, from the copy's thread; each call waits for an answer as an RPC does."""
 
     def __init__(self, source: TabletNode, target: TabletNode) -> None:
@@ -334,17 +334,17 @@ class Door:
         self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool, wanted: CopyWanted = WHOLE
     ) -> CopyManifest:
         self._wait()
-        door = LocalCopySource(self._sessions, self._capture)
+        copy_source = LocalCopySource(self._sessions, self._capture)
         with self._source_process():
-            return door.begin(tablet_id, requestor_uuid, allow_leaderless, wanted)
+            return copy_source.begin(tablet_id, requestor_uuid, allow_leaderless, wanted)
 
     def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
-        door = LocalCopySource(self._sessions, self._capture)
+        copy_source = LocalCopySource(self._sessions, self._capture)
         half = length_bytes // 2
         for start, length in ((0, half), (half, length_bytes - half)):
             self._wait()
             with self._source_process():
-                chunks = list(door.fetch(session_id, file, byte_offset + start, length))
+                chunks = list(copy_source.fetch(session_id, file, byte_offset + start, length))
             yield from chunks
 
     @contextmanager
@@ -457,7 +457,7 @@ class TabletCopies:
                 target.cmeta = ConsensusMeta.adopt(target.disk, TABLET, target.uuid, remote, lost=was_here)
 
         copy = FollowerCopy(
-            CopyAttempt(disk=target.disk, tablet_id=TABLET, uuid=target.uuid, source=Door(source, target)),
+            CopyAttempt(disk=target.disk, tablet_id=TABLET, uuid=target.uuid, source=SimCopySource(source, target)),
             own_last_opid=local.last_opid,
             own_term=local.term,
             clear=clear,

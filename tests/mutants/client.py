@@ -8,7 +8,7 @@ MUTANTS = (
     Mutant(
         name="pipeline is no part of the package",
         rows="IN-70",
-        test="tests/unit/api/test_api_door.py::test_pipeline_is_there_without_an_import_of_its_own",
+        test="tests/unit/api/test_api_connect.py::test_pipeline_is_there_without_an_import_of_its_own",
         file="replica/api/__init__.py",
         function="__getattr__",
         before='if name == "pipeline":  # `import nyala` is enough for `nyala.pipeline.RowPublisher`',
@@ -62,7 +62,7 @@ MUTANTS = (
     Mutant(
         name="connect needs an address",
         rows="IN-70",
-        test="tests/unit/api/test_api_door.py::test_connect_without_an_address_says_where_it_looks",
+        test="tests/unit/api/test_api_connect.py::test_connect_without_an_address_says_where_it_looks",
         file="replica/api/cluster.py",
         function="connect",
         before='if address is None and not (address := os.environ.get("NYALA_MASTERS")):',

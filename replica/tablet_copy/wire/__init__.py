@@ -1,4 +1,4 @@
-"""Tablet copies between processes: the source's service and connections, and the door of whoever copies from it."""
+"""Tablet copies between processes: the source's service and connections, and what a follower copies through."""
 
 from .copy_rate import CopyRate
 from .fetch_serving import FetchServing

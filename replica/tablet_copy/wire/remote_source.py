@@ -1,4 +1,4 @@
-"""The follower's door to the CopyService of another server, and the connections on which it fetches files."""
+"""The follower's access to the CopyService of another server, and the connections on which it fetches files."""
 
 from __future__ import annotations
 

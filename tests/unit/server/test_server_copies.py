@@ -35,27 +35,27 @@ WHERE = [Address("127.0.0.1", 1)]
 ALONE = RaftConfig(OpId(0, 0), (Member(TARGET_UUID, (Address("127.0.0.1", 2),)),))
 
 
-class Door:
-    """A source's door with something that happens once BEGIN was answered."""
+class WatchedSource:
+    """A copy source with something that happens once BEGIN was answered."""
 
-    def __init__(self, door: Any, begun: Callable[[], None]) -> None:
-        self._door = door
+    def __init__(self, copy_source: Any, begun: Callable[[], None]) -> None:
+        self._copy_source = copy_source
         self._begun = begun
         self.begins = 0
 
     def begin(
         self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool, wanted: CopyWanted = WHOLE
     ) -> CopyManifest:
-        manifest: CopyManifest = self._door.begin(tablet_id, requestor_uuid, allow_leaderless, wanted)
+        manifest: CopyManifest = self._copy_source.begin(tablet_id, requestor_uuid, allow_leaderless, wanted)
         self.begins += 1
         self._begun()
         return manifest
 
     def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
-        yield from self._door.fetch(session_id, file, byte_offset, length_bytes)
+        yield from self._copy_source.fetch(session_id, file, byte_offset, length_bytes)
 
     def end(self, session_id: str, success: bool, doubted: str = "") -> None:
-        self._door.end(session_id, success, doubted)
+        self._copy_source.end(session_id, success, doubted)
 
 
 class Server:
@@ -66,9 +66,9 @@ class Server:
         self.fatal: list[BaseException] = []
         self.manager = new_manager(new_disk(), self.fatal.append)
         self.loop = loop
-        self.door = Door(source.door, lambda: self.in_between())
+        self.copy_source = WatchedSource(source.copy_source, lambda: self.in_between())
         self.in_between: Callable[[], None] = lambda: None
-        self.jobs = CopyJobs(self.manager, lambda uuid, addresses: self.door)
+        self.jobs = CopyJobs(self.manager, lambda uuid, addresses: self.copy_source)
 
     @property
     def hosted(self) -> HostedTablet:
@@ -227,7 +227,7 @@ def test_copy_job_that_waited_is_checked_again_before_it_asks_the_source() -> No
         await server.vote(9)
         free.set()
         assert Code.BAD_TERM.name in await server.ended()
-        assert server.door.begins == 0 and server.hosted.replica is running
+        assert server.copy_source.begins == 0 and server.hosted.replica is running
         assert server.rows() == [1]
 
     run(scenario, entries=50)
@@ -302,7 +302,7 @@ def test_deletion_ends_a_job_that_waits_and_then_the_replica_that_is_here() -> N
             server.jobs.start(request, WHERE)
             await asyncio.wait_for(manager.delete("other", None, "for a test"), 20)
             assert "other" not in manager.tablets and not Superblock.exists(manager.disk, "other")
-            assert server.jobs.running() == [] and server.door.begins == 0
+            assert server.jobs.running() == [] and server.copy_source.begins == 0
         finally:
             free.set()
 

@@ -285,8 +285,8 @@ def test_file_that_is_gone_under_a_running_replica_is_damage(tmp_path: Path) -> 
 @pytest.mark.parametrize("held", [".arrow", ".idx"])
 @pytest.mark.parametrize("how", ["merged", "deleted"])
 def test_block_that_goes_away_during_the_check_is_no_damage(tmp_path: Path, how: str, held: str) -> None:
-    """TC-63. Goal: what a merge replaces, and what a deletion removes, was not lost. Method: the scrub stands at the
-    door of the first block's data or sidecar; its tablet's blocks are merged into one, or the replica is deleted and
+    """TC-63. Goal: what a merge replaces, and what a deletion removes, was not lost. Method: the scrub is about
+    to read the first block's data or sidecar; its tablet's blocks are merged into one, or the replica is deleted and
     its files are gone; then it goes on: nothing failed, nothing is damaged."""
 
     async def use(server: Server, hosted: HostedTablet, neighbour: HostedTablet) -> None:
@@ -317,7 +317,7 @@ def test_block_that_goes_away_during_the_check_is_no_damage(tmp_path: Path, how:
 @pytest.mark.parametrize("how", ["log GC", "deleted"])
 def test_segment_that_goes_away_during_the_check_is_no_damage(tmp_path: Path, how: str) -> None:
     """TC-63. Goal: what log GC frees, and what a deletion puts aside, was not lost, and nothing keeps it. Method: the
-    scrub stands at the door of a closed segment; log GC removes it, or the replica is deleted; then it goes on."""
+    scrub is about to read a closed segment; log GC removes it, or the replica is deleted; then it goes on."""
 
     async def use(server: Server, hosted: HostedTablet, neighbour: HostedTablet) -> None:
         closed, log = await server.close_segment(hosted), hosted.log

@@ -26,14 +26,14 @@ def test_vote_request_that_meets_the_merge_of_a_copy_is_answered_once_per_term()
     copy makes of the disk, another one after each copy: the first always gets it, the second never does, and that is
     what the disk says."""
     disk, source = new_disk(), leading_source()
-    door = NoBytes(source.sessions, source.capture)
+    copy_source = NoBytes(source.sessions, source.capture)
     tombstone(disk, KEPT, term=1)
     points: set[str] = set()
 
     async def races() -> None:
         fatal: list[BaseException] = []
         manager = new_manager(disk, fatal.append, options=ServerOptions(root="unused", copy_streams=1))
-        jobs = CopyJobs(manager, lambda uuid, addresses: door)
+        jobs = CopyJobs(manager, lambda uuid, addresses: copy_source)
         await manager.start()
         await asyncio.gather(*manager.open_all())
         loop = asyncio.get_running_loop()

@@ -94,7 +94,7 @@ def test_voter_that_died_in_its_copy_still_votes_by_what_it_kept(step: int) -> N
     source = leading_source()
     disk.arm(f"copy.{step}")
     with pytest.raises(SimCrash):
-        copy_over(local, attempt(disk, source.door)).run()
+        copy_over(local, attempt(disk, source.copy_source)).run()
     disk.restart()
 
     async def use(manager: TabletManager, ask: Ask) -> None:
@@ -202,10 +202,10 @@ def test_server_that_lost_a_superblock_gives_no_vote_until_a_copy_is_complete() 
     lost.close()
     disk.remove(superblock_path(TABLET))
     old = set(data_files(disk))
-    door: LocalCopySource = NoBytes(source.sessions, source.capture)
+    copy_source: LocalCopySource = NoBytes(source.sessions, source.capture)
 
     async def copied(manager: TabletManager, state: DataState) -> CopyJob:
-        jobs = CopyJobs(manager, lambda uuid, addresses: door)
+        jobs = CopyJobs(manager, lambda uuid, addresses: copy_source)
         asked = CopyRequest(dest_uuid=TARGET_UUID, from_uuid=SOURCE_UUID, tablet_id=TABLET, term=6, current_state=state)
         with pytest.raises(Refused) as refused:
             jobs.start(replace(asked, term=4), [])
@@ -224,11 +224,11 @@ def test_server_that_lost_a_superblock_gives_no_vote_until_a_copy_is_complete() 
         assert "acknowledged more" in (await ask(9, OpId(8, 99), transfer=True)).reason
 
     async def second(manager: TabletManager, ask: Ask) -> None:
-        nonlocal door
+        nonlocal copy_source
         hosted = manager.get(TABLET)
         assert "acknowledged more" in (await ask(10, OpId(8, 99), transfer=True)).reason
         assert old <= set(data_files(disk))
-        door = source.door
+        copy_source = source.copy_source
         await copied(manager, hosted.data_state)
         assert hosted.running and hosted.cmeta is not None and hosted.cmeta.vote_floor_term == 5
 

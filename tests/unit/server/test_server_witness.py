@@ -1,4 +1,4 @@
-"""Witnesses on servers: made without data, voting and logging, joined by their data; two servers over a real door."""
+"""Witnesses on servers: made without data, voting and logging, joined by their data; two servers that connect."""
 
 from __future__ import annotations
 

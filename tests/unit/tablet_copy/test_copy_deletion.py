@@ -151,7 +151,7 @@ def test_purge_removes_only_what_the_quarantine_alone_names() -> None:
     last = replica_with_rows(disk)
     tombstone = delete_replica(disk, Superblock.load(disk, TABLET), last, stop=lambda: None)
     old_blocks = set(data_files(disk))
-    copy_over(tombstone, attempt(disk, Source(source).door)).run()
+    copy_over(tombstone, attempt(disk, Source(source).copy_source)).run()
     assert old_blocks < set(data_files(disk)), "a copy never takes a quarantined block's name"
     assert sweep_orphans(disk, named_blocks(disk)) == []
     term = ConsensusMeta.load(disk, TABLET).term
@@ -175,7 +175,7 @@ def recopied_replica(disk: SimDisk, *, log_lost: bool) -> tuple[str, OpId]:
     source = RestingReplica(new_disk())
     source.write([7], "new", term=9)
     source.tablet.flush()
-    copy_over(Superblock.load(disk, TABLET), attempt(disk, Source(source).door)).run()
+    copy_over(Superblock.load(disk, TABLET), attempt(disk, Source(source).copy_source)).run()
     source.close()
     replica = RestingReplica(disk)
     last = replica.write([8], "more", term=9)

@@ -46,27 +46,27 @@ ROWS = {1: "a", 2: "b", 3: "b", 4: "c"}
 class BlockFirst:
     """A source that hands out a block's other files once `written` says that its rows are written."""
 
-    def __init__(self, door: Any, written: threading.Event) -> None:
-        self._door = door
+    def __init__(self, copy_source: Any, written: threading.Event) -> None:
+        self._copy_source = copy_source
         self._written = written
-        self.begin = door.begin
-        self.end = door.end
+        self.begin = copy_source.begin
+        self.end = copy_source.end
 
     def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
         assert file.kind is not FileKind.BLOCK or file.name.endswith(".arrow") or self._written.wait(60)
-        yield from self._door.fetch(session_id, file, byte_offset, length_bytes)
+        yield from self._copy_source.fetch(session_id, file, byte_offset, length_bytes)
 
 
 class Crumbling:
     """A source whose bytes arrive in small chunks."""
 
-    def __init__(self, door: Any) -> None:
-        self._door = door
-        self.begin = door.begin
-        self.end = door.end
+    def __init__(self, copy_source: Any) -> None:
+        self._copy_source = copy_source
+        self.begin = copy_source.begin
+        self.end = copy_source.end
 
     def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
-        for chunk in self._door.fetch(session_id, file, byte_offset, length_bytes):
+        for chunk in self._copy_source.fetch(session_id, file, byte_offset, length_bytes):
             for at in range(0, len(chunk), 100):
                 yield chunk[at : at + 100]
 
@@ -99,7 +99,7 @@ def test_copy_ends_ready_and_equal_to_its_source(source: Source, streams: int, o
     disk = new_disk()
     local = old_tombstone(disk) if over_tombstone else None
     progress = CopyProgress()
-    ready = copy_over(local, attempt(disk, source.door, streams=streams, progress=progress)).run()
+    ready = copy_over(local, attempt(disk, source.copy_source, streams=streams, progress=progress)).run()
     assert (ready.data_state, ready.last_logged, ready.quarantine) == (DataState.READY, None, "")
     assert Superblock.load(disk, TABLET) == ready
     assert progress.bytes_done == progress.bytes_total > 0
@@ -120,7 +120,7 @@ def test_copy_cut_off_at_any_step(source: Source, step: int, over_tombstone: boo
     kept = local.last_logged if local else OpId(0, 0)
     disk.arm(f"copy.{step}")
     with pytest.raises(SimCrash):
-        copy_over(local, attempt(disk, source.door)).run()
+        copy_over(local, attempt(disk, source.copy_source)).run()
     if step == 1:
         marked = Superblock.load(disk, TABLET)
         assert (marked.data_state, marked.last_logged, marked.quarantine) == (DataState.COPYING, kept, "")
@@ -137,7 +137,7 @@ def test_copy_cut_off_at_any_step(source: Source, step: int, over_tombstone: boo
         assert ConsensusMeta.load(disk, TABLET).voted_for == ("c" * 32 if step == 1 else None)
     assert f"wals/{TABLET}" not in wal_places(disk)
     assert data_files(disk) == [], "blocks that nobody names are reclaimed"
-    copy_over(settled, attempt(disk, source.door)).run()
+    copy_over(settled, attempt(disk, source.copy_source)).run()
     assert_equals_source(disk)
 
 
@@ -158,14 +158,14 @@ def test_copy_cut_off_within_a_file_is_never_ready(
     pattern = folder if operation == "sync_dir" else f"{folder}/*"
     disk.fail_on(operation, pattern, "CRASH", skip=good)
     with pytest.raises(SimCrash):
-        copy_over(local, attempt(disk, Crumbling(source.door))).run()
+        copy_over(local, attempt(disk, Crumbling(source.copy_source))).run()
     assert disk.fired[operation, "CRASH"] == 1
     assert Superblock.load(disk, TABLET).data_state is DataState.COPYING
     die(disk, power_seed)
     settled = start(disk)
     assert (settled.data_state, settled.last_logged) == (DataState.DELETED, local.last_logged if local else OpId(0, 0))
     assert data_files(disk) == [] and f"wals/{TABLET}" not in wal_places(disk)
-    copy_over(settled, attempt(disk, Crumbling(source.door))).run()
+    copy_over(settled, attempt(disk, Crumbling(source.copy_source))).run()
     assert_equals_source(disk)
 
 
@@ -183,42 +183,42 @@ def test_copies_that_never_end_take_the_room_of_one(source: Source, over_tombsto
         if dies:
             disk.arm("copy.4")
             with pytest.raises(SimCrash):
-                copy_over(local, attempt(disk, source.door)).run()
+                copy_over(local, attempt(disk, source.copy_source)).run()
             disk.restart()
             local = start(disk)
         else:
             disk.fail_on("pwrite", "data/*", "ENOSPC")
             with pytest.raises(Refused):
-                copy_over(local, attempt(disk, source.door)).run()
+                copy_over(local, attempt(disk, source.copy_source)).run()
             local = Superblock.load(disk, TABLET)
         held.append((disk.used_bytes, len(disk.listdir("quarantine"))))
         assert local.last_logged == (OLD_LAST if over_tombstone else OpId(0, 0))
     assert max(held[2:]) <= max(held[:2]) and held[-1][1] == 1 + over_tombstone, held
     assert disk.listdir(f"{local.quarantine}/wal"), "the last one's is there for a look"
     assert {path: disk.read(path) for path in first} == first
-    copy_over(local, attempt(disk, source.door)).run()
+    copy_over(local, attempt(disk, source.copy_source)).run()
     assert_equals_source(disk)
 
 
 class Damaging:
     """A source whose chunks arrive with one bit flipped in files of one kind."""
 
-    def __init__(self, door: Any, kind: int) -> None:
-        self._door = door
+    def __init__(self, copy_source: Any, kind: int) -> None:
+        self._copy_source = copy_source
         self._kind = kind
 
     def begin(
         self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool, wanted: CopyWanted = WHOLE
     ) -> CopyManifest:
-        manifest: CopyManifest = self._door.begin(tablet_id, requestor_uuid, allow_leaderless, wanted)
+        manifest: CopyManifest = self._copy_source.begin(tablet_id, requestor_uuid, allow_leaderless, wanted)
         return manifest
 
     def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
-        for chunk in self._door.fetch(session_id, file, byte_offset, length_bytes):
+        for chunk in self._copy_source.fetch(session_id, file, byte_offset, length_bytes):
             yield bytes([chunk[0] ^ 1]) + chunk[1:] if file.kind == self._kind else chunk
 
     def end(self, session_id: str, success: bool, doubted: str = "") -> None:
-        self._door.end(session_id, success, doubted)
+        self._copy_source.end(session_id, success, doubted)
 
 
 @pytest.mark.parametrize("kind", [1, 2])
@@ -228,11 +228,11 @@ def test_copy_with_a_flipped_byte_ends_deleted(source: Source, kind: int) -> Non
     disk = new_disk()
     local = old_tombstone(disk)
     with pytest.raises(Corruption):
-        copy_over(local, attempt(disk, Damaging(source.door, kind))).run()
+        copy_over(local, attempt(disk, Damaging(source.copy_source, kind))).run()
     settled = Superblock.load(disk, TABLET)
     assert (settled.data_state, settled.last_logged) == (DataState.DELETED, OLD_LAST)
     assert data_files(disk) == []
-    copy_over(settled, attempt(disk, source.door)).run()
+    copy_over(settled, attempt(disk, source.copy_source)).run()
     assert_equals_source(disk)
 
 
@@ -243,7 +243,7 @@ def test_copy_whose_blocks_cannot_be_removed_ends_deleted_all_the_same(source: S
     local = old_tombstone(disk)
     disk.fail_on("remove", "data/*", times=None)
     with pytest.raises(Corruption):
-        copy_over(local, attempt(disk, Damaging(source.door, 1))).run()
+        copy_over(local, attempt(disk, Damaging(source.copy_source, 1))).run()
     settled = Superblock.load(disk, TABLET)
     assert (settled.data_state, settled.last_logged) == (DataState.DELETED, OLD_LAST)
     assert data_files(disk) and disk.fired["remove", "EIO"]
@@ -255,18 +255,18 @@ def test_copy_whose_blocks_cannot_be_removed_ends_deleted_all_the_same(source: S
 class Dying:
     """A source that is gone after so many chunks, and cannot be told anything any more."""
 
-    def __init__(self, door: Any, chunks: int) -> None:
-        self._door = door
+    def __init__(self, copy_source: Any, chunks: int) -> None:
+        self._copy_source = copy_source
         self.left = chunks
 
     def begin(
         self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool, wanted: CopyWanted = WHOLE
     ) -> CopyManifest:
-        manifest: CopyManifest = self._door.begin(tablet_id, requestor_uuid, allow_leaderless, wanted)
+        manifest: CopyManifest = self._copy_source.begin(tablet_id, requestor_uuid, allow_leaderless, wanted)
         return manifest
 
     def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
-        for chunk in self._door.fetch(session_id, file, byte_offset, length_bytes):
+        for chunk in self._copy_source.fetch(session_id, file, byte_offset, length_bytes):
             if self.left == 0:
                 raise Refused(Code.UNAVAILABLE, "connection refused")
             self.left -= 1
@@ -284,12 +284,12 @@ def test_copy_whose_source_dies_starts_again_from_the_beginning(source: Source, 
     disk = new_disk()
     local = old_tombstone(disk)
     with pytest.raises(Refused, match="connection refused"):
-        copy_over(local, attempt(disk, Dying(source.door, chunks))).run()
+        copy_over(local, attempt(disk, Dying(source.copy_source, chunks))).run()
     settled = Superblock.load(disk, TABLET)
     assert (settled.data_state, settled.last_logged) == (DataState.DELETED, OLD_LAST)
     assert data_files(disk) == [] and f"wals/{TABLET}" not in wal_places(disk)
     progress = CopyProgress()
-    copy_over(settled, attempt(disk, source.door, progress=progress)).run()
+    copy_over(settled, attempt(disk, source.copy_source, progress=progress)).run()
     assert progress.bytes_done == progress.bytes_total > 0
     assert_equals_source(disk)
 
@@ -305,7 +305,7 @@ def test_copy_cancelled_at_any_moment_ends_as_before_or_deleted(source: Source) 
         before = Superblock.load(disk, TABLET)
         asked = iter(range(1, 1000))
         cancelled = lambda asked=asked, moment=moment: next(asked) >= moment  # noqa: E731
-        made = attempt(disk, source.door, cancelled=cancelled)
+        made = attempt(disk, source.copy_source, cancelled=cancelled)
         try:
             copy_over(before, made).run()
         except Refused as refused:
@@ -334,7 +334,7 @@ def test_copy_from_a_lagging_or_leaderless_source_touches_nothing(source: Source
     cleared: list[bool] = []
     clear = lambda admit: cleared.append(True)  # noqa: E731
     with pytest.raises(Refused) as refused:
-        copy_over(None, attempt(disk, source.door), own_last_opid=kept, clear=clear).run()
+        copy_over(None, attempt(disk, source.copy_source), own_last_opid=kept, clear=clear).run()
     assert refused.value.code is (Code.ILLEGAL_STATE if leader else Code.NOT_LEADER)
     assert not cleared and Superblock.load(disk, TABLET).data_state is DataState.READY
     assert replica.rows() == {8: "mine"}
@@ -360,7 +360,7 @@ def test_copy_over_a_replica_that_promised_more_meanwhile_touches_nothing(
         raise AssertionError("the replica would have been deleted")
 
     with pytest.raises(Refused) as refused:
-        copy_over(None, attempt(disk, source.door), own_last_opid=OpId(6, 3), own_term=6, clear=clear).run()
+        copy_over(None, attempt(disk, source.copy_source), own_last_opid=OpId(6, 3), own_term=6, clear=clear).run()
     assert refused.value.code is code
     assert not deleted and Superblock.load(disk, TABLET).data_state is DataState.READY
     assert source.sessions.sessions() == []
@@ -371,10 +371,10 @@ def test_source_whose_own_log_ends_below_what_is_committed_serves_no_copy(source
     disk. Method: the leader knows 6.4 to be committed, its log ends at 6.3: refused, to be tried again."""
     source.commit_index = 4
     with pytest.raises(Refused) as refused:
-        copy_over(None, attempt(new_disk(), source.door)).run()
+        copy_over(None, attempt(new_disk(), source.copy_source)).run()
     assert refused.value.code is Code.NOT_READY
     source.commit_index = 3
-    copy_over(None, attempt(new_disk(), source.door)).run()
+    copy_over(None, attempt(new_disk(), source.copy_source)).run()
 
 
 @pytest.mark.parametrize("at_the_source", [True, False])
@@ -386,10 +386,10 @@ def test_copy_of_a_block_that_a_disk_cannot_read_or_write_ends_deleted(source: S
     broken, operation = (source.replica.disk, "pread") if at_the_source else (disk, "sync")
     broken.fail_on(operation, "data/*", "EIO")
     with pytest.raises(Corruption, match="cannot be read or written"):
-        copy_over(local, attempt(disk, source.door)).run()
+        copy_over(local, attempt(disk, source.copy_source)).run()
     settled = Superblock.load(disk, TABLET)
     assert (settled.data_state, settled.last_logged, data_files(disk)) == (DataState.DELETED, OLD_LAST, [])
-    copy_over(settled, attempt(disk, source.door)).run()
+    copy_over(settled, attempt(disk, source.copy_source)).run()
     assert_equals_source(disk)
 
 
@@ -399,7 +399,7 @@ def test_full_disk_during_a_copy_ends_deleted(source: Source) -> None:
     local = old_tombstone(disk)
     disk.fail_on("pwrite", "data/*", "ENOSPC")
     with pytest.raises(Refused) as refused:
-        copy_over(local, attempt(disk, source.door)).run()
+        copy_over(local, attempt(disk, source.copy_source)).run()
     assert refused.value.code is Code.NO_SPACE
     settled = Superblock.load(disk, TABLET)
     assert (settled.data_state, settled.last_logged) == (DataState.DELETED, OLD_LAST)
@@ -419,14 +419,14 @@ def test_copy_that_fills_the_disk_with_blocks_makes_room_for_its_own_tombstone(s
             disk.capacity_bytes = disk.used_bytes
 
     with pytest.raises(Refused) as refused:
-        copy_over(local, attempt(disk, BlockFirst(source.door, written), streams=streams, pace=full)).run()
+        copy_over(local, attempt(disk, BlockFirst(source.copy_source, written), streams=streams, pace=full)).run()
     assert refused.value.code is Code.NO_SPACE
     settled = Superblock.load(disk, TABLET)
     assert (settled.data_state, settled.last_logged) == (DataState.DELETED, OLD_LAST)
     assert data_files(disk) == [] and f"wals/{TABLET}" not in wal_places(disk)
     assert f"{settled.quarantine}/wal" in wal_places(disk), "the blocks' room was enough"
     disk.heal()
-    copy_over(settled, attempt(disk, source.door, streams=streams)).run()
+    copy_over(settled, attempt(disk, source.copy_source, streams=streams)).run()
     assert_equals_source(disk)
 
 
@@ -444,7 +444,7 @@ def test_copy_that_fills_the_disk_with_its_log_makes_room_for_its_own_tombstone(
                 raise SimCrash
 
     with pytest.raises(SimCrash if dies else Refused):
-        copy_over(local, attempt(disk, source.door, pace=full)).run()
+        copy_over(local, attempt(disk, source.copy_source, pace=full)).run()
     if dies:
         capacity = disk.used_bytes
         disk.restart()
@@ -454,7 +454,7 @@ def test_copy_that_fills_the_disk_with_its_log_makes_room_for_its_own_tombstone(
     assert (settled.data_state, settled.last_logged) == (DataState.DELETED, OLD_LAST)
     assert f"wals/{TABLET}" not in wal_places(disk) and data_files(disk) == []
     disk.heal()
-    copy_over(settled, attempt(disk, source.door)).run()
+    copy_over(settled, attempt(disk, source.copy_source)).run()
     assert_equals_source(disk)
 
 
@@ -463,7 +463,7 @@ def test_copy_of_a_wholly_flushed_source_brings_no_log(source: Source) -> None:
     opens at the flush index with all rows and takes the entry that follows."""
     disk = new_disk()
     source.replica.tablet.flush()
-    copy_over(None, attempt(disk, source.door)).run()
+    copy_over(None, attempt(disk, source.copy_source)).run()
     assert disk.listdir(f"wals/{TABLET}") == []
     replica = RestingReplica(disk, TARGET_UUID)
     assert (replica.tablet.flush_opid, replica.rows()) == (OpId(6, 3), ROWS)
@@ -479,5 +479,5 @@ def test_config_that_metadata_does_not_have_yet_travels_in_the_log(source: Sourc
     lags behind its committed config by entries that are flushed."""
     source.replica.tablet.flush()
     source.config_index = 3
-    manifest = source.door.begin(TABLET, TARGET_UUID, False)
+    manifest = source.copy_source.begin(TABLET, TARGET_UUID, False)
     assert manifest.first_retained_index <= CONFIG.opid.index + 1

@@ -59,7 +59,7 @@ def test_server_that_knows_nothing_takes_a_copy_of_an_old_group() -> None:
     """Goal: IN-50: a group that has held many elections can be copied to a new server. Method: the metadata of one that
     is 2^30 terms on, at a server that knows no term."""
     source = leading_source()
-    manifest = source.door.begin(TABLET, "b" * 32, False)
+    manifest = source.copy_source.begin(TABLET, "b" * 32, False)
     assert accept_offer(replace(manifest, cmeta=cmeta(1 << 30)), TABLET, own_term=0).tablet_id == TABLET
     source.replica.close()
 
@@ -67,13 +67,13 @@ def test_server_that_knows_nothing_takes_a_copy_of_an_old_group() -> None:
 class Offering:
     """A source that is honest but for what its manifest says."""
 
-    def __init__(self, door: Any, **forged: Any) -> None:
-        self._door = door
+    def __init__(self, copy_source: Any, **forged: Any) -> None:
+        self._copy_source = copy_source
         self._forged = forged
-        self.end, self.fetch = door.end, door.fetch
+        self.end, self.fetch = copy_source.end, copy_source.fetch
 
     def begin(self, *args: Any, **fields: Any) -> CopyManifest:
-        manifest: CopyManifest = self._door.begin(*args, **fields)
+        manifest: CopyManifest = self._copy_source.begin(*args, **fields)
         return replace(manifest, **self._forged)
 
 
@@ -86,10 +86,10 @@ def test_offer_that_no_source_makes_is_refused_and_changes_nothing(what: str) ->
     local = tombstone(disk, OpId(1, 1), term=5)
     kept = (ConsensusMeta.load(disk, TABLET).encode(), Superblock.load(disk, TABLET))
     with pytest.raises(Refused) as refused:
-        copy_over(local, attempt(disk, Offering(source.door, **BAD[what])), own_term=5).run()
+        copy_over(local, attempt(disk, Offering(source.copy_source, **BAD[what])), own_term=5).run()
     assert refused.value.code is Code.CORRUPTION and "no replica has" in str(refused.value)
     assert (ConsensusMeta.load(disk, TABLET).encode(), Superblock.load(disk, TABLET)) == kept
-    copy_over(local, attempt(disk, source.door), own_term=5).run()
+    copy_over(local, attempt(disk, source.copy_source), own_term=5).run()
     source.replica.close()
 
 
@@ -97,7 +97,7 @@ def test_blocks_that_share_a_name_are_refused() -> None:
     """Goal: IN-50: names that a source gives break no invariant here. Method: a superblock that names a file twice, and
     one whose number has thousands of digits."""
     source = leading_source()
-    manifest = source.door.begin(TABLET, "b" * 32, False)
+    manifest = source.copy_source.begin(TABLET, "b" * 32, False)
     [block, *_] = Superblock.from_avro(unframe("superblock", manifest.superblock)).blocks
     for blocks in ((block, block), (block._replace(sidecar_name=block.name),)):
         with pytest.raises(Refused, match="names a file twice"):

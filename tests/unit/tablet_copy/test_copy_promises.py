@@ -96,11 +96,11 @@ def test_copy_that_fails_leaves_a_tombstone_as_ignorant_as_it_was() -> None:
     source = leading_source()
     disk.arm("copy.2")
     with pytest.raises(SimCrash):
-        copy_over(deleted, attempt(disk, source.door)).run()
+        copy_over(deleted, attempt(disk, source.copy_source)).run()
     disk.restart()
     settled = settle_at_startup(disk, Superblock.load(disk, TABLET))
     assert settled.data_state is DataState.DELETED and not settled.last_logged_known
-    copy_over(settled, attempt(disk, source.door)).run()
+    copy_over(settled, attempt(disk, source.copy_source)).run()
     assert Superblock.load(disk, TABLET).last_logged_known
     source.replica.close()
 
@@ -167,7 +167,7 @@ def test_copy_over_a_lost_superblock_that_does_not_end_leaves_a_tombstone_that_d
         else:
             source.replica.cmeta = ConsensusMeta.create(new_disk(), TABLET, SOURCE_UUID, CONFIG, 4)
             with pytest.raises(Refused, match="earlier term"):
-                copy_over(None, attempt(disk, source.door)).run()
+                copy_over(None, attempt(disk, source.copy_source)).run()
             source.replica.cmeta.save_hard_state(6, SOURCE_UUID)
         assert was_here(disk, TABLET) and lost_tablets(disk) == [TABLET]
         old = held(disk)
@@ -177,7 +177,7 @@ def test_copy_over_a_lost_superblock_that_does_not_end_leaves_a_tombstone_that_d
         else:
             disk.arm(cell)
         with pytest.raises((SimCrash, DiskFailure)):
-            copy_over(None, attempt(disk, source.door)).run()
+            copy_over(None, attempt(disk, source.copy_source)).run()
         disk.disarm()
         if cell != "cut":
             die(disk, seed)
@@ -188,7 +188,7 @@ def test_copy_over_a_lost_superblock_that_does_not_end_leaves_a_tombstone_that_d
         settled = Superblock.load(disk, TABLET)
         assert not settled.last_logged_known and settled.next_block == 1
         assert [p.split("-0")[0] for p in wal_places(disk)][:1] == [f"quarantine/{TABLET}"]
-        ready = copy_over(settled, attempt(disk, source.door)).run()
+        ready = copy_over(settled, attempt(disk, source.copy_source)).run()
         assert ready.last_logged_known and ready.data_state is DataState.READY
         floor = ConsensusMeta.load(disk, TABLET).vote_floor_term
         assert floor == (5 if metadata == "there" else 6)
@@ -205,7 +205,7 @@ def test_tablet_that_was_about_to_be_created_has_lost_nothing() -> None:
     assert not was_here(disk, TABLET) and lost_tablets(disk) == []
     disk.arm("copy.3")
     with pytest.raises(SimCrash):
-        copy_over(None, attempt(disk, source.door)).run()
+        copy_over(None, attempt(disk, source.copy_source)).run()
     disk.restart()
     assert start(disk).last_logged_known
     other = new_disk()
@@ -223,7 +223,7 @@ def test_purge_removes_what_stayed_for_a_lost_superblock() -> None:
     old = held(disk)
     disk.fail_on("pwrite", f"wals/{TABLET}/*", "EIO")
     with pytest.raises(DiskFailure):
-        copy_over(None, attempt(disk, source.door)).run()
+        copy_over(None, attempt(disk, source.copy_source)).run()
     assert {f"data/{name}" for name in old} < set(purge_quarantine(disk, TABLET).removed)
     assert data_files(disk) == [] and disk.listdir("quarantine") == [] and refuses_votes(disk)
     source.replica.close()
@@ -260,7 +260,7 @@ def test_death_right_after_the_merge_finds_the_merged_promises(over_tombstone: b
         local = delete(disk, replica_that_voted(disk))
     disk.arm("copy.2")
     with pytest.raises(SimCrash):
-        copy_over(local, attempt(disk, source.door)).run()
+        copy_over(local, attempt(disk, source.copy_source)).run()
     disk.restart()
     merged = ConsensusMeta.load(disk, TABLET)
     assert (merged.uuid, merged.term, merged.voted_for) == (TARGET_UUID, 6, None)
@@ -275,7 +275,10 @@ def test_copy_progress_tells_phase_and_bytes() -> None:
     source, disk, progress = leading_source(), new_disk(), CopyProgress()
     seen: list[tuple[str, int]] = []
     paced = attempt(
-        disk, source.door, progress=progress, pace=lambda length: seen.append((progress.phase, progress.bytes_done))
+        disk,
+        source.copy_source,
+        progress=progress,
+        pace=lambda length: seen.append((progress.phase, progress.bytes_done)),
     )
     copy_over(None, paced).run()
     assert [phase for phase, _ in seen] == ["COPY.3", "COPY.4", "COPY.4"]

@@ -47,7 +47,9 @@ def still_open(source: Source) -> set[str]:
 
 def read_all(source: Source, manifest: CopyManifest) -> int:
     return sum(
-        len(chunk) for f in manifest.files for chunk in source.door.fetch(manifest.session_id, f, 0, f.length_bytes)
+        len(chunk)
+        for f in manifest.files
+        for chunk in source.copy_source.fetch(manifest.session_id, f, 0, f.length_bytes)
     )
 
 
@@ -56,7 +58,7 @@ def test_session_keeps_blocks_and_log_while_the_tablet_moves_on() -> None:
     files stay readable and so does every entry after the copy, also for a while after the session ended well."""
     source = source_with_block()
     replica = source.replica
-    manifest = source.door.begin(TABLET, "b" * 32, False)
+    manifest = source.copy_source.begin(TABLET, "b" * 32, False)
     assert manifest.last_opid == OpId(1, 2) and manifest.first_retained_index == 1
     for index in range(20):
         replica.write([index], "x" * 2000)
@@ -65,7 +67,7 @@ def test_session_keeps_blocks_and_log_while_the_tablet_moves_on() -> None:
     replica.log.roll()
     replica.log.gc(replica.index)
     assert read_all(source, manifest) == manifest.size_bytes
-    source.door.end(manifest.session_id, True)
+    source.copy_source.end(manifest.session_id, True)
     replica.log.gc(replica.index)
     entries = replica.log.read(2, replica.index + 1, 1 << 20)
     assert [e.opid.index for e in entries] == list(range(2, replica.index + 1))
@@ -78,7 +80,7 @@ def test_session_keeps_blocks_and_log_while_the_tablet_moves_on() -> None:
 def test_session_unused_for_its_time_to_live_is_gone() -> None:
     """Goal: a follower that died holds nothing for ever. Method: move the clock past the time to live."""
     source = source_with_block()
-    manifest = source.door.begin(TABLET, "b" * 32, False)
+    manifest = source.copy_source.begin(TABLET, "b" * 32, False)
     source.clock.now_us += 900
     assert read_all(source, manifest) > 0
     source.clock.now_us += 1001
@@ -93,14 +95,14 @@ def test_session_says_how_long_nobody_asked_and_ends_just_after_its_time_to_live
     to live, over a question, and one past it; what another target asks for keeps only its own session."""
     source = source_with_block()
     ttl_us = source.sessions.ttl_us
-    manifest = source.door.begin(TABLET, "b" * 32, False)
+    manifest = source.copy_source.begin(TABLET, "b" * 32, False)
     began = source.clock.wall_us()
     source.clock.now_us += ttl_us
     source.sessions.expire()
     (served,) = source.sessions.served()
     assert (served.idle_us, served.started_us, served.session.requestor_uuid) == (ttl_us, began, "b" * 32)
     read_all(source, manifest)
-    other = source.door.begin(TABLET, "c" * 32, False)
+    other = source.copy_source.begin(TABLET, "c" * 32, False)
     source.clock.now_us += ttl_us - 1
     read_all(source, other)
     assert sorted(s.idle_us for s in source.sessions.served()) == [0, ttl_us - 1]
@@ -113,12 +115,12 @@ def test_session_says_how_long_nobody_asked_and_ends_just_after_its_time_to_live
 def test_sessions_are_bounded_and_a_restarted_follower_replaces_its_own() -> None:
     """Goal: nothing unbounded. Method: fill the sessions, ask for one more, then again as an earlier requestor."""
     source = source_with_block(sessions_max=2)
-    first = source.door.begin(TABLET, "b" * 32, False)
-    source.door.begin(TABLET, "c" * 32, False)
+    first = source.copy_source.begin(TABLET, "b" * 32, False)
+    source.copy_source.begin(TABLET, "c" * 32, False)
     with pytest.raises(Refused) as refused:
-        source.door.begin(TABLET, "d" * 32, False)
+        source.copy_source.begin(TABLET, "d" * 32, False)
     assert refused.value.code is Code.OVERLOADED
-    again = source.door.begin(TABLET, "b" * 32, False)
+    again = source.copy_source.begin(TABLET, "b" * 32, False)
     assert again.session_id != first.session_id and len(source.sessions.sessions()) == 2
     source.replica.close()
 
@@ -249,7 +251,7 @@ def test_session_that_a_later_one_overtakes_while_it_is_made_is_not_opened() -> 
 def test_fetch_outside_of_the_session_is_refused(kind: int, name: str, offset: int, length: int, code: Code) -> None:
     """Goal: a session serves what it names and nothing else. Method: foreign names, kinds and ranges."""
     source = source_with_block()
-    manifest = source.door.begin(TABLET, "b" * 32, False)
+    manifest = source.copy_source.begin(TABLET, "b" * 32, False)
     block = next(f for f in manifest.files if f.kind is FileKind.BLOCK)
     session = source.sessions.get(manifest.session_id)
     with pytest.raises(Refused) as refused:

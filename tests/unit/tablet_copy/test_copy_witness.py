@@ -58,7 +58,7 @@ def vivify(
     local: Superblock | None = None,
 ) -> Superblock:
     """Make a witness of nothing, or of the tombstone `local`."""
-    made = attempt(disk, source.door)
+    made = attempt(disk, source.copy_source)
     return copy_over(local, made, own_last_opid=kept, log_only=True, own_last_known=own_last_known).run()
 
 
@@ -79,7 +79,7 @@ def join(disk: SimDisk, source: Source, **options: Any) -> WitnessJoin:
     """One run; the log is there already, and the swap is the rewrite."""
     options.setdefault("await_log", lambda flushed: None)
     options.setdefault("swap", lambda whole: whole.save(disk))
-    return WitnessJoin(attempt(disk, source.door), witness=Superblock.load(disk, TABLET), **options)
+    return WitnessJoin(attempt(disk, source.copy_source), witness=Superblock.load(disk, TABLET), **options)
 
 
 def witness_with_a_promise(source: Source) -> SimDisk:
@@ -205,8 +205,8 @@ def test_join_waits_for_blocks_that_reach_the_witness_log(source: Source) -> Non
     with pytest.raises(Refused, match="not flushed"):
         join(disk, source).run()
     older = Source(source.replica)
-    begin = older.door.begin
-    older.door.begin = lambda *args: begin(*args[:3])  # type: ignore[method-assign]
+    begin = older.copy_source.begin
+    older.copy_source.begin = lambda *args: begin(*args[:3])  # type: ignore[method-assign]
     with pytest.raises(Refused, match="would be missing"):
         join(disk, older).run()
     source.replica.tablet.flush()
@@ -251,10 +251,11 @@ def test_session_of_a_witness_names_no_block(source: Source) -> None:
     """CC-47. Method: a log-only session and an ordinary one of one source: the first names no file, the second a block
     and a segment."""
     sessions = [
-        source.door.begin(TABLET, u, False, w) for u, w in (("x", CopyWanted(log_only=True)), ("y", CopyWanted()))
+        source.copy_source.begin(TABLET, u, False, w)
+        for u, w in (("x", CopyWanted(log_only=True)), ("y", CopyWanted()))
     ]
     assert [sorted({f.kind for f in m.files}) for m in sessions] == [[], [FileKind.BLOCK, FileKind.WAL_SEGMENT]]
     assert [parse_superblock(m.superblock, "here").witness for m in sessions] == [True, False]
     assert sessions[0].last_opid == BASE
     for manifest in sessions:
-        source.door.end(manifest.session_id, True)
+        source.copy_source.end(manifest.session_id, True)

@@ -291,10 +291,10 @@ def test_replica_copied_offline_is_the_source_and_keeps_its_own_promises() -> No
     with pytest.raises(Refused, match="ends below"):
         lagging = RestingReplica(new_disk())
         lagging.write([1], "old", term=1)
-        copy_replica(disk, TABLET, TARGET_UUID, Source(lagging).door)
+        copy_replica(disk, TABLET, TARGET_UUID, Source(lagging).copy_source)
     assert Superblock.load(disk, TABLET).data_state is DataState.READY
     for target in (blank, disk):
-        ready = copy_replica(target, TABLET, TARGET_UUID, ahead.door)
+        ready = copy_replica(target, TABLET, TARGET_UUID, ahead.copy_source)
         assert ready.data_state is DataState.READY
         replica = RestingReplica(target, TARGET_UUID)
         assert replica.rows() == {7: "new"}
@@ -305,7 +305,7 @@ def test_replica_copied_offline_is_the_source_and_keeps_its_own_promises() -> No
     assert last < OpId(6, 1)
     assert [p.split("-0")[0] for p in wal_places(disk)] == [f"quarantine/{TABLET}"] and not blank.listdir("quarantine")
     with pytest.raises(Refused, match="leader"):
-        copy_replica(disk, TABLET, TARGET_UUID, Source(source, is_leader=False).door)
+        copy_replica(disk, TABLET, TARGET_UUID, Source(source, is_leader=False).copy_source)
 
 
 def test_offline_copy_that_fails_leaves_the_tombstone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,11 +315,11 @@ def test_offline_copy_that_fails_leaves_the_tombstone(monkeypatch: pytest.Monkey
     source.cmeta.save_hard_state(6, None)
     source.tablet.flush()
     disk, last = stopped_server(TARGET_UUID)
-    door = Source(source).door
-    fetch = door.fetch
-    monkeypatch.setattr(door, "fetch", lambda session, *rest: fetch("another session", *rest))
+    copy_source = Source(source).copy_source
+    fetch = copy_source.fetch
+    monkeypatch.setattr(copy_source, "fetch", lambda session, *rest: fetch("another session", *rest))
     with pytest.raises(Refused) as refused:
-        copy_replica(disk, TABLET, TARGET_UUID, door)
+        copy_replica(disk, TABLET, TARGET_UUID, copy_source)
     assert refused.value.code is Code.EXPIRED
     left = Superblock.load(disk, TABLET)
     assert (left.data_state, left.last_logged) == (DataState.DELETED, last)
@@ -343,7 +343,7 @@ def test_replica_without_its_promises_is_replaced_and_abstains(harm: str, log: s
             disk.remove_tree(WAL)
         before = {path: disk.read(path) for folder in FOLDERS for path in _below(disk, folder)}
         with pytest.raises(Refused, match="comes from the leader only") as refused:
-            copy_replica(disk, TABLET, TARGET_UUID, Source(source, is_leader=False).door, allow_leaderless=True)
+            copy_replica(disk, TABLET, TARGET_UUID, Source(source, is_leader=False).copy_source, allow_leaderless=True)
         assert refused.value.code is Code.NOT_LEADER
         assert {path: disk.read(path) for folder in FOLDERS for path in _below(disk, folder)} == before
         if deleted_first:
@@ -352,7 +352,7 @@ def test_replica_without_its_promises_is_replaced_and_abstains(harm: str, log: s
             known = (last, True) if log == "whole" else (flushed, False)
             assert (tombstone.last_logged, tombstone.last_logged_known) == known
             assert disk.exists(path_of(TABLET)) is (harm == "damaged")
-        copied = copy_replica(disk, TABLET, TARGET_UUID, Source(source).door)
+        copied = copy_replica(disk, TABLET, TARGET_UUID, Source(source).copy_source)
         assert (copied.data_state, copied.last_logged_known) == (DataState.READY, True)
         meta = ConsensusMeta.load(disk, TABLET)
         assert (meta.uuid, meta.term, meta.voted_for, meta.vote_floor_term) == (TARGET_UUID, 6, None, 6)
@@ -375,7 +375,7 @@ def test_promises_that_a_later_build_wrote_are_not_taken_for_lost() -> None:
             disk.remove(f"tablet-meta/{TABLET}")
         before = {path: disk.read(path) for folder in FOLDERS for path in _below(disk, folder)}
         with pytest.raises(LaterFormat):
-            copy_replica(disk, TABLET, TARGET_UUID, Source(source).door)
+            copy_replica(disk, TABLET, TARGET_UUID, Source(source).copy_source)
         if with_superblock:
             with pytest.raises(LaterFormat):
                 make_tombstone(disk, TABLET)

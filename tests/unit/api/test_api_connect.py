@@ -1,4 +1,4 @@
-"""The door of the package: what a caller gets who names no cluster, or a part that was not imported."""
+"""What the package tells a caller who names no cluster, or a part that was not imported."""
 
 from __future__ import annotations
 
