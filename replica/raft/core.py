@@ -50,7 +50,7 @@ class RaftCore:
     ) -> None:
         last, saved_term = log.last, term
         if term < last.term:
-            # Entries reached the disk and the hard state of the same bundle did not: nothing was promised in that term.
+            # Entries reached the disk, the hard state of the same `Ready` did not: nothing was promised in that term.
             term, voted_for = last.term, None
         found = _configs_in_log(log, committed_config.opid.index, decode_config)
         self._s = s = State(
@@ -335,15 +335,15 @@ class RaftCore:
         """The WAL is durable through opid; ignored if the log no longer has that OpId."""
         s = self._s
         if s.log.term_at(opid.index) == opid.term:
-            s.note_persisted(opid.index, through_bundle=s.out.advanced)
+            s.note_persisted(opid.index, through_ready=s.out.advanced)
             advance_commit(s)
 
     def advance(self, ready: Ready) -> None:
-        """This bundle and all before it are durable and its after-persist messages are sent. In order, once each."""
+        """This `Ready` and all before it are durable and its after-persist messages are sent. In order, once each."""
         s = self._s
         s.out.advance(ready.number)
         if ready.entries:
-            s.note_persisted(ready.entries[-1].opid.index, through_bundle=ready.number)
+            s.note_persisted(ready.entries[-1].opid.index, through_ready=ready.number)
             if s.witnesses and s.role is Role.LEADER:
                 s.lead.sends_wanted = True  # a witness is sent what is durable here
         election.own_vote_durable(s)
@@ -356,12 +356,12 @@ class RaftCore:
     # --------------------------------------------------------------------------------------------------- outputs
 
     def has_ready(self) -> bool:
-        """Whether `ready()` would return a bundle."""
+        """Whether `ready()` would return one."""
         replication.flush(self._s)
         return self._s.has_output()
 
     def ready(self) -> Ready | None:
-        """The next bundle, or None."""
+        """The next `Ready`, or None."""
         return self._s.take_ready() if self.has_ready() else None
 
     def _answer(self, msg: AppendEntries, code: Code) -> None:

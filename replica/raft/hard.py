@@ -1,4 +1,4 @@
-"""The persistent state (term, vote, configs, the damaged tail), and which bundle carries term and vote to disk."""
+"""The persistent state (term, vote, configs, the damaged tail), and which `Ready` carries term and vote to disk."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Hard:
     term_found: int
     """When the log was opened: nothing that it lost by then is of a later term."""
     dirty: bool
-    """Whether term and vote wait for the next bundle."""
-    bundle: int = 0
-    """The bundle that carried the latest term and vote."""
+    """Whether term and vote wait for the next `Ready`."""
+    ready_number: int = 0
+    """The number of the `Ready` that carried the latest term and vote."""
 
     @property
     def active_config(self) -> RaftConfig:
@@ -54,14 +54,14 @@ class Hard:
             self.dirty = True
 
     def durable(self, advanced: int) -> bool:
-        """Whether term and vote, as they are now, are on disk once bundles through `advanced` are."""
-        return not self.dirty and self.bundle <= advanced
+        """Whether term and vote, as they are now, are on disk once each `Ready` through `advanced` is."""
+        return not self.dirty and self.ready_number <= advanced
 
-    def take(self, bundle: int) -> HardState | None:
-        """What `bundle` must carry: term and vote if they have changed."""
+    def take(self, number: int) -> HardState | None:
+        """What `Ready` `number` must carry: term and vote if they have changed."""
         if not self.dirty:
             return None
-        self.dirty, self.bundle = False, bundle
+        self.dirty, self.ready_number = False, number
         return HardState(self.term, self.voted_for)
 
     def heal(self, durable: OpId) -> bool:

@@ -13,19 +13,19 @@ from .ready import CopyNeeded, EntriesNeeded, HardState, Ready, Role
 
 @dataclass(slots=True)
 class Outputs:
-    """The next bundle, and what is known of those that were handed out.
+    """The next `Ready`, and what is known of those that were handed out.
 
-    Invariant: bundles are numbered from 1 without a gap, and `advanced` never exceeds `number`.
+    Invariant: they are numbered from 1 without a gap, and `advanced` never exceeds `number`.
     """
 
     number: int = 0
-    """The last bundle that was handed out."""
+    """The last `Ready` that was handed out."""
     advanced: int = 0
-    """The last bundle that the driver has made durable."""
+    """The last `Ready` that the driver has made durable."""
     unstable: list[Entry] = field(default_factory=list)
     truncate_from: int | None = None
     truncations: list[tuple[int, int]] = field(default_factory=list)
-    """(bundle, index) of truncations handed out and not yet advanced."""
+    """(number of the `Ready`, index) of truncations handed out and not yet advanced."""
     now: list[Message] = field(default_factory=list)
     after: list[Message] = field(default_factory=list)
     config_committed: RaftConfig | None = None
@@ -45,13 +45,13 @@ class Outputs:
         if index < handed_out:
             self.truncate_from = index + 1 if self.truncate_from is None else min(self.truncate_from, index + 1)
 
-    def fences(self, through_bundle: int) -> list[int]:
-        """Indexes from which on writes of bundles up to `through_bundle` have made nothing of the present log durable.
+    def fences(self, through_ready: int) -> list[int]:
+        """Indexes from which on the writes up to `Ready` `through_ready` made nothing of the present log durable.
 
-        A truncation of a later bundle voids what it covers, even if the same OpId was received again since: on disk the
-        first copy is overwritten before the second one is durable.
+        A truncation of a later `Ready` voids what it covers, even if the same OpId was received again since: on disk
+        the first copy is overwritten before the second one is durable.
         """
-        found = [start for number, start in self.truncations if number > through_bundle]
+        found = [start for number, start in self.truncations if number > through_ready]
         if self.truncate_from is not None:
             found.append(self.truncate_from)
         if self.unstable:
@@ -59,8 +59,8 @@ class Outputs:
         return found
 
     def advance(self, number: int) -> None:
-        """That bundle and all before it are durable."""
-        check(number == self.advanced + 1, "bundles are advanced in order", bundle=number, after=self.advanced)
+        """That `Ready` and all before it are durable."""
+        check(number == self.advanced + 1, "Ready objects are advanced in order", ready=number, after=self.advanced)
         self.advanced = number
         self.truncations = [t for t in self.truncations if t[0] > number]
 
@@ -93,7 +93,7 @@ class Outputs:
         committed: tuple[int, int] | None,
         config_committed: RaftConfig | None,
     ) -> Ready:
-        """Everything that is queued, as the next bundle."""
+        """Everything that is queued, as the next `Ready`."""
         self.number += 1
         if config_committed is not None:
             self.config_committed = None

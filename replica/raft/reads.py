@@ -28,7 +28,7 @@ def read_index(s: State, token: int, *, judged: bool) -> None:
 
 
 def start_reads(s: State) -> None:
-    """Leader: give all waiting reads the next round, together: one round serves every read of a bundle."""
+    """Leader: give all waiting reads the next round, together: one round serves every read of a `Ready`."""
     if not s.lead.reads_waiting or s.commit_index < s.lead.term_start:
         return
     s.lead.round_wanted = True

@@ -1,4 +1,4 @@
-"""What a core wants done: one bundle, carried out by the driver in a fixed order."""
+"""What a core wants done: one `Ready`, carried out by the driver in a fixed order."""
 
 from __future__ import annotations
 
@@ -70,30 +70,30 @@ class PeerStatus:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ready:
-    """One bundle of work. Everything in it is already true of the core and of its LogView.
+    """Work for the driver. Everything in it is already true of the core and of its LogView.
 
     What the driver owes the core, precisely:
 
     1. *Take.* After every batch of `tick`/`step`/`propose`/`persisted`/... calls, call `ready()` until it returns None.
-       Bundles may be outstanding in any number: nothing has to be finished before the next is taken. They carry
+       Any number may be outstanding: nothing has to be finished before the next is taken. They carry
        consecutive `number`s, and every rule below that says "in order" means the order of those numbers.
     2. *At once, in any order:* send `messages_now`; answer `read_states` and `read_failures`; act on `copies_needed`,
        `entries_needed`, `role_change`; print `trace`. None of it waits for the disk.
     3. *To disk, in order.* If `hard_state` is set, save it to consensus metadata (synced). If `entries` is not empty,
-       append them to the WAL (synced) after those of earlier bundles; if `truncate_from` is set, everything in the WAL
+       append them to the WAL (synced) after those of earlier ones; if `truncate_from` is set, everything in the WAL
        from that index on is void from now on, and the new entries replace it. `truncate_from` may come without entries
-       only in theory; treat it the same. The hard state and the entries of one bundle may be written in parallel, and
-       so may a hard state and entries of *earlier* bundles; an entry must not become durable if saving a hard state of
-       an earlier bundle failed for good. A failed save ends the replica. A save that found no room is tried again, and
+       only in theory; treat it the same. The hard state and the entries of one `Ready` may be written in parallel, and
+       so may a hard state and entries of *earlier* ones; an entry must not become durable if saving a hard state of
+       an earlier `Ready` failed for good. A failed save ends the replica. A save that found no room is tried again, and
        everything after it waits.
-    4. *Afterwards.* When the hard states and entries of this bundle **and of all earlier bundles** are durable, send
-       `messages_after_persist`, then call `advance(ready)`: in order, once each, also for bundles with nothing to
+    4. *Afterwards.* When the hard states and entries of this `Ready` **and of all earlier ones** are durable, send
+       `messages_after_persist`, then call `advance(ready)`: in order, once each, also for those with nothing to
        persist. Sending them earlier breaks Raft: they are vote requests, vote grants and acknowledgements.
        If the disk fails, send nothing, advance nothing, stop the replica.
-    5. *Optionally earlier:* `persisted(opid)` as soon as the WAL is durable through opid, before the bundle can be
+    5. *Optionally earlier:* `persisted(opid)` as soon as the WAL is durable through opid, before the `Ready` can be
        advanced. It only speeds up a leader's own acknowledgement; `advance` implies it.
     6. *Apply* `committed` = (lo, hi): the entries with lo <= index < hi (as `LogView.entries(lo, hi)`), in order over
-       bundles, each index exactly once. They are durable here already. Applying may run long after and elsewhere.
+       all of them, each index exactly once. They are durable here already. Applying may run long after and elsewhere.
        Report progress by setting `core.applied_index` (it travels in replies, for people and metrics only).
     7. *`config_committed`:* save it to consensus metadata, in order, before or together with the next `hard_state`;
        nothing waits for it (the entry itself is durable), but log GC must not pass `config_committed.opid.index`

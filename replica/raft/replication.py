@@ -85,7 +85,7 @@ def _heard(s: State) -> dict[str, bool]:
 
 
 def flush(s: State) -> None:
-    """Turn what was queued since the last bundle into messages: proposals of one bundle leave together."""
+    """Turn what was queued since the last `Ready` into messages: proposals of one `Ready` leave together."""
     if s.role is not Role.LEADER:
         return
     start_reads(s)

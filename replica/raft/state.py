@@ -132,9 +132,9 @@ class State:
         self.log.truncate_after(index)
         self.persisted = min(self.persisted, index)
 
-    def note_persisted(self, index: int, *, through_bundle: int) -> None:
-        """The WAL holds the log through index, as of the writes of bundles up to `through_bundle`."""
-        fences = self.out.fences(through_bundle)
+    def note_persisted(self, index: int, *, through_ready: int) -> None:
+        """The WAL holds the log through index, as of the writes up to `Ready` `through_ready`."""
+        fences = self.out.fences(through_ready)
         self.persisted = max(self.persisted, min([index, self.log.last.index, *(start - 1 for start in fences)]))
         if self.hard.withheld is not None:
             self.heal_withheld()
@@ -161,7 +161,7 @@ class State:
         )
 
     def take_ready(self) -> Ready:
-        """Hand out everything queued, as the next bundle."""
+        """Hand out everything queued, as the next `Ready`."""
         committed = self.committed_range()
         if committed is not None:
             self.handed = committed[1] - 1

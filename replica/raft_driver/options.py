@@ -28,8 +28,8 @@ class DriverOptions:
     apply_inline_bytes_max: int = 0
     """Committed entries up to this size in sum are applied on the owner's thread when nothing else is being applied;
     0: always off-thread."""
-    held_bundles_max: int = 256
-    """Bundles that a disk which is full or hangs may hold up; then the replica is silent, as a stopped process is."""
+    held_readies_max: int = 256
+    """How many `Ready` objects a disk that is full or hangs may hold up; then the replica is silent, as if stopped."""
     wait_ticks_max: int = 600
     """How long a caller waits for an index, a time or a read barrier before it is told TIMED_OUT."""
     future_time_max: int = hybrid_from_us(limits.CLOCK_AHEAD_OF_CALLERS_US_MAX)
@@ -44,7 +44,7 @@ class DriverOptions:
             "apply_bytes_max",
             "load_bytes_max",
             "waiters_max",
-            "held_bundles_max",
+            "held_readies_max",
         ):
             check(getattr(self, name) > 0, "a bound leaves room for one", option=name)
         for name in ("log_cache_bytes_max", "log_retain_entries", "log_retain_bytes_max", "apply_inline_bytes_max"):

@@ -105,7 +105,7 @@ class Persister:
 
     @property
     def waiting(self) -> int:
-        """Bundles that are not durable yet, or that follow one which is not."""
+        """How many `Ready` objects are not durable yet, or follow one which is not."""
         return len(self._items)
 
     def submit(self, ready: Ready) -> None:

@@ -63,7 +63,7 @@ class ReadyExecutor:
         """Since when the owner does not tick it, if the host has a clock."""
         self._pump_scheduled = False
         self._carrying = False
-        """Whether bundles are being carried out: what asks for a pump meanwhile is looked at when that ends."""
+        """Whether a `Ready` is being carried out; a pump that is asked for meanwhile runs when that ends."""
         self._committed = 0
         """Highest index that the core has handed out to be applied. The core's commit index may be above it: what the
         others committed before the log here holds it durably must wait, or a flush would run ahead of the log."""
@@ -150,7 +150,7 @@ class ReadyExecutor:
                 self._carry_out(ready)
         finally:
             self._carrying = False
-        self.writer.round_left()
+        self.writer.batch_left()
         if self._life.serving:
             self.callers.look()
             if news:
@@ -324,8 +324,8 @@ class ReadyExecutor:
         return self.persister.full or self.persister.hangs
 
     def _held_up(self) -> bool:
-        """Whether the disk holds up so much that this replica must be silent: bundles behind it take memory."""
-        return self._disk_stands and self.persister.waiting >= self._options.held_bundles_max
+        """Whether the disk holds up so much that this replica must be silent: what waits for it takes memory."""
+        return self._disk_stands and self.persister.waiting >= self._options.held_readies_max
 
     def _disk_still_stands(self) -> None:
         """Offer leadership, because writers would wait here in vain, and try the disk again.

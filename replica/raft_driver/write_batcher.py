@@ -1,9 +1,9 @@
-"""The write batcher: small writes that arrive while others are under way wait for those, and leave as one round.
+"""The write batcher: small writes that arrive while others are under way wait for those, and leave as one batch.
 
-A proposal costs three servers a bundle, a group commit, a message and an answer each, whatever it carries. A writer
-that is alone never waits. Many writers wait for the round under way, as they would for the disk, and the next round
-takes all that arrived meanwhile. When a round ends, its writers are answered, and most of them write again at once. If
-the next round left without them, the writers would stay split into two halves, with twice as many rounds.
+A proposal costs three servers a `Ready`, a group commit, a message and an answer each, whatever it carries. A writer
+that is alone never waits. Many writers wait for the batch under way, as they would for the disk, and the next batch
+takes all that arrived meanwhile. When a batch ends, its writers are answered, and most of them write again at once. If
+the next batch left without them, the writers would stay split into two halves, with twice as many batches.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from nyala.replica.types import EntryKind
 from .pending import Done
 
 WRITE_BYTES_MAX = 4 << 10
-"""Larger writes are not held back: they gain nothing from a shared round."""
-ROUND_BYTES_MAX = 64 << 10
-ROUND_WRITES_MAX = 64
+"""Larger writes are not held back: they gain nothing from a shared batch."""
+BATCH_BYTES_MAX = 64 << 10
+BATCH_WRITES_MAX = 64
 _WRITERS_MIN = 2
 _WAIT_US_MAX = 10_000
 _SKIPS_MAX = 64
-"""At most so many rounds do not wait, after waits in which no writer came."""
+"""At most so many batches do not wait, after waits in which no writer came."""
 
 
 class Wait(NamedTuple):
-    """A wait for the writers of the round that has ended."""
+    """A wait for the writers of the batch that has ended."""
 
     number: int
     limit_us: int
@@ -44,25 +44,25 @@ class Write(NamedTuple):
 
 
 class WriteBatcher:
-    """The writes that wait for the round under way, or for writers that were just answered.
+    """The writes that wait for the batch under way, or for writers that were just answered.
 
-    A round is the small writes that are proposed until it leaves; it ends when the last of them is applied. The next
+    A batch is the small writes that are proposed until it leaves; it ends when the last of them is applied. The next
     one waits for as many writers as were seen, those that were answered and those that wait, but no longer than half
-    of what the last one took. After a wait in which no writer came the next round does not wait, then the next two,
+    of what the last one took. After a wait in which no writer came the next batch does not wait, then the next two,
     four and so on, until a writer comes during a wait.
-    Invariants: writes leave in the order in which they came; nothing waits unless a round is under way or writers are
-    expected, so whatever ends that (the round is applied, the time is over, leadership is lost, the replica falls
-    silent) takes or answers all of them; what waits is bounded by one round. Concurrency: the owner's thread.
+    Invariants: writes leave in the order in which they came; nothing waits unless a batch is under way or writers are
+    expected, so whatever ends that (the batch is applied, the time is over, leadership is lost, the replica falls
+    silent) takes or answers all of them; what waits is bounded by one batch. Concurrency: the owner's thread.
     """
 
     def __init__(self) -> None:
         self._writes: list[Write] = []
-        self._round_end: int | None = None
-        self._round_writes = 0
+        self._batch_end: int | None = None
+        self._batch_writes = 0
         self._began_us = 0
         self._left = False
         self._expected = 0
-        """How many writers the next round waits for; 0 while it does not wait."""
+        """How many writers the next batch waits for; 0 while it does not wait."""
         self._wait_number = 0
         self._write_came = False
         self._skips = self._skips_left = 0
@@ -80,7 +80,7 @@ class WriteBatcher:
             return False
         if self._expected:
             self._write_came, self._skips = True, 0
-        full = len(self._writes) >= ROUND_WRITES_MAX or self.bytes + write.size_bytes > ROUND_BYTES_MAX
+        full = len(self._writes) >= BATCH_WRITES_MAX or self.bytes + write.size_bytes > BATCH_BYTES_MAX
         if full or 0 < self._expected <= len(self._writes) + 1:
             return False
         self._writes.append(write)
@@ -88,27 +88,27 @@ class WriteBatcher:
         return True
 
     def proposed(self, index: int, now_us: int) -> None:
-        """A small write got `index`: the round lasts until that is applied. Until it leaves, others may join it."""
-        if self._round_end is None:
+        """A small write got `index`: the batch lasts until that is applied. Until it leaves, others may join it."""
+        if self._batch_end is None:
             self._began_us = now_us
         if self._left:
-            self._round_writes = 0  # it goes on with others: writers that left with it may be back by its end
-        self._round_end, self._left = index, False
-        self._round_writes += 1
+            self._batch_writes = 0  # it goes on with others: writers that left with it may be back by its end
+        self._batch_end, self._left = index, False
+        self._batch_writes += 1
 
     def leave(self) -> None:
         """What was proposed is on its way."""
-        self._left = self._round_end is not None
+        self._left = self._batch_end is not None
 
     def applied(self, index: int) -> bool:
-        """Entries up to `index` are applied; whether the round has ended with that."""
-        return self._round_end is not None and index >= self._round_end
+        """Entries up to `index` are applied; whether the batch has ended with that."""
+        return self._batch_end is not None and index >= self._batch_end
 
     def end(self, now_us: int | None) -> Wait | None:
-        """The round has ended: begin to wait for its writers. None (always without a clock): `take` now."""
-        seen = self._round_writes + len(self._writes)
+        """The batch has ended: begin to wait for its writers. None (always without a clock): `take` now."""
+        seen = self._batch_writes + len(self._writes)
         took_us = 0 if now_us is None else now_us - self._began_us
-        self._round_end, self._round_writes, self._left = None, 0, False
+        self._batch_end, self._batch_writes, self._left = None, 0, False
         if now_us is None or seen < _WRITERS_MIN:
             return None
         if self._skips_left:
@@ -134,6 +134,6 @@ class WriteBatcher:
         return writes
 
     def abandon(self) -> list[Write]:
-        """Return all writes that wait, to be answered; no round is under way then. None of them has an index."""
-        self._round_end, self._round_writes, self._left = None, 0, False
+        """Return all writes that wait, to be answered; no batch is under way then. None of them has an index."""
+        self._batch_end, self._batch_writes, self._left = None, 0, False
         return self.take()

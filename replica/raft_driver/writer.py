@@ -1,4 +1,4 @@
-"""Writes of callers: bounded, batched into rounds, given an index and a time in order, each answered once."""
+"""Writes of callers: bounded, combined into batches, given an index and a time in order, each answered once."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Writer:
         return len(self._writes)
 
     def write(self, kind: EntryKind, schema_id: int, meta: bytes, payload: bytes, payload_crc: int, done: Done) -> None:
-        """Propose one entry, or let it wait for the round under way; see `Replica.write`."""
+        """Propose one entry, or let it wait for the batch under way; see `Replica.write`."""
         size = len(meta) + len(payload) + 64
         refusal = self._admit(size)
         if refusal is not None:
@@ -62,7 +62,7 @@ class Writer:
         if not self._batcher.holds_back(write):
             self._propose([*self._batcher.take(), write])
 
-    def round_left(self) -> None:
+    def batch_left(self) -> None:
         """What was proposed is on its way."""
         self._batcher.leave()
 
@@ -72,7 +72,7 @@ class Writer:
             self._writes.finish(entry.opid, result)
 
     def applied(self, index: int) -> None:
-        """If a round ends with that, propose what waits: now, or after a wait for the writers just answered."""
+        """If a batch ends with that, propose what waits: now, or after a wait for the writers just answered."""
         if not self._batcher.applied(index):
             return
         timer = self._environment.timer

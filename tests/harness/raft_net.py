@@ -1,6 +1,6 @@
 """A group of consensus cores in one thread: a network that a test drives, and disks that remember only what was synced.
 
-Each node is a host in miniature: it carries out `Ready` as its docstring demands, with a queue of bundles that are not
+Each node is a host in miniature: it carries out `Ready` as its docstring demands, with a queue of those that are not
 durable yet. A crash loses them, or any prefix of their writes.
 """
 
@@ -89,7 +89,7 @@ class Durable:
     """A witness: no rows are here, and its log is kept from `flushed` on until they are."""
 
     def write(self, ready: Ready) -> None:
-        """The WAL part of a bundle."""
+        """The WAL part of a `Ready`."""
         if ready.truncate_from is not None:
             del self.entries[ready.truncate_from - self.boundary.index - 1 :]
         if ready.entries:
@@ -98,7 +98,7 @@ class Durable:
 
 
 class Node:
-    """One replica: core, log view, durable part, bundles on their way to disk, and what it applied."""
+    """One replica: core, log view, durable part, `Ready` objects on their way to disk, and what it applied."""
 
     def __init__(self, net: Net, uuid: str, durable: Durable, *, restarted: bool = False) -> None:
         self.net, self.uuid, self.durable = net, uuid, durable
@@ -142,7 +142,7 @@ class Node:
         self.drain()
 
     def drain(self) -> None:
-        """Take every bundle: send, apply and queue it for the disk."""
+        """Take every `Ready`: send, apply and queue it for the disk."""
         while (ready := self.core.ready()) is not None:
             self.pending.append(ready)
             self.trace += ready.trace
@@ -168,7 +168,7 @@ class Node:
                 self.moves.append(ready.role_change)
 
     def persist(self, count: int | None = None) -> bool:
-        """The disk finishes the oldest bundles, all of them by default. True if there were any."""
+        """The disk finishes the oldest `Ready` objects, all of them by default. True if there were any."""
         moved = False
         while self.pending and (count is None or count > 0) and self.uuid not in self.net.stalled:
             ready = self.pending.popleft()
@@ -351,7 +351,7 @@ class Net:
         return self._token
 
     def crash(self, uuid: str, *, written: int = 0, torn: bool = False) -> None:
-        """Power loss: of the bundles under way the first `written` reached the disk; with `torn`, the entries of the
+        """Power loss: of each `Ready` under way the first `written` reached the disk; with `torn`, the entries of the
         next one did and its hard state did not. Nothing that waited for them was sent."""
         node = self.nodes.pop(uuid)
         for pos, ready in enumerate(node.pending):

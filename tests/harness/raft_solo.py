@@ -25,7 +25,7 @@ def entry(term: int, index: int, payload: bytes = b"x", kind: EntryKind = EntryK
 
 
 class Solo:
-    """A core named `a` whose bundles are persisted when the test says so (at once by default)."""
+    """A core named `a` whose `Ready` objects are persisted when the test says so (at once by default)."""
 
     def __init__(
         self,
@@ -56,14 +56,14 @@ class Solo:
             **extra,  # type: ignore[arg-type]
         )
         self.outstanding: list[Ready] = []
-        self.bundles: list[Ready] = []
+        self.readies: list[Ready] = []
 
     def take(self) -> list[Message]:
-        """Take bundles without persisting them; what may be sent at once."""
+        """Take each `Ready` without persisting it; what may be sent at once."""
         sent: list[Message] = []
         while (ready := self.core.ready()) is not None:
             self.outstanding.append(ready)
-            self.bundles.append(ready)
+            self.readies.append(ready)
             sent += ready.messages_now
         return sent
 

@@ -224,7 +224,7 @@ MUTANTS = (
         rows="CN-14",
         test=(
             "tests/unit/raft_driver/test_driver_writes.py::"
-            "test_small_writes_wait_for_the_round_that_is_under_way_and_leave_together"
+            "test_small_writes_wait_for_the_batch_that_is_under_way_and_leave_together"
         ),
         file="replica/raft_driver/write_batcher.py",
         function="WriteBatcher.holds_back",
@@ -255,18 +255,18 @@ MUTANTS = (
         after="self._write_came = True",
     ),
     Mutant(
-        name="round takes without end",
+        name="batch takes without end",
         rows="CN-14",
-        test="tests/unit/raft_driver/test_driver_writes.py::test_round_takes_no_more_writes_than_are_applied_in_one_step",
+        test="tests/unit/raft_driver/test_driver_writes.py::test_batch_takes_no_more_writes_than_are_applied_in_one_step",
         file="replica/raft_driver/write_batcher.py",
         function="WriteBatcher.holds_back",
-        before="len(self._writes) >= ROUND_WRITES_MAX or self.bytes",
+        before="len(self._writes) >= BATCH_WRITES_MAX or self.bytes",
         after="self.bytes",
     ),
     Mutant(
-        name="full round waits for more",
+        name="full batch waits for more",
         rows="CN-14",
-        test="tests/unit/raft_driver/test_write_batcher.py::test_round_never_waits_for_more_writers_than_fit_into_it",
+        test="tests/unit/raft_driver/test_write_batcher.py::test_batch_never_waits_for_more_writers_than_fit_into_it",
         file="replica/raft_driver/write_batcher.py",
         function="WriteBatcher.holds_back",
         before="if full or 0 < self._expected <= len(self._writes) + 1:",
@@ -275,36 +275,36 @@ MUTANTS = (
     Mutant(
         name="writer is counted twice",
         rows="CN-14",
-        test="tests/unit/raft_driver/test_write_batcher.py::test_round_that_goes_on_with_others_counts_nobody_twice",
+        test="tests/unit/raft_driver/test_write_batcher.py::test_batch_that_goes_on_with_others_counts_nobody_twice",
         file="replica/raft_driver/write_batcher.py",
         function="WriteBatcher.proposed",
-        before="self._round_writes = 0",
+        before="self._batch_writes = 0",
         after="pass",
     ),
     Mutant(
         name="joined writes are not counted",
         rows="CN-14",
-        test="tests/unit/raft_driver/test_write_batcher.py::test_round_waits_for_those_whom_the_last_one_answered",
+        test="tests/unit/raft_driver/test_write_batcher.py::test_batch_waits_for_those_whom_the_last_one_answered",
         file="replica/raft_driver/write_batcher.py",
         function="WriteBatcher.proposed",
-        before="self._round_writes += 1",
-        after="self._round_writes = 1",
+        before="self._batch_writes += 1",
+        after="self._batch_writes = 1",
     ),
     Mutant(
-        name="round leaves without those it answered",
+        name="batch leaves without those it answered",
         rows="CN-14",
-        test="tests/unit/raft_driver/test_write_batcher.py::test_round_waits_for_those_whom_the_last_one_answered",
+        test="tests/unit/raft_driver/test_write_batcher.py::test_batch_waits_for_those_whom_the_last_one_answered",
         file="replica/raft_driver/write_batcher.py",
         function="WriteBatcher.end",
         before="if now_us is None or seen < _WRITERS_MIN:",
         after="if now_us is None or seen > 0:",
     ),
     Mutant(
-        name="wait outlasts the round",
+        name="wait outlasts the batch",
         rows="CN-14",
         test=(
             "tests/unit/raft_driver/test_write_batcher.py::"
-            "test_wait_for_more_is_no_longer_than_half_the_round_was_and_ten_milliseconds"
+            "test_wait_for_more_is_no_longer_than_half_the_batch_took_and_ten_milliseconds"
         ),
         file="replica/raft_driver/write_batcher.py",
         function="WriteBatcher.end",
@@ -324,9 +324,9 @@ MUTANTS = (
         after="if not self._expected:",
     ),
     Mutant(
-        name="rounds without writers wait on",
+        name="batches without writers wait on",
         rows="CN-14",
-        test="tests/unit/raft_driver/test_write_batcher.py::test_rounds_stop_waiting_where_nobody_comes_again",
+        test="tests/unit/raft_driver/test_write_batcher.py::test_batches_stop_waiting_where_nobody_comes_again",
         file="replica/raft_driver/write_batcher.py",
         function="WriteBatcher.waited",
         before="self._skips_left = self._skips",

@@ -96,7 +96,7 @@ def run_jam(seed: int, **tuned: Any) -> tuple[int, Counter[str]]:
         voters=5 if seed % 7 == 0 else 3,
         spares=seed % 3,
         wal_options=replace(WAL, queue_bytes_max=rng.choice([1 << 10, 8 << 10, WAL.queue_bytes_max])),
-        driver_options=replace(DRIVER, held_bundles_max=rng.choice([DRIVER.held_bundles_max, 1 << 20, 1 << 20])),
+        driver_options=replace(DRIVER, held_readies_max=rng.choice([DRIVER.held_readies_max, 1 << 20, 1 << 20])),
         node_class=TabletNode if whole else SimNode,
         copies_class=TabletCopies if whole else SimCopies,
     )

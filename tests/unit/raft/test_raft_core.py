@@ -122,7 +122,7 @@ def test_pre_vote_writes_nothing_at_the_recipient() -> None:
         sent = solo.step(VoteRequest(to_uuid="a", from_uuid="b", term=4, last=last, pre_vote=True))
         assert [(m.granted, m.term) for m in sent if isinstance(m, VoteReply)] == [(granted, 4 if granted else 3)]
     assert (solo.core.term, solo.core.voted_for) == (3, None)
-    assert all(ready.hard_state is None for ready in solo.bundles)
+    assert all(ready.hard_state is None for ready in solo.readies)
 
 
 def test_pre_candidate_of_a_lower_term_learns_the_term_and_can_win() -> None:
@@ -185,7 +185,7 @@ def test_old_term_entries_commit_only_with_one_of_the_own_term() -> None:
     assert solo.core.commit_index == 0
     solo.ack("c", 10)
     assert solo.core.commit_index == 10
-    assert [b.committed for b in solo.bundles if b.committed] == [(1, 11)]
+    assert [b.committed for b in solo.readies if b.committed] == [(1, 11)]
 
 
 def test_learner_acks_never_commit() -> None:
@@ -241,8 +241,8 @@ def test_truncation_is_handed_out_with_what_replaces_it() -> None:
     solo.core.step(solo.append(1, OpId(1, 3), entry(1, 4)))
     solo.core.step(solo.append(2, OpId(1, 1), entry(2, 2), leader="c"))
     solo.take()
-    bundle = solo.outstanding[-1]
-    assert (bundle.truncate_from, [e.opid for e in bundle.entries]) == (2, [OpId(2, 2)])
+    first = solo.outstanding[-1]
+    assert (first.truncate_from, [e.opid for e in first.entries]) == (2, [OpId(2, 2)])
     assert solo.core.persisted_index == 1
 
 
@@ -254,11 +254,11 @@ def test_restart_commit_index_beyond_the_log_is_clamped() -> None:
     assert solo.core.ready() is None
     solo.step(solo.append(1, OpId(1, 2), entry(1, 3), entry(1, 4), commit=9))
     assert solo.core.commit_index == 4
-    assert [b.committed for b in solo.bundles if b.committed] == [(3, 5)]
+    assert [b.committed for b in solo.readies if b.committed] == [(3, 5)]
 
 
 def test_restart_with_a_log_of_a_later_term_takes_that_term_without_a_vote() -> None:
-    """Goal: a crash between the two writes of one bundle loses no term. Method: hard state 1, log 3."""
+    """Goal: a crash between the two writes of one `Ready` loses no term. Method: hard state 1, log 3."""
     solo = Solo(term=1, entries=[entry(3, 1)])
     assert (solo.core.term, solo.core.voted_for) == (3, None)
     solo.take()
@@ -272,7 +272,7 @@ def test_deposed_leader_steps_down_on_a_higher_term_and_fails_its_reads() -> Non
     solo.core.read_index(5)
     solo.step(AppendReply(to_uuid="a", from_uuid="b", term=9, code=Code.INVALID_TERM))
     assert (solo.core.role, solo.core.term) == (Role.FOLLOWER, 9)
-    assert [b.read_failures for b in solo.bundles if b.read_failures] == [((5, Code.NOT_LEADER),)]
+    assert [b.read_failures for b in solo.readies if b.read_failures] == [((5, Code.NOT_LEADER),)]
     with pytest.raises(Refused) as refused:
         solo.core.propose(EntryKind.WRITE, 1, 1, b"", b"v", 0)
     assert refused.value.code is Code.NOT_LEADER
@@ -286,9 +286,9 @@ def test_read_rounds_count_echoes_of_their_own_round_only() -> None:
     solo.core.read_index(1)
     (beat, _) = [m for m in solo.persist() if isinstance(m, AppendEntries)]
     solo.ack("b", 1, round=beat.round - 1)
-    assert not any(b.read_states for b in solo.bundles)
+    assert not any(b.read_states for b in solo.readies)
     solo.ack("b", 1, round=beat.round)
-    assert [b.read_states for b in solo.bundles if b.read_states] == [((1, 1),)]
+    assert [b.read_states for b in solo.readies if b.read_states] == [((1, 1),)]
 
 
 def test_reads_beyond_the_bound_are_refused_early() -> None:
@@ -298,7 +298,7 @@ def test_reads_beyond_the_bound_are_refused_early() -> None:
     for token in range(3):
         solo.core.read_index(token)
     solo.persist()
-    assert solo.bundles[-1].read_failures == ((2, Code.OVERLOADED),)
+    assert solo.readies[-1].read_failures == ((2, Code.OVERLOADED),)
 
 
 def test_window_pipelines_up_to_its_bound_and_no_further() -> None:
@@ -353,7 +353,7 @@ def test_evicted_entries_are_asked_for_once_and_sent_when_loaded() -> None:
     solo.lead()
     solo.log.evict_below(9)
     solo.step(AppendReply(to_uuid="a", from_uuid="b", term=2, mismatch=True, last=OpId(1, 2), conflict_index=3))
-    asked = [b.entries_needed for b in solo.bundles if b.entries_needed]
+    asked = [b.entries_needed for b in solo.readies if b.entries_needed]
     assert asked == [(("b", 3),)]
     solo.log.load(whole[2:])
     solo.core.entries_loaded()
@@ -367,10 +367,10 @@ def test_copying_peer_gets_heartbeats_only_and_no_second_request() -> None:
     solo.lead()
 
     def answer(code: Code) -> list:  # type: ignore[type-arg]
-        before = len(solo.bundles)
+        before = len(solo.readies)
         sent = solo.step(AppendReply(to_uuid="a", from_uuid="b", term=1, code=code))
         assert not [m for m in sent if isinstance(m, AppendEntries) and m.entries]
-        return [c for b in solo.bundles[before:] for c in b.copies_needed]
+        return [c for b in solo.readies[before:] for c in b.copies_needed]
 
     assert len(answer(Code.TABLET_NOT_FOUND)) == 1
     assert answer(Code.TABLET_NOT_FOUND) == [], "back-off"
@@ -448,8 +448,8 @@ def test_idle_follower_tick_makes_no_output() -> None:
     assert solo.core.ready() is None
 
 
-def test_bundles_are_advanced_in_order() -> None:
-    """Goal: a host that mixes bundles up is stopped. Method: advance the second one first."""
+def test_readies_are_advanced_in_order() -> None:
+    """Goal: a driver that advances out of order is stopped. Method: advance the second one first."""
     solo = Solo()
     solo.core.campaign()
     solo.take()

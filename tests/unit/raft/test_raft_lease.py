@@ -37,10 +37,10 @@ def beat(solo: Solo, now: int) -> int:
 
 def asked(solo: Solo, now: int | None, token: int = 1) -> tuple[bool, list[Message]]:
     """Whether a read at `now` is answered at once, and what is sent for it."""
-    before = len(solo.bundles)
+    before = len(solo.readies)
     solo.core.read_index(token, now)
     sent = solo.persist()
-    return any(token == t for b in solo.bundles[before:] for t, _ in b.read_states), sent
+    return any(token == t for b in solo.readies[before:] for t, _ in b.read_states), sent
 
 
 def test_lease_answers_a_strong_read_without_a_message() -> None:
@@ -61,7 +61,7 @@ def test_lease_is_judged_by_the_clock_of_the_read_not_by_ticks(later: int, held:
     if not held:
         (first, _) = [m for m in sent if isinstance(m, AppendEntries)]
         solo.ack("b", 1, round=first.round)
-        assert solo.bundles[-1].read_states == ((1, 1),), "the first read wakes it by a ReadIndex round"
+        assert solo.readies[-1].read_states == ((1, 1),), "the first read wakes it by a ReadIndex round"
         assert asked(solo, 7 + later, token=2) == (True, [])
 
 
@@ -113,7 +113,7 @@ def test_lease_is_not_extended_by_an_acknowledgement_of_another_term() -> None:
 
 def test_lease_is_given_up_before_timeout_now_leaves_and_for_the_whole_term() -> None:
     """CC-34. Goal: the election that we ask for asks nobody to wait, whenever the request arrives. Method: transfer,
-    read in the same bundle, let the transfer time out, read again with fresh echoes."""
+    read in the same `Ready`, let the transfer time out, read again with fresh echoes."""
     solo = leading()
     solo.ack("b", 1, round=beat(solo, 1))
     assert asked(solo, 1)[0]
@@ -121,7 +121,7 @@ def test_lease_is_given_up_before_timeout_now_leaves_and_for_the_whole_term() ->
     solo.core.read_index(2, 1)
     sent = solo.persist()
     assert any(isinstance(m, TimeoutNow) for m in sent)
-    assert not any(b.read_states and b.read_states[0][0] == 2 for b in solo.bundles)
+    assert not any(b.read_states and b.read_states[0][0] == 2 for b in solo.readies)
     for now in range(2, 2 + OPTIONS.election_ticks_min):
         solo.ack("b", 1, round=beat(solo, now))
     assert solo.core.transfer_target is None and solo.core.role is Role.LEADER
@@ -158,8 +158,8 @@ def test_reads_whose_callers_are_gone_are_neither_answered_nor_counted() -> None
     (second, _) = [m for m in solo.persist() if isinstance(m, AppendEntries)]
     for beat_ in (first, second):
         solo.ack("b", 1, round=beat_.round)
-    assert [t for b in solo.bundles for t, _ in b.read_states] == [1, 4, 5, 6]
-    assert [b.read_failures for b in solo.bundles if b.read_failures] == [((7, Code.OVERLOADED),)]
+    assert [t for b in solo.readies for t, _ in b.read_states] == [1, 4, 5, 6]
+    assert [b.read_failures for b in solo.readies if b.read_failures] == [((7, Code.OVERLOADED),)]
 
 
 def test_read_without_the_time_waits_for_a_round_even_under_a_lease() -> None:
@@ -177,8 +177,8 @@ def test_read_that_a_follower_refused_is_over() -> None:
     solo.lead()
     solo.ack("b", 1, round=beat(solo, 1))
     solo.ack("b", 1, round=beat(solo, 2))
-    assert [b.read_failures for b in solo.bundles if b.read_failures] == [((5, Code.NOT_LEADER),)]
-    assert not any(b.read_states for b in solo.bundles)
+    assert [b.read_failures for b in solo.readies if b.read_failures] == [((5, Code.NOT_LEADER),)]
+    assert not any(b.read_states for b in solo.readies)
 
 
 def test_new_term_begins_with_nothing_of_the_last_one() -> None:

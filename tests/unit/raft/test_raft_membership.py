@@ -202,7 +202,7 @@ def test_several_configs_of_one_message_are_stacked_and_rolled_back_one_by_one()
     assert solo.core.committed_config.voters == tuple("abc")
     solo.step(solo.append(2, OpId(2, 3), commit=3, leader="c"))
     assert (solo.core.committed_config.opid, solo.core.pending_config) == (OpId(1, 2), None)
-    assert [b.config_committed.opid for b in solo.bundles if b.config_committed] == [OpId(1, 2)]
+    assert [b.config_committed.opid for b in solo.readies if b.config_committed] == [OpId(1, 2)]
 
 
 def test_uncommitted_config_of_the_log_is_pending_again_after_restart() -> None:
@@ -220,9 +220,9 @@ def test_committed_config_is_handed_out_once_durable() -> None:
     solo.lead()
     solo.core.propose_config([add("b", votes=False)], None)
     solo.take()
-    assert not any(b.config_committed for b in solo.bundles)
+    assert not any(b.config_committed for b in solo.readies)
     solo.persist()
-    assert [b.config_committed.opid for b in solo.bundles if b.config_committed] == [OpId(1, 2)]
+    assert [b.config_committed.opid for b in solo.readies if b.config_committed] == [OpId(1, 2)]
 
 
 def test_promotion_waits_for_a_short_round_and_goes_one_by_one() -> None:
@@ -297,6 +297,6 @@ def test_new_member_is_first_contacted_by_a_heartbeat_and_copied_only_after_its_
     solo.core.propose_config([add("b", votes=False, promote=True)], None)
     sent = solo.persist()
     assert all(isinstance(m, AppendEntries) for m in sent)
-    assert not any(b.copies_needed for b in solo.bundles)
+    assert not any(b.copies_needed for b in solo.readies)
     solo.step(AppendReply(to_uuid="a", from_uuid="b", term=1, code=Code.TABLET_NOT_FOUND))
-    assert [c.peer_uuid for b in solo.bundles for c in b.copies_needed] == ["b"]
+    assert [c.peer_uuid for b in solo.readies for c in b.copies_needed] == ["b"]

@@ -63,10 +63,10 @@ def test_lease_ends_when_the_group_goes_quiet() -> None:
     assert solo.core.quiet
 
     def read(token: int) -> tuple[bool, list[Message]]:
-        before = len(solo.bundles)
+        before = len(solo.readies)
         solo.core.read_index(token, 5)
         sent = solo.persist()
-        return any(t == token for b in solo.bundles[before:] for t, _ in b.read_states), sent
+        return any(t == token for b in solo.readies[before:] for t, _ in b.read_states), sent
 
     served, sent = read(1)
     assert not served and not solo.core.quiet

@@ -89,11 +89,11 @@ def test_watermark_goes_back_with_a_tail_that_is_overwritten() -> None:
     solo.core.step(solo.append(2, OpId(1, 2), entry(2, 3), entry(2, 4), commit=4))
     assert solo.take() == []
     assert (solo.core.persisted_index, solo.core.commit_index) == (2, 4)
-    assert [b.committed for b in solo.bundles if b.committed] == [(1, 3)]
+    assert [b.committed for b in solo.readies if b.committed] == [(1, 3)]
     (reply,) = solo.persist()
     assert isinstance(reply, AppendReply) and reply.last == OpId(2, 4)
     assert solo.core.persisted_index == 4
-    assert [b.committed for b in solo.bundles if b.committed] == [(1, 3), (3, 5)]
+    assert [b.committed for b in solo.readies if b.committed] == [(1, 3), (3, 5)]
 
 
 @pytest.mark.parametrize("flushed", range(8))
@@ -103,7 +103,7 @@ def test_apply_goes_on_right_after_the_flush_whatever_the_pages_were(flushed: in
     solo = Solo(term=1, entries=[entry(1, index) for index in range(1, 8)], commit_index=flushed)
     for commit in (3, 5, 7):
         solo.step(solo.append(1, OpId(1, 7), commit=commit))
-    handed = [index for b in solo.bundles if b.committed for index in range(*b.committed)]
+    handed = [index for b in solo.readies if b.committed for index in range(*b.committed)]
     assert handed == list(range(flushed + 1, 8))
 
 
@@ -357,7 +357,7 @@ def test_entries_are_applied_in_index_order_whatever_is_told_first_of_their_comm
     solo.step(solo.append(1, OpId(1, 1), *both, commit=1))
     for commit in (3, 2, 3):
         solo.step(solo.append(1, OpId(1, 3), commit=commit))
-    assert [b.committed for b in solo.bundles if b.committed] == [(2, 4)]
+    assert [b.committed for b in solo.readies if b.committed] == [(2, 4)]
 
     late = Solo(term=1, entries=[first], commit_index=1)
     late.step(late.append(1, OpId(1, 2), both[1], commit=3))
@@ -367,7 +367,7 @@ def test_entries_are_applied_in_index_order_whatever_is_told_first_of_their_comm
     again.persist()
     for one in (late, again):
         assert (one.core.last, one.core.commit_index) == (OpId(1, 3), 1)
-        assert not [b.committed for b in one.bundles if b.committed]
+        assert not [b.committed for b in one.readies if b.committed]
 
 
 def test_election_timer_starts_with_a_promotion_and_stops_with_a_demotion() -> None:

@@ -52,7 +52,7 @@ def test_live_leader_is_protected_from_its_former_voter_too_and_the_same_vote_is
     assert answer(solo.step(asked("b", 2, OpId(0, 0)))).reason == "a leader was heard"
     for transfer in (True, False):
         assert answer(solo.step(asked("c", 2, OpId(0, 0), transfer=transfer))).granted
-    assert solo.bundles[-1].hard_state is None, "it is on disk already"
+    assert solo.readies[-1].hard_state is None, "it is on disk already"
 
 
 @pytest.mark.parametrize("term", [5, 6])
@@ -149,9 +149,9 @@ def test_who_asks_for_votes_knows_no_leader() -> None:
     assert (solo.core.role, solo.core.leader_uuid) == (Role.FOLLOWER, "c")
 
 
-def test_own_vote_waits_for_its_own_bundle() -> None:
+def test_own_vote_waits_for_its_own_ready() -> None:
     """Goal: a vote that a crash could forget elects nobody (CN-26). Method: the only voter of a group campaigns; a
-    bundle from before becomes durable, then the one with the vote."""
+    `Ready` from before becomes durable, then the one with the vote."""
     solo = Solo("a", term=0, entries=[entry(1, 1)])
     solo.take()
     solo.core.campaign()
@@ -192,4 +192,4 @@ def test_entry_that_begins_a_term_is_empty() -> None:
     """Goal: it says nothing about rows, and a copy of it on any disk passes the checks of an entry. Method: lead."""
     solo = Solo(term=4, entries=[entry(4, 1)])
     solo.lead()
-    assert [e for b in solo.bundles for e in b.entries] == [Entry(OpId(5, 2), EntryKind.NOOP, 1, 0, b"", b"", 0)]
+    assert [e for b in solo.readies for e in b.entries] == [Entry(OpId(5, 2), EntryKind.NOOP, 1, 0, b"", b"", 0)]

@@ -115,8 +115,8 @@ def test_lone_voter_with_a_full_disk_leads_again_when_there_is_room() -> None:
 
 
 def test_what_a_full_disk_holds_up_is_bounded() -> None:
-    """Goal: hours without room cost no memory. Method: a bound of 20 bundles, 30 virtual seconds of heartbeats."""
-    cluster = SimCluster(11, driver_options=replace(DRIVER, held_bundles_max=20))
+    """Goal: hours without room cost no memory. Method: a bound of 20 `Ready`, 30 virtual seconds of heartbeats."""
+    cluster = SimCluster(11, driver_options=replace(DRIVER, held_readies_max=20))
     leader = started(cluster)
     for node in cluster.nodes.values():
         if node.replica is not leader:

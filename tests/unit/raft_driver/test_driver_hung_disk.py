@@ -74,9 +74,9 @@ def test_all_logs_that_hang_move_no_leader() -> None:
 
 
 def test_what_a_disk_that_hangs_holds_up_is_bounded() -> None:
-    """Goal: hours of hanging cost no memory. Method: a bound of 20 bundles; a follower hangs for 30 virtual seconds of
+    """Goal: hours of hanging cost no memory. Method: a bound of 20 `Ready`; a follower hangs for 30 virtual seconds of
     writes and heartbeats; then it is level again."""
-    cluster = SimCluster(6, driver_options=replace(DRIVER, held_bundles_max=20))
+    cluster = SimCluster(6, driver_options=replace(DRIVER, held_readies_max=20))
     leader = started(cluster)
     put_and_wait(cluster, leader, b"before")
     hung = next(n for n in cluster.nodes.values() if n.replica is not leader)

@@ -117,8 +117,8 @@ def appends_of(cluster: SimCluster) -> list[tuple[str, list[bytes]]]:
     return appends
 
 
-def test_small_writes_wait_for_the_round_that_is_under_way_and_leave_together() -> None:
-    """CN-14. Goal: many writers share a round, one writer never waits. Method: a write leaves at once; five that come
+def test_small_writes_wait_for_the_batch_that_is_under_way_and_leave_together() -> None:
+    """CN-14. Goal: many writers share a batch, one writer never waits. Method: a write leaves at once; five that come
     one by one before it is applied leave in one append and one sync."""
     cluster = SimCluster(5)
     leader = started(cluster)
@@ -156,9 +156,9 @@ def test_large_write_does_not_wait_and_does_not_overtake() -> None:
     assert [a.one.opid.index for a in (*small, large)] == [before + 1 + n for n in range(4)]
 
 
-def test_round_takes_no_more_writes_than_are_applied_in_one_step() -> None:
-    """CN-14. Goal: what waits for a round is bounded. Method: without a quorum, so that no round ends, 66 small writes:
-    once a round is full the next write takes it along."""
+def test_batch_takes_no_more_writes_than_are_applied_in_one_step() -> None:
+    """CN-14. Goal: what waits for a batch is bounded. Method: without a quorum, so that no batch ends, 66 small writes:
+    once a batch is full the next write takes it along."""
     cluster = SimCluster(5)
     leader = started(cluster)
     cluster.run_for(300_000)

@@ -1,4 +1,4 @@
-"""Rounds of small writes: whom a round waits for, how long, and that nothing that waits is forgotten."""
+"""Batches of small writes: whom a batch waits for, how long, and that nothing that waits is forgotten."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from google_crc32c import value as crc
 
 from nyala.replica.raft import AppendEntries
 from nyala.replica.raft_driver.pending import Done
-from nyala.replica.raft_driver.write_batcher import ROUND_WRITES_MAX, Wait, Write, WriteBatcher
+from nyala.replica.raft_driver.write_batcher import BATCH_WRITES_MAX, Wait, Write, WriteBatcher
 from nyala.replica.types import Applied, Code, EntryKind, Refused
 from tests.harness.sim_cluster import SimCluster
 from tests.harness.sim_start import Answers, level, on, put, started
@@ -19,7 +19,7 @@ def small(done: Done = lambda _: None) -> Write:
 
 
 def ended(batcher: WriteBatcher, writers: int, *, index: int = 1, took_us: int = 4_000, waiting: int = 0) -> None:
-    """A round of so many writes that leaves at 0, and is applied; so many more came meanwhile."""
+    """A batch of so many writes that leaves at 0, and is applied; so many more came meanwhile."""
     for n in range(writers):
         batcher.proposed(index + n, 0)
     batcher.leave()
@@ -28,19 +28,19 @@ def ended(batcher: WriteBatcher, writers: int, *, index: int = 1, took_us: int =
     assert batcher.applied(index + writers - 1)
 
 
-def rounds_of(cluster: SimCluster) -> list[int]:
+def batches_of(cluster: SimCluster) -> list[int]:
     """Entries in each append to one of the followers that is sent from now on, heartbeats left out."""
-    rounds: list[int] = []
+    batches: list[int] = []
     follower: list[str] = []
 
     def tap(sender: str, receiver: str, message: Any) -> None:
         if isinstance(message, AppendEntries) and message.entries:
             follower[:] = follower or [receiver]
             if receiver == follower[0]:
-                rounds.append(len(message.entries))
+                batches.append(len(message.entries))
 
     cluster.network.tap = tap
-    return rounds
+    return batches
 
 
 class Writers:
@@ -65,7 +65,7 @@ class Writers:
 
 
 def one_of_two_comes_again(cluster: SimCluster, leader: Any) -> Answers:
-    """The answers to a write that waits for more of them: it came right after the end of a round of two."""
+    """The answers to a write that waits for more of them: it came right after the end of a batch of two."""
     first, again = put(cluster, leader, b"a"), Answers()
 
     def answered(_: Any) -> None:
@@ -79,26 +79,26 @@ def one_of_two_comes_again(cluster: SimCluster, leader: Any) -> Answers:
     return again
 
 
-def test_round_waits_for_those_whom_the_last_one_answered() -> None:
-    """CN-14. Goal: writers that come again at once share every round. Method: three writers begin, and three more while
-    the first round is under way; each thinks for 0.3 ms between an answer and its next write. Where no round waits, one
-    half misses the other for ever: some forty rounds of three. Here nearly all take all six."""
+def test_batch_waits_for_those_whom_the_last_one_answered() -> None:
+    """CN-14. Goal: writers that come again at once share every batch. Method: three writers begin, and three more while
+    the first batch is under way; each thinks for 0.3 ms between an answer and its next write. Where no batch waits, one
+    half misses the other for ever: some forty batches of three. Here nearly all take all six."""
     for seed in (7, 8, 9):
         cluster = SimCluster(seed)
         leader = started(cluster)
         cluster.run_for(300_000)
-        rounds = rounds_of(cluster)
+        batches = batches_of(cluster)
         early = Writers(cluster, leader, count=3, turns=20, think_us=300)
         cluster.run_for(500)
         late = Writers(cluster, leader, count=3, turns=20, think_us=300)
-        written = lambda: early.left == late.left == 0 and sum(rounds) >= 120  # noqa: B023, E731
+        written = lambda: early.left == late.left == 0 and sum(batches) >= 120  # noqa: B023, E731
         cluster.run_until(written, "all answered, and sent to both followers")
         assert not any(isinstance(answer, Refused) for answer in early.answers + late.answers)
-        assert sum(rounds) == 120 and len(rounds) <= 24 and len([r for r in rounds if r < 6]) <= 4, (seed, rounds)
+        assert sum(batches) == 120 and len(batches) <= 24 and len([r for r in batches if r < 6]) <= 4, (seed, batches)
 
 
 def test_wait_for_more_ends_with_the_last_writer_that_is_expected_or_with_its_time() -> None:
-    """CN-14. Goal: whom a round waits for. Method: a round of two ends while one waits: the second that comes is the
+    """CN-14. Goal: whom a batch waits for. Method: a batch of two ends while one waits: the second that comes is the
     last but one, the third goes at once with the others; another wait ends by its time; a stale one ends nothing."""
     batcher = WriteBatcher()
     ended(batcher, 2, waiting=1)
@@ -115,7 +115,7 @@ def test_wait_for_more_ends_with_the_last_writer_that_is_expected_or_with_its_ti
 
 
 def test_single_writer_is_never_held_back() -> None:
-    """CN-14. Goal: batching costs nothing where one writes. Method: rounds of one with nobody waiting: nothing is
+    """CN-14. Goal: batching costs nothing where one writes. Method: batches of one with nobody waiting: nothing is
     expected, and the next write is not taken."""
     batcher = WriteBatcher()
     for index in range(1, 6):
@@ -124,8 +124,8 @@ def test_single_writer_is_never_held_back() -> None:
         assert batcher.end(4_000) is None and not batcher.take()
 
 
-def test_wait_for_more_is_no_longer_than_half_the_round_was_and_ten_milliseconds() -> None:
-    """CN-14. Goal: a wait costs less than another round would. Method: rounds of 1 ms and of 80 ms."""
+def test_wait_for_more_is_no_longer_than_half_the_batch_took_and_ten_milliseconds() -> None:
+    """CN-14. Goal: a wait costs less than another batch would. Method: batches of 1 ms and of 80 ms."""
     for took_us, limit_us in ((1_000, 500), (80_000, 10_000)):
         batcher = WriteBatcher()
         ended(batcher, 2)
@@ -133,9 +133,9 @@ def test_wait_for_more_is_no_longer_than_half_the_round_was_and_ten_milliseconds
         assert wait is not None and wait.limit_us == limit_us
 
 
-def test_rounds_stop_waiting_where_nobody_comes_again() -> None:
+def test_batches_stop_waiting_where_nobody_comes_again() -> None:
     """CN-14. Goal: callers that write once do not slow others down. Method: waits in which nobody comes are followed
-    by 1, 2, 4 ... 64 rounds that wait for nobody; after one in which somebody came each round waits again."""
+    by 1, 2, 4 ... 64 batches that wait for nobody; after one in which somebody came each batch waits again."""
     batcher = WriteBatcher()
     without: list[int] = []
     for _ in range(9):
@@ -161,19 +161,18 @@ def test_rounds_stop_waiting_where_nobody_comes_again() -> None:
 
 
 def test_wait_that_everybody_ends_counts_as_one_in_which_somebody_came() -> None:
-    """CN-14. Goal: one burst that ends does not cost the next hundred rounds their batches. Method: three waits in
-    which nobody comes, one that the last expected writer ends; after the next lonely one a single round waits for
-    nobody."""
+    """CN-14. Goal: one burst that ends does not stop the waits of the next hundred batches. Method: three waits in
+    which nobody comes, one that the last expected writer ends; after the next lonely one, one batch does not wait."""
     batcher = WriteBatcher()
 
     def waits() -> tuple[Wait, int]:
-        """The next wait, and how many rounds waited for nobody before it."""
+        """The next wait, and how many batches waited for nobody before it."""
         for skipped in range(100):
             ended(batcher, 2)
             if (wait := batcher.end(4_000)) is not None:
                 return wait, skipped
             batcher.take()
-        raise AssertionError("no round waits any more")
+        raise AssertionError("no batch waits any more")
 
     for _ in range(3):
         assert batcher.waited(waits()[0].number) and not batcher.take()
@@ -183,9 +182,9 @@ def test_wait_that_everybody_ends_counts_as_one_in_which_somebody_came() -> None
     assert waits()[1] == 1
 
 
-def test_round_that_goes_on_with_others_counts_nobody_twice() -> None:
-    """CN-14. Goal: nobody is waited for who waits already. Method: a round of two has left when the one that waits is
-    taken along by a large write; by its end both of the first are back: the next round expects three, not five."""
+def test_batch_that_goes_on_with_others_counts_nobody_twice() -> None:
+    """CN-14. Goal: nobody is waited for who waits already. Method: a batch of two has left when the one that waits is
+    taken along by a large write; by its end both of the first are back: the next batch expects three, not five."""
     batcher = WriteBatcher()
     batcher.proposed(1, 0)
     batcher.proposed(2, 0)
@@ -198,17 +197,17 @@ def test_round_that_goes_on_with_others_counts_nobody_twice() -> None:
     assert not batcher.holds_back(small()), "the third of three"
 
 
-def test_round_never_waits_for_more_writers_than_fit_into_it() -> None:
-    """CN-14. Goal: what waits is bounded. Method: a full round ends while another full one waits: one more write would
+def test_batch_never_waits_for_more_writers_than_fit_into_it() -> None:
+    """CN-14. Goal: what waits is bounded. Method: a full batch ends while another full one waits: one more write would
     be too many, and all leave."""
     batcher = WriteBatcher()
-    ended(batcher, ROUND_WRITES_MAX, waiting=ROUND_WRITES_MAX)
+    ended(batcher, BATCH_WRITES_MAX, waiting=BATCH_WRITES_MAX)
     assert batcher.end(4_000) is not None
-    assert not batcher.holds_back(small()) and len(batcher.take()) == ROUND_WRITES_MAX
+    assert not batcher.holds_back(small()) and len(batcher.take()) == BATCH_WRITES_MAX
 
 
 def test_writes_that_wait_for_more_are_answered_whatever_happens_to_the_leader() -> None:
-    """CN-26. Goal: nothing that waits is forgotten, nor proposed by one that leads no more. Method: two writers' round
+    """CN-26. Goal: nothing that waits is forgotten, nor proposed by one that leads no more. Method: two writers' batch
     ends; one of them comes again and waits; the leader is stopped, then, in another group, deposed: NOT_APPLIED."""
     for end in ("stop", "depose"):
         cluster = SimCluster(8)
@@ -232,8 +231,8 @@ def test_writes_that_wait_for_more_are_answered_whatever_happens_to_the_leader()
 
 
 def test_writes_that_wait_for_more_leave_when_nobody_else_comes() -> None:
-    """CN-14. Goal: a wait ends by itself. Method: two writers' round ends, one comes again: it is answered too, after
-    a wait as long as the round was."""
+    """CN-14. Goal: a wait ends by itself. Method: two writers' batch ends, one comes again: it is answered too, after
+    a wait as long as the batch was."""
     cluster = SimCluster(9)
     leader = started(cluster)
     cluster.run_for(300_000)
