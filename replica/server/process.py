@@ -135,7 +135,7 @@ class TabletServer:
             manager.deliver,
             on_peer=lambda peer, where: network.learn(peer, (where,)),
             on_fatal=self._fatal,
-            on_heard=manager.ticker.links.heard,
+            on_heard=manager.ticker.liveness.heard,
             microtasks=post.microtasks,
             knows=network.knows,
         )

@@ -3,8 +3,8 @@
 from .channel import PeerChannelStatus
 from .exporter import Exporter, call_families
 from .frame_reader import Arrivals, FrameReader
-from .links import LinkChange, Links
 from .listener import Admit, Listener, Taker, address_of
+from .liveness import LivenessChange, PeerLiveness
 from .microtasks import MicrotaskQueue
 from .network import PeerNetwork
 from .options import PeerOptions
@@ -17,11 +17,11 @@ __all__ = [
     "Arrivals",
     "Exporter",
     "FrameReader",
-    "LinkChange",
-    "Links",
     "Listener",
+    "LivenessChange",
     "MicrotaskQueue",
     "PeerChannelStatus",
+    "PeerLiveness",
     "PeerNetwork",
     "PeerOptions",
     "PeerServicer",

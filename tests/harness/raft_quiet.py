@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from nyala.replica.raft import Message, RaftCore, Role
-from nyala.replica.transport import Links
+from nyala.replica.transport import PeerLiveness
 from tests.harness.raft_net import Node
 from tests.harness.raft_sim import SimNet
 
@@ -26,36 +26,36 @@ class Pulse(NamedTuple):
 
 
 class QuietNet(SimNet):
-    """A SimNet with lulls in the load, whose cores may rest, and whose hosts watch links as servers do."""
+    """A SimNet with lulls in the load, whose cores may rest, and whose hosts watch each other as servers do."""
 
     quiet_after_ticks = 4
 
     def __init__(self, seed: int, core_class: Callable[..., RaftCore] = RaftCore) -> None:
-        self.links: dict[str, tuple[Node, int, Links]] = {}
+        self.liveness: dict[str, tuple[Node, int, PeerLiveness]] = {}
         super().__init__(seed, core_class)
 
     @property
     def load_odds(self) -> float:
         return 0.6 if self.clock % (BUSY_TICKS + IDLE_TICKS) < BUSY_TICKS else 0.0
 
-    def _links_of(self, uuid: str) -> tuple[int, Links]:
+    def _liveness_of(self, uuid: str) -> tuple[int, PeerLiveness]:
         """Its process, which a restart makes another one, and what it knows of the others."""
-        known = self.links.get(uuid)
+        known = self.liveness.get(uuid)
         if known is None or known[0] is not self.nodes[uuid]:
-            known = self.nodes[uuid], self.clock + 1, Links(self.options.election_ticks_min)
-            self.links[uuid] = known
+            known = self.nodes[uuid], self.clock + 1, PeerLiveness(self.options.election_ticks_min)
+            self.liveness[uuid] = known
         return known[1], known[2]
 
     def deliver(self, msg: Message | Pulse) -> None:
         uuid, sender = msg.to_uuid, msg.from_uuid
         if (sender, uuid) not in self.cuts and uuid in self.nodes:
             process = msg.process if isinstance(msg, Pulse) else self._process_of(sender)
-            self._links_of(uuid)[1].heard(sender, process)
+            self._liveness_of(uuid)[1].heard(sender, process)
         if not isinstance(msg, Pulse):
             super().deliver(msg)
 
     def _process_of(self, uuid: str) -> int:
-        return self.links[uuid][1] if uuid in self.links else 0
+        return self.liveness[uuid][1] if uuid in self.liveness else 0
 
     def run_tick(self) -> None:
         for uuid in sorted(self.nodes):
@@ -67,7 +67,7 @@ class QuietNet(SimNet):
                 self.marks["quiet leader" if node.core.role is Role.LEADER else "quiet follower"] += 1
 
     def _pulse(self, uuid: str) -> None:
-        process, _ = self._links_of(uuid)
+        process, _ = self._liveness_of(uuid)
         for other in self.everyone():
             if other != uuid and (self.healed or self.rng.random() >= self.loss):
                 self.order += 1
@@ -75,10 +75,10 @@ class QuietNet(SimNet):
                 heapq.heappush(self.due, (self.clock + 1 + late, self.order, Pulse(uuid, other, process)))
 
     def _tick(self, node: Node) -> None:
-        _, links = self._links_of(node.uuid)
-        links.watch(other for other in self.everyone() if other != node.uuid)
+        _, liveness = self._liveness_of(node.uuid)
+        liveness.watch(other for other in self.everyone() if other != node.uuid)
         for _ in range(min(2, node.clock - node.ticked)):
-            for change in links.tick():
+            for change in liveness.tick():
                 self.marks["link found" if change.up else "link lost"] += 1
                 rested = node.core.quiet
                 if change.up:

@@ -146,7 +146,7 @@ MUTANTS = (
     Mutant(
         name="small replies wait for one another",
         rows="none",
-        test="tests/unit/transport/test_transport_streams.py::test_small_answers_on_a_connection_do_not_wait_for_one_another",
+        test="tests/unit/transport/test_transport_messages.py::test_small_answers_on_a_connection_do_not_wait_for_one_another",
         file="replica/rpc/channel.py",
         function="set_keep_alive",
         before="""

@@ -640,7 +640,7 @@ MUTANTS = (
         rows="CN-28",
         test="tests/unit/server/test_server_ticking.py::test_loss_of_a_server_spreads_the_elections_of_its_tablets",
         file="replica/server/tablets/ticking.py",
-        function="Ticker._link_changed",
+        function="Ticker._liveness_changed",
         before="replica.link_lost(change.uuid, change.silent_ticks, woken // WAKES_PER_TICK)",
         after="replica.link_lost(change.uuid, change.silent_ticks, 0)",
     ),
@@ -652,7 +652,7 @@ MUTANTS = (
             "test_three_servers_in_twenty_groups_lead_some_and_follow_in_others_each_for_itself"
         ),
         file="replica/server/tablets/ticking.py",
-        function="Ticker._link_changed",
+        function="Ticker._liveness_changed",
         before="""
             woken += rests
         """,

@@ -9,7 +9,7 @@ MUTANTS = (
         name="pulses are not sent",
         rows="CN-28",
         test=(
-            "tests/unit/transport/test_transport_streams.py::"
+            "tests/unit/transport/test_transport_messages.py::"
             "test_pulse_is_an_empty_batch_that_names_the_process_and_only_where_nothing_else_went"
         ),
         file="replica/transport/channel.py",
@@ -66,20 +66,20 @@ MUTANTS = (
     Mutant(
         name="lost for a watch that ended",
         rows="CN-28",
-        test="tests/unit/transport/test_transport_links.py::test_links_forget_servers_that_are_not_watched_any_more",
-        file="replica/transport/links.py",
-        function="Links.watch",
+        test="tests/unit/transport/test_transport_liveness.py::test_servers_that_are_not_watched_any_more_are_forgotten",
+        file="replica/transport/liveness.py",
+        function="PeerLiveness.watch",
         before="self._now, told=False",
         after="self._now",
     ),
     Mutant(
         name="another process is no news",
         rows="CN-28",
-        test="tests/unit/transport/test_transport_links.py::test_link_to_another_process_is_news_without_any_silence",
-        file="replica/transport/links.py",
-        function="Links.heard",
+        test="tests/unit/transport/test_transport_liveness.py::test_another_process_of_a_server_is_told_without_any_silence",
+        file="replica/transport/liveness.py",
+        function="PeerLiveness.heard",
         before="""
-            link.told = link.told and link.process == 0
+            peer.told = peer.told and peer.process == 0
         """,
         after="",
     ),
@@ -145,7 +145,7 @@ MUTANTS = (
         name="listed addresses are not tried",
         rows="CN-34",
         test=(
-            "tests/unit/transport/test_transport_streams.py::"
+            "tests/unit/transport/test_transport_messages.py::"
             "test_server_that_is_nowhere_where_it_is_known_is_found_where_the_masters_say"
         ),
         file="replica/transport/network.py",
@@ -175,7 +175,7 @@ MUTANTS = (
         name="link for another uuid is granted",
         rows="TC-22",
         test=(
-            "tests/unit/transport/test_transport_streams.py::"
+            "tests/unit/transport/test_transport_messages.py::"
             "test_stream_meant_for_another_uuid_delivers_nothing_and_tells_the_sender"
         ),
         file="replica/transport/servicer.py",
@@ -187,7 +187,7 @@ MUTANTS = (
         name="new links are not judged",
         rows="MF-10",
         test=(
-            "tests/unit/transport/test_transport_streams.py::"
+            "tests/unit/transport/test_transport_messages.py::"
             "test_whoever_must_not_be_heard_any_more_is_not_heard_on_a_link_that_stands"
         ),
         file="replica/transport/servicer.py",
@@ -220,7 +220,7 @@ MUTANTS = (
         name="batches are not judged",
         rows="MF-10",
         test=(
-            "tests/unit/transport/test_transport_streams.py::"
+            "tests/unit/transport/test_transport_messages.py::"
             "test_whoever_must_not_be_heard_any_more_is_not_heard_on_a_link_that_stands"
         ),
         file="replica/transport/servicer.py",
@@ -243,7 +243,7 @@ MUTANTS = (
     Mutant(
         name="batch speaks for its first tablet",
         rows="CN-03, CN-24",
-        test="tests/unit/transport/test_transport_streams.py::test_stream_messages_of_two_tablets_arrive_in_order_as_they_were",
+        test="tests/unit/transport/test_transport_messages.py::test_stream_messages_of_two_tablets_arrive_in_order_as_they_were",
         file="replica/transport/servicer.py",
         function="PeerServicer._take",
         before="""

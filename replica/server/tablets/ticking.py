@@ -1,4 +1,4 @@
-"""One timer for all replicas of a server: it visits those that are awake, and watches the links of those that rest."""
+"""One timer for all replicas of a server: it ticks those that are awake, and watches the servers of those at rest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from nyala.replica.transport import LinkChange, Links
+from nyala.replica.transport import LivenessChange, PeerLiveness
 
 from ..runtime.recent_maximum import RecentMaximum
 from .hosted import HostedTablet
@@ -25,7 +25,7 @@ WAKES_PER_TICK = 25
 
 
 class Ticker:
-    """Ticks, pulses, and what changes of links mean to each replica.
+    """Ticks, pulses, and what the silence or return of a server means to each replica.
 
     Invariants: a replica that is not visited is quiet and waits for nothing (`Replica.resting`), or does not run; it is
     visited from the turn on in which anything reached it. Concurrency: the loop's thread.
@@ -49,7 +49,7 @@ class Ticker:
         self._ticks = 0
         self._unchecked: list[str] = []
         self._members_changed = True
-        self.links = Links(silent_ticks_max)
+        self.liveness = PeerLiveness(silent_ticks_max)
         self.lag_ms_max = 0.0
         self.lags_ms = RecentMaximum()
 
@@ -71,7 +71,7 @@ class Ticker:
         self.wake(hosted.tablet_id)
         self._members_changed = True
         if hosted.replica is not None:
-            for uuid in self.links.lost:
+            for uuid in self.liveness.lost:
                 hosted.replica.link_lost(uuid, 0)
 
     async def run_forever(self, stopping: Callable[[], bool]) -> None:
@@ -98,10 +98,10 @@ class Ticker:
         if self._ticks % PULSE_TICKS == 0:
             if self._members_changed:
                 self._members_changed = False
-                self.links.watch(self._peers())
-            self._pulse(self.links.watched)
-        for change in self.links.tick():
-            self._link_changed(change)
+                self.liveness.watch(self._peers())
+            self._pulse(self.liveness.watched)
+        for change in self.liveness.tick():
+            self._liveness_changed(change)
         self._check_some()
         for tablet_id in list(self._awake):
             hosted = self._tablets.get(tablet_id)
@@ -116,7 +116,7 @@ class Ticker:
         members = {m.uuid for h in self._tablets.values() if h.replica for m in h.replica.active_config.members}
         return members - {self._uuid}
 
-    def _link_changed(self, change: LinkChange) -> None:
+    def _liveness_changed(self, change: LivenessChange) -> None:
         news = "is heard again, or is another process" if change.up else "is not heard"
         _log.info("P %s server %s %s", self._uuid, change.uuid, news)
         woken = 0

@@ -88,7 +88,7 @@ def test_loss_of_a_server_spreads_the_elections_of_its_tablets(monkeypatch: pyte
         plea = AppendEntries(to_uuid=TARGET_UUID, from_uuid=leader, term=1, prev=OpId(0, 0), quiet=True)
 
         def all_rest() -> bool:
-            ticker.links.heard(leader, 1)
+            ticker.liveness.heard(leader, 1)
             for tablet_id in tablets:
                 if not manager.tablets[tablet_id].replica.resting:  # type: ignore[union-attr]
                     manager.deliver(tablet_id, plea)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class LinkChange:
+class LivenessChange:
     """The server `uuid` fell silent, for `silent_ticks` now; or (`up`) is heard again, or is another process."""
 
     uuid: str
@@ -20,14 +20,14 @@ class LinkChange:
 
 
 @dataclass
-class _Link:
+class _Watched:
     heard_tick: int
     process: int = 0
     up: bool = True
     told: bool = True
 
 
-class Links:
+class PeerLiveness:
     """Liveness of the servers that are watched.
 
     Invariants: a change is told once, by `tick`; a server that was never heard counts as heard when its watch began.
@@ -38,43 +38,43 @@ class Links:
         """`silent_ticks_max`: so many ticks without a word, and a server counts as lost."""
         self._silent_max = silent_ticks_max
         self._now = 0
-        self._links: dict[str, _Link] = {}
+        self._peers: dict[str, _Watched] = {}
 
     def watch(self, uuids: Iterable[str]) -> None:
         """These from now on, and no others. One that is new is told as up: it may have been lost when last watched."""
-        self._links = {uuid: self._links.get(uuid) or _Link(self._now, told=False) for uuid in sorted(uuids)}
+        self._peers = {uuid: self._peers.get(uuid) or _Watched(self._now, told=False) for uuid in sorted(uuids)}
 
     @property
     def watched(self) -> list[str]:
         """Sorted."""
-        return list(self._links)
+        return list(self._peers)
 
     @property
     def lost(self) -> list[str]:
         """Those that are silent, as told; sorted."""
-        return [uuid for uuid, link in self._links.items() if not link.up]
+        return [uuid for uuid, peer in self._peers.items() if not peer.up]
 
     def heard(self, uuid: str, process: int) -> None:
         """Something came from that server's process, drawn at its start; 0 if it does not say."""
-        link = self._links.get(uuid)
-        if link is None:
+        peer = self._peers.get(uuid)
+        if peer is None:
             return
-        link.heard_tick = self._now
-        if link.process != process:
-            link.told = link.told and link.process == 0
-            link.process = process
+        peer.heard_tick = self._now
+        if peer.process != process:
+            peer.told = peer.told and peer.process == 0
+            peer.process = process
 
-    def tick(self) -> list[LinkChange]:
+    def tick(self) -> list[LivenessChange]:
         """One tick; what changed since the last one, by uuid."""
         self._now += 1
         changes = []
-        for uuid, link in self._links.items():
-            silent = self._now - link.heard_tick
-            if link.up and silent >= self._silent_max:
-                link.up = False
-                changes.append(LinkChange(uuid, False, silent))
-            elif silent < self._silent_max and not (link.up and link.told):
-                link.up = True
-                changes.append(LinkChange(uuid, True))
-            link.told = True
+        for uuid, peer in self._peers.items():
+            silent = self._now - peer.heard_tick
+            if peer.up and silent >= self._silent_max:
+                peer.up = False
+                changes.append(LivenessChange(uuid, False, silent))
+            elif silent < self._silent_max and not (peer.up and peer.told):
+                peer.up = True
+                changes.append(LivenessChange(uuid, True))
+            peer.told = True
         return changes

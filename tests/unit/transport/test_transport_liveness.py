@@ -1,0 +1,55 @@
+"""Liveness of other servers: what silence is, and what is news."""
+
+from __future__ import annotations
+
+from nyala.replica.transport import LivenessChange, PeerLiveness
+
+
+def test_server_is_lost_after_the_silence_and_found_with_the_next_word() -> None:
+    """CN-28: a quiet leader's death is noticed by its server's silence. Method: two servers, one of which falls silent;
+    each change is told once, the silence is counted from the last word."""
+    liveness = PeerLiveness(3)
+    liveness.watch(["b", "c"])
+    assert liveness.watched == ["b", "c"]
+    liveness.tick()
+    liveness.heard("b", 1)
+    liveness.heard("c", 2)
+    told = []
+    for _ in range(5):
+        told += liveness.tick()
+        liveness.heard("c", 2)
+    assert told == [LivenessChange("b", False, 3)] and liveness.lost == ["b"]
+    liveness.heard("b", 1)
+    assert liveness.tick() == [LivenessChange("b", True)] and liveness.lost == []
+    assert liveness.tick() == []
+
+
+def test_another_process_of_a_server_is_told_without_any_silence() -> None:
+    """CN-28: a server that restarted in no time forgot whom it led. Method: the same server, another process; the same
+    process again is no news."""
+    liveness = PeerLiveness(3)
+    liveness.watch(["b"])
+    liveness.heard("b", 7)
+    assert liveness.tick() == [LivenessChange("b", True)]
+    liveness.heard("b", 7)
+    assert liveness.tick() == []
+    liveness.heard("b", 8)
+    assert liveness.tick() == [LivenessChange("b", True)]
+    liveness.heard("b", 8)
+    assert liveness.tick() == []
+
+
+def test_servers_that_are_not_watched_any_more_are_forgotten() -> None:
+    """CN-28: bounded memory, no news of strangers, nobody stays lost after a watch has ended. Method: one is lost, and
+    not watched any more; when it is again it is told as up, and has its full time."""
+    liveness = PeerLiveness(2)
+    liveness.heard("x", 1)
+    liveness.watch(["b"])
+    for _ in range(5):
+        liveness.tick()
+    assert liveness.lost == ["b"]
+    liveness.watch([])
+    assert (liveness.lost, liveness.watched, liveness.tick()) == ([], [], [])
+    liveness.watch(["b"])
+    assert liveness.tick() == [LivenessChange("b", True)]
+    assert liveness.tick() == [LivenessChange("b", False, 2)]
