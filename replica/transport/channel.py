@@ -115,7 +115,7 @@ class PeerChannel:
             self._soon(self._pump)
 
     def move(self, addresses: tuple[Address, ...]) -> None:
-        """Other addresses are known now: connect to the first, unless that is where the stream goes already."""
+        """Other addresses are known now: connect to the first, unless that is where the link goes already."""
         same = bool(self._addresses) and self._link is not None and self._target() == addresses[0]
         self._addresses = addresses
         if not same:
@@ -139,7 +139,7 @@ class PeerChannel:
         return self._link is None and (bool(self._error) or not self._addresses)
 
     def status(self) -> PeerChannelStatus:
-        """What this stream did and what waits."""
+        """What this link did and what waits."""
         return PeerChannelStatus(
             uuid=self._dest_uuid,
             address=str(self._target()) if self._addresses else "",
@@ -153,11 +153,11 @@ class PeerChannel:
         )
 
     def end(self) -> None:
-        """End the stream soon; nobody waits for it."""
+        """End the link soon; nobody waits for it."""
         self._task.cancel()
 
     async def close(self) -> None:
-        """End the stream and its task."""
+        """End the link and its task."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -193,7 +193,7 @@ class PeerChannel:
             except asyncio.CancelledError:
                 raise
             except Exception:  # noqa: BLE001 - task root
-                _log.exception("P %s stream to %s at %s ended", self._uuid, self._dest_uuid, self._target())
+                _log.exception("P %s link to %s at %s ended", self._uuid, self._dest_uuid, self._target())
                 self._note("internal error")
             self._drop_queue()
             self._failures += 1
@@ -202,7 +202,7 @@ class PeerChannel:
 
     def _note(self, text: str) -> None:
         if text != self._error:
-            _log.info("P %s stream to %s at %s ended: %s", self._uuid, self._dest_uuid, self._target(), text)
+            _log.info("P %s link to %s at %s ended: %s", self._uuid, self._dest_uuid, self._target(), text)
         self._error = text
 
     def _drop_queue(self) -> None:

@@ -1,4 +1,4 @@
-"""Outgoing streams to all other servers of the cluster."""
+"""Outgoing links to all other servers of the cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .options import PeerOptions
 
 
 class PeerNetwork:
-    """All outgoing streams of one server, one for each other server, opened when there is something to send.
+    """All outgoing links of one server, one for each other server, opened when there is something to send.
 
     Invariants: messages to one server leave in the order in which they were given; a message is sent at most once.
     Durability: none; Raft sends again what is lost. Concurrency: the loop's thread only.
@@ -29,7 +29,7 @@ class PeerNetwork:
         soon: Post | None = None,
         takeover: int = 0,
     ) -> None:
-        """`address`: where this server listens. `on_state`: a stream found its server, or ended (`error` says why).
+        """`address`: where this server listens. `on_state`: a link found its server, or ended (`error` says why).
 
         `soon`: the end of the loop's iteration, for what it has to say to one server to leave as one batch; by default,
         the loop's next iteration. `takeover`: by which its directory took over the uuid, of masters.
@@ -45,7 +45,7 @@ class PeerNetwork:
         self._listed: dict[str, tuple[Address, ...]] = {}
         self._configured: dict[str, tuple[Address, ...]] = {}
         self._unknown: dict[str, None] = {}
-        """Servers that nothing here names and that have a stream, in the order of its opening."""
+        """Servers that nothing here names and that have a link, in the order of its opening."""
         self._closed = False
         self._process = secrets.randbits(63) | 1
         """Tells this process from those that ran here before."""
@@ -73,7 +73,7 @@ class PeerNetwork:
             (self._channels.get(uuid) or self._open(uuid)).pulse()
 
     def learn(self, uuid: str, addresses: Sequence[Address]) -> None:
-        """Where the server `uuid` says that it listens. A change ends its stream and connects there, at once."""
+        """Where the server `uuid` says that it listens. A change ends its link and connects there, at once."""
         self._note(self._told, uuid, addresses)
         if len(self._told) > limits.PEERS_UNKNOWN_MAX:
             unknown = [other for other in self._told if not self.knows(other)]
@@ -119,11 +119,11 @@ class PeerNetwork:
             channel.move(after)
 
     def status(self) -> list[PeerChannelStatus]:
-        """One line per stream, sorted by uuid."""
+        """One line per link, sorted by uuid."""
         return [self._channels[uuid].status() for uuid in sorted(self._channels)]
 
     async def close(self) -> None:
-        """End all streams; queued messages are lost."""
+        """End all links; queued messages are lost."""
         self._closed = True
         channels, self._channels = self._channels, {}
         for channel in channels.values():

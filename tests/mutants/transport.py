@@ -156,7 +156,7 @@ MUTANTS = (
     Mutant(
         name="made up servers pile up",
         rows="IN-51",
-        test="tests/unit/transport/test_transport_connections.py::test_made_up_servers_leave_bounded_addresses_and_streams",
+        test="tests/unit/transport/test_transport_connections.py::test_made_up_servers_leave_bounded_addresses_and_links",
         file="replica/transport/network.py",
         function="PeerNetwork._open",
         before="if not self.knows(uuid):",
@@ -243,7 +243,7 @@ MUTANTS = (
     Mutant(
         name="batch speaks for its first tablet",
         rows="CN-03, CN-24",
-        test="tests/unit/transport/test_transport_messages.py::test_stream_messages_of_two_tablets_arrive_in_order_as_they_were",
+        test="tests/unit/transport/test_transport_messages.py::test_messages_of_two_tablets_arrive_in_order_as_they_were",
         file="replica/transport/servicer.py",
         function="PeerServicer._take",
         before="""

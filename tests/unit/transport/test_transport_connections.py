@@ -308,9 +308,9 @@ def test_connection_that_shows_no_ticket_in_time_ends() -> None:
     in_loop(scenario)
 
 
-def test_made_up_servers_leave_bounded_addresses_and_streams() -> None:
+def test_made_up_servers_leave_bounded_addresses_and_links() -> None:
     """Goal: IN-51: names that anybody may make up take bounded memory. Method: thousands of servers say where they
-    listen and are answered; addresses and streams stay within the bound, those of a config's members are kept."""
+    listen and are answered; addresses and links stay within the bound, those of a config's members are kept."""
 
     async def scenario() -> None:
         network = PeerNetwork("me", Address("127.0.0.1", 1))

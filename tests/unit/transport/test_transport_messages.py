@@ -115,8 +115,8 @@ async def say(network: PeerNetwork, message: Message, inbox: Inbox) -> None:
             await asyncio.sleep(0.05)
 
 
-def test_stream_messages_of_two_tablets_arrive_in_order_as_they_were() -> None:
-    """CN-03, CN-24. Goal: one stream, many groups, no reply speaks for another. Method: send those of two tablets."""
+def test_messages_of_two_tablets_arrive_in_order_as_they_were() -> None:
+    """CN-03, CN-24. Goal: one link, many groups, no reply speaks for another. Method: send those of two tablets."""
 
     async def body() -> None:
         inbox = Inbox()
@@ -154,7 +154,7 @@ def test_stream_meant_for_another_uuid_delivers_nothing_and_tells_the_sender() -
 
 
 def test_stream_after_the_address_changed_goes_to_the_new_address() -> None:
-    """Goal: an update of the address book is used at once. Method: learn another address on a live stream."""
+    """Goal: an update of the addresses is used at once. Method: learn another address on a live link."""
 
     async def body() -> None:
         old, new = Inbox(), Inbox()
@@ -311,7 +311,7 @@ def test_batch_of_more_messages_than_a_receiver_takes_is_split() -> None:
 
 
 def test_message_from_another_sender_than_its_batch_is_dropped() -> None:
-    """Goal: a stream speaks for its own server only. Method: a hand-made batch of a with a message from z."""
+    """Goal: a link speaks for its own server only. Method: a hand-made batch of a with a message from z."""
 
     async def body() -> None:
         inbox = Inbox()
