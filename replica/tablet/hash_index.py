@@ -1,11 +1,11 @@
 """An open-addressing hash index over whole batches: rotated 64-bit key hash -> row id, in numpy.
 
 Inside one tablet the high bits of the key hash hardly differ, for they choose the tablet. So hashes are rotated by half
-their width, and everything in this room goes by the upper bits of that: a batch sorted once by rotated hash then walks
+their width, and this whole folder goes by the upper bits of that: a batch sorted once by rotated hash then walks
 through this table, through the Bloom filters and through the blocks' sorted hashes from one end to the other.
 
-All rows of a batch are probed at once; each further round handles only the rows that are not settled, and at a load of
-at most one half the rounds are few. Nothing is ever removed: a key's slot is pointed at its newest row.
+All rows of a batch are probed at once; each further pass handles only the rows that are not settled, and at a load of
+at most one half the passes are few. Nothing is ever removed: a key's slot is pointed at its newest row.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From a batch of rows to changes of the stores: per-row decisions, made for all rows at once.
 
 Rows of one batch share one time, and rows of different keys do not touch each other. So the batch is cut by how often a
-key occurred before ("rounds"): in one round each key occurs once and every decision is a vector, and doing the rounds
+key occurred before ("passes"): in one pass each key occurs once and every decision is a vector, and doing the passes
 one after the other equals applying the rows one at a time in offset order.
 """
 
@@ -182,7 +182,7 @@ def _check_required(rows: WireRows, schema: TableSchema, fail: Callable[..., Non
             fail(bad, RowCode.NULL_IN_REQUIRED_COLUMN, column.name)
 
 
-# ------------------------------------------------------------------------------------------------------------- rounds
+# ------------------------------------------------------------------------------------------------------------- passes
 
 
 def apply_distinct(stores: Stores, schema: TableSchema, rows: WireRows, h: U64, times: I64) -> list[RowError] | None:
@@ -195,7 +195,7 @@ def apply_distinct(stores: Stores, schema: TableSchema, rows: WireRows, h: U64, 
     if needles.repeat:
         return None
     if len(h):
-        _apply_round(stores, schema, rows, h, needles, times, errors)
+        _apply_pass(stores, schema, rows, h, needles, times, errors)
     return errors
 
 
@@ -206,14 +206,14 @@ def apply_rows(stores: Stores, schema: TableSchema, rows: WireRows, h: U64, ts: 
         return errors
     needles = needles_of(h)
     if not needles.repeat:
-        _apply_round(stores, schema, rows, h, needles, ts, errors)
+        _apply_pass(stores, schema, rows, h, needles, ts, errors)
         return errors
-    for part, hashes in _rounds(rows, h, schema):
-        _apply_round(stores, schema, part, hashes, needles_of(hashes), ts, errors)
+    for part, hashes in _passes(rows, h, schema):
+        _apply_pass(stores, schema, part, hashes, needles_of(hashes), ts, errors)
     return errors
 
 
-def _rounds(rows: WireRows, h: U64, schema: TableSchema) -> list[tuple[WireRows, U64]]:
+def _passes(rows: WireRows, h: U64, schema: TableSchema) -> list[tuple[WireRows, U64]]:
     """Cut into parts in which each key occurs once. Rows that a later one makes pointless are left out first."""
     order = np.argsort(h, kind="stable")
     same_as_next = np.append(h[order[1:]] == h[order[:-1]], False)
@@ -241,7 +241,7 @@ def _rounds(rows: WireRows, h: U64, schema: TableSchema) -> list[tuple[WireRows,
     return parts
 
 
-def _apply_round(
+def _apply_pass(
     stores: Stores,
     schema: TableSchema,
     rows: WireRows,
@@ -250,7 +250,7 @@ def _apply_round(
     ts: int | I64,
     errors: list[RowError],
 ) -> None:
-    """One round: decide for each row from whether its key is live, then change the stores."""
+    """One pass: decide for each row from whether its key is live, then change the stores."""
     ops = rows.ops
     missing, gappy = [c for c in schema.columns if c.id not in rows.columns], rows.gappy(schema)
     upsert = ops == RowOp.UPSERT

@@ -26,7 +26,7 @@ _NOWHERE, _ACTIVE, _FROZEN = -1, -2, -3
 
 
 class Found(NamedTuple):
-    """Where the keys of one round are. All arrays of shape (rows,).
+    """Where the keys of one pass are. All arrays of shape (rows,).
 
     `where`: a block's position in `blocks`, or one of the negative marks; `at`: the row there. `unknown`: not looked up
     in blocks.

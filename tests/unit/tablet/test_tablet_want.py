@@ -186,7 +186,7 @@ def test_entry_that_was_applied_in_part_never_reaches_the_disk(
     disk = SimDisk()
     tablet = four_blocks(disk)
     tablet.flush()
-    apply_round, left = resolve._apply_round, [()] * rounds
+    apply_round, left = resolve._apply_pass, [()] * rounds
 
     def some(*given: Any) -> None:
         if not left:
@@ -195,7 +195,7 @@ def test_entry_that_was_applied_in_part_never_reaches_the_disk(
         apply_round(*given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(resolve, "_apply_round", some)
+        patch.setattr(resolve, "_apply_pass", some)
         with pytest.raises(MemoryError):
             tablet.apply([entry])
     assert tablet.applied_opid == OpId(1, 5)
