@@ -126,7 +126,7 @@ class Persister:
         self._save_next_config()
 
     def tick(self) -> None:
-        """One tick of the host's clock."""
+        """One tick of the machine's monotonic clock."""
         self._ticks_without_end = self._ticks_without_end + 1 if self._items else 0
 
     def retry(self) -> None:

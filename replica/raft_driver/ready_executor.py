@@ -60,7 +60,7 @@ class ReadyExecutor:
         self._ticked = True
         """Whether the owner ticks this replica."""
         self._resting_since: int | None = None
-        """Since when the owner does not tick it, if the host has a clock."""
+        """Since when the owner does not tick it, if the owner gives a clock."""
         self._pump_scheduled = False
         self._carrying = False
         """Whether a `Ready` is being carried out; a pump that is asked for meanwhile runs when that ends."""
@@ -254,7 +254,7 @@ class ReadyExecutor:
     # ------------------------------------------------------------------------------------------------------- time
 
     def tick(self) -> None:
-        """One tick of the host's monotonic clock."""
+        """One tick of the machine's monotonic clock."""
         self.callers.tick += 1
         seldom = self.callers.tick % _RETRY_TICKS == 0
         if self.callers.tick % _BATCHING_TICKS == 0 or not self._may_wait():
@@ -285,7 +285,7 @@ class ReadyExecutor:
 
     @property
     def rested_ticks(self) -> int:
-        """How many ticks of the host's clock were not counted here."""
+        """How many ticks of the machine's clock were not counted here."""
         now = self._environment.ticks_now()
         return 0 if self._ticked or now is None or self._resting_since is None else now - self._resting_since
 

@@ -169,7 +169,7 @@ class Replica:
     # ----------------------------------------------------------------------------------------------------- inputs
 
     def tick(self) -> None:
-        """One tick of the host's monotonic clock."""
+        """One tick of the machine's monotonic clock."""
         if (running := self._running) is not None:
             running.tick()
 

@@ -40,7 +40,7 @@ PHASE_MOVES: Mapping[Phase, tuple[Phase, ...]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class PeerStatus:
-    """How a leader sees one member. `health` is OK, LAGGING, UNREACHABLE or NEEDS_COPY; ticks as the host is ticked."""
+    """How a leader sees one member. `health` is OK, LAGGING, UNREACHABLE or NEEDS_COPY; ticks are those of the owner."""
 
     uuid: str
     health: str

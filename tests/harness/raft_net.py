@@ -1,6 +1,6 @@
 """A group of consensus cores in one thread: a network that a test drives, and disks that remember only what was synced.
 
-Each node is a host in miniature: it carries out `Ready` as its docstring demands, with a queue of those that are not
+Each node is a driver in miniature: it carries out `Ready` as its docstring demands, with a queue of those that are not
 durable yet. A crash loses them, or any prefix of their writes.
 """
 

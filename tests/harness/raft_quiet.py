@@ -26,7 +26,7 @@ class Pulse(NamedTuple):
 
 
 class QuietNet(SimNet):
-    """A SimNet with lulls in the load, whose cores may rest, and whose hosts watch each other as servers do."""
+    """A SimNet with lulls in the load, whose cores may rest, and whose servers watch each other as servers do."""
 
     quiet_after_ticks = 4
 

@@ -1,4 +1,4 @@
-"""Whole replicas (core, log, metadata, state machine, host) on simulated disks, one network and one virtual clock.
+"""Whole replicas (core, log, metadata, state machine, driver) on simulated disks, one network and one virtual clock.
 
 Nothing here knows which faults a test wants: it offers crash, power loss, restart, cuts, flush, log GC and copies, and
 checks what must always hold through `tests.harness.sim_verify`.
@@ -48,7 +48,7 @@ DRIVER = DriverOptions(log_cache_bytes_max=2 << 10, log_retain_entries=8, log_re
 
 
 class ProcessEnded(SimCrash):
-    """The host said that its process must end."""
+    """The driver said that its process must end."""
 
 
 class WatchedLog(Log):
@@ -98,7 +98,7 @@ class SimNode:
         self._hung_as_leader: bool | None = None
         """What it was when its log began to hang; None while the log does not."""
         self.fatal: Callable[[BaseException], None] = self._end
-        """What is done when the host says that its process must end."""
+        """What is done when the driver says that its process must end."""
         self.hurt = False
         """What its disk holds may not be what was written: its replica may abstain, or fail."""
         self.struck = 0

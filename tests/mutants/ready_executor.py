@@ -6,7 +6,7 @@ from tests.mutants.mutant import Edit, Mutant
 
 MUTANTS = (
     Mutant(
-        name="host judges leases by its own ticks",
+        name="driver judges leases by its own ticks",
         rows="CN-24",
         test=(
             "tests/unit/raft_driver/test_driver_reads.py::"

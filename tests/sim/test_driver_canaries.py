@@ -1,4 +1,4 @@
-"""One planted bug for each kind of trouble with disks: a host simulation that misses it turns these red."""
+"""One planted bug for each kind of trouble with disks: a driver simulation that misses it turns these red."""
 
 from __future__ import annotations
 

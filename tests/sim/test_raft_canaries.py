@@ -63,7 +63,7 @@ def test_v3_sees_a_skipped_index(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_v4_sees_an_acknowledgement_that_came_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: V4 watches. Method: the host acknowledges a write when it is proposed."""
+    """Goal: V4 watches. Method: the driver acknowledges a write when it is proposed."""
     propose = Net.write
 
     def too_early(net: Net, uuid: str, payload: bytes) -> OpId:

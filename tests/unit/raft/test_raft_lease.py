@@ -246,7 +246,7 @@ def test_lease_is_not_extended_by_servers_without_a_running_replica() -> None:
 
 
 def test_lease_needs_a_clock() -> None:
-    """Goal: a host that shows no clock gets ReadIndex. Method: ticks and reads without the time, echoed at once."""
+    """Goal: a driver that gives no clock gets ReadIndex. Method: ticks and reads without the time, echoed at once."""
     solo = leading()
     solo.core.tick()
     beats = [m for m in solo.persist() if isinstance(m, AppendEntries)]

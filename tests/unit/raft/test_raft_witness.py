@@ -38,7 +38,7 @@ def at(step: str) -> Net:
         core = net.nodes["a"].core
         core.propose_config([WITNESS], None)
         net.settle()
-        assert net.copy("a", "d")  # the log; what else a copy brings is the host's
+        assert net.copy("a", "d")  # the log; what else a copy brings is the driver's
         net.tick(3)
         assert core.pending_config is None
     if step > "t3":

@@ -122,7 +122,7 @@ def test_entry_that_cannot_be_applied_fails_that_replica_and_no_other() -> None:
 
 
 def test_failed_sync_of_the_log_ends_the_process() -> None:
-    """Goal: fsync is never retried. Method: EIO on the leader's next sync; the host must report it as fatal."""
+    """Goal: fsync is never retried. Method: EIO on the leader's next sync; the driver must report it as fatal."""
     cluster = SimCluster(5)
     leader = started(cluster)
     node = node_of(cluster, leader)
