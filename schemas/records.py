@@ -1,4 +1,4 @@
-"""The one Avro form of each value that several rooms write or read: configs, and the records of the masters' topics.
+"""The one Avro form of each value that several folders write or read: configs, and the records of the masters' topics.
 
 The fields of a value are the fields of its schema, so one function writes them all.
 """

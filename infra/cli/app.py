@@ -1,4 +1,4 @@
-"""The `nyala` command: one app of all rooms' commands, of which a run loads the one that it is asked for."""
+"""The `nyala` command: one app of all commands, of which a run loads the one that it is asked for."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ PHASE_MOVES: Mapping[Phase, tuple[Phase, ...]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class PeerStatus:
-    """How a leader sees one member. `health` is OK, LAGGING, UNREACHABLE or NEEDS_COPY; ticks are those of the owner."""
+    """How a leader sees one member. `health` is OK, LAGGING, UNREACHABLE or NEEDS_COPY; ticks are the owner's."""
 
     uuid: str
     health: str

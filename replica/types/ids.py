@@ -1,4 +1,4 @@
-"""Positions in the log, members and configs: the value types every room shares.
+"""Positions in the log, members and configs: the value types every folder shares.
 
 All of them are immutable, order as the protocol orders them and validate themselves once, in `__post_init__`.
 """

@@ -1,6 +1,6 @@
 """Generated mutants: `python -m tests.mutants.generated [ROOM or FILE …]`.
 
-Every usual small change of a function of the named rooms (those in `FINISHED` without a name) is run with those tests
+Every usual small change of a function of the named folders (those in `FINISHED` without a name) is run with those tests
 that run the changed line, the quickest first, until one is red. A survivor is printed as file, function, the lines
 before and after. It needs a test, simpler code, or a row in `equivalent.py`.
 """
@@ -68,7 +68,7 @@ NEAR: Mapping[str, tuple[str, ...]] = {
     "pipeline/decode.py": ("unit/pipeline/test_decode_rows.py", "unit/pipeline/test_decode_twin.py"),
     "pipeline/task.py": ("unit/pipeline/test_task_records.py",),
 }
-"""Where the tests of a room are, below `tests/`; of a file only those that have a name of their own here."""
+"""Where the tests of a folder are, below `tests/`; of a file only those that have a name of their own here."""
 FINISHED: tuple[str, ...] = (
     "pipeline/decode.py",
     "pipeline/task.py",
@@ -88,7 +88,7 @@ FINISHED: tuple[str, ...] = (
     "replica/wal/recovery.py",
     "replica/wal/retention.py",
 )
-"""Rooms and files without an unexplained survivor."""
+"""Folders and files without an unexplained survivor."""
 HARMLESS = {"jemalloc_bg_thd", "polars-ooc-clea"}
 """Threads that libraries start when they are imported. The allocator frees its locks at a fork; the other one removes
 spilled files."""
@@ -101,16 +101,16 @@ def files_of(words: Sequence[str]) -> list[str]:
     for word in words:
         path = ROOT / word
         here = [path] if path.is_file() else sorted(path.glob("*.py"))
-        if not here or not any(str(here[0].relative_to(ROOT)).startswith(room) for room in NEAR):
-            raise SystemExit(f"{word!r} is no room or file of {', '.join(NEAR)}")
+        if not here or not any(str(here[0].relative_to(ROOT)).startswith(folder) for folder in NEAR):
+            raise SystemExit(f"{word!r} is no folder or file of {', '.join(NEAR)}")
         found += [str(each.relative_to(ROOT)) for each in here]
     return sorted(set(found))
 
 
 def near(files: Sequence[str]) -> list[str]:
     """Folders and files of the tests that may run these files."""
-    rooms = {max((room for room in NEAR if file.startswith(room)), key=len) for file in files}
-    return sorted({f"tests/{test}" for room in rooms for test in NEAR[room]})
+    folders = {max((folder for folder in NEAR if file.startswith(folder)), key=len) for file in files}
+    return sorted({f"tests/{test}" for folder in folders for test in NEAR[folder]})
 
 
 def _threads() -> set[str]:
@@ -190,8 +190,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="which ones")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="how many at a time")
     parser.add_argument("--function", default="", help="only those in functions whose name contains this")
-    parser.add_argument("--tests", nargs="*", help="paths of tests in place of those near the rooms")
-    parser.add_argument("words", nargs="*", help="rooms or files; all that are finished without")
+    parser.add_argument("--tests", nargs="*", help="paths of tests in place of those near the folders")
+    parser.add_argument("words", nargs="*", help="folders or files; all that are finished without")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     begun_s = time.monotonic()

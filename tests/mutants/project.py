@@ -1,4 +1,4 @@
-"""Mutants: what stands outside of the rooms."""
+"""Mutants of what belongs to no folder with code: packaging, pages and the tests themselves."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ MUTANTS = (
     ),
     Mutant(
         name="page leaves a module out",
-        test="tests/tidy/test_rooms.py::test_design_page_lists_every_module_of_its_room",
+        test="tests/tidy/test_design_pages.py::test_design_page_lists_every_module_of_its_folder",
         file="jobs/DESIGN.md",
         before="| `ingest.py` | ingests a table's topic |",
         after="",
     ),
     Mutant(
         name="page lists a module that is not there",
-        test="tests/tidy/test_rooms.py::test_design_page_lists_every_module_of_its_room",
+        test="tests/tidy/test_design_pages.py::test_design_page_lists_every_module_of_its_folder",
         file="schemas/DESIGN.md",
         before="| `bounded.py` | decodes bytes of an unknown writer |",
         after="| `bounds.py` | decodes bytes of an unknown writer |",
     ),
     Mutant(
         name="row with nothing beside the module counts",
-        test="tests/tidy/test_rooms.py::test_modules_that_a_page_does_not_list_are_seen",
-        file="tests/tidy/test_rooms.py",
+        test="tests/tidy/test_design_pages.py::test_modules_that_a_page_does_not_list_are_seen",
+        file="tests/tidy/test_design_pages.py",
         function="listed",
         before=" and any(cells[1:])",
         after="",

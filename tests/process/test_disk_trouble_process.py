@@ -22,8 +22,16 @@ from nyala.replica.rows import RowOp
 from nyala.replica.tablet import Superblock
 from nyala.replica.types import DataState, Refused
 from tests.harness.cluster import wait_until
-from tests.harness.rooms import Room, a_follower, all_run, copied_from, failed_copies, flush_all, voters
 from tests.harness.rot import flip
+from tests.harness.running_server import (
+    RunningServer,
+    a_follower,
+    all_run,
+    copied_from,
+    failed_copies,
+    flush_all,
+    voters,
+)
 from tests.harness.stack import ROWS, InsertLoad, Stack, running_stack
 
 pytestmark = [pytest.mark.process, pytest.mark.deep]
@@ -79,28 +87,29 @@ def test_block_that_went_bad_at_rest_costs_one_replica(stack: Stack, tmp_path: P
     with InsertLoad(stack, handle) as load:
         load.progress()
         bad = handle.tablets[0].tablet_id
-        room = Room(stack, handle, a_follower(stack, handle, bad))
-        room.flush(bad)
-        stack.supervisor.kill_for_good(room.name)
-        block = room.block(bad)
+        server = RunningServer(stack, handle, a_follower(stack, handle, bad))
+        server.flush(bad)
+        stack.supervisor.kill_for_good(server.name)
+        block = server.block(bad)
         flip(block)
-        before = len(room.log)
-        stack.supervisor.start_child(room.name)
+        before = len(server.log)
+        stack.supervisor.start_child(server.name)
         load.progress()
-        room.wait_healed_elsewhere(bad)
-        offline = [line for line in room.log[before:].splitlines() if "stays offline" in line]
+        server.wait_healed_elsewhere(bad)
+        offline = [line for line in server.log[before:].splitlines() if "stays offline" in line]
         assert len(offline) == 1 and block.name in offline[0] and "CRC-32C" in offline[0], offline
-        others = lambda: {s.phase for t, s in room.replicas().items() if t != bad}  # noqa: E731
+        others = lambda: {s.phase for t, s in server.replicas().items() if t != bad}  # noqa: E731
         wait_until(lambda: others() == {"RUNNING"}, "no other replica there suffers")
         load.finish()
     assert load.unknown == []
     verify(stack, tmp_path, handle)
 
-    line = ["quarantine", "purge", bad, "--server", room.uuid, "--yes", "--json", "--masters", stack.supervisor.masters]
+    purge = ["quarantine", "purge", bad, "--server", server.uuid, "--yes", "--json"]
+    line = [*purge, "--masters", stack.supervisor.masters]
     purged = CliRunner().invoke(app, line)
     assert purged.exit_code == 0, purged.output
     told = json.loads(purged.stdout)
-    assert (told["server"], told["tablet_id"]) == (room.uuid, bad) and told["bytes_freed"] > 0
+    assert (told["server"], told["tablet_id"]) == (server.uuid, bad) and told["bytes_freed"] > 0
     assert any(name.startswith("quarantine/") for name in told["removed"]) and not block.exists()
 
 
@@ -113,25 +122,25 @@ def test_block_that_goes_bad_under_its_leader_is_found_by_a_copy(stack: Stack, t
     (bad,) = (t.tablet_id for t in handle.tablets)
     with InsertLoad(stack, handle, threads=1) as load:
         load.progress()
-        room, pids = Room(stack, handle, stack.leader(bad)), stack.pids()
-        room.flush(bad)
-        block = room.block(bad)
+        server, pids = RunningServer(stack, handle, stack.leader(bad)), stack.pids()
+        server.flush(bad)
+        block = server.block(bad)
         flip(block)
 
         def met() -> bool:
             """Whether a copy met the bad block: of the first move unless another leads by chance."""
-            if f" E T {bad} " in room.log:
+            if f" E T {bad} " in server.log:
                 return True
-            if stack.leader(bad) != room.name:
-                stack.client.transfer_leadership(handle.name, bad, room.uuid)
+            if stack.leader(bad) != server.name:
+                stack.client.transfer_leadership(handle.name, bad, server.uuid)
             else:
-                leaving = min(voters(stack, handle, bad) - {room.uuid})
+                leaving = min(voters(stack, handle, bad) - {server.uuid})
                 stack.client.move_replica(bad, leaving, free_server(stack, handle, bad))
             return False
 
         wait_until(met, "a copy meets the bad block")
-        wait_until(lambda: f"T {bad} deleted" in room.log, "the bad replica is a tombstone")
-        assert [line for line in room.log.splitlines() if f" E T {bad} " in line and block.name in line]
+        wait_until(lambda: f"T {bad} deleted" in server.log, "the bad replica is a tombstone")
+        assert [line for line in server.log.splitlines() if f" E T {bad} " in line and block.name in line]
         load.progress()
         load.finish()
     assert load.unknown == [] and stack.pids() == pids
@@ -146,15 +155,15 @@ def test_scan_that_meets_a_block_gone_bad_is_right_all_the_same(stack: Stack, tm
     (bad,) = (t.tablet_id for t in handle.tablets)
     with InsertLoad(stack, handle, threads=1) as load, nyala.connect(stack.supervisor.masters) as cluster:
         load.progress()
-        room, pids = Room(stack, handle, stack.leader(bad)), stack.pids()
-        room.flush(bad)
-        block = room.block(bad)
+        server, pids = RunningServer(stack, handle, stack.leader(bad)), stack.pids()
+        server.flush(bad)
+        block = server.block(bad)
         flip(block)
 
         def met() -> bool:
             """Whether a scan met the bad block: of the first one unless another leads by chance."""
-            if stack.leader(bad) != room.name and f" E T {bad} " not in room.log:
-                stack.client.transfer_leadership(handle.name, bad, room.uuid)
+            if stack.leader(bad) != server.name and f" E T {bad} " not in server.log:
+                stack.client.transfer_leadership(handle.name, bad, server.uuid)
             written = {key + n for key in load.acknowledged[0] for n in range(ROWS)}
             try:
                 rows = cluster.table(handle.name).scan().to_arrow()
@@ -163,11 +172,11 @@ def test_scan_that_meets_a_block_gone_bad_is_right_all_the_same(stack: Stack, tm
             assert set(rows["must"].to_pylist()) == {1}
             keys = rows["k"].to_pylist()
             assert written <= set(keys) and sorted(keys) == list(range(len(keys)))
-            return f" E T {bad} " in room.log
+            return f" E T {bad} " in server.log
 
         wait_until(met, "the bad block is met")
-        wait_until(lambda: f"T {bad} deleted" in room.log, "the bad replica is a tombstone")
-        assert [line for line in room.log.splitlines() if f" E T {bad} " in line and "has changed since" in line]
+        wait_until(lambda: f"T {bad} deleted" in server.log, "the bad replica is a tombstone")
+        assert [line for line in server.log.splitlines() if f" E T {bad} " in line and "has changed since" in line]
         load.progress()
         load.finish()
     assert load.unknown == [] and stack.pids() == pids
@@ -182,8 +191,8 @@ def test_log_without_a_middle_segment_costs_one_replica(stack: Stack, tmp_path: 
     handle, other = stack.new_table("holed", buckets=1), stack.new_table("beside-the-hole", buckets=1)
     (holed,), (beside,) = ([t.tablet_id for t in one.tablets] for one in (handle, other))
     name = follower_of_both(stack, (handle, holed), (other, beside))
-    room, neighbour = Room(stack, handle, name), Room(stack, other, name)
-    segments = lambda: sorted((room.root / "wals" / holed).glob("wal-*"))  # noqa: E731
+    server, neighbour = RunningServer(stack, handle, name), RunningServer(stack, other, name)
+    segments = lambda: sorted((server.root / "wals" / holed).glob("wal-*"))  # noqa: E731
     rows = 0
     while len(segments()) < 3:
         assert rows < 20_000, "a segment of 256 KB is followed by others"
@@ -191,12 +200,12 @@ def test_log_without_a_middle_segment_costs_one_replica(stack: Stack, tmp_path: 
         rows += 1000
     stack.supervisor.kill_for_good(name)
     segments()[1].unlink()
-    before = len(room.log)
+    before = len(server.log)
     stack.supervisor.start_child(name)
     pids = stack.pids()
     insert_wide(stack, handle, rows)
-    room.wait_healed_elsewhere(holed)
-    offline = [line for line in room.log[before:].splitlines() if "stays offline" in line]
+    server.wait_healed_elsewhere(holed)
+    offline = [line for line in server.log[before:].splitlines() if "stays offline" in line]
     assert len(offline) == 1 and holed in offline[0] and "segments are missing" in offline[0], offline
     phase = lambda: getattr(neighbour.replicas().get(beside), "phase", "")  # noqa: E731
     wait_until(lambda: phase() == "RUNNING", "its neighbour serves")
@@ -205,9 +214,9 @@ def test_log_without_a_middle_segment_costs_one_replica(stack: Stack, tmp_path: 
     verify(stack, tmp_path, handle, other)
 
     (kept,) = stack.client.list_quarantine(stack.info(name), holed)
-    assert len(list((room.root / kept.path).rglob("wal-*"))) >= 2, "the segments that were left are evidence"
+    assert len(list((server.root / kept.path).rglob("wal-*"))) >= 2, "the segments that were left are evidence"
     stack.client.purge_quarantine(stack.info(name), holed)
-    left = {str(path.relative_to(room.root)) for path in room.root.rglob(f"*{holed}*")}
+    left = {str(path.relative_to(server.root)) for path in server.root.rglob(f"*{holed}*")}
     assert left == {f"tablet-meta/{holed}", f"consensus-meta/{holed}"}
 
 
@@ -220,13 +229,13 @@ def test_damaged_log_is_failed_beside_others_that_serve_until_the_master_heals_i
     handle, other = stack.new_table("bitten", buckets=1), stack.new_table("beside-the-bitten", buckets=1)
     (bad,), (beside,) = ([t.tablet_id for t in one.tablets] for one in (handle, other))
     name = follower_of_both(stack, (handle, bad), (other, beside))
-    room, info = Room(stack, handle, name), stack.info(name)
+    server, info = RunningServer(stack, handle, name), stack.info(name)
     rows = 0
-    while len(list((room.root / "wals" / bad).glob("wal-*"))) < 2:
+    while len(list((server.root / "wals" / bad).glob("wal-*"))) < 2:
         assert rows < 20_000, "a segment of 256 KB is followed by another"
         insert_wide(stack, handle, rows)
         rows += 1000
-    segment = room.closed_segment(bad)
+    segment = server.closed_segment(bad)
     stack.supervisor.kill_for_good(name)
     flip(segment)
     damaged = segment.read_bytes()
@@ -248,7 +257,7 @@ def test_damaged_log_is_failed_beside_others_that_serve_until_the_master_heals_i
         assert status(bad).phase == "FAILED" and segment.read_bytes() == damaged, "nobody heals it by itself"
     finally:
         os.kill(master, signal.SIGCONT)
-    room.wait_healed_elsewhere(bad)
+    server.wait_healed_elsewhere(bad)
     assert (stack.count(handle), stack.count(other)) == (rows + 1000, 1000)
 
 
@@ -294,7 +303,7 @@ def wide_table(stack: Stack, name: str) -> TableHandle:
 
 
 @contextmanager
-def held_in_the_middle(stack: Stack, target: Room, tablet_id: str) -> Iterator[None]:
+def held_in_the_middle(stack: Stack, target: RunningServer, tablet_id: str) -> Iterator[None]:
     """The target's process stands still while a copy into it has brought some of its blocks and not all of them.
 
     It is stopped first and looked at then: what was seen is so until it goes on.
@@ -338,30 +347,30 @@ def test_bad_data_folder_takes_its_own_replicas_only_and_a_copy_into_it_fails_in
         other.progress()
         # A replica that was made by a copy, because its leader was faster than the master's order, takes its time.
         wait_until(lambda: all_run(stack, blocks, none), "three replicas of each tablet run")
-        room = Room(stack, blocks, a_follower(stack, none, whole))
-        lost = sorted(room.replicas())
+        server = RunningServer(stack, blocks, a_follower(stack, none, whole))
+        lost = sorted(server.replicas())
         for tablet_id in lost:
-            room.flush(tablet_id)
-        stack.supervisor.kill_for_good(room.name)
-        data = room.root / "data"
+            server.flush(tablet_id)
+        stack.supervisor.kill_for_good(server.name)
+        data = server.root / "data"
         data.rename(tmp_path / "data")
         data.write_bytes(b"")
-        stack.supervisor.start_child(room.name)
+        stack.supervisor.start_child(server.name)
         pids = stack.pids()
-        room.wait_healed_elsewhere(*lost)
+        server.wait_healed_elsewhere(*lost)
         load.progress()
         other.progress()
-        other_room = Room(stack, none, room.name)
-        phase = lambda: getattr(other_room.replicas().get(whole), "phase", "")  # noqa: E731
+        other_table = RunningServer(stack, none, server.name)
+        phase = lambda: getattr(other_table.replicas().get(whole), "phase", "")  # noqa: E731
         wait_until(lambda: phase() == "RUNNING", "the replica without blocks serves")
 
         moved = lost[0]
-        leaving = Room(stack, blocks, a_follower(stack, blocks, moved))
-        stack.client.move_replica(moved, leaving.uuid, room.uuid)
-        wait_until(lambda: len(failed_copies(room, moved)) > 1, "two copies have failed")
+        leaving = RunningServer(stack, blocks, a_follower(stack, blocks, moved))
+        stack.client.move_replica(moved, leaving.uuid, server.uuid)
+        wait_until(lambda: len(failed_copies(server, moved)) > 1, "two copies have failed")
         other.progress()
         data.unlink()
-        wait_until(lambda: room.is_voter(moved) and not leaving.is_voter(moved), "the replica has moved")
+        wait_until(lambda: server.is_voter(moved) and not leaving.is_voter(moved), "the replica has moved")
         load.progress()
         load.finish()
         other.finish()
@@ -376,9 +385,9 @@ def test_folder_of_blocks_that_goes_bad_in_mid_copy_at_either_end(stack: Stack, 
     leads, the move ends; then the source's folder is back. Every row is there, all replicas are equal."""
     handle = wide_table(stack, "bad-in-mid-copy")
     (moved,) = (t.tablet_id for t in handle.tablets)
-    leaving = Room(stack, handle, a_follower(stack, handle, moved))
+    leaving = RunningServer(stack, handle, a_follower(stack, handle, moved))
     free = free_server(stack, handle, moved)
-    target = Room(stack, handle, next(n for n in stack.followers(moved) if stack.info(n).uuid == free))
+    target = RunningServer(stack, handle, next(n for n in stack.followers(moved) if stack.info(n).uuid == free))
     pids = stack.pids()
     stack.client.move_replica(moved, leaving.uuid, target.uuid)
 
@@ -391,7 +400,7 @@ def test_folder_of_blocks_that_goes_bad_in_mid_copy_at_either_end(stack: Stack, 
     bad.unlink()
 
     with held_in_the_middle(stack, target, moved):
-        source = Room(stack, handle, copied_from(stack, target, moved))  # whoever led when it began
+        source = RunningServer(stack, handle, copied_from(stack, target, moved))  # whoever led when it began
         before, bad = len(source.log), source.root / "data"
         bad.rename(tmp_path / "source")
         bad.write_bytes(b"")
@@ -411,9 +420,9 @@ def test_move_goes_on_after_the_death_of_everything_in_its_middle(stack: Stack, 
     replica that was to leave is a tombstone, three vote, and every row is there."""
     handle = wide_table(stack, "dead-in-mid-move")
     (moved,) = (t.tablet_id for t in handle.tablets)
-    leaving = Room(stack, handle, a_follower(stack, handle, moved))
+    leaving = RunningServer(stack, handle, a_follower(stack, handle, moved))
     free = free_server(stack, handle, moved)
-    target = Room(stack, handle, next(n for n in stack.followers(moved) if stack.info(n).uuid == free))
+    target = RunningServer(stack, handle, next(n for n in stack.followers(moved) if stack.info(n).uuid == free))
     stack.client.move_replica(moved, leaving.uuid, target.uuid)
     with held_in_the_middle(stack, target, moved):
         before = stack.pids()
@@ -433,22 +442,22 @@ def test_replica_moved_round_and_round_over_old_tombstones(stack: Stack, tmp_pat
     left is a tombstone, rows are exact, replicas and logs equal."""
     handle = stack.new_table("round-and-round", buckets=1)
     (moved,) = (t.tablet_id for t in handle.tablets)
-    rooms = {r.uuid: r for r in (Room(stack, handle, n) for n in stack.pids() if n.startswith("server"))}
+    servers = {r.uuid: r for r in (RunningServer(stack, handle, n) for n in stack.pids() if n.startswith("server"))}
     terms: dict[str, int] = {}
     with InsertLoad(stack, handle, threads=1) as load:
         load.progress()
         for turn in range(4):
             free = free_server(stack, handle, moved)
-            leaving = [u for u in sorted(rooms) if u != free][turn % 3]
+            leaving = [u for u in sorted(servers) if u != free][turn % 3]
             asked = lambda t=free, f=leaving: stack.client.move_replica(moved, f, t) is None  # noqa: E731
             wait_until(asked, "the move before is settled and the next one wanted")
             before = stack.pids()
             if turn % 2:
-                stack.kill(rooms[free].name)
-                stack.wait_replaced(before, rooms[free].name)
-            rooms[leaving].wait_healed_elsewhere(moved)
-            for uuid, room in rooms.items():
-                term = room.replicas()[moved].term if moved in room.replicas() else 0
+                stack.kill(servers[free].name)
+                stack.wait_replaced(before, servers[free].name)
+            servers[leaving].wait_healed_elsewhere(moved)
+            for uuid, server in servers.items():
+                term = server.replicas()[moved].term if moved in server.replicas() else 0
                 assert term >= terms.get(uuid, 0), (uuid, term, terms)
                 terms[uuid] = term
             load.progress()
@@ -487,7 +496,7 @@ def test_rot_that_nobody_reads_is_told_by_a_check_and_found_and_healed_by_the_sc
             writer.send(batch)
         writer.flush()
     flush_all(stack, handle)
-    rot = Room(stack, handle, a_follower(stack, handle, bad))
+    rot = RunningServer(stack, handle, a_follower(stack, handle, bad))
     line = ["cluster", "check", "--checksum", "--masters", stack.supervisor.masters]
     flip(rot.block(bad))
     checked = lambda: CliRunner().invoke(app, line)  # noqa: E731
@@ -501,16 +510,16 @@ def test_rot_that_nobody_reads_is_told_by_a_check_and_found_and_healed_by_the_sc
     pids = stack.pids()
     for role, what in (("follower", "block"), ("leader", "block"), ("follower", "segment")):
         name = stack.leader(bad) if role == "leader" else a_follower(stack, handle, bad)
-        room = Room(stack, handle, name)
+        server = RunningServer(stack, handle, name)
         if what == "block":
-            path, why = room.block(bad), "CRC-32C"
+            path, why = server.block(bad), "CRC-32C"
             flip(path)
         else:
-            path, why = room.closed_segment(bad), "a closed segment is not what was written"
+            path, why = server.closed_segment(bad), "a closed segment is not what was written"
             flip(path, len(path.read_bytes().rstrip(b"\0")) - 40)  # an entry; the last bytes are the block's marker
-        room.wait_healed_elsewhere(bad)
+        server.wait_healed_elsewhere(bad)
         place = f"{path.parent.name}/{path.name}"
-        lines = [text for text in room.log.splitlines() if f" E T {bad} " in text and place in text]
+        lines = [text for text in server.log.splitlines() if f" E T {bad} " in text and place in text]
         assert len(lines) == 1 and why in lines[0], (role, what, lines)
     parts = [b for p in stack.client.scan(handle, ScanSpec(columns=("k", "v"))) for b in p.batches]
     found = pa.Table.from_batches(parts).sort_by("k")

@@ -14,8 +14,8 @@ import pytest
 from nyala.replica.client import TableHandle, wire_batches
 from nyala.replica.rows import RowOp
 from tests.harness.cluster import wait_until
-from tests.harness.rooms import Room, a_follower, all_run, failed_copies, flush_all
 from tests.harness.rot import flip
+from tests.harness.running_server import RunningServer, a_follower, all_run, failed_copies, flush_all
 from tests.harness.stack import Stack, running_stack
 
 pytestmark = pytest.mark.process
@@ -56,13 +56,13 @@ def test_replicas_that_go_bad_are_copied_in_their_place_as_no_other_server_is_fr
     (config,) = wait_until(lambda: len(found := configs()) == 1 and found, "all know one config")
     pids = stack.pids()
 
-    first = Room(stack, handle, a_follower(stack, handle, bad))
+    first = RunningServer(stack, handle, a_follower(stack, handle, bad))
     flip(first.block(bad))
     wait_until(lambda: f"T {bad} deleted" in first.log, "the replica with the bad block is a tombstone")
     wait_until(level, "three replicas run again")
     insert(stack, handle, ROWS)
 
-    second = next(r for n in stack.followers(bad) if (r := Room(stack, handle, n)).name != first.name)
+    second = next(r for n in stack.followers(bad) if (r := RunningServer(stack, handle, n)).name != first.name)
     data = second.root / "data"
     pid = pids[second.name]
     assert pid is not None

@@ -49,7 +49,7 @@ ALLOWED: dict[str, set[str]] = {
     "infra": LAYERS_0_4 | {"replica.api", "replica.tools", "pipeline"},
     "jobs": BASE | {"pipeline", "replica.client", "replica.tools"},
 }
-"""Room -> rooms it may import. `replica.rows` (table schemas, batches, keys) is shared by the tablet and by clients."""
+"""Package -> packages it may import. `replica.rows` (table schemas, batches, keys) is shared by tablets and clients."""
 
 FOLDERS: dict[str, dict[str, set[str]]] = {
     "replica/server": {
@@ -71,8 +71,8 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "decisions": {"catalog", "heartbeats", "kafka", "tablets", "state", "requests"},
     },
 }
-"""Room -> its folders, each with those that it may import. All may import `options.py`; what stands beside the folders
-may import all of them, and `state` is such a module, which the two folders above it use."""
+"""Package -> its folders, each with those that it may import. All may import `options.py`; what stands beside the
+folders may import all of them, and `state` is such a module, which the two folders above it use."""
 
 THIRD_PARTY_BANNED: dict[str, set[str]] = {
     "replica.raft": {"asyncio", "threading", "time", "random", "os", "socket", "logging", "uuid", "grpc", "pyarrow"},
@@ -86,13 +86,13 @@ THIRD_PARTY_BANNED: dict[str, set[str]] = {
 }
 
 
-def room_of(path: Path) -> str:
+def package_of(path: Path) -> str:
     parts = path.relative_to(ROOT).parts
-    return _replica_room(parts[1:-1]) if parts[0] == "replica" and len(parts) > 2 else parts[0]
+    return _replica_package(parts[1:-1]) if parts[0] == "replica" and len(parts) > 2 else parts[0]
 
 
-def _replica_room(names: Sequence[str]) -> str:
-    """A folder within a room is a part of it, but for those that have rules of their own."""
+def _replica_package(names: Sequence[str]) -> str:
+    """A folder within a package is a part of it, but for those that have rules of their own."""
     inner = f"replica.{'.'.join(names[:2])}"
     return inner if inner in ALLOWED else f"replica.{names[0]}"
 
@@ -121,48 +121,48 @@ def imports_of(path: Path, text: str) -> list[tuple[int, str]]:
     return found
 
 
-def target_room(name: str) -> str | None:
+def target_package(name: str) -> str | None:
     parts = name.split(".")
     if parts[0] != "nyala":
         return None
     if len(parts) == 1 or parts[1] not in {"schemas", "replica", "pipeline", "jobs", "infra"}:
         return "replica.api"
     if parts[1] == "replica":
-        return _replica_room(parts[2:]) if len(parts) > 2 else "replica"
+        return _replica_package(parts[2:]) if len(parts) > 2 else "replica"
     return "infra.jars" if parts[1:3] == ["infra", "jars"] else parts[1]
 
 
 def wrong_imports(path: Path, text: str) -> list[str]:
     """One line for each import of the file that the tables do not allow."""
-    room = room_of(path)
+    folder = package_of(path)
     wrong = []
     for line, name in imports_of(path, text):
-        target = target_room(name)
-        if target and target.split(".")[0] != room and target != room and target not in ALLOWED[room]:
-            wrong.append(f"{path.relative_to(ROOT)}:{line} imports {name}: {room} may not import {target}")
-        if name.split(".")[0] in THIRD_PARTY_BANNED.get(room, set()):
-            wrong.append(f"{path.relative_to(ROOT)}:{line} imports {name}, which {room} must not know")
+        target = target_package(name)
+        if target and target.split(".")[0] != folder and target != folder and target not in ALLOWED[folder]:
+            wrong.append(f"{path.relative_to(ROOT)}:{line} imports {name}: {folder} may not import {target}")
+        if name.split(".")[0] in THIRD_PARTY_BANNED.get(folder, set()):
+            wrong.append(f"{path.relative_to(ROOT)}:{line} imports {name}, which {folder} must not know")
     return wrong
 
 
 def test_imports_point_down_only() -> None:
     """Goal: an edge that the table does not name turns this red. Method: parse every import of every file."""
-    sources = [path for path in source_files() if room_of(path) != "replica"]
+    sources = [path for path in source_files() if package_of(path) != "replica"]
     wrong = [line for path in sources for line in wrong_imports(path, path.read_text())]
     assert len(sources) > 400 and not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("room", FOLDERS)
-def test_folders_of_a_room_import_downwards_only(room: str) -> None:
-    """Goal: a folder of a room can be read without those that use it. Method: every import of every module in it,
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_folders_of_a_package_import_downwards_only(folder: str) -> None:
+    """Goal: a folder of a package can be read without those that use it. Method: every import of every module in it,
     against the table; the table itself names all folders and has no circle."""
-    folders = FOLDERS[room]
-    assert {path.parent.name for path in (ROOT / room).glob("*/*.py")} == folders.keys() and not circles(folders)
+    folders = FOLDERS[folder]
+    assert {path.parent.name for path in (ROOT / folder).glob("*/*.py")} == folders.keys() and not circles(folders)
     wrong = [
         f"{path.relative_to(ROOT)}:{line} imports {name}"
-        for path in (ROOT / room).glob("*/*.py")
+        for path in (ROOT / folder).glob("*/*.py")
         for line, name in imports_of(path, path.read_text())
-        if name.startswith(f"nyala.{room.replace('/', '.')}.")
+        if name.startswith(f"nyala.{folder.replace('/', '.')}.")
         and name.split(".")[3] not in folders[path.parent.name] | {path.parent.name, "options"}
     ]
     assert not wrong, "\n".join(wrong)
@@ -309,7 +309,7 @@ def test_no_assert_statement_guards_production_code() -> None:
 
 def test_package_folder_mirrors_the_top_level_package() -> None:
     """Goal: a clone and mypy see `nyala` as users import it. Method: every module of replica/api is linked beside the
-    rooms, what Spark looks for is linked beside the package, and no link leads nowhere."""
+    folders, what Spark looks for is linked beside the package, and no link leads nowhere."""
     linked = {p.name for p in (ROOT / ".package" / "nyala").iterdir()}
     modules = {p.name for p in (ROOT / "replica" / "api").glob("*.py")}
     assert linked - {"__pycache__"} == modules | {"schemas", "replica", "pipeline", "jobs", "infra", "py.typed"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 
-from tests.tidy.test_layers import ROOT, room_of, source_files
+from tests.tidy.test_layers import ROOT, package_of, source_files
 
 CALLS = {"request", "_request", "context", "_context"}
 ANY_IN_SIGNATURES: dict[str, tuple[int, str]] = {
@@ -28,7 +28,7 @@ ANY_IN_SIGNATURES: dict[str, tuple[int, str]] = {
     "replica.wal": (4, "Avro data"),
     "schemas": (18, "Avro schemas are JSON, and a datum is what its schema says"),
 }
-"""Room -> functions whose signature names `Any` at most, and what forces it. A number may fall, not grow."""
+"""Folder -> functions whose signature names `Any` at most, and what forces it. A number may fall, not grow."""
 
 
 def signatures(text: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -61,20 +61,20 @@ def wrong_types(place: str, text: str) -> list[str]:
 
 def test_requests_have_types_and_any_stands_only_where_a_library_forces_it() -> None:
     """Goal: a handler whose request or context is `Any`, an ignored argument's type, and one more signature with `Any`
-    in a room turn this red. Method: the syntax tree of every file; the check is tried on a wrong file first."""
+    in a folder turn this red. Method: the syntax tree of every file; the check is tried on a wrong file first."""
     sample = "async def Write(self, request: Any, context: Any) -> None: pass\nRefused(**v)  # type: ignore[arg-type]\n"
     assert len(wrong_types("sample", sample)) == 3
     counts: Counter[str] = Counter()
     wrong: list[str] = []
     for path in source_files():
         text = path.read_text()
-        wrong += wrong_types(str(path.relative_to(ROOT)), text) if room_of(path).startswith("replica.") else []
-        counts[room_of(path)] += sum(
+        wrong += wrong_types(str(path.relative_to(ROOT)), text) if package_of(path).startswith("replica.") else []
+        counts[package_of(path)] += sum(
             any(names_any(a.annotation) for a in arguments(f)) or names_any(f.returns) for f in signatures(text)
         )
     assert not wrong, "\n".join(wrong)
-    allowed = {room: count for room, (count, _) in ANY_IN_SIGNATURES.items()}
-    more = {room: count for room, count in counts.items() if count > allowed.get(room, 0)}
+    allowed = {folder: count for folder, (count, _) in ANY_IN_SIGNATURES.items()}
+    more = {folder: count for folder, count in counts.items() if count > allowed.get(folder, 0)}
     assert not more, f"more signatures name Any than before: {more}; name the type"
 
 
@@ -105,13 +105,15 @@ def untyped_records(place: str, text: str) -> list[str]:
 
 
 def test_decisions_and_configs_are_typed_wherever_they_are_handed_on() -> None:
-    """Goal: no room carries a proposal, decision, outcome, report, wish, config or member as a dict, or writes or reads
-    one by itself. Method: parameters, aliases and calls of the codecs; the check is tried on wrong lines first."""
+    """Goal: no folder carries a proposal, decision, outcome, report, wish, config or member as a dict, or writes or
+    reads one itself. Method: parameters, aliases and calls of the codecs; the check is tried on wrong lines first."""
     sample = """
 Outcome = dict[str, Any]
 def say(decision: Mapping[str, Any], report: Report | None) -> None: encode("outcome", {})
 """
     assert len(untyped_records("sample", sample)) == 3
-    rooms = [path for path in source_files() if room_of(path).startswith("replica.") or room_of(path) == "pipeline"]
-    wrong = [line for path in rooms for line in untyped_records(str(path.relative_to(ROOT)), path.read_text())]
-    assert len(rooms) > 300 and not wrong, "\n".join(wrong)
+    paths = [
+        path for path in source_files() if package_of(path).startswith("replica.") or package_of(path) == "pipeline"
+    ]
+    wrong = [line for path in paths for line in untyped_records(str(path.relative_to(ROOT)), path.read_text())]
+    assert len(paths) > 300 and not wrong, "\n".join(wrong)

@@ -12,7 +12,7 @@ from nyala.replica.types import __version__
 LIBRARIES = ("pyarrow", "numpy", "polars")
 """What entries are applied with, besides our own code."""
 _PACKAGE = Path(__file__).resolve().parents[3]
-_ROOMS = ("replica", "schemas")
+_FOLDERS = ("replica", "schemas")
 
 
 @cache
@@ -24,8 +24,8 @@ def running_build() -> str:
     digest = hashlib.sha256()
     for library in LIBRARIES:
         digest.update(f"{library} {version(library)}\n".encode())
-    for room in _ROOMS:
-        for path in sorted((_PACKAGE / room).rglob("*.py")):
+    for folder in _FOLDERS:
+        for path in sorted((_PACKAGE / folder).rglob("*.py")):
             digest.update(f"{path.relative_to(_PACKAGE)} {path.stat().st_size}\n".encode())
             digest.update(path.read_bytes())
     return f"{__version__}+{digest.hexdigest()[:12]}"

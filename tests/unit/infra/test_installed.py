@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 
 from tests.harness.environments import ROOT, checkout, clean, environment, install, unpacked_sdist, wheel
 
-ROOMS = {
+FOLDERS = {
     "replica/api": "nyala",
     "schemas": "nyala/schemas",
     "replica": "nyala/replica",
@@ -24,7 +24,7 @@ ROOMS = {
     "jobs": "nyala/jobs",
     "infra": "nyala/infra",
 }
-"""Room -> where it is in the wheel; of rooms in one another, the first counts."""
+"""Folder -> where it is in the wheel; of folders in one another, the first counts."""
 DATA = {".py", ".pyi", ".typed", ".avsc", ".proto", ".xml"}
 EGG_INFO = Path(".package") / "nyala.egg-info"
 """What an editable install leaves in a clone."""
@@ -82,13 +82,13 @@ def bare(built: Path) -> Path:
 
 def test_wheel_holds_each_module_once_and_nothing_else(clone: Path, built: Path) -> None:
     """Goal: no module is left out of the wheel, none is in it twice, and no waste. Method: build it, without a network,
-    from a clone into which an editable install has put what it leaves; every file of the rooms has one place."""
+    from a clone into which an editable install has put what it leaves; every file of the folders has one place."""
     wanted = set()
     for path in sorted(clone.rglob("*")):
         name = path.relative_to(clone)
-        room = next((room for room in ROOMS if name.is_relative_to(room)), None)
-        if room and path.suffix in DATA:
-            wanted.add(str(Path(ROOMS[room]) / name.relative_to(room)))
+        folder = next((folder for folder in FOLDERS if name.is_relative_to(folder)), None)
+        if folder and path.suffix in DATA:
+            wanted.add(str(Path(FOLDERS[folder]) / name.relative_to(folder)))
     with zipfile.ZipFile(built) as opened:
         names = [name for name in opened.namelist() if ".dist-info/" not in name]
     assert sorted(names) == sorted(wanted)
@@ -157,7 +157,7 @@ def test_installed_package_is_found_beside_a_folder_of_its_name(
 
 @pytest.mark.deep
 def test_clone_shows_a_new_module_without_installing_again(clone: Path, of_the_clone: Path) -> None:
-    """IN-70. Goal: after `git pull` a clone runs what it holds. Method: install it, then add a module to a room."""
+    """IN-70. Goal: after `git pull` a clone runs what it holds. Method: install it, then add a module to a folder."""
     (clone / "replica" / "types" / "added_later.py").write_text("VALUE = 7\n")
     command = [of_the_clone / "bin" / "python", "-c", "from nyala.replica.types.added_later import VALUE; print(VALUE)"]
     ended = subprocess.run(command, cwd=os.sep, env=clean(), capture_output=True, text=True, timeout=120, check=False)

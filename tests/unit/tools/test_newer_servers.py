@@ -53,7 +53,7 @@ from tests.harness.stack import SCHEMA
 
 ROOT = Path(__file__).resolve().parents[3]
 UNKNOWN = 99
-ROOMS = ("replica", "infra", "pipeline", "jobs")
+FOLDERS = ("replica", "infra", "pipeline", "jobs")
 TABLET = "t" * 8
 CONFIG = RaftConfig(OpId(1, 1), (Member("s" * 8, (Address("h", 1),)),))
 
@@ -161,7 +161,7 @@ def test_unknown_number_equals_nothing_that_is_known() -> None:
 def enums() -> dict[str, type[Enum]]:
     """Every enum of the project, by name."""
     found: dict[str, type[Enum]] = {}
-    for path in sorted(p for room in ROOMS for p in (ROOT / room).rglob("*.py")):
+    for path in sorted(p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")):
         if re.search(r"^class \w+\(\w*Enum\)", path.read_text(), re.MULTILINE):
             module = import_module(".".join(("nyala", *path.relative_to(ROOT).with_suffix("").parts)))
             found |= {
@@ -228,7 +228,7 @@ def test_no_value_of_a_message_is_read_in_another_way() -> None:
     """IN-82. Goal: the next place is right, too. Method: no source makes a member of an enum from an expression, but
     those that are named with a reason; and each of these still does."""
     known, found = enums(), set()
-    for path in sorted(p for room in ROOMS for p in (ROOT / room).rglob("*.py")):
+    for path in sorted(p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in known):
                 continue
@@ -267,8 +267,8 @@ def test_waiting_for_a_copy_in_an_unknown_phase_ends(monkeypatch: pytest.MonkeyP
 def test_every_phase_of_a_copy_is_known_to_who_waits_for_its_end() -> None:
     """IN-82. Goal: a phase that is added is added there, too. Method: every text that a source of copies takes for a
     phase."""
-    rooms = [ROOT / "replica/tablet_copy", ROOT / "replica/server/copies"]
-    paths = [path for room in rooms for path in ([room] if room.is_file() else room.rglob("*.py"))]
+    folders = [ROOT / "replica/tablet_copy", ROOT / "replica/server/copies"]
+    paths = [path for folder in folders for path in ([folder] if folder.is_file() else folder.rglob("*.py"))]
     said = {phase for path in paths for phase in re.findall(r"\bphase ?= ?\"([A-Z.0-9]+)\"", path.read_text())}
     said |= {"CANCELLED", "FAILED"}
     assert said == COPY_OVER | COPY_UNDER_WAY

@@ -278,7 +278,7 @@ def fields_of(message: Any, prefix: str = "") -> set[str]:
 
 def test_every_field_has_a_row_and_stands_in_the_design() -> None:
     """Goal: IN-50: a new field cannot come without a word on what it may say. Method: the descriptors of what a batch
-    carries, against the rows here and against the table of the room's design page."""
+    carries, against the rows here and against the table of the folder's design page."""
     rows = {row.field for row in ROWS} | BOTH_VALUES_ARE_HONEST.keys()
     fields = fields_of(pb.RaftMessage)
     assert fields - rows == set()

@@ -1,4 +1,4 @@
-"""Each room says what it is for: a DESIGN.md, which also says what was refused, and what each module does."""
+"""Each folder says what it is for: a DESIGN.md, which also says what was refused, and what each module does."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy.test_layers import ALLOWED, ROOT, room_of
+from tests.tidy.test_layers import ALLOWED, ROOT, package_of
 
-ROOMS = sorted(name.replace(".", "/") for name in ALLOWED if (ROOT / name.replace(".", "/")).is_dir())
+FOLDERS = sorted(name.replace(".", "/") for name in ALLOWED if (ROOT / name.replace(".", "/")).is_dir())
 MODULE = re.compile(r"`([\w/]+\.py)`")
 
 
@@ -18,22 +18,22 @@ HEADINGS = (CRASH, "## Alternatives refused", "## Modules", "| Module | What it 
 """What every page has, in this order and in these words, so that a reader finds it on the next page, too."""
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_room_has_a_design_page(room: str) -> None:
-    """Goal: who enters a room reads why first. Method: the file, and the headings that all pages share."""
-    assert [line for line in page_of(room).splitlines() if line in HEADINGS] == list(HEADINGS)
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_folder_has_a_design_page(folder: str) -> None:
+    """Goal: who enters a folder reads why first. Method: the file, and the headings that all pages share."""
+    assert [line for line in page_of(folder).splitlines() if line in HEADINGS] == list(HEADINGS)
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_design_page_lists_every_module_of_its_room(room: str) -> None:
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_design_page_lists_every_module_of_its_folder(folder: str) -> None:
     """Goal: whoever looks for a thing finds its module on one page, with a line on what it does. Method: the modules
     that stand alone in the first cell of a table's row, and have text beside them, are those of the folder."""
     there = {
-        path.relative_to(ROOT / room).as_posix()
-        for path in (ROOT / room).rglob("*.py")
-        if room_of(path).replace(".", "/") == room
+        path.relative_to(ROOT / folder).as_posix()
+        for path in (ROOT / folder).rglob("*.py")
+        if package_of(path).replace(".", "/") == folder
     }
-    assert listed(page_of(room)) == there
+    assert listed(page_of(folder)) == there
 
 
 def test_modules_that_a_page_does_not_list_are_seen() -> None:
@@ -42,9 +42,9 @@ def test_modules_that_a_page_does_not_list_are_seen() -> None:
     assert listed(page) == {"a.py", "b.py", "c/d.py"}
 
 
-def page_of(room: str) -> str:
-    """The text of a room's design page."""
-    return Path(ROOT / room / "DESIGN.md").read_text()
+def page_of(folder: str) -> str:
+    """The text of a folder's design page."""
+    return Path(ROOT / folder / "DESIGN.md").read_text()
 
 
 def listed(page: str) -> set[str]:

@@ -13,7 +13,7 @@ from .cluster import wait_until
 from .stack import Stack
 
 
-class Room:
+class RunningServer:
     """One server of the stack, its folder, and its replicas of one table."""
 
     def __init__(self, stack: Stack, handle: TableHandle, name: str) -> None:
@@ -105,15 +105,15 @@ def flush_all(stack: Stack, handle: TableHandle) -> None:
     for tablet in handle.tablets:
         where = wait_until(lambda t=tablet: level(t.tablet_id), "three replicas have applied the same")  # type: ignore[misc]
         for name in where:
-            Room(stack, handle, name).flush(tablet.tablet_id)
+            RunningServer(stack, handle, name).flush(tablet.tablet_id)
 
 
-def copied_from(stack: Stack, room: Room, tablet_id: str) -> str:
-    """The name of the server from which the last copy of a tablet into this room was begun, as its log has it."""
-    source = re.findall(rf" T {tablet_id} .*tablet copy from (\w+) begins", room.log)[-1]
+def copied_from(stack: Stack, server: RunningServer, tablet_id: str) -> str:
+    """The name of the server from which the last copy of a tablet into this server was begun, as its log has it."""
+    source = re.findall(rf" T {tablet_id} .*tablet copy from (\w+) begins", server.log)[-1]
     return next(n for n, child in stack.supervisor.children.items() if child.ready.get("uuid") == source)
 
 
-def failed_copies(room: Room, tablet_id: str) -> list[str]:
+def failed_copies(server: RunningServer, tablet_id: str) -> list[str]:
     """What the log of a server says of its copies of a tablet that failed."""
-    return [line for line in room.log.splitlines() if f" T {tablet_id} " in line and "tablet copy failed" in line]
+    return [line for line in server.log.splitlines() if f" T {tablet_id} " in line and "tablet copy failed" in line]
