@@ -164,9 +164,9 @@ class MasterProcess:
         tasks = [
             asyncio.create_task(self._tick(group, takeovers, network), name="raft tick"),
             asyncio.create_task(self._belong(disk, checker, state), name="belong"),
-            asyncio.create_task(self._keep(checker), name="look at files"),
+            asyncio.create_task(self._check_files(checker), name="file check"),
             asyncio.create_task(self._announce(state), name="announce"),
-            asyncio.create_task(self._govern(reconciler), name="policy tick"),
+            asyncio.create_task(self._reconcile(reconciler), name="reconciler"),
             asyncio.create_task(copies.expire_forever(), name="copy sessions"),
         ]
         for task in tasks:
@@ -237,12 +237,12 @@ class MasterProcess:
                 return
             await asyncio.sleep(BELONG_PERIOD_S)
 
-    async def _keep(self, checker: FileChecker) -> None:
+    async def _check_files(self, checker: FileChecker) -> None:
         while True:
             await asyncio.sleep(CHECK_EVERY_S)
             await checker.round()
 
-    async def _govern(self, reconciler: Reconciler) -> None:
+    async def _reconcile(self, reconciler: Reconciler) -> None:
         period_s = self.options.policy_ms / 1000
         while True:
             try:

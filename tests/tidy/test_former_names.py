@@ -16,6 +16,7 @@ FORMER = {
     "copywire": "tablet_copy.wire",
     "gathering": "write batcher",
     "glance": "offline reading",
+    "govern": "reconcile",
     "governor": "reconciler",
     "keeper": "file checker, or who repairs",
     "leash": "parent's death signal",
