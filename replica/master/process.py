@@ -37,7 +37,7 @@ from nyala.replica.types import (
 )
 
 from .catalog.catalog import CATALOG_ID
-from .decisions.parts import Parts
+from .decisions.background_threads import BackgroundThreads
 from .decisions.reconciler import Reconciler
 from .group.catalog_copies import CatalogCopies
 from .group.catalog_group import CatalogGroup
@@ -199,11 +199,11 @@ class MasterProcess:
     def _start_parts(self, state: MasterState, reconciler: Reconciler) -> None:
         """Kafka and the executor, if asked for; they are closed in the order in which they were started."""
         loop = asyncio.get_running_loop()
-        parts = Parts(loop, state, reconciler, self.fail)
+        threads = BackgroundThreads(loop, state, reconciler, self.fail)
         if self.options.execute_decisions == "master":
-            self._parts.append(parts.start_executor())
+            self._parts.append(threads.start_executor())
         if self.options.kafka:
-            self._parts.append(parts.start_kafka())
+            self._parts.append(threads.start_kafka())
         if self.options.metrics_port >= 0:
             metrics = Metrics(state, self._checks.under_way)
             metrics.serve(self.options.metrics_port)

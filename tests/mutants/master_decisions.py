@@ -20,7 +20,7 @@ MUTANTS = (
         test="tests/unit/master/test_master_sent_decisions.py::test_sent_decisions_a_need_is_said_once_and_again_with_back_off",
         file="replica/master/decisions/sent_decisions.py",
         function="SentDecisions.update",
-        before="elif mono_us >= said.next_us:",
+        before="elif mono_us >= sent.next_us:",
         after="elif mono_us < 0:",
     ),
     Mutant(
@@ -72,7 +72,7 @@ MUTANTS = (
             "tests/unit/master/test_master_executor.py::"
             "test_decision_that_is_withdrawn_while_it_is_tried_is_not_tried_again"
         ),
-        file="replica/master/decisions/executor.py",
+        file="replica/master/decisions/local_executor.py",
         function="LocalExecutor._finish",
         before="again = may_pass and tablet_id not in self._withdrawn",
         after="again = may_pass",

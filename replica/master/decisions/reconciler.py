@@ -1,4 +1,4 @@
-"""The leading master's tick: mark formed tablets, settle desired changes, ask the policy, say what is needed."""
+"""The leading master's tick: mark formed tablets, settle desired changes, ask the policy, publish what is needed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..tablets.view import cluster_view
 from .sent_decisions import SentDecisions, Versions
 
 _log = logging.getLogger("nyala.master")
-Say = Callable[[dict[str, Decision | None]], None]
+Publish = Callable[[dict[str, Decision | None]], None]
 MARKS_PER_CHANGE_MAX = 500
 DROPPED_EVERY_US = 2_000_000
 
@@ -38,9 +38,9 @@ def marked(tablet: Tablet, proven: RaftConfig | None) -> Tablet:
 class DecisionSink:
     """One listener of decisions, a topic or an executor, with its own record of what it was sent."""
 
-    def __init__(self, sent: SentDecisions, say: Say, connection: Callable[[], int]) -> None:
+    def __init__(self, sent: SentDecisions, publish: Publish, connection: Callable[[], int]) -> None:
         self.sent = sent
-        self.say = say
+        self.publish = publish
         self.connection = connection
         self.last_connection = 0
 
@@ -60,9 +60,9 @@ class Reconciler:
         self.on_outcome: Callable[[Outcome], None] = lambda outcome: None
         self.on_view: Callable[[ClusterView], None] = lambda view: None
 
-    def add_sink(self, say: Say, connection: Callable[[], int] = lambda: 1) -> None:
+    def add_sink(self, publish: Publish, connection: Callable[[], int] = lambda: 1) -> None:
         """Whoever is told decisions, on its numbered `connection`; at 0 nobody listens, and nothing is queued."""
-        self._sinks.append(DecisionSink(SentDecisions(self._state.options, self._versions), say, connection))
+        self._sinks.append(DecisionSink(SentDecisions(self._state.options, self._versions), publish, connection))
 
     async def tick(self) -> None:
         """One evaluation; Refused while this master does not lead."""
@@ -82,23 +82,23 @@ class Reconciler:
         state.soft.renew({(r.uuid, r.tablet_id): r.config_opid for r in wanted}, state.mono_us)
         addresses = {u: str(s.addresses[0]) for u, s in state.soft.servers.items() if s.addresses}
         for sink in self._sinks:
-            self._tell(sink, decisions, addresses)
+            self._publish(sink, decisions, addresses)
         self.on_view(view)
 
-    def _tell(self, sink: DecisionSink, decisions: list[Decision], addresses: dict[str, str]) -> None:
+    def _publish(self, sink: DecisionSink, decisions: list[Decision], addresses: dict[str, str]) -> None:
         connection = sink.connection()
         if connection == 0:
             return
         if connection != sink.last_connection:
             sink.last_connection = connection
             sink.sent.forget()
-        said = sink.sent.update(decisions, addresses, self._state.mono_us, self._state.clock.wall_us())
-        for tablet_id, decision in said.items():
+        sent = sink.sent.update(decisions, addresses, self._state.mono_us, self._state.clock.wall_us())
+        for tablet_id, decision in sent.items():
             if decision is not None:
                 self._state.decisions_published += 1
                 _log.info("T %s P %s decides: %s", tablet_id, self._state.uuid, decision.reason)
-        if said:
-            sink.say(said)
+        if sent:
+            sink.publish(sent)
 
     async def _mark_formed(self) -> None:
         """Remember in the catalog which tablets had a leader: they are never created again, and may be changed. With

@@ -19,17 +19,17 @@ class Reporter:
 
     def __init__(self, state: MasterState) -> None:
         self._state = state
-        self._said: dict[str, tuple[Report, int]] = {}
+        self._published: dict[str, tuple[Report, int]] = {}
         self._gone: set[str] = set()
 
     def forget(self) -> None:
         """Nothing is known to be published: everything is reported anew, at the bounded rate."""
-        self._said.clear()
+        self._published.clear()
         self._gone.clear()
 
     def repeat(self, key: str) -> None:
         """What is published under the key was overwritten by somebody: it is reported anew."""
-        self._said.pop(key, None)
+        self._published.pop(key, None)
         self._gone.discard(key)
 
     def changes(self, view: ClusterView) -> dict[str, Report | None]:
@@ -43,20 +43,20 @@ class Reporter:
         for key in [k for k in dropped if k not in self._gone][:budget]:
             out[key] = None
             self._gone.add(key)
-            self._said.pop(key, None)
+            self._published.pop(key, None)
         for key, report in current.items():
             if len(out) >= budget:
                 break
             if self._is_news(key, report, now_us):
-                self._said[key] = (report, now_us)
+                self._published[key] = (report, now_us)
                 out[key] = report
         return out
 
     def _is_news(self, key: str, report: Report, now_us: int) -> bool:
-        said = self._said.get(key)
-        if said is None or _shape(said[0]) != _shape(report):
+        before = self._published.get(key)
+        if before is None or _shape(before[0]) != _shape(report):
             return True
-        return now_us - said[1] >= SIZES_EVERY_US and _sizes(said[0]) != _sizes(report)
+        return now_us - before[1] >= SIZES_EVERY_US and _sizes(before[0]) != _sizes(report)
 
     def _reports(self, view: ClusterView) -> dict[str, Report]:
         found = {t.tablet_id: self._tablet(t) for t in view.tablets}

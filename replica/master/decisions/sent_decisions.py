@@ -1,4 +1,4 @@
-"""Which decisions were said, in which version, and when to say them again. Rebuilt from nothing after a failover."""
+"""Which decisions were sent, in which version, and when to send them again. Rebuilt from nothing after a failover."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ..options import MasterOptions
 
 
 @dataclass
-class _Said:
+class _Sent:
     need: tuple[object, ...]
     next_us: int
     wait_us: int
 
 
 class Versions:
-    """Versions of decisions per tablet, growing within one catalog term; shared by all who say decisions."""
+    """Versions of decisions per tablet, growing within one catalog term; shared by all decision sinks."""
 
     def __init__(self) -> None:
         self._term = -1
@@ -33,27 +33,27 @@ class Versions:
 
 
 class SentDecisions:
-    """Turns what is needed now into what is to be said now.
+    """Turns what is needed now into what is to be published now.
 
-    Invariants: one need is said once, then again with back-off while it lasts, each time under a higher version and
+    Invariants: one need is published once, then again with back-off while it lasts, each time in a higher version and
     with a fresh deadline; a need that ended is withdrawn once. Nothing here is needed after a crash.
     """
 
     def __init__(self, options: MasterOptions, versions: Versions) -> None:
         self._options = options
         self._versions = versions
-        self._said: dict[str, _Said] = {}
+        self._sent: dict[str, _Sent] = {}
         self._to_withdraw: set[str] = set()
 
     @property
     def outstanding(self) -> int:
-        """Needs that were said and still last."""
-        return len(self._said)
+        """Needs that were published and still last."""
+        return len(self._sent)
 
     def forget(self) -> None:
-        """What was said may not have been heard: say every need anew, once, and withdraw what has ended."""
-        self._to_withdraw |= set(self._said)
-        self._said.clear()
+        """What was sent may not have arrived: publish every need anew, once, and withdraw what has ended."""
+        self._to_withdraw |= set(self._sent)
+        self._sent.clear()
 
     def update(
         self,
@@ -62,21 +62,21 @@ class SentDecisions:
         mono_us: int,
         wall_us: int,
     ) -> dict[str, Decision | None]:
-        """What to say: by tablet id, the decision as it is published, or None to withdraw. `addresses` by uuid."""
+        """What to publish: by tablet id, the decision as it is published, or None to withdraw. `addresses` by uuid."""
         out: dict[str, Decision | None] = {}
         needed = {d.tablet_id: d for d in decisions}
-        for tablet_id in sorted((set(self._said) | self._to_withdraw) - set(needed)):
-            self._said.pop(tablet_id, None)
+        for tablet_id in sorted((set(self._sent) | self._to_withdraw) - set(needed)):
+            self._sent.pop(tablet_id, None)
             out[tablet_id] = None
         self._to_withdraw.clear()
         for tablet_id, decision in needed.items():
-            said = self._said.get(tablet_id)
-            if said is None or said.need != decision.need:
+            sent = self._sent.get(tablet_id)
+            if sent is None or sent.need != decision.need:
                 wait_us = self._options.republish_first_ms * 1000
-                self._said[tablet_id] = _Said(decision.need, mono_us + wait_us, wait_us)
-            elif mono_us >= said.next_us:
-                said.wait_us = min(said.wait_us * 2, self._options.republish_max_ms * 1000)
-                said.next_us = mono_us + said.wait_us
+                self._sent[tablet_id] = _Sent(decision.need, mono_us + wait_us, wait_us)
+            elif mono_us >= sent.next_us:
+                sent.wait_us = min(sent.wait_us * 2, self._options.republish_max_ms * 1000)
+                sent.next_us = mono_us + sent.wait_us
             else:
                 continue
             out[tablet_id] = replace(

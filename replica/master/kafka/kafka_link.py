@@ -1,7 +1,7 @@
 """The masters' side of Kafka: one thread publishes, one reads proposals, one inspects what stands on the other topics.
 Kafka may be away at any time, also at start.
 
-While it is away, state is not queued: decisions and reports are re-derived, and on return each is said once.
+While it is away, state is not queued: decisions and reports are re-derived, and on return each is published once.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class KafkaLink:
 
     @property
     def connection(self) -> int:
-        """Number of the connection, 0 while there is none: what was said on an earlier one may not have been heard."""
+        """Number of the connection, 0 while there is none: what was published on an earlier one may be lost."""
         return self._connections if self._connected.is_set() else 0
 
     @property
@@ -129,7 +129,7 @@ class KafkaLink:
             if thread.is_alive():
                 thread.join(timeout=10)
 
-    def say(self, topic: str, key: str, record: Decision | Report | None) -> None:
+    def publish(self, topic: str, key: str, record: Decision | Report | None) -> None:
         """Publish state under its key, or None to delete it."""
         value = None if record is None else encode_record(record)
         self._outbox.put(Item(self._prefix + topic, key.encode(), value))

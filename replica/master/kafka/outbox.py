@@ -77,7 +77,7 @@ class Outbox:
                     self._latest.setdefault((item.topic, item.key), item)
 
     def drop_state(self) -> None:
-        """State that waits is out of date; its owners say it anew."""
+        """State that waits is out of date; its owners publish it anew."""
         with self._ready:
             self._latest.clear()
 

@@ -15,7 +15,7 @@ from nyala.replica.types import Decision, Outcome, Proposal, Refused, kafka_topi
 
 from ..kafka.kafka_link import KafkaLink
 from ..state import MasterState
-from .executor import LocalExecutor
+from .local_executor import LocalExecutor
 from .reconciler import Reconciler
 from .reporter import Reporter
 
@@ -23,7 +23,7 @@ _log = logging.getLogger("nyala.master")
 CONSIDER_TIMEOUT_S = 20.0
 
 
-class Parts:
+class BackgroundThreads:
     """Wires the reconciler to its listeners. Concurrency: built on the loop's thread; callbacks say where they run."""
 
     def __init__(
@@ -48,7 +48,7 @@ class Parts:
         client = Client([state.address, *addresses])
         executor = LocalExecutor(lambda decision: execute(decision, client), self._executed)
         executor.start()
-        self._reconciler.add_sink(executor.say)
+        self._reconciler.add_sink(executor.publish)
         return executor
 
     def _executed(self, outcome: Outcome) -> None:
@@ -79,9 +79,9 @@ class Parts:
         reporter = Reporter(state)
         was = {"connection": 0, "term": -1}
 
-        def say(decisions: dict[str, Decision | None]) -> None:
+        def publish(decisions: dict[str, Decision | None]) -> None:
             for tablet_id, record in decisions.items():
-                link.say(kafka_topics.DECISIONS, tablet_id, record)
+                link.publish(kafka_topics.DECISIONS, tablet_id, record)
 
         def on_view(view: ClusterView) -> None:
             now = {"connection": link.connection, "term": state.led_term}
@@ -93,9 +93,9 @@ class Parts:
             for key in link.overwritten():
                 reporter.repeat(key)
             for key, report in reporter.changes(view).items():
-                link.say(kafka_topics.REPORTS, key, report)
+                link.publish(kafka_topics.REPORTS, key, report)
 
-        self._reconciler.add_sink(say, lambda: link.connection)
+        self._reconciler.add_sink(publish, lambda: link.connection)
         self._reconciler.on_view = on_view
         self._reconciler.on_outcome = link.tell_outcome
         state.kafka = link

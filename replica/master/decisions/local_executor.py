@@ -47,7 +47,7 @@ class LocalExecutor:
         for thread in self._threads:
             thread.start()
 
-    def say(self, decisions: dict[str, Decision | None]) -> None:
+    def publish(self, decisions: dict[str, Decision | None]) -> None:
         """Take decisions over. None withdraws: what waits is dropped, what is being tried is not tried again."""
         with self._ready:
             for tablet_id, decision in decisions.items():
