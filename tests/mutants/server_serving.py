@@ -255,7 +255,7 @@ MUTANTS = (
             "test_tablet_that_is_gone_without_a_trace_is_told_by_a_full_report"
         ),
         file="replica/server/heartbeats/reports.py",
-        function="Telling.next",
+        function="ReportState.next",
         before="changed <= set(tablets)  # only",
         after="changed  # only",
     ),
@@ -267,7 +267,7 @@ MUTANTS = (
             "test_master_that_does_not_lead_is_asked_whether_it_does_and_told_everything_then"
         ),
         file="replica/server/heartbeats/reports.py",
-        function="Telling.next",
+        function="ReportState.next",
         before="""
             if not self.heard:
                 report = Report([], frozenset(changed))
@@ -285,7 +285,7 @@ MUTANTS = (
             "test_master_of_another_cluster_that_becomes_ours_is_never_told_that_nothing_is_here"
         ),
         file="replica/server/heartbeats/reports.py",
-        function="Telling.next",
+        function="ReportState.next",
         before="report = Report([], frozenset(changed))",
         after="report = Report([], frozenset(changed), full=True)",
     ),
@@ -297,7 +297,7 @@ MUTANTS = (
             "test_master_that_does_not_lead_is_asked_whether_it_does_and_told_everything_then"
         ),
         file="replica/server/heartbeats/reports.py",
-        function="Telling.taken",
+        function="ReportState.taken",
         before="self._full = reply.need_full_report or bool(self._after) or not before",
         after="self._full = reply.need_full_report or bool(self._after)",
     ),

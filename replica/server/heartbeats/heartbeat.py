@@ -33,7 +33,7 @@ from ..runtime.tasks import Tasks
 from ..tablets.manager import TabletManager
 from ..tablets.status import replica_status
 from .other_masters import unheard_of
-from .reports import Report, Telling
+from .reports import Report, ReportState
 from .seeking import Seeker
 
 _Ordered = pb.CreateTabletRequest | pb.DeleteTabletRequest
@@ -126,10 +126,10 @@ class Heartbeats:
         """Tell one master what changed, and carry out its orders, until the server stops."""
         manager = self._manager
         master_uuid, away, refused = "", False, None
-        changed, seeker, telling = self._changed[master], Seeker(), Telling()
+        changed, seeker, state = self._changed[master], Seeker(), ReportState()
         while not manager.stopping:
             self._spread_changes()
-            report = telling.next(sorted(manager.tablets), changed, self._status)
+            report = state.next(sorted(manager.tablets), changed, self._status)
             try:
                 reply = await self._beat(master, master_uuid, report, seeker)
                 error = await self._refusal(reply)
@@ -148,9 +148,9 @@ class Heartbeats:
                 away, refused = False, code
                 master_uuid = "" if code is Code.INVALID_NAME else reply.master_uuid
                 if error is not None:
-                    telling.not_taken()
+                    state.not_taken()
                 else:
-                    first = telling.taken(reply)
+                    first = state.taken(reply)
                     for listing in reply.found:
                         self._found(listing.uuid, addresses_from_pb(listing.addresses))
                     self._carry_out(reply.orders)
@@ -158,7 +158,7 @@ class Heartbeats:
                         continue
             except grpc.aio.AioRpcError as error:
                 self._uuids[master] = ""
-                telling.not_taken()
+                state.not_taken()
                 if self._answers_elsewhere(master, listed):
                     del self._changed[master], self._uuids[master]
                     return

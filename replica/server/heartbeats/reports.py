@@ -27,7 +27,7 @@ REFRESH_PER_BEAT = 20
 """Unchanged replicas reported again with each heartbeat, in turn, so that sizes and row counts stay fresh."""
 
 
-class Telling:
+class ReportState:
     """What one master was told, and what it is told next.
 
     A master that refused or was silent, such as one that does not lead, is only asked, and is told everything from the

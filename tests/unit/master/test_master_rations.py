@@ -12,7 +12,7 @@ from nyala.replica.master.heartbeats.soft_state import SoftState
 from nyala.replica.master.tablets.orders import orders_for
 from nyala.replica.rpc import checked_request, pb
 from nyala.replica.server.heartbeats import reports
-from nyala.replica.server.heartbeats.reports import Telling, full_report, partial_report
+from nyala.replica.server.heartbeats.reports import ReportState, full_report, partial_report
 from nyala.replica.types import DataState, limits
 from tests.harness.catalogs import AppliedCatalog
 from tests.harness.reachable import AskedAtOnce
@@ -88,13 +88,13 @@ def test_reports_in_slices_end_in_what_is_there(seed: int, slices: bool, monkeyp
     sizes = {f"{n:02}": rng.randrange(60) for n in range(12)}
     changed: set[str] = set()
     complete = False
-    soft, telling = SoftState(0, lambda tablet_id: None), Telling()
+    soft, state = SoftState(0, lambda tablet_id: None), ReportState()
 
     def beat(number: int, *, lost: bool = False, unheard: bool = False) -> None:
-        report = telling.next(sorted(sizes), changed, status_of(dict(sizes)))
+        report = state.next(sorted(sizes), changed, status_of(dict(sizes)))
         assert not slices or len(report.statuses) <= 1 or sum(s.ByteSize() + 8 for s in report.statuses) <= 400
         if lost:
-            telling.not_taken()
+            state.not_taken()
             return
         request = pb.HeartbeatRequest(
             server_uuid=SERVER, process=1, sequence=number, full_report=report.full, replicas=report.statuses,
@@ -107,9 +107,9 @@ def test_reports_in_slices_end_in_what_is_there(seed: int, slices: bool, monkeyp
         until = soft.servers[SERVER].heard_until
         assert soft.servers[SERVER].reported is not full
         if unheard:
-            telling.not_taken()
+            state.not_taken()
         else:
-            telling.taken(pb.HeartbeatReply(need_full_report=full, takes_slices=slices, heard_until=until))
+            state.taken(pb.HeartbeatReply(need_full_report=full, takes_slices=slices, heard_until=until))
 
     for number in range(1, 120):
         for _ in range(rng.randrange(3)):
