@@ -13,8 +13,8 @@ from ..catalog.records import TABLET, Tablet
 from ..catalog.tables import create_order
 from ..heartbeats.belief import newer
 from ..heartbeats.soft_state import LIVE, SoftState
+from .order_batch import CREATIONS_BYTES_MAX, CREATIONS_MAX, OrderBatch
 from .proof import Proof
-from .rationing import CREATIONS_BYTES_MAX, CREATIONS_MAX, Ration
 from .view import is_damaged
 
 
@@ -49,7 +49,7 @@ def orders_for(
     server = soft.servers.get(server_uuid)
     if server is None or not server.reported or server.booting:
         return []
-    ration = Ration()
+    batch = OrderBatch()
     described: dict[str, pb.TableInfo] = {}
     wanted = [
         t for t in catalog.derived("unformed", TABLET, _unformed).get(server_uuid, ()) if t not in server.replicas
@@ -70,14 +70,14 @@ def orders_for(
             inquiries.request(tablet_id, server_uuid)
         return None
 
-    server.creations_after = ration.fill(
+    server.creations_after = batch.fill(
         wanted, server.creations_after, creation, count_max=CREATIONS_MAX, bytes_max=CREATIONS_BYTES_MAX
     )
     damaged = sorted(t for uuid, t in soft.renewals if uuid == server_uuid and t in server.replicas)
-    ration.fill(damaged, "", change)
+    batch.fill(damaged, "", change)
     others = sorted(server.replicas.keys() - damaged)
-    server.deletions_after = ration.fill(others, server.deletions_after, change)
-    return ration.orders
+    server.deletions_after = batch.fill(others, server.deletions_after, change)
+    return batch.orders
 
 
 def _unformed(records: Iterator[tuple[str, Tablet]]) -> dict[str, list[str]]:

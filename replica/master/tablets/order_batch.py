@@ -15,8 +15,8 @@ CREATIONS_BYTES_MAX = limits.ORDERS_BYTES_MAX - (256 << 10)
 """What creations leave free in one reply, so that some which fail for ever do not hold up the other orders."""
 
 
-class Ration:
-    """The room of one reply."""
+class OrderBatch:
+    """The orders of one reply."""
 
     def __init__(self) -> None:
         self.orders: list[pb.TabletOrder] = []
