@@ -14,7 +14,7 @@ from .catalog.catalog import Catalog
 from .catalog.records import CLUSTER, DESIRED_CHANGE, RETIRED, TABLET, Cluster
 from .catalog.tables import Change
 from .group.catalog_group import CatalogGroup
-from .heartbeats.foreigners import Foreigners
+from .heartbeats.other_clusters import OtherClustersServers
 from .heartbeats.registry import Registry
 from .heartbeats.soft_state import LIVE, SoftState
 from .heartbeats.tablet_servers import TabletServers
@@ -52,7 +52,7 @@ class MasterState:
         self.soft = SoftState(clock.monotonic_us(), self.known_config, long_silence_us=long_us)
         self.registry = Registry(servers, lambda: self.soft, clock, self._listed)
         self.inquiries = Inquiries(servers, lambda: self.catalog, lambda: self.soft, clock)
-        self.foreigners = Foreigners()
+        self.other_clusters = OtherClustersServers()
         self._places: dict[str, set[Address]] = {}
         self._places_of = -1
         self.led_term = -1

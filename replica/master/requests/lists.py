@@ -84,7 +84,7 @@ async def servers_page(state: MasterState, request: pb.ListServersRequest) -> pb
             )
             for m in state.group.replica.active_config.members
         )
-        others = [*((reply.foreign, f) for f in state.foreigners.infos(state.mono_us))]
+        others = [*((reply.foreign, f) for f in state.other_clusters.infos(state.mono_us))]
         others += [(reply.candidates, c) for c in state.registry.infos()]
         room = page_bytes(request.limit_bytes) // 2
         for kind, info in others:

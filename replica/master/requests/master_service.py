@@ -119,7 +119,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
                 raise Refused(Code.INVALID_ARGUMENT, "a heartbeat names its server")
             await state.lead()
             if request.cluster_id not in ("", state.cluster_id):
-                state.foreigners.note(request, state.mono_us)
+                state.other_clusters.note(request, state.mono_us)
                 raise Refused(
                     Code.WRONG_CLUSTER,
                     "the server belongs to another cluster",

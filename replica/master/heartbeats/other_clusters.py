@@ -9,7 +9,7 @@ from nyala.replica.rpc import pb
 _log = logging.getLogger("nyala.master")
 
 
-class Foreigners:
+class OtherClustersServers:
     """Tablet servers of another cluster that send heartbeats here. They are told off and shown, and nothing else.
 
     A master that lost its catalog is of a new cluster: then these are all its servers, with all the data.
