@@ -15,7 +15,7 @@ from .catalog.records import CLUSTER, DESIRED_CHANGE, RETIRED, TABLET, Cluster
 from .catalog.tables import Change
 from .group.catalog_group import CatalogGroup
 from .heartbeats.other_clusters import OtherClustersServers
-from .heartbeats.registry import Registry
+from .heartbeats.server_admission import ServerAdmission
 from .heartbeats.soft_state import LIVE, SoftState
 from .heartbeats.tablet_servers import TabletServers
 from .kafka.kafka_link import KafkaLink
@@ -50,7 +50,7 @@ class MasterState:
         # Whoever was away for less than half the delay was heard for the other half: so long others can be judged.
         long_us = options.rereplicate_after_ms * 500
         self.soft = SoftState(clock.monotonic_us(), self.known_config, long_silence_us=long_us)
-        self.registry = Registry(servers, lambda: self.soft, clock, self._listed)
+        self.admission = ServerAdmission(servers, lambda: self.soft, clock, self._listed)
         self.inquiries = Inquiries(servers, lambda: self.catalog, lambda: self.soft, clock)
         self.other_clusters = OtherClustersServers()
         self._places: dict[str, set[Address]] = {}
@@ -114,7 +114,7 @@ class MasterState:
     def servers_may_come(self) -> bool:
         """Whether servers that live may not count yet: this master just began to lead, or is calling one back."""
         recent_us = self.options.server_dead_ms * 1000
-        return self.mono_us - self.soft.since_us < recent_us or self.registry.heard_within(recent_us)
+        return self.mono_us - self.soft.since_us < recent_us or self.admission.heard_within(recent_us)
 
     def replica_load(self) -> dict[str, int]:
         """Replicas per server: those reported, and those that new tablets will get."""

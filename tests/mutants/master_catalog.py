@@ -18,8 +18,8 @@ MUTANTS = (
     Mutant(
         name="host chooses the scheme",
         rows="IN-43",
-        test="tests/unit/master/test_master_registry.py::test_impossible_heartbeats_are_refused",
-        file="replica/master/heartbeats/admission.py",
+        test="tests/unit/master/test_master_server_admission.py::test_impossible_heartbeats_are_refused",
+        file="replica/master/heartbeats/heartbeat_checks.py",
         function="addresses_told",
         before="if not _HOST.fullmatch(address.host) or not 0 < address.port < 65536:",
         after="if not address.host or not 0 < address.port < 65536:",
@@ -27,8 +27,8 @@ MUTANTS = (
     Mutant(
         name="another uuid counts",
         rows="IN-43",
-        test="tests/unit/master/test_master_registry.py::test_server_counts_once_it_answered_at_its_address",
-        file="replica/master/heartbeats/admission.py",
+        test="tests/unit/master/test_master_server_admission.py::test_server_counts_once_it_answered_at_its_address",
+        file="replica/master/heartbeats/heartbeat_checks.py",
         function="why_not",
         before="if identity.uuid != uuid:",
         after="if not identity.uuid:",
@@ -36,8 +36,8 @@ MUTANTS = (
     Mutant(
         name="another cluster counts",
         rows="IN-43",
-        test="tests/unit/master/test_master_registry.py::test_server_counts_once_it_answered_at_its_address",
-        file="replica/master/heartbeats/admission.py",
+        test="tests/unit/master/test_master_server_admission.py::test_server_counts_once_it_answered_at_its_address",
+        file="replica/master/heartbeats/heartbeat_checks.py",
         function="why_not",
         before='if identity.cluster_id not in ("", cluster_id):',
         after="if not cluster_id:",
@@ -45,7 +45,7 @@ MUTANTS = (
     Mutant(
         name="one host claims a uuid without end",
         rows="IN-43",
-        test="tests/unit/master/test_master_registry.py::test_one_uuid_has_few_candidates",
+        test="tests/unit/master/test_master_server_admission.py::test_one_uuid_has_few_candidates",
         file="replica/master/heartbeats/candidates.py",
         function="Candidates.add",
         before="= limits.SERVER_CANDIDATES_PER_UUID_AND_HOST_MAX",
@@ -54,7 +54,7 @@ MUTANTS = (
     Mutant(
         name="one claim of a uuid keeps others out",
         rows="IN-43",
-        test="tests/unit/master/test_master_registry.py::test_nobody_keeps_a_server_out_that_starts_again",
+        test="tests/unit/master/test_master_server_admission.py::test_nobody_keeps_a_server_out_that_starts_again",
         file="replica/master/heartbeats/candidates.py",
         function="Candidates.add",
         before="if len(same) >= limits.SERVER_CANDIDATES_PER_UUID_MAX:",
@@ -63,7 +63,7 @@ MUTANTS = (
     Mutant(
         name="one uuid has any number of candidates",
         rows="IN-43",
-        test="tests/unit/master/test_master_registry.py::test_one_uuid_has_few_candidates",
+        test="tests/unit/master/test_master_server_admission.py::test_one_uuid_has_few_candidates",
         file="replica/master/heartbeats/candidates.py",
         function="Candidates.add",
         before="if len(same) >= limits.SERVER_CANDIDATES_PER_UUID_MAX:",
@@ -72,7 +72,7 @@ MUTANTS = (
     Mutant(
         name="strangers take the places of known servers",
         rows="IN-43",
-        test="tests/unit/master/test_master_registry.py::test_nobody_keeps_a_server_out_that_starts_again",
+        test="tests/unit/master/test_master_server_admission.py::test_nobody_keeps_a_server_out_that_starts_again",
         file="replica/master/heartbeats/candidates.py",
         function="Candidates._is_full",
         before="""
@@ -84,7 +84,7 @@ MUTANTS = (
     Mutant(
         name="one host fills the table",
         rows="IN-43",
-        test="tests/unit/master/test_master_registry.py::test_made_up_servers_fill_their_hosts_share_and_expire",
+        test="tests/unit/master/test_master_server_admission.py::test_made_up_servers_fill_their_hosts_share_and_expire",
         file="replica/master/heartbeats/candidates.py",
         function="Candidates._is_full",
         before="return too_many or of_host >= limits.SERVER_CANDIDATES_PER_HOST_MAX",
@@ -93,7 +93,7 @@ MUTANTS = (
     Mutant(
         name="candidates never expire",
         rows="IN-43",
-        test="tests/unit/master/test_master_registry.py::test_made_up_servers_fill_their_hosts_share_and_expire",
+        test="tests/unit/master/test_master_server_admission.py::test_made_up_servers_fill_their_hosts_share_and_expire",
         file="replica/master/heartbeats/candidates.py",
         function="Candidates.forget",
         before="now_us - FORGET_US",

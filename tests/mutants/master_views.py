@@ -104,9 +104,9 @@ MUTANTS = (
     Mutant(
         name="another process keeps its admission",
         rows="IN-43",
-        test="tests/unit/master/test_master_registry.py::test_heartbeat_counts_only_if_the_server_sent_it",
-        file="replica/master/heartbeats/registry.py",
-        function="Registry.admit",
+        test="tests/unit/master/test_master_server_admission.py::test_heartbeat_counts_only_if_the_server_sent_it",
+        file="replica/master/heartbeats/server_admission.py",
+        function="ServerAdmission.admit",
         before="if known is not None and known.addresses == told and known.process == request.process:",
         after="if known is not None and known.addresses == told:",
     ),
@@ -114,71 +114,71 @@ MUTANTS = (
         name="candidates are not waited for",
         rows="IN-43",
         test="tests/unit/infra/test_registered_servers.py::test_table_that_comes_before_its_servers_count_waits_for_them",
-        file="replica/master/heartbeats/registry.py",
-        function="Registry.heard_within",
+        file="replica/master/heartbeats/server_admission.py",
+        function="ServerAdmission.heard_within",
         before="return any(c.heard_us > since_us for c in self._candidates)",
         after="return any(c.heard_us > since_us + recent_us for c in self._candidates)",
     ),
     Mutant(
         name="known servers wait for calls to strangers",
         rows="IN-43",
-        test="tests/unit/master/test_master_registry.py::test_nobody_keeps_a_server_out_that_starts_again",
-        file="replica/master/heartbeats/registry.py",
-        function="Registry._call",
+        test="tests/unit/master/test_master_server_admission.py::test_nobody_keeps_a_server_out_that_starts_again",
+        file="replica/master/heartbeats/server_admission.py",
+        function="ServerAdmission._call",
         before="async with self._candidates.calls_of(candidate), self._calls[candidate.listed]:",
         after="async with self._candidates.calls_of(candidate), self._calls[False]:",
     ),
     Mutant(
         name="one host holds all calls",
         rows="IN-43",
-        test="tests/unit/master/test_master_registry.py::test_one_host_holds_few_calls",
-        file="replica/master/heartbeats/registry.py",
-        function="Registry._call",
+        test="tests/unit/master/test_master_server_admission.py::test_one_host_holds_few_calls",
+        file="replica/master/heartbeats/server_admission.py",
+        function="ServerAdmission._call",
         before="async with self._candidates.calls_of(candidate), self._calls[candidate.listed]:",
         after="async with self._calls[candidate.listed]:",
     ),
     Mutant(
         name="heartbeat alone makes a server",
         rows="IN-43",
-        test="tests/unit/master/test_master_registry.py::test_server_counts_once_it_answered_at_its_address",
-        file="replica/master/heartbeats/registry.py",
-        function="Registry._call",
+        test="tests/unit/master/test_master_server_admission.py::test_server_counts_once_it_answered_at_its_address",
+        file="replica/master/heartbeats/server_admission.py",
+        function="ServerAdmission._call",
         before="if why := await self._absent(address, candidate, cluster_id):",
         after="if False and (why := await self._absent(address, candidate, cluster_id)):",
     ),
     Mutant(
         name="former address is looked up once",
         rows="IN-43",
-        test="tests/unit/master/test_master_registry.py::test_of_two_that_give_one_uuid_at_once_one_counts",
-        file="replica/master/heartbeats/registry.py",
-        function="Registry._call",
+        test="tests/unit/master/test_master_server_admission.py::test_of_two_that_give_one_uuid_at_once_one_counts",
+        file="replica/master/heartbeats/server_admission.py",
+        function="ServerAdmission._call",
         before="!= (former := self._former(candidate)):  # another one of its uuid may be admitted meanwhile",
         after="is None and (former := self._former(candidate)) is not None:",
     ),
     Mutant(
         name="new address counts beside the former one",
         rows="IN-43",
-        test="tests/unit/master/test_master_registry.py::test_changed_address_counts_only_if_the_former_one_is_gone",
-        file="replica/master/heartbeats/registry.py",
-        function="Registry._call",
+        test="tests/unit/master/test_master_server_admission.py::test_changed_address_counts_only_if_the_former_one_is_gone",
+        file="replica/master/heartbeats/server_admission.py",
+        function="ServerAdmission._call",
         before="if at := await self._elsewhere(candidate, former, cluster_id):",
         after="if at := await self._elsewhere(candidate, (), cluster_id):",
     ),
     Mutant(
         name="process counts only with its caller",
         rows="IN-43",
-        test="tests/unit/master/test_master_registry.py::test_process_counts_though_its_caller_hung_up",
-        file="replica/master/heartbeats/registry.py",
-        function="Registry._call",
+        test="tests/unit/master/test_master_server_admission.py::test_process_counts_though_its_caller_hung_up",
+        file="replica/master/heartbeats/server_admission.py",
+        function="ServerAdmission._call",
         before="c.process, peer",
         after="peer",
     ),
     Mutant(
         name="anybody speaks under a servers uuid",
         rows="IN-41, IN-43",
-        test="tests/unit/master/test_master_registry.py::test_heartbeat_counts_only_if_the_server_sent_it",
-        file="replica/master/heartbeats/registry.py",
-        function="Registry._absent",
+        test="tests/unit/master/test_master_server_admission.py::test_heartbeat_counts_only_if_the_server_sent_it",
+        file="replica/master/heartbeats/server_admission.py",
+        function="ServerAdmission._absent",
         before="is not False",
         after="or not same",
     ),
@@ -186,11 +186,11 @@ MUTANTS = (
         name="new leader asks nobody else",
         rows="IN-43",
         test=(
-            "tests/unit/master/test_master_registry.py::"
+            "tests/unit/master/test_master_server_admission.py::"
             "test_new_leader_asks_where_the_catalog_says_that_a_server_listens"
         ),
-        file="replica/master/heartbeats/registry.py",
-        function="Registry._former",
+        file="replica/master/heartbeats/server_admission.py",
+        function="ServerAdmission._former",
         before="former = known.addresses if known is not None else self._listed(candidate.uuid)",
         after="former = known.addresses if known is not None else ()",
     ),
@@ -230,7 +230,7 @@ MUTANTS = (
         name="one listener is many servers",
         rows="IN-43",
         test=(
-            "tests/unit/master/test_master_registry.py::"
+            "tests/unit/master/test_master_server_admission.py::"
             "test_one_listener_is_one_server_however_many_uuids_it_answers_by"
         ),
         file="replica/master/heartbeats/soft_state.py",
@@ -242,7 +242,7 @@ MUTANTS = (
         name="one host has any number of servers",
         rows="IN-43",
         test=(
-            "tests/unit/master/test_master_registry.py::"
+            "tests/unit/master/test_master_server_admission.py::"
             "test_one_listener_is_one_server_however_many_uuids_it_answers_by"
         ),
         file="replica/master/heartbeats/soft_state.py",
@@ -254,7 +254,7 @@ MUTANTS = (
         name="servers move to a full host",
         rows="IN-43",
         test=(
-            "tests/unit/master/test_master_registry.py::"
+            "tests/unit/master/test_master_server_admission.py::"
             "test_one_listener_is_one_server_however_many_uuids_it_answers_by"
         ),
         file="replica/master/heartbeats/soft_state.py",
@@ -266,7 +266,7 @@ MUTANTS = (
         name="liars leave listed servers no room",
         rows="IN-43",
         test=(
-            "tests/unit/master/test_master_registry.py::"
+            "tests/unit/master/test_master_server_admission.py::"
             "test_one_listener_is_one_server_however_many_uuids_it_answers_by"
         ),
         file="replica/master/heartbeats/soft_state.py",

@@ -85,14 +85,14 @@ async def servers_page(state: MasterState, request: pb.ListServersRequest) -> pb
             for m in state.group.replica.active_config.members
         )
         others = [*((reply.foreign, f) for f in state.other_clusters.infos(state.mono_us))]
-        others += [(reply.candidates, c) for c in state.registry.infos()]
+        others += [(reply.candidates, c) for c in state.admission.infos()]
         room = page_bytes(request.limit_bytes) // 2
         for kind, info in others:
             room -= info.ByteSize()
             if room < 0:
                 break
             kind.append(info)
-        reply.candidates_total = len(state.registry)
+        reply.candidates_total = len(state.admission)
 
     def found() -> Iterator[tuple[str, pb.ServerInfo]]:
         uuids = [u for u in state.server_uuids() if u > request.after]

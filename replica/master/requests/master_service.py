@@ -127,7 +127,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
                     cluster=request.cluster_id,
                     own=state.cluster_id,
                 )
-            await state.registry.admit(request, host_of_caller(context), state.cluster_id)
+            await state.admission.admit(request, host_of_caller(context), state.cluster_id)
             reply.catalog_term = await state.lead()  # the call took time
             reply.need_full_report = state.soft.heartbeat(request, state.mono_us)
             reply.takes_slices, reply.heard_until = True, state.soft.servers[request.server_uuid].heard_until

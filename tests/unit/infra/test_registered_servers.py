@@ -65,7 +65,7 @@ def test_table_that_comes_before_its_servers_count_waits_for_them() -> None:
     later(dead_ms)
     m.report()
     assert refusal() is Code.INVALID_ARGUMENT
-    m.state.registry._candidate(S[2], (Address("h", 9),), 0, "h")
+    m.state.admission._candidate(S[2], (Address("h", 9),), 0, "h")
     assert refusal() is Code.NOT_READY, "a third one is being called"
     later(dead_ms)
     m.report()

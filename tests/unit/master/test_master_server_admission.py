@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nyala.replica.fs import MASTER, TABLET_SERVER
-from nyala.replica.master.heartbeats.admission import addresses_told, why_not
 from nyala.replica.master.heartbeats.candidates import FORGET_US, PAUSE_US_FIRST
-from nyala.replica.master.heartbeats.registry import Registry
+from nyala.replica.master.heartbeats.heartbeat_checks import addresses_told, why_not
+from nyala.replica.master.heartbeats.server_admission import ServerAdmission
 from nyala.replica.master.heartbeats.soft_state import SERVER_SILENT_US, ServerState, SoftState
 from nyala.replica.rpc import address_to_pb, pb
 from nyala.replica.types import Address, Code, Refused, limits
@@ -31,7 +31,7 @@ def beat(uuid: str, *where: Address, **fields: object) -> pb.HeartbeatRequest:
 
 
 class World:
-    """A registry, its soft state, and servers that listen or do not."""
+    """The admission of servers, its soft state, and servers that listen or do not."""
 
     def __init__(self) -> None:
         self.clock = FixedClock()
@@ -40,13 +40,15 @@ class World:
         self.sequence = count(1)
         self.catalog: dict[str, list[Address]] = {}
         """Where the catalog's configs say that servers listen."""
-        self.registry = Registry(self.servers, lambda: self.soft, self.clock, lambda uuid: self.catalog.get(uuid, ()))
+        self.admission = ServerAdmission(
+            self.servers, lambda: self.soft, self.clock, lambda uuid: self.catalog.get(uuid, ())
+        )
 
     async def said(self, uuid: str, *where: Address, peer: str = "ipv4:10.0.0.1", process: int = 0) -> Code:
         """What the sender is told: OK if its heartbeat counts."""
         request = beat(uuid, *where, process=process, sequence=next(self.sequence))
         try:
-            await self.registry.admit(request, peer, CLUSTER)
+            await self.admission.admit(request, peer, CLUSTER)
         except Refused as refused:
             return refused.code
         self.soft.heartbeat(request, self.clock.now_us)
@@ -94,14 +96,14 @@ def test_server_counts_once_it_answered_at_its_address() -> None:
         for port, reason in reasons.items():
             w.clock.now_us += PAUSE_US_FIRST
             assert await w.said(L, Address("h", port)) is Code.NOT_READY
-            (told,) = w.registry.infos()
+            (told,) = w.admission.infos()
             assert reason in told.not_counted and told.uuid == L
         calls = len(w.servers.calls)
         w.servers.listen(L, Address("h", 5), cluster_id=CLUSTER)
         assert await w.said(L, Address("h", 5)) is Code.NOT_READY and len(w.servers.calls) == calls, "not due yet"
         assert list(w.soft.servers) == [A]
         w.clock.now_us += PAUSE_US_FIRST
-        assert await w.said(L, Address("h", 5)) is Code.OK and w.registry.infos() == []
+        assert await w.said(L, Address("h", 5)) is Code.OK and w.admission.infos() == []
 
     run(scenario)
 
@@ -118,7 +120,7 @@ def test_changed_address_counts_only_if_the_former_one_is_gone() -> None:
         w.clock.now_us += PAUSE_US_FIRST
         w.servers.listen(A, OTHER)
         assert await w.said(A, OTHER) is Code.ILLEGAL_STATE
-        assert "still answers at h:1" in w.registry.infos()[0].not_counted
+        assert "still answers at h:1" in w.admission.infos()[0].not_counted
         assert w.soft.servers[A].addresses == (HOME,) and await w.said(A, HOME) is Code.OK
         w.servers.listen(B, HOME)
         w.clock.now_us += 4 * PAUSE_US_FIRST
@@ -139,7 +141,7 @@ def test_heartbeat_counts_only_if_the_server_sent_it() -> None:
         w.servers.processes[HOME] = 7
         for _ in range(2):
             assert await w.said(A, HOME, process=6) is Code.NOT_READY
-            assert "did not send" in w.registry.infos()[0].not_counted
+            assert "did not send" in w.admission.infos()[0].not_counted
             assert await w.said(A, HOME, process=7) is Code.OK
             w.clock.now_us += PAUSE_US_FIRST
         w.servers.listen(A, OTHER)
@@ -165,11 +167,11 @@ def test_new_leader_asks_where_the_catalog_says_that_a_server_listens() -> None:
             w.servers.processes[place] = process
         elsewhere = beat(A, OTHER, process=6)
         with pytest.raises(Refused) as caught:
-            await w.registry.admit(elsewhere, "", CLUSTER)
+            await w.admission.admit(elsewhere, "", CLUSTER)
         assert caught.value.code is Code.ILLEGAL_STATE and not w.soft.servers
         del w.servers.listening[HOME]
         w.clock.now_us += PAUSE_US_FIRST
-        await w.registry.admit(elsewhere, "", CLUSTER)
+        await w.admission.admit(elsewhere, "", CLUSTER)
         assert w.soft.servers[A].addresses == (OTHER,)
 
     run(scenario)
@@ -182,19 +184,19 @@ def test_made_up_servers_fill_their_hosts_share_and_expire() -> None:
 
     async def scenario(w: World) -> None:
         codes = [await w.said(f"{n:032x}", Address("void", 1 + n)) for n in range(20_000)]
-        assert codes.count(Code.NOT_READY) == limits.SERVER_CANDIDATES_PER_HOST_MAX == len(w.registry)
+        assert codes.count(Code.NOT_READY) == limits.SERVER_CANDIDATES_PER_HOST_MAX == len(w.admission)
         assert set(codes) == {Code.NOT_READY, Code.OVERLOADED} and not w.soft.servers
         assert len(w.servers.calls) == limits.SERVER_CANDIDATES_PER_HOST_MAX
         w.servers.listen(A, HOME)
         assert await w.said(A, HOME, peer="ipv4:10.0.0.2") is Code.OK
         for n in range(2 * limits.SERVER_CANDIDATES_MAX):
             await w.said(f"{n:032x}", Address("void", 1), peer=f"ipv4:10.1.{n >> 8}.{n & 255}")
-        assert len(w.registry) == limits.SERVER_CANDIDATES_MAX and len(w.registry.infos()) < len(w.registry)
+        assert len(w.admission) == limits.SERVER_CANDIDATES_MAX and len(w.admission.infos()) < len(w.admission)
         w.servers.listen(B, OTHER)
         assert await w.said(B, OTHER) is Code.OVERLOADED
         w.clock.now_us += FORGET_US + 1
         assert await w.said(B, OTHER) is Code.OK
-        assert len(w.registry) == 0 and sorted(w.soft.servers) == [A, B]
+        assert len(w.admission) == 0 and sorted(w.soft.servers) == [A, B]
 
     run(scenario)
 
@@ -313,13 +315,13 @@ def test_one_uuid_has_few_candidates() -> None:
         tasks += [asyncio.create_task(w.said(A, HOME, peer=f"ipv4:10.2.0.{n}")) for n in range(40)]
         tasks += [asyncio.create_task(w.said(A, HOME, process=n, peer=f"ipv4:10.2.0.{n}")) for n in range(1, 40)]
         await turns()
-        assert len(w.registry) == limits.SERVER_CANDIDATES_PER_UUID_MAX
+        assert len(w.admission) == limits.SERVER_CANDIDATES_PER_UUID_MAX
         w.servers.slow.set()
         codes = await asyncio.gather(*tasks)
         assert codes[:10].count(Code.NOT_READY) == limits.SERVER_CANDIDATES_PER_UUID_AND_HOST_MAX
         for n in range(40):
             assert await w.said(A, Address("void", 1 + n), peer="ipv4:10.3.0.1") is Code.NOT_READY
-        assert len(w.registry) <= limits.SERVER_CANDIDATES_PER_UUID_MAX
+        assert len(w.admission) <= limits.SERVER_CANDIDATES_PER_UUID_MAX
 
     run(scenario)
 
@@ -363,7 +365,7 @@ def test_one_listener_is_one_server_however_many_uuids_it_answers_by() -> None:
         for uuid in (A, f"{0:031x}e"):  # a new one, and one that moves
             assert "of its host" in w.soft.admit(uuid, (Address("y", 1),), now_us, peer="ipv4:10.0.1.1")
         w.servers.listen(A, OTHER)
-        assert await w.said(A, OTHER) is Code.OVERLOADED and "take no more" in w.registry.infos()[0].not_counted
+        assert await w.said(A, OTHER) is Code.OVERLOADED and "take no more" in w.admission.infos()[0].not_counted
         w.catalog[B] = [Address("h", 4)]
         w.servers.listen(B, Address("h", 4))
         assert await w.said(B, Address("h", 4), peer="ipv4:10.0.1.1") is Code.OK, "the catalog lists it"

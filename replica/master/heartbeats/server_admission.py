@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from nyala.replica.rpc import address_to_pb, pb
 from nyala.replica.types import Address, Clock, Code, Refused, limits
 
-from .admission import addresses_told, why_not
 from .candidates import PAUSE_US_MAX, Candidate, Candidates
+from .heartbeat_checks import addresses_told, why_not
 from .soft_state import SoftState
 from .tablet_servers import TabletServers
 
@@ -19,7 +19,7 @@ SHOWN_MAX = 100
 """Candidates in one listing of servers."""
 
 
-class Registry:
+class ServerAdmission:
     """Admits tablet servers to the soft state, each after a call to the address that it gave.
 
     Invariants: a server of the soft state answered at its address, by its uuid, when it was admitted, and it was its
