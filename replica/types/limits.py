@@ -241,7 +241,7 @@ REPLICAS_REPORTED_MAX = 20_000
 """Replicas and tombstones that the masters take from one server: it holds 1,500 tablets, and remembers deleted ones."""
 REPLICA_STATUS_BYTES_MAX = 64 << 10
 REPORT_MEMORY_BYTES_MAX = 64 << 20
-"""Memory for what the masters keep of one server's statuses, as `master/heartbeats/report_room.py` estimates it: 1,500
+"""Memory for what the masters keep of one server's statuses, by `master/heartbeats/report_limits.py`: 1,500
 tablets of seven members each are 14 MB, and as many deleted ones as may be reported 21 MB."""
 REPORT_STRANGERS_MEMORY_BYTES_MAX = 512 << 20
 """The same for statuses of replicas whose servers are no members of the tablet, of all servers together: members are

@@ -485,7 +485,7 @@ MUTANTS = (
         name="strangers take the memory of members",
         rows="IN-43",
         test=(
-            "tests/unit/master/test_master_report_room.py::test_memory_for_reports_is_bounded_and_members_have_theirs"
+            "tests/unit/master/test_master_report_limits.py::test_memory_for_reports_is_bounded_and_members_have_theirs"
         ),
         file="replica/master/heartbeats/soft_state.py",
         function="SoftState._keep",
@@ -496,7 +496,7 @@ MUTANTS = (
         name="part of a message keeps the whole",
         rows="IN-43",
         test=(
-            "tests/unit/master/test_master_report_room.py::"
+            "tests/unit/master/test_master_report_limits.py::"
             "test_master_keeps_what_it_decides_by_and_nothing_of_the_message"
         ),
         file="replica/master/heartbeats/soft_state.py",
@@ -508,7 +508,7 @@ MUTANTS = (
         name="heartbeats come at any rate",
         rows="IN-43",
         test=(
-            "tests/unit/master/test_master_report_room.py::"
+            "tests/unit/master/test_master_report_limits.py::"
             "test_server_that_reports_too_fast_is_refused_and_changes_nothing"
         ),
         file="replica/master/heartbeats/soft_state.py",
@@ -520,10 +520,10 @@ MUTANTS = (
         name="one server reports without end",
         rows="IN-43",
         test=(
-            "tests/unit/master/test_master_report_room.py::test_memory_for_reports_is_bounded_and_members_have_theirs"
+            "tests/unit/master/test_master_report_limits.py::test_memory_for_reports_is_bounded_and_members_have_theirs"
         ),
-        file="replica/master/heartbeats/report_room.py",
-        function="ReportRoom.take",
+        file="replica/master/heartbeats/report_limits.py",
+        function="ReportMemory.take",
         before="if of_server > limits.REPORT_MEMORY_BYTES_MAX:",
         after="if of_server < 0:",
     ),
@@ -531,10 +531,10 @@ MUTANTS = (
         name="strangers report without end",
         rows="IN-43",
         test=(
-            "tests/unit/master/test_master_report_room.py::test_memory_for_reports_is_bounded_and_members_have_theirs"
+            "tests/unit/master/test_master_report_limits.py::test_memory_for_reports_is_bounded_and_members_have_theirs"
         ),
-        file="replica/master/heartbeats/report_room.py",
-        function="ReportRoom.take",
+        file="replica/master/heartbeats/report_limits.py",
+        function="ReportMemory.take",
         before="if strange and strangers + size > limits.REPORT_STRANGERS_MEMORY_BYTES_MAX:",
         after="if strange and strangers + size < 0:",
     ),
@@ -542,18 +542,18 @@ MUTANTS = (
         name="room of a forgotten report stays taken",
         rows="IN-43",
         test=(
-            "tests/unit/master/test_master_report_room.py::test_memory_for_reports_is_bounded_and_members_have_theirs"
+            "tests/unit/master/test_master_report_limits.py::test_memory_for_reports_is_bounded_and_members_have_theirs"
         ),
-        file="replica/master/heartbeats/report_room.py",
-        function="ReportRoom.give_back",
+        file="replica/master/heartbeats/report_limits.py",
+        function="ReportMemory.give_back",
         before="self._of[uuid] -= compact_bytes(status)",
         after="self._of[uuid] -= 0",
     ),
     Mutant(
         name="honest full reports are too fast",
         rows="IN-43",
-        test=("tests/unit/master/test_master_report_room.py::test_largest_honest_server_has_room_and_time"),
-        file="replica/master/heartbeats/report_room.py",
+        test=("tests/unit/master/test_master_report_limits.py::test_largest_honest_server_has_room_and_time"),
+        file="replica/master/heartbeats/report_limits.py",
         function="StatusRate.take",
         before="limits.REPORT_STATUSES_PER_S_MAX / 1e6",
         after="limits.REPORT_STATUSES_PER_S_MAX / 4e6",
@@ -562,7 +562,7 @@ MUTANTS = (
         name="heartbeats come at any rate, soft state",
         rows="IN-43",
         test=(
-            "tests/unit/master/test_master_report_room.py::"
+            "tests/unit/master/test_master_report_limits.py::"
             "test_server_that_reports_too_fast_is_refused_and_changes_nothing"
         ),
         file="replica/master/heartbeats/soft_state.py",
@@ -573,7 +573,7 @@ MUTANTS = (
     Mutant(
         name="strangers take the memory of members, soft state",
         rows="IN-43",
-        test="tests/unit/master/test_master_report_room.py::test_memory_for_reports_is_bounded_and_members_have_theirs",
+        test="tests/unit/master/test_master_report_limits.py::test_memory_for_reports_is_bounded_and_members_have_theirs",
         file="replica/master/heartbeats/soft_state.py",
         function="SoftState._keep",
         before="strange = believes is None or believes.member(server.uuid) is None",
@@ -583,7 +583,7 @@ MUTANTS = (
         name="part of a message keeps the whole, soft state",
         rows="IN-43",
         test=(
-            "tests/unit/master/test_master_report_room.py::"
+            "tests/unit/master/test_master_report_limits.py::"
             "test_master_keeps_what_it_decides_by_and_nothing_of_the_message"
         ),
         file="replica/master/heartbeats/soft_state.py",

@@ -12,7 +12,7 @@ from nyala.replica.rpc import addresses_from_pb, config_to_pb, opid_to_pb, pb, p
 from nyala.replica.types import Address, Code, DataState, Member, OpId, RaftConfig, Refused, ResourceUse, limits
 
 from .belief import believed, check_report, config_told, doubt, may_lead, newer
-from .report_room import ReportRoom, StatusRate, compact
+from .report_limits import ReportMemory, StatusRate, compact
 
 _log = logging.getLogger("nyala.master")
 
@@ -161,7 +161,7 @@ class SoftState:
         """By server and tablet, the damaged replicas to be copied anew in their place, and as of which config."""
         self._renewed_us: dict[tuple[str, str], int] = {}
         self.servers: dict[str, ServerState] = {}
-        self.room = ReportRoom()
+        self.room = ReportMemory()
         self.tablets: dict[str, TabletState] = {}
 
     def reset(self, now_us: int) -> None:
@@ -218,7 +218,7 @@ class SoftState:
         return True
 
     def heartbeat(self, request: pb.HeartbeatRequest, now_us: int) -> bool:
-        """Take one heartbeat of a server that the registry admitted in; returns whether a full report is needed.
+        """Take one heartbeat of a server that was admitted in; returns whether a full report is needed.
 
         Refused CAS_FAILED for one that a later one of the same process has overtaken: what it tells is past; OVERLOADED
         for one that comes too soon.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nyala.replica.master.heartbeats.report_room import StatusRate, compact, compact_bytes
+from nyala.replica.master.heartbeats.report_limits import StatusRate, compact, compact_bytes
 from nyala.replica.master.heartbeats.soft_state import SoftState
 from nyala.replica.rpc import config_to_pb, pb
 from nyala.replica.types import Address, Code, DataState, Member, OpId, RaftConfig, Refused, limits

@@ -47,7 +47,7 @@ def compact_bytes(status: pb.ReplicaStatus) -> int:
     return int(600 + 4 * status.ByteSize() + 8 * config)
 
 
-class ReportRoom:
+class ReportMemory:
     """Memory for the statuses that a master keeps, by server, and of strangers: servers that are no members of the
     tablet. Invariant: neither exceeds its bound. Concurrency: the loop's thread."""
 
