@@ -2,7 +2,7 @@
 
 from .catalog.catalog import CATALOG_ID, Catalog, encode_change
 from .decisions.sent_decisions import SentDecisions, Versions
-from .group.standing import has_catalog, promised_elsewhere
+from .group.startup_checks import has_catalog, promised_elsewhere
 from .options import MasterOptions
 
 __all__ = [

@@ -43,7 +43,7 @@ from .group.catalog_copies import CatalogCopies
 from .group.catalog_group import CatalogGroup
 from .group.file_check import CHECK_EVERY_S, FileChecker, damaged
 from .group.forming import form
-from .group.standing import check_config, check_peers, need_catalog
+from .group.startup_checks import check_config, check_peers, need_catalog
 from .group.takeovers import Takeovers, takeovers_in_log
 from .heartbeats.tablet_servers import GrpcTabletServers
 from .metrics import Metrics

@@ -588,7 +588,7 @@ MUTANTS = (
             "tests/process/test_master_replacement_process.py::"
             "test_entry_that_the_lost_leader_and_one_survivor_have_is_copied_from_no_other"
         ),
-        file="replica/master/group/standing.py",
+        file="replica/master/group/startup_checks.py",
         function="promised_elsewhere",
         before="return instance.inherited or bool(instance.cluster_id)",
         after="return False",
@@ -597,7 +597,7 @@ MUTANTS = (
         name="lost catalog is begun anew",
         rows="MF-18, MF-20",
         test="tests/process/test_master_replacement_process.py::test_catalog_that_a_master_lost_is_not_begun_anew",
-        file="replica/master/group/standing.py",
+        file="replica/master/group/startup_checks.py",
         function="promised_elsewhere",
         before="return instance.inherited or bool(instance.cluster_id)",
         after="return instance.inherited",
@@ -609,7 +609,7 @@ MUTANTS = (
             "tests/process/test_master_replacement_process.py::"
             "test_copy_of_the_catalog_that_dies_is_repeated_and_no_master_starts_before"
         ),
-        file="replica/master/group/standing.py",
+        file="replica/master/group/startup_checks.py",
         function="need_catalog",
         before="if not has_catalog(disk):",
         after="if False:",
@@ -621,7 +621,7 @@ MUTANTS = (
             "tests/process/test_master_replacement_process.py::"
             "test_master_whose_options_name_other_masters_does_not_start"
         ),
-        file="replica/master/group/standing.py",
+        file="replica/master/group/startup_checks.py",
         function="check_peers",
         before="if len(listed) % 2 == 0:",
         after="if False:",
@@ -633,7 +633,7 @@ MUTANTS = (
             "tests/process/test_master_replacement_process.py::"
             "test_master_whose_options_name_other_masters_does_not_start"
         ),
-        file="replica/master/group/standing.py",
+        file="replica/master/group/startup_checks.py",
         function="check_config",
         before="if len(config.members) > 1 and stored != set(peers):",
         after="if False:",
