@@ -213,7 +213,7 @@ MUTANTS = (
             "tests/unit/master/test_master_soft_state.py::test_copies_that_fail_are_kept_within_what_one_message_lists"
         ),
         file="replica/master/heartbeats/soft_state.py",
-        function="ServerState.hear_of_copies",
+        function="ServerState.update_failing_copies",
         before="f.error[: limits.COPY_ERROR_CHARS_MAX]",
         after="f.error",
     ),
@@ -222,7 +222,7 @@ MUTANTS = (
         rows="TC-65",
         test="tests/unit/master/test_master_soft_state.py::test_view_a_server_is_avoided_for_twice_as_long_each_time",
         file="replica/master/heartbeats/soft_state.py",
-        function="ServerState.hear_of_copies",
+        function="ServerState.update_failing_copies",
         before="self.avoid_us = min(max(2 * self.avoid_us, AVOID_US_FIRST), AVOID_US_MAX)",
         after="self.avoid_us = min(AVOID_US_FIRST, AVOID_US_MAX)",
     ),

@@ -92,7 +92,7 @@ class ServerState:
         failing = self.copies_failing.get(tablet_id)
         return failing is not None and failing.failures >= limits.COPY_FAILURES_MAX
 
-    def hear_of_copies(self, failing: Iterable[pb.FailingCopy], now_us: int) -> None:
+    def update_failing_copies(self, failing: Iterable[pb.FailingCopy], now_us: int) -> None:
         """Take in which copies fail, and avoid the server for a while if one did too often.
 
         What a server sends is cut to what an honest one sends: it is shown in lists, each server within one message.
@@ -249,7 +249,7 @@ class SoftState:
         server.gil_hold_ms_max = request.gil_hold_ms_max
         server.open_files = ResourceUse(request.open_files.used, request.open_files.limit)
         server.memory_maps = ResourceUse(request.memory_maps.used, request.memory_maps.limit)
-        server.hear_of_copies(request.copies_failing, now_us)
+        server.update_failing_copies(request.copies_failing, now_us)
         covered = request.full_report and self._take_slice(server, request)
         if covered or (server.reported and not request.full_report):
             for replica in request.replicas:

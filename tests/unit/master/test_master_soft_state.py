@@ -630,7 +630,7 @@ def test_copies_that_fail_are_kept_within_what_one_message_lists() -> None:
     text = "\U0001f4a5" * ((limits.REPLICA_STATUS_BYTES_MAX - 100) // 4)
     failing = [pb.FailingCopy(tablet_id=f"{n:032x}", failures=3, error=text) for n in range(2000)]
     failing[7].tablet_id = "x" * 1000
-    server.hear_of_copies(failing, 1)
+    server.update_failing_copies(failing, 1)
     assert server.copies_fail(failing[0].tablet_id) and "x" * 1000 not in server.copies_failing
     assert len(server.copies_failing) == limits.COPIES_FAILING_MAX - 1
     assert {f.error for f in server.copies_failing.values()} == {text[: limits.COPY_ERROR_CHARS_MAX]}
