@@ -7,7 +7,7 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from nyala.replica.rpc import CallsUnderWay
+from nyala.replica.rpc import CallsInFlight
 from nyala.replica.transport import Exporter, call_families
 from nyala.replica.types import limits
 
@@ -21,7 +21,7 @@ NEVER_S = -1.0
 class Metrics(Exporter):
     """What there is to tell of the master's parts."""
 
-    def __init__(self, state: MasterState, calls: CallsUnderWay) -> None:
+    def __init__(self, state: MasterState, calls: CallsInFlight) -> None:
         super().__init__()
         self._state = state
         self._calls = calls

@@ -2,23 +2,23 @@
 
 from . import nyala_pb2 as pb
 from . import nyala_pb2_grpc as pb_grpc
-from .calls_under_way import Call, CallBounds, CallsUnderWay
-from .channel import (
+from .calls_in_flight import Call, CallBounds, CallsInFlight
+from .checked_server import Context, RequestChecks, checked_request, host_of_caller, new_server
+from .connection_options import (
     CHANNEL_OPTIONS,
     COPY_CHANNEL_OPTIONS,
     ONCE_CHANNEL_OPTIONS,
     SERVER_OPTIONS,
     set_keep_alive,
 )
-from .checked_server import Context, RequestChecks, checked_request, host_of_caller, new_server
 from .connections import accept_on, async_channel_to, async_connection_to, channel_to, connection_to, listen_on
 from .errors import error_from_pb, error_to_pb, raise_if_error
 from .frames import HEAD_BYTES, body_length, frame, frame_parts
 from .hosts import counted_host
 from .messages import message_from_pb, message_to_pb
-from .paging import page_bytes, page_of
-from .refusals import NamedRequest, as_refusal, check_name, check_tablet_id
+from .page_writer import page_bytes, page_of
 from .request_bounds import count_fields
+from .request_errors import NamedRequest, as_refusal, check_name, check_tablet_id
 from .request_fields import check_fields
 from .tables import (
     column_from_pb,
@@ -63,7 +63,7 @@ __all__ = [
     "SERVER_OPTIONS",
     "Call",
     "CallBounds",
-    "CallsUnderWay",
+    "CallsInFlight",
     "Context",
     "NamedRequest",
     "RequestChecks",

@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 
 from nyala.replica.types import limits
 
-from .paging import page_bytes
+from .page_writer import page_bytes
 from .request_bounds import may_repeat
 
 _PAGE_FIELD = "limit_bytes"

@@ -21,8 +21,8 @@ from nyala.replica.types import Applied, Code, Refused, limits, started_pool
 
 from . import nyala_pb2 as pb
 from .call_costs import arrival_cost, fields_cost, reply_cost, request_cost
-from .calls_under_way import Call, CallsUnderWay
-from .channel import SERVER_OPTIONS
+from .calls_in_flight import Call, CallsInFlight
+from .connection_options import SERVER_OPTIONS
 from .errors import error_to_pb
 from .hosts import host_of_peer
 from .request_bounds import check_size, count_fields, many_fields
@@ -65,7 +65,7 @@ def parsed_request(method: str, data: bytes, message_class: Any) -> Any:
 class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
     """Checks the requests of all services that a server has. A service that it does not know is refused.
 
-    Invariants: the memory that calls under way may take is bounded, per host and in all (`calls_under_way.py`); a call
+    Invariants: the memory that calls under way may take is bounded, per host and in all (`calls_in_flight.py`); a call
     is under way until its reply has left. No reply is longer than its row says.
     Concurrency: the loop's thread; requests of many parts are read on one of its own, which runs from the beginning.
     """
@@ -73,7 +73,7 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
     def __init__(
         self,
         wait_s: Callable[[str], float] = lambda method: limits.REQUESTS[method].wait_s,
-        under_way: CallsUnderWay | None = None,
+        under_way: CallsInFlight | None = None,
         reply_s: float = limits.REPLY_S_MAX,
     ) -> None:
         """`wait_s(method)`: how long a handler may wait for a caller who gives no deadline; 0: it does not wait.
@@ -82,7 +82,7 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         dropped.
         """
         self._wait_s = wait_s
-        self.under_way = under_way or CallsUnderWay()
+        self.under_way = under_way or CallsInFlight()
         self._reply_s = reply_s
         self._checked: dict[str, Handler] = {}
         self._pool = started_pool(1, "read-request")

@@ -15,7 +15,7 @@ import grpc.aio
 
 from nyala.replica.types import Address, Code, Refused
 
-from .channel import CHANNEL_OPTIONS
+from .connection_options import CHANNEL_OPTIONS
 
 Options = tuple[tuple[str, int], ...]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from nyala.replica.rpc import CallsUnderWay
+from nyala.replica.rpc import CallsInFlight
 from nyala.replica.transport import Exporter, PeerServicer, call_families
 
 from .copies.copy_jobs import CopyJobs
@@ -31,7 +31,7 @@ class Metrics(Exporter):
         gil: GilWatch,
         scrub: Scrub,
         peers: PeerServicer,
-        calls: CallsUnderWay,
+        calls: CallsInFlight,
     ) -> None:
         super().__init__()
         self._manager = manager

@@ -9,7 +9,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from nyala.replica.rpc import CallsUnderWay
+from nyala.replica.rpc import CallsInFlight
 from nyala.replica.types import Code, Refused
 
 
@@ -43,7 +43,7 @@ class Exporter(ABC):
             self._server.server_close()
 
 
-def call_families(prefix: str, calls: CallsUnderWay) -> Iterator[Any]:
+def call_families(prefix: str, calls: CallsInFlight) -> Iterator[Any]:
     """What is under way of gRPC's calls, and what was refused for it."""
     yield GaugeMetricFamily(f"{prefix}_calls_under_way", "gRPC calls whose answer has not left", calls.calls)
     yield GaugeMetricFamily(

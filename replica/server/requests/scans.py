@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from nyala.replica.fs import exhausted
 from nyala.replica.raft_driver import Replica
 from nyala.replica.rows import CHECKSUM_DEFINITION
-from nyala.replica.rpc import CallBounds, CallsUnderWay, pb, predicates_from_pb
+from nyala.replica.rpc import CallBounds, CallsInFlight, pb, predicates_from_pb
 from nyala.replica.tablet import Tablet
 from nyala.replica.types import Code, Corruption, HybridClock, Refused, limits, started_pool
 
@@ -73,9 +73,9 @@ class Scans:
         self._patience_s = patience_s
         self._pool = started_pool(threads, "scan")
         self._sums = started_pool(max(1, threads // 2), "checksum")
-        self.open = CallsUnderWay(CallBounds(limits.SCANS_OPEN_MAX, limits.SCANS_OPEN_PER_HOST_MAX), "scans")
+        self.open = CallsInFlight(CallBounds(limits.SCANS_OPEN_MAX, limits.SCANS_OPEN_PER_HOST_MAX), "scans")
         of_sums = CallBounds(limits.CHECKSUMS_OPEN_MAX, limits.CHECKSUMS_OPEN_PER_HOST_MAX)
-        self.summing = CallsUnderWay(of_sums, "checksums")
+        self.summing = CallsInFlight(of_sums, "checksums")
 
     async def scan(
         self, hosted: HostedTablet, request: pb.ScanRequest, caller: Caller | None = None
@@ -99,7 +99,7 @@ class Scans:
                         gone.cancel()
 
     @contextmanager
-    def _reading(self, places: CallsUnderWay, hosted: HostedTablet, caller: Caller) -> Iterator[None]:
+    def _reading(self, places: CallsInFlight, hosted: HostedTablet, caller: Caller) -> Iterator[None]:
         """A place for one reader of a replica; Refused OVERLOADED if there is none. A bad block is this replica's end,
         and work for the caller ends with the context."""
         with places.one(caller.host):

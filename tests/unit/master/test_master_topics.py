@@ -19,7 +19,7 @@ from nyala.replica.master.kafka.kafka_status import kafka_status
 from nyala.replica.master.kafka.proposals import UNDECIDED_MAX, Proposals
 from nyala.replica.master.metrics import Metrics, kafka_families
 from nyala.replica.master.requests import change_requests
-from nyala.replica.rpc import CallsUnderWay, pb
+from nyala.replica.rpc import CallsInFlight, pb
 from nyala.replica.tools.check import ClusterView, MasterView, Severity, judge
 from nyala.replica.tools.check_kafka import kafka_line, kafka_problems
 from nyala.replica.types import Code, InvariantViolation, Outcome, Proposal, Refused, Result, Subject, limits
@@ -345,7 +345,7 @@ def test_metrics_of_a_master_say_what_its_status_says_of_kafka() -> None:
     group: Any = masters.state.group
     group.is_leader = True
     masters.state.kafka = made
-    calls = CallsUnderWay()
+    calls = CallsInFlight()
     metrics = Metrics(masters.state, calls)
     metrics.serve(0)
     try:

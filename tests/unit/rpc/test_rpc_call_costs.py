@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from nyala.replica.rpc import SERVER_OPTIONS, CallBounds, CallsUnderWay, RequestChecks, error_from_pb, pb, pb_grpc
+from nyala.replica.rpc import SERVER_OPTIONS, CallBounds, CallsInFlight, RequestChecks, error_from_pb, pb, pb_grpc
 from nyala.replica.rpc.call_costs import arrival_cost, reply_bytes, request_cost
 from nyala.replica.types import Applied, Code, Refused, limits
 from tests.harness.hostile_fields import Served
@@ -72,7 +72,7 @@ async def refusal(served: Served, method: str, request: Any, **options: Any) -> 
     return error_from_pb(reply.error) if "error" in reply.DESCRIPTOR.fields_by_name else None
 
 
-async def all_end(under_way: CallsUnderWay) -> None:
+async def all_end(under_way: CallsInFlight) -> None:
     """Wait until no call is under way; then nothing is charged."""
     await until(lambda: not under_way.calls, "all have ended")
     assert (under_way.bytes, under_way.hosts) == (0, 0)
@@ -90,7 +90,7 @@ def test_every_call_is_charged_what_its_row_says(method: str) -> None:
         cost = cost_of(method, request)
         assert cost > 0
         for room in (cost, cost - 1):
-            calls, under_way = Calls(), CallsUnderWay(CallBounds(bytes_per_host_max=room))
+            calls, under_way = Calls(), CallsInFlight(CallBounds(bytes_per_host_max=room))
             async with Served(calls.services, RequestChecks(under_way=under_way)) as served:
                 if room < cost:
                     error = await refusal(served, method, request)
@@ -118,7 +118,7 @@ def test_charge_ends_with_the_call_however_it_ends() -> None:
         raise RuntimeError("on purpose")
 
     async def scenario(method: str, how: str) -> None:
-        calls, under_way = Calls(fails), CallsUnderWay()
+        calls, under_way = Calls(fails), CallsInFlight()
         async with Served(calls.services, RequestChecks(under_way=under_way)) as served:
             request = message_of(method)()
             timeout_s = 0.2 if how == "deadline" else None
@@ -150,7 +150,7 @@ def test_reply_is_charged_until_its_caller_has_taken_it() -> None:
     charged = row.fixed_bytes + limits.REPLY_COPIES * long
 
     async def scenario(end: str) -> None:
-        calls, under_way = Calls(lambda kind: kind(next="x" * long)), CallsUnderWay()
+        calls, under_way = Calls(lambda kind: kind(next="x" * long)), CallsInFlight()
         calls.go.set()
         checks = RequestChecks(under_way=under_way, reply_s=0.2 if "late" in end else 1000.0)
         async with Served(calls.services, checks) as served:
@@ -186,7 +186,7 @@ def test_reply_is_no_longer_than_its_row_says(method: str) -> None:
     async def scenario() -> None:
         for size in (most, most + 1):
             padding = next(p for n in range(12) if len(p := unknown(size - n)) == size)
-            calls, under_way = Calls(lambda kind: kind.FromString(padding)), CallsUnderWay(ENOUGH)  # noqa: B023
+            calls, under_way = Calls(lambda kind: kind.FromString(padding)), CallsInFlight(ENOUGH)  # noqa: B023
             calls.go.set()
             async with Served(calls.services, RequestChecks(under_way=under_way)) as served:
                 error = await refusal(served, method, message_of(method)())
@@ -213,7 +213,7 @@ def test_long_page_and_late_reply_are_charged_once_they_are_there() -> None:
             for room, code in ((10 * size, None), (2 * size, Code.TOO_LARGE)):
                 calls = Calls(lambda kind: kind.FromString(unknown(size)))
                 calls.go.set()
-                under_way = CallsUnderWay(CallBounds(bytes_per_host_max=room))
+                under_way = CallsInFlight(CallBounds(bytes_per_host_max=room))
                 async with Served(calls.services, RequestChecks(under_way=under_way)) as served:
                     error = await refusal(served, method, request)
                     assert (error and error.code) == code
@@ -260,7 +260,7 @@ def test_parts_of_a_long_request_are_charged_before_it_is_parsed() -> None:
         method, calls = "MasterService.Heartbeat", Calls()
         calls.go.set()
         room = arrival_cost(method, many.ByteSize(), many.DESCRIPTOR) + (1 << 20)
-        checks = RequestChecks(under_way=CallsUnderWay(CallBounds(bytes_per_host_max=room)))
+        checks = RequestChecks(under_way=CallsInFlight(CallBounds(bytes_per_host_max=room)))
         async with Served(calls.services, checks) as served:
             assert await refusal(served, method, few) is None
             error = await refusal(served, method, many)
@@ -275,7 +275,7 @@ def test_another_hosts_calls_find_room_beside_those_of_a_greedy_one() -> None:
 
     async def scenario() -> None:
         calls = Calls()
-        under_way = CallsUnderWay()
+        under_way = CallsInFlight()
         async with Served(calls.services, RequestChecks(under_way=under_way)) as served:
             held = []
             while not any(task.done() for task in held):

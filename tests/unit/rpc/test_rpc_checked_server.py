@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from nyala.replica.rpc import (
     Call,
     CallBounds,
-    CallsUnderWay,
+    CallsInFlight,
     RequestChecks,
     error_from_pb,
     pb,
@@ -101,7 +101,7 @@ def test_calls_of_one_host_are_bounded_in_number_until_they_end() -> None:
     Once one has left, or has its answer, the next is taken. Nothing is kept."""
 
     async def scenario() -> None:
-        held, under_way = Held(), CallsUnderWay(CallBounds(9, 3))
+        held, under_way = Held(), CallsInFlight(CallBounds(9, 3))
         checks = RequestChecks(under_way=under_way)
         async with Served({"TabletService": held}, checks) as served:
 
@@ -166,7 +166,7 @@ def test_calls_under_way_never_exceed_their_bounds(steps: list[tuple[str, str, i
     """IN-51, IN-60. Goal: the bounds hold for every order of calls, charges and ends. Method: calls of three hosts
     begin, are charged more and less, and end at random, beside a plain list; what is refused is exactly what would
     be too much, says whether it could ever fit, and changes nothing; in the end nothing is left."""
-    under_way, running = CallsUnderWay(CallBounds(4, 3, 110, 100)), list[Call]()
+    under_way, running = CallsInFlight(CallBounds(4, 3, 110, 100)), list[Call]()
     for step, host, size in steps:
         mine = [c for c in running if c.host == host]
         if step != "begin" and not mine:

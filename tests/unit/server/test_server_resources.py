@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.rpc import CallsUnderWay
+from nyala.replica.rpc import CallsInFlight
 from nyala.replica.server.maintenance.maintenance import Maintenance
 from nyala.replica.server.metrics import Metrics
 from nyala.replica.server.runtime.memory import MemoryGuard
@@ -80,7 +80,7 @@ def test_server_counts_them_in_its_metrics_and_warns_in_its_log(caplog: pytest.L
         anything.listener = SimpleNamespace(connections=0, begun_bytes=0)
         memory = MemoryGuard(1 << 40, lambda: 0)
         metrics = Metrics(
-            manager, memory, anything, maintenance, anything, anything, anything, anything, CallsUnderWay()
+            manager, memory, anything, maintenance, anything, anything, anything, anything, CallsInFlight()
         )
         values = {f.name: f.samples[0].value for f in metrics.collect()}
         assert (values["nyala_server_open_files"], values["nyala_server_open_files_max"]) == (30, 1000)

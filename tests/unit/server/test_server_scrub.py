@@ -18,7 +18,7 @@ from nyala.replica.fs import RealDisk
 from nyala.replica.fs.real import RealFile
 from nyala.replica.raft_driver import Phase
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
-from nyala.replica.rpc import CallsUnderWay
+from nyala.replica.rpc import CallsInFlight
 from nyala.replica.server.copies.copy_jobs import CopyJobs
 from nyala.replica.server.maintenance.maintenance import Maintenance
 from nyala.replica.server.maintenance.scrub import PIECE_BYTES, Scrub
@@ -448,7 +448,7 @@ def test_metrics_tell_what_was_scrubbed_and_what_was_found(tmp_path: Path) -> No
         writes = Writes(memory, validate, lambda time: None, lambda: None)
         gil = GilWatch()
         jobs, peers = CopyJobs(manager, RemoteCopySource), PeerServicer(manager.uuid, manager.deliver)
-        metrics = Metrics(manager, memory, writes, maintenance, jobs, gil, server.scrub, peers, CallsUnderWay())
+        metrics = Metrics(manager, memory, writes, maintenance, jobs, gil, server.scrub, peers, CallsInFlight())
         metrics.serve(0)
 
         def read() -> dict[str, float]:

@@ -39,7 +39,7 @@ class Call:
 
     __slots__ = ("_calls", "_ended", "bytes", "host")
 
-    def __init__(self, calls: CallsUnderWay, host: str) -> None:
+    def __init__(self, calls: CallsInFlight, host: str) -> None:
         self.host = host
         self.bytes = 0
         """Memory that it is charged for."""
@@ -63,7 +63,7 @@ class Call:
             self._calls.forget(self)
 
 
-class CallsUnderWay:
+class CallsInFlight:
     """Calls whose request is here and whose answer has not left.
 
     Invariants: never more than the bounds, of one host and in all; a host without a call is forgotten. A host may have
