@@ -1,13 +1,13 @@
 """The tablet server process: tablet manager, services, heartbeats, maintenance."""
 
 from .options import ServerOptions
-from .startup.promises import need_promises
+from .startup.durable_state import check_durable_state
 from .startup.replay_watch import ReplayMarker, ReplayWatch, marker_path
 
 __all__ = [
     "ReplayMarker",
     "ReplayWatch",
     "ServerOptions",
+    "check_durable_state",
     "marker_path",
-    "need_promises",
 ]

@@ -42,7 +42,7 @@ from nyala.replica.types.logs import log_to_stderr
 
 from .copies.copy_jobs import CopyJobs, CopyRequests
 from .copies.copy_service import CopyServicer
-from .copies.joins import Joins
+from .copies.witness_data import WitnessDataJobs
 from .heartbeats.heartbeat import Heartbeats
 from .identity import Identity
 from .maintenance.file_check import CHECK_EVERY_S
@@ -60,7 +60,7 @@ from .runtime.gil_watch import GilWatch
 from .runtime.lanes import LoopPost
 from .runtime.memory import MemoryGuard
 from .runtime.tasks import Tasks
-from .startup.promises import need_promises
+from .startup.durable_state import check_durable_state
 from .startup.warm import warm_up, without_pandas
 from .tablets.manager import TabletManager
 
@@ -129,7 +129,7 @@ class TabletServer:
         validate = started_pool(2, "validate")
         writes = Writes(memory, validate, scans.observe, manager.copy_rate.written)
         scrub = Scrub(manager)
-        joins = Joins(manager, jobs, network.place)
+        joins = WitnessDataJobs(manager, jobs, network.place)
         peers = PeerServicer(
             uuid,
             manager.deliver,
@@ -283,7 +283,7 @@ def main(options: ServerOptions) -> int:
             disk = RealDisk(options.root)
             refuse_fenced(disk)
             instance = open_or_format(disk, SystemClock())
-            need_promises(disk, instance)
+            check_durable_state(disk, instance)
             return asyncio.run(TabletServer(options, disk, instance).run())
         except (Refused, Corruption, DiskFailure) as error:
             print(f"nyala server: {ReplicaError.__str__(error)}", file=sys.stderr)

@@ -15,7 +15,7 @@ import pytest
 
 from nyala.replica.consensus_metadata import ConsensusMeta, path_of
 from nyala.replica.fs import INSTANCE, RealDisk, format_directory, open_or_format
-from nyala.replica.server import need_promises
+from nyala.replica.server import check_durable_state
 from nyala.replica.tablet import Superblock, superblock_path
 from nyala.replica.tablet_copy import delete_replica
 from nyala.replica.tools import check_directory
@@ -73,7 +73,7 @@ def test_server_starts_on_a_directory_of_version_1() -> None:
     identity, all rows from block and log, term and vote, the tombstone's last logged OpId; `fs check` finds nothing."""
     disk = golden()
     instance = open_or_format(disk, TestClock())
-    need_promises(disk, instance)
+    check_durable_state(disk, instance)
     assert instance.uuid == TARGET_UUID
     assert not check_directory(disk).all_findings
 
@@ -130,7 +130,7 @@ def test_server_starts_on_a_witness_of_version_1() -> None:
     disk = golden()
     disk.poke(superblock_path(TABLET), WITNESS.read_bytes())
     assert check_directory(disk).healthy and check_directory(disk).orphans
-    need_promises(disk, open_or_format(disk, TestClock()))
+    check_durable_state(disk, open_or_format(disk, TestClock()))
 
     async def start() -> None:
         fatal: list[BaseException] = []

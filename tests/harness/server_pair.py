@@ -16,7 +16,7 @@ from nyala.replica.rows import WriteMeta, crc32c, encode_batch
 from nyala.replica.rpc import RequestChecks, frame, new_server, pb_grpc
 from nyala.replica.server.copies.copy_jobs import CopyJobs, CopyRequests
 from nyala.replica.server.copies.copy_service import CopyServicer
-from nyala.replica.server.copies.joins import Joins
+from nyala.replica.server.copies.witness_data import WitnessDataJobs
 from nyala.replica.server.maintenance.maintenance import Maintenance
 from nyala.replica.server.options import ServerOptions
 from nyala.replica.server.runtime.channels import Channels
@@ -177,7 +177,7 @@ class PairedServer:
             self.manager, self.channels, self.address, lambda member: next(iter(member.addresses), None)
         )
         self.maintenance = Maintenance(self.manager, MemoryGuard(1 << 40, lambda: 0))
-        self.joins = Joins(self.manager, self.jobs, lambda member: next(iter(member.addresses), None))
+        self.joins = WitnessDataJobs(self.manager, self.jobs, lambda member: next(iter(member.addresses), None))
         tickets = PeerOptions(connect_timeout_ms=int(1000 * TIMEOUT_S))
         self.links = Listener(lambda sender, batch: False, post.microtasks, tickets)
         self.copies = _TracedCopies(self)

@@ -9,8 +9,8 @@ MUTANTS = (
         name="write given up lets others overtake",
         rows="CN-25",
         test="tests/unit/server/test_server_writes.py::test_write_that_gets_no_index_lets_nobody_overtake",
-        file="replica/server/tablets/arrivals.py",
-        function="Arrivals.leave",
+        file="replica/server/tablets/write_order.py",
+        function="WriteOrder.leave",
         before="arrival.gone = True",
         after="self._waiting.clear()",
     ),
@@ -321,8 +321,8 @@ MUTANTS = (
             "tests/unit/server/test_server_tombstone.py::"
             "test_replica_whose_logs_end_is_damaged_keeps_that_end_as_a_tombstone"
         ),
-        file="replica/server/tablets/ending.py",
-        function="Endings.halt_for_deletion",
+        file="replica/server/tablets/replica_shutdown.py",
+        function="ReplicaShutdown.halt_for_deletion",
         before="withheld or ZERO_OPID",
         after="ZERO_OPID",
     ),
@@ -333,8 +333,8 @@ MUTANTS = (
             "tests/unit/server/test_server_copies.py::"
             "test_deletion_without_room_forgets_nothing_and_ends_once_there_is_room"
         ),
-        file="replica/server/tablets/ending.py",
-        function="Endings.halt_for_deletion",
+        file="replica/server/tablets/replica_shutdown.py",
+        function="ReplicaShutdown.halt_for_deletion",
         before="""
             hosted.stopped_at = ended
         """,
@@ -347,8 +347,8 @@ MUTANTS = (
             "tests/unit/server/test_server_file_check.py::"
             "test_file_that_is_lost_while_the_server_is_stopped_leaves_a_replica_that_a_copy_replaces"
         ),
-        file="replica/server/tablets/ending.py",
-        function="Endings.delete_files",
+        file="replica/server/tablets/replica_shutdown.py",
+        function="ReplicaShutdown.delete_files",
         before="if hosted.lost:",
         after="if False:",
     ),
@@ -356,8 +356,8 @@ MUTANTS = (
         name="tombstone remembers the damage",
         rows="TC-63",
         test="tests/unit/server/test_server_renewal.py::test_order_that_found_no_room_may_come_again",
-        file="replica/server/tablets/ending.py",
-        function="Endings.delete_files",
+        file="replica/server/tablets/replica_shutdown.py",
+        function="ReplicaShutdown.delete_files",
         before='hosted.error, hosted.stopped_at, hosted.unreadable = "", None, False',
         after='hosted.error, hosted.stopped_at = "", None',
     ),
@@ -374,8 +374,8 @@ MUTANTS = (
         name="copy goes on unwanted",
         rows="CC-52",
         test="tests/unit/server/test_server_witness.py::test_witness_that_is_not_wanted_whole_any_more_stops_its_copy",
-        file="replica/server/copies/joins.py",
-        function="Joins.look",
+        file="replica/server/copies/witness_data.py",
+        function="WitnessDataJobs.look",
         before='if job.progress.phase != "JOIN.4" and (hosted is None or not wants_data(hosted)):',
         after='if job.progress.phase != "JOIN.4" and hosted is None:',
     ),

@@ -489,7 +489,7 @@ MUTANTS = (
         rows="TC-63",
         test="tests/unit/server/test_server_renewal.py::test_only_damage_that_a_copy_heals_is_told",
         file="replica/server/startup/replay_watch.py",
-        function="DeadlyEntry",
+        function="EntryCrashesReplay",
         before="copy_heals = False",
         after="copy_heals = True",
     ),
@@ -631,7 +631,7 @@ MUTANTS = (
         rows="CC-35",
         test="tests/unit/server/test_server_ticking.py::test_loop_that_was_blocked_makes_up_for_no_ticks",
         file="replica/server/tablets/ticking.py",
-        function="Ticker.run_forever",
+        function="RaftTimer.run_forever",
         before="due = max(due + period_s, now)",
         after="due += period_s",
     ),
@@ -640,7 +640,7 @@ MUTANTS = (
         rows="CN-28",
         test="tests/unit/server/test_server_ticking.py::test_loss_of_a_server_spreads_the_elections_of_its_tablets",
         file="replica/server/tablets/ticking.py",
-        function="Ticker._liveness_changed",
+        function="RaftTimer._liveness_changed",
         before="replica.link_lost(change.uuid, change.silent_ticks, woken // WAKES_PER_TICK)",
         after="replica.link_lost(change.uuid, change.silent_ticks, 0)",
     ),
@@ -652,7 +652,7 @@ MUTANTS = (
             "test_three_servers_in_twenty_groups_lead_some_and_follow_in_others_each_for_itself"
         ),
         file="replica/server/tablets/ticking.py",
-        function="Ticker._liveness_changed",
+        function="RaftTimer._liveness_changed",
         before="""
             woken += rests
         """,

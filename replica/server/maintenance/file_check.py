@@ -23,7 +23,7 @@ CHECK_EVERY_S = 60.0
 class FileChecker:
     """Concurrency: the loop's thread; files are looked at in threads. Nothing of a tablet in transition is touched.
 
-    Single files are written again, never a folder: the next start must see that one is lost (`startup/promises.py`).
+    Single files are written again, never a folder: the next start must see its loss (`startup/durable_state.py`).
     """
 
     def __init__(self, manager: TabletManager, look: Callable[[], None] = lambda: None) -> None:

@@ -15,8 +15,8 @@ from nyala.replica.tablet import Tablet
 from nyala.replica.types import Code, Corruption, HybridClock, Refused, limits, started_pool
 
 from ..tablets.hosted import HostedTablet
-from .caller import Caller
 from .freshness import time_needed, too_old
+from .request_deadline import RequestDeadline
 
 TIMEOUT_DEFAULT_S = 30.0
 TIMEOUT_MAX_S = 600.0
@@ -78,19 +78,19 @@ class Scans:
         self.summing = CallsInFlight(of_sums, "checksums")
 
     async def scan(
-        self, hosted: HostedTablet, request: pb.ScanRequest, caller: Caller | None = None
+        self, hosted: HostedTablet, request: pb.ScanRequest, deadline: RequestDeadline | None = None
     ) -> AsyncIterator[pb.ScanChunk]:
         """Chunks of one scan; the first carries the Arrow schema, the last is marked. Raises Refused.
 
         The task that iterates is cancelled if it takes no chunk for PATIENCE_S. Threads stop within one piece of a
-        block after `caller`, by default one with the request's timeout, has left or its deadline has passed.
+        block after `deadline` has passed or its caller has left; by default it is the request's timeout.
         """
-        caller = caller or Caller.of(None, request.timeout_us)
+        deadline = deadline or RequestDeadline.of(None, request.timeout_us)
         replica, tablet = hosted.serving(request.table_id)
-        with self._reading(self.open, hosted, caller):
+        with self._reading(self.open, hosted, deadline):
             snapshot_time = await self._ready_to_read(replica, request)
             reader, loop = asyncio.current_task(), asyncio.get_running_loop()
-            async for chunk in self._chunks(tablet, request, snapshot_time, caller):
+            async for chunk in self._chunks(tablet, request, snapshot_time, deadline):
                 gone = loop.call_later(self._patience_s, reader.cancel) if reader is not None else None
                 try:
                     yield chunk
@@ -99,10 +99,10 @@ class Scans:
                         gone.cancel()
 
     @contextmanager
-    def _reading(self, places: CallsInFlight, hosted: HostedTablet, caller: Caller) -> Iterator[None]:
+    def _reading(self, places: CallsInFlight, hosted: HostedTablet, deadline: RequestDeadline) -> Iterator[None]:
         """A place for one reader of a replica; Refused OVERLOADED if there is none. A bad block is this replica's end,
         and work for the caller ends with the context."""
-        with places.one(caller.host):
+        with places.one(deadline.host):
             try:
                 yield
             except Corruption as error:
@@ -111,7 +111,7 @@ class Scans:
             except (OSError, MemoryError) as error:
                 raise exhausted(error) or error from error
             finally:
-                caller.leave()
+                deadline.leave()
 
     async def _ready_to_read(self, replica: Replica, request: pb.ScanRequest) -> int | None:
         """The time to scan at, once everything that belongs to it is applied here; None: the latest applied.
@@ -182,15 +182,15 @@ class Scans:
         self._hybrid_clock.observe(hybrid_time)
 
     async def _chunks(
-        self, tablet: Tablet, request: pb.ScanRequest, at: int | None, caller: Caller
+        self, tablet: Tablet, request: pb.ScanRequest, at: int | None, deadline: RequestDeadline
     ) -> AsyncIterator[pb.ScanChunk]:
         loop = asyncio.get_running_loop()
         batches: Iterator[Any] | None = None
 
         def start() -> tuple[bytes, int, Iterator[Any]]:
-            caller.stop()
+            deadline.stop()
             columns = None if request.all_columns else tuple(request.columns)
-            predicates = predicates_from_pb(request.predicates, caller.stop)
+            predicates = predicates_from_pb(request.predicates, deadline.stop)
             piece = (request.slice_pos, request.slice_count) if request.slice_count else (0, 1)
             scan = tablet.scan(
                 columns,
@@ -199,7 +199,7 @@ class Scans:
                 slice=piece,
                 limit=request.limit,
                 count_only=request.count_only,
-                stop=caller.stop,
+                stop=deadline.stop,
             )
             return scan.schema.serialize().to_pybytes(), scan.snapshot_time, scan
 
@@ -218,7 +218,7 @@ class Scans:
                 pending = asyncio.wrap_future(job)
                 yield pb.ScanChunk(arrow_batch=found[0], rows=found[1], snapshot_time=snapshot_time)
         finally:
-            caller.leave()
+            deadline.leave()
             if not job.cancel():
                 await asyncio.wait([pending])
                 pending.exception()  # that the caller left is told to nobody
@@ -228,7 +228,7 @@ class Scans:
         yield pb.ScanChunk(snapshot_time=snapshot_time, last=True)
 
     async def checksum(
-        self, hosted: HostedTablet, request: pb.ChecksumRequest, caller: Caller | None = None
+        self, hosted: HostedTablet, request: pb.ChecksumRequest, deadline: RequestDeadline | None = None
     ) -> pb.ChecksumReply:
         """Checksum of this replica, leader or not, at a time; 0: at what it has applied. It ends with its caller.
 
@@ -238,15 +238,17 @@ class Scans:
         if asked != CHECKSUM_DEFINITION:
             what = "this server sums rows up by another definition than the caller: run the same build on both sides"
             raise Refused(Code.INVALID_ARGUMENT, what, asked=asked, own=CHECKSUM_DEFINITION)
-        caller = caller or Caller.of(None, request.timeout_us)
+        deadline = deadline or RequestDeadline.of(None, request.timeout_us)
         replica, tablet = hosted.serving()
         snapshot_time = request.snapshot_time
-        with self._reading(self.summing, hosted, caller):
+        with self._reading(self.summing, hosted, deadline):
             if snapshot_time:
                 self.observe(snapshot_time)
                 await self._wait_safe(replica, snapshot_time, _timeout(request.timeout_us))
             reported, loop = snapshot_time or tablet.applied_time, asyncio.get_running_loop()
-            found = await loop.run_in_executor(self._sums, lambda: tablet.checksum(snapshot_time or None, caller.stop))
+            found = await loop.run_in_executor(
+                self._sums, lambda: tablet.checksum(snapshot_time or None, deadline.stop)
+            )
         low, high = found.total & (1 << 64) - 1, found.total >> 64
         return pb.ChecksumReply(
             checksum=low, checksum_high=high, rows=found.rows, snapshot_time=reported, definition=CHECKSUM_DEFINITION

@@ -45,8 +45,8 @@ from ..maintenance.maintenance import Maintenance
 from ..runtime.gil_watch import GilWatch
 from ..tablets.manager import TabletManager
 from ..tablets.status import replica_status
-from .caller import Caller
 from .quarantine import quarantine_list, quarantine_purge
+from .request_deadline import RequestDeadline
 from .scans import TIMEOUT_DEFAULT_S, Scans, when
 from .write_links import WriteLinks
 from .writes import Done, Writes
@@ -134,8 +134,8 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
         """Rows of one tablet at one time."""
         try:
             check_name(request.dest_uuid, self._manager.uuid)
-            caller = Caller.of(context, request.timeout_us)
-            async for chunk in self._scans.scan(self._manager.get(request.tablet_id), request, caller):
+            deadline = RequestDeadline.of(context, request.timeout_us)
+            async for chunk in self._scans.scan(self._manager.get(request.tablet_id), request, deadline):
                 yield chunk
         except ReplicaError as error:
             yield pb.ScanChunk(error=error_to_pb(as_refusal(error, self._manager.on_fatal)), last=True)
@@ -213,8 +213,8 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
         """Checksum of this replica's rows at a time."""
 
         async def act() -> pb.ChecksumReply:
-            caller = Caller.of(context, request.timeout_us)
-            return await self._scans.checksum(self._manager.get(request.tablet_id), request, caller)
+            deadline = RequestDeadline.of(context, request.timeout_us)
+            return await self._scans.checksum(self._manager.get(request.tablet_id), request, deadline)
 
         return await self._answer(request, pb.ChecksumReply, act)
 

@@ -24,8 +24,8 @@ from nyala.replica.types import (
 )
 
 from ..runtime.memory import MemoryGuard
-from ..tablets.arrivals import Arrival, Arrivals
 from ..tablets.hosted import HostedTablet
+from ..tablets.write_order import Arrival, WriteOrder
 
 INLINE_BYTES_MAX = 16 << 10
 """Batches up to this size are validated on the loop: a thread's round trip would cost more."""
@@ -177,7 +177,7 @@ class Writes:
 
     def _check_elsewhere(
         self,
-        arrivals: Arrivals,
+        arrivals: WriteOrder,
         size: int,
         check: Callable[[], None],
         go: Callable[[], None],

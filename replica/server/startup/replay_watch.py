@@ -38,7 +38,7 @@ FAILED_CHARS_MAX = 160
 """Of what an entry raised: a marker fits into a sector."""
 
 
-class DeadlyEntry(Corruption):
+class EntryCrashesReplay(Corruption):
     """Servers died three times at one entry of the log, this build last. A copy would bring the same entry."""
 
     copy_heals = False
@@ -206,7 +206,7 @@ class ReplayWatch:
         if marker is None or marker.wal_generation != wal_generation or marker.first > last.index:
             marker = ReplayMarker(wal_generation=wal_generation, build=self._build)
         elif (after := marker.after_a_death(self._build)) is None:
-            raise DeadlyEntry(
+            raise EntryCrashesReplay(
                 "this server died three times while it applied one entry of the log. Nothing is lost. Start a build "
                 "without the defect, which tries again by itself, or remove "
                 f"{marker_path(tablet_id)} while the server is stopped to try again with this one",

@@ -17,8 +17,8 @@ from nyala.replica.types import ZERO_OPID, Applied, Code, DataState, Disk, OpId,
 from nyala.replica.wal import Log
 
 from ..runtime.lanes import Lane
-from .arrivals import Arrivals
 from .flush_rule import Watch
+from .write_order import WriteOrder
 
 END_TIMEOUT_S = 20.0
 
@@ -93,7 +93,7 @@ class HostedTablet:
     unreadable: bool = False
     """It could not be opened, as its files are not what was written, and a copy would heal it."""
     transition: asyncio.Lock = field(default_factory=asyncio.Lock)
-    arrivals: Arrivals = field(default_factory=Arrivals)
+    arrivals: WriteOrder = field(default_factory=WriteOrder)
     """Writes that wait for their index: they keep their order of arrival."""
     promises: threading.Lock = field(default_factory=threading.Lock)
     """A tombstone's votes and the merge of a copied consensus metadata exclude each other."""

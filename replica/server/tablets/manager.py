@@ -41,13 +41,13 @@ from nyala.replica.types import (
 from ..options import ServerOptions
 from ..runtime.lanes import Lane, LoopPost, LoopTimer, drained
 from ..runtime.tasks import Tasks
-from ..startup.build import running_build
+from ..startup.code_version import running_build
 from ..startup.replay_watch import ReplayWatch
 from .copy_failures import CopyFailures
-from .ending import Endings
 from .hosted import HostedTablet
 from .opening import Opener, create_files, find_lost, load_cmeta, settle_all
-from .ticking import Ticker
+from .replica_shutdown import ReplicaShutdown
+from .ticking import RaftTimer
 from .tombstone import answer_without_replica
 
 T = TypeVar("T")
@@ -111,7 +111,7 @@ class TabletManager:
         """Told each config in force: where a new member listens must be known before its config entry is sent."""
         self.on_fatal = on_fatal
         self._raft_options = raft_options or RaftOptions(quiet_after_ticks=options.quiet_after_ms // options.tick_ms)
-        self.ticker = Ticker(
+        self.ticker = RaftTimer(
             uuid,
             self.tablets,
             tick_ms=options.tick_ms,
@@ -121,7 +121,7 @@ class TabletManager:
         self.stopping = False
         self._later = Tasks(on_fatal)
         """At most one for each tablet that found no room to start."""
-        self.endings = Endings(disk, self.sessions, self.replays, heavy, self.in_thread)
+        self.endings = ReplicaShutdown(disk, self.sessions, self.replays, heavy, self.in_thread)
         self._opener = Opener(
             disk=disk,
             uuid=uuid,

@@ -24,7 +24,7 @@ WAKES_PER_TICK = 25
 """Elections that the loss of one server sets off here in a tick; the rest are spread over the ticks after."""
 
 
-class Ticker:
+class RaftTimer:
     """Ticks, pulses, and what the silence or return of a server means to each replica.
 
     Invariants: a replica that is not visited is quiet and waits for nothing (`Replica.resting`), or does not run; it is

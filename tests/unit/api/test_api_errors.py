@@ -16,7 +16,7 @@ from nyala import pipeline
 from nyala.pipeline.errors import TaskFailed
 from nyala.replica.client import NotApplied, OutcomeUnknown, RowErrors, RowFailure
 from nyala.replica.rows import RowError
-from nyala.replica.server.startup.replay_watch import DeadlyEntry
+from nyala.replica.server.startup.replay_watch import EntryCrashesReplay
 from nyala.replica.tablet_copy.downloads import DamagedFile
 from nyala.replica.tablet_copy.manifest import CopyFile, FileKind
 from nyala.replica.types import (
@@ -41,7 +41,7 @@ ERRORS: list[ReplicaError] = [
     Corruption("what", path=Path("x")),
     LaterFormat("what", version=9),
     DiskFailure("what", errno=5),
-    DeadlyEntry("what", index=7),
+    EntryCrashesReplay("what", index=7),
     DamagedFile(CopyFile(FileKind.BLOCK, "1.blk", 10, 7), 9, 8),
     Refused(Code.NOT_LEADER, "what", detail="uuid@h:1", applied=Applied.UNKNOWN, at=Address("h", 1)),
     ResourcesExhausted("what", files=9),

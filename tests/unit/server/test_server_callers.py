@@ -11,7 +11,7 @@ import pytest
 
 from nyala.replica.rows import CHECKSUM_DEFINITION, Predicate
 from nyala.replica.rpc import pb, predicate_to_pb
-from nyala.replica.server.requests.caller import Caller
+from nyala.replica.server.requests.request_deadline import RequestDeadline
 from nyala.replica.server.requests.scans import Scans
 from nyala.replica.server.tablets.hosted import HostedTablet
 from nyala.replica.tablet_copy import SourceSessions
@@ -90,7 +90,7 @@ def test_caller_is_waited_for_until_the_earlier_of_its_deadlines(
     """IN-62. Goal: whichever deadline the caller gave holds, and a bound of ours. Method: gRPC's, the request's, both,
     none, and one that is past, at the last microsecond and after it."""
     now = [7 * S]
-    caller = Caller.of(Context(left_s), timeout_us, lambda: now[0])
+    caller = RequestDeadline.of(Context(left_s), timeout_us, lambda: now[0])
     if lasts_s:
         now[0] = 7 * S + int(lasts_s * S) - 1
         caller.stop()
@@ -103,7 +103,7 @@ def test_caller_is_waited_for_until_the_earlier_of_its_deadlines(
 
 def test_caller_who_left_is_worked_for_no_more() -> None:
     """IN-62. Goal: leaving ends the work, whatever time is left. Method: no deadline."""
-    caller = Caller.of(None)
+    caller = RequestDeadline.of(None)
     caller.stop()
     caller.leave()
     with pytest.raises(Refused, match="left"):
@@ -129,20 +129,20 @@ def _selective(count_only: bool = False) -> Any:
     return pb.ScanRequest(tablet_id=TABLET, all_columns=not count_only, predicates=wanted, count_only=count_only)
 
 
-Begin = Callable[[Scans, Pair, Caller], Any]
+Begin = Callable[[Scans, Pair, RequestDeadline], Any]
 
 
-async def _scan(scans: Scans, pair: Pair, caller: Caller) -> None:
+async def _scan(scans: Scans, pair: Pair, caller: RequestDeadline) -> None:
     async for _ in scans.scan(pair.leader.hosted, _selective(), caller):
         pass
 
 
-async def _count(scans: Scans, pair: Pair, caller: Caller) -> None:
+async def _count(scans: Scans, pair: Pair, caller: RequestDeadline) -> None:
     async for _ in scans.scan(pair.leader.hosted, _selective(count_only=True), caller):
         pass
 
 
-async def _checksum(scans: Scans, pair: Pair, caller: Caller) -> None:
+async def _checksum(scans: Scans, pair: Pair, caller: RequestDeadline) -> None:
     request = pb.ChecksumRequest(tablet_id=TABLET, definition=CHECKSUM_DEFINITION)
     await scans.checksum(pair.leader.hosted, request, caller)
 
@@ -156,10 +156,10 @@ def test_nothing_is_evaluated_after_the_deadline(begin: Begin) -> None:
         await _in_pieces(pair)
         scans, whole, cut = _scans(pair), Steps(10**9), Steps(12)
         try:
-            await begin(scans, pair, Caller(60, whole))
+            await begin(scans, pair, RequestDeadline(60, whole))
             assert whole.read >= PIECES
             with pytest.raises(Refused) as caught:
-                await begin(scans, pair, Caller(60, cut))
+                await begin(scans, pair, RequestDeadline(60, cut))
             assert caught.value.code is Code.TIMED_OUT and cut.read == 12
         finally:
             scans.close()
@@ -176,7 +176,7 @@ def test_nothing_more_is_evaluated_once_the_caller_has_left(begin: Begin) -> Non
         await _in_pieces(pair)
         scans, clock = _scans(pair), HeldClock(12)
         try:
-            task = asyncio.create_task(begin(scans, pair, Caller(60, clock)))
+            task = asyncio.create_task(begin(scans, pair, RequestDeadline(60, clock)))
             await until(clock.held.is_set, "a thread is in the middle")
             task.cancel()
             await asyncio.sleep(0)
@@ -203,21 +203,21 @@ def test_checksums_keep_no_reader_waiting_and_no_host_takes_all_places() -> None
 
         def begin(host: str, count: int) -> None:
             for _ in range(count):
-                caller = Caller(60, Steps(10**9), host=host)
+                caller = RequestDeadline(60, Steps(10**9), host=host)
                 tasks.append(asyncio.create_task(_checksum(scans, pair, caller)))
 
         async def is_refused(host: str) -> None:
             with pytest.raises(Refused, match="too many checksums") as caught:
-                await asyncio.wait_for(_checksum(scans, pair, Caller(60, Steps(10**9), host=host)), 10)
+                await asyncio.wait_for(_checksum(scans, pair, RequestDeadline(60, Steps(10**9), host=host)), 10)
             assert caught.value.code is Code.OVERLOADED
 
         try:
-            tasks.append(asyncio.create_task(_checksum(scans, pair, Caller(60, clock, host="a"))))
+            tasks.append(asyncio.create_task(_checksum(scans, pair, RequestDeadline(60, clock, host="a"))))
             await until(clock.held.is_set, "a thread is in the middle")
             begin("a", limits.CHECKSUMS_OPEN_PER_HOST_MAX - 1)
             await until(lambda: scans.summing.calls == limits.CHECKSUMS_OPEN_PER_HOST_MAX, "those of one host wait")
             await is_refused("a")
-            await _scan(scans, pair, Caller(60, Steps(10**9), host="a"))
+            await _scan(scans, pair, RequestDeadline(60, Steps(10**9), host="a"))
             begin("b", limits.CHECKSUMS_OPEN_MAX - limits.CHECKSUMS_OPEN_PER_HOST_MAX)
             await until(lambda: scans.summing.calls == limits.CHECKSUMS_OPEN_MAX, "all wait")
             await is_refused("b")
@@ -241,16 +241,16 @@ def test_scans_of_one_host_leave_places_to_others() -> None:
         scans = _scans(pair)
         request = pb.ScanRequest(tablet_id=TABLET, all_columns=True)
         held = [
-            scans.scan(pair.leader.hosted, request, Caller(60, Steps(10**9), host="a"))
+            scans.scan(pair.leader.hosted, request, RequestDeadline(60, Steps(10**9), host="a"))
             for _ in range(limits.SCANS_OPEN_PER_HOST_MAX)
         ]
         try:
             for scan in held:
                 await anext(scan)
             with pytest.raises(Refused, match="too many scans") as caught:
-                await anext(scans.scan(pair.leader.hosted, request, Caller(60, Steps(10**9), host="a")))
+                await anext(scans.scan(pair.leader.hosted, request, RequestDeadline(60, Steps(10**9), host="a")))
             assert caught.value.code is Code.OVERLOADED
-            await _scan(scans, pair, Caller(60, Steps(10**9), host="b"))
+            await _scan(scans, pair, RequestDeadline(60, Steps(10**9), host="b"))
         finally:
             for scan in held:
                 await scan.aclose()  # type: ignore[attr-defined]
@@ -270,7 +270,7 @@ def test_scan_whose_deadline_passed_while_it_waited_for_a_thread_is_not_begun() 
         try:
             chunks, request = [], pb.ScanRequest(tablet_id=TABLET, columns=["gone"])
             with pytest.raises(Refused, match="deadline passed"):
-                async for chunk in scans.scan(pair.leader.hosted, request, Caller(60, clock)):
+                async for chunk in scans.scan(pair.leader.hosted, request, RequestDeadline(60, clock)):
                     chunks.append(chunk)
             assert (clock.read, chunks) == (2, [])
         finally:
@@ -296,7 +296,7 @@ def test_long_list_of_values_is_read_and_evaluated_on_the_threads_of_scans() -> 
             tablet_id=TABLET, count_only=True, predicates=[predicate_to_pb(wanted, SCHEMA.column("k").arrow_type)]
         )
         try:
-            caller = Caller(60, clock)
+            caller = RequestDeadline(60, clock)
             chunks = [c async for c in scans.scan(pair.leader.hosted, request, caller)]
             assert [c.rows for c in chunks] == [0, 1, 0]
             assert len(threads) > PIECES and set(threads[1:]) == {"scan"}

@@ -16,7 +16,7 @@ from nyala.replica.master import MasterOptions
 from nyala.replica.master.heartbeats.tablet_servers import ASK_TIMEOUT_S
 from nyala.replica.policy.in_place import RENEW_AGAIN_US
 from nyala.replica.raft_driver import Phase
-from nyala.replica.server import ServerOptions, need_promises
+from nyala.replica.server import ServerOptions, check_durable_state
 from nyala.replica.server.copies.copy_jobs import CopyJobs
 from nyala.replica.server.maintenance.file_check import CHECK_EVERY_S, FileChecker
 from nyala.replica.server.maintenance.maintenance import Maintenance
@@ -122,7 +122,7 @@ def test_folder_that_is_lost_under_a_running_server_is_not_made_anew_with_one_fi
         )
         assert "nothing is written" in caplog.text
         with pytest.raises(Corruption, match="tablet-meta"):
-            need_promises(disk, instance)
+            check_durable_state(disk, instance)
 
     served(disk, use, fatal)
     assert fatal == []

@@ -9,7 +9,7 @@ import pytest
 
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.fs import FOLDERS, PROMISES, format_directory, join_cluster, open_or_format
-from nyala.replica.server import ServerOptions, need_promises
+from nyala.replica.server import ServerOptions, check_durable_state
 from nyala.replica.server.__main__ import parse
 from nyala.replica.server.identity import Identity
 from nyala.replica.types import Code, Corruption, InvariantViolation, Refused, is_uuid
@@ -68,14 +68,14 @@ def test_server_that_lost_a_folder_of_promises_does_not_start(
     instance = open_or_format(disk, TestClock(), uuid=SOURCE_UUID)
     disk.mkdir("wals/cut-off")
     ConsensusMeta.create(disk, "cut-off", SOURCE_UUID, CONFIG)
-    need_promises(disk, open_or_format(disk, TestClock()))
+    check_durable_state(disk, open_or_format(disk, TestClock()))
     replica = RestingReplica(disk)
     replica.write([1], "a")
     replica.close()
-    need_promises(disk, open_or_format(disk, TestClock()))
+    check_durable_state(disk, open_or_format(disk, TestClock()))
     harm(folder, disk)
     with pytest.raises(Corruption, match=rf"nyala fs wipe.*{folder}.*{instance.uuid}"):
-        need_promises(disk, open_or_format(disk, TestClock()))
+        check_durable_state(disk, open_or_format(disk, TestClock()))
     assert disk.listdir(folder) == []
 
 

@@ -9,7 +9,7 @@ import pytest
 from nyala.replica.raft_driver import Phase
 from nyala.replica.rpc import opid_to_pb, pb
 from nyala.replica.server.requests.tablet_service import renew_tablet
-from nyala.replica.server.startup.replay_watch import DeadlyEntry
+from nyala.replica.server.startup.replay_watch import EntryCrashesReplay
 from nyala.replica.server.tablets.status import replica_status
 from nyala.replica.types import Code, Corruption, DataState, LaterFormat, OpId, Refused
 from tests.harness.copies import TABLET, TARGET_UUID
@@ -125,7 +125,7 @@ def test_order_that_found_no_room_may_come_again() -> None:
     ("error", "damaged"),
     [
         (Corruption("a bad block"), True),
-        (DeadlyEntry("it kills"), False),
+        (EntryCrashesReplay("it kills"), False),
         (LaterFormat("whole, and not for us"), False),
         (Refused(Code.NO_SPACE, "full"), False),
     ],

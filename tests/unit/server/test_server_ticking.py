@@ -13,7 +13,7 @@ import pytest
 from nyala.replica.raft import AppendEntries, AppendReply, Message, VoteRequest
 from nyala.replica.server.tablets import ticking
 from nyala.replica.server.tablets.manager import TabletManager
-from nyala.replica.server.tablets.ticking import CHECK_TICKS, Ticker
+from nyala.replica.server.tablets.ticking import CHECK_TICKS, RaftTimer
 from nyala.replica.types import Address, EntryKind, Member, OpId, RaftConfig
 from tests.harness.copies import TARGET_UUID, new_disk, superblock
 from tests.harness.managers import new_manager
@@ -123,7 +123,7 @@ def test_loop_that_was_blocked_makes_up_for_no_ticks() -> None:
 
     async def body() -> None:
         begun, ended = asyncio.Event(), list[bool]()
-        ticker = Ticker(TARGET_UUID, {}, tick_ms=4, silent_ticks_max=100, pulse=lambda uuids: begun.set())
+        ticker = RaftTimer(TARGET_UUID, {}, tick_ms=4, silent_ticks_max=100, pulse=lambda uuids: begun.set())
         running = asyncio.create_task(ticker.run_forever(lambda: bool(ended)))
         async with asyncio.timeout(30):
             await begun.wait()

@@ -17,7 +17,7 @@ from ..startup.replay_watch import ReplayWatch
 from .hosted import HostedTablet
 
 
-class Endings:
+class ReplicaShutdown:
     """Stops replicas and deletes them. The caller holds the tablet's `transition`.
 
     Concurrency: the loop's thread, unless a method says otherwise.

@@ -10,8 +10,8 @@ from nyala.replica.types import Code, Refused, SystemClock, limits
 _monotonic_us = SystemClock().monotonic_us
 
 
-class Caller:
-    """One caller's patience. Work for it calls `stop` again and again, and ends when that raises.
+class RequestDeadline:
+    """Until when a caller waits, and whether it is still there. Its work calls `stop` often, and ends when that raises.
 
     Concurrency: `leave` on the loop's thread, `stop` on any.
     """
@@ -33,7 +33,7 @@ class Caller:
     @classmethod
     def of(
         cls, context: Context | None, timeout_us: int = 0, monotonic_us: Callable[[], int] = _monotonic_us
-    ) -> Caller:
+    ) -> RequestDeadline:
         """The caller of a gRPC call: by the earlier of the call's deadline and `timeout_us`, 0 for none of its own."""
         limits_s = [timeout_us / 1e6] if timeout_us > 0 else []
         left_s = context.time_remaining() if context is not None else None

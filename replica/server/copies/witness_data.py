@@ -37,7 +37,7 @@ def wants_data(hosted: HostedTablet) -> bool:
     return mine is not None and (mine.promote or mine.holds_data)
 
 
-class Joins:
+class WitnessDataJobs:
     """Starts and cancels the jobs that make witnesses whole.
 
     Concurrency: the loop's thread; each job runs on the pool of `CopyJobs`, within its bounds.

@@ -7,7 +7,7 @@ from nyala.replica.tablet import Superblock
 from nyala.replica.types import Corruption, DataState, Disk
 
 
-def need_promises(disk: Disk, instance: Instance) -> None:
+def check_durable_state(disk: Disk, instance: Instance) -> None:
     """Corruption if this server has lost what it promised: its folder of superblocks, metadata or logs is empty.
 
     That is what an unmounted or a new disk looks like; a single file that is missing is its own replica's trouble. A

@@ -17,7 +17,7 @@ class Arrival:
         self.gone = False
 
 
-class Arrivals:
+class WriteOrder:
     """Who arrived and may not go on yet: not found good, or behind one that is not.
 
     Invariant: a write goes on, once, when it is ready and all before it went on or left. Concurrency: the loop's
