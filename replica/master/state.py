@@ -217,9 +217,9 @@ class MasterState:
         info.drain_reason = retired.reason
 
 
-def _change_info(desired: DesiredChange) -> pb.WishInfo:
+def _change_info(desired: DesiredChange) -> pb.DesiredChangeInfo:
     """A desired change of the catalog, for operators."""
-    return pb.WishInfo(
+    return pb.DesiredChangeInfo(
         kind=desired.kind,
         from_uuid=desired.from_uuid,
         to_uuid=desired.to_uuid,

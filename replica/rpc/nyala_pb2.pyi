@@ -545,11 +545,11 @@ class TabletInfo(_message.Message):
     running: bool
     replication_factor: int
     own_replication_factor: bool
-    wish: WishInfo
+    wish: DesiredChangeInfo
     health: _containers.ScalarMap[str, str]
     wishes: int
     unproven: UnprovenConfig
-    def __init__(self, tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., bucket: _Optional[int] = ..., range_pos: _Optional[int] = ..., config: _Optional[_Union[RaftConfig, _Mapping]] = ..., leader_uuid: _Optional[str] = ..., term: _Optional[int] = ..., running: _Optional[bool] = ..., replication_factor: _Optional[int] = ..., own_replication_factor: _Optional[bool] = ..., wish: _Optional[_Union[WishInfo, _Mapping]] = ..., health: _Optional[_Mapping[str, str]] = ..., wishes: _Optional[int] = ..., unproven: _Optional[_Union[UnprovenConfig, _Mapping]] = ...) -> None: ...
+    def __init__(self, tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., bucket: _Optional[int] = ..., range_pos: _Optional[int] = ..., config: _Optional[_Union[RaftConfig, _Mapping]] = ..., leader_uuid: _Optional[str] = ..., term: _Optional[int] = ..., running: _Optional[bool] = ..., replication_factor: _Optional[int] = ..., own_replication_factor: _Optional[bool] = ..., wish: _Optional[_Union[DesiredChangeInfo, _Mapping]] = ..., health: _Optional[_Mapping[str, str]] = ..., wishes: _Optional[int] = ..., unproven: _Optional[_Union[UnprovenConfig, _Mapping]] = ...) -> None: ...
 
 class UnprovenConfig(_message.Message):
     __slots__ = ("config", "known", "told_by", "since_us_ago", "believed")
@@ -573,7 +573,7 @@ class TabletSeen(_message.Message):
     wishes: int
     def __init__(self, committed_config_id: _Optional[_Union[OpId, _Mapping]] = ..., wishes: _Optional[int] = ...) -> None: ...
 
-class WishInfo(_message.Message):
+class DesiredChangeInfo(_message.Message):
     __slots__ = ("kind", "from_uuid", "to_uuid", "deadline_us", "reason", "plan_id", "cancelled")
     KIND_FIELD_NUMBER: _ClassVar[int]
     FROM_UUID_FIELD_NUMBER: _ClassVar[int]

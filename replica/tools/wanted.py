@@ -20,7 +20,7 @@ class Wanted:
     """In words; empty if only the number of voters differs."""
 
 
-def change_words(change: pb.WishInfo) -> str:
+def change_words(change: pb.DesiredChangeInfo) -> str:
     """A desired change in a few words."""
     from_uuid, to_uuid = change.from_uuid[:8], change.to_uuid[:8]
     words = {
@@ -74,12 +74,12 @@ def drain_json(server: pb.ServerInfo) -> dict[str, Any] | None:
 def change_json(tablet: pb.TabletInfo | None) -> dict[str, Any]:
     """What is wanted of one tablet, for a program."""
     if tablet is None:
-        return {"voters": None, "voters_wanted": None, "wish": None}
+        return {"voters": None, "voters_wanted": None, "desired_change": None}
     change = tablet.wish
     return {
         "voters": sum(m.votes for m in tablet.config.members),
         "voters_wanted": tablet.replication_factor,
-        "wish": {
+        "desired_change": {
             "kind": change.kind,
             "from": change.from_uuid,
             "to": change.to_uuid,

@@ -130,10 +130,10 @@ def use(key: str, found: Any) -> None:
         case Position():
             to_pb(record)
         case DesiredChange() as desired:
-            pb.WishInfo(
+            pb.DesiredChangeInfo(
                 kind=desired.kind, from_uuid=desired.from_uuid, to_uuid=desired.to_uuid, deadline_us=desired.deadline_us
             )
-            pb.WishInfo(reason=desired.reason, plan_id=desired.plan_id, cancelled=desired.cancelled)
+            pb.DesiredChangeInfo(reason=desired.reason, plan_id=desired.plan_id, cancelled=desired.cancelled)
         case Retired():
             pb.ServerInfo(tablets_at_first=record.tablets_at_first, drain_reason=record.reason)
         case Desired():
