@@ -87,7 +87,7 @@ class Metrics(Exporter):
             "nyala_server_flushes": ("Flushes done", self._maintenance.flushes),
             "nyala_server_compactions": ("Compactions done", self._maintenance.compactions),
             "nyala_server_scrubbed_bytes": ("Bytes of blocks and logs read again to find damage", self._scrub.bytes),
-            "nyala_server_damaged_blocks": (
+            "nyala_server_damaged_files": (
                 "Blocks and closed log segments that were found damaged",
                 self._scrub.damaged,
             ),

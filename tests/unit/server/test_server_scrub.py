@@ -457,7 +457,7 @@ def test_metrics_tell_what_was_scrubbed_and_what_was_found(tmp_path: Path) -> No
             return {name: float(value) for name, value in (text.split() for text in lines if not text.startswith("#"))}
 
         try:
-            names = ("nyala_server_scrubbed_bytes_total", "nyala_server_damaged_blocks_total")
+            names = ("nyala_server_scrubbed_bytes_total", "nyala_server_damaged_files_total")
             before = await loop.run_in_executor(None, read)
             assert [before[n] for n in names] == [0, 0]
             flip(tmp_path / min(server.files(hosted)))
