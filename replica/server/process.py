@@ -139,7 +139,8 @@ class TabletServer:
             microtasks=post.microtasks,
             knows=network.knows,
         )
-        gil, process = GilWatch(), secrets.randbits(63) | 1
+        gil = GilWatch()
+        process = secrets.randbits(63) | 1  # peers are told another one: who knows it can report in this server's name
         service = TabletServicer(
             manager=manager,
             writes=writes,

@@ -456,7 +456,7 @@ REQUESTS: dict[str, RequestBound] = {
     "MasterService.CancelChange": _CHANGE,
     "MasterService.SetReplication": _CHANGE,
     "MasterService.RetireServer": _CHANGE,
-    "MasterService.ReplaceTablets": RequestBound(4 * _MIB, 20_100, wait_s=30.0, reply_bytes=GRPC_MESSAGE_BYTES_MAX),
+    "MasterService.ReplaceTablets": RequestBound(4 * _MIB, 11_200, wait_s=30.0, reply_bytes=GRPC_MESSAGE_BYTES_MAX),
     "MasterService.ConfirmConfig": _CHANGE,
     "MasterService.Status": RequestBound(1 * _KIB, reply_bytes=1 * _MIB),
     # Frames of the connections that OpenWrites and OpenFetch grant.
@@ -471,7 +471,7 @@ REPEATED: dict[str, int] = {
     "ScanRequest.predicates": SCAN_PREDICATES_MAX,
     "WriteRequest.column_ids": COLUMNS_MAX,
     "ListTabletsRequest.tablet_ids": 10_000,
-    "ReplaceTabletsRequest.tablet_ids": 10_000,
+    "ReplaceTabletsRequest.tablet_ids": TABLETS_PER_TABLE_MAX,
     "ReplaceTabletsRequest.floors": 10_000,
     "TableSchema.columns": COLUMNS_MAX,
     "TableSchema.key": COLUMNS_MAX,

@@ -548,7 +548,7 @@ MUTANTS = (
         file="replica/master/requests/replacing.py",
         function="replace_tablets",
         before="if not request.despite_replicas:",
-        after="if len(ids) > limits.TABLETS_PER_TABLE_MAX:",
+        after="if len(ids) > 1:",
     ),
     Mutant(
         name="replaced before all have reported",

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from nyala.replica.policy import place_tablets
 from nyala.replica.rpc import pb
-from nyala.replica.types import Code, DataState, Member, Refused, limits, new_uuid
+from nyala.replica.types import Code, DataState, Member, Refused, new_uuid
 
 from ..catalog.catalog import Catalog
 from ..catalog.records import DESIRED_CHANGE, SOURCE, TABLET, Position, Record, Tablet
@@ -31,13 +31,11 @@ def replace_tablets(state: MasterState, request: pb.ReplaceTabletsRequest) -> Ch
 
     A tablet that was replaced before is answered with what replaced it, and nothing moves for it. Refused:
     TABLET_NOT_FOUND; ILLEGAL_STATE while a live server holds rows of one; NOT_READY while servers may not have
-    reported yet; INVALID_ARGUMENT for no tablets, too many, or too few servers to hold the new ones.
+    reported yet; INVALID_ARGUMENT for no tablets, or too few servers to hold the new ones.
     """
     ids = list(dict.fromkeys(request.tablet_ids))
-    if not 0 < len(ids) <= limits.TABLETS_PER_TABLE_MAX:
-        raise Refused(
-            Code.INVALID_ARGUMENT, "name the tablets to replace", given=len(ids), max=limits.TABLETS_PER_TABLE_MAX
-        )
+    if not ids:
+        raise Refused(Code.INVALID_ARGUMENT, "name the tablets to replace")
     records = {tablet_id: _known(state.catalog, tablet_id) for tablet_id in ids}
     made = {t: r.replaced_by for t, r in records.items() if r.replaced_by}
     lost = [tablet_id for tablet_id in ids if tablet_id not in made]
