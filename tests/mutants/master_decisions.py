@@ -167,8 +167,8 @@ MUTANTS = (
         test="tests/unit/master/test_master_rations.py::test_orders_are_bounded_and_every_one_is_given_in_the_end",
         file="replica/master/tablets/orders.py",
         function="orders_for",
-        before="server.creations_after = ration.fill(",
-        after="_ = ration.fill(",
+        before="server.creations_after = batch.fill(",
+        after="_ = batch.fill(",
     ),
     Mutant(
         name="copy goes before its driver adds it",

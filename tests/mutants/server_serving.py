@@ -384,7 +384,7 @@ MUTANTS = (
         file="replica/server/requests/scans.py",
         function="Scans._chunks.start",
         before="""
-            caller.stop()
+            deadline.stop()
         """,
         after="",
     ),
@@ -407,7 +407,7 @@ MUTANTS = (
         file="replica/server/requests/scans.py",
         function="Scans._chunks",
         before="""
-            caller.leave()
+            deadline.leave()
         """,
         after="",
     ),
@@ -426,8 +426,8 @@ MUTANTS = (
         test="tests/unit/server/test_server_callers.py::test_nothing_is_evaluated_after_the_deadline",
         file="replica/server/requests/scans.py",
         function="Scans.checksum",
-        before="None, caller.stop",
-        after="None",
+        before="None, deadline.stop)",
+        after="None)",
     ),
     Mutant(
         name="list of tablets has no pages",

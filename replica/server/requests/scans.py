@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from nyala.replica.fs import exhausted
@@ -246,9 +247,8 @@ class Scans:
                 self.observe(snapshot_time)
                 await self._wait_safe(replica, snapshot_time, _timeout(request.timeout_us))
             reported, loop = snapshot_time or tablet.applied_time, asyncio.get_running_loop()
-            found = await loop.run_in_executor(
-                self._sums, lambda: tablet.checksum(snapshot_time or None, deadline.stop)
-            )
+            counted = partial(tablet.checksum, snapshot_time or None, deadline.stop)
+            found = await loop.run_in_executor(self._sums, counted)
         low, high = found.total & (1 << 64) - 1, found.total >> 64
         return pb.ChecksumReply(
             checksum=low, checksum_high=high, rows=found.rows, snapshot_time=reported, definition=CHECKSUM_DEFINITION
