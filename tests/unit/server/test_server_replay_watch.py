@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.server.startup import build
+from nyala.replica.server.startup import code_version
 from nyala.replica.server.startup.replay_watch import ReplayMarker, ReplayWatch, marker_path
 from nyala.replica.types import Corruption, Entry, OpId, __version__
 from nyala.schemas import frame, unframe
@@ -242,7 +242,7 @@ def test_running_build_is_another_if_a_line_is(tmp_path: Path, monkeypatch: pyte
         (root / "replica").mkdir(parents=True)
         (root / "replica" / "one.py").write_text(line)
         (root / "replica" / "two.py").write_text("b = 1")
-        monkeypatch.setattr(build, "_PACKAGE", root)
-        found.append(build.running_build.__wrapped__())
+        monkeypatch.setattr(code_version, "_PACKAGE", root)
+        found.append(code_version.running_build.__wrapped__())
     assert found[0] == found[1] != found[2]
     assert all(each.startswith(f"{__version__}+") for each in found)
