@@ -84,9 +84,7 @@ def cut(
     too large for the wire is halved; Refused(TOO_LARGE) names a row that alone is. No part becomes larger by what it
     leaves out than a server takes.
     """
-    rows_max = limits.BATCH_ROWS_MAX
-    if batch.num_rows > limits.BATCH_ROWS_FREE:
-        rows_max = min(rows_max, limits.BATCH_FILLED_BYTES_MAX // max(1, schema.filled_row_bytes(column_ids)))
+    rows_max = schema.left_out(column_ids, ignore_null).rows_max
     parts = max(1, round(batch.nbytes / target_bytes), -(-batch.num_rows // rows_max))
     step = max(1, -(-batch.num_rows // parts))
     todo = [(at, min(step, batch.num_rows - at)) for at in range(0, batch.num_rows, step)][::-1]

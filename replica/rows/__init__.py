@@ -15,6 +15,7 @@ from .schema import OFFSET_COLUMN, OP_COLUMN, TableSchema
 from .types import (
     INTEGER_LIKE,
     KEY_TYPES,
+    VARIABLE_LENGTH,
     Column,
     ColumnType,
     RowOp,
@@ -34,6 +35,7 @@ __all__ = [
     "OFFSET_COLUMN",
     "OPERATORS",
     "OP_COLUMN",
+    "VARIABLE_LENGTH",
     "BatchDecoder",
     "Column",
     "ColumnType",

@@ -6,19 +6,32 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from nyala.replica.types import limits
 
-from .types import KEY_TYPES, Column, ColumnType, invalid, value_from_json, value_to_json
+from .types import KEY_TYPES, VARIABLE_LENGTH, Column, ColumnType, invalid, value_from_json, value_to_json
 
 OP_COLUMN = "__op"
 OFFSET_COLUMN = "__offset"
 OP_FIELD = pa.field(OP_COLUMN, pa.uint8(), nullable=False)
 OFFSET_FIELD = pa.field(OFFSET_COLUMN, pa.int64(), nullable=False)
-_WIRE_SCHEMAS_MAX = 64
+_REMEMBERED_MAX = 64
+"""Sets of columns of which a schema remembers what batches of them are like."""
+
+
+class LeftOut(NamedTuple):
+    """What rows of one kind of write batch get beyond the values that the batch gives."""
+
+    row_bytes: int
+    """Of a new row: defaults and nulls of the columns that the batch leaves out, or may leave out in some rows."""
+    rows_max: int
+    """So many rows of a batch, when they are filled in, stay within BATCH_FILLED_BYTES_MAX."""
+    may_grow: bool
+    """Whether a row may end up longer than ROW_SIZE_BYTES_MAX although no row of the batch is: the batch gives some of
+    its values of variable length, and others stay or are defaults."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +69,10 @@ class TableSchema:
 
     @cached_property
     def _wire_schemas(self) -> dict[tuple[int, ...], Any]:
+        return {}
+
+    @cached_property
+    def _left_out(self) -> dict[tuple[tuple[int, ...], bool], LeftOut]:
         return {}
 
     @cached_property
@@ -103,17 +120,36 @@ class TableSchema:
         """Ids of the named columns, in that order."""
         return tuple(self.column(n).id for n in names)
 
-    def filled_row_bytes(self, column_ids: Iterable[int]) -> int:
-        """What a row of a batch of those columns gets beyond them: defaults and nulls of the others, in bytes."""
-        given, bits = frozenset(column_ids), 0
-        for column in self.columns:
-            if column.id in given:
-                continue
-            if column.type in (ColumnType.STRING, ColumnType.BINARY):
-                bits += 8 * (int(pa.array([column.default], column.arrow_type).nbytes) - 4)  # one of two offsets
-            else:
-                bits += column.arrow_type.bit_width
-        return -(-bits // 8)
+    @cached_property
+    def _filled_bits(self) -> dict[int, int]:
+        """By column id: what its default or null takes in a row."""
+        return {
+            c.id: 8 * (int(pa.array([c.default], c.arrow_type).nbytes) - 4)  # one of two offsets
+            if c.type in VARIABLE_LENGTH
+            else c.arrow_type.bit_width
+            for c in self.columns
+        }
+
+    def left_out(self, column_ids: Iterable[int], ignore_null: bool = False) -> LeftOut:
+        """What a batch of those columns leaves out, ids of other versions of the schema among them.
+
+        With `ignore_null`, a row may leave out each column that is not in the key. Client and leader both ask this.
+        """
+        ids = tuple(column_ids)
+        known = self._left_out.get((ids, ignore_null))
+        if known is None:
+            given = frozenset(ids)
+            left = [c for c in self.columns if c.name not in self.key and (ignore_null or c.id not in given)]
+            row_bytes = -(-sum(self._filled_bits[c.id] for c in left) // 8)
+            rows_max = min(limits.BATCH_ROWS_MAX, limits.BATCH_FILLED_BYTES_MAX // max(1, row_bytes))
+            long = {c.id for c in self.columns if c.type in VARIABLE_LENGTH and c.name not in self.key}
+            stay = [c for c in left if c.id in long]
+            may_grow = any(c.default for c in stay) or bool(stay and long & given and len(long) > 1)
+            known = LeftOut(row_bytes, rows_max, may_grow)
+            if len(self._left_out) >= _REMEMBERED_MAX:
+                self._left_out.clear()
+            self._left_out[ids, ignore_null] = known
+        return known
 
     def wire_schema(self, column_ids: Iterable[int]) -> Any:
         """pa.Schema of a write batch: those columns, then `__op` uint8 and `__offset` int64.
@@ -125,7 +161,7 @@ class TableSchema:
         if known is None:
             fields = [pa.field(c.name, c.arrow_type) for c in map(self.by_id, ids)]
             known = pa.schema([*fields, OP_FIELD, OFFSET_FIELD])
-            if len(self._wire_schemas) >= _WIRE_SCHEMAS_MAX:
+            if len(self._wire_schemas) >= _REMEMBERED_MAX:
                 self._wire_schemas.clear()
             self._wire_schemas[ids] = known
         return known

@@ -75,6 +75,9 @@ INTEGER_LIKE = frozenset(
 )
 """Types whose value is one 64-bit integer: alone in a key, their hash is a bijection."""
 
+VARIABLE_LENGTH = frozenset({ColumnType.STRING, ColumnType.BINARY})
+"""Types whose values have any length. They alone count for the bound of a row."""
+
 KEY_TYPES = INTEGER_LIKE | {ColumnType.STRING, ColumnType.BINARY, ColumnType.DECIMAL}
 
 

@@ -248,7 +248,13 @@ class Tablet:
     # ------------------------------------------------------------------------------------------------- writing
 
     def check_write(
-        self, schema_id: int, column_ids: Sequence[int], payload: bytes, payload_crc: int, rows: int
+        self,
+        schema_id: int,
+        column_ids: Sequence[int],
+        payload: bytes,
+        payload_crc: int,
+        rows: int,
+        ignore_null: bool = False,
     ) -> Any:
         """What must hold of a batch before the leader gives it an index; the decoded pa.RecordBatch.
 
@@ -259,27 +265,24 @@ class Tablet:
         if crc32c(payload) != payload_crc:
             raise Refused(Code.INVALID_BATCH, "the payload is not what its sender summed up", bytes=len(payload))
         batch = self._decode(schema_id, tuple(column_ids), payload, rows)
-        self._check_filled(column_ids, batch)
+        self._check_filled(column_ids, batch, ignore_null)
         if len(payload) <= _CHECKED_BYTES_MAX:
             if len(self._checked) >= _CHECKED_MAX:
                 self._checked.clear()
             self._checked[id(payload)] = payload, batch
         return batch
 
-    def _check_filled(self, column_ids: Sequence[int], batch: pa.RecordBatch) -> None:
+    def _check_filled(self, column_ids: Sequence[int], batch: pa.RecordBatch, ignore_null: bool) -> None:
         """Refused(TOO_LARGE) if the columns that a batch leaves out would take too much of every replica's memory."""
-        if batch.num_rows <= limits.BATCH_ROWS_FREE:
-            return
-        each = self._contents.schema.filled_row_bytes(column_ids)
-        most = limits.BATCH_FILLED_BYTES_MAX // max(1, each)
+        each, most, _ = self._contents.schema.left_out(column_ids, ignore_null)
         if batch.num_rows <= most:
             return
         ops = batch.column(OP_COLUMN).to_numpy()
         stay = int(np.count_nonzero((ops != RowOp.DELETE) & (ops != RowOp.DELETE_IGNORE)))
         if stay > most:
             what = (
-                f"the columns that the batch leaves out take {each} bytes in each row, with their defaults: send at "
-                f"most {most} rows in one batch, or give the columns"
+                f"the columns that the batch leaves out, or may leave out, take {each} bytes in each row, with their "
+                f"defaults: send at most {most} rows in one batch, or give the columns"
             )
             raise Refused(Code.TOO_LARGE, what, rows=stay, bytes=stay * each)
 

@@ -10,8 +10,6 @@ BATCH_ROWS_MAX = 1 << 20
 BATCH_FILLED_BYTES_MAX = 128 << 20
 """Of what a batch's rows become beyond what it gives: in each row the default, or the null, of every column left out.
 So eight bytes of a row stand for a megabyte, if a default is as long."""
-BATCH_ROWS_FREE = 64
-"""Rows that never become as much: all defaults of a table are below TABLE_BYTES_MAX."""
 WRITE_REPLY_BYTES_MAX = 15 << 20
 """Of the reply to one batch, if all of its rows fail: it is one message. A batch that could have a longer one is
 refused."""

@@ -423,8 +423,20 @@ MUTANTS = (
         test="tests/unit/tablet/test_tablet_filled.py::test_client_cuts_its_batches_as_servers_take_them",
         file="replica/client/batching.py",
         function="cut",
-        before="if batch.num_rows > limits.BATCH_ROWS_FREE:",
-        after="if batch.num_rows < limits.BATCH_ROWS_FREE:",
+        before="schema.left_out(column_ids, ignore_null).rows_max",
+        after="limits.BATCH_ROWS_MAX",
+    ),
+    Mutant(
+        name="defaults in the place of nulls are not bounded",
+        rows="IN-60",
+        test=(
+            "tests/unit/tablet/test_tablet_filled.py::"
+            "test_nulls_that_leave_a_column_as_it_is_are_bounded_by_its_default"
+        ),
+        file="replica/rows/schema.py",
+        function="TableSchema.left_out",
+        before="(ignore_null or c.id not in given)",
+        after="c.id not in given",
     ),
     Mutant(
         name="pieces are cut by the mean of their rows",

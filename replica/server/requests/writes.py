@@ -119,7 +119,9 @@ class Writes:
 
         def check() -> None:
             """Refused SCHEMA_MISMATCH, INVALID_BATCH or TOO_LARGE; also what routing would have prevented."""
-            tablet.check_write(request.schema_id, column_ids, payload, request.payload_crc, request.rows)
+            tablet.check_write(
+                request.schema_id, column_ids, payload, request.payload_crc, request.rows, meta.ignore_null
+            )
 
         def go() -> None:
             try:

@@ -37,13 +37,16 @@ MOST = {"long": limits.BATCH_FILLED_BYTES_MAX // 100_004, "wide": limits.BATCH_F
 SCHEMAS = {"long": LONG, "wide": WIDE}
 
 
-def checked(schema: TableSchema, rows: int, op: RowOp, ids: tuple[int, ...] = (1,)) -> Any:
-    """A batch of keys alone, as the leader checks it before it gets an index."""
-    texts = [pa.array(["t"] * rows)] if ids == (1, 2) else []
+def checked(schema: TableSchema, rows: int, op: RowOp, ids: tuple[int, ...] = (1,), text: str | None = "t") -> Any:
+    """A batch of keys alone, or with `text`, as the leader checks it before it gets an index. No text means that nulls
+    leave the column as it is."""
+    texts = [pa.array([text] * rows, pa.string())] if ids == (1, 2) else []
     arrays = [pa.array(range(rows)), *texts, pa.array(np.full(rows, int(op), np.uint8)), pa.array(range(rows))]
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema.wire_schema(ids))
     payload = encode_batch(batch)
-    return Tablet.create(SimDisk(), superblock(schema)).check_write(1, ids, payload, crc32c(payload), rows)
+    return Tablet.create(SimDisk(), superblock(schema)).check_write(
+        1, ids, payload, crc32c(payload), rows, ignore_null=text is None
+    )
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
@@ -65,9 +68,16 @@ def test_batch_that_gives_the_column_is_not_bounded_by_its_default() -> None:
     assert checked(LONG, 2 * MOST["long"], RowOp.INSERT, (1, 2)).num_rows == 2 * MOST["long"]
 
 
-def test_rows_that_are_not_looked_at_cannot_be_too_much() -> None:
-    """Goal: the short way for small writes leaves no hole. Method: the longest default that a table may have."""
-    assert limits.BATCH_ROWS_FREE * (limits.TABLE_BYTES_MAX + 16 * limits.COLUMNS_MAX) <= limits.BATCH_FILLED_BYTES_MAX
+def test_nulls_that_leave_a_column_as_it_is_are_bounded_by_its_default() -> None:
+    """IN-60. Goal: a null of four bytes stands for no megabyte where the row is new. Method: `ignore_null`, with nulls
+    in a column with a default of 100 KB, up to the bound and with one row more; the client cuts such rows."""
+    most = MOST["long"]
+    assert checked(LONG, most, RowOp.UPSERT, (1, 2), None).num_rows == most
+    with pytest.raises(Refused, match=f"at most {most} rows"):
+        checked(LONG, most + 1, RowOp.UPSERT, (1, 2), None)
+    handle = TableHandle("i", "t", LONG, PartitionSpec(("k",), 1), 1, 0, 0, tablets=(TabletHandle("t", 0, 0, 0),))
+    rows = pa.RecordBatch.from_arrays([pa.array(range(3 * most)), pa.nulls(3 * most, pa.string())], names=["k", "text"])
+    assert [len(list(wire_batches(handle, rows, RowOp.UPSERT, ignore_null=mark))) for mark in (False, True)] == [1, 3]
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
