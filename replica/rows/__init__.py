@@ -1,7 +1,7 @@
 """Table schemas, batches, keys and routing: what clients and tablets must agree on, bit for bit."""
 
 from .batch import BatchDecoder, decode_batch, encode_batch
-from .buffers import decimal_words, fixed_width_values, offsets_of, value_bytes
+from .buffers import decimal_words, fixed_width_values, lengths_at, offsets_of, value_bytes
 from .checksum import CHECKSUM_DEFINITION, NO_ROWS, RowSum, sum_of_rows
 from .condition_bounds import ConditionsSize, conditions_size
 from .hashing import HASH_VERSION, key_hash, key_hash_one
@@ -61,6 +61,7 @@ __all__ = [
     "fixed_width_values",
     "key_hash",
     "key_hash_one",
+    "lengths_at",
     "never_stop",
     "offsets_of",
     "predicate_mask",

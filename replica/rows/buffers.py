@@ -29,6 +29,20 @@ def offsets_of(array: Any) -> npt.NDArray[Any]:
     return _view(array.buffers()[1], dtype, len(array) + 1, array.offset)
 
 
+def lengths_at(array: pa.Array, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Bytes of the values of a string or binary array at `positions`, 0 for a null. Shape (positions,).
+
+    A null may have bytes beneath it, which another copy of the same rows need not have: they do not count.
+    """
+    offsets = offsets_of(array)
+    lengths: npt.NDArray[np.int64] = (offsets[positions + 1] - offsets[positions]).astype(np.int64)
+    if array.null_count:
+        bits = _view(array.buffers()[0], np.dtype(np.uint8), array.buffers()[0].size)
+        at = positions + array.offset
+        lengths *= bits[at >> 3] >> (at & 7).astype(np.uint8) & 1
+    return lengths
+
+
 def value_bytes(array: Any) -> npt.NDArray[np.uint8]:
     """All bytes of a string or binary array's value buffer, which `offsets_of` point into. Read-only."""
     data = array.buffers()[2]

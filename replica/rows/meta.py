@@ -10,7 +10,9 @@ import google_crc32c
 from nyala import schemas
 from nyala.replica.types import Corruption, RowCode
 
-_IGNORE_NULL = b"\x01"
+_IGNORE_NULL, _ROWS_BOUNDED = 1, 2
+_MARKS_KNOWN = {bytes([marks]) if marks else b"": marks for marks in range(4)}
+"""Of `reserved`: no byte, or one of marks, of which at least one is set."""
 
 
 def crc32c(data: bytes | memoryview) -> int:
@@ -56,9 +58,13 @@ class WriteMeta:
     first_incomplete: int = 0
     ignore_null: bool = False
     """Upserts and updates leave a column whose value is null as it is. In `reserved`, which older builds refuse."""
+    rows_bounded: bool = False
+    """A row that would become longer than ROW_SIZE_BYTES_MAX, with the values that the batch leaves out, is an error.
+    In `reserved`, too; entries without it are from before that rule, and keep their outcome."""
 
     def encode(self) -> bytes:
         """Bare Avro `WriteMeta`."""
+        marks = _IGNORE_NULL * self.ignore_null | _ROWS_BOUNDED * self.rows_bounded
         return schemas.encode(
             "write_meta",
             {
@@ -71,7 +77,7 @@ class WriteMeta:
                 "client_id": self.client_id,
                 "sequence": self.sequence,
                 "first_incomplete": self.first_incomplete,
-                "reserved": _IGNORE_NULL if self.ignore_null else b"",
+                "reserved": bytes([marks]) if marks else b"",
             },
         )
 
@@ -82,7 +88,8 @@ class WriteMeta:
             raw = schemas.decode("write_meta", data)
         except ValueError as e:
             raise Corruption("a WRITE entry's meta cannot be decoded", bytes=len(data), reason=str(e)) from e
-        if raw["reserved"] not in (b"", _IGNORE_NULL):
+        marks = _MARKS_KNOWN.get(raw["reserved"])
+        if marks is None:
             raise Corruption("a WRITE entry's meta carries fields of a newer build", bytes=len(raw["reserved"]))
         source = raw["source"]
         return cls(
@@ -97,5 +104,6 @@ class WriteMeta:
             client_id=raw["client_id"],
             sequence=raw["sequence"],
             first_incomplete=raw["first_incomplete"],
-            ignore_null=raw["reserved"] == _IGNORE_NULL,
+            ignore_null=bool(marks & _IGNORE_NULL),
+            rows_bounded=bool(marks & _ROWS_BOUNDED),
         )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,46 @@ def conform(batch: Any, source: TableSchema, target: TableSchema) -> Any:
     by_id = {c.id: batch.column(pos) for pos, c in enumerate(source.columns)}
     arrays = [by_id[c.id] if c.id in by_id else filled(c, batch.num_rows) for c in target.columns]
     return pa.RecordBatch.from_arrays(arrays, schema=target.arrow)
+
+
+class Place(NamedTuple):
+    """Some of the rows that somebody looks for, all in one batch.
+
+    `mine`: their positions among the rows looked for. `at`: their positions in `batch`, which is of schema `schema`.
+    Both of shape (rows,).
+    """
+
+    mine: I64
+    batch: Any
+    schema: TableSchema
+    at: I64
+
+    @property
+    def keys(self) -> list[pa.Array]:
+        """The key's columns of these rows, in key order."""
+        return [take(column, self.at) for column in key_arrays(self.batch, self.schema)]
+
+    def column(self, column_id: int) -> pa.Array | None:
+        """The column of all rows of the batch; None if its schema is of before the column."""
+        pos = next((pos for pos, c in enumerate(self.schema.columns) if c.id == column_id), None)
+        return None if pos is None else self.batch.column(pos)
+
+    def values(self, columns: Sequence[Column]) -> list[pa.Array]:
+        """These columns, of this or of a later schema, of these rows."""
+        arrays = [(c, self.column(c.id)) for c in columns]
+        return [filled(c, len(self.at)) if array is None else take(array, self.at) for c, array in arrays]
+
+
+def gathered(places: Iterable[Place], columns_of: Callable[[Place], list[pa.Array]]) -> list[pa.Array]:
+    """Columns of the rows looked for, in their order, from those of each place."""
+    found = [(place.mine, columns_of(place)) for place in places]
+    if len(found) == 1:
+        return found[0][1]
+    order = np.concatenate([mine for mine, _ in found])
+    back = np.empty_like(order)
+    back[order] = np.arange(len(order))
+    columns = zip(*(arrays for _, arrays in found), strict=True)
+    return [take(pa.concat_arrays(pieces), back) for pieces in columns]
 
 
 def select(batch: Any, source: TableSchema, target: TableSchema, names: Sequence[str]) -> Any:

@@ -63,8 +63,8 @@ def fuse(
     """The longest run of writes from position `first` on that may go together; None if that is fewer than two.
 
     `last_time`: the tablet's time before them. `decode(entry, meta)` gives the pa.RecordBatch or raises Refused.
-    A write from a Kafka source, of another schema, of other columns, or one whose outcome the ledger may know ends the
-    run: those are applied alone.
+    A write from a Kafka source, of another schema, of other columns or marks, or one whose outcome the ledger may know
+    ends the run: those are applied alone.
     """
     metas: list[WriteMeta] = []
     stamps: list[int] = []
@@ -75,7 +75,7 @@ def fuse(
         meta = WriteMeta.decode(entry.meta)
         if meta.source is not None or not meta.client_id:
             break
-        if metas and (meta.column_ids, meta.ignore_null) != (metas[0].column_ids, metas[0].ignore_null):
+        if metas and _kind(meta) != _kind(metas[0]):
             break
         last_time = max(entry.hybrid_time, last_time + 1)
         try:
@@ -89,7 +89,7 @@ def fuse(
     if count < 2:
         return None
     metas, stamps, batches = metas[:count], stamps[:count], batches[:count]
-    rows = WireRows.of_batch(pa.concat_batches(batches), metas[0].column_ids, metas[0].ignore_null)
+    rows = WireRows.of_batch(pa.concat_batches(batches), metas[0])
     sizes = np.array([meta.rows for meta in metas])
     starts = np.cumsum(sizes) - sizes
     offsets, positions = rows.offsets, np.arange(len(rows.offsets))
@@ -104,3 +104,8 @@ def fuse(
         starts,
         sum(len(entry.payload) for entry in chosen),
     )
+
+
+def _kind(meta: WriteMeta) -> tuple[tuple[int, ...], bool, bool]:
+    """What rows that are applied in one step have in common."""
+    return meta.column_ids, meta.ignore_null, meta.rows_bounded

@@ -6,7 +6,7 @@ of its own: it only ends the version that was there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,21 +16,24 @@ import pyarrow as pa
 from nyala.replica.rows import INTEGER_LIKE, TableSchema
 from nyala.replica.types import MAX_HYBRID_TIME
 
-from .columns import conform, equal_rows, key_arrays, take
+from .columns import Place, equal_rows, gathered, take
 from .hash_index import I64, U64, Bools, HashIndex
 
 _ROWS_FIRST = 1 << 10
 _CHUNK_ROWS_FULL = 8192
 """Batches of this many rows are never merged again."""
 _MERGE_FANOUT = 32
+_MERGED_BYTES_MAX = 8 << 20
+"""Of batches merged into one: concatenation copies, and long rows in few batches cost a reader nothing."""
 
 
 class Chunk(NamedTuple):
-    """Rows `base` to `base + batch.num_rows`, in the columns of `schema`."""
+    """Rows `base` to `base + batch.num_rows`, in the columns of `schema`. `size_bytes`: of the batch."""
 
     base: int
     batch: Any
     schema: TableSchema
+    size_bytes: int
 
 
 class Located(NamedTuple):
@@ -64,7 +67,8 @@ class MemStore:
     """Versions in memory.
 
     Invariants: the index points at the newest row of each key; at most one live version per key; chunks are
-    contiguous; chunks smaller than 8192 rows number less than 32 per power of 32, so one-row writes leave few batches.
+    contiguous; chunks smaller than 8192 rows number less than 32 per power of 32, so one-row writes leave few batches,
+    unless 32 of them hold more than 8 MiB.
     Concurrency: changed under the tablet's lock by one thread at a time; a MemView may be read without it.
     """
 
@@ -162,8 +166,8 @@ class MemStore:
             self._index.insert(located.slots, new_ids)
         else:
             self._index.insert(located.slots[located.order], new_ids[located.order])
-        self.chunks.append(Chunk(first, batch, schema))
-        self.payload_bytes += batch.nbytes
+        self.chunks.append(Chunk(first, batch, schema, batch.nbytes))
+        self.payload_bytes += self.chunks[-1].size_bytes
         self._merge_tail()
         return new_ids
 
@@ -186,10 +190,9 @@ class MemStore:
         """The key columns of the rows `ids`, in that order."""
         return gather_keys(self.chunks, ids)
 
-    def gather(self, ids: I64, schema: TableSchema) -> Any:
-        """A pa.RecordBatch of the rows `ids`, in that order, in the columns of `schema`."""
-        arrays = _gather(self.chunks, ids, lambda chunk: conform(chunk.batch, chunk.schema, schema).columns)
-        return pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
+    def places(self, ids: I64) -> Iterator[Place]:
+        """Where the rows `ids` lie."""
+        return places(self.chunks, ids)
 
     def _merge_tail(self) -> None:
         """Merge the last chunks once 32 of the newest one's size class or below stand in a row."""
@@ -200,35 +203,35 @@ class MemStore:
         schema = tail[0].schema
         if any(c.batch.num_rows >= limit or c.schema.schema_id != schema.schema_id for c in tail):
             return
+        size_bytes = sum(c.size_bytes for c in tail)
+        if size_bytes > _MERGED_BYTES_MAX:
+            return
         # Concatenation copies, and so lets go of the messages that the small batches were parsed from.
         merged = pa.concat_batches([c.batch for c in tail])
-        self.payload_bytes += merged.nbytes - sum(c.batch.nbytes for c in tail)
         del self.chunks[-_MERGE_FANOUT:]
-        self.chunks.append(Chunk(tail[0].base, merged, schema))
+        self.chunks.append(Chunk(tail[0].base, merged, schema, merged.nbytes))
+        self.payload_bytes += self.chunks[-1].size_bytes - size_bytes
         self._merge_tail()
 
 
 def gather_keys(chunks: Sequence[Chunk], ids: I64) -> list[Any]:
     """The key columns of the rows `ids` of a store with these chunks, in that order."""
-    return _gather(chunks, ids, lambda chunk: key_arrays(chunk.batch, chunk.schema))
+    return gathered(places(chunks, ids), lambda place: place.keys)
 
 
-def _gather(chunks: Sequence[Chunk], ids: I64, columns_of: Callable[[Chunk], list[Any]]) -> list[Any]:
+def places(chunks: Sequence[Chunk], ids: I64) -> Iterator[Place]:
+    """Where the rows `ids` of a store with these chunks lie, chunk by chunk."""
     bases = np.fromiter((c.base for c in chunks), dtype=np.int64, count=len(chunks))
     where = np.searchsorted(bases, ids, side="right") - 1
     if len(ids) and int(where.min()) == int(where.max()):
         chunk = chunks[int(where[0])]
-        return [take(c, ids - chunk.base) for c in columns_of(chunk)]
+        yield Place(np.arange(len(ids)), chunk.batch, chunk.schema, ids - chunk.base)
+        return
     order = np.argsort(where, kind="stable")
     cuts = np.searchsorted(where[order], np.arange(len(chunks) + 1))
-    pieces = []
-    for pos, chunk in enumerate(chunks):
-        part = order[cuts[pos] : cuts[pos + 1]]
-        if len(part):
-            pieces.append([take(c, ids[part] - chunk.base) for c in columns_of(chunk)])
-    back = np.empty_like(order)
-    back[order] = np.arange(len(order))
-    return [take(pa.concat_arrays(column), back) for column in zip(*pieces, strict=True)]
+    for pos in np.flatnonzero(cuts[1:] > cuts[:-1]).tolist():
+        part, chunk = order[cuts[pos] : cuts[pos + 1]], chunks[pos]
+        yield Place(part, chunk.batch, chunk.schema, ids[part] - chunk.base)
 
 
 def _size_class_end(rows: int) -> int | None:

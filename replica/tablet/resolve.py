@@ -15,12 +15,24 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nyala.replica.rows import OFFSET_COLUMN, OP_COLUMN, Column, RowError, RowOp, TableSchema, offsets_of
+from nyala.replica.rows import (
+    OFFSET_COLUMN,
+    OP_COLUMN,
+    VARIABLE_LENGTH,
+    Column,
+    RowError,
+    RowOp,
+    TableSchema,
+    WriteMeta,
+    lengths_at,
+    offsets_of,
+)
 from nyala.replica.types import RowCode, limits
 
 from .block import Needles, needles_of
 from .columns import equal_rows, filled, take
 from .hash_index import I64, U64, Bools, rotate
+from .kept import default_length, kept_lengths, kept_values, portions
 from .stores import Found, Stores
 
 _OPS = 8
@@ -52,12 +64,15 @@ class WireRows(NamedTuple):
     offsets: I64
     ignore_null: bool = False
     """Whether upserts and updates leave a column whose value is null as it is, as if it were not given."""
+    bounded: bool = False
+    """Whether a row that would become too long is an error, see `WriteMeta.rows_bounded`."""
 
     @classmethod
-    def of_batch(cls, batch: Any, column_ids: tuple[int, ...], ignore_null: bool = False) -> WireRows:
+    def of_batch(cls, batch: Any, meta: WriteMeta) -> WireRows:
         """The rows of a decoded write batch."""
-        columns = {column_id: batch.column(pos) for pos, column_id in enumerate(column_ids)}
-        return cls(columns, batch.column(OP_COLUMN).to_numpy(), batch.column(OFFSET_COLUMN).to_numpy(), ignore_null)
+        columns = {column_id: batch.column(pos) for pos, column_id in enumerate(meta.column_ids)}
+        ops, offsets = batch.column(OP_COLUMN).to_numpy(), batch.column(OFFSET_COLUMN).to_numpy()
+        return cls(columns, ops, offsets, meta.ignore_null, meta.rows_bounded)
 
     def take(self, rows: I64) -> WireRows:
         """The rows at these positions."""
@@ -145,7 +160,7 @@ def _as_mask(array: Any) -> Bools:
 
 def _check_sizes(rows: WireRows, schema: TableSchema, fail: Callable[..., None]) -> None:
     """Bounds per row and per key, of the values of variable length. Skipped where the whole batch is below a bound."""
-    by_id = {c.id: c for c in schema.columns if pa.types.is_string(c.arrow_type) or pa.types.is_binary(c.arrow_type)}
+    by_id = {c.id: c for c in schema.columns if c.type in VARIABLE_LENGTH}
     lengths: dict[int, Any] = {}
     total = 0
     for column_id, array in rows.columns.items():
@@ -222,6 +237,9 @@ def _passes(rows: WireRows, h: U64, schema: TableSchema) -> list[tuple[WireRows,
     if not full:
         # A partial upsert reads the row before it, and fails on an absent one that it cannot complete.
         never_fail, settle = never_fail & (rows.ops != RowOp.UPSERT), settle & (rows.ops != RowOp.UPSERT)
+        if rows.bounded:
+            # What completes a row may make it too long: only a deletion cannot fail.
+            never_fail &= _DELETES[rows.ops]
     pointless = same_as_next & never_fail[order] & np.append(settle[order[1:]], False)
     hit = np.flatnonzero(pointless)
     if len(hit):
@@ -276,28 +294,47 @@ def _apply_pass(
         errors.extend(RowError(o, RowCode.NULL_IN_REQUIRED_COLUMN, column.name) for o in rows.offsets[bad].tolist())
         fresh &= ~bad
     if not known and not missing and not gappy:
-        _append(stores, schema, rows, None, fresh, found, None, ts)
+        _append(stores, schema, rows, None, np.flatnonzero(fresh), found, ts)
         return
     over = live & (upsert | _UPDATES[ops])
-    ended = over | (live & _DELETES[ops])
-    # Old values are read before they end, and new versions are added after the old ones ended.
+    if rows.bounded and (missing or gappy):
+        bad = _too_long(stores, schema, rows, missing + gappy, found, over, fresh)
+        errors.extend(RowError(o, RowCode.ROW_TOO_LARGE) for o in rows.offsets[bad].tolist())
+        over[bad] = fresh[bad] = False
+    # Old versions end before new ones are added; what they hold can be read until a flush or compaction drops them.
+    dead = np.flatnonzero(over | (live & _DELETES[ops]))
+    if len(dead):
+        stores.end(found, dead, _at(ts, dead))
     if not missing and not gappy:
-        _append(stores, schema, rows, None, fresh | over, found, ended, ts)
+        _append(stores, schema, rows, None, np.flatnonzero(fresh | over), found, ts)
         return
-    merged = _old_columns(stores, schema, missing + gappy, found, over)
-    _append(stores, schema, rows, merged, over, found, ended, ts)
-    _append(stores, schema, rows, None, fresh, found, None, ts)
+    for hit in portions(stores, found, np.flatnonzero(over), missing + gappy):
+        _append(stores, schema, rows, kept_values(stores, found, hit, missing + gappy), hit, found, ts)
+    _append(stores, schema, rows, None, np.flatnonzero(fresh), found, ts)
 
 
-def _old_columns(
-    stores: Stores, schema: TableSchema, wanted: list[Column], found: Found, over: Bools
-) -> dict[int, Any]:
-    """By column id, the values that rows to be updated have now in the columns which not every row gives."""
-    hit = np.flatnonzero(over)
-    if not len(hit):
-        return {}
-    old = stores.gather(found, hit, schema)
-    return {c.id: old.column(schema.names.index(c.name)) for c in wanted}
+def _too_long(
+    stores: Stores, schema: TableSchema, rows: WireRows, left: list[Column], found: Found, over: Bools, fresh: Bools
+) -> I64:
+    """Which rows would be longer than a row may be, with the values that they keep (`over`) or get (`fresh`).
+
+    `left`: columns that some rows or all leave out.
+    """
+    hit = np.flatnonzero(over | fresh)
+    old = np.flatnonzero(over[hit])
+    kept = kept_lengths(stores, found, hit[old], left)
+    size = np.zeros(len(hit), dtype=np.int64)
+    for column in schema.columns:
+        if column.type not in VARIABLE_LENGTH:
+            continue
+        array = rows.columns.get(column.id)
+        if column.id not in kept:
+            size += lengths_at(array, hit)
+            continue
+        stays = np.full(len(hit), default_length(column))
+        stays[old] = kept[column.id]
+        size += stays if array is None else np.where(_left(array, rows)[hit], stays, lengths_at(array, hit))
+    return hit[size > limits.ROW_SIZE_BYTES_MAX]
 
 
 def _append(
@@ -305,35 +342,29 @@ def _append(
     schema: TableSchema,
     rows: WireRows,
     old: dict[int, Any] | None,
-    chosen: Bools,
+    hit: I64,
     found: Found,
-    ended: Bools | None,
     ts: int | I64,
 ) -> None:
-    if ended is not None and ended.any():
-        dead = np.flatnonzero(ended)
-        stores.end(found, dead, _at(ts, dead))
-    hit = np.flatnonzero(chosen)
+    """Add versions of the rows `hit`; `old` has their values in the columns that not every row gives, or None if they
+    are new."""
     if not len(hit):
         return
     part = rows.take(hit)
     arrays = []
-    leaves = _LEAVES_NULLS[part.ops] if part.ignore_null else None
     for column in schema.columns:
         array = part.columns.get(column.id)
         if array is None or (part.ignore_null and array.null_count):
             stays = old[column.id] if old else filled(column, len(hit))
-            array = stays if array is None else _where_given(array, leaves, stays)
+            array = stays if array is None else pc.if_else(pa.array(_left(array, part)), stays, array)
         arrays.append(array)
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
     stores.add(found, hit, batch, schema, _at(ts, hit))
 
 
-def _where_given(array: Any, leaves: Bools | None, stays: Any) -> Any:
-    """`array`, but the old value where it is null and that means `as it is`."""
-    if leaves is None:
-        return array
-    return pc.if_else(pa.array(leaves & _as_mask(pc.is_null(array))), stays, array)
+def _left(array: pa.Array, rows: WireRows) -> Bools:
+    """Where a null in a column of the rows means `as it is`."""
+    return _LEAVES_NULLS[rows.ops] & _as_mask(pc.is_null(array))
 
 
 def _at(ts: int | I64, rows: I64) -> int | I64:

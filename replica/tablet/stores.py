@@ -7,18 +7,17 @@ until `Resolver` ends it. The memory stores are therefore asked first, and what 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from nyala.replica.rows import TableSchema
 from nyala.replica.types import MAX_HYBRID_TIME
 
 from .block import Block, Needles, bloom_bits, bloom_bits_one, needles_of
-from .columns import conform, take, take_batch
+from .columns import Place, take
 from .hash_index import I64, U64, Bools
 from .memstore import Located, MemStore, gather_keys
 
@@ -107,25 +106,17 @@ class Stores:
         where[rows], at[rows], live[rows] = _FROZEN, ids, True
         return known
 
-    def gather(self, found: Found, hit: I64, schema: TableSchema) -> Any:
-        """A pa.RecordBatch of the live versions of the rows `hit`, in that order."""
+    def places(self, found: Found, hit: I64) -> Iterator[Place]:
+        """Where the versions are that were live for the rows `hit`: they can be read after they ended, too."""
         where, at = found.where[hit], found.at[hit]
-        pieces, origin = [], []
         for place in np.unique(where).tolist():
             mine = np.flatnonzero(where == place)
-            origin.append(mine)
-            if place == _ACTIVE:
-                pieces.append(self.active.gather(at[mine], schema))
-            elif place == _FROZEN and self.frozen is not None:
-                pieces.append(self.frozen.gather(at[mine], schema))
-            else:
+            if place >= 0:
                 block = found.blocks[place]
-                pieces.append(conform(take_batch(block.batch, at[mine]), block.schema, schema))
-        if len(pieces) == 1:
-            return pieces[0]
-        back = np.empty(len(hit), dtype=np.int64)
-        back[np.concatenate(origin)] = np.arange(len(hit))
-        return take_batch(pa.concat_batches(pieces), back)
+                yield Place(mine, block.batch, block.schema, at[mine])
+            elif (store := self.active if place == _ACTIVE else self.frozen) is not None:
+                for part in store.places(at[mine]):
+                    yield part._replace(mine=mine[part.mine])
 
     def end(self, found: Found, hit: I64, ts: int | I64) -> None:
         """The live versions of the rows `hit` end at `ts`: one time for all of them, or one for each."""

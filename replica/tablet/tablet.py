@@ -447,7 +447,7 @@ class Tablet:
 
     def _apply_rows(self, entry: Entry, meta: WriteMeta, ts: int, state: SourceState | None) -> ApplyResult:
         batch = self._batch_of(entry, meta)
-        rows = WireRows.of_batch(batch, meta.column_ids, meta.ignore_null)
+        rows = WireRows.of_batch(batch, meta)
         schema = self._contents.schema
         if entry.schema_id != schema.schema_id:
             current = {c.id for c in schema.columns}

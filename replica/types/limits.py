@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 ROW_SIZE_BYTES_MAX = 1 << 20
+"""Of a row's values of variable length together: of those that a batch gives, and of all that the row then has."""
 BATCH_SIZE_BYTES_MAX = 8 << 20
 BATCH_ROWS_MAX = 1 << 20
 BATCH_FILLED_BYTES_MAX = 128 << 20
@@ -13,6 +14,9 @@ So eight bytes of a row stand for a megabyte, if a default is as long."""
 WRITE_REPLY_BYTES_MAX = 15 << 20
 """Of the reply to one batch, if all of its rows fail: it is one message. A batch that could have a longer one is
 refused."""
+KEPT_BYTES_MAX = 8 << 20
+"""Of values that a tablet copies at a time for rows of which a batch gives some columns only; a longer row is copied
+alone. As many bytes as a batch may bring itself."""
 BATCH_TARGET_BYTES = 1 << 20
 COLUMNS_MAX = 300
 KEY_SIZE_BYTES_MAX = 16 << 10
@@ -146,8 +150,8 @@ SCAN_BATCH_BYTES = 1 << 20
 SCAN_PIECE_ROWS_MAX = 1 << 16
 """Of the same rows."""
 SCAN_CHUNK_BYTES_MAX = 2 * SCAN_BATCH_BYTES + (256 << 10)
-"""Of one message of a scan: SCAN_BATCH_BYTES of rows or one row, which may have become longer by updates of single
-columns, and what Arrow puts around 300 columns."""
+"""Of one message of a scan: SCAN_BATCH_BYTES of rows or one row, and what Arrow puts around 300 columns. Twice as much,
+because updates of single columns made longer rows in older builds."""
 SCAN_SLICES_MAX = 1 << 20
 """Slices of a tablet's hash space."""
 SCAN_PREDICATES_MAX = 1000

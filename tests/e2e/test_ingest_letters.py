@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from nyala.infra.cli.app import app
 from nyala.pipeline import QueryRefused, replay_letters, row_schema_json
-from nyala.replica.rows import RowOp
+from nyala.replica.rows import Column, ColumnType, RowOp, TableSchema
 from nyala.replica.types import RowCode
 from tests.harness.road import SCHEMA, Lane, Road, event, key_of, row, writer_info
 
@@ -94,6 +94,28 @@ def test_letters_every_bad_record_is_told_once_and_mended_ones_come_in(road: Roa
     lane.run()
     assert lane.rows() == {**stored, 50: row(50), 61: row(61, "late")}
     assert seen(lane) == expected
+
+
+def test_event_that_makes_a_row_too_long_is_a_letter(road: Road) -> None:
+    """Goal: events of single columns that add up to more than a row may hold are told, once, and lose nothing else.
+
+    Method: 600 KB in one column, then in another one of the same row and of a short one; replay the micro-batch.
+    """
+    wordy = TableSchema(1, (*SCHEMA.columns, Column(id=5, name="w", type=ColumnType.STRING)), ("k",))
+    only_w = row_schema_json(wordy, ["w"])
+    lane = road.lane("growing", writers=(only_w,), schema=wordy)
+    full, long = row_schema_json(wordy), "x" * 600_000
+    for k, v in ((1, long), (2, "short")):
+        lane.publish_raw(key_of(k), event({**row(k, v), "w": None}, full))
+    grown = [event({"k": k, "w": long}, only_w) for k in (1, 2)]
+    at = [lane.publish_raw(key_of(k), value) for k, value in zip((1, 2), grown, strict=True)]
+    lane.run()
+    stored = {1: {**row(1, long), "w": None}, 2: {**row(2, "short"), "w": long}}
+    for _ in range(2):
+        assert seen(lane) == {at[0]: ("ROW_TOO_LARGE", "", key_of(1), grown[0])}
+        assert lane.rows() == stored
+        lane.forget_last_commit()
+        lane.run()
 
 
 def test_letters_as_large_as_kafka_takes_do_not_stop_the_query(road: Road) -> None:

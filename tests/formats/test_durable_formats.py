@@ -13,7 +13,8 @@ import google_crc32c
 import pytest
 
 from nyala.replica.consensus_metadata import ConsensusMeta, path_of
-from nyala.replica.types import Address, Entry, EntryKind, Member, OpId, RaftConfig
+from nyala.replica.rows import SourceKey, WriteMeta
+from nyala.replica.types import Address, Corruption, Entry, EntryKind, Member, OpId, RaftConfig
 from nyala.replica.wal import Log, dump_segment
 from nyala.replica.wal.newest import NEWEST_NAME, Newest, read_newest
 from nyala.schemas import frame, unframe
@@ -56,6 +57,14 @@ ENTRIES = [
     _entry(6, EntryKind.WRITE, b"", b"\x00" * 40_000),
 ]
 GROUPS = [ENTRIES[:1], ENTRIES[1:3], ENTRIES[3:]]
+
+WRITE_METAS = {
+    "write_meta_v1.bin": WriteMeta((1, 2, 7), 5, SourceKey("kafka", "topic", 4), 1, after=98, done=50),
+    "write_meta_v1_ignore_null.bin": WriteMeta((1, 3), 2, client_id="c1", sequence=3, ignore_null=True),
+    "write_meta_v1_bounded.bin": WriteMeta((1, 3), 2, client_id="c1", sequence=3, rows_bounded=True),
+    "write_meta_v1_both.bin": WriteMeta((1, 3), 2, client_id="c1", ignore_null=True, rows_bounded=True),
+}
+"""What a WRITE entry says of its rows, with no mark, with each one, and with both."""
 
 FRAMED: dict[str, dict[str, Any]] = {
     "superblock": {
@@ -264,6 +273,20 @@ def test_consensus_metadata_of_version_1_loads() -> None:
     assert _write_meta() == (GOLDEN / META).read_bytes()
 
 
+@pytest.mark.parametrize("name", WRITE_METAS)
+def test_meta_of_a_write_of_version_1_reads_back(name: str) -> None:
+    """IN-21. Goal: a write in a log means the same for ever, with or without marks; one of a later build is refused.
+    Method: decode the golden bytes, encode the same anew; then other bytes in the field of marks, which ends it."""
+    data = (GOLDEN / name).read_bytes()
+    assert WriteMeta.decode(data) == WRITE_METAS[name]
+    assert WRITE_METAS[name].encode() == data
+    bare = WriteMeta((1,), 1).encode()
+    assert bare[-1:] == b"\x00", "no byte"
+    for marks in (b"\x00", b"\x04", b"\x07", b"\x80", b"\x01\x01"):
+        with pytest.raises(Corruption, match="newer build"):
+            WriteMeta.decode(bare[:-1] + bytes([2 * len(marks)]) + marks)
+
+
 @pytest.mark.parametrize("name", sorted(FRAMED))
 def test_framed_file_of_version_1_reads_back(name: str) -> None:
     """Goal: framed records of version 1 are read for ever. Method: unframe the golden file; frame the same anew."""
@@ -294,6 +317,7 @@ def _write_missing() -> None:
     GOLDEN.mkdir(exist_ok=True)
     files = {FOLLOWS: _write_segment(), META: _write_meta(), NEWEST_END: _write_newest()}
     files |= {f"{name}_v1.bin": frame(name, value) for name, value in FRAMED.items()}
+    files |= {name: meta.encode() for name, meta in WRITE_METAS.items()}
     for name, data in files.items():
         if not (GOLDEN / name).exists():
             (GOLDEN / name).write_bytes(data)

@@ -27,7 +27,7 @@ from nyala.replica.rows import (
     key_hash_one,
 )
 from nyala.replica.tablet import Superblock
-from nyala.replica.types import Code, Entry, EntryKind, OpId, RowCode
+from nyala.replica.types import Code, Entry, EntryKind, OpId, RowCode, limits
 
 SOURCE = SourceKey("c" * 8, "t" * 8, 0)
 
@@ -64,6 +64,19 @@ PAIR_SCHEMA = TableSchema(
     ),
     ("k", "k2"),
 )
+TEXT_SCHEMA = TableSchema(
+    1,
+    (
+        Column(id=1, name="k", type=ColumnType.STRING, nullable=False),
+        Column(id=2, name="v", type=ColumnType.INT32),
+        Column(id=3, name="s", type=ColumnType.STRING, nullable=False, default="-"),
+        Column(id=4, name="r", type=ColumnType.INT32, nullable=False),
+        Column(id=5, name="t", type=ColumnType.STRING),
+        Column(id=6, name="u", type=ColumnType.STRING, default="long as a default"),
+    ),
+    ("k",),
+)
+"""For rows that become too long only by what they keep."""
 _MASK = (1 << 64) - 1
 _COMBINE = 0x9FB21C651E98DF25
 
@@ -165,9 +178,12 @@ class Twin:
         history = self.versions.get(key)
         return history[-1][1] if history else None
 
-    def apply_row(self, names: list[str], row: dict[str, Any], time: int, ignore_null: bool = False) -> RowError | None:
+    def apply_row(
+        self, names: list[str], row: dict[str, Any], time: int, ignore_null: bool = False, bounded: bool = False
+    ) -> RowError | None:
         """One row, one decision."""
         op, offset = row["op"], row["offset"]
+        given = {n: row.get(n) for n in names}
         if ignore_null and op in (RowOp.UPSERT, RowOp.UPDATE, RowOp.UPDATE_IGNORE):
             names = [n for n in names if n in self.schema.key or row.get(n) is not None]
         if op not in list(RowOp):
@@ -175,6 +191,8 @@ class Twin:
         for name in self.schema.key:
             if row.get(name) is None:
                 return RowError(offset, RowCode.NULL_KEY, name)
+        if text_bytes(given) > limits.ROW_SIZE_BYTES_MAX:
+            return RowError(offset, RowCode.ROW_TOO_LARGE, "")
         insert = op in (RowOp.INSERT, RowOp.INSERT_IGNORE)
         delete = op in (RowOp.DELETE, RowOp.DELETE_IGNORE)
         for column in self.schema.columns:
@@ -206,6 +224,8 @@ class Twin:
                 return RowError(offset, RowCode.NULL_IN_REQUIRED_COLUMN, column.name)
             else:
                 new[column.name] = column.default
+        if bounded and text_bytes(new) > limits.ROW_SIZE_BYTES_MAX:
+            return RowError(offset, RowCode.ROW_TOO_LARGE, "")
         history.append((time, new))
         return None
 
@@ -217,6 +237,7 @@ class Twin:
         after: int | None,
         done: int,
         ignore_null: bool = False,
+        bounded: bool = False,
     ) -> tuple[Code | None, list[RowError]]:
         """One batch of the source, row by row; (refusal, row errors)."""
         time = max(time, self.time + 1)
@@ -231,7 +252,7 @@ class Twin:
                 if row["offset"] in self.errors:
                     result.append(self.errors[row["offset"]])
                 continue
-            error = self.apply_row(names, row, time, ignore_null)
+            error = self.apply_row(names, row, time, ignore_null, bounded)
             if error is not None:
                 result.append(error)
                 if error.offset >= self.done:
@@ -247,6 +268,11 @@ class Twin:
             if seen and seen[-1] is not None:
                 rows.append(seen[-1])
         return sorted(rows, key=self.key)
+
+
+def text_bytes(row: dict[str, Any]) -> int:
+    """Bytes of a row's texts."""
+    return sum(len(value.encode()) for value in row.values() if isinstance(value, str))
 
 
 def rows_of(scan: Any, schema: TableSchema) -> list[dict[str, Any]]:

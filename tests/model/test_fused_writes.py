@@ -19,6 +19,7 @@ from tests.harness.tablet_twin import (
     PAIR_SCHEMA,
     SOURCE,
     STRING_SCHEMA,
+    TEXT_SCHEMA,
     colliding_key,
     noop_entry,
     rows_of,
@@ -42,6 +43,7 @@ def _row(rng: random.Random, schema: TableSchema, offset: int, keys: int) -> dic
     row["v"] = rng.choice([None, rng.randrange(100)])
     row["s"] = None if rng.random() < 0.05 else rng.choice(["", "abc"])
     row["r"] = None if rng.random() < 0.05 else rng.randrange(100)
+    row["t"], row["u"] = (rng.choice([None, "", "abcdef"]) for _ in "tu")
     return row
 
 
@@ -81,6 +83,7 @@ def _log(rng: random.Random, schema: TableSchema, count: int) -> list[Entry]:
                 sequence=sequence,
                 first_incomplete=first,
                 ignore_null=rng.random() < 0.05,
+                rows_bounded=rng.random() < 0.9,
             )
         )
     return log
@@ -88,21 +91,24 @@ def _log(rng: random.Random, schema: TableSchema, count: int) -> list[Entry]:
 
 @contextmanager
 def _bounds(tight: bool) -> Iterator[None]:
-    """The ledger's own bounds, or such as are met all the time."""
+    """The bounds of ledger and rows as they are, or such as are met all the time."""
     with pytest.MonkeyPatch.context() as patch:
         if tight:
             patch.setattr(limits, "LEDGER_RESULTS_PER_CLIENT_MAX", 4)
             patch.setattr(limits, "LEDGER_RESULTS_MAX", 9)
             patch.setattr(limits, "LEDGER_ERRORS_BYTES_MAX", 1200)
+            patch.setattr(limits, "ROW_SIZE_BYTES_MAX", 22)
         yield
 
 
-@pytest.mark.parametrize("schema", [INT_SCHEMA, STRING_SCHEMA, PAIR_SCHEMA], ids=["int", "text", "collide"])
+@pytest.mark.parametrize(
+    "schema", [INT_SCHEMA, STRING_SCHEMA, PAIR_SCHEMA, TEXT_SCHEMA], ids=["int", "text", "collide", "texts"]
+)
 @pytest.mark.parametrize("seed", few_then_deep(6, 40))
 def test_small_writes_applied_in_any_groups_equal_one_at_a_time(schema: TableSchema, seed: int) -> None:
     """Goal: however committed entries are handed over, rows, row errors, times, results and ledger are those of one at
     a time. Method: random logs cut at random places, with flushes between, against one that gets single entries; under
-    the ledger's bounds, and under such as are met all the time."""
+    the bounds of ledger and rows, and under such as are met all the time."""
     rng = random.Random(seed)
     with _bounds(tight=rng.random() < 0.5):
         _compare(rng, schema)

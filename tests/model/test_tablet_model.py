@@ -9,13 +9,14 @@ import pytest
 
 from nyala.replica.rows import RowOp, TableSchema
 from nyala.replica.tablet import Superblock, Tablet
-from nyala.replica.types import Code, Refused
+from nyala.replica.types import Code, Refused, RowCode, limits
 from tests.harness.seeds import few_then_deep
 from tests.harness.sim_disk import SimDisk
 from tests.harness.tablet_twin import (
     INT_SCHEMA,
     PAIR_SCHEMA,
     STRING_SCHEMA,
+    TEXT_SCHEMA,
     Twin,
     colliding_key,
     noop_entry,
@@ -40,6 +41,7 @@ def _row(rng: random.Random, schema: TableSchema, names: list[str], offset: int,
     row["v"] = rng.choice([None, rng.randrange(100)])
     row["s"] = None if rng.random() < 0.05 else rng.choice(["", "abc", "é" * rng.randrange(9)])
     row["r"] = None if rng.random() < 0.05 else rng.randrange(100)
+    row["t"], row["u"] = ("é" * rng.randrange(9) if rng.random() < 0.7 else None for _ in "tu")
     return row
 
 
@@ -56,8 +58,8 @@ class _Run:
         self.tablet = Tablet.create(self.disk, superblock(schema, retention_us=self.retention_us))
         self.index = 0
         self.log: list[Any] = []
-        self.offset = 0
-        self.sent: list[tuple[list[str], list[dict[str, Any]], bool]] = []
+        self.offset = self.too_large = 0
+        self.sent: list[tuple[list[str], list[dict[str, Any]], bool, bool]] = []
 
     def step(self) -> None:
         action = self.rng.random()
@@ -93,29 +95,33 @@ class _Run:
             self.offset += self.rng.choice([1, 1, 1, 7])
             rows.append(_row(self.rng, self.schema, names, self.offset, self.keys))
         ignore_null = self.rng.random() < 0.3
-        self.sent.append((names, rows, ignore_null))
-        self.send(
-            names, rows, ignore_null, after=self.rng.choice([None, self.twin.last if self.twin.last >= 0 else None])
-        )
+        bounded = self.rng.random() < 0.7
+        self.sent.append((names, rows, ignore_null, bounded))
+        after = self.rng.choice([None, self.twin.last if self.twin.last >= 0 else None])
+        self.send(names, rows, ignore_null, bounded, after)
 
     def replay_some(self) -> None:
         """A batch again, cut elsewhere, or one that builds on what never came."""
         if not self.sent:
             return
-        names, rows, ignore_null = self.rng.choice(self.sent)
+        names, rows, ignore_null, bounded = self.rng.choice(self.sent)
         low = self.rng.randrange(len(rows))
-        self.send(names, rows[low:], ignore_null, after=self.rng.choice([None, self.offset + 5]))
+        self.send(names, rows[low:], ignore_null, bounded, after=self.rng.choice([None, self.offset + 5]))
 
-    def send(self, names: list[str], rows: list[dict[str, Any]], ignore_null: bool, after: int | None) -> None:
+    def send(
+        self, names: list[str], rows: list[dict[str, Any]], ignore_null: bool, bounded: bool, after: int | None
+    ) -> None:
         self.index += 1
         done = self.rng.choice([0, self.twin.done, max(0, self.twin.last - 5)])
-        entry = write_entry(self.index, self.schema, names, rows, after=after, done=done, ignore_null=ignore_null)
+        marks = {"ignore_null": ignore_null, "rows_bounded": bounded}
+        entry = write_entry(self.index, self.schema, names, rows, after=after, done=done, **marks)
         self.log.append(entry)
-        code, errors = self.twin.apply(names, rows, entry.hybrid_time, after, done, ignore_null)
+        code, errors = self.twin.apply(names, rows, entry.hybrid_time, after, done, ignore_null, bounded)
         self.tablet.check_write(1, self.schema.column_ids(names), entry.payload, entry.payload_crc, len(rows))
         (result,) = self.tablet.apply([entry])
         assert (result.error.code if result.error else None) == code
         assert list(result.row_errors) == errors
+        self.too_large += sum(e.code is RowCode.ROW_TOO_LARGE for e in errors)
         if code is None:
             assert result.last_offset == self.twin.last
 
@@ -155,7 +161,22 @@ class _Run:
 def test_tablet_under_random_life_equals_twin(schema: TableSchema, seed: int) -> None:
     """Goal: rows, row errors and every snapshot equal one-at-a-time application, whatever the batch boundaries,
     replays, flushes, compactions and restarts. Method: a random life of 60 steps for each seed."""
-    run = _Run(seed, schema)
+    _live(_Run(seed, schema))
+
+
+@pytest.mark.parametrize("seed", few_then_deep(6, 40))
+def test_rows_about_as_long_as_they_may_be_equal_twin(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a row that would become too long by what it keeps is an error of its row, whatever the batch boundaries,
+    replays, flushes and restarts, and only in entries that say so. Method: the random life, rows bounded to 30 bytes,
+    and values copied 32 bytes at a time."""
+    monkeypatch.setattr(limits, "ROW_SIZE_BYTES_MAX", 30)
+    monkeypatch.setattr(limits, "KEPT_BYTES_MAX", 32)
+    run = _Run(seed, TEXT_SCHEMA)
+    _live(run)
+    assert run.too_large > 5
+
+
+def _live(run: _Run) -> None:
     for _ in range(60):
         run.step()
     run.compare()
@@ -165,7 +186,7 @@ def test_tablet_under_random_life_equals_twin(schema: TableSchema, seed: int) ->
     run.reopen()
     run.compare()
     checksum, rows = run.tablet.checksum()
-    again = Tablet.create(SimDisk(), superblock(schema))
+    again = Tablet.create(SimDisk(), superblock(run.schema))
     again.apply(run.log)
     assert again.checksum() == (checksum, rows)
     assert rows == len(run.twin.at(run.tablet.applied_time))

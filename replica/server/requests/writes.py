@@ -114,7 +114,7 @@ class Writes:
         # Read once: each read of this field makes other bytes, and the tablet knows a checked batch by its identity.
         payload = request.payload
         size = len(payload)
-        meta = _meta(request)
+        meta = _meta(request, tablet.schema)
         column_ids = meta.column_ids
 
         def check() -> None:
@@ -240,7 +240,7 @@ def need_same_generation(request: pb.WriteRequest, config: RaftConfig) -> None:
         )
 
 
-def _meta(request: pb.WriteRequest) -> WriteMeta:
+def _meta(request: pb.WriteRequest, schema: TableSchema) -> WriteMeta:
     """What the write leaves behind in the log and the ledger; Refused unless all of it may be so.
 
     Asked of calls as well, whose fields were looked at before: a write on a link comes as its sender made it.
@@ -257,9 +257,9 @@ def _meta(request: pb.WriteRequest) -> WriteMeta:
     if len(request.column_ids) > limits.COLUMNS_MAX:
         what = f"column_ids: at most {limits.COLUMNS_MAX} of them"
         raise Refused(Code.INVALID_ARGUMENT, what, value=len(request.column_ids))
-    source = request.source
+    source, column_ids = request.source, tuple(request.column_ids)
     return WriteMeta(
-        column_ids=tuple(request.column_ids),
+        column_ids=column_ids,
         rows=request.rows,
         source=_known_source(source.cluster_id, source.topic_id, source.kafka_partition) if from_source else None,
         generation=request.generation,
@@ -269,4 +269,5 @@ def _meta(request: pb.WriteRequest) -> WriteMeta:
         sequence=request.sequence,
         first_incomplete=request.first_incomplete,
         ignore_null=request.ignore_null,
+        rows_bounded=schema.left_out(column_ids, request.ignore_null).may_grow,
     )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from nyala.replica.rows import RowOp
+from nyala.replica.rows import Column, ColumnType, RowOp
 from nyala.replica.rpc import pb
 from nyala.replica.server.requests.writes import INLINE_BYTES_MAX, ROW_ERROR_BYTES, Writes, need_same_generation
 from nyala.replica.server.runtime.memory import MemoryGuard
@@ -24,8 +25,9 @@ from nyala.replica.types import (
     limits,
     next_generation,
 )
-from tests.harness.rows import batch, write_request
+from tests.harness.rows import SCHEMA, batch, write_request
 from tests.harness.server_pair import Pair, run_pair
+from tests.harness.tablet_twin import batch_of
 
 
 def writes_on(pool: ThreadPoolExecutor) -> Writes:
@@ -158,6 +160,48 @@ def test_client_id_that_is_too_long_to_be_remembered_is_refused() -> None:
             with pytest.raises(Refused) as told:
                 await writes.write(hosted, request)
             assert told.value.code is Code.INVALID_ARGUMENT
+
+    run_pair(scenario)
+
+
+def test_leader_sees_to_it_that_rows_do_not_grow_past_their_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IN-60, CN-24. Goal: what a client writes is under the bound of a row, whatever it says itself, and its repetition
+    has the same reply. Method: 600 KB in one column of two rows, then in another one beside a row that is fine, also as
+    a batch in which nulls leave columns as they are; then a number that was answered, again."""
+    columns = (*SCHEMA.columns, Column(id=3, name="w", type=ColumnType.STRING))
+    wider = replace(SCHEMA, columns=columns)
+    monkeypatch.setattr("tests.harness.copies.SCHEMA", wider)
+    long = "x" * 600_000
+
+    async def scenario(pair: Pair) -> None:
+        with ThreadPoolExecutor(1) as pool:
+            writes = writes_on(pool)
+
+            async def say(sequence: int, rows: list[dict[str, Any]], *names: str, ignore_null: bool = False) -> Any:
+                ids = wider.column_ids(["k", *names])
+                numbered = [{"op": RowOp.UPSERT, "offset": n, **row} for n, row in enumerate(rows)]
+                request = write_request(
+                    pair.leader.uuid, pair.leader.hosted.tablet_id, batch_of(wider, ["k", *names], numbered)
+                )
+                request.column_ids[:] = ids
+                request.client_id, request.sequence, request.ignore_null = "one", sequence, ignore_null
+                return await writes.write(pair.leader.hosted, request)
+
+            await say(1, [{"k": 1, "v": long}, {"k": 2, "v": "short"}], "v")
+            grown = [{"k": 1, "w": long}, {"k": 2, "w": long}]
+            replies = [
+                await say(2, grown, "w"),
+                await say(3, grown, "v", "w", ignore_null=True),
+                await say(2, grown, "w"),
+            ]
+            for reply in replies:
+                assert [(e.offset, e.code) for e in reply.row_errors] == [(0, RowCode.ROW_TOO_LARGE)]
+                assert reply.rows_applied == 1
+            assert replies[2] == replies[0]
+            tablet = pair.leader.hosted.tablet
+            assert tablet is not None
+            found = {r["k"]: (r["v"], r["w"]) for rows in tablet.scan() for r in rows.to_pylist()}
+            assert found == {1: (long, None), 2: ("short", long)}
 
     run_pair(scenario)
 

@@ -1,0 +1,61 @@
+"""The values that stored rows keep when a batch gives some columns only: how long they are, and the values themselves.
+
+A row of a few bytes in a batch may leave a megabyte as it is. So values are measured where they lie, and copied for a
+few rows at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from nyala.replica.rows import VARIABLE_LENGTH, Column, lengths_at
+from nyala.replica.types import limits
+
+from .columns import filled, gathered
+from .hash_index import I64
+from .stores import Found, Stores
+
+
+def default_length(column: Column) -> int:
+    """Bytes of the default of a column of variable length, 0 if it has none."""
+    return int(lengths_at(filled(column, 1), np.zeros(1, dtype=np.int64))[0])
+
+
+def kept_lengths(stores: Stores, found: Found, hit: I64, columns: Sequence[Column]) -> dict[int, I64]:
+    """By column id, for those of `columns` that are of variable length: bytes of the value that each row `hit` has.
+
+    `found` says where the rows' live versions are. Nothing is copied; the same on every replica, wherever they lie.
+    """
+    found_lengths = {c.id: np.full(len(hit), default_length(c)) for c in columns if c.type in VARIABLE_LENGTH}
+    if found_lengths:
+        for place in stores.places(found, hit):
+            for column_id, lengths in found_lengths.items():
+                array = place.column(column_id)
+                if array is not None:
+                    lengths[place.mine] = lengths_at(array, place.at)
+    return found_lengths
+
+
+def kept_values(stores: Stores, found: Found, hit: I64, columns: Sequence[Column]) -> dict[int, pa.Array]:
+    """By column id, pa.Array of the values that the rows `hit` have."""
+    arrays = gathered(stores.places(found, hit), lambda place: place.values(columns))
+    return {c.id: array for c, array in zip(columns, arrays, strict=True)}
+
+
+def portions(stores: Stores, found: Found, hit: I64, columns: Sequence[Column]) -> Iterator[I64]:
+    """The rows `hit`, in order, a few at a time: in `columns` they have KEPT_BYTES_MAX together, or are one row."""
+    if len(hit) < 2:
+        yield from [hit] * len(hit)
+        return
+    lengths = kept_lengths(stores, found, hit, columns)
+    fixed = sum(c.arrow_type.bit_width for c in columns if c.id not in lengths)
+    ends = np.cumsum(sum(lengths.values(), np.full(len(hit), 4 * len(lengths) + -(-fixed // 8))))
+    start = 0
+    while start < len(hit):
+        before = int(ends[start - 1]) if start else 0
+        end = max(start + 1, int(np.searchsorted(ends, before + limits.KEPT_BYTES_MAX, side="right")))
+        yield hit[start:end]
+        start = end
