@@ -45,8 +45,7 @@ class ActiveSegment:
         try:
             self._file.pwritev(block, self.written_bytes)
         except Refused:
-            self._file.truncate(self.written_bytes)
-            self.preallocated_bytes = self.written_bytes
+            self.cut()
             raise
         start = self.written_bytes + len(block[0])
         self.written_bytes = start + length_bytes + len(self.header.marker)
@@ -61,14 +60,14 @@ class ActiveSegment:
 
     def cut(self) -> None:
         """Cut to what was written; NO_SPACE or ResourcesExhausted leaves the file as it was, and usable."""
-        if self.preallocated_bytes > self.written_bytes:
-            self._file.truncate(self.written_bytes)
-            self.preallocated_bytes = self.written_bytes
+        self._file.truncate(self.written_bytes)
+        self.preallocated_bytes = self.written_bytes
 
     def finish(self) -> None:
         """Cut to what was written, durably. The handle is closed whatever is raised."""
         try:
-            self.cut()
+            if self.preallocated_bytes > self.written_bytes:
+                self.cut()
             self._file.sync()
         finally:
             self._file.close()
@@ -135,7 +134,6 @@ class NextSegment:
         if self._thread is not None:
             if self._thread.is_alive():
                 return False
-            self._thread.join()
             self._thread = None
         if self._error is not None:
             error, self._error = self._error, None

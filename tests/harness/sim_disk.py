@@ -264,6 +264,11 @@ class SimDisk:
                     seen.add(id(self._names[name]))
                     self.torn += self._names[name].lose_power(rng)
 
+    def write_back(self, path: str) -> None:
+        """The kernel brings a file's unsynced sectors and its length to the platter, as it may at any time."""
+        with self.lock:
+            self._names[path].sync()
+
     def corrupt(self, path: str, byte_offset: int, xor: int = 1) -> None:
         """Flip bits of one byte at rest."""
         inode = self._names[path]

@@ -60,6 +60,14 @@ NEAR: Mapping[str, tuple[str, ...]] = {
     "replica/tablet/": ("unit/tablet", "unit/raft_driver", "formats"),
     "replica/tablet/ledger.py": ("unit/tablet/test_ledger_rules.py", "unit/tablet/test_tablet_ledger.py"),
     "replica/tablet/positions.py": ("unit/tablet/test_tablet_positions.py",),
+    "replica/tablet/superblock.py": (
+        "formats",
+        "unit/tablet/test_tablet_rows.py",
+        "unit/tablet/test_tablet_superblock.py",
+        "unit/tablet_copy/test_copy_deletion.py",
+        "unit/tablet_copy/test_copy_quarantine.py",
+        "unit/tablet_copy/test_copy_witness.py",
+    ),
     "replica/tablet/witness.py": ("unit/tablet_copy/test_copy_witness.py",),
     "replica/tablet_copy/checks.py": ("unit/tablet_copy/test_copy_checks.py",),
     "replica/wal/recovery.py": ("unit/wal",),
@@ -83,10 +91,12 @@ FINISHED: tuple[str, ...] = (
     "replica/raft/voting.py",
     "replica/tablet/ledger.py",
     "replica/tablet/positions.py",
+    "replica/tablet/superblock.py",
     "replica/tablet/witness.py",
     "replica/tablet_copy/checks.py",
     "replica/wal/recovery.py",
     "replica/wal/retention.py",
+    "replica/wal/segment.py",
 )
 """Folders and files without an unexplained survivor."""
 HARMLESS = {"jemalloc_bg_thd", "polars-ooc-clea"}

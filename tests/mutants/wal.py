@@ -15,6 +15,18 @@ MUTANTS = (
         after="pass",
     ),
     Mutant(
+        name="closed segment is cut, but not for certain",
+        rows="CN-22",
+        test=(
+            "tests/unit/wal/test_wal_segments.py"
+            "::test_half_block_that_found_no_room_is_never_left_in_a_closed_segment[0-within]"
+        ),
+        file="replica/wal/segment.py",
+        function="ActiveSegment.finish",
+        before="self._file.sync()",
+        after="pass",
+    ),
+    Mutant(
         name="append waits for the allocator",
         rows="CN-19",
         test=(
@@ -379,7 +391,7 @@ MUTANTS = (
         rows="CN-21",
         test="tests/unit/wal/test_wal_segments.py::test_closing_cuts_the_segment_to_what_was_written",
         file="replica/wal/segment.py",
-        function="ActiveSegment.cut",
+        function="ActiveSegment.finish",
         before="if self.preallocated_bytes > self.written_bytes:",
         after="if self.preallocated_bytes < 0:",
     ),

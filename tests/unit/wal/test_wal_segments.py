@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import random
 import threading
 from pathlib import Path
 
@@ -11,10 +12,11 @@ import fastavro
 import pytest
 
 from nyala.replica.fs import RealDisk
-from nyala.replica.types import Code, DiskFailure, DiskFile, OpId, Refused
-from nyala.replica.wal import Log, Reservation, dump_segment
+from nyala.replica.types import Code, DiskFailure, DiskFile, Entry, OpId, Refused
+from nyala.replica.wal import Log, Reservation, WalOptions, dump_segment
 from nyala.replica.wal.appender import _gather
 from nyala.replica.wal.format import decode_header, encode_entry, encode_header, new_marker
+from nyala.replica.wal.recovery import TEMP_NAME
 from tests.harness.sim_disk import SimDisk
 from tests.harness.wal_entries import (
     FOLDER,
@@ -75,17 +77,91 @@ def test_each_new_segment_has_its_whole_length_on_the_disk_when_it_is_created(th
     assert all(taken >= size for size, taken in created.values()), created
 
 
+def syncs_of(disk: SimDisk, log: Log, appended: Entry) -> list[str]:
+    """How the segment is synced as that entry is appended."""
+    disk.calls.clear()
+    append_now(log, [appended])
+    calls, segments = list(disk.calls), segment_paths(disk)
+    return [call.operation for call in calls if "sync" in call.operation and call.path in segments]
+
+
 def test_sync_inside_the_preallocated_length_is_fdatasync_and_beyond_it_fsync() -> None:
     """CN-18. Goal: the cheap sync exactly where it suffices. Method: an entry that fits, then one that overshoots."""
     disk = SimDisk()
     log, _ = open_log(disk)
     append_now(log, [entry(1)])
-    disk.calls.clear()
+    assert syncs_of(disk, log, entry(2)) == ["datasync"]
+    assert syncs_of(disk, log, entry(3, bytes(4096))) == ["sync"]
+
+
+def test_sync_of_an_entry_that_fills_the_preallocated_length_is_fdatasync() -> None:
+    """CN-18. Goal: no metadata changes as long as the file does not grow. Method: a segment that is as long as its
+    first two entries; one entry more makes it longer."""
+    measured = SimDisk()
+    build(measured, lambda log: [append_now(log, [entry(1)]), append_now(log, [entry(2)])])
+    (path,) = segment_paths(measured)
+    disk = SimDisk()
+    log, _ = open_log(disk, WalOptions(segment_size_bytes_first=measured.size(path), segment_size_bytes_max=16384))
+    append_now(log, [entry(1)])
+    assert syncs_of(disk, log, entry(2)) == ["datasync"]
+    assert disk.size(path) == measured.size(path)
+    assert syncs_of(disk, log, entry(3)) == ["sync"]
+
+
+def test_sync_after_a_full_disk_cut_the_segment_is_fsync() -> None:
+    """CN-18. Goal: where an append makes the file longer, its new length is durable too. Method: a write finds no room,
+    so that the segment is cut back to what it holds; the next append fits."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    append_now(log, [entry(1)])
+    disk.fail_on("pwrite", f"{FOLDER}/*", "ENOSPC")
+    (refused,) = append_now(log, [entry(2)]).results
+    assert isinstance(refused, Refused) and refused.code is Code.NO_SPACE
+    assert syncs_of(disk, log, entry(2)) == ["sync"]
+
+
+@pytest.mark.parametrize("beyond", [False, True], ids=["within", "beyond"])
+@pytest.mark.parametrize("power_seed", [None, *range(8)])
+def test_half_block_that_found_no_room_is_never_left_in_a_closed_segment(beyond: bool, power_seed: int | None) -> None:
+    """CN-22. Goal: a disk that was full for a moment makes no log unreadable later. Method: half of a block reaches the
+    disk before the write fails; the log is rolled, as for a copy, and goes on in the next segment; then the process is
+    killed, or the power cut. Every acknowledged entry is there, and a start does not call the closed segment damaged.
+    """
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    fill(log, 1)
+    (path,) = segment_paths(disk)
+    disk.fail_on("preallocate", "*", "ENOSPC", times=None)
+    while beyond and disk.size(path) == SMALL.segment_size_bytes_first:
+        fill(log, 1)
+    last = log.last.index
+    disk.fail_on("pwrite", path, "ENOSPC")
+    disk.hook = lambda operation, _: disk.write_back(path) if operation == "truncate" else None
+    (refused,) = append_now(log, [entry(last + 1, b"x" * 3000)]).results
+    assert isinstance(refused, Refused) and refused.code is Code.NO_SPACE
+    disk.hook = None
+    disk.heal()
+    log.roll()
+    append_now(log, [entry(last + 1)])
+    assert len(segment_paths(disk)) == 2
+    if power_seed is None:
+        disk.restart()
+    else:
+        disk.power_loss(random.Random(power_seed))
+    _, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+    assert ([e.opid.index for e in replay.entries], replay.withheld) == (list(range(1, last + 2)), None)
+
+
+def test_log_that_stopped_for_its_disk_leaves_no_file_open() -> None:
+    """CN-08. Goal: replicas that failed do not use up the server's files. Method: a sync fails; the log is closed."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    append_now(log, [entry(1)])
+    disk.fail_on("datasync", "*")
     append_now(log, [entry(2)])
-    assert [call.operation for call in disk.calls if "sync" in call.operation] == ["datasync"]
-    disk.calls.clear()
-    append_now(log, [entry(3, bytes(4096))])
-    assert [c.operation for c in disk.calls if "sync" in c.operation and ".tmp" not in c.path] == ["sync"]
+    assert isinstance(log.failure, DiskFailure) and any(disk.handles.values())
+    log.close()
+    assert not any(disk.handles.values())
 
 
 def test_preallocation_that_ends_in_a_surprise_ends_the_log_and_is_not_tried_again_for_ever() -> None:
@@ -107,15 +183,18 @@ def test_preallocation_that_ends_in_a_surprise_ends_the_log_and_is_not_tried_aga
         assert len(opened) == 1
 
 
-def test_appends_go_on_in_the_old_segment_while_the_next_is_preallocated() -> None:
-    """CN-19, CN-20. Goal: a slow allocator stalls nobody. Method: hold it, append, let go, see the swap afterwards."""
+@pytest.mark.parametrize("slow", ["preallocate", "sync"])
+def test_appends_go_on_in_the_old_segment_while_the_next_is_preallocated(slow: str) -> None:
+    """CN-19, CN-20. Goal: a slow allocator stalls nobody, and is not started twice. Method: hold it as it takes the
+    room, and as it makes that durable; append more than a segment, let go, see the swap afterwards."""
     disk = SimDisk()
     gate, waiting = threading.Event(), threading.Event()
     armed = threading.Event()
 
-    def hook(operation: str, _: str) -> None:
-        if operation == "preallocate" and armed.is_set():
+    def hook(operation: str, path: str) -> None:
+        if operation == slow and path.endswith(TEMP_NAME) and armed.is_set() and not gate.is_set():
             assert threading.current_thread().name.startswith("wal-prealloc")
+            assert threading.current_thread().daemon, "a disk that hangs keeps no process from its end"
             waiting.set()
             assert gate.wait(60)
 
@@ -131,6 +210,7 @@ def test_appends_go_on_in_the_old_segment_while_the_next_is_preallocated() -> No
         log.append([entry(index, bytes(500))], outcomes)
     outcomes.wait_for(19)
     assert [info.number for info in log.segments()] == [1]
+    assert disk.count("open", f"{FOLDER}/{TEMP_NAME}") == 2, "once for each segment"
     gate.set()
     index = 20
     while len(log.segments()) == 1:
@@ -143,6 +223,16 @@ def test_appends_go_on_in_the_old_segment_while_the_next_is_preallocated() -> No
     assert [e.opid.index for e in open_log(disk)[1]] == list(range(1, index))
 
 
+def test_log_without_threads_of_its_own_does_everything_in_its_callers_hands() -> None:
+    """Goal: a simulation alone decides when something happens. Method: who calls the disk as segments are filled."""
+    disk, callers = SimDisk(), set[threading.Thread]()
+    disk.hook = lambda *_: callers.add(threading.current_thread())
+    log, _ = open_log(disk)
+    fill(log, 20)
+    log.close()
+    assert len(log.segments()) > 2 and callers == {threading.current_thread()}
+
+
 def test_full_disk_under_the_allocator_lets_appends_go_on_and_is_tried_again() -> None:
     """CN-19. Goal: no room for the next segment is no reason to stop. Method: ENOSPC once, then many appends."""
     disk = SimDisk()
@@ -152,6 +242,8 @@ def test_full_disk_under_the_allocator_lets_appends_go_on_and_is_tried_again() -
     fill(log, 30)
     assert log.last == OpId(1, 31)
     assert len(log.segments()) > 1
+    log.close()
+    assert not any(disk.handles.values()), "also not of what was not prepared"
 
 
 def test_closing_cuts_the_segment_to_what_was_written() -> None:
