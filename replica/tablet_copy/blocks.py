@@ -52,7 +52,7 @@ def rename_blocks(blocks: Sequence[BlockInfo], tablet_id: str, next_block: int, 
             width = len(match["number"])
             new = f"{tablet_id}-{number:0{width}d}{match['suffix']}"
             names[base_name(old)] = new
-            paths.append(DATA + new if old.startswith(DATA) else new)
+            paths.append(DATA + new)
         renamed.append(block._replace(name=paths[0], sidecar_name=paths[1]))
         number += 1
     if len(set(names.values())) != 2 * len(blocks):

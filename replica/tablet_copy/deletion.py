@@ -124,7 +124,6 @@ def redo_deletion(disk: Disk, tombstone: Superblock) -> Superblock:
         # The recorded place is taken by an earlier deletion: never mix two logs.
         quarantine = fresh_quarantine(disk, tablet_id)
         tombstone = replace(tombstone, quarantine=quarantine)
-        disk.mkdir(quarantine)
         tombstone.save(disk)
     disk.mkdir(quarantine)
     if disk.exists(path_of(tablet_id)):

@@ -112,12 +112,16 @@ def test_superblock_that_a_killed_process_left_unsynced_is_durable_after_a_start
 
 
 def test_superblock_damaged_or_absent_says_which() -> None:
-    """Goal: absence is DOES_NOT_EXIST, damage is Corruption. Method: load without a file, then with a flipped bit."""
+    """Goal: absence is DOES_NOT_EXIST, damage is Corruption. Method: load without a file, then where a file of
+    another tablet has got the name, then with a flipped bit."""
     disk = SimDisk()
     with pytest.raises(Refused) as refused:
         Superblock.load(disk, "a" * 32)
     assert refused.value.code is Code.TABLET_NOT_FOUND
     superblock(INT_SCHEMA).save(disk)
+    disk.poke(superblock_path("b" * 32), disk.read(superblock_path("a" * 32)))
+    with pytest.raises(Corruption, match="another tablet's"):
+        Superblock.load(disk, "b" * 32)
     disk.corrupt(superblock_path("a" * 32), 40)
     with pytest.raises(Corruption):
         Superblock.load(disk, "a" * 32)

@@ -131,6 +131,25 @@ def test_tombstone_deleted_again_keeps_its_last_opid() -> None:
     assert disk.count("replace") == written
 
 
+@pytest.mark.parametrize("recorded", [True, False])
+def test_log_that_comes_back_beside_a_tombstone_gets_a_place_of_its_own(recorded: bool) -> None:
+    """TC-59. Goal: two logs are never mixed, nor is one lost. Method: a tombstone's log is in its quarantine, which the
+    superblock names or not, and the folder of the log is there once more, as after a restore; starts put it aside, and
+    the superblock names where."""
+    disk = new_disk()
+    last = replica_with_rows(disk)
+    tombstone = delete_replica(disk, Superblock.load(disk, TABLET), last, stop=lambda: None)
+    for name in disk.listdir(f"{tombstone.quarantine}/wal"):
+        disk.mkdir(f"wals/{TABLET}")
+        disk.poke(f"wals/{TABLET}/{name}", disk.read(f"{tombstone.quarantine}/wal/{name}"))
+    if not recorded:
+        replace(tombstone, quarantine="").save(disk)
+    settled = start(disk)
+    assert settled == Superblock.load(disk, TABLET) == replace(tombstone, quarantine=settled.quarantine) != tombstone
+    assert wal_places(disk) == [f"{tombstone.quarantine}/wal", f"{settled.quarantine}/wal"]
+    assert start(disk) == settled
+
+
 def test_deletion_of_an_unfinished_copy_refuses_another_last_opid() -> None:
     """Goal: row TC-61: never recomputed from a partial WAL. Method: COPYING with 5.90, told less."""
     disk = new_disk()
@@ -139,6 +158,33 @@ def test_deletion_of_an_unfinished_copy_refuses_another_last_opid() -> None:
     with pytest.raises(InvariantViolation):
         delete_replica(disk, copying, OpId(5, 40), stop=lambda: None)
     assert settle_at_startup(disk, copying).last_logged == OpId(5, 90)
+
+
+def test_unfinished_copy_of_a_tablet_that_never_was_here_ends_with_nothing_logged() -> None:
+    """TC-61. Goal: a start ends every copy that was cut off. Method: COPYING, and no last OpId is recorded."""
+    disk = new_disk()
+    superblock(data_state=DataState.COPYING).save(disk)
+    settled = start(disk)
+    assert (settled.data_state, settled.last_logged) == (DataState.DELETED, OpId(0, 0))
+
+
+@pytest.mark.parametrize("state", [DataState.READY, DataState.COPYING, DataState.DELETED])
+def test_deletion_stops_the_replica_before_it_touches_a_file(state: DataState) -> None:
+    """TC-39. Goal: nothing writes beside a deletion. Method: what was written when the replica is told to stop, in each
+    state that there can be; a replica that cannot be stopped is not deleted."""
+    disk, written = new_disk(), []
+    for each in {DataState.DELETED: [DataState.READY, state]}.get(state, [state]):
+        record = superblock(data_state=each, last_logged=OpId(5, 90))
+        record.save(disk)
+    before = disk.files
+
+    def refuses() -> None:
+        written.append(disk.files != before)
+        raise Refused(Code.ILLEGAL_STATE, "it does not stop")
+
+    with pytest.raises(Refused, match="does not stop"):
+        delete_replica(disk, record, OpId(5, 90), stop=refuses)
+    assert written == [False] and disk.files == before
 
 
 def test_purge_removes_only_what_the_quarantine_alone_names() -> None:

@@ -105,3 +105,19 @@ def test_blocks_that_share_a_name_are_refused() -> None:
     with pytest.raises(Refused, match="no number"):
         rename_blocks((block._replace(name=f"data/{TABLET}-{'9' * 5000}.arrow"),), TABLET, 0)
     source.replica.close()
+
+
+def test_blocks_of_a_copy_get_the_next_numbers_that_no_file_of_the_tablet_has() -> None:
+    """TC-64. Goal: a copy writes over no file, whether a superblock names it or it was left behind. Method: two blocks,
+    where the superblock's next number is free, and where files of the tablet have it and higher ones; what is another
+    tablet's, or no block, takes no number."""
+    source = leading_source()
+    [block, *_] = source.replica.tablet.superblock.blocks
+    second = block._replace(name=f"data/{TABLET}-8.arrow", sidecar_name=f"data/{TABLET}-8.idx")
+    strange = ["lost+found", f"{TABLET}.arrow", "other-000050.arrow"]
+    for next_block, present, first in ((3, [], 3), (3, ["2"], 3), (3, ["3"], 4), (3, ["11", "6"], 12), (20, ["6"], 20)):
+        files = [*strange, *(f"{TABLET}-{number}.arrow" for number in present)]
+        renamed = rename_blocks((block, second), TABLET, next_block, files)
+        assert [int(each.name.rpartition("-")[2].partition(".")[0]) for each in renamed.blocks] == [first, first + 1]
+        assert renamed.next_block == first + 2
+    source.replica.close()

@@ -115,6 +115,7 @@ def test_superblock_of_a_tombstone_names_its_state_last_opid_and_quarantine() ->
     assert (marked.data_state, marked.last_logged) == (DataState.DELETED, last)
     assert marked.quarantine and disk.listdir(marked.quarantine) == ["cmeta", "superblock", "wal"]
     assert marked.blocks == () and marked.table_id == "t1"
+    assert (marked.flush_opid, marked.flush_time) == (OpId(0, 0), 0)
 
 
 def held(disk: SimDisk) -> list[str]:
@@ -198,7 +199,8 @@ def test_copy_over_a_lost_superblock_that_does_not_end_leaves_a_tombstone_that_d
 
 def test_tablet_that_was_about_to_be_created_has_lost_nothing() -> None:
     """IN-21. Goal: a creation that was cut off is no loss: its copy, if it fails, leaves a tombstone that votes.
-    Method: metadata of term 0 and an empty log: a copy dies and a start takes it back; with a term it is a loss."""
+    Method: metadata of term 0 and an empty log: a copy dies and a start takes it back; with a term it is a loss, and so
+    it is with metadata that do not read back, which may have had one."""
     disk, source = new_disk(), leading_source()
     ConsensusMeta.create(disk, TABLET, TARGET_UUID, CONFIG, 0)
     disk.mkdir(f"wals/{TABLET}")
@@ -211,21 +213,52 @@ def test_tablet_that_was_about_to_be_created_has_lost_nothing() -> None:
     other = new_disk()
     ConsensusMeta.create(other, TABLET, TARGET_UUID, CONFIG, 1)
     assert was_here(other, TABLET)
+    damaged = new_disk()
+    ConsensusMeta.create(damaged, TABLET, TARGET_UUID, CONFIG, 0)
+    damaged.corrupt(path_of(TABLET), 30)
+    assert was_here(damaged, TABLET) and lost_tablets(damaged) == [TABLET]
     source.replica.close()
 
 
+def lose_another(disk: SimDisk) -> str:
+    """A second tablet that lost its superblock, and a file that is no tablet's; the name of its block, which stays."""
+    disk.mkdir("wals/other")
+    disk.poke("data/other-000000.arrow", b"x")
+    disk.poke("data/lost+found", b"")
+    return "other-000000.arrow"
+
+
+def test_copy_that_makes_up_for_a_lost_superblock_ends_the_stay_of_its_own_blocks_alone() -> None:
+    """IN-21. Goal: a block goes only when it is certain that nobody needs it. Method: two tablets lost their
+    superblocks, and a copy of one completes; once more while a third tablet's superblock cannot be read, which may name
+    anything: the copy completes, and the old blocks stay until a later start."""
+    for unreadable in (False, True):
+        disk, source = new_disk(), leading_source()
+        replica_that_voted(disk)
+        disk.remove(superblock_path(TABLET))
+        old, others = data_files(disk), lose_another(disk)
+        if unreadable:
+            disk.poke(superblock_path("third"), b"nonsense")
+        assert copy_over(None, attempt(disk, source.copy_source)).run().data_state is DataState.READY
+        assert others in data_files(disk)
+        assert [name in data_files(disk) for name in old] == [unreadable] * len(old) != []
+        source.replica.close()
+
+
 def test_purge_removes_what_stayed_for_a_lost_superblock() -> None:
-    """IN-21. Goal: what stays has an end that an operator sets. Method: a superblock is lost and a copy fails; the
-    purge of the tablet's quarantine removes log and old blocks, and the tombstone stays one that does not vote."""
+    """IN-21. Goal: what stays has an end that an operator sets. Method: two tablets lost their superblocks and a copy
+    of one fails; the purge of its quarantine removes log and old blocks, and the tombstone stays one that does not
+    vote. What stays for the other tablet is not touched."""
     disk, source = new_disk(), leading_source()
     replica_that_voted(disk)
     disk.remove(superblock_path(TABLET))
-    old = held(disk)
+    old, others = data_files(disk), lose_another(disk)
+    assert held(disk) == sorted([*old, others]), "a start sweeps what is no tablet's"
     disk.fail_on("pwrite", f"wals/{TABLET}/*", "EIO")
     with pytest.raises(DiskFailure):
         copy_over(None, attempt(disk, source.copy_source)).run()
     assert {f"data/{name}" for name in old} < set(purge_quarantine(disk, TABLET).removed)
-    assert data_files(disk) == [] and disk.listdir("quarantine") == [] and refuses_votes(disk)
+    assert data_files(disk) == [others] and disk.listdir("quarantine") == [] and refuses_votes(disk)
     source.replica.close()
 
 
