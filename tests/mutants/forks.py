@@ -4,6 +4,7 @@ then the tests of a mutant under it."""
 from __future__ import annotations
 
 import gc
+import math
 import os
 import pickle
 import resource
@@ -25,13 +26,15 @@ from tests.mutants.children import Child, ends, fork
 from tests.mutants.mutant import ROOT
 from tests.mutants.operators import Change
 
-CPU_S = 10.0
+CPU_S = 2.0
 CPU_TIMES = 5.0
-"""Processor time that the tests of a mutant may have: so much, and so many times what they took without it. A slow
-machine does not spend it; a loop without an end does."""
+"""Processor time that a test may have under a mutant: so much, for what is made for others of its file too, and so many
+times what it took without the mutant. A slow machine does not spend it; a loop without an end does."""
 WAIT_S = 60.0
 WAIT_TIMES = 10.0
-"""The same for real time, for what waits for ever."""
+"""The same for real time, of all tests of a mutant together, for what waits for ever."""
+ALONE_S = 3600.0
+"""Both limits of what runs without a mutant."""
 MEMORY_BYTES = 3 << 30
 
 
@@ -95,7 +98,7 @@ class Forks:
             found = {}
             for name in shares[pos]:
                 begun_s = time.perf_counter()
-                red = tracer.run(lambda name=name: self._red([name]))  # type: ignore[misc]
+                red = tracer.run(lambda name=name: self._red({name: ALONE_S}))  # type: ignore[misc]
                 lines = {file: frozenset(lines) for file, lines in tracer.lines.items()}
                 found[name] = Seen(time.perf_counter() - begun_s, red, lines)
             (folder / "seen").write_bytes(pickle.dumps(found))
@@ -106,13 +109,14 @@ class Forks:
             found: Mapping[str, Seen] = pickle.loads(file.read_bytes()) if file.exists() else {}
             return found
 
-        for pos, _, found, _ in self._run(len(shares), job, lambda _: (3600.0, 3600.0), ended):
+        for pos, _, found, _ in self._run(len(shares), job, lambda _: ALONE_S, ended):
             yield from ({name: found.get(name, Seen(0.0, "its file did not end", {})) for name in shares[pos]}).items()
 
     def verdicts(
-        self, changes: Sequence[Change], tests: Sequence[Sequence[str]], took_s: Sequence[float]
+        self, changes: Sequence[Change], tests: Sequence[Mapping[str, float]]
     ) -> Iterator[tuple[int, Verdict]]:
-        """Position of each mutant and what its tests said, in the order of their ends."""
+        """Position of each mutant and what its tests said, in the order of their ends. `tests`: those of each mutant,
+        with the seconds that each took without it."""
 
         def job(pos: int, folder: Path) -> int:
             change = changes[pos]
@@ -120,28 +124,31 @@ class Forks:
             code = change.compiled(functions[0].__code__.co_filename)
             for function in functions:
                 function.__code__ = code
-            red = self._red(tests[pos])
+            red = self._red({name: CPU_S + CPU_TIMES * took_s for name, took_s in tests[pos].items()})
             (folder / "seen").write_text(red)
             return bool(red)
 
-        def limits(pos: int) -> tuple[float, float]:
-            return CPU_S + CPU_TIMES * took_s[pos], WAIT_S + WAIT_TIMES * took_s[pos]
+        def limit(pos: int) -> float:
+            return WAIT_S + WAIT_TIMES * sum(tests[pos].values())
 
         def said(folder: Path) -> str:
             file = folder / "seen"
             return file.read_text() if file.exists() else ""
 
-        for pos, status, by, spent_s in self._run(len(changes), job, limits, said):
+        for pos, status, by, spent_s in self._run(len(changes), job, limit, said):
             yield pos, Verdict(by, status not in (0, 1), spent_s)
 
     def reaches(self, change: Change) -> bool:
         """Whether the function exists as one that can be changed."""
         return (change.file, change.unit) in self._functions
 
-    def _red(self, names: Sequence[str]) -> str:
-        """The first of these tests that is red; empty if none is. What they share is made once and left standing."""
-        items = [self.items[name] for name in names]
+    def _red(self, cpu_s: Mapping[str, float]) -> str:
+        """The first of these tests that is red; empty if none is. What they share is made once and left standing.
+        Each may have so much processor time; the process dies if one takes more."""
+        items = [self.items[name] for name in cpu_s]
         for item, following in zip(items, [*items[1:], None], strict=True):
+            end_s = time.process_time() + cpu_s[item.nodeid]
+            resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(end_s), resource.RLIM_INFINITY))
             watch = _Watch()
             item.config.pluginmanager.register(watch)
             # Without a next one, all that it shares with others is ended.
@@ -155,7 +162,7 @@ class Forks:
         self,
         count: int,
         job: Callable[[int, Path], int],
-        limits: Callable[[int], tuple[float, float]],
+        limit: Callable[[int], float],
         result: Callable[[Path], Any],
     ) -> Iterator[tuple[int, int | None, Any, float]]:
         """Position, exit status (None if it did not end in time), result and seconds of each job, each in a child."""
@@ -164,16 +171,14 @@ class Forks:
             folder = self._folder / str(pos)
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
-            cpu_s, wait_s = limits(pos)
-            return fork(pos, folder, wait_s, lambda: _limited(cpu_s, folder, lambda: job(pos, folder)))
+            return fork(pos, folder, limit(pos), lambda: _limited(folder, lambda: job(pos, folder)))
 
         for child, status, took_s in ends(count, self._workers, start):
             yield child.pos, status, result(child.folder), took_s
 
 
-def _limited(cpu_s: float, folder: Path, job: Callable[[], int]) -> int:
+def _limited(folder: Path, job: Callable[[], int]) -> int:
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(folder)
-    resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s) + 1, int(cpu_s) + 1))
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
     return job()
 
