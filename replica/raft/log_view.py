@@ -35,7 +35,7 @@ class LogView(Protocol):
         ...
 
     def term_at(self, index: int) -> int | None:
-        """Term of a retained index or of the boundary just below the first; 0 at index 0; None if unknown."""
+        """Term of a retained index or of the boundary just below the first, which is 0 at index 0; None if unknown."""
         ...
 
     def entries(self, lo: int, hi: int, max_bytes: int) -> tuple[Entry, ...]:
@@ -71,6 +71,7 @@ class MemoryLogView:
         self._cache: list[Entry] = []
         self._cache_bytes = 0
         self._loaded: dict[int, Entry] = {}
+        """What `load` brought back, the oldest first."""
         self._loaded_bytes = 0
         self._loaded_bytes_max = loaded_bytes_max
         self._last = boundary
@@ -95,25 +96,18 @@ class MemoryLogView:
         return self._cache_bytes + self._loaded_bytes
 
     def term_at(self, index: int) -> int | None:
-        if index == 0:
-            return 0
         if not self._first - 1 <= index <= self._last.index:
             return None
-        if index >= self._runs[-1][0]:
-            return self._runs[-1][1]
         return self._runs[bisect_right(self._runs, index, key=_run_start) - 1][1]
 
     def entries(self, lo: int, hi: int, max_bytes: int) -> tuple[Entry, ...]:
         check(self._first <= lo <= hi <= self._last.index + 1, "range outside the log", lo=lo, hi=hi, last=self._last)
         if lo == hi:
             return ()
-        if lo >= self._cached_from:
-            source: Iterable[Entry | None] = self._cache[lo - self._cached_from : hi - self._cached_from]
-        else:
-            source = (self._held(index) for index in range(lo, hi))
         taken: list[Entry] = []
         room = max_bytes
-        for entry in source:
+        for index in range(lo, hi):
+            entry = self._held(index)
             if entry is None or (taken and entry.size_bytes > room):
                 break
             taken.append(entry)
@@ -133,16 +127,14 @@ class MemoryLogView:
             self._last = entry.opid
 
     def truncate_after(self, index: int) -> None:
-        check(index >= self._first - 1, "cannot truncate what was dropped", index=index, first_index=self._first)
-        if index >= self._last.index:
-            return
+        check(self._first - 1 <= index <= self._last.index, "no entry there", index=index, first_index=self._first)
         for held in [i for i in self._loaded if i > index]:
-            self._loaded_bytes -= self._loaded.pop(held).size_bytes
+            self._unload(held)
         keep = max(0, index + 1 - self._cached_from)
         self._cache_bytes -= sum(entry.size_bytes for entry in self._cache[keep:])
         del self._cache[keep:]
         self._cached_from = min(self._cached_from, index + 1)
-        while len(self._runs) > 1 and self._runs[-1][0] > index:
+        while self._runs[-1][0] > index:
             self._runs.pop()
         self._last = OpId(self._runs[-1][1], index)
 
@@ -161,17 +153,14 @@ class MemoryLogView:
         Entries that are not part of the log any more (another term, below the first index) are ignored. Older loaded
         entries make room beyond `loaded_bytes_max`; one load is always kept whole.
         """
-        fresh = [e for e in entries if e.opid.index < self._cached_from and self.term_at(e.opid.index) == e.opid.term]
-        fresh = [e for e in fresh if e.opid.index >= self._first]
+        fresh = [e for e in entries if self._first <= e.opid.index < self._cached_from]
+        fresh = [e for e in fresh if self.term_at(e.opid.index) == e.opid.term]
         for entry in fresh:
-            old = self._loaded.pop(entry.opid.index, None)
-            self._loaded_bytes += entry.size_bytes - (old.size_bytes if old else 0)
+            self._unload(entry.opid.index)
+            self._loaded_bytes += entry.size_bytes
             self._loaded[entry.opid.index] = entry
-        keep = {entry.opid.index for entry in fresh}
-        for index in [i for i in self._loaded if i not in keep]:
-            if self._loaded_bytes <= self._loaded_bytes_max:
-                break
-            self._loaded_bytes -= self._loaded.pop(index).size_bytes
+        while self._loaded_bytes > self._loaded_bytes_max and len(self._loaded) > len(fresh):
+            self._unload(next(iter(self._loaded)))
 
     def drop_loaded(self) -> int:
         """Forget every loaded entry; returns the bytes freed."""
@@ -187,10 +176,15 @@ class MemoryLogView:
         check(self.term_at(index) == term, "boundary of another term", index=index, term=term)
         self.evict_below(index + 1)
         for held in [i for i in self._loaded if i <= index]:
-            self._loaded_bytes -= self._loaded.pop(held).size_bytes
+            self._unload(held)
         pos = bisect_right(self._runs, index, key=_run_start) - 1
         self._runs[: pos + 1] = [(index, term)]
         self._first = index + 1
+
+    def _unload(self, index: int) -> None:
+        entry = self._loaded.pop(index, None)
+        if entry is not None:
+            self._loaded_bytes -= entry.size_bytes
 
     def _held(self, index: int) -> Entry | None:
         if index >= self._cached_from:
