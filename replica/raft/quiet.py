@@ -19,8 +19,6 @@ quiet leader drops its lease. It is live because a replica is quiet only while s
 
 from __future__ import annotations
 
-from nyala.replica.types import ZERO_OPID
-
 from .messages import AppendEntries, AppendReply, Message, VoteRequest
 from .progress import Progress, ProgressState
 from .quorum import VoteResult, tally
@@ -33,11 +31,9 @@ CHECKS_MISSED_MAX = 3
 
 def asks(s: State) -> bool:
     """Leader: whether its heartbeats ask for quiet now."""
-    if s.options.quiet_after_ticks == 0 or s.role is not Role.LEADER or s.lead.idle_ticks < s.options.quiet_after_ticks:
+    if s.options.quiet_after_ticks == 0 or s.lead.idle_ticks < s.options.quiet_after_ticks:
         return False
-    if s.commit_index < s.lead.term_start or not s.commit_index == s.persisted == s.last.index:
-        return False
-    if len(s.hard.configs) > 1 or s.lead.transfer_target is not None or s.lead.reads_waiting or s.lead.reads_running:
+    if not s.commit_index == s.persisted == s.last.index or s.lead.transfer_target is not None or s.lead.reads_running:
         return False
     if any(m.promote for m in s.hard.active_config.members):
         return False
@@ -55,11 +51,10 @@ def _settled(s: State, p: Progress) -> bool:
 
 def agrees(s: State, m: AppendEntries) -> bool:
     """Follower: whether to go quiet after this append of its leader. One that must not vote yet does not."""
-    if not m.quiet or m.entries or s.options.quiet_after_ticks == 0:
+    if not m.quiet or s.options.quiet_after_ticks == 0:
         return False
-    whole = m.prev == s.last and m.commit_index == s.commit_index == s.last.index == s.persisted
-    plain = s.role in (Role.FOLLOWER, Role.LEARNER) and len(s.hard.configs) == 1 and s.hard_state_durable
-    return whole and plain and s.hard.withheld is None and s.ticks >= s.election.withhold_until
+    whole = m.commit_index == s.commit_index == s.last.index == s.persisted and s.hard.withheld is None
+    return whole and s.hard_state_durable and s.ticks >= s.election.withhold_until
 
 
 def begin_asking(s: State) -> bool:
@@ -83,9 +78,8 @@ def rest_if_all_agreed(s: State) -> None:
 
 
 def wake(s: State, why: str) -> None:
-    """Start the timers again. A leader sends heartbeats to all at once; a follower asks its leader whether it leads."""
-    if not s.quiet:
-        return
+    """Of one that rests: start the timers again. A leader sends heartbeats to all at once; a follower asks its leader
+    whether it leads."""
     s.trace(f"awake: {why}")
     s.quiet = False
     s.lead.quiet_round = 0
@@ -94,13 +88,12 @@ def wake(s: State, why: str) -> None:
         return
     s.election.restart_timer()
     if s.leader_uuid is not None:
-        last = s.opid_at(s.commit_index) or ZERO_OPID  # a resting log ends where it is committed
         s.send(
             AppendReply(
                 to_uuid=s.leader_uuid,
                 from_uuid=s.uuid,
                 term=s.hard.term,
-                last=last,
+                last=s.last,  # all of a resting log is durable and committed
                 commit_index=s.commit_index,
                 applied_index=s.applied_index,
                 no_data=s.hard.no_data,
@@ -118,22 +111,24 @@ def disturbs(s: State, m: Message) -> bool:
 def link_lost(s: State, uuid: str, silent_ticks: int, delay_ticks: int) -> None:
     """Nothing came from that server for `silent_ticks`: neither from its replica of this group, then."""
     s.absent.add(uuid)
-    follows = s.role is not Role.LEADER and uuid == s.leader_uuid
-    if follows:
+    if uuid == s.leader_uuid:
         # Also if another's vote request woke us before this news did.
         s.election.heard = max(s.election.heard, silent_ticks)
-    if not s.quiet or not (follows or uuid in s.lead.progress):
-        return
-    wake(s, f"nothing is heard from {uuid}")
-    if follows:
+    if _concerns(s, uuid):
+        wake(s, f"nothing is heard from {uuid}")
         s.election.elapsed = min(silent_ticks, s.options.election_ticks_min) - delay_ticks
 
 
 def link_found(s: State, uuid: str) -> None:
     """That server is heard again, or is another process than before."""
     s.absent.discard(uuid)
-    if uuid in s.lead.progress or uuid == s.leader_uuid:
+    if _concerns(s, uuid):
         wake(s, f"{uuid} is back")
+
+
+def _concerns(s: State, uuid: str) -> bool:
+    """Whether we rest, with that server as our leader, or as a peer of ours who lead."""
+    return s.quiet and (uuid == s.leader_uuid or uuid in s.lead.progress)
 
 
 def check(s: State) -> None:

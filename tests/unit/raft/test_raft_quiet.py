@@ -98,6 +98,26 @@ def test_follower_that_must_not_vote_yet_does_not_rest() -> None:
     assert solo.core.role is Role.FOLLOWER and solo.persist() == [], "its timers stand still"
 
 
+def test_resting_follower_asks_when_it_is_looked_at_thrice_without_a_word_of_its_leader() -> None:
+    """CN-24: a follower whose leader is gone, and whose link to it stands, does not rest for ever. Method: two looks, a
+    heartbeat, three looks: it asks its leader, as one that agrees to nothing, and its timers run."""
+    solo = Solo("abc", term=1, entries=[entry(1, 1)], options=QUIET)
+    plea = AppendEntries(to_uuid="a", from_uuid="b", term=1, prev=OpId(1, 1), commit_index=1, round=5, quiet=True)
+    for looks in (2, 2):
+        solo.step(plea)
+        for _ in range(looks):
+            solo.core.check()
+        assert solo.core.quiet and solo.persist() == []
+    solo.core.check()
+    assert not solo.core.quiet
+    assert solo.persist() == [
+        AppendReply(to_uuid="b", from_uuid="a", term=1, last=OpId(1, 1), commit_index=1, applied_index=0)
+    ]
+    for _ in range(QUIET.election_ticks_max):
+        solo.core.tick()
+    assert solo.core.role is Role.PRE_CANDIDATE
+
+
 def test_resting_voter_withholds_its_vote_as_long_as_one_that_is_awake() -> None:
     """CN-24: what a voter promised its leader is not shortened by resting. Method: time passes at rest, then the link
     is said to be silent, for a few ticks; that many count, and what passes awake, until it may campaign itself."""
