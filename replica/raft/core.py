@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from nyala.replica.types import Code, ConfigEdit, EntryKind, OpId, RaftConfig, Rng, check, generation_of
+from nyala.replica.types import Code, ConfigEdit, EntryKind, OpId, RaftConfig, Rng, check, generation_of, limits
 
 from . import aborting, admission, election, following, lease, membership, quiet, reads, replication, transfer
 from .commitment import advance_commit
 from .hard import Hard
 from .log_view import EntriesUnavailable, LogView
-from .messages import AppendEntries, AppendReply, Message, TimeoutNow, VoteReply, VoteRequest
+from .messages import AppendEntries, AppendReply, Message, VoteReply, VoteRequest
 from .options import RaftOptions
 from .progress import ProgressState
 from .ready import PeerStatus, Ready, Role
@@ -62,7 +62,7 @@ class RaftCore:
                 withheld=withheld,
                 no_data=no_data,
                 term_found=term,
-                dirty=term == last.term and saved_term < term,
+                dirty=saved_term < term,
             ),
             log=log,
             # A commit index ahead of the log is a leftover of a lost tail: what is not there is not applied.
@@ -79,8 +79,7 @@ class RaftCore:
         settle_configs(s)
         config_in_force(s)
         s.out.role_from = None
-        if withheld is not None:
-            s.heal_withheld()
+        s.heal_withheld()
 
     # ------------------------------------------------------------------------------------------------ what it is
 
@@ -233,16 +232,16 @@ class RaftCore:
             if isinstance(msg, AppendEntries):
                 self._answer(msg, Code.INVALID_TERM)
             return
-        if msg.term > s.hard.term and not (isinstance(msg, VoteReply) and msg.pre_vote and msg.granted):
-            leader = msg.from_uuid if isinstance(msg, AppendEntries) else None
-            become_follower(s, msg.term, leader, f"term of {msg.from_uuid}")
+        if msg.term > s.hard.term and not (isinstance(msg, VoteReply) and msg.granted):
+            # A vote that is granted for a later term is a pre-vote: it names the term that we asked for.
+            become_follower(s, msg.term, None, f"term of {msg.from_uuid}")
         if isinstance(msg, AppendEntries):
             following.on_append(s, msg)
         elif isinstance(msg, AppendReply):
             replication.on_append_reply(s, msg)
         elif isinstance(msg, VoteReply):
             election.on_vote_reply(s, msg)
-        elif isinstance(msg, TimeoutNow):
+        else:
             election.on_timeout_now(s, msg)
 
     def campaign(self) -> None:
@@ -285,7 +284,7 @@ class RaftCore:
         (none is under way: it was committed, or never made), CAS_FAILED (detail: the one that is), NOT_READY,
         STEPPING_DOWN, ALREADY_INPROGRESS. If the change commits before this entry does, it held for that moment.
         """
-        return aborting.abort_config(self._s, pending, "asked to")
+        return aborting.abort_config(self._s, pending)
 
     @property
     def aborted(self) -> OpId | None:
@@ -335,7 +334,7 @@ class RaftCore:
         """The WAL is durable through opid; ignored if the log no longer has that OpId."""
         s = self._s
         if s.log.term_at(opid.index) == opid.term:
-            s.note_persisted(opid.index, through_ready=s.out.advanced)
+            s.note_persisted(opid.index)
             advance_commit(s)
 
     def advance(self, ready: Ready) -> None:
@@ -343,9 +342,8 @@ class RaftCore:
         s = self._s
         s.out.advance(ready.number)
         if ready.entries:
-            s.note_persisted(ready.entries[-1].opid.index, through_ready=ready.number)
-            if s.witnesses and s.role is Role.LEADER:
-                s.lead.sends_wanted = True  # a witness is sent what is durable here
+            s.note_persisted(ready.entries[-1].opid.index)
+            s.lead.sends_wanted = True  # a witness is sent what is durable here
         election.own_vote_durable(s)
         advance_commit(s)
 
@@ -378,7 +376,7 @@ def _configs_in_log(log: LogView, after: int, decode_config: Callable[[bytes], R
     index = max(after + 1, log.first_index)
     while index <= log.last.index:
         try:
-            entries = log.entries(index, log.last.index + 1, 1 << 20)
+            entries = log.entries(index, log.last.index + 1, limits.APPEND_BATCH_BYTES_MAX)
         except EntriesUnavailable:
             index += 1
             continue

@@ -64,14 +64,11 @@ class Hard:
         self.dirty, self.ready_number = False, number
         return HardState(self.term, self.voted_for)
 
-    def heal(self, durable: OpId) -> bool:
-        """Whether the damaged end is healed, now that the log is durable through `durable`.
+    def healed(self, durable: OpId) -> bool:
+        """Whether there is a damaged end that is made up for, now that the log is durable through `durable`.
 
         It is once the durable log has reached the index that was lost, or a term in which nothing can have been lost:
         the leader that sent it has what was committed, by log matching (D-7).
         """
         lost = self.withheld
-        healed = lost is not None and (durable.index >= lost.index or durable.term > self.term_found)
-        if healed:
-            self.withheld = None
-        return healed
+        return lost is not None and (durable.index >= lost.index or durable.term > self.term_found)

@@ -12,7 +12,6 @@ from dataclasses import replace
 from nyala.replica.types import (
     Code,
     ConfigEdit,
-    DataState,
     EditKind,
     EntryKind,
     Member,
@@ -27,12 +26,11 @@ from .progress import Progress, ProgressState
 from .ready import Role
 from .roles import config_in_force
 from .state import State
-from .transfer import abort_transfer, check_leader, check_open, most_up_to_date, transfer_leadership
+from .transfer import abort_transfer, check_open, transfer_leadership
 
 
 def propose_config(s: State, edits: Sequence[ConfigEdit], cas: OpId | None, decision: tuple[int, int]) -> OpId:
     """Check and append one config change; see `RaftCore.propose_config` for the refusals."""
-    check_leader(s)
     check_open(s)
     if s.hard.pending_config is not None:
         raise Refused(Code.CHANGE_PENDING, "a config change is under way", pending=s.hard.pending_config.opid)
@@ -62,8 +60,6 @@ def edited_members(base: RaftConfig, edits: Sequence[ConfigEdit]) -> tuple[Membe
     moved = sorted(voters.symmetric_difference(base.voters))
     if len(moved) > 1:
         raise Refused(Code.INVALID_ARGUMENT, "one voter at a time", voters_changed=moved)
-    if not any(m.votes and m.holds_data for m in members.values()):
-        raise Refused(Code.INVALID_ARGUMENT, "nobody could lead any more")
     edited = tuple(members[uuid] for uuid in sorted(members))
     _refuse_what_others_refuse(base, edited)
     return edited
@@ -103,8 +99,8 @@ def _refuse_what_others_refuse(base: RaftConfig, members: tuple[Member, ...]) ->
 def _refuse_data_unseen(s: State, members: tuple[Member, ...]) -> None:
     """A witness may become a whole member only when its data is there: a whole member can be elected. CC-53."""
     for new in members:
-        old, p = s.hard.active_config.member(new.uuid), s.lead.progress.get(new.uuid)
-        if old is not None and new.holds_data and not old.holds_data and not (p is not None and p.has_data):
+        old = s.hard.active_config.member(new.uuid)  # a witness is another than the leader, which has a Progress of it
+        if old is not None and not old.holds_data and new.holds_data and not s.lead.progress[new.uuid].has_data:
             raise Refused(Code.NOT_READY, "the witness does not have its data yet", uuid=new.uuid)
 
 
@@ -116,13 +112,8 @@ def _refuse_losing_leader(s: State, members: tuple[Member, ...]) -> None:
         if not mine.votes or not mine.holds_data:
             raise Refused(Code.INVALID_ARGUMENT, "the leader cannot be demoted: transfer leadership first", uuid=s.uuid)
         return
-    if s.hard.active_config.member(s.uuid) is None:
-        return
-    target = most_up_to_date(s)
-    if target is None:
-        raise Refused(Code.NOT_READY, "the leader is to be removed and no other voter is in touch", uuid=s.uuid)
-    transfer_leadership(s, target)
-    raise Refused(Code.STEPPING_DOWN, "the leader hands over before it is removed", detail=target)
+    transfer_leadership(s, None)
+    raise Refused(Code.STEPPING_DOWN, "the leader hands over before it is removed", detail=str(s.lead.transfer_target))
 
 
 def append_config(s: State, members: tuple[Member, ...], decision: tuple[int, int]) -> OpId:
@@ -150,14 +141,12 @@ def refresh_progress(s: State) -> None:
     """Leader: one Progress for each other member, in sorted order."""
     kept = s.lead.progress
     s.lead.progress = {
-        uuid: kept.get(uuid) or Progress(uuid, next_index=s.last.index + 1, options=s.options, now=s.ticks)
+        uuid: kept.get(uuid) or Progress(uuid, s.options, next=s.last.index + 1, round_started=s.ticks)
         for uuid in sorted(m.uuid for m in s.hard.active_config.members)
         if uuid != s.uuid
     }
-    if s.lead.transfer_target is not None:
-        member = s.hard.active_config.member(s.lead.transfer_target)
-        if member is None or not member.votes:
-            abort_transfer(s, "the target is no voter any more")
+    if s.lead.transfer_target not in (None, *s.voters):
+        abort_transfer(s, "the target is no voter any more")
 
 
 def promote_caught_up(s: State) -> None:
@@ -165,15 +154,13 @@ def promote_caught_up(s: State) -> None:
 
     A non-voter becomes a voter. A witness does so as one, and becomes a whole member once its data is in. CC-53.
     """
-    if s.role is not Role.LEADER or s.hard.pending_config is not None or s.lead.transfer_target is not None:
+    if s.hard.pending_config is not None or s.lead.transfer_target is not None or s.commit_index < s.lead.term_start:
         return
-    if s.commit_index < s.lead.term_start:
-        return
-    for member in sorted(s.hard.active_config.members, key=_uuid):
-        p = s.lead.progress.get(member.uuid)
-        if p is None or not member.promote or not _fit_to_vote(s, p):
-            continue
+    for member in sorted((m for m in s.hard.active_config.members if m.promote), key=_uuid):
+        p = s.lead.progress[member.uuid]
         whole = member.holds_data or p.has_data
+        if not _fit_to_vote(s, p):
+            continue
         if (member.votes and not whole) or (member.holds_data and p.data_from is None):
             continue  # its disk has no rows, whatever the config says
         s.trace(f"promote {member.uuid}" + ("" if whole else ", a witness"))
@@ -184,9 +171,9 @@ def promote_caught_up(s: State) -> None:
 
 
 def _fit_to_vote(s: State, p: Progress) -> bool:
-    """Its last round was short, the present one is not already long, and it holds a whole copy."""
+    """Its last round was short, the present one is not already long, and its log is ours."""
     fresh = p.caught_up and s.ticks - p.round_started <= s.options.promote_round_ticks_max
-    return fresh and p.state is ProgressState.REPLICATE and p.data_state is DataState.READY
+    return fresh and p.state is ProgressState.REPLICATE
 
 
 def _uuid(member: Member) -> str:
@@ -195,7 +182,7 @@ def _uuid(member: Member) -> str:
 
 def initial_configs(committed: RaftConfig, pending: RaftConfig | None, found: Sequence[RaftConfig]) -> list[RaftConfig]:
     """The stack of configs at start: the committed one, then those of later CONFIG entries in the log, in order."""
-    later = {c.opid.index: c for c in found if c.opid.index > committed.opid.index}
+    later = {c.opid.index: c for c in found}
     if pending is not None and pending.opid.index > committed.opid.index:
         later.setdefault(pending.opid.index, pending)
     return [committed, *(later[index] for index in sorted(later))]

@@ -50,8 +50,7 @@ class RaftOptions:
     @property
     def lease_ticks(self) -> int:
         """How long an echoed round proves that nobody else leads; 0: never, and every strong read takes a round."""
-        held = max(0, self.election_ticks_min - TICK_SLACK)
-        return held * 100 // (100 + CLOCK_DRIFT_PERCENT)
+        return (self.election_ticks_min - TICK_SLACK) * 100 // (100 + CLOCK_DRIFT_PERCENT)
 
     def __post_init__(self) -> None:
         check(self.heartbeat_ticks >= 1, "heartbeat_ticks must be at least 1", value=self.heartbeat_ticks)

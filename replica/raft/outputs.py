@@ -43,20 +43,15 @@ class Outputs:
         while self.unstable and self.unstable[-1].opid.index > index:
             self.unstable.pop()
         if index < handed_out:
-            self.truncate_from = index + 1 if self.truncate_from is None else min(self.truncate_from, index + 1)
+            self.truncate_from = index + 1
 
-    def fences(self, through_ready: int) -> list[int]:
-        """Indexes from which on the writes up to `Ready` `through_ready` made nothing of the present log durable.
+    def fences(self) -> list[int]:
+        """Indexes from which on the writes up to the last advanced `Ready` made nothing of the present log durable.
 
         A truncation of a later `Ready` voids what it covers, even if the same OpId was received again since: on disk
         the first copy is overwritten before the second one is durable.
         """
-        found = [start for number, start in self.truncations if number > through_ready]
-        if self.truncate_from is not None:
-            found.append(self.truncate_from)
-        if self.unstable:
-            found.append(self.unstable[0].opid.index)
-        return found
+        return [start for _, start in self.truncations] + [entry.opid.index for entry in self.unstable[:1]]
 
     def advance(self, number: int) -> None:
         """That `Ready` and all before it are durable."""
@@ -70,20 +65,10 @@ class Outputs:
         return due if due is not None and due.opid.index <= persisted else None
 
     def any_queued(self) -> bool:
-        """Whether something waits that needs no look at the log."""
-        return bool(
-            self.now
-            or self.after
-            or self.unstable
-            or self.truncate_from is not None
-            or self.role_from is not None
-            or self.read_states
-            or self.read_failures
-            or self.copies_needed
-            or self.entries_needed
-            or self.safe_time is not None
-            or self.traces
-        )
+        """Whether something waits that needs no look at the log. A truncation brings an entry with it, a change of role
+        a trace, and a safe time an answer."""
+        asked = (self.copies_needed, self.entries_needed, self.read_states, self.read_failures)
+        return any((self.unstable, self.now, self.after, *asked, self.traces))
 
     def take(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from nyala.replica.types import ZERO_OPID, Code, DataState, OpId
@@ -19,6 +20,7 @@ class ProgressState(StrEnum):
     COPY = "COPY"
 
 
+@dataclass(slots=True)
 class Progress:
     """One peer of a leader, for one term.
 
@@ -27,61 +29,36 @@ class Progress:
     a damaged tail may not vote. In REPLICATE, match < next. Inflight holds (last index, bytes) in send order.
     """
 
-    __slots__ = (
-        "applied_index",
-        "behind_ticks",
-        "caught_up",
-        "commit_index",
-        "contact_ticks",
-        "copy_due_ticks",
-        "copy_retry_ticks",
-        "data_from",
-        "data_state",
-        "inflight",
-        "inflight_bytes",
-        "last_code",
-        "last_opid",
-        "loading",
-        "match",
-        "next",
-        "options",
-        "probe_sent",
-        "quiet_round",
-        "round_acked",
-        "round_started",
-        "round_target",
-        "state",
-        "uuid",
-    )
+    uuid: str
+    options: RaftOptions = field(repr=False)
+    next: int
+    round_started: int
+    state: ProgressState = ProgressState.PROBE
+    match: int = 0
+    probe_sent: bool = False
+    loading: bool = False
+    inflight: deque[tuple[int, int]] = field(default_factory=deque)
+    contact_ticks: int = 0
+    behind_ticks: int = 0
+    """For how many ticks the peer has lacked entries and acknowledged none."""
+    round_acked: int = 0
+    quiet_round: int = 0
+    """The latest round in whose echo the peer agreed to rest."""
+    last_code: Code = Code.OK
+    last_opid: OpId = ZERO_OPID
+    data_state: DataState = DataState.READY
+    commit_index: int = 0
+    applied_index: int = 0
+    data_from: int | None = None
+    """Our commit index when the peer first said that it has its data; None while it says that it has none."""
+    copy_due_ticks: int = 0
+    copy_retry_ticks: int = field(init=False)
+    caught_up: bool = False
+    round_target: int = field(init=False)
 
-    def __init__(self, uuid: str, *, next_index: int, options: RaftOptions, now: int) -> None:
-        self.uuid = uuid
-        self.options = options
-        self.state = ProgressState.PROBE
-        self.match = 0
-        self.next = next_index
-        self.probe_sent = False
-        self.loading = False
-        self.inflight: deque[tuple[int, int]] = deque()
-        self.inflight_bytes = 0
-        self.contact_ticks = 0
-        self.behind_ticks = 0
-        """For how many ticks the peer has lacked entries and acknowledged none."""
-        self.round_acked = 0
-        self.quiet_round = 0
-        """The latest round in whose echo the peer agreed to rest."""
-        self.last_code = Code.OK
-        self.last_opid = ZERO_OPID
-        self.data_state = DataState.READY
-        self.commit_index = 0
-        self.applied_index = 0
-        self.data_from: int | None = None
-        """Our commit index when the peer first said that it has its data; None while it says that it has none."""
-        self.copy_due_ticks = 0
-        self.copy_retry_ticks = options.copy_retry_ticks_min
-        self.caught_up = False
-        self.round_target = next_index - 1
-        self.round_started = now
+    def __post_init__(self) -> None:
+        self.copy_retry_ticks = self.options.copy_retry_ticks_min
+        self.round_target = self.next - 1
 
     def window_full(self) -> bool:
         """Whether nothing may be sent now but heartbeats."""
@@ -89,10 +66,8 @@ class Progress:
             return self.probe_sent
         if self.state is ProgressState.COPY:
             return True
-        return (
-            len(self.inflight) >= self.options.inflight_messages_max
-            or self.inflight_bytes >= self.options.inflight_bytes_max
-        )
+        size_bytes = sum(size for _, size in self.inflight)
+        return len(self.inflight) >= self.options.inflight_messages_max or size_bytes >= self.options.inflight_bytes_max
 
     def sent(self, last_index: int, size_bytes: int) -> None:
         """Entries through last_index left. Replicating, they are assumed to arrive."""
@@ -101,18 +76,15 @@ class Progress:
             return
         self.next = last_index + 1
         self.inflight.append((last_index, size_bytes))
-        self.inflight_bytes += size_bytes
 
-    def acknowledged(self, index: int) -> bool:
-        """The peer's durable log equals ours through index. True if that is news."""
-        news = index > self.match
-        if news:
+    def acknowledged(self, index: int) -> None:
+        """The peer's durable log equals ours through index."""
+        if index > self.match:
             self.behind_ticks = 0
         self.match = max(self.match, index)
         self.next = max(self.next, self.match + 1)
         while self.inflight and self.inflight[0][0] <= self.match:
-            self.inflight_bytes -= self.inflight.popleft()[1]
-        return news
+            self.inflight.popleft()
 
     @property
     def has_data(self) -> bool:
@@ -122,10 +94,10 @@ class Progress:
     def become_probe(self, next_index: int) -> None:
         self._enter(ProgressState.PROBE)
         self.next = next_index
+        self.data_state = DataState.READY
 
     def become_replicate(self) -> None:
         self._enter(ProgressState.REPLICATE)
-        self.next = self.match + 1
         self.copy_retry_ticks = self.options.copy_retry_ticks_min
 
     def become_copy(self, data_state: DataState, last_opid: OpId) -> None:
@@ -155,4 +127,3 @@ class Progress:
         self.probe_sent = False
         self.loading = False
         self.inflight.clear()
-        self.inflight_bytes = 0

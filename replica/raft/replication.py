@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nyala.replica.types import ZERO_OPID, Code, DataState, Entry, OpId, check
+from nyala.replica.types import Code, DataState, Entry, OpId, check
 
 from .aborting import abort_instead_of_stepping_down, abort_when_overdue
 from .commitment import advance_commit
@@ -35,7 +35,6 @@ def start_leading(s: State) -> None:
     for p in s.lead.progress.values():
         # The optimistic guess: the peer lacks only the entry that begins the term.
         p.become_probe(s.lead.term_start)
-    s.lead.sends_wanted = True
 
 
 def tick_leader(s: State) -> None:
@@ -44,19 +43,19 @@ def tick_leader(s: State) -> None:
     for p in s.lead.progress.values():
         p.contact_ticks += 1
         p.behind_ticks = p.behind_ticks + 1 if p.match < s.last.index else 0
-        if p.behind_ticks == s.options.heartbeat_ticks and s.witnesses:
-            s.lead.sends_wanted = True  # the witnesses wait for it no longer
         if p.copy_due_ticks > 0:
             p.copy_due_ticks -= 1
+    if s.witnesses:
+        s.lead.sends_wanted = True  # they wait no longer for a peer that has fallen behind by now
     s.lead.idle_ticks += 1
     s.lead.heartbeat_elapsed += 1
+    if s.lead.heartbeat_elapsed >= s.options.heartbeat_ticks:
+        s.lead.round_wanted = True
     s.lead.quorum_check_elapsed += 1
     if s.lead.quorum_check_elapsed >= s.options.heartbeat_ticks:
         # Counted for itself: rounds that reads ask for put off the next heartbeat, and must not put this off with it.
         s.lead.quorum_check_elapsed = 0
         _check_quorum_and_retry(s)
-    if s.role is Role.LEADER and s.lead.heartbeat_elapsed >= s.options.heartbeat_ticks:
-        s.lead.round_wanted = True
 
 
 def _check_quorum_and_retry(s: State) -> None:
@@ -86,13 +85,7 @@ def _heard(s: State) -> dict[str, bool]:
 
 def flush(s: State) -> None:
     """Turn what was queued since the last `Ready` into messages: proposals of one `Ready` leave together."""
-    if s.role is not Role.LEADER:
-        return
     start_reads(s)
-    asking = False
-    if s.lead.round_wanted:
-        begin_round(s)
-        asking = begin_asking(s)
     if s.lead.sends_wanted:
         s.lead.sends_wanted = False
         for p in s.lead.progress.values():
@@ -100,6 +93,8 @@ def flush(s: State) -> None:
     if s.lead.round_wanted:
         s.lead.round_wanted = False
         s.lead.heartbeat_elapsed = 0
+        begin_round(s)
+        asking = begin_asking(s)
         for p in s.lead.progress.values():
             send_heartbeat(s, p, quiet=asking)
         rest_if_all_agreed(s)  # a group of one has nobody to wait for
@@ -110,8 +105,7 @@ def send_entries(s: State, p: Progress) -> None:
     """Fill the peer's window; one message only while its match point is unknown."""
     through = _sent_through(s, p)
     while not p.window_full() and not p.loading and p.next <= through:
-        prev = s.opid_at(p.next - 1)
-        if prev is None or p.next < s.log.first_index:
+        if p.next < s.log.first_index:
             lose_to_gc(s, p)
             return
         limit = s.options.append_batch_bytes_max
@@ -125,7 +119,7 @@ def send_entries(s: State, p: Progress) -> None:
             return
         if p.inflight and sum(e.size_bytes for e in entries) < s.options.append_gather_bytes:
             return  # The answer to what is under way sends them, and whatever else has come by then.
-        _send(s, p, prev, entries)
+        _send(s, p, s.opid_at(p.next - 1), entries)
         p.sent(entries[-1].opid.index, sum(e.size_bytes for e in entries))
 
 
@@ -152,13 +146,11 @@ def send_heartbeat(s: State, p: Progress, *, quiet: bool = False) -> None:
 
     A peer that waits for a copy is asked about the boundary of our log instead, to see when it can be served again.
     """
-    prev = s.opid_at(p.next - 1)
-    if p.state is not ProgressState.COPY and (prev is None or p.next < s.log.first_index):
+    if p.state is not ProgressState.COPY and p.next < s.log.first_index:
         # Log GC passed a peer whose probe was lost: its answers to the boundary would look stale for ever.
         lose_to_gc(s, p)
-    if prev is None or p.state is ProgressState.COPY:
-        prev = s.opid_at(s.log.first_index - 1) or ZERO_OPID
-    _send(s, p, prev, (), quiet=quiet)
+    after = s.log.first_index if p.state is ProgressState.COPY else p.next
+    _send(s, p, s.opid_at(after - 1), (), quiet=quiet)
 
 
 def _send(s: State, p: Progress, prev: OpId, entries: tuple[Entry, ...], *, quiet: bool = False) -> None:
@@ -209,7 +201,7 @@ def entries_loaded(s: State) -> None:
 def on_append_reply(s: State, m: AppendReply) -> None:
     """What a peer of this term answered."""
     p = s.lead.progress.get(m.from_uuid)
-    if s.role is not Role.LEADER or p is None:
+    if p is None:
         return
     p.last_code = m.code
     if m.code in _NO_LOG:
@@ -218,21 +210,19 @@ def on_append_reply(s: State, m: AppendReply) -> None:
     if m.code is not Code.OK:
         return
     p.contact_ticks = 0
-    p.round_acked = max(p.round_acked, min(m.round, s.lead.round))
+    p.round_acked = max(p.round_acked, m.round)
     p.commit_index, p.applied_index = m.commit_index, m.applied_index
     if m.no_data:
         p.data_from = None
     elif p.data_from is None:
         p.data_from = s.commit_index
-    p.data_state = p.data_state if p.state is ProgressState.COPY else DataState.READY
     if m.mismatch:
         _on_mismatch(s, p, m)
     else:
         _on_match(s, p, m)
     s.lead.sends_wanted = True
-    finish_reads(s)
     if m.quiet:
-        p.quiet_round = max(p.quiet_round, min(m.round, s.lead.round))
+        p.quiet_round = max(p.quiet_round, m.round)
         rest_if_all_agreed(s)
 
 
@@ -248,22 +238,17 @@ def _on_no_log(s: State, p: Progress, m: AppendReply) -> None:
 def _on_match(s: State, p: Progress, m: AppendReply) -> None:
     check(m.last.index <= s.last.index, "nobody holds more of our log than we", peer=p.uuid, last=m.last, own=s.last)
     p.last_opid = max(p.last_opid, m.last)
-    news = p.acknowledged(m.last.index)
-    if p.state is not ProgressState.REPLICATE:
-        left_copy = p.state is ProgressState.COPY
-        p.data_state = DataState.READY
-        if left_copy:
-            # It runs again: what it knows committed it also holds, and that is where a copy usually ends.
-            p.become_probe(max(p.match, min(m.commit_index, s.last.index)) + 1)
-        else:
-            p.become_replicate()
+    p.acknowledged(m.last.index)
+    if p.state is ProgressState.COPY:
+        # It runs again: what it knows committed it also holds, and that is where a copy usually ends.
+        p.become_probe(max(p.match, m.commit_index) + 1)
+    elif p.state is ProgressState.PROBE:
+        p.become_replicate()
     p.observe_round(s.ticks, s.last.index)
-    if news:
-        advance_commit(s)
-        if s.role is not Role.LEADER:
-            return
+    advance_commit(s)
+    if s.role is Role.LEADER:
         continue_transfer(s)
-    promote_caught_up(s)
+        promote_caught_up(s)
 
 
 def _on_mismatch(s: State, p: Progress, m: AppendReply) -> None:
@@ -274,18 +259,18 @@ def _on_mismatch(s: State, p: Progress, m: AppendReply) -> None:
     if m.last.index >= p.match:
         candidate = max(candidate, p.match + 1)
     p.last_opid = m.last
-    if candidate < s.log.first_index or s.opid_at(candidate - 1) is None:
-        p.next = max(1, candidate)
+    if candidate < s.log.first_index:
+        p.next = candidate
         lose_to_gc(s, p)
         return
-    p.data_state = DataState.READY
     p.become_probe(candidate)
 
 
 def _next_after_conflict(log: LogView, m: AppendReply) -> int:
     """The next index to try: the hint; and if the peer's log ends in an older term than ours has there, the end of that
-    term (or of the nearest older one) in our log. Never below what the peer knows committed."""
+    term (or of the nearest older one) in our log. What the peer knows committed is below the hint, and the same here.
+    """
     pos = min(m.conflict_index - 1, log.last.index)
-    while pos > m.commit_index and (term := log.term_at(pos)) is not None and term > m.last.term:
+    while (log.term_at(pos) or 0) > m.last.term:
         pos -= 1
-    return max(pos, min(m.commit_index, log.last.index)) + 1
+    return pos + 1

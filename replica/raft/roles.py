@@ -24,7 +24,6 @@ def passive_role(s: State) -> Role:
 def become_follower(s: State, term: int, leader_uuid: str | None, why: str) -> None:
     """Follow in `term` (not below ours). A leader's reads fail, its transfer ends; the election timer starts anew."""
     was, new_term = s.role, term > s.hard.term
-    s.quiet = False
     if new_term:
         s.hard.set_term(term, None)
     s.leader_uuid = leader_uuid
@@ -38,7 +37,6 @@ def become_follower(s: State, term: int, leader_uuid: str | None, why: str) -> N
 
 def drop_leadership(s: State) -> None:
     """Forget what only a leader knows."""
-    s.stir()
     s.out.read_failures += [(token, Code.NOT_LEADER) for token in s.lead.end_term()]
     # It heard no other leader while it led, so it need not withhold its vote.
     s.election.heard = s.options.election_ticks_max
@@ -54,8 +52,6 @@ def config_in_force(s: State) -> None:
     s.electable = member is not None and member.holds_data and not s.hard.no_data
     if s.role in PASSIVE_ROLES:
         s.set_role(passive_role(s))
-    elif s.role is not Role.LEADER and not s.electable:
-        become_follower(s, s.hard.term, None, "no longer electable")
     s.witnesses = tuple(m.uuid for m in s.hard.active_config.members if m.votes and not m.holds_data)
 
 

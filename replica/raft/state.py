@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nyala.replica.types import ZERO_OPID, Entry, EntryKind, OpId, RaftConfig, Rng, check
+from nyala.replica.types import Entry, EntryKind, OpId, RaftConfig, Rng, check
 
 from .hard import Hard
 from .leading import Leading
@@ -54,10 +54,11 @@ class State:
         self.handed = commit_index
         self.persisted = log.last.index
 
-        self.voters: tuple[str, ...] = ()
-        self.witnesses: tuple[str, ...] = ()
+        self.voters: tuple[str, ...]
+        self.witnesses: tuple[str, ...]
         """Those of the voters that hold no data."""
-        self.electable = False
+        self.electable: bool
+        """All three follow from the configs: `roles.config_in_force` sets them."""
 
         self.ticks = 0
         self.quiet = False
@@ -112,7 +113,7 @@ class State:
         """Entries that follow the log's end: received now, durable later."""
         self.log.append(entries)
         self.out.unstable.extend(entries)
-        self.last_hybrid = max(self.last_hybrid, entries[-1].hybrid_time)
+        self.last_hybrid = entries[-1].hybrid_time
 
     def append_own(
         self, kind: EntryKind, hybrid_time: int, schema_id: int, meta: bytes, payload: bytes, payload_crc: int
@@ -132,18 +133,16 @@ class State:
         self.log.truncate_after(index)
         self.persisted = min(self.persisted, index)
 
-    def note_persisted(self, index: int, *, through_ready: int) -> None:
-        """The WAL holds the log through index, as of the writes up to `Ready` `through_ready`."""
-        fences = self.out.fences(through_ready)
-        self.persisted = max(self.persisted, min([index, self.log.last.index, *(start - 1 for start in fences)]))
-        if self.hard.withheld is not None:
-            self.heal_withheld()
+    def note_persisted(self, index: int) -> None:
+        """The WAL holds the log through index, as of the writes up to the last advanced `Ready`."""
+        self.persisted = max(self.persisted, min([index, self.last.index, *(i - 1 for i in self.out.fences())]))
+        self.heal_withheld()
 
     def heal_withheld(self) -> None:
         """Forget the mark of the damaged end once the durable log is past it."""
-        durable, lost = OpId(self.log.term_at(self.persisted) or 0, self.persisted), self.hard.withheld
-        if self.hard.heal(durable):
-            self.trace(f"damaged tail {lost} is healed at {durable}")
+        if self.hard.healed(self.durable):
+            self.trace(f"damaged tail {self.hard.withheld} is healed at {self.durable}")
+            self.hard.withheld = None
 
     # --------------------------------------------------------------------------------------------------- ready
 
@@ -153,12 +152,8 @@ class State:
         return (self.handed + 1, hi + 1) if hi > self.handed else None
 
     def has_output(self) -> bool:
-        return (
-            self.out.any_queued()
-            or self.hard.dirty
-            or self.committed_range() is not None
-            or self.out.config_due(self.persisted) is not None
-        )
+        """A committed config is due with what is committed, or with the trace that says so."""
+        return self.out.any_queued() or self.hard.dirty or self.committed_range() is not None
 
     def take_ready(self) -> Ready:
         """Hand out everything queued, as the next `Ready`."""
@@ -177,9 +172,11 @@ class State:
     def last(self) -> OpId:
         return self.log.last
 
-    def opid_at(self, index: int) -> OpId | None:
-        """OpId of a retained index or the boundary; None if its term is unknown."""
-        if index == 0:
-            return ZERO_OPID
-        term = self.log.term_at(index)
-        return None if term is None else OpId(term, index)
+    @property
+    def durable(self) -> OpId:
+        """Position of the last entry that is durable here."""
+        return self.opid_at(self.persisted)
+
+    def opid_at(self, index: int) -> OpId:
+        """OpId of a retained entry, or of the boundary just below the first one."""
+        return OpId(self.log.term_at(index) or 0, index)

@@ -37,10 +37,10 @@ def transfer_leadership(s: State, target: str | None) -> None:
         return
     if s.lead.transfer_target is not None:
         raise Refused(Code.ALREADY_INPROGRESS, "leadership is being transferred", detail=s.lead.transfer_target)
-    target = most_up_to_date(s) if target is None else target
-    member = s.hard.active_config.member(target) if target else None
+    target = target or most_up_to_date(s)
     if target is None:
         raise Refused(Code.NOT_READY, "no other voter is in touch")
+    member = s.hard.active_config.member(target)
     if member is None:
         raise Refused(Code.NOT_FOUND, "not a member", uuid=target)
     if not member.votes or not member.holds_data:
@@ -50,41 +50,39 @@ def transfer_leadership(s: State, target: str | None) -> None:
     s.stir()
     s.lead.transfer_target, s.lead.transfer_elapsed, s.lead.transfer_sent = target, 0, False
     s.trace(f"transfer to {target}")
-    s.lead.sends_wanted = True
     continue_transfer(s)
 
 
 def most_up_to_date(s: State) -> str | None:
     """The electable voter in touch with the longest matching log; the first by uuid among equals. CC-27."""
-    fit = [p for p in s.lead.progress.values() if _fit(s, p)]
-    return max(fit, key=lambda p: p.match).uuid if fit else None
+    electable = [p for u, p in s.lead.progress.items() if u in s.voters and u not in s.witnesses]
+    in_touch = [p for p in electable if p.contact_ticks <= s.options.election_ticks_max]
+    fit = [p for p in in_touch if p.state is not ProgressState.COPY]
+    return max(fit, key=_match).uuid if fit else None
 
 
-def _fit(s: State, p: Progress) -> bool:
-    member = s.hard.active_config.member(p.uuid)
-    in_touch = p.state is not ProgressState.COPY and p.contact_ticks <= s.options.election_ticks_max
-    return member is not None and member.votes and member.holds_data and in_touch
+def _match(p: Progress) -> int:
+    return p.match
 
 
 def continue_transfer(s: State) -> None:
     """Send TimeoutNow once the target holds everything, and the voters are those of the committed config."""
-    p = s.lead.progress.get(s.lead.transfer_target or "")
-    if p is None or s.lead.transfer_sent or p.match != s.last.index or s.voters != s.hard.configs[0].voters:
+    target = s.lead.transfer_target
+    if target is None or s.lead.transfer_sent or s.voters != s.hard.configs[0].voters:
         return
-    s.lead.transfer_sent = True
-    lease.give_up(s.lead)
-    s.send(TimeoutNow(to_uuid=p.uuid, from_uuid=s.uuid, term=s.hard.term, last=s.last))
+    if s.lead.progress[target].match == s.last.index:
+        s.lead.transfer_sent = True
+        lease.give_up(s.lead)
+        s.send(TimeoutNow(to_uuid=target, from_uuid=s.uuid, term=s.hard.term, last=s.last))
 
 
 def tick_transfer(s: State) -> None:
     """A transfer that takes longer than one minimum election timeout is given up, and writes go on."""
-    if s.lead.transfer_target is None:
-        return
     s.lead.transfer_elapsed += 1
-    if s.lead.transfer_elapsed >= s.options.election_ticks_min:
+    if s.lead.transfer_target is not None and s.lead.transfer_elapsed >= s.options.election_ticks_min:
         abort_transfer(s, "timed out")
 
 
 def abort_transfer(s: State, why: str) -> None:
     s.trace(f"transfer to {s.lead.transfer_target} ends: {why}")
-    s.lead.transfer_target, s.lead.transfer_sent = None, False
+    s.lead.transfer_target = None

@@ -33,20 +33,23 @@ class Solo:
         learners: str = "",
         *,
         term: int = 0,
+        voted_for: str | None = None,
         entries: Iterable[Entry] = (),
         commit_index: int = 0,
         config: RaftConfig | None = None,
+        pending_config: RaftConfig | None = None,
         options: RaftOptions = OPTIONS,
         boundary: OpId = OpId(0, 0),
+        log: MemoryLogView | None = None,
         **extra: object,
     ) -> None:
-        self.log = MemoryLogView(entries, boundary=boundary)
+        self.log = log or MemoryLogView(entries, boundary=boundary)
         self.core = RaftCore(
             uuid="a",
             term=term,
-            voted_for=None,
+            voted_for=voted_for,
             committed_config=config or config_of(voters, learners),
-            pending_config=None,
+            pending_config=pending_config,
             log=self.log,
             commit_index=commit_index,
             options=options,

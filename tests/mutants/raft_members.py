@@ -44,8 +44,8 @@ MUTANTS = (
         test="tests/unit/raft/test_raft_abort.py::test_leader_without_a_quorum_of_either_config_steps_down",
         file="replica/raft/aborting.py",
         function="abort_instead_of_stepping_down",
-        before="if not _can_abort(s) or tally(s.hard.configs[0].voters, heard) is not VoteResult.WON:",
-        after="if not _can_abort(s):",
+        before=" or tally(s.hard.configs[0].voters, heard) is not VoteResult.WON:",
+        after=":",
     ),
     Mutant(
         name="entries with gaps pass",
@@ -140,12 +140,12 @@ MUTANTS = (
                 file="replica/raft/membership.py",
                 function="refresh_progress",
                 before="""
-                    if s.lead.transfer_target is not None:
+                    if s.lead.transfer_target not in (None, *s.voters):
                 """,
                 after="""
                     for uuid in sorted(s.lead.progress.keys() - kept.keys()):
                         s.out.copies_needed.append(CopyNeeded(uuid, DataState.DOES_NOT_EXIST, OpId(0, 0)))
-                    if s.lead.transfer_target is not None:
+                    if s.lead.transfer_target not in (None, *s.voters):
                 """,
             ),
         ),

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from nyala.replica.raft import AppendReply, RaftCore, RaftOptions, Role
-from nyala.replica.types import Code, ConfigEdit, EditKind, Member, OpId, Refused
-from tests.harness.raft_net import OPTIONS, Net, config_of, refused
+from nyala.replica.types import Code, ConfigEdit, EditKind, EntryKind, Member, OpId, Refused
+from tests.harness.raft_net import OPTIONS, Net, config_of, encode_config, refused
 from tests.harness.raft_sim import NAMES, SimNet, run_seed
-from tests.harness.raft_solo import Solo
+from tests.harness.raft_solo import Solo, entry
 
 
 def voter(uuid: str) -> ConfigEdit:
@@ -94,11 +94,14 @@ def test_leader_without_a_quorum_of_either_config_steps_down() -> None:
 
 def test_change_that_is_heard_but_never_durable_is_taken_back_when_overdue() -> None:
     """Goal: TC-80: a peer that answers heartbeats and never makes anything durable holds a change up for a bounded
-    time. Method: one voter, an added one that answers so; count ticks; a removal that is merely slow is left alone."""
+    time, which begins with the change. Method: one voter that has led for long, an added one that answers so; count
+    ticks; a removal that is merely slow is left alone."""
     options = RaftOptions(config_abort_ticks=60)
     solo = Solo("a", options=options)
     solo.lead()
-    solo.persist()
+    for _ in range(options.config_abort_ticks):
+        solo.core.tick()
+        solo.persist()
     pending = solo.core.propose_config([voter("b")], None)
     solo.persist()
     for tick in range(options.config_abort_ticks + options.heartbeat_ticks):
@@ -112,7 +115,7 @@ def test_change_that_is_heard_but_never_durable_is_taken_back_when_overdue() -> 
                 solo.step(answer)
         if solo.core.aborted is not None:
             break
-    assert solo.core.aborted == pending and tick >= options.config_abort_ticks - 1
+    assert solo.core.aborted == pending and tick + 1 == options.config_abort_ticks
     assert solo.core.committed_config.voters == ("a",) and solo.core.role is Role.LEADER
     net = led("abc")
     net.stalled |= {"b", "c"}
@@ -154,19 +157,62 @@ def test_leader_does_not_hand_a_change_over_that_its_successor_cannot_commit(edi
     assert b"after" in net.verify.acked
 
 
-def test_leader_hands_over_once_its_change_is_committed() -> None:
-    """Goal: a transfer waits for a change of voters only as long as that takes to commit. Method: a voter is added and
-    leadership handed over in one turn: the change is committed first, then the other leads, in the same tick."""
+@pytest.mark.parametrize("slow_ticks", [0, OPTIONS.election_ticks_min - 1])
+def test_leader_hands_over_once_its_change_is_committed(slow_ticks: int) -> None:
+    """Goal: a transfer waits for a change of voters as long as that takes to commit, up to an election timeout. Method:
+    a voter is added and leadership handed over in one turn; two of the four disks are quick, or slow for less than an
+    election timeout. The change is committed first, then the other leads, in the same tick."""
     net = Net(config_of("abc", "d"))
     net.elect("a")
     net.tick(1)
+    net.stalled |= {"c", "d"} if slow_ticks else set()
     core = net.nodes["a"].core
     core.propose_config([ConfigEdit(EditKind.CHANGE, Member("d"))], None)
     core.transfer_leadership("b")
+    net.tick(slow_ticks)
+    net.stalled.clear()
     net.settle()
     leader = net.leader()
     assert leader is not None and leader.uuid == "b" and core.aborted is None
     assert leader.core.committed_config.voters == tuple("abcd")
+
+
+@pytest.mark.parametrize("votes", [True, False])
+def test_change_that_a_transfer_waits_for_is_taken_back_after_an_election_timeout(votes: bool) -> None:
+    """Goal: TC-80: a transfer takes back only what it waits for: a change of voters, once it is as old as an election
+    timeout. Method: a server is added, as a voter or not; disks hang; leadership is to be handed over a little later;
+    the followers answer heartbeats all the while."""
+    solo = Solo("abc")
+    solo.lead()
+    solo.ack("b", 1)
+    pending = solo.core.propose_config([ConfigEdit(EditKind.ADD, Member("d", votes=votes))], None)
+    taken_back = []
+    for tick in range(1, 2 * OPTIONS.election_ticks_min):
+        if tick == OPTIONS.election_ticks_min - 1:
+            solo.core.transfer_leadership("b")
+        solo.core.tick()
+        solo.ack("b", 1)
+        if solo.core.aborted is not None:
+            taken_back.append((tick, solo.core.aborted))
+            assert solo.core.transfer_target == "b", "and leadership is still handed over"
+            break
+    assert taken_back == ([(OPTIONS.election_ticks_min, pending)] if votes else [])
+
+
+def test_transfer_to_a_voter_that_is_none_again_ends() -> None:
+    """Goal: nobody waits for a hand-over that cannot be: the change that made the target a voter is taken back. Method:
+    a learner is made a voter, and is to lead; its disk and another's hang."""
+    solo = Solo("abc", "d")
+    solo.lead()
+    solo.ack("b", 1)
+    solo.core.propose_config([ConfigEdit(EditKind.CHANGE, Member("d"))], None)
+    solo.core.tick()
+    solo.core.transfer_leadership("d")
+    while solo.core.aborted is None:
+        assert solo.core.transfer_target == "d"
+        solo.core.tick()
+        solo.ack("b", 1)
+    assert solo.core.active_config.voters == tuple("abc") and solo.core.transfer_target is None
 
 
 def test_abort_is_refused_when_there_is_nothing_of_the_kind_to_take_back() -> None:
@@ -190,6 +236,34 @@ def test_abort_is_refused_when_there_is_nothing_of_the_kind_to_take_back() -> No
     net.heal()
     net.settle()
     assert refused(lambda: core.abort_config(None)) is Code.NOT_FOUND
+
+
+def test_leader_without_a_committed_entry_of_its_term_takes_no_change_back() -> None:
+    """Goal: I4: an abort is a config change, and a leader makes none before its term is open. Method: a leader whose
+    log brought an uncommitted fourth voter; only one of the old voters is heard, and its disk hangs: the abort is
+    refused, a hand-over that waits for the change ends without one, and check-quorum makes the leader step down."""
+    change = entry(1, 1, b"", EntryKind.CONFIG)._replace(meta=encode_config(config_of("abcd")))
+    solo = Solo("abc", term=1, entries=[change])
+    solo.lead()
+    assert refused(lambda: solo.core.abort_config(None)) is Code.NOT_READY
+    for ticks in range(OPTIONS.election_ticks_max + OPTIONS.heartbeat_ticks):
+        if ticks == OPTIONS.election_ticks_min:
+            solo.core.transfer_leadership("b")
+        solo.core.tick()
+        solo.ack("b", 0)
+    assert solo.core.role is Role.FOLLOWER and solo.core.aborted is None
+
+
+def test_change_is_not_taken_back_by_command_while_leadership_is_handed_over() -> None:
+    """Goal: a leader that hands over appends nothing that it is asked to. Method: a change that cannot commit, a
+    transfer that waits for it, an abort."""
+    solo = Solo("abc")
+    solo.lead()
+    solo.ack("b", 1)
+    pending = solo.core.propose_config([voter("d")], None)
+    solo.core.transfer_leadership("b")
+    assert refused(lambda: solo.core.abort_config(pending)) is Code.STEPPING_DOWN
+    assert solo.core.pending_config is not None and solo.core.pending_config.opid == pending
 
 
 @pytest.mark.parametrize("reached", ["", "b", "d"])
@@ -268,4 +342,4 @@ def test_random_groups_with_aborted_changes_stay_one_group() -> None:
     for seed in range(40):
         for mark, count in run_seed(10_000 + seed, net_class=AbortNet).marks.items():
             marks[mark] = marks.get(mark, 0) + count
-    assert min(marks["abort asked"], marks["voter added"], marks["aborted"]) >= 20, marks
+    assert min(marks["abort asked"], marks["voter added"], marks["aborted"]) >= 10, marks

@@ -37,11 +37,12 @@ def test_append_check_order_name_before_term_before_content(to_uuid: str, term: 
 
 
 def test_append_out_of_order_batch_is_refused_whole() -> None:
-    """Goal: a malformed batch leaves the log untouched (scenario 13). Method: gap, falling term, term of the future."""
+    """Goal: a malformed batch leaves the log untouched (scenario 13). Method: gap, falling term, term of the future;
+    and one with nothing wrong."""
     for bad in ((entry(1, 1), entry(1, 3)), (entry(2, 1), entry(1, 2)), (entry(1, 1), entry(4, 2))):
         solo = Solo(term=3)
-        assert replies(solo.step(solo.append(3, OpId(0, 0), *bad))) == []
-        assert solo.log.last == OpId(0, 0)
+        assert solo.core.refusal(solo.append(3, OpId(0, 0), *bad)) and solo.log.last == OpId(0, 0)
+    assert solo.core.refusal(solo.append(3, OpId(0, 0), entry(1, 1), entry(3, 2))) == ""
 
 
 def test_append_commit_index_is_bounded_by_the_message() -> None:
@@ -62,12 +63,27 @@ def test_append_older_message_does_not_cut_the_log() -> None:
 
 
 def test_append_mismatch_hints_at_the_whole_conflicting_term() -> None:
-    """Goal: one round trip a term [raft §5.3]. Method: three entries of a term that the leader has not."""
+    """Goal: one round trip a term [raft §5.3]. Method: three entries of a term that the leader has not; then a log of
+    such entries alone, none or some of them committed."""
     solo = Solo(term=2, entries=[entry(1, 1), entry(2, 2), entry(2, 3), entry(2, 4)])
     (reply,) = replies(solo.step(solo.append(3, OpId(3, 4))))
     assert (reply.mismatch, reply.conflict_index, reply.last) == (True, 2, OpId(2, 4))
     (reply,) = replies(solo.step(solo.append(3, OpId(3, 9))))
     assert (reply.mismatch, reply.conflict_index) == (True, 5)
+    for commit_index in (0, 1):
+        solo = Solo(term=2, entries=[entry(2, 1), entry(2, 2), entry(2, 3)], commit_index=commit_index)
+        (reply,) = replies(solo.step(solo.append(3, OpId(3, 3))))
+        assert (reply.mismatch, reply.conflict_index) == (True, commit_index + 1)
+
+
+def test_append_that_begins_below_the_log_is_taken() -> None:
+    """Goal: what log GC dropped is committed, so every later leader has it [raft §5.4.3]. Method: the log begins behind
+    4; a new leader, which does not know that, sends from below that on."""
+    solo = Solo(term=1, boundary=OpId(1, 4), commit_index=4)
+    for prev in (2, 4):
+        entries = [entry(1, index) for index in range(prev + 1, 7)]
+        (reply,) = replies(solo.step(solo.append(2, OpId(1, prev), *entries)))
+        assert (reply.mismatch, reply.last, solo.log.last) == (False, OpId(1, 6), OpId(1, 6))
 
 
 def test_append_that_would_cut_a_committed_entry_is_an_invariant_violation() -> None:
@@ -91,6 +107,11 @@ def test_append_reply_waits_for_the_disk_and_heartbeat_reply_does_not() -> None:
     assert (reply.code, reply.last) == (Code.OK, OpId(0, 0))
     (reply,) = replies(solo.persist())
     assert reply.last == OpId(1, 2)
+    solo.core.step(solo.append(1, OpId(1, 2), entry(1, 3)))
+    solo.take()
+    solo.core.step(solo.append(1, OpId(0, 0), entry(1, 1), entry(1, 2)))
+    (reply,) = replies(solo.take())
+    assert reply.last == OpId(1, 2), "entries that are durable here are acknowledged at once"
 
 
 def test_reply_in_a_new_term_waits_for_the_hard_state() -> None:
@@ -313,6 +334,21 @@ def test_window_pipelines_up_to_its_bound_and_no_further() -> None:
     assert [m.prev.index for m in batches[1:]] == [m.entries[-1].opid.index for m in batches[:-1]]
     more = [m for m in solo.ack("b", batches[0].entries[-1].opid.index) if isinstance(m, AppendEntries) and m.entries]
     assert [m.prev for m in more] == [batches[-1].entries[-1].opid]
+
+
+def test_window_is_bounded_by_bytes_too() -> None:
+    """Goal: large entries to a slow peer take bounded room. Method: messages of one entry, and room for three of them;
+    each answer makes room for as many as it acknowledges."""
+    size = entry(1, 1, b"v").size_bytes
+    options = replace(OPTIONS, append_batch_bytes_max=1, inflight_messages_max=50, inflight_bytes_max=3 * size)
+    solo = Solo("ab", options=options)
+    solo.lead()
+    solo.ack("b", 1)
+    for _ in range(9):
+        solo.core.propose(EntryKind.WRITE, 1, 1, b"", b"v", 0)
+    for sent, acknowledged in ((solo.persist(), [2, 3, 4]), (solo.ack("b", 2), [5]), (solo.ack("b", 4), [6, 7])):
+        appends = [m for m in sent if isinstance(m, AppendEntries) and m.entries]
+        assert [m.entries[0].opid.index for m in appends] == acknowledged
 
 
 def test_small_entries_gather_while_an_answer_is_owed_and_large_ones_do_not() -> None:

@@ -184,7 +184,7 @@ def test_read_that_a_follower_refused_is_over() -> None:
 def test_new_term_begins_with_nothing_of_the_last_one() -> None:
     """Goal: no count, promise or caller of one term reaches into another. Method: a leader's state, filled by hand."""
     lead = Leading(
-        progress={"b": Progress("b", next_index=1, options=OPTIONS, now=0)},
+        progress={"b": Progress("b", OPTIONS, next=1, round_started=0)},
         heartbeat_elapsed=1, quorum_check_elapsed=1, round=7, round_wanted=True, sends_wanted=True,
         round_stamps=deque([(7, 1)]), lease_given_up=True, reads_waiting=[1], reads_running=[(2, 5, 7)],
         transfer_target="b", transfer_sent=True,

@@ -9,11 +9,13 @@ import pytest
 
 from nyala.replica.raft import AppendEntries, AppendReply, Role, impossible_config
 from nyala.replica.raft.membership import adopt_config, edited_members
+from nyala.replica.rows import crc32c
 from nyala.replica.types import (
     Address,
     Code,
     ConfigEdit,
     EditKind,
+    Entry,
     EntryKind,
     Member,
     OpId,
@@ -21,7 +23,7 @@ from nyala.replica.types import (
     Refused,
     limits,
 )
-from tests.harness.raft_net import Net, config_of, encode_config, refused
+from tests.harness.raft_net import OPTIONS, Net, config_of, encode_config, refused
 from tests.harness.raft_solo import Solo, entry
 
 
@@ -68,6 +70,75 @@ def test_edit_change_without_addresses_keeps_them() -> None:
     base = RaftConfig(OpId(1, 1), (Member("a", (Address("h", 1),)), Member("b")))
     members = edited_members(base, [change("a", replace=True)])
     assert members[0] == Member("a", (Address("h", 1),), replace=True)
+
+
+def test_edit_change_with_addresses_moves_the_member() -> None:
+    """Goal: a server that has moved is found again. Method: another address for a member that has one."""
+    base = RaftConfig(OpId(1, 1), (Member("a", (Address("h", 1),)), Member("b")))
+    moved = Member("a", (Address("i", 2),))
+    assert edited_members(base, [ConfigEdit(EditKind.CHANGE, moved)])[0] == moved
+
+
+def test_config_that_nobody_could_lead_is_refused() -> None:
+    """Goal: I4: a group can always elect somebody. Method: the only voter goes; or all that are left are witnesses and
+    learners."""
+    for base, edits in (
+        (config_of("a", "b"), [remove("a")]),
+        (config_of("a", "b"), [change("a", votes=False)]),
+        (RaftConfig(OpId(1, 1), (Member("a"), Member("b", holds_data=False))), [remove("a")]),
+        (config_of("a"), [remove("a")]),
+    ):
+        with pytest.raises(Refused) as refusal:
+            edited_members(base, edits)
+        assert refusal.value.code is Code.INVALID_ARGUMENT
+
+
+def test_witness_may_be_marked_though_its_data_is_not_there() -> None:
+    """Goal: CC-53 holds up only what would make it electable. Method: a witness is marked for replacement; then it is
+    to hold data, which it has not."""
+    witness = Member("c", holds_data=False)
+    solo = Solo(config=RaftConfig(OpId(0, 0), (Member("a"), Member("b"), witness)))
+    solo.lead()
+    solo.ack("b", 1)
+    assert refused(lambda: solo.core.propose_config([change("c")], None)) is Code.NOT_READY
+    assert refused(lambda: solo.core.propose_config([change("c", holds_data=False, replace=True)], None)) is Code.OK
+
+
+def test_entry_of_a_config_has_no_payload_and_no_schema() -> None:
+    """Goal: other builds read it: what a CONFIG entry is on the wire and on disk. Method: the entry of a change."""
+    solo = Solo()
+    solo.lead()
+    solo.ack("b", 1)
+    opid = solo.core.propose_config([add("d", votes=False)], None)
+    [appended] = solo.log.entries(opid.index, opid.index + 1, 1)
+    meta = encode_config(solo.core.active_config)
+    assert appended == Entry(opid, EntryKind.CONFIG, appended.hybrid_time, 0, meta, b"", crc32c(b""))
+
+
+def test_config_that_a_copy_brought_is_not_adopted_again_from_the_log() -> None:
+    """Goal: a copied replica's config does not go back: its metadata name a later config than its log ends at. Method:
+    the entries up to that config arrive, an older config among them, and are committed."""
+    older, newer = config_of("abcd"), config_of("abcde")
+    solo = Solo(term=1, entries=[entry(1, 1)], config=newer.with_opid(OpId(1, 3)))
+    configs = [
+        entry(1, index, b"", EntryKind.CONFIG)._replace(meta=encode_config(config))
+        for index, config in ((2, older), (3, newer))
+    ]
+    solo.step(solo.append(1, OpId(1, 1), *configs, commit=3))
+    assert solo.core.active_config == solo.core.committed_config == newer.with_opid(OpId(1, 3))
+    assert solo.core.pending_config is None and not any(ready.config_committed for ready in solo.readies)
+
+
+def test_follower_that_learns_of_a_config_keeps_no_account_of_its_peers() -> None:
+    """Goal: only a leader shows how its peers stand. Method: a follower is sent a config; later it leads."""
+    change_entry = entry(1, 1, b"", EntryKind.CONFIG)._replace(meta=encode_config(config_of("abcd")))
+    solo = Solo()
+    solo.step(solo.append(1, OpId(0, 0), change_entry, commit=1))
+    assert solo.core.peer_status() == []
+    for _ in range(OPTIONS.election_ticks_min):
+        solo.core.tick()
+    solo.lead()
+    assert [peer.uuid for peer in solo.core.peer_status()] == ["b", "c", "d"]
 
 
 BULK = {
@@ -205,6 +276,30 @@ def test_several_configs_of_one_message_are_stacked_and_rolled_back_one_by_one()
     assert [b.config_committed.opid for b in solo.readies if b.config_committed] == [OpId(1, 2)]
 
 
+def test_config_that_was_rolled_back_counts_for_nobody() -> None:
+    """Goal: CC-23: a follower of the older config asks the older config's voters. Method: a config with one voter more
+    is cut from its log; then it loses its leader."""
+    more = entry(1, 1, b"", EntryKind.CONFIG)._replace(meta=encode_config(config_of("abcd")))
+    solo = Solo()
+    solo.step(solo.append(1, OpId(0, 0), more))
+    solo.step(solo.append(2, OpId(0, 0), entry(2, 1), leader="c"))
+    sent = []
+    while solo.core.role is Role.FOLLOWER:
+        solo.core.tick()
+        sent += solo.persist()
+    assert [m.to_uuid for m in sent] == ["b", "c"]
+
+
+def test_committed_config_is_not_rolled_back_with_an_entry_at_its_place() -> None:
+    """Goal: CC-20: whatever becomes of the log, the committed config stays. Method: a copied replica, whose metadata
+    name a config behind its log's end, gets another entry there, and loses it to a later leader."""
+    config = config_of("abcd").with_opid(OpId(1, 3))
+    solo = Solo(term=1, entries=[entry(1, 1), entry(1, 2)], config=config)
+    solo.step(solo.append(1, OpId(1, 2), entry(1, 3)))
+    solo.step(solo.append(2, OpId(1, 2), entry(2, 3), leader="c"))
+    assert solo.log.last == OpId(2, 3) and solo.core.active_config == config
+
+
 def test_uncommitted_config_of_the_log_is_pending_again_after_restart() -> None:
     """Goal: CC-24. Method: start a core over a log with a CONFIG entry above the committed one."""
     config = config_of("ab")
@@ -246,6 +341,94 @@ def test_promotion_waits_for_a_short_round_and_goes_one_by_one() -> None:
     solo.ack("b", solo.log.last.index)
     solo.ack("c", solo.log.last.index)
     assert solo.core.active_config.voters == ("a", "b", "c")
+
+
+def caught_up_learner() -> Solo:
+    """A leader of `a` and `b`, its term not open; the learner `c` waits for promotion and holds the whole log."""
+    solo = Solo(config=RaftConfig(OpId(0, 0), (Member("a"), Member("b"), Member("c", votes=False, promote=True))))
+    solo.lead()
+    for _ in range(2):
+        solo.ack("c", 1)
+    return solo
+
+
+def test_promotion_waits_until_the_term_is_open_and_no_transfer_is_under_way() -> None:
+    """Goal: CC-13: a promotion is a config change like others, and waits for what they wait for. Method: a caught-up
+    learner, before the term's first commit, during a transfer, and after it was given up."""
+    solo = caught_up_learner()
+    assert solo.core.active_config.voters == ("a", "b"), "no entry of the term is committed"
+    solo.core.transfer_leadership("b")
+    solo.ack("b", 0)
+    solo.core._s.lead.transfer_sent = True
+    solo.ack("b", 1)
+    assert solo.core.term_committed and solo.core.active_config.voters == ("a", "b"), "leadership is handed over"
+    while solo.core.transfer_target is not None:
+        solo.core.tick()
+    solo.ack("c", 1)
+    assert solo.core.active_config.voters == ("a", "b", "c")
+
+
+def test_promotion_follows_at_once_when_the_term_is_opened() -> None:
+    """Goal: CC-13: nothing but the first commit of the term is waited for. Method: it comes with the learner caught
+    up."""
+    solo = caught_up_learner()
+    solo.ack("b", 1)
+    assert solo.core.active_config.voters == ("a", "b", "c")
+
+
+@pytest.mark.parametrize(("over", "promoted"), [(0, True), (1, False)])
+def test_learner_whose_present_round_lasts_too_long_is_not_promoted(over: int, promoted: bool) -> None:
+    """Goal: [thesis §4.2.1]: a round of catching up may last so long and no longer, the present one too. Method: a
+    learner that was caught up lacks an entry for that long, or one tick more, when its promotion is looked at."""
+    solo = Solo("a", "b")
+    solo.lead()
+    for _ in range(2):
+        solo.ack("b", 1)
+    solo.core.propose(EntryKind.WRITE, 5, 1, b"", b"v", 0)
+    solo.persist()
+    for _ in range(OPTIONS.promote_round_ticks_max - 1 + over):
+        solo.core.tick()
+    solo.core.propose_config([change("b", votes=False, promote=True)], None)
+    solo.persist()
+    solo.core.tick()
+    solo.persist()
+    assert (solo.core.active_config.voters == ("a", "b")) is promoted
+
+
+def test_learner_that_lost_the_end_of_its_log_is_not_promoted_before_it_has_it_again() -> None:
+    """Goal: CC-13: a new voter must not be one that acknowledged what it holds no more. Method: a caught-up learner
+    answers that its log ends earlier, and is then to be promoted; later it holds the log again."""
+    solo = Solo("a", "b")
+    solo.lead()
+    for _ in range(2):
+        solo.ack("b", 1)
+    lost = AppendReply(to_uuid="a", from_uuid="b", term=1, mismatch=True, last=OpId(0, 0), conflict_index=1)
+    solo.step(lost)
+    solo.core.propose_config([change("b", votes=False, promote=True)], None)
+    solo.persist()
+    solo.core.tick()
+    assert solo.core.active_config.voters == ("a",)
+    for _ in range(2):
+        solo.ack("b", solo.log.last.index)
+    assert solo.core.active_config.voters == ("a", "b")
+
+
+def test_first_round_of_catching_up_ends_with_what_the_log_held_at_its_start() -> None:
+    """Goal: [thesis §4.2.1]. Method: a learner is added to a leader with five entries, and acknowledges them one by
+    one; meanwhile the log grows."""
+    solo = Solo("a")
+    solo.lead()
+    for _ in range(3):
+        solo.core.propose(EntryKind.WRITE, 5, 1, b"", b"v", 0)
+    solo.core.propose_config([add("b", votes=False)], None)
+    solo.persist()
+    solo.core.propose(EntryKind.WRITE, 5, 1, b"", b"v", 0)
+    solo.persist()
+    caught_up = []
+    for index in range(1, 6):
+        solo.ack("b", index)
+        caught_up.append(solo.core.peer_status()[0].caught_up)
+    assert caught_up == [False] * 4 + [True]
 
 
 def test_silent_learner_is_not_promoted() -> None:

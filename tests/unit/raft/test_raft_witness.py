@@ -265,3 +265,60 @@ def test_replica_without_rows_never_leads_whatever_its_config_says() -> None:
     assert solo.core.role is Role.FOLLOWER
     assert [m.no_data for m in sent if isinstance(m, AppendReply)] == [True]
     assert not [m for m in sent if isinstance(m, VoteRequest)]
+
+
+def appended(sent: list[Message], to: str) -> list[int]:
+    return [m.entries[-1].opid.index for m in sent if isinstance(m, AppendEntries) and m.entries and m.to_uuid == to]
+
+
+@pytest.mark.parametrize("other", ["silent learner", "learner without rows", "voter that is copied"])
+def test_witness_waits_for_voters_that_keep_up_and_for_nobody_else(other: str) -> None:
+    """CC-51. Goal: what a witness is sent is held back for those who could lead, so that no other member slows commits
+    down. Method: voters a, b and the witness w; a fourth member that cannot lead and acknowledges nothing: a write is
+    sent to the witness as soon as b has it, or as soon as it is durable here if b is what cannot lead; a learner
+    without rows is itself sent everything at once."""
+    witness, learner = Member("w", holds_data=False), Member("d", votes=False, holds_data=other == "silent learner")
+    solo = Solo(config=RaftConfig(ZERO_OPID, (Member("a"), Member("b"), witness, learner)))
+    solo.lead()
+    for _ in range(2):
+        for uuid in "bdw":
+            solo.ack(uuid, 1)
+    if other == "voter that is copied":
+        solo.step(AppendReply(to_uuid="a", from_uuid="b", term=1, code=Code.TABLET_NOT_FOUND))
+    solo.core.propose(EntryKind.WRITE, 1, 1, b"", b"v", 0)
+    sent = solo.persist()
+    assert appended(sent, "d") == [2]
+    if other != "voter that is copied":
+        assert appended(sent, "w") == []
+        sent = solo.ack("b", 2)
+    assert appended(sent, "w") == [2]
+
+
+def test_witness_whose_data_came_and_went_is_made_no_whole_member() -> None:
+    """CC-53. Goal: what counts is the data that is there now. Method: a witness that stands in for a replica says that
+    its data is in and has applied a part; then that it has none; then that it is in again, and applied all that was
+    committed then, while more is committed."""
+    member = Member("w", holds_data=False, promote=True)
+    solo = Solo(config=RaftConfig(ZERO_OPID, (Member("a"), Member("b"), member)))
+    solo.lead()
+
+    def said(applied: int, **fields: object) -> bool:
+        for uuid in "bw":
+            solo.ack(uuid, solo.log.last.index, commit_index=applied, **({"applied_index": applied} | fields))
+        config = solo.core.active_config.member("w")
+        return config is not None and config.holds_data
+
+    def write() -> None:
+        solo.core.propose(EntryKind.WRITE, 1, 1, b"", b"v", 0)
+        solo.persist()
+
+    assert not said(0, no_data=True)
+    write()
+    assert not said(0)
+    assert not said(0, no_data=True)
+    write()
+    assert not said(2)
+    write()
+    write()
+    assert not said(2)
+    assert said(3)
