@@ -18,6 +18,7 @@ from nyala.replica.rows import TableSchema
 from nyala.replica.types import MAX_HYBRID_TIME, Code, Disk, OpId, Refused, hybrid_from_us, us_of_hybrid
 
 from .block import Block, Kills
+from .hash_index import I64
 from .ledger import Ledger
 from .memstore import MemStore
 from .merge import Merged
@@ -37,6 +38,14 @@ class Frozen(NamedTuple):
     schema: TableSchema
     schemas: tuple[TableSchema, ...]
     horizon: int
+
+
+class FlushedBlock(NamedTuple):
+    """A new block, and where the rows of the frozen store from `start` on are in it: -1 for those that are in none."""
+
+    start: int
+    positions: I64
+    block: Block
 
 
 class Contents:
@@ -124,18 +133,15 @@ class Contents:
         with self.lock:
             return [(b, b.kills) for b in self.stores.blocks]
 
-    def install_flushed(
-        self, frozen: Frozen, merged: Merged | None, block: Block | None, superblock: Superblock
-    ) -> None:
-        """Readers see `block` in the place of the frozen store; `superblock` was saved. Needs `maintenance`."""
+    def install_flushed(self, frozen: Frozen, flushed: Sequence[FlushedBlock], superblock: Superblock) -> None:
+        """Readers see the blocks in the place of the frozen store; `superblock` was saved. Needs `maintenance`."""
         with self.resolver.guard, self.lock:
             stores = self.stores
-            if block is not None and merged is not None:
-                if frozen.store.rows:
-                    ended = frozen.store.superseded[: frozen.store.rows]
-                    rows = np.flatnonzero((ended > frozen.time) & (ended != MAX_HYBRID_TIME))
-                    block.kill(merged.positions[0][rows], ended[rows])
-                stores.blocks = (*stores.blocks, block)
+            for start, positions, block in flushed:
+                ended = frozen.store.superseded[start : start + len(positions)]
+                rows = np.flatnonzero((ended > frozen.time) & (ended != MAX_HYBRID_TIME))
+                block.kill(positions[rows], ended[rows])
+            stores.blocks = (*stores.blocks, *(block for _, _, block in flushed))
             stores.frozen = None
             self._frozen = None
             self.superblock = superblock

@@ -6,7 +6,7 @@ memory store that caused them, and are carried over when the files they refer to
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -19,11 +19,11 @@ from nyala.replica.types import MAX_HYBRID_TIME, DiskFailure, Refused
 from .block import Block, Kills, kills_between
 from .block_file import FOLDER, Written, verify_file, write_block
 from .columns import conform
-from .contents import Contents, Frozen
+from .contents import Contents, FlushedBlock, Frozen
 from .hash_index import I64
 from .memstore import unique_by_hash
-from .merge import Merged, Part, merge_parts
-from .merge_rule import MERGE_BYTES_MAX, choose_run
+from .merge import Part, merge_parts
+from .merge_rule import MERGE_BYTES_MAX, choose_run, flush_runs
 from .results import FlushResult
 from .superblock import Superblock
 
@@ -35,7 +35,7 @@ class Maintenance:
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
-        self.merge_bytes_max = MERGE_BYTES_MAX
+        self.merge_bytes_max = self.flush_bytes_max = MERGE_BYTES_MAX
 
     # ------------------------------------------------------------------------------------------------- flush
 
@@ -48,13 +48,8 @@ class Maintenance:
                 return None
             contents.resolver.resolve(contents.stores)
             superblock = contents.superblock
-            deltas = self._deltas(superblock.flush_time, frozen.time)
-            merged, written = None, None
-            if frozen.store.rows:
-                merged = merge_parts(self._parts(frozen), frozen.schema, frozen.horizon)
-            if deltas or (merged is not None and merged.content.batch.num_rows):
-                written, merged = self._write(superblock, frozen, merged, deltas)
-            info = None if written is None else written.info
+            written = self._write(superblock, frozen, self._deltas(superblock.flush_time, frozen.time))
+            infos = [block.info for _, _, block in written]
             after = replace(
                 superblock,
                 flush_opid=frozen.opid,
@@ -62,15 +57,14 @@ class Maintenance:
                 history_horizon=max(superblock.history_horizon, frozen.horizon),
                 ledger=frozen.ledger.to_avro(),
                 table_schemas=frozen.schemas,
-                blocks=superblock.blocks if info is None else (*superblock.blocks, info),
-                next_block=superblock.next_block + (info is not None),
+                blocks=(*superblock.blocks, *infos),
+                next_block=superblock.next_block + len(infos),
             )
-            block = self._open(written, frozen.schema)
+            flushed = [FlushedBlock(start, at, self._open(block, frozen.schema)) for start, at, block in written]
             self._save(after)
-            contents.install_flushed(frozen, merged, block, after)
-            if info is None:
-                return FlushResult(frozen.opid, 0, 0, "")
-            return FlushResult(frozen.opid, info.rows, info.length_bytes + info.sidecar_length_bytes, info.name)
+            contents.install_flushed(frozen, flushed, after)
+            size_bytes = sum(length for info in infos for _, length, _ in info.files)
+            return FlushResult(frozen.opid, sum(i.rows for i in infos), size_bytes, tuple(i.name for i in infos))
 
     def _deltas(self, after: int, up_to: int) -> dict[str, Kills]:
         """What entries with after < time <= up_to superseded in the blocks there are."""
@@ -78,34 +72,49 @@ class Maintenance:
         found = {b.info.block_id: kills_between(kills, after, up_to) for b, kills in blocks}
         return {block_id: kills for block_id, kills in found.items() if len(kills[0])}
 
-    def _parts(self, frozen: Frozen) -> list[Part]:
+    def _parts(self, frozen: Frozen) -> Iterator[tuple[int, Part]]:
+        """What becomes one block each, and the first row of each; the last one has no rows."""
         store = frozen.store
-        rows = store.rows
-        superseded = store.superseded[:rows].copy()
-        # Entries after the freeze may have ended rows meanwhile; replay does that again.
-        superseded[superseded > frozen.time] = MAX_HYBRID_TIME
-        batches = [conform(c.batch, c.schema, frozen.schema) for c in store.chunks]
-        batch = pa.concat_batches(batches) if len(batches) > 1 else batches[0]
-        return [Part(batch, store.ts[:rows], superseded, store.natural_hashes_of(slice(0, rows)))]
+        for first, last in flush_runs([c.size_bytes for c in store.chunks], self.flush_bytes_max):
+            batches = [conform(c.batch, c.schema, frozen.schema) for c in store.chunks[first:last]]
+            batch = pa.concat_batches(batches) if len(batches) > 1 else batches[0]
+            start = store.chunks[first].base
+            rows = slice(start, start + batch.num_rows)
+            superseded = store.superseded[rows].copy()
+            # Entries after the freeze may have ended rows meanwhile; replay does that again.
+            superseded[superseded > frozen.time] = MAX_HYBRID_TIME
+            yield start, Part(batch, store.ts[rows], superseded, store.natural_hashes_of(rows))
+        nothing = [pa.array([], type=c.arrow_type) for c in frozen.schema.columns]
+        batch = pa.RecordBatch.from_arrays(nothing, schema=frozen.schema.arrow)
+        yield store.rows, Part(batch, np.empty(0, np.int64), None)
 
     def _write(
-        self, superblock: Superblock, frozen: Frozen, merged: Merged | None, deltas: dict[str, Kills]
-    ) -> tuple[Written, Merged]:
-        contents = self._contents
-        if merged is None:
-            nothing = pa.RecordBatch.from_arrays(
-                [pa.array([], type=c.arrow_type) for c in frozen.schema.columns], schema=frozen.schema.arrow
-            )
-            merged = merge_parts([Part(nothing, np.empty(0, np.int64), None)], frozen.schema, 0)
-        contents.disk.crash_point("tablet.before_block_write")
-        stem = f"{FOLDER}/{superblock.tablet_id}-{superblock.next_block:06d}"
-        written = write_block(contents.disk, stem, merged.content._replace(deltas=deltas), 0)
-        contents.disk.crash_point("tablet.after_block_write")
-        return written, merged
+        self, superblock: Superblock, frozen: Frozen, deltas: dict[str, Kills]
+    ) -> list[tuple[int, I64, Written]]:
+        """Blocks of the frozen rows, the first of them with `deltas`: (first row, new positions, block) of each.
 
-    def _open(self, written: Written | None, schema: TableSchema) -> Block | None:
-        if written is None:
-            return None
+        What is raised leaves no files.
+        """
+        contents = self._contents
+        done: list[tuple[int, I64, Written]] = []
+        try:
+            for start, part in self._parts(frozen):
+                content, (positions,) = merge_parts([part], frozen.schema, frozen.horizon)
+                if not content.batch.num_rows and (not deltas or len(positions)):
+                    continue  # what is left of the deltas is written with the part that has no rows
+                contents.disk.crash_point("tablet.before_block_write")
+                stem = f"{FOLDER}/{superblock.tablet_id}-{superblock.next_block + len(done):06d}"
+                done.append((start, positions, write_block(contents.disk, stem, content._replace(deltas=deltas), 0)))
+                contents.disk.crash_point("tablet.after_block_write")
+                deltas = {}
+        except Exception:
+            for path, _, _ in (file for _, _, block in done for file in block.info.files):
+                with suppress(FileNotFoundError, DiskFailure, Refused):
+                    contents.disk.remove(path)
+            raise
+        return done
+
+    def _open(self, written: Written, schema: TableSchema) -> Block:
         info, pages = written
         return Block(self._contents.disk, info, schema, exact=unique_by_hash(schema), verify=False, pages=pages)
 
@@ -168,7 +177,7 @@ class Maintenance:
                 blocks=kept if written is None else (*kept, written.info),
                 next_block=superblock.next_block + (written is not None),
             )
-            block = self._open(written, schema)
+            block = None if written is None else self._open(written, schema)
             contents.disk.crash_point("tablet.before_compaction_swap")
             after.save(contents.disk)
             contents.disk.crash_point("tablet.after_compaction_swap")

@@ -1,4 +1,4 @@
-"""Which blocks to merge, by their sizes alone: pure.
+"""Which blocks to merge, and how many blocks a flush makes, by sizes alone: pure.
 
 Blocks of similar size are merged, four or more at once, so that a row is written a few times only while its block
 grows. A merge holds its inputs and its output in memory, so it takes MERGE_BYTES_MAX of inputs at most. Where four do
@@ -41,6 +41,21 @@ def _run(sizes: Sequence[int], order: Sequence[int], bytes_max: int) -> list[int
             break
         fits += 1
     return similar[:fits] if fits > 1 else []
+
+
+def flush_runs(sizes: Sequence[int], bytes_max: int = MERGE_BYTES_MAX) -> list[tuple[int, int]]:
+    """(first, end) of the batches of a memory store that become one block each, in order; `sizes`: bytes of each batch.
+
+    A block has `bytes_max` at most, or one batch. As with a merge, its rows are in memory twice while it is made; and a
+    column of variable length cannot have more than 2 GiB in one block.
+    """
+    runs, first, total = [], 0, 0
+    for pos, size in enumerate(sizes):
+        if pos > first and total + size > bytes_max:
+            runs.append((first, pos))
+            first, total = pos, 0
+        total += size
+    return [*runs, (first, len(sizes))] if sizes else []
 
 
 def blocks_max(total_bytes: int, bytes_max: int = MERGE_BYTES_MAX) -> int:

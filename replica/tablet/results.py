@@ -35,5 +35,5 @@ class FlushResult:
     flush_opid: OpId
     rows: int
     bytes_written: int
-    block: str
-    """Path of the new block; empty if there was nothing to write."""
+    blocks: tuple[str, ...]
+    """Paths of the new blocks: one as a rule, none if there was nothing to write."""

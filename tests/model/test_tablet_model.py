@@ -9,6 +9,7 @@ import pytest
 
 from nyala.replica.rows import RowOp, TableSchema
 from nyala.replica.tablet import Superblock, Tablet
+from nyala.replica.tablet.merge_rule import MERGE_BYTES_MAX
 from nyala.replica.types import Code, Refused, RowCode, limits
 from tests.harness.seeds import few_then_deep
 from tests.harness.sim_disk import SimDisk
@@ -56,6 +57,8 @@ class _Run:
         self.keys = self.rng.choice([3, 10, 60])
         self.retention_us = self.rng.choice([0, 2, 1 << 50, 1 << 50])
         self.tablet = Tablet.create(self.disk, superblock(schema, retention_us=self.retention_us))
+        self.flush_bytes_max = self.rng.choice([500, MERGE_BYTES_MAX])
+        self.tablet._work.flush_bytes_max = self.flush_bytes_max
         self.index = 0
         self.log: list[Any] = []
         self.offset = self.too_large = 0
@@ -138,6 +141,7 @@ class _Run:
         """As after a kill: everything in memory is gone, the log is applied again."""
         self.tablet.close()
         self.tablet = Tablet.open(self.disk, Superblock.load(self.disk, self.tablet.tablet_id))
+        self.tablet._work.flush_bytes_max = self.flush_bytes_max
         start = self.rng.randint(0, self.tablet.flush_opid.index)
         self.tablet.apply(self.log[start:])
 

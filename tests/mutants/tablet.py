@@ -234,11 +234,11 @@ MUTANTS = (
         file="replica/tablet/maintenance.py",
         function="Maintenance.flush",
         before="""
-            if deltas or (merged is not None and merged.content.batch.num_rows):
+            written = self._write(superblock, frozen, self._deltas(superblock.flush_time, frozen.time))
         """,
         after="""
             replace(superblock, flush_opid=frozen.opid, flush_time=frozen.time).save(contents.disk)
-            if deltas or (merged is not None and merged.content.batch.num_rows):
+            written = self._write(superblock, frozen, self._deltas(superblock.flush_time, frozen.time))
         """,
     ),
     Mutant(
@@ -547,6 +547,41 @@ MUTANTS = (
         file="replica/rows/meta.py",
         before="for marks in range(4)}",
         after="for marks in range(256)}",
+    ),
+    Mutant(
+        name="large store becomes one block",
+        test=("tests/unit/tablet/test_tablet_crash.py::test_large_store_becomes_several_blocks_or_none"),
+        file="replica/tablet/merge_rule.py",
+        function="flush_runs",
+        before="if pos > first and total + size > bytes_max:",
+        after="if pos > first and total + size < 0:",
+    ),
+    Mutant(
+        name="blocks of a flush that found no space stay",
+        test=("tests/unit/tablet/test_tablet_crash.py::test_large_store_becomes_several_blocks_or_none"),
+        file="replica/tablet/maintenance.py",
+        function="Maintenance._write",
+        before="contents.disk.remove(path)",
+        after="contents.disk.exists(path)",
+    ),
+    Mutant(
+        name="each block of a flush has the same deltas",
+        test=("tests/unit/tablet/test_tablet_crash.py::test_large_store_becomes_several_blocks_or_none"),
+        file="replica/tablet/maintenance.py",
+        function="Maintenance._write",
+        before="deltas = {}",
+        after="deltas = dict(deltas)",
+    ),
+    Mutant(
+        name="what ended during a flush is looked for in its first block",
+        test=(
+            "tests/unit/tablet/test_tablet_crash.py::"
+            "test_tablet_written_at_every_hook_and_crashed_twice_in_a_row_replays_each_change_once"
+        ),
+        file="replica/tablet/contents.py",
+        function="Contents.install_flushed",
+        before="superseded[start : start + len(positions)]",
+        after="superseded[: len(positions)]",
     ),
     Mutant(
         name="pieces are cut by the mean of their rows",

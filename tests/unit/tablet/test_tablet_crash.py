@@ -10,6 +10,7 @@ import pytest
 
 from nyala.replica.rows import RowOp
 from nyala.replica.tablet import Superblock, Tablet, block_names, sweep_orphans, verify_pieces
+from nyala.replica.tablet.merge_rule import MERGE_BYTES_MAX, flush_runs
 from nyala.replica.types import Code, Corruption, Refused
 from tests.harness.sim_disk import SimCrash, SimDisk
 from tests.harness.tablet_twin import INT_SCHEMA, Twin, rows_of, superblock, write_entry
@@ -102,11 +103,13 @@ def test_tablet_written_at_every_hook_and_crashed_twice_in_a_row_replays_each_ch
     """CN-02, scenario 51. Goal: replay neither loses nor doubles a change, whenever it came. Method: few keys are
     inserted, updated, deleted and inserted again, also at each hook of each flush and compaction; the process dies at
     the named one, is replayed, goes on, and dies there again, by kill or by power loss. After each death the results
-    of what is replayed are those of its first time, and the rows are the twin's, now and at earlier times."""
-    for seed in range(2):
-        rng = random.Random(f"{point}{seed}")
+    of what is replayed are those of its first time, and the rows are the twin's, now and at earlier times. Also with
+    flushes that make a block of each batch."""
+    for flush_bytes_max in (MERGE_BYTES_MAX, 1):
+        rng = random.Random(f"{point}{flush_bytes_max}")
         disk, twin, log, results = HookedDisk(), Twin(INT_SCHEMA), [], {}
         tablet = Tablet.create(disk, superblock(INT_SCHEMA))
+        tablet._work.flush_bytes_max = flush_bytes_max
 
         def change() -> None:
             entry, rows = _change(len(log) + 1, rng)  # noqa: B023
@@ -131,6 +134,7 @@ def test_tablet_written_at_every_hook_and_crashed_twice_in_a_row_replays_each_ch
             else:
                 disk.restart()
             tablet = Tablet.open(disk, Superblock.load(disk, "a" * 32))
+            tablet._work.flush_bytes_max = flush_bytes_max
             flushed = tablet.flush_opid
             assert flushed.index < len(log)
             replayed = tablet.apply(log[flushed.index :])
@@ -229,6 +233,47 @@ def test_flush_on_a_full_disk_is_refused_and_later_made_up_for() -> None:
     again = Tablet.open(disk, Superblock.load(disk, tablet.tablet_id))
     assert again.flush_opid.index == 3
     assert rows_of(again.scan(), INT_SCHEMA) == twin.at(again.applied_time)
+    disk.close()
+
+
+def test_large_store_becomes_several_blocks_or_none() -> None:
+    """Goal: a store that is longer than a block can be is flushed, in blocks of bounded size, and if the disk fills up
+    at a later one, no file of the others stays. Method: a bound of two batches; updates and deletions of rows of an
+    older block and of rows that are being flushed; ENOSPC at the third block, then none."""
+    rng = random.Random(6)
+    disk, twin, log = SimDisk(), Twin(INT_SCHEMA), []
+    tablet = Tablet.create(disk, superblock(INT_SCHEMA))
+
+    def write(*indexes: int) -> None:
+        for index in indexes:
+            entry, rows = _write(index, rng)
+            log.append(entry)
+            twin.apply(NAMES, rows, entry.hybrid_time, None, 0)
+            tablet.apply([entry])
+
+    write(1)
+    tablet.flush()
+    before = tablet.block_files()
+    write(*range(2, 9))
+    sizes = [chunk.size_bytes for chunk in tablet._contents.stores.active.chunks]
+    tablet._work.flush_bytes_max = 2 * max(sizes)
+    disk.fail_on("sync", "data/*-000003.idx", "ENOSPC")
+    with pytest.raises(Refused) as refused:
+        tablet.flush()
+    assert refused.value.code is Code.NO_SPACE and tablet.block_files() == before
+    assert {f"data/{n}" for n in disk.listdir("data")} == block_names(tablet.superblock)
+    write(9, 10)
+    flushed = tablet.flush()
+    assert flushed is not None and flushed.flush_opid.index == 8
+    assert len(flushed.blocks) == len(flush_runs(sizes, 2 * max(sizes))) > 3
+    assert flushed.blocks == tuple(b.name for b in tablet.superblock.blocks[1:])
+    assert flushed.rows == sum(b.rows for b in tablet.superblock.blocks[1:])
+    again = Tablet.open(disk, Superblock.load(disk, tablet.tablet_id))
+    again.apply(log)
+    for one in (tablet, again):
+        for entry in log:
+            assert rows_of(one.scan(snapshot_time=entry.hybrid_time), INT_SCHEMA) == twin.at(entry.hybrid_time)
+    assert tablet.checksum() == again.checksum()
     disk.close()
 
 

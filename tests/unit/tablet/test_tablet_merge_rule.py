@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nyala.replica.tablet import Superblock, Tablet
-from nyala.replica.tablet.merge_rule import FAN_IN_MAX, MERGE_BYTES_MAX, blocks_max, choose_run
+from nyala.replica.tablet.merge_rule import FAN_IN_MAX, MERGE_BYTES_MAX, blocks_max, choose_run, flush_runs
 from tests.harness.sim_disk import SimDisk
 from tests.harness.tablet_twin import INT_SCHEMA, superblock, write_entry
 
@@ -75,6 +75,17 @@ def test_any_blocks_end_within_the_bound_and_in_few_merges(sizes: list[int], byt
 def test_bound_on_the_number_of_blocks_is_what_the_design_says() -> None:
     """IN-31. Goal: the figure is stated. Method: the bound of an empty tablet, of 10 GB and of 1.8 TB."""
     assert [blocks_max(size) for size in (0, 10 << 30, 1800 << 30)] == [19, 19 + 106, 19 + 19200]
+
+
+@given(st.lists(st.integers(0, 50)), st.integers(1, 60))
+def test_flush_makes_blocks_of_bounded_size_of_all_its_batches(sizes: list[int], bytes_max: int) -> None:
+    """Goal: every batch is in one block, in order, and no block is too large unless it is one batch; no two neighbours
+    would fit into one. Method: any sizes."""
+    runs = flush_runs(sizes, bytes_max)
+    assert [pos for first, end in runs for pos in range(first, end)] == list(range(len(sizes)))
+    totals = [sum(sizes[first:end]) for first, end in runs]
+    assert all(total <= bytes_max or end - first == 1 for total, (first, end) in zip(totals, runs, strict=True))
+    assert all(total + sizes[end] > bytes_max for total, (_, end) in zip(totals, runs[:-1], strict=False))
 
 
 @pytest.mark.parametrize("width", [1, 1000, 30_000])

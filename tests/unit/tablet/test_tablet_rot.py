@@ -38,7 +38,7 @@ def flushed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Tablet]:
     tablet.apply([write_entry(2, INT_SCHEMA, ["k", "r"], updates)])
     result = tablet.flush()
     assert result is not None
-    path = root / result.block
+    path = root / result.blocks[0]
     assert path.stat().st_size > 8 * PAGE_BYTES
     return path, tablet
 
