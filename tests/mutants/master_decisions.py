@@ -547,7 +547,7 @@ MUTANTS = (
         test="tests/unit/master/test_master_replacing.py::test_tablet_is_replaced_by_no_accident",
         file="replica/master/requests/replacing.py",
         function="replace_tablets",
-        before="if not request.despite_replicas:",
+        before="if not despite_replicas:",
         after="if len(ids) > 1:",
     ),
     Mutant(

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from nyala.replica.consensus_metadata import members_from_json, members_json
 from nyala.replica.policy import ChangeKind, DesiredChange
+from nyala.replica.rows import SourceKey
 from nyala.replica.types import Member, OpId, RaftConfig
 
 Json = dict[str, Any]
@@ -93,6 +94,11 @@ class Position:
     owner_deadline_us: int
     retired: bool | None = None
     """Whether the position of another topic took its place; None as False, of one that took no other's."""
+
+    @property
+    def source(self) -> SourceKey:
+        """The Kafka partition."""
+        return SourceKey(self.cluster_id, self.topic_id, self.kafka_partition)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,9 +7,9 @@ change to commit, or refuses with both numbers and the command that resolves it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from nyala.replica.rpc import pb
+from nyala.replica.rows import SourceKey
 from nyala.replica.types import Code, Refused
 
 from .capacity import check_sources
@@ -21,16 +21,64 @@ LEASE_US_MAX = 60 * 60 * 1_000_000
 LEASE_US_DEFAULT = 60 * 1_000_000
 
 
-def source_name(table_id: str, source: pb.SourceKey) -> str:
+@dataclass(frozen=True, slots=True)
+class SourceOpen:
+    """A source that a query opens. `checkpoint`: the first offset that it would read; None: it has no checkpoint.
+    `initial_start`: where a source begins that the catalog does not know."""
+
+    source: SourceKey
+    topic: str
+    checkpoint: int | None
+    initial_start: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSources:
+    """A query's run takes its sources over. `checkpoint_table_id`: of the table that it wrote to; empty: unknown."""
+
+    table: str
+    checkpoint_table_id: str
+    opens: tuple[SourceOpen, ...]
+    owner_run: str
+    lease_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceAdvance:
+    """All offsets of a source below `done` are in the table."""
+
+    source: SourceKey
+    generation: int
+    done: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceSources:
+    """Progress of an owner's sources, which renews its lease, or gives it back (`release`)."""
+
+    table_id: str
+    owner_run: str
+    lease_us: int
+    advances: tuple[SourceAdvance, ...]
+    release: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ResetSource:
+    """A source goes to another offset. `topic`: whose position a source of a new topic id goes on from; `generation`:
+    that the caller knows; 0: any."""
+
+    table: str
+    source: SourceKey
+    to_offset: int
+    force: bool
+    topic: str
+    generation: int
+
+
+def source_name(table_id: str, source: SourceKey) -> str:
     """Under which the record of one source of one table is kept, among those of its kind."""
     return f"{table_id}/{source.cluster_id}/{source.topic_id}/{source.kafka_partition}"
-
-
-def to_pb(record: Position) -> pb.SourcePosition:
-    """A position on the wire."""
-    told = {name: value for name, value in vars(record).items() if name != "retired"}
-    source = {name: told.pop(name) for name in ("cluster_id", "topic_id", "kafka_partition")}
-    return pb.SourcePosition(source=pb.SourceKey(**source), **told)
 
 
 def _reset_command(record: Position, to: int | str) -> str:
@@ -50,7 +98,7 @@ def _lease(lease_us: int) -> int:
     return min(lease_us, LEASE_US_MAX) if lease_us > 0 else LEASE_US_DEFAULT
 
 
-def open_sources(catalog: Catalog, request: pb.OpenSourcesRequest, now_us: int) -> Change:
+def open_sources(catalog: Catalog, request: OpenSources, now_us: int) -> Change:
     """The change by which a query takes its sources over; its result is (table id, positions as they will be).
 
     Refused: WRONG_TABLE (the checkpoint's table id is another), SOURCE_OWNED (another live run), SOURCE_POSITION
@@ -79,15 +127,15 @@ def open_sources(catalog: Catalog, request: pb.OpenSourcesRequest, now_us: int) 
             _refuse_other_topic(known.get((wanted.topic, wanted.source.kafka_partition), ()), wanted)
         record = record or _new_position(request.table, table_id, wanted)
         _refuse_owned(record, request.owner_run, now_us)
-        if wanted.has_checkpoint:
-            _refuse_offset(record, wanted.checkpoint_offset)
+        if wanted.checkpoint is not None:
+            _refuse_offset(record, wanted.checkpoint)
         deadline_us = now_us + _lease(request.lease_us)
         puts[SOURCE + name] = replace(record, owner_run=request.owner_run, owner_deadline_us=deadline_us)
     check_sources(catalog, f"{SOURCE}{table_id}/", puts)
-    return puts, [], "", (table_id, [to_pb(r) for r in puts.values()])
+    return puts, [], "", (table_id, [*puts.values()])
 
 
-def _new_position(table: str, table_id: str, wanted: pb.SourceOpen) -> Position:
+def _new_position(table: str, table_id: str, wanted: SourceOpen) -> Position:
     if wanted.initial_start < 0:
         raise Refused(Code.INVALID_ARGUMENT, "an offset is not negative", initial_start=wanted.initial_start)
     return Position(
@@ -105,7 +153,7 @@ def _new_position(table: str, table_id: str, wanted: pb.SourceOpen) -> Position:
     )
 
 
-def _refuse_other_topic(known: Sequence[Position], wanted: pb.SourceOpen) -> None:
+def _refuse_other_topic(known: Sequence[Position], wanted: SourceOpen) -> None:
     """A topic with the name of one that feeds the table, of another id or cluster, is another topic.
 
     `known`: the table's positions of that topic's name and partition.
@@ -188,7 +236,7 @@ def _owned(catalog: Catalog, name: str, owner_run: str) -> Position:
     return record
 
 
-def advance_sources(catalog: Catalog, request: pb.AdvanceSourcesRequest, now_us: int) -> Change:
+def advance_sources(catalog: Catalog, request: AdvanceSources, now_us: int) -> Change:
     """The change that moves `done` forward and renews, or releases, the owner's lease; its result is the positions.
 
     Refused: SOURCE_OWNED, STALE_GENERATION, NOT_FOUND; then nothing moves. A lease that ran out is renewed as long as
@@ -214,16 +262,16 @@ def advance_sources(catalog: Catalog, request: pb.AdvanceSourcesRequest, now_us:
             owner_run="" if request.release else request.owner_run,
             owner_deadline_us=0 if request.release else now_us + _lease(request.lease_us),
         )
-    return puts, [], "", [to_pb(r) for r in puts.values()]
+    return puts, [], "", [*puts.values()]
 
 
-def source_positions(catalog: Catalog, table: str, after: str = "") -> Iterator[tuple[str, pb.SourcePosition]]:
+def source_positions(catalog: Catalog, table: str, after: str = "") -> Iterator[tuple[str, Position]]:
     """(key, position) of the sources of one table, or of all if `table` is empty, from behind a key on."""
     within = f"{find_table(catalog, table)[0]}/" if table else ""
-    return ((key, to_pb(record)) for key, record in catalog.walk(SOURCE, within, after) if not record.retired)
+    return ((key, record) for key, record in catalog.walk(SOURCE, within, after) if not record.retired)
 
 
-def lower_source(catalog: Catalog, request: pb.ResetSourceRequest) -> Change:
+def lower_source(catalog: Catalog, request: ResetSource) -> Change:
     """The change that moves `done` back to `to_offset`, in the same generation; its result is the position.
 
     For offsets that are in the table no more: a tablet went on from a survivor [design §3.4]. Tablets drop what they
@@ -237,7 +285,7 @@ def lower_source(catalog: Catalog, request: pb.ResetSourceRequest) -> Change:
         raise Refused(Code.NOT_FOUND, "no such source", table=request.table, source=SOURCE + name)
     _refuse_reset(record, request)
     lowered = lowered_to(record, request.to_offset)
-    return {SOURCE + name: lowered}, [], "", to_pb(lowered)
+    return {SOURCE + name: lowered}, [], "", lowered
 
 
 def lowered_to(record: Position, offset: int) -> Position:
@@ -246,7 +294,7 @@ def lowered_to(record: Position, offset: int) -> Position:
     return replace(record, done=done, owner_run="", owner_deadline_us=0)
 
 
-def reset_source(catalog: Catalog, request: pb.ResetSourceRequest, now_us: int) -> Change:
+def reset_source(catalog: Catalog, request: ResetSource, now_us: int) -> Change:
     """The change that starts a source anew at `to_offset` under the next generation; its result is the position.
 
     The tablets learn the generation from the next writes. Refused(SOURCE_OWNED) under a live owner unless forced, and
@@ -273,10 +321,10 @@ def reset_source(catalog: Catalog, request: pb.ResetSourceRequest, now_us: int) 
         owner_run="",
         owner_deadline_us=0,
     )
-    return puts, [], "", to_pb(puts[SOURCE + name])
+    return puts, [], "", puts[SOURCE + name]
 
 
-def _refuse_reset(record: Position, request: pb.ResetSourceRequest) -> None:
+def _refuse_reset(record: Position, request: ResetSource) -> None:
     if request.generation not in (0, record.generation):
         raise _position(
             Code.STALE_GENERATION,
@@ -288,9 +336,7 @@ def _refuse_reset(record: Position, request: pb.ResetSourceRequest) -> None:
         )
 
 
-def _adopt_topic(
-    catalog: Catalog, request: pb.ResetSourceRequest, table_id: str, puts: dict[str, Position]
-) -> Position:
+def _adopt_topic(catalog: Catalog, request: ResetSource, table_id: str, puts: dict[str, Position]) -> Position:
     """The record of a partition of a topic that is another one now; its earlier records are marked retired in `puts`.
 
     Other topics that feed the table are left alone; a request that names none is refused when there are several. One

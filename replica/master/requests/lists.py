@@ -16,6 +16,7 @@ from ..catalog.records import NAME, TABLE
 from ..catalog.tables import find_table, table_info
 from ..state import MasterState
 from . import desired
+from .conversions import position_to_pb
 
 SERVERS_AT_ONCE = 16
 """Servers whose replicas are counted before other work gets its turn."""
@@ -107,6 +108,7 @@ async def servers_page(state: MasterState, request: pb.ListServersRequest) -> pb
 
 async def sources_page(state: MasterState, request: pb.ListSourcesRequest) -> pb.ListSourcesReply:
     """Source positions of one table or of all, by their key."""
-    found = sources.source_positions(state.catalog, request.table, request.after)
+    positions = sources.source_positions(state.catalog, request.table, request.after)
+    found = ((key, position_to_pb(position)) for key, position in positions)
     page, last = await page_of(found, request.limit_bytes)
     return pb.ListSourcesReply(positions=page, next=last)

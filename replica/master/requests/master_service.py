@@ -22,6 +22,7 @@ from nyala.replica.rpc import (
     pb_grpc,
     place_to_pb,
     proposal_from_pb,
+    source_from_pb,
 )
 from nyala.replica.types import Applied, Code, DataState, RaftConfig, Refused, ReplicaError, __version__, new_uuid
 
@@ -36,6 +37,13 @@ from ..tablets.dropped import holders_of
 from ..tablets.orders import orders_for
 from . import change_requests, desired, lists, replacing
 from .confirming import confirm_config
+from .conversions import (
+    advance_sources_from_pb,
+    open_sources_from_pb,
+    position_to_pb,
+    positions_to_pb,
+    reset_source_from_pb,
+)
 
 _log = logging.getLogger("nyala.master")
 _Request = TypeVar("_Request")
@@ -207,19 +215,27 @@ class MasterService(pb_grpc.MasterServiceServicer):
     async def OpenSources(self, request: pb.OpenSourcesRequest) -> pb.OpenSourcesReply:
         """A query takes its sources over, all or none."""
         state = self.state
-        table_id, positions = await state.group.change(
-            lambda: sources.open_sources(state.catalog, request, state.clock.wall_us()), aside=True
-        )
-        return pb.OpenSourcesReply(table_id=table_id, positions=positions)
+
+        def opened() -> Change:  # also converts beside the loop: there may be thousands
+            asked = open_sources_from_pb(request)
+            puts, deletes, once, made = sources.open_sources(state.catalog, asked, state.clock.wall_us())
+            return puts, deletes, once, pb.OpenSourcesReply(table_id=made[0], positions=positions_to_pb(made[1]))
+
+        reply: pb.OpenSourcesReply = await state.group.change(opened, aside=True)
+        return reply
 
     @_answered(pb.AdvanceSourcesReply)
     async def AdvanceSources(self, request: pb.AdvanceSourcesRequest) -> pb.AdvanceSourcesReply:
         """`done` moves forward, the lease is renewed or released."""
         state = self.state
-        positions = await state.group.change(
-            lambda: sources.advance_sources(state.catalog, request, state.clock.wall_us()), aside=True
-        )
-        return pb.AdvanceSourcesReply(positions=positions)
+
+        def advanced() -> Change:
+            asked = advance_sources_from_pb(request)
+            puts, deletes, once, moved = sources.advance_sources(state.catalog, asked, state.clock.wall_us())
+            return puts, deletes, once, pb.AdvanceSourcesReply(positions=positions_to_pb(moved))
+
+        reply: pb.AdvanceSourcesReply = await state.group.change(advanced, aside=True)
+        return reply
 
     @_answered(pb.ListSourcesReply)
     async def ListSources(self, request: pb.ListSourcesRequest) -> pb.ListSourcesReply:
@@ -229,13 +245,14 @@ class MasterService(pb_grpc.MasterServiceServicer):
     @_answered(pb.ResetSourceReply)
     async def ResetSource(self, request: pb.ResetSourceRequest) -> pb.ResetSourceReply:
         """A new generation of a source, from another offset; or, in its present one, only less of it done."""
-        state = self.state
-        if request.keep_generation:
-            return pb.ResetSourceReply(
-                position=await state.group.change(lambda: sources.lower_source(state.catalog, request))
-            )
-        position = await state.group.change(lambda: sources.reset_source(state.catalog, request, state.clock.wall_us()))
-        return pb.ResetSourceReply(position=position)
+        state, asked = self.state, reset_source_from_pb(request)
+
+        def reset() -> Change:
+            if request.keep_generation:
+                return sources.lower_source(state.catalog, asked)
+            return sources.reset_source(state.catalog, asked, state.clock.wall_us())
+
+        return pb.ResetSourceReply(position=position_to_pb(await state.group.change(reset)))
 
     async def _want(
         self, request_of: Callable[[MasterState, change_requests.Request], Change], request: pb.ReplicaRequest
@@ -294,12 +311,16 @@ class MasterService(pb_grpc.MasterServiceServicer):
     async def ReplaceTablets(self, request: pb.ReplaceTabletsRequest) -> pb.ReplaceTabletsReply:
         """Unsafe: empty tablets take the place of lost ones, all or none; asked again, the same ones are named."""
         state = self.state
-        made, lowered = await state.group.change(lambda: replacing.replace_tablets(state, request))
+        ids, despite = request.tablet_ids, request.despite_replicas
+        floors = {source_from_pb(floor.source): floor.offset for floor in request.floors}
+        made, lowered = await state.group.change(
+            lambda: replacing.replace_tablets(state, ids, floors, despite_replicas=despite)
+        )
         for old, new in made.items():
             _log.warning("T %s P %s is given up, the empty tablet %s is in its place", old, self.uuid, new)
         return pb.ReplaceTabletsReply(
             replacements=[pb.Replacement(tablet_id=old, new_tablet_id=new) for old, new in made.items()],
-            lowered=lowered,
+            lowered=positions_to_pb(lowered),
         )
 
     @_answered(pb.SimpleReply)

@@ -7,33 +7,37 @@ Kafka still has is read again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from nyala.replica.policy import place_tablets
-from nyala.replica.rpc import pb
+from nyala.replica.rows import SourceKey
 from nyala.replica.types import Code, DataState, Member, Refused, new_uuid
 
 from ..catalog.catalog import Catalog
 from ..catalog.records import DESIRED_CHANGE, SOURCE, TABLET, Position, Record, Tablet
-from ..catalog.sources import lowered_to, source_name, to_pb
+from ..catalog.sources import lowered_to, source_name
 from ..catalog.tables import Change, first_members
 from ..state import MasterState
 from ..tablets.dropped import holders_of
 from ..tablets.view import wanted_voters
 
-Replaced = tuple[dict[str, str], list[pb.SourcePosition]]
+Replaced = tuple[dict[str, str], list[Position]]
 """Lost tablet id to new tablet id, and the source positions as they will be."""
 
 
-def replace_tablets(state: MasterState, request: pb.ReplaceTabletsRequest) -> Change:
+def replace_tablets(
+    state: MasterState, tablet_ids: Sequence[str], floors: Mapping[SourceKey, int], *, despite_replicas: bool = False
+) -> Change:
     """The change that replaces the named tablets, all or none; its result is a `Replaced`.
+
+    `floors`: offsets below which Kafka has nothing any more. `despite_replicas`: also where a live server holds rows.
 
     A tablet that was replaced before is answered with what replaced it, and nothing moves for it. Refused:
     TABLET_NOT_FOUND; ILLEGAL_STATE while a live server holds rows of one; NOT_READY while servers may not have
     reported yet; INVALID_ARGUMENT for no tablets, or too few servers to hold the new ones.
     """
-    ids = list(dict.fromkeys(request.tablet_ids))
+    ids = list(dict.fromkeys(tablet_ids))
     if not ids:
         raise Refused(Code.INVALID_ARGUMENT, "name the tablets to replace")
     records = {tablet_id: _known(state.catalog, tablet_id) for tablet_id in ids}
@@ -42,7 +46,7 @@ def replace_tablets(state: MasterState, request: pb.ReplaceTabletsRequest) -> Ch
     if not lost:
         return {}, [], "", (made, [])
     _refuse_before_all_reported(state)
-    if not request.despite_replicas:
+    if not despite_replicas:
         _refuse_with_rows(state, lost)
     puts: dict[str, Record] = {}
     for tablet_id, members in _placed(state, lost).items():
@@ -54,10 +58,10 @@ def replace_tablets(state: MasterState, request: pb.ReplaceTabletsRequest) -> Ch
         holders, dropped_us = tuple(holders_of(old, state.soft, tablet_id)), state.clock.wall_us()
         puts[TABLET + tablet_id] = replace(old, dropped_us=dropped_us, replaced_by=new_id, holders=holders)
         made[tablet_id] = new_id
-    lowered = _lowered(state.catalog, {records[t].table_id for t in lost}, request.floors)
+    lowered = _lowered(state.catalog, {records[t].table_id for t in lost}, floors)
     puts.update(lowered)
     deletes = [DESIRED_CHANGE + t for t in lost if DESIRED_CHANGE + t in state.catalog]
-    return puts, deletes, "", (made, [to_pb(r) for r in lowered.values()])
+    return puts, deletes, "", (made, [*lowered.values()])
 
 
 def servers_with_rows(state: MasterState, tablet_id: str) -> list[str]:
@@ -115,14 +119,14 @@ def _placed(state: MasterState, lost: Sequence[str]) -> dict[str, tuple[Member, 
     return found
 
 
-def _lowered(catalog: Catalog, table_ids: set[str], floors: Sequence[pb.SourceFloor]) -> dict[str, Position]:
+def _lowered(catalog: Catalog, table_ids: set[str], floors: Mapping[SourceKey, int]) -> dict[str, Position]:
     """Every source of these tables, complete from its start only, or from where Kafka still has it.
 
     A new tablet has nothing of any source; the others drop what they are sent again, by their ledgers.
     """
     found: dict[str, Position] = {}
     for table_id in sorted(table_ids):
-        kept = {source_name(table_id, f.source): f.offset for f in floors}
+        kept = {source_name(table_id, source): offset for source, offset in floors.items()}
         for key, record in catalog.items(SOURCE, f"{table_id}/"):
             name = f"{table_id}/{key}"
             if not record.retired:

@@ -24,12 +24,13 @@ from nyala.replica.master.catalog.records import (
     Takeover,
     read,
 )
-from nyala.replica.master.catalog.sources import open_sources, reset_source, to_pb
+from nyala.replica.master.catalog.sources import open_sources, reset_source
 from nyala.replica.master.catalog.tables import create_table, drop_table
 from nyala.replica.master.catalog.tables import table_info as info_of
 from nyala.replica.master.group.catalog_group import CatalogGroup
 from nyala.replica.master.group.entries import unfit_entry, unfit_record
 from nyala.replica.master.requests.change_requests import add, cancel
+from nyala.replica.master.requests.conversions import open_sources_from_pb, position_to_pb, reset_source_from_pb
 from nyala.replica.policy import DesiredChange
 from nyala.replica.raft import AppendEntries
 from nyala.replica.rpc import pb
@@ -66,10 +67,11 @@ def written() -> dict[str, Any]:
     )
     source = pb.SourceKey(cluster_id="c", topic_id="t", kafka_partition=0)
     opens = [pb.SourceOpen(source=source, topic="writes.flights", initial_start=3)]
-    m.box.commit(open_sources(m.box.catalog, pb.OpenSourcesRequest(table="flights", owner_run="a", opens=opens), 1))
+    opening = pb.OpenSourcesRequest(table="flights", owner_run="a", opens=opens)
+    m.box.commit(open_sources(m.box.catalog, open_sources_from_pb(opening), 1))
     other = pb.SourceKey(cluster_id="c", topic_id="t2", kafka_partition=0)
     reset = pb.ResetSourceRequest(table="flights", source=other, force=True)
-    m.box.commit(reset_source(m.box.catalog, reset, 2))
+    m.box.commit(reset_source(m.box.catalog, reset_source_from_pb(reset), 2))
     m.set(1)
     m.set(3, table="", tablet_id=m.tablet)
     m.want(add, S[3])
@@ -128,7 +130,7 @@ def use(key: str, found: Any) -> None:
             assert (record.gone_us or 0) >= 0 and sorted(record.holders or ()) is not None
             assert record.replaced_by.encode() is not None and (record.dropped_us or 0) < 2**63
         case Position():
-            to_pb(record)
+            position_to_pb(record)
         case DesiredChange() as desired:
             pb.DesiredChangeInfo(
                 kind=desired.kind, from_uuid=desired.from_uuid, to_uuid=desired.to_uuid, deadline_us=desired.deadline_us

@@ -10,10 +10,12 @@ from nyala.replica.master.catalog.records import DESIRED_CHANGE, TABLET
 from nyala.replica.master.catalog.sources import advance_sources, open_sources, source_positions
 from nyala.replica.master.catalog.tables import create_table, drop_table
 from nyala.replica.master.requests import change_requests
+from nyala.replica.master.requests.conversions import advance_sources_from_pb, open_sources_from_pb
 from nyala.replica.master.requests.replacing import replace_tablets
 from nyala.replica.master.tablets.orders import orders_for
 from nyala.replica.master.tablets.view import wanted_voters
 from nyala.replica.policy import ChangeKind, DesiredChange, ServerView
+from nyala.replica.rows import SourceKey
 from nyala.replica.rpc import pb
 from nyala.replica.types import Address, Code, Member, Refused
 from tests.harness.catalogs import table_info
@@ -33,8 +35,8 @@ def wiped() -> Masters:
 
 
 def replaced(m: Masters, *tablets: str, **fields: Any) -> tuple[dict[str, str], list[Any]]:
-    request = pb.ReplaceTabletsRequest(tablet_ids=tablets or [m.tablet], **fields)
-    made, lowered = m.box.commit(replace_tablets(m.state, request))
+    floors = fields.pop("floors", {})
+    made, lowered = m.box.commit(replace_tablets(m.state, tablets or [m.tablet], floors, **fields))
     return made, lowered
 
 
@@ -51,10 +53,10 @@ def fed(m: Masters, table: str = "flights", partition: int = 0, *, start: int = 
     opened = pb.SourceOpen(source=source, topic=f"writes.{table}", initial_start=start)
     lease = {"owner_run": "a", "lease_us": 30 * SECOND}
     request = pb.OpenSourcesRequest(table=table, opens=[opened], **lease)  # type: ignore[arg-type]
-    table_id, _ = m.box.commit(open_sources(m.box.catalog, request, m.clock.now_us))
+    table_id, _ = m.box.commit(open_sources(m.box.catalog, open_sources_from_pb(request), m.clock.now_us))
     advance = pb.SourceAdvance(source=source, generation=1, done=done)
     moved = pb.AdvanceSourcesRequest(table_id=table_id, advances=[advance], **lease)  # type: ignore[arg-type]
-    m.box.commit(advance_sources(m.box.catalog, moved, m.clock.now_us))
+    m.box.commit(advance_sources(m.box.catalog, advance_sources_from_pb(moved), m.clock.now_us))
 
 
 def test_lost_tablet_is_replaced_by_an_empty_one_of_the_same_partition_once() -> None:
@@ -93,7 +95,7 @@ def test_tablet_is_replaced_by_no_accident() -> None:
     which has no rows; a master that has just begun to lead; too few servers for the replicas."""
     m = wiped()
     with pytest.raises(Refused, match="name the tablets"):
-        replace_tablets(m.state, pb.ReplaceTabletsRequest())
+        replace_tablets(m.state, [], {})
     refused(m, Code.TABLET_NOT_FOUND, "tablet=elsewhere", m.tablet, "elsewhere")
     m.report(only=S[1])
     refused(m, Code.ILLEGAL_STATE, f"holds rows of this tablet.*servers={S[1]}")
@@ -103,7 +105,7 @@ def test_tablet_is_replaced_by_no_accident() -> None:
     m = wiped()
     m.report(only=S[1])
     m.state.soft.servers[S[1]].replicas[m.tablet].witness = True
-    assert replace_tablets(m.state, pb.ReplaceTabletsRequest(tablet_ids=[m.tablet]))[0]
+    assert replace_tablets(m.state, [m.tablet], {})[0]
     m.state.soft.heartbeat(pb.HeartbeatRequest(server_uuid="e" * 32, booting=True), m.clock.now_us)
     refused(m, Code.NOT_READY, f"has not said yet what it holds.*server={'e' * 32}", despite_replicas=True)
     m.lead()
@@ -149,10 +151,7 @@ def test_sources_of_a_replaced_tablet_go_back_as_far_as_kafka_goes() -> None:
     for partition in range(3):
         fed(m, partition=partition)
     fed(m, "other")
-    floors = [
-        pb.SourceFloor(source=pb.SourceKey(cluster_id="c", topic_id="id1", kafka_partition=p), offset=offset)
-        for p, offset in ((1, 30), (2, 70))
-    ]
+    floors = {SourceKey("c", "id1", 1): 30, SourceKey("c", "id1", 2): 70}
     _, lowered = replaced(m, floors=floors)
     positions = {(p.table, p.source.kafka_partition): p for p in [p for _, p in source_positions(m.box.catalog, "")]}
     assert [positions["flights", p].done for p in range(3)] == [10, 30, 50] and positions["other", 0].done == 50

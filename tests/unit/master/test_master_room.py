@@ -19,6 +19,7 @@ from nyala.replica.master.catalog.tables import (
     drop_table,
     forget_writer_schema,
 )
+from nyala.replica.master.requests.conversions import open_sources_from_pb
 from nyala.replica.policy import ServerView
 from nyala.replica.rpc import pb
 from nyala.replica.types import Address, Code, Member, Refused, limits
@@ -122,7 +123,7 @@ def test_full_catalog_says_so_and_takes_what_makes_room(what: str, monkeypatch: 
     assert "drop tables" in text
     assert box.catalog.get("name/c") is None
     opens = [pb.SourceOpen(source=pb.SourceKey(cluster_id="k", topic_id="t"), topic="writes.a")]
-    opening = pb.OpenSourcesRequest(table="a", owner_run="r", opens=opens)
+    opening = open_sources_from_pb(pb.OpenSourcesRequest(table="a", owner_run="r", opens=opens))
     if what == "CATALOG_BYTES_MAX":
         refused(Code.NO_SPACE, sources.open_sources, box.catalog, opening, 1)
         schema = pb.WriterSchema(fingerprint="f" * 16, avro_json=json.dumps("x" * 200))
@@ -141,11 +142,10 @@ def test_source_positions_of_a_table_are_bounded(monkeypatch: pytest.MonkeyPatch
     box = AppliedCatalog()
     create(box, table_info("a"))
 
-    def opening(count: int) -> pb.OpenSourcesRequest:
+    def opening(count: int) -> sources.OpenSources:
         keys = [pb.SourceKey(cluster_id="k", topic_id="t", kafka_partition=n) for n in range(count)]
-        return pb.OpenSourcesRequest(
-            table="a", owner_run="r", opens=[pb.SourceOpen(source=k, topic="writes.a") for k in keys]
-        )
+        opens = [pb.SourceOpen(source=k, topic="writes.a") for k in keys]
+        return open_sources_from_pb(pb.OpenSourcesRequest(table="a", owner_run="r", opens=opens))
 
     box.commit(sources.open_sources(box.catalog, opening(3), 1))
     box.commit(sources.open_sources(box.catalog, opening(3), 1))
