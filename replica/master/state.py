@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from nyala.replica.policy import DesiredChange, ServerView
-from nyala.replica.rpc import address_to_pb, config_to_pb, pb
+from nyala.replica.rpc import address_to_pb, config_to_pb, opid_to_pb, pb
 from nyala.replica.types import Address, Clock, RaftConfig, new_uuid
 
 from .catalog.catalog import Catalog
@@ -157,7 +157,15 @@ class MasterState:
             if (desired := self.catalog.get(DESIRED_CHANGE, tablet_id)) is not None:
                 info.wish.CopyFrom(_change_info(desired))
             if (unproven := self.soft.unproven(tablet_id, self.mono_us)) is not None:
-                info.unproven.CopyFrom(unproven)
+                info.unproven.CopyFrom(
+                    pb.UnprovenConfig(
+                        config=config_to_pb(unproven.config),
+                        known=opid_to_pb(unproven.known),
+                        told_by=unproven.told_by,
+                        since_us_ago=unproven.since_us_ago,
+                        believed=unproven.believed,
+                    )
+                )
             yield info
 
     def _with_addresses(self, config: RaftConfig) -> RaftConfig:
@@ -195,7 +203,10 @@ class MasterState:
                     open_files=pb.ResourceUse(**server.open_files._asdict()),
                     memory_maps=pb.ResourceUse(**server.memory_maps._asdict()),
                     tablets_max=server.tablets_max,
-                    copies_failing=server.copies_failing.values(),
+                    copies_failing=[
+                        pb.FailingCopy(tablet_id=t, failures=f.failures, error=f.error)
+                        for t, f in server.copies_failing.items()
+                    ],
                     avoided=view.avoided,
                     doubts=self.soft.doubts(server.uuid, self.mono_us)[:DOUBTS_MAX],
                 )

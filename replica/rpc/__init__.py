@@ -35,6 +35,7 @@ from .tables import (
     source_from_pb,
     source_to_pb,
 )
+from .tablet_reports import tablet_report_from_pb
 from .values import (
     address_from_pb,
     address_to_pb,
@@ -124,5 +125,6 @@ __all__ = [
     "set_keep_alive",
     "source_from_pb",
     "source_to_pb",
+    "tablet_report_from_pb",
     "wire_fields",
 ]

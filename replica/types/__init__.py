@@ -54,6 +54,7 @@ from .names import (
 from .on_demand import on_demand
 from .protocols import Clock, Disk, DiskFile, Post, Rng, Timer
 from .resource_use import MEMORY_MAPS, OPEN_FILES, ResourceUse
+from .tablet_reports import PeerReport, TabletReport
 from .time import (
     LOGICAL_BITS,
     MAX_HYBRID_TIME,
@@ -99,6 +100,7 @@ __all__ = [
     "Member",
     "OpId",
     "Outcome",
+    "PeerReport",
     "Post",
     "Proposal",
     "RaftConfig",
@@ -113,6 +115,7 @@ __all__ = [
     "RowCode",
     "Subject",
     "SystemClock",
+    "TabletReport",
     "Timer",
     "Wanted",
     "__version__",

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 
 from nyala.replica.fs import TABLET_SERVER
 from nyala.replica.master.heartbeats.belief import config_told
+from nyala.replica.master.heartbeats.tablet_servers import Identity
 from nyala.replica.master.tablets.proof import Proof, prove
-from nyala.replica.rpc import pb
-from nyala.replica.types import Address, Code, DataState, RaftConfig, Refused
+from nyala.replica.rpc import pb, tablet_report_from_pb
+from nyala.replica.types import Address, Code, DataState, RaftConfig, Refused, TabletReport
 
 
 class ReachableServers:
@@ -17,7 +18,7 @@ class ReachableServers:
     those to addresses in `quick`."""
 
     def __init__(self) -> None:
-        self.listening: dict[Address, pb.IdentityReply] = {}
+        self.listening: dict[Address, Identity] = {}
         self.held: dict[str, dict[str, pb.ReplicaStatus]] = {}
         """By server and tablet, what a server says when it is asked."""
         self.processes: dict[Address, int] = {}
@@ -28,9 +29,9 @@ class ReachableServers:
         self.quick: set[Address] = set()
 
     def listen(self, uuid: str, address: Address, *, cluster_id: str = "", kind: str = TABLET_SERVER) -> None:
-        self.listening[address] = pb.IdentityReply(uuid=uuid, kind=kind, cluster_id=cluster_id)
+        self.listening[address] = Identity(uuid, kind, cluster_id)
 
-    async def identity(self, address: Address) -> pb.IdentityReply:
+    async def identity(self, address: Address) -> Identity:
         self.calls.append(address)
         self.open += 1
         self.open_max = max(self.open_max, self.open)
@@ -51,12 +52,12 @@ class ReachableServers:
 
     async def replicas(
         self, uuid: str, addresses: Sequence[Address], tablet_ids: Sequence[str]
-    ) -> Sequence[pb.ReplicaStatus]:
+    ) -> Sequence[TabletReport]:
         identity = await self.identity(addresses[0])
         if identity.uuid != uuid:
             raise Refused(Code.INVALID_NAME, "this server has another uuid", meant=uuid, own=identity.uuid)
         held = self.held.get(uuid, {})
-        return [held[t] for t in tablet_ids if t in held]
+        return [tablet_report_from_pb(held[t]) for t in tablet_ids if t in held]
 
 
 class AskedAtOnce:
@@ -79,13 +80,13 @@ class AskedAtOnce:
         held = {} if request.full_report else self.held.get(request.server_uuid, {})
         self.held[request.server_uuid] = held | {r.tablet_id: r for r in request.replicas}
         for replica in request.replicas:
-            told = config_told(replica)
+            told = config_told(tablet_report_from_pb(replica))
             for uuid in told.voters if told is not None else ():
                 self._follow(uuid, told, replica)
 
     def _follow(self, uuid: str, told: RaftConfig | None, replica: pb.ReplicaStatus) -> None:
         own = self.held.setdefault(uuid, {}).get(replica.tablet_id)
-        knows = config_told(own) if own is not None else None
+        knows = config_told(tablet_report_from_pb(own)) if own is not None else None
         if told is not None and (knows is None or knows.opid < told.opid):
             status = pb.ReplicaStatus(tablet_id=replica.tablet_id, uuid=uuid, term=replica.term, role="FOLLOWER")
             status.phase, status.data_state = "RUNNING", DataState.READY
@@ -93,7 +94,11 @@ class AskedAtOnce:
             self.held[uuid][replica.tablet_id] = status
 
     def proof(self, tablet_id: str) -> Proof | None:
-        answers = {u: h[tablet_id] for u, h in self.held.items() if tablet_id in h and u not in self.silent}
+        answers = {
+            u: tablet_report_from_pb(h[tablet_id])
+            for u, h in self.held.items()
+            if tablet_id in h and u not in self.silent
+        }
         known = self._known(tablet_id)
         return prove(known, answers, 0, wanted=self._wanted(tablet_id)) if known is not None else None
 

@@ -557,7 +557,7 @@ MUTANTS = (
         test="tests/unit/master/test_master_report_limits.py::test_memory_for_reports_is_bounded_and_members_have_theirs",
         file="replica/master/heartbeats/report_limits.py",
         function="ReportMemory.give_back",
-        before="self._of[uuid] -= compact_bytes(status)",
+        before="self._of[uuid] -= report_bytes(report)",
         after="self._of[uuid] -= 0",
     ),
     Mutant(

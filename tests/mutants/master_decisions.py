@@ -221,8 +221,8 @@ MUTANTS = (
         test="tests/unit/master/test_master_soft_state.py::test_orders_who_was_left_out_by_a_config_goes_at_once",
         file="replica/master/tablets/orders.py",
         function="_delete_order",
-        before="server_uuid in state.left or any",
-        after="any",
+        before="server_uuid in state.left or tells",
+        after="tells",
     ),
     Mutant(
         name="orders follow reports alone",

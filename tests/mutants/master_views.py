@@ -38,8 +38,8 @@ MUTANTS = (
         test="tests/unit/master/test_master_belief.py::test_impossible_configs_tell_nothing",
         file="replica/master/heartbeats/belief.py",
         function="config_told",
-        before="possible = opid.term >= 0 and opid.index >= 0 and opid.term <= status.term and config.voters",
-        after="possible = opid.term >= 0 and opid.index >= 0 and config.voters",
+        before="0 <= opid.term <= report.term",
+        after="0 <= opid.term",
     ),
     Mutant(
         name="configs are ordered by index alone",
@@ -493,16 +493,16 @@ MUTANTS = (
         after="strange = True",
     ),
     Mutant(
-        name="part of a message keeps the whole",
+        name="peers are kept of a follower",
         rows="IN-43",
         test=(
             "tests/unit/master/test_master_report_limits.py::"
             "test_master_keeps_what_it_decides_by_and_nothing_of_the_message"
         ),
-        file="replica/master/heartbeats/soft_state.py",
-        function="SoftState._take",
-        before="replica = compact(told_status)",
-        after="replica = told_status",
+        file="replica/rpc/tablet_reports.py",
+        function="tablet_report_from_pb",
+        before=" if leads else ()",
+        after="",
     ),
     Mutant(
         name="heartbeats come at any rate",
@@ -546,7 +546,7 @@ MUTANTS = (
         ),
         file="replica/master/heartbeats/report_limits.py",
         function="ReportMemory.give_back",
-        before="self._of[uuid] -= compact_bytes(status)",
+        before="self._of[uuid] -= report_bytes(report)",
         after="self._of[uuid] -= 0",
     ),
     Mutant(
@@ -580,16 +580,15 @@ MUTANTS = (
         after="strange = True",
     ),
     Mutant(
-        name="part of a message keeps the whole, soft state",
-        rows="IN-43",
+        name="config that changed is not converted anew",
+        rows="IN-40",
         test=(
-            "tests/unit/master/test_master_report_limits.py::"
-            "test_master_keeps_what_it_decides_by_and_nothing_of_the_message"
+            "tests/unit/master/test_master_belief.py::test_lie_under_a_members_uuid_ends_with_the_members_next_report"
         ),
-        file="replica/master/heartbeats/soft_state.py",
-        function="SoftState._take",
-        before="replica = compact(told_status)",
-        after="replica = told_status",
+        file="replica/rpc/tablet_reports.py",
+        function="tablet_report_from_pb",
+        before="if before is not None and before.config_wire == wire:",
+        after="if before is not None:",
     ),
     Mutant(
         name="each change is told as unproven, soft state",

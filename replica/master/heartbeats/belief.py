@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from nyala.replica.rpc import config_from_pb, pb
-from nyala.replica.types import Code, OpId, RaftConfig, Refused, limits
+from nyala.replica.rpc import pb
+from nyala.replica.types import Code, OpId, RaftConfig, Refused, TabletReport, limits
 
 _NUMBERS = ("memory_bytes", "disk_bytes_free", "tablets_max", "loop_lag_ms_max", "gil_hold_ms_max", "sequence")
 _RESOURCES = ("open_files", "memory_maps")
@@ -57,21 +57,13 @@ def _refuse(what: str, /, **values: object) -> Refused:
     return Refused(Code.INVALID_ARGUMENT, what, values)
 
 
-def config_told(status: pb.ReplicaStatus) -> RaftConfig | None:
+def config_told(report: TabletReport) -> RaftConfig | None:
     """The committed config that a replica tells; None if it tells none, or one that cannot be.
 
     A replica has entered the term of whatever is committed in its log.
     """
-    if not status.HasField("committed_config") or not status.committed_config.members:
-        return None
-    if len(status.committed_config.members) > limits.CONFIG_MEMBERS_MAX:
-        return None
-    try:
-        config = config_from_pb(status.committed_config)
-    except Refused:
-        return None
-    opid = config.opid
-    possible = opid.term >= 0 and opid.index >= 0 and opid.term <= status.term and config.voters
+    config, opid = report.config, report.config_opid
+    possible = config is not None and 0 <= opid.term <= report.term and opid.index >= 0 and config.voters
     return config if possible else None
 
 

@@ -8,6 +8,8 @@ from nyala.replica.fs import TABLET_SERVER
 from nyala.replica.rpc import addresses_from_pb, pb
 from nyala.replica.types import Address, Code, Refused, is_uuid, limits
 
+from .tablet_servers import Identity
+
 _HOST = re.compile(r"[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
 
 
@@ -37,7 +39,7 @@ def _refuse(what: str, /, **values: str | int) -> Refused:
     return Refused(Code.INVALID_ARGUMENT, what, values)
 
 
-def why_not(identity: pb.IdentityReply, uuid: str, cluster_id: str) -> str:
+def why_not(identity: Identity, uuid: str, cluster_id: str) -> str:
     """Why who answered at an address is not the tablet server `uuid` of this cluster; empty if it is.
 
     A server that has joined no cluster yet says none.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nyala.replica.rpc import pb
-from nyala.replica.types import Code, Refused, limits
+from nyala.replica.types import Code, Refused, TabletReport, limits
 
 
 @dataclass
@@ -27,28 +26,15 @@ class StatusRate:
             raise Refused(Code.OVERLOADED, what, statuses=statuses, wait_ms=wait_ms)
 
 
-def compact(status: pb.ReplicaStatus) -> pb.ReplicaStatus:
-    """What a master keeps of a replica's status: what it decides by. A copy, since a part of a message keeps the whole
-    message in memory."""
-    found = pb.ReplicaStatus()
-    found.CopyFrom(status)
-    for name in ("error", "table_name", "table_id"):
-        found.ClearField(name)
-    if found.role != "LEADER":
-        found.ClearField("peers")
-    for member in found.pending_config.members:  # whether there is one counts, not who is in it
-        member.ClearField("addresses")
-    return found
-
-
-def compact_bytes(status: pb.ReplicaStatus) -> int:
-    """About how much memory a compact status takes, with the config that is read from it."""
-    config = status.committed_config.ByteSize() if status.HasField("committed_config") else 0
-    return int(600 + 4 * status.ByteSize() + 8 * config)
+def report_bytes(report: TabletReport) -> int:
+    """About how much memory a report takes, with its config."""
+    texts = len(report.tablet_id) + len(report.phase) + len(report.role) + len(report.leader_uuid)
+    texts += sum(len(p.uuid) + len(p.health) for p in report.peers)
+    return 1000 + 4 * texts + 320 * len(report.peers) + 9 * len(report.config_wire)
 
 
 class ReportMemory:
-    """Memory for the statuses that a master keeps, by server, and of strangers: servers that are no members of the
+    """Memory for the reports that a master keeps, by server, and of strangers: servers that are no members of the
     tablet. Invariant: neither exceeds its bound. Concurrency: the loop's thread."""
 
     def __init__(self) -> None:
@@ -66,11 +52,11 @@ class ReportMemory:
         """Memory for statuses of strangers, of all servers."""
         return self._strange_bytes
 
-    def take(self, uuid: str, status: pb.ReplicaStatus, before: pb.ReplicaStatus | None, *, strange: bool) -> bool:
-        """Count the server's status in the place of the one `before`; False, and nothing changes, if it has no room."""
-        size, had = compact_bytes(status), compact_bytes(before) if before is not None else 0
+    def take(self, uuid: str, report: TabletReport, before: TabletReport | None, *, strange: bool) -> bool:
+        """Count the server's report in the place of the one `before`; False, and nothing changes, if it has no room."""
+        size, had = report_bytes(report), report_bytes(before) if before is not None else 0
         of_server = self.of(uuid) - had + size
-        strangers = self._strange_bytes - self._strange.get(uuid, {}).get(status.tablet_id, 0)
+        strangers = self._strange_bytes - self._strange.get(uuid, {}).get(report.tablet_id, 0)
         if of_server > limits.REPORT_MEMORY_BYTES_MAX:
             return False
         if strange and strangers + size > limits.REPORT_STRANGERS_MEMORY_BYTES_MAX:
@@ -78,18 +64,18 @@ class ReportMemory:
         self._of[uuid] = of_server
         self._strange_bytes = strangers
         if strange:
-            self._strange.setdefault(uuid, {})[status.tablet_id] = size
+            self._strange.setdefault(uuid, {})[report.tablet_id] = size
             self._strange_bytes += size
         elif uuid in self._strange:
-            self._strange[uuid].pop(status.tablet_id, None)
+            self._strange[uuid].pop(report.tablet_id, None)
         return True
 
-    def give_back(self, uuid: str, status: pb.ReplicaStatus) -> None:
-        """A status that was counted is kept no longer."""
-        self._of[uuid] -= compact_bytes(status)
+    def give_back(self, uuid: str, report: TabletReport) -> None:
+        """A report that was counted is kept no longer."""
+        self._of[uuid] -= report_bytes(report)
         if not self._of[uuid]:
             del self._of[uuid]
         strange = self._strange.get(uuid, {})
-        self._strange_bytes -= strange.pop(status.tablet_id, 0)
+        self._strange_bytes -= strange.pop(report.tablet_id, 0)
         if not strange:
             self._strange.pop(uuid, None)

@@ -6,13 +6,26 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import NamedTuple
 
 from nyala.replica.policy import RENEW_AGAIN_US, RENEW_US
-from nyala.replica.rpc import addresses_from_pb, config_to_pb, opid_to_pb, pb, place_to_pb
-from nyala.replica.types import Address, Code, DataState, Member, OpId, RaftConfig, Refused, ResourceUse, limits
+from nyala.replica.rpc import addresses_from_pb, pb, tablet_report_from_pb
+from nyala.replica.types import (
+    Address,
+    Code,
+    DataState,
+    Member,
+    OpId,
+    PeerReport,
+    RaftConfig,
+    Refused,
+    ResourceUse,
+    TabletReport,
+    limits,
+)
 
 from .belief import believed, check_report, config_told, doubt, may_lead, newer
-from .report_limits import ReportMemory, StatusRate, compact
+from .report_limits import ReportMemory, StatusRate
 
 _log = logging.getLogger("nyala.master")
 
@@ -36,6 +49,13 @@ TELLERS_MAX = 5
 
 LIVE = (DataState.READY, DataState.COPYING)
 """States of a replica that has data, or is getting it."""
+
+
+class FailingCopy(NamedTuple):
+    """How often copies of a tablet into a server failed one after the other, and why the last one did."""
+
+    failures: int
+    error: str
 
 
 @dataclass
@@ -63,7 +83,7 @@ class ServerState:
     open_files: ResourceUse = field(default_factory=ResourceUse)
     memory_maps: ResourceUse = field(default_factory=ResourceUse)
     rate: StatusRate = field(default_factory=StatusRate)
-    replicas: dict[str, pb.ReplicaStatus] = field(default_factory=dict)
+    replicas: dict[str, TabletReport] = field(default_factory=dict)
     ready_us: dict[str, int] = field(default_factory=dict)
     """By tablet: since when its replica has been reported as READY without a break."""
     open_us: dict[str, int] = field(default_factory=dict)
@@ -77,7 +97,7 @@ class ServerState:
     creations_after: str = ""
     deletions_after: str = ""
     """The tablets of the last orders that it was given: the next ones begin behind them."""
-    copies_failing: dict[str, pb.FailingCopy] = field(default_factory=dict)
+    copies_failing: dict[str, FailingCopy] = field(default_factory=dict)
     """By tablet, as of the last heartbeat."""
     avoid_us: int = 0
     avoided_until_us: int = 0
@@ -97,12 +117,11 @@ class ServerState:
 
         What a server sends is cut to what an honest one sends: it is shown in lists, each server within one message.
         """
-        failing = [
-            pb.FailingCopy(tablet_id=f.tablet_id, failures=f.failures, error=f.error[: limits.COPY_ERROR_CHARS_MAX])
+        self.copies_failing = {
+            f.tablet_id: FailingCopy(f.failures, f.error[: limits.COPY_ERROR_CHARS_MAX])
             for f in islice(failing, limits.COPIES_FAILING_MAX)
             if len(f.tablet_id) <= limits.ID_LENGTH_MAX
-        ]
-        self.copies_failing = {f.tablet_id: f for f in failing}
+        }
         if any(map(self.copies_fail, self.copies_failing)):
             if now_us >= self.avoided_until_us:
                 self.avoid_us = min(max(2 * self.avoid_us, AVOID_US_FIRST), AVOID_US_MAX)
@@ -126,15 +145,25 @@ class TabletState:
     leader_uuid: str = ""
     leader_term: int = -1
     leader_heard_us: int = 0
-    leader_status: pb.ReplicaStatus | None = None
+    leader_status: TabletReport | None = None
     later: tuple[OpId, int] | None = None
     """If anybody tells of a config later than the catalog's: the believed position, and since when this is so."""
 
 
-def _tells_the_same(before: pb.ReplicaStatus, after: pb.ReplicaStatus) -> bool:
+@dataclass(frozen=True)
+class Unproven:
+    """A config later than `known`, the catalog's, of which these servers tell; `believed`: a member of `known` does."""
+
+    config: RaftConfig
+    known: OpId
+    told_by: tuple[str, ...]
+    since_us_ago: int
+    believed: bool
+
+
+def _tells_the_same(before: TabletReport, after: TabletReport) -> bool:
     """Whether nothing can follow from the config that `after` tells; most reports tell nothing new of it."""
-    same: bool = before.committed_config == after.committed_config
-    return same and before.term <= after.term and before.HasField("committed_config")
+    return before.config_wire == after.config_wire != b"" and before.term <= after.term
 
 
 class SoftState:
@@ -292,10 +321,10 @@ class SoftState:
         }
         return {k: now_us - at for k, at in self._renewed_us.items()}
 
-    def places(self, uuids: Iterable[str]) -> list[pb.ServerPlace]:
+    def places(self, uuids: Iterable[str]) -> list[Member]:
         """Where these servers said last that they listen; of those that were heard of, a bounded number."""
         known = (self.servers.get(uuid) for uuid in islice(uuids, limits.PEERS_SOUGHT_MAX))
-        return [place_to_pb(s.uuid, s.addresses) for s in known if s is not None and s.addresses]
+        return [s.member for s in known if s is not None and s.addresses]
 
     def _forget(self, server: ServerState, tablet_id: str) -> None:
         self.room.give_back(server.uuid, server.replicas.pop(tablet_id))
@@ -311,7 +340,7 @@ class SoftState:
             state.leader_uuid, state.leader_status = "", None
         self._settle(tablet_id, state)
 
-    def _keep(self, server: ServerState, replica: pb.ReplicaStatus, known: RaftConfig | None) -> bool:
+    def _keep(self, server: ServerState, replica: TabletReport, known: RaftConfig | None) -> bool:
         """Keep what the server says of a replica; False if there is no room for it, and then nothing of it is kept."""
         tablet_id, before = replica.tablet_id, server.replicas.get(replica.tablet_id)
         state = self.tablets.get(tablet_id)
@@ -325,10 +354,10 @@ class SoftState:
             self._forget(server, tablet_id)
         return False
 
-    def _take(self, server: ServerState, told_status: pb.ReplicaStatus, now_us: int) -> None:
-        replica = compact(told_status)
+    def _take(self, server: ServerState, status: pb.ReplicaStatus, now_us: int) -> None:
+        before = server.replicas.get(status.tablet_id)
+        replica = tablet_report_from_pb(status, before)
         tablet_id, known = replica.tablet_id, self._known(replica.tablet_id)
-        before = server.replicas.get(tablet_id)
         if not self._keep(server, replica, known):
             return
         if replica.data_state == DataState.READY:
@@ -384,7 +413,7 @@ class SoftState:
         elif state.later is None or state.later[0] != believed_at:
             state.later = (believed_at, now_us)
 
-    def unproven(self, tablet_id: str, now_us: int) -> pb.UnprovenConfig | None:
+    def unproven(self, tablet_id: str, now_us: int) -> Unproven | None:
         """The later config that servers have told of the tablet for a while, though it is not in the catalog: the
         believed one, or the last one that a stranger tells of; None if there is none."""
         state, known = self.tablets.get(tablet_id), self._known(tablet_id)
@@ -396,16 +425,10 @@ class SoftState:
         if config is None:
             return None
         tellers = sorted(u for u, c in state.told.items() if c.opid == config.opid)[:TELLERS_MAX]
-        return pb.UnprovenConfig(
-            config=config_to_pb(config),
-            known=opid_to_pb(known.opid),
-            told_by=tellers,
-            since_us_ago=now_us - state.later[1],
-            believed=believes,
-        )
+        return Unproven(config, known.opid, tuple(tellers), now_us - state.later[1], believes)
 
     @staticmethod
-    def _hear_of_leader(state: TabletState, uuid: str, replica: pb.ReplicaStatus, now_us: int) -> None:
+    def _hear_of_leader(state: TabletState, uuid: str, replica: TabletReport, now_us: int) -> None:
         """Take in who leads: a voter by its own word, in a term that is not behind; or as another member says."""
         leads = replica.role == "LEADER" and may_lead(state.config, uuid)
         if leads and (replica.term >= state.leader_term or state.leader_uuid == uuid):
@@ -423,7 +446,7 @@ class SoftState:
         replica = self.replica(uuid, tablet_id)
         return replica is not None and replica.data_state in LIVE
 
-    def _hear_leader(self, server: ServerState, replica: pb.ReplicaStatus, now_us: int) -> None:
+    def _hear_leader(self, server: ServerState, replica: TabletReport, now_us: int) -> None:
         """A heartbeat that leaves a leading replica out says that nothing about it changed."""
         state = self.tablets.get(replica.tablet_id)
         if state is not None and replica.role == "LEADER" and state.leader_uuid == server.uuid:
@@ -439,7 +462,7 @@ class SoftState:
                 found.append(f"tablet {tablet_id}: {what}")
         return found
 
-    def _doubt(self, uuid: str, replica: pb.ReplicaStatus) -> str:
+    def _doubt(self, uuid: str, replica: TabletReport) -> str:
         state = self.tablets.get(replica.tablet_id)
         if state is None:
             return ""
@@ -460,12 +483,12 @@ class SoftState:
         leader = self.servers.get(state.leader_uuid) if state is not None else None
         return silent_us if leader is None else min(silent_us, now_us - leader.back_us)
 
-    def replica(self, uuid: str, tablet_id: str) -> pb.ReplicaStatus | None:
+    def replica(self, uuid: str, tablet_id: str) -> TabletReport | None:
         """What the server last said of its replica."""
         server = self.servers.get(uuid)
         return server.replicas.get(tablet_id) if server else None
 
-    def leaders_word(self, tablet_id: str, uuid: str) -> pb.PeerHealth | None:
+    def leaders_word(self, tablet_id: str, uuid: str) -> PeerReport | None:
         """What the tablet's leader last said of its peer `uuid`."""
         state = self.tablets.get(tablet_id)
         peers = state.leader_status.peers if state is not None and state.leader_status is not None else ()

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import grpc
 import grpc.aio
 
-from nyala.replica.rpc import ONCE_CHANNEL_OPTIONS, async_channel_to, pb, pb_grpc, raise_if_error
-from nyala.replica.types import Address, Code, Refused
+from nyala.replica.rpc import ONCE_CHANNEL_OPTIONS, async_channel_to, pb, pb_grpc, raise_if_error, tablet_report_from_pb
+from nyala.replica.types import Address, Code, Refused, TabletReport
 
 ASK_TIMEOUT_S = 1.5
 """Half of what a server waits for the reply to its heartbeat."""
 
 
+class Identity(NamedTuple):
+    """Who listens at an address. `cluster_id`: empty before it has joined one."""
+
+    uuid: str
+    kind: str
+    cluster_id: str
+
+
 class TabletServers(Protocol):
     """Calls to tablet servers. All methods raise Refused, UNAVAILABLE if nobody answers in time."""
 
-    async def identity(self, address: Address) -> pb.IdentityReply:
+    async def identity(self, address: Address) -> Identity:
         """Who listens at the address."""
         ...
 
@@ -29,7 +37,7 @@ class TabletServers(Protocol):
 
     async def replicas(
         self, uuid: str, addresses: Sequence[Address], tablet_ids: Sequence[str]
-    ) -> Sequence[pb.ReplicaStatus]:
+    ) -> Sequence[TabletReport]:
         """What the server `uuid`, and nobody else at its address, holds of these tablets."""
         ...
 
@@ -37,11 +45,11 @@ class TabletServers(Protocol):
 class GrpcTabletServers:
     """Over gRPC, one connection for each call: calls are few, and an address that nobody vouches for keeps nothing."""
 
-    async def identity(self, address: Address) -> pb.IdentityReply:
+    async def identity(self, address: Address) -> Identity:
         """See `TabletServers`."""
         async with _asked(address) as stub:
-            identity: pb.IdentityReply = await stub.GetIdentity(pb.Empty(), timeout=ASK_TIMEOUT_S)
-            return identity
+            reply = await stub.GetIdentity(pb.Empty(), timeout=ASK_TIMEOUT_S)
+        return Identity(reply.uuid, reply.kind, reply.cluster_id)
 
     async def is_process(self, uuid: str, address: Address, process: int) -> bool | None:
         """See `TabletServers`."""
@@ -58,14 +66,13 @@ class GrpcTabletServers:
 
     async def replicas(
         self, uuid: str, addresses: Sequence[Address], tablet_ids: Sequence[str]
-    ) -> Sequence[pb.ReplicaStatus]:
+    ) -> Sequence[TabletReport]:
         """See `TabletServers`."""
         async with _asked(next(iter(addresses))) as stub:
             request = pb.ListTabletsRequest(dest_uuid=uuid, tablet_ids=tablet_ids)
             reply = await stub.ListTablets(request, timeout=ASK_TIMEOUT_S)
         raise_if_error(reply.error)
-        found: Sequence[pb.ReplicaStatus] = reply.replicas
-        return found
+        return [tablet_report_from_pb(status) for status in reply.replicas]
 
 
 @asynccontextmanager

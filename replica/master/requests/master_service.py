@@ -139,7 +139,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
             reply.catalog_term = await state.lead()  # the call took time
             reply.need_full_report = state.soft.heartbeat(request, state.mono_us)
             reply.takes_slices, reply.heard_until = True, state.soft.servers[request.server_uuid].heard_until
-            reply.found.extend(state.soft.places(request.seeking))
+            reply.found.extend(place_to_pb(m.uuid, m.addresses) for m in state.soft.places(request.seeking))
             grace_us = state.options.abandoned_copy_grace_ms * 1000
             reply.orders.extend(
                 orders_for(state.catalog, state.soft, state.inquiries, request.server_uuid, state.mono_us, grace_us)

@@ -7,8 +7,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nyala.replica.rpc import pb
-from nyala.replica.types import Clock, RaftConfig, Refused, limits
+from nyala.replica.types import Clock, RaftConfig, Refused, TabletReport, limits
 
 from ..catalog.catalog import Catalog
 from ..catalog.records import TABLET
@@ -128,11 +127,11 @@ class Inquiries:
             configs += sorted(state.told.values(), key=lambda c: c.opid, reverse=True)
         return list(dict.fromkeys(u for c in configs for u in c.voters))[: limits.CONFIG_MEMBERS_MAX]
 
-    async def _answers(self, tablet_id: str, uuids: list[str]) -> dict[str, pb.ReplicaStatus]:
+    async def _answers(self, tablet_id: str, uuids: list[str]) -> dict[str, TabletReport]:
         found = await asyncio.gather(*(self._answer(tablet_id, uuid) for uuid in uuids))
         return {uuid: status for uuid, status in zip(uuids, found, strict=True) if status is not None}
 
-    async def _answer(self, tablet_id: str, uuid: str) -> pb.ReplicaStatus | None:
+    async def _answer(self, tablet_id: str, uuid: str) -> TabletReport | None:
         server = self._soft().servers.get(uuid)
         if server is None or not server.addresses:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from nyala.replica.rpc import opid_from_pb, opid_to_pb, pb
+from nyala.replica.rpc import opid_to_pb, pb
 from nyala.replica.types import OpId
 
 from ..catalog.catalog import Catalog
@@ -130,10 +130,11 @@ def _delete_order(
     state = soft.tablets.get(tablet_id)
     if state is None or state.config is None or state.config.member(server_uuid) is not None:
         return None
-    own = opid_from_pb(replica.committed_config.opid) if replica.HasField("committed_config") else OpId(0, 0)
+    own = replica.config_opid
     if newer(own, state.config.opid):
         return None
-    was_member = server_uuid in state.left or any(m.uuid == server_uuid for m in replica.committed_config.members)
+    tells = replica.config is not None and replica.config.member(server_uuid) is not None
+    was_member = server_uuid in state.left or tells
     ready_us = soft.servers[server_uuid].ready_us.get(tablet_id)
     if not copy_is_abandoned(was_member=was_member, ready_us=ready_us, now_us=now_us, grace_us=grace_us):
         return None

@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 
-from nyala.replica.rpc import pb
-from nyala.replica.types import ZERO_OPID, DataState, OpId, RaftConfig, generation_of
+from nyala.replica.types import ZERO_OPID, DataState, OpId, RaftConfig, TabletReport, generation_of
 
 from ..heartbeats.belief import config_told, newer, same
 
 STEPS_MAX = 1_000
 """Of one search for a path. Honest members all lie on one; more steps are needed among made-up configs only."""
-Answers = Mapping[str, pb.ReplicaStatus]
+Answers = Mapping[str, TabletReport]
 """By server: what it said of its replica of one tablet. Who did not answer, or has none, is not in it."""
 GaveWay = Callable[[str, RaftConfig], bool]
 """Whether the server, by its own answer, has given way to the config."""
@@ -201,15 +200,15 @@ def _vouched(known: RaftConfig, told: Mapping[str, RaftConfig]) -> Set[str]:
     return found
 
 
-def _is_whole(status: pb.ReplicaStatus) -> bool:
+def _is_whole(status: TabletReport) -> bool:
     return status.data_state == DataState.READY and status.phase == "RUNNING" and not status.damaged
 
 
 def _committed(config: RaftConfig, told: Mapping[str, RaftConfig], answers: Answers) -> OpId:
     """How far the leader's log is committed with `config` as its last committed config."""
     ends = [
-        OpId(answers[u].commit_term, answers[u].commit_index)
+        answers[u].commit_opid
         for u in config.voters
-        if u in told and same(told[u], config) and answers[u].role == "LEADER" and answers[u].commit_term
+        if u in told and same(told[u], config) and answers[u].role == "LEADER" and answers[u].commit_opid.term
     ]
     return max(ends, default=ZERO_OPID)

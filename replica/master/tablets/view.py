@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from nyala.replica.policy import ClusterView, Health, ServerView, TabletView
-from nyala.replica.rpc import pb
-from nyala.replica.types import DataState, RaftConfig, generation_of
+from nyala.replica.types import DataState, PeerReport, RaftConfig, TabletReport, generation_of
 
 from ..catalog.catalog import Catalog
 from ..catalog.records import DESIRED_CHANGE, RETIRED, TABLE, TABLET, Tablet
@@ -71,8 +70,8 @@ def health_of(soft: SoftState, tablet_id: str, uuid: str, options: MasterOptions
 
 def _as_reported(
     server: ServerState,
-    replica: pb.ReplicaStatus | None,
-    peer: pb.PeerHealth | None,
+    replica: TabletReport | None,
+    peer: PeerReport | None,
     tablet_id: str,
     options: MasterOptions,
     mono_us: int,
@@ -86,9 +85,7 @@ def _as_reported(
     return _as_leader_sees(peer, replica, mono_us - server.open_us[tablet_id], options)
 
 
-def _as_leader_sees(
-    peer: pb.PeerHealth | None, replica: pb.ReplicaStatus, open_for_us: int, options: MasterOptions
-) -> Health:
+def _as_leader_sees(peer: PeerReport | None, replica: TabletReport, open_for_us: int, options: MasterOptions) -> Health:
     """Of a replica that is open. It may talk to the masters, and yet its leader may not reach it: then it follows
     nobody, and is as lost as a silent one. What its leader says from before it was open says nothing of that."""
     if peer is None:
@@ -99,7 +96,7 @@ def _as_leader_sees(
     return _lost(peer) if out_of_touch_us > options.rereplicate_after_ms * 1000 else Health.UNKNOWN
 
 
-def _lost(peer: pb.PeerHealth | None) -> Health:
+def _lost(peer: PeerReport | None) -> Health:
     """Of a replica that nobody has reached for too long: if it comes back, can its leader's log continue its own?"""
     behind = peer is not None and peer.health == "NEEDS_COPY"
     return Health.FAILED_UNRECOVERABLE if behind else Health.FAILED
@@ -143,7 +140,7 @@ def tablet_view(
         replication_factor=wanted_voters(catalog, tablet_id),
         config=config,
         leader_uuid=leader if config.member(leader) else "",
-        pending=bool(status is not None and status.pending_config.members),
+        pending=status is not None and status.pending,
         health={m.uuid: health_of(soft, tablet_id, m.uuid, options, mono_us) for m in config.members},
         bytes_on_disk=max(
             (r.bytes_on_disk for m in config.members if (r := soft.replica(m.uuid, tablet_id)) is not None), default=0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -104,7 +105,8 @@ def test_tablet_is_replaced_by_no_accident() -> None:
 
     m = wiped()
     m.report(only=S[1])
-    m.state.soft.servers[S[1]].replicas[m.tablet].witness = True
+    held = m.state.soft.servers[S[1]].replicas
+    held[m.tablet] = replace(held[m.tablet], witness=True)
     assert replace_tablets(m.state, [m.tablet], {})[0]
     m.state.soft.heartbeat(pb.HeartbeatRequest(server_uuid="e" * 32, booting=True), m.clock.now_us)
     refused(m, Code.NOT_READY, f"has not said yet what it holds.*server={'e' * 32}", despite_replicas=True)

@@ -564,7 +564,7 @@ def test_masters_tell_where_servers_are_and_of_no_more_than_were_asked_for() -> 
         soft.heartbeat(pb.HeartbeatRequest(server_uuid=A, addresses=[pb.Address(host="h", port=port)]), 0)
     soft.heartbeat(pb.HeartbeatRequest(server_uuid=B), 0)
     assert soft.places([]) == []
-    assert soft.places([A, B, C]) == [pb.ServerPlace(uuid=A, addresses=[pb.Address(host="h", port=8)])]
+    assert soft.places([A, B, C]) == [Member(A, (Address("h", 8),))]
     assert soft.places([*([C] * limits.PEERS_SOUGHT_MAX), A]) == []
 
 
@@ -634,4 +634,5 @@ def test_copies_that_fail_are_kept_within_what_one_message_lists() -> None:
     assert server.copies_fail(failing[0].tablet_id) and "x" * 1000 not in server.copies_failing
     assert len(server.copies_failing) == limits.COPIES_FAILING_MAX - 1
     assert {f.error for f in server.copies_failing.values()} == {text[: limits.COPY_ERROR_CHARS_MAX]}
-    assert pb.ServerInfo(copies_failing=server.copies_failing.values()).ByteSize() < limits.PAGE_BYTES
+    listed = [pb.FailingCopy(tablet_id=t, failures=f.failures, error=f.error) for t, f in server.copies_failing.items()]
+    assert pb.ServerInfo(copies_failing=listed).ByteSize() < limits.PAGE_BYTES
