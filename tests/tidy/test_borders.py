@@ -1,0 +1,67 @@
+"""Protobuf objects stay at the border: where messages leave and arrive, and where they are converted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.tidy.test_layers import ROOT, imports_of, package_of, source_files
+
+AT_THE_BORDER = {
+    "replica.client": "calls servers and masters",
+    "replica.decision_executor": "asks a leader for the status of its replica",
+    "replica.rpc": "converts",
+    "replica.tablet_copy.wire": "copies between servers",
+    "replica.tools": "reads what servers and masters answer",
+    "replica.transport": "consensus messages between servers",
+    "infra": "shows what servers and masters answer",
+    "pipeline": "shows and asks what the masters answer",
+}
+"""Folders, all of whose modules may name messages."""
+MODULES = {
+    "replica/master/group/forming.py": "asks the other masters who they are",
+    "replica/master/heartbeats/belief.py": "checks a heartbeat before anything of it is converted",
+    "replica/master/heartbeats/heartbeat_checks.py": "the same, of its sender",
+    "replica/master/heartbeats/other_clusters.py": "senders that are refused, as they are listed",
+    "replica/master/heartbeats/server_admission.py": "the same, of candidates",
+    "replica/master/heartbeats/soft_state.py": "takes a heartbeat apart; keeps nothing of it",
+    "replica/master/heartbeats/tablet_servers.py": "calls tablet servers",
+    "replica/master/kafka/kafka_status.py": "a part of the reply to `Status`",
+    "replica/master/requests/conversions.py": "converts",
+    "replica/master/requests/lists.py": "makes replies",
+    "replica/master/requests/master_service.py": "the handlers",
+    "replica/master/state.py": "makes what lists have in them",
+    "replica/master/tablets/order_batch.py": "what fits in the reply to a heartbeat",
+    "replica/master/tablets/orders.py": "makes the orders of that reply",
+    "replica/server/copies/copy_jobs.py": "asks a leader for a copy",
+    "replica/server/copies/copy_service.py": "the handlers",
+    "replica/server/heartbeats/heartbeat.py": "calls masters",
+    "replica/server/heartbeats/reports.py": "what fits in a heartbeat",
+    "replica/server/requests/leaders.py": "calls leaders",
+    "replica/server/requests/quarantine.py": "makes replies",
+    "replica/server/requests/scans.py": "a handler, and the parts of its reply",
+    "replica/server/requests/tablet_service.py": "the handlers",
+    "replica/server/requests/write_links.py": "requests and replies of small writes",
+    "replica/server/requests/writes.py": "a handler",
+    "replica/server/tablets/status.py": "makes the status of one replica",
+}
+"""Modules of masters and servers that name messages, and for what. None may be added without being read as such."""
+INSIDE = {
+    "replica/master/catalog/capacity.py": "the description of a table",
+    "replica/master/catalog/tables.py": "the same: the catalog keeps it as the JSON of its message",
+}
+"""Modules behind the border that still handle messages: it may lose rows."""
+
+
+def names_messages(path: Path, text: str) -> bool:
+    """Whether a module imports the generated messages."""
+    return any(name.endswith((".rpc.pb", ".nyala_pb2")) for _, name in imports_of(path, text))
+
+
+def test_messages_are_named_at_the_border_only() -> None:
+    """Goal: a room changes without its wire, and nothing keeps a message alive. Method: the imports of every module
+    against the tables above, which name no module that needs no messages; tried on a module that is not there."""
+    assert names_messages(ROOT / "replica/raft/x.py", "from nyala.replica.rpc import config_to_pb, pb")
+    assert not names_messages(ROOT / "replica/raft/x.py", "from nyala.replica.rpc import config_to_pb, pb_grpc")
+    naming = {path for path in source_files() if names_messages(path, path.read_text())}
+    inside = {str(p.relative_to(ROOT)) for p in naming if package_of(p) not in AT_THE_BORDER}
+    assert inside == MODULES.keys() | INSIDE.keys(), sorted(inside ^ (MODULES.keys() | INSIDE.keys()))
