@@ -7,22 +7,3 @@
 from .bounded import NoDatum, decode_bounded
 from .loader import NewerFormat, decode, encode, fingerprint64, frame, parse_json, record, unframe
 from .records import TopicRecord, config_from_avro, config_to_avro, encode_record, from_avro, to_avro
-
-__all__ = [
-    "NewerFormat",
-    "NoDatum",
-    "TopicRecord",
-    "config_from_avro",
-    "config_to_avro",
-    "decode",
-    "decode_bounded",
-    "encode",
-    "encode_record",
-    "fingerprint64",
-    "frame",
-    "from_avro",
-    "parse_json",
-    "record",
-    "to_avro",
-    "unframe",
-]

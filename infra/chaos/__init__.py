@@ -7,21 +7,3 @@ from .run import Chaos, ChaosOptions, Happened, Report, Show
 from .schedule import MEMBERS, USUAL_DEMANDS, Deed, Event, Kind, Pace, aim, draw
 from .show import perform
 from .verify import Verdict
-
-__all__ = [
-    "MEMBERS",
-    "USUAL_DEMANDS",
-    "Chaos",
-    "ChaosOptions",
-    "Deed",
-    "Event",
-    "Happened",
-    "Kind",
-    "Pace",
-    "Report",
-    "Show",
-    "Verdict",
-    "aim",
-    "draw",
-    "perform",
-]

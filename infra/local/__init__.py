@@ -7,20 +7,3 @@ from .children import Child, ChildState, text_of
 from .control import call, serve, start_detached, stop
 from .state import StackError, is_running, read_state
 from .supervisor import SERVERS_MAX, StackOptions, Supervisor, prepare
-
-__all__ = [
-    "SERVERS_MAX",
-    "Child",
-    "ChildState",
-    "StackError",
-    "StackOptions",
-    "Supervisor",
-    "call",
-    "is_running",
-    "prepare",
-    "read_state",
-    "serve",
-    "start_detached",
-    "stop",
-    "text_of",
-]

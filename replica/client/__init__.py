@@ -8,37 +8,6 @@ from .options import ClientOptions
 from .pruning import positions
 from .retry import REACTIONS, NotApplied, OutcomeUnknown, Reaction, reaction_to
 from .row_errors import OnError, RowErrors, RowFailure
-from .scans import TabletPart, check_spec, result_schema, tablets_to_ask
+from .scans import check_spec, result_schema, tablets_to_ask
 from .tables import SourceFormat, TableHandle, TabletHandle, WriterSchemaInfo
-from .writes import SessionWriter, SourceWriter, WriteOutcome
-
-__all__ = [
-    "REACTIONS",
-    "Client",
-    "ClientOptions",
-    "NotApplied",
-    "OnError",
-    "OutcomeUnknown",
-    "Reaction",
-    "RowErrors",
-    "RowFailure",
-    "ScanSpec",
-    "SessionWriter",
-    "SourceFormat",
-    "SourceWriter",
-    "TableHandle",
-    "TabletHandle",
-    "TabletPart",
-    "WireBatch",
-    "WriteOutcome",
-    "WriterSchemaInfo",
-    "check_spec",
-    "cut",
-    "parse_masters",
-    "positions",
-    "reaction_to",
-    "result_schema",
-    "shared_client",
-    "tablets_to_ask",
-    "wire_batches",
-]
+from .writes import SessionWriter, SourceWriter

@@ -3,5 +3,3 @@
 from .execute import execute
 from .outcome import outcome_of
 from .records import TOPICS, Fault, Unusable, read_record
-
-__all__ = ["TOPICS", "Fault", "Unusable", "execute", "outcome_of", "read_record"]

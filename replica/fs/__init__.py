@@ -23,38 +23,5 @@ from .instance import (
 from .lengths import FileLength, lost_file
 from .os_errors import error_from_os, exhausted
 from .real import RealDisk
-from .root_lock import LOCK_NAME, RootLock, lock_root, lock_stopped
+from .root_lock import LOCK_NAME, lock_root, lock_stopped
 from .supervised import say_ready, when_parent_ends
-
-__all__ = [
-    "CRASH_EXIT_CODE",
-    "FENCE",
-    "FOLDERS",
-    "INSTANCE",
-    "LOCK_NAME",
-    "MASTER",
-    "PROMISES",
-    "TABLET_SERVER",
-    "CrashPoints",
-    "FileLength",
-    "FolderWatch",
-    "Instance",
-    "RealDisk",
-    "RootLock",
-    "error_from_os",
-    "exhausted",
-    "format_directory",
-    "join_cluster",
-    "lock_root",
-    "lock_stopped",
-    "lost_file",
-    "lost_promises",
-    "open_or_format",
-    "raise_open_files_limit",
-    "read_instance",
-    "refuse_fenced",
-    "repair_instance",
-    "say_ready",
-    "take_over",
-    "when_parent_ends",
-]

@@ -4,14 +4,3 @@ from .catalog.catalog import CATALOG_ID, Catalog, encode_change
 from .decisions.sent_decisions import SentDecisions, Versions
 from .group.startup_checks import has_catalog, promised_elsewhere
 from .options import MasterOptions
-
-__all__ = [
-    "CATALOG_ID",
-    "Catalog",
-    "MasterOptions",
-    "SentDecisions",
-    "Versions",
-    "encode_change",
-    "has_catalog",
-    "promised_elsewhere",
-]

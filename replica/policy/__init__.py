@@ -2,8 +2,7 @@
 
 from .decide import decide
 from .desired_changes import ChangeState, change_state
-from .in_place import RENEW_AGAIN_US, RENEW_US, Renewal, renewals
-from .leaving import seen_leaving
+from .in_place import RENEW_AGAIN_US, RENEW_US, renewals
 from .membership import Advice, Need, advise, can_commit, evict_rank, is_under_replicated, transfer_target
 from .placement import pick_server, place_tablets, replacements_for, replica_load, room_left
 from .rebalance import not_settled, plan_rebalance, skew
@@ -19,39 +18,3 @@ from .views import (
     ServerView,
     TabletView,
 )
-
-__all__ = [
-    "RENEW_AGAIN_US",
-    "RENEW_US",
-    "Advice",
-    "Caps",
-    "ChangeKind",
-    "ChangeState",
-    "ClusterView",
-    "DesiredChange",
-    "Health",
-    "Move",
-    "MoveKind",
-    "Need",
-    "Renewal",
-    "ServerView",
-    "TabletView",
-    "advise",
-    "can_commit",
-    "change_state",
-    "decide",
-    "evict_rank",
-    "is_under_replicated",
-    "not_settled",
-    "pick_server",
-    "place_tablets",
-    "plan_rebalance",
-    "renewals",
-    "replacements_for",
-    "replica_load",
-    "room_left",
-    "seen_leaving",
-    "skew",
-    "transfer_target",
-    "view_of_reports",
-]

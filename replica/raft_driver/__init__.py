@@ -5,19 +5,5 @@ from .environment import Environment, Files
 from .log_cache import LogCache
 from .options import DriverOptions
 from .replica import Replica
-from .state_machine import RunHeavy, StateMachine
-from .status import PeerStatus, Phase, ReplicaStatus
-
-__all__ = [
-    "DriverOptions",
-    "Environment",
-    "Files",
-    "LogCache",
-    "PeerStatus",
-    "Phase",
-    "Replica",
-    "ReplicaStatus",
-    "RunHeavy",
-    "StateMachine",
-    "absent_reply",
-]
+from .state_machine import StateMachine
+from .status import Phase

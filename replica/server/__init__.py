@@ -3,11 +3,3 @@
 from .options import ServerOptions
 from .startup.durable_state import check_durable_state
 from .startup.replay_watch import ReplayMarker, ReplayWatch, marker_path
-
-__all__ = [
-    "ReplayMarker",
-    "ReplayWatch",
-    "ServerOptions",
-    "check_durable_state",
-    "marker_path",
-]

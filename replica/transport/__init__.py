@@ -10,23 +10,3 @@ from .network import PeerNetwork
 from .options import PeerOptions
 from .servicer import PeerServicer
 from .share import CLIENTS, Share
-
-__all__ = [
-    "CLIENTS",
-    "Admit",
-    "Arrivals",
-    "Exporter",
-    "FrameReader",
-    "Listener",
-    "LivenessChange",
-    "MicrotaskQueue",
-    "PeerChannelStatus",
-    "PeerLiveness",
-    "PeerNetwork",
-    "PeerOptions",
-    "PeerServicer",
-    "Share",
-    "Taker",
-    "address_of",
-    "call_families",
-]
