@@ -5,5 +5,6 @@
 """
 
 from .bounded import NoDatum, decode_bounded
+from .feature_level import FIRST_VERSIONS, build_level, feature_of
 from .loader import NewerFormat, decode, encode, fingerprint64, frame, parse_json, record, unframe
 from .records import TopicRecord, config_from_avro, config_to_avro, encode_record, from_avro, to_avro

@@ -14,6 +14,8 @@ import fastavro
 import google_crc32c
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
+from .feature_level import level_features
+
 _FOLDER = Path(__file__).resolve().parent / "avro"
 _FRAME = struct.Struct("<4sIQI")
 _MAGIC = b"NYLA"
@@ -113,7 +115,8 @@ def unframe(name: str, data: bytes) -> dict[str, Any]:
             f"{name}: CRC-32C {found:08x} of bytes {_FRAME.size} to {len(data)} is not the recorded {crc:08x}"
         )
     value = decode(name, datum)
-    unknown = [f for f in value.get("incompatible_features") or [] if f not in _KNOWN_FEATURES.get(name, ())]
+    known = {*_KNOWN_FEATURES.get(name, ()), *level_features()}
+    unknown = [f for f in value.get("incompatible_features") or [] if f not in known]
     if unknown:
         raise NewerFormat(f"{name}: written with features this build does not know: {', '.join(unknown)}")
     return value

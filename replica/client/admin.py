@@ -149,6 +149,21 @@ class Admin:
         reply: pb.MasterStatusReply = self._masters.ask(address, "Status", pb.Empty(), timeout_s)
         return reply
 
+    def identity_of_master(self, address: Address, *, timeout_s: float = 5.0) -> pb.IdentityReply:
+        """Who the master at this address is, and what its build knows; Refused if it does not answer."""
+        reply: pb.IdentityReply = self._masters.ask(address, "GetIdentity", pb.Empty(), timeout_s)
+        return reply
+
+    def finalize_upgrade(self, level: int = 0, *, without: Sequence[str] = ()) -> tuple[int, int]:
+        """Raise the cluster's feature level, to that of the masters' build if `level` is 0; returns it and the former.
+
+        No process can go back to a build that does not know the level. Refused(ILLEGAL_STATE) if a process runs such a
+        build, or does not answer and is not in `without`: uuids of tablet servers.
+        """
+        request = pb.FinalizeUpgradeRequest(level=level, without=without)
+        reply = self._masters.call("FinalizeUpgrade", request)
+        return reply.level, reply.before
+
     def check_masters(self) -> None:
         """Return once a leading master has answered, with one name at most: it costs the same whatever there is."""
         self._masters.call("ListTables", pb.TableRequest(brief=True, limit_bytes=1))

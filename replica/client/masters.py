@@ -36,6 +36,7 @@ CALLS_THAT_CHANGE = frozenset(
         "RetireServer",
         "ReplaceTablets",
         "ConfirmConfig",
+        "FinalizeUpgrade",
     }
 )
 RETRY_SAFE = CALLS_THAT_CHANGE - {"ResetSource"}

@@ -16,6 +16,7 @@ from .instance import (
     join_cluster,
     lost_promises,
     open_or_format,
+    raise_feature_level,
     read_instance,
     repair_instance,
     take_over,

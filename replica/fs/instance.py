@@ -1,11 +1,11 @@
-"""A server's identity and directory, a master's too: written once, at the first start, and never changed."""
+"""A server's identity and directory, a master's too. The uuid is written at the first start, and never changed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 from nyala.replica.types import Clock, Code, Corruption, Disk, DiskFailure, Refused, new_uuid
-from nyala.schemas import NewerFormat, frame, unframe
+from nyala.schemas import NewerFormat, feature_of, frame, unframe
 
 INSTANCE = "instance"
 TABLET_SERVER, MASTER = "TABLET_SERVER", "MASTER"
@@ -26,10 +26,15 @@ class Instance:
     """The uuid was another directory's before, and so were promises that are not here."""
     takeover: int = 0
     """The number under which the group heard of that; 0 of a uuid's first directory, and until it has."""
+    feature_level: int = 1
+    """The cluster's, as far as this process has heard. Builds that do not know it cannot open the directory."""
 
 
 _INHERITED = "inherited-uuid"
 """Feature of the file: who does not know it would take such a directory for one that has promised nothing."""
+
+
+_LEVEL = feature_of(0).removesuffix("0")
 
 
 def read_instance(disk: Disk) -> Instance | None:
@@ -50,9 +55,11 @@ def read_instance(disk: Disk) -> Instance | None:
             "`nyala fs wipe` and let the others heal its tablets"
         )
         raise Corruption(what, path=disk.real_path(INSTANCE), error=str(error)) from error
-    inherited = _INHERITED in value["incompatible_features"]
+    features = value["incompatible_features"]
+    inherited = _INHERITED in features
     number = int.from_bytes(value["reserved"], "little") if inherited else 0
-    return Instance(value["uuid"], value["kind"], value["cluster_id"], value["created_us"], inherited, number)
+    level = max((int(f.removeprefix(_LEVEL)) for f in features if f.startswith(_LEVEL)), default=1)
+    return Instance(value["uuid"], value["kind"], value["cluster_id"], value["created_us"], inherited, number, level)
 
 
 def format_directory(
@@ -123,6 +130,15 @@ def join_cluster(disk: Disk, instance: Instance, cluster_id: str) -> Instance:
     return joined
 
 
+def raise_feature_level(disk: Disk, instance: Instance, level: int) -> Instance:
+    """The identity in a cluster of that feature level, durably: builds that do not know it open this no more."""
+    if level <= instance.feature_level:
+        return instance
+    raised = replace(instance, feature_level=level)
+    _save(disk, raised)
+    return raised
+
+
 def take_over(disk: Disk, instance: Instance, number: int) -> Instance:
     """The identity as the `number`-th directory of its uuid, durably: what the one before promised, it stands for."""
     taken = replace(instance, inherited=True, takeover=number)
@@ -144,13 +160,16 @@ def repair_instance(disk: Disk, instance: Instance) -> bool:
 
 
 def _save(disk: Disk, instance: Instance) -> None:
+    features = [_INHERITED] if instance.inherited else []
+    if instance.feature_level > 1:
+        features.append(feature_of(instance.feature_level))
     value = {
         "uuid": instance.uuid,
         "kind": instance.kind,
         "cluster_id": instance.cluster_id,
         "created_us": instance.created_us,
         "version": 1,
-        "incompatible_features": [_INHERITED] if instance.inherited else [],
+        "incompatible_features": features,
         "reserved": instance.takeover.to_bytes(4, "little") if instance.inherited else b"",
     }
     disk.replace(INSTANCE, frame("instance", value))

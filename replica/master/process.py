@@ -17,6 +17,7 @@ from nyala.replica.fs import (
     join_cluster,
     lock_root,
     open_or_format,
+    raise_feature_level,
     say_ready,
     when_parent_ends,
 )
@@ -49,6 +50,7 @@ from .heartbeats.tablet_servers import GrpcTabletServers
 from .metrics import Metrics
 from .options import MasterOptions
 from .requests.master_service import MasterService
+from .requests.upgrading import finalized_level
 from .state import MasterState
 
 _log = logging.getLogger("nyala.master")
@@ -230,11 +232,14 @@ class MasterProcess:
                 network.relink(uuid)
 
     async def _belong(self, disk: RealDisk, checker: FileChecker, state: MasterState) -> None:
-        """Note in the directory which cluster's catalog it has: without it, it must not begin with an empty one."""
+        """Note in the directory which cluster's catalog it has, and of which level: without its catalog it must not
+        begin with an empty one, and a build that does not know the level must not open it."""
         while True:
-            if state.cluster_id:
+            level = finalized_level(state.catalog)
+            if state.cluster_id and state.cluster_id != checker.instance.cluster_id:
                 checker.instance = await asyncio.to_thread(join_cluster, disk, checker.instance, state.cluster_id)
-                return
+            if level > checker.instance.feature_level:
+                checker.instance = await asyncio.to_thread(raise_feature_level, disk, checker.instance, level)
             await asyncio.sleep(BELONG_PERIOD_S)
 
     async def _check_files(self, checker: FileChecker) -> None:

@@ -198,6 +198,8 @@ class MasterState:
                     bytes_on_disk=sum(r.bytes_on_disk + r.wal_bytes for r in live),
                     memory_bytes=server.memory_bytes,
                     version=server.version,
+                    feature_level=server.feature_level,
+                    finalized_level=server.finalized_level,
                     loop_lag_ms_max=server.loop_lag_ms_max,
                     gil_hold_ms_max=server.gil_hold_ms_max,
                     open_files=pb.ResourceUse(**server.open_files._asdict()),

@@ -1042,18 +1042,22 @@ class LatenessReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., loop_lag_ms: _Optional[float] = ..., gil_hold_ms: _Optional[float] = ...) -> None: ...
 
 class IdentityReply(_message.Message):
-    __slots__ = ("uuid", "kind", "cluster_id", "version", "pid")
+    __slots__ = ("uuid", "kind", "cluster_id", "version", "pid", "feature_level", "finalized_level")
     UUID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
+    FEATURE_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    FINALIZED_LEVEL_FIELD_NUMBER: _ClassVar[int]
     uuid: str
     kind: str
     cluster_id: str
     version: str
     pid: int
-    def __init__(self, uuid: _Optional[str] = ..., kind: _Optional[str] = ..., cluster_id: _Optional[str] = ..., version: _Optional[str] = ..., pid: _Optional[int] = ...) -> None: ...
+    feature_level: int
+    finalized_level: int
+    def __init__(self, uuid: _Optional[str] = ..., kind: _Optional[str] = ..., cluster_id: _Optional[str] = ..., version: _Optional[str] = ..., pid: _Optional[int] = ..., feature_level: _Optional[int] = ..., finalized_level: _Optional[int] = ...) -> None: ...
 
 class ProcessRequest(_message.Message):
     __slots__ = ("dest_uuid", "process")
@@ -1166,7 +1170,7 @@ class PurgeQuarantineReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., removed: _Optional[_Iterable[str]] = ..., bytes_freed: _Optional[int] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("dest_uuid", "server_uuid", "addresses", "sequence", "full_report", "replicas", "booting", "location", "memory_bytes", "disk_bytes_free", "version", "cluster_id", "tablets_max", "loop_lag_ms_max", "gil_hold_ms_max", "seeking", "copies_failing", "open_files", "memory_maps", "process", "slice_after", "slice_until")
+    __slots__ = ("dest_uuid", "server_uuid", "addresses", "sequence", "full_report", "replicas", "booting", "location", "memory_bytes", "disk_bytes_free", "version", "cluster_id", "tablets_max", "loop_lag_ms_max", "gil_hold_ms_max", "seeking", "copies_failing", "open_files", "memory_maps", "process", "feature_level", "finalized_level", "slice_after", "slice_until")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     SERVER_UUID_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
@@ -1187,6 +1191,8 @@ class HeartbeatRequest(_message.Message):
     OPEN_FILES_FIELD_NUMBER: _ClassVar[int]
     MEMORY_MAPS_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
+    FEATURE_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    FINALIZED_LEVEL_FIELD_NUMBER: _ClassVar[int]
     SLICE_AFTER_FIELD_NUMBER: _ClassVar[int]
     SLICE_UNTIL_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
@@ -1209,9 +1215,11 @@ class HeartbeatRequest(_message.Message):
     open_files: ResourceUse
     memory_maps: ResourceUse
     process: int
+    feature_level: int
+    finalized_level: int
     slice_after: str
     slice_until: str
-    def __init__(self, dest_uuid: _Optional[str] = ..., server_uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., sequence: _Optional[int] = ..., full_report: _Optional[bool] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., booting: _Optional[bool] = ..., location: _Optional[str] = ..., memory_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., tablets_max: _Optional[int] = ..., loop_lag_ms_max: _Optional[float] = ..., gil_hold_ms_max: _Optional[float] = ..., seeking: _Optional[_Iterable[str]] = ..., copies_failing: _Optional[_Iterable[_Union[FailingCopy, _Mapping]]] = ..., open_files: _Optional[_Union[ResourceUse, _Mapping]] = ..., memory_maps: _Optional[_Union[ResourceUse, _Mapping]] = ..., process: _Optional[int] = ..., slice_after: _Optional[str] = ..., slice_until: _Optional[str] = ...) -> None: ...
+    def __init__(self, dest_uuid: _Optional[str] = ..., server_uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., sequence: _Optional[int] = ..., full_report: _Optional[bool] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., booting: _Optional[bool] = ..., location: _Optional[str] = ..., memory_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., tablets_max: _Optional[int] = ..., loop_lag_ms_max: _Optional[float] = ..., gil_hold_ms_max: _Optional[float] = ..., seeking: _Optional[_Iterable[str]] = ..., copies_failing: _Optional[_Iterable[_Union[FailingCopy, _Mapping]]] = ..., open_files: _Optional[_Union[ResourceUse, _Mapping]] = ..., memory_maps: _Optional[_Union[ResourceUse, _Mapping]] = ..., process: _Optional[int] = ..., feature_level: _Optional[int] = ..., finalized_level: _Optional[int] = ..., slice_after: _Optional[str] = ..., slice_until: _Optional[str] = ...) -> None: ...
 
 class ResourceUse(_message.Message):
     __slots__ = ("used", "limit")
@@ -1232,7 +1240,7 @@ class FailingCopy(_message.Message):
     def __init__(self, tablet_id: _Optional[str] = ..., failures: _Optional[int] = ..., error: _Optional[str] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
-    __slots__ = ("error", "master_uuid", "catalog_term", "need_full_report", "cluster_id", "orders", "found", "masters", "takes_slices", "heard_until")
+    __slots__ = ("error", "master_uuid", "catalog_term", "need_full_report", "cluster_id", "orders", "found", "masters", "finalized_level", "takes_slices", "heard_until")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MASTER_UUID_FIELD_NUMBER: _ClassVar[int]
     CATALOG_TERM_FIELD_NUMBER: _ClassVar[int]
@@ -1241,6 +1249,7 @@ class HeartbeatReply(_message.Message):
     ORDERS_FIELD_NUMBER: _ClassVar[int]
     FOUND_FIELD_NUMBER: _ClassVar[int]
     MASTERS_FIELD_NUMBER: _ClassVar[int]
+    FINALIZED_LEVEL_FIELD_NUMBER: _ClassVar[int]
     TAKES_SLICES_FIELD_NUMBER: _ClassVar[int]
     HEARD_UNTIL_FIELD_NUMBER: _ClassVar[int]
     error: Error
@@ -1251,9 +1260,10 @@ class HeartbeatReply(_message.Message):
     orders: _containers.RepeatedCompositeFieldContainer[TabletOrder]
     found: _containers.RepeatedCompositeFieldContainer[ServerPlace]
     masters: _containers.RepeatedCompositeFieldContainer[ServerPlace]
+    finalized_level: int
     takes_slices: bool
     heard_until: str
-    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., master_uuid: _Optional[str] = ..., catalog_term: _Optional[int] = ..., need_full_report: _Optional[bool] = ..., cluster_id: _Optional[str] = ..., orders: _Optional[_Iterable[_Union[TabletOrder, _Mapping]]] = ..., found: _Optional[_Iterable[_Union[ServerPlace, _Mapping]]] = ..., masters: _Optional[_Iterable[_Union[ServerPlace, _Mapping]]] = ..., takes_slices: _Optional[bool] = ..., heard_until: _Optional[str] = ...) -> None: ...
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., master_uuid: _Optional[str] = ..., catalog_term: _Optional[int] = ..., need_full_report: _Optional[bool] = ..., cluster_id: _Optional[str] = ..., orders: _Optional[_Iterable[_Union[TabletOrder, _Mapping]]] = ..., found: _Optional[_Iterable[_Union[ServerPlace, _Mapping]]] = ..., masters: _Optional[_Iterable[_Union[ServerPlace, _Mapping]]] = ..., finalized_level: _Optional[int] = ..., takes_slices: _Optional[bool] = ..., heard_until: _Optional[str] = ...) -> None: ...
 
 class ServerPlace(_message.Message):
     __slots__ = ("uuid", "addresses")
@@ -1348,7 +1358,7 @@ class ListServersRequest(_message.Message):
     def __init__(self, dest_uuid: _Optional[str] = ..., after: _Optional[str] = ..., limit_bytes: _Optional[int] = ...) -> None: ...
 
 class ServerInfo(_message.Message):
-    __slots__ = ("uuid", "addresses", "last_heartbeat_us_ago", "alive", "location", "replicas", "leaders", "bytes_on_disk", "memory_bytes", "version", "cluster_id", "draining", "drained", "tablets_left", "tablets_at_first", "tablets_unreported", "drain_reason", "loop_lag_ms_max", "gil_hold_ms_max", "tablets_max", "copies_failing", "avoided", "open_files", "memory_maps", "doubts", "not_counted")
+    __slots__ = ("uuid", "addresses", "last_heartbeat_us_ago", "alive", "location", "replicas", "leaders", "bytes_on_disk", "memory_bytes", "version", "cluster_id", "draining", "drained", "tablets_left", "tablets_at_first", "tablets_unreported", "drain_reason", "loop_lag_ms_max", "gil_hold_ms_max", "tablets_max", "copies_failing", "avoided", "open_files", "memory_maps", "feature_level", "finalized_level", "doubts", "not_counted")
     UUID_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     LAST_HEARTBEAT_US_AGO_FIELD_NUMBER: _ClassVar[int]
@@ -1373,6 +1383,8 @@ class ServerInfo(_message.Message):
     AVOIDED_FIELD_NUMBER: _ClassVar[int]
     OPEN_FILES_FIELD_NUMBER: _ClassVar[int]
     MEMORY_MAPS_FIELD_NUMBER: _ClassVar[int]
+    FEATURE_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    FINALIZED_LEVEL_FIELD_NUMBER: _ClassVar[int]
     DOUBTS_FIELD_NUMBER: _ClassVar[int]
     NOT_COUNTED_FIELD_NUMBER: _ClassVar[int]
     uuid: str
@@ -1399,18 +1411,21 @@ class ServerInfo(_message.Message):
     avoided: bool
     open_files: ResourceUse
     memory_maps: ResourceUse
+    feature_level: int
+    finalized_level: int
     doubts: _containers.RepeatedScalarFieldContainer[str]
     not_counted: str
-    def __init__(self, uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., last_heartbeat_us_ago: _Optional[int] = ..., alive: _Optional[bool] = ..., location: _Optional[str] = ..., replicas: _Optional[int] = ..., leaders: _Optional[int] = ..., bytes_on_disk: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., draining: _Optional[bool] = ..., drained: _Optional[bool] = ..., tablets_left: _Optional[int] = ..., tablets_at_first: _Optional[int] = ..., tablets_unreported: _Optional[int] = ..., drain_reason: _Optional[str] = ..., loop_lag_ms_max: _Optional[float] = ..., gil_hold_ms_max: _Optional[float] = ..., tablets_max: _Optional[int] = ..., copies_failing: _Optional[_Iterable[_Union[FailingCopy, _Mapping]]] = ..., avoided: _Optional[bool] = ..., open_files: _Optional[_Union[ResourceUse, _Mapping]] = ..., memory_maps: _Optional[_Union[ResourceUse, _Mapping]] = ..., doubts: _Optional[_Iterable[str]] = ..., not_counted: _Optional[str] = ...) -> None: ...
+    def __init__(self, uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., last_heartbeat_us_ago: _Optional[int] = ..., alive: _Optional[bool] = ..., location: _Optional[str] = ..., replicas: _Optional[int] = ..., leaders: _Optional[int] = ..., bytes_on_disk: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., draining: _Optional[bool] = ..., drained: _Optional[bool] = ..., tablets_left: _Optional[int] = ..., tablets_at_first: _Optional[int] = ..., tablets_unreported: _Optional[int] = ..., drain_reason: _Optional[str] = ..., loop_lag_ms_max: _Optional[float] = ..., gil_hold_ms_max: _Optional[float] = ..., tablets_max: _Optional[int] = ..., copies_failing: _Optional[_Iterable[_Union[FailingCopy, _Mapping]]] = ..., avoided: _Optional[bool] = ..., open_files: _Optional[_Union[ResourceUse, _Mapping]] = ..., memory_maps: _Optional[_Union[ResourceUse, _Mapping]] = ..., feature_level: _Optional[int] = ..., finalized_level: _Optional[int] = ..., doubts: _Optional[_Iterable[str]] = ..., not_counted: _Optional[str] = ...) -> None: ...
 
 class ListServersReply(_message.Message):
-    __slots__ = ("error", "servers", "masters", "cluster_id", "foreign", "desired_changes", "candidates", "candidates_total", "next")
+    __slots__ = ("error", "servers", "masters", "cluster_id", "foreign", "desired_changes", "finalized_level", "candidates", "candidates_total", "next")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     SERVERS_FIELD_NUMBER: _ClassVar[int]
     MASTERS_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     FOREIGN_FIELD_NUMBER: _ClassVar[int]
     DESIRED_CHANGES_FIELD_NUMBER: _ClassVar[int]
+    FINALIZED_LEVEL_FIELD_NUMBER: _ClassVar[int]
     CANDIDATES_FIELD_NUMBER: _ClassVar[int]
     CANDIDATES_TOTAL_FIELD_NUMBER: _ClassVar[int]
     NEXT_FIELD_NUMBER: _ClassVar[int]
@@ -1420,10 +1435,11 @@ class ListServersReply(_message.Message):
     cluster_id: str
     foreign: _containers.RepeatedCompositeFieldContainer[ServerInfo]
     desired_changes: int
+    finalized_level: int
     candidates: _containers.RepeatedCompositeFieldContainer[ServerInfo]
     candidates_total: int
     next: str
-    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., servers: _Optional[_Iterable[_Union[ServerInfo, _Mapping]]] = ..., masters: _Optional[_Iterable[_Union[ServerInfo, _Mapping]]] = ..., cluster_id: _Optional[str] = ..., foreign: _Optional[_Iterable[_Union[ServerInfo, _Mapping]]] = ..., desired_changes: _Optional[int] = ..., candidates: _Optional[_Iterable[_Union[ServerInfo, _Mapping]]] = ..., candidates_total: _Optional[int] = ..., next: _Optional[str] = ...) -> None: ...
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., servers: _Optional[_Iterable[_Union[ServerInfo, _Mapping]]] = ..., masters: _Optional[_Iterable[_Union[ServerInfo, _Mapping]]] = ..., cluster_id: _Optional[str] = ..., foreign: _Optional[_Iterable[_Union[ServerInfo, _Mapping]]] = ..., desired_changes: _Optional[int] = ..., finalized_level: _Optional[int] = ..., candidates: _Optional[_Iterable[_Union[ServerInfo, _Mapping]]] = ..., candidates_total: _Optional[int] = ..., next: _Optional[str] = ...) -> None: ...
 
 class AddWriterSchemaRequest(_message.Message):
     __slots__ = ("dest_uuid", "table", "schema", "forget")
@@ -1696,6 +1712,26 @@ class ReplaceTabletsReply(_message.Message):
     replacements: _containers.RepeatedCompositeFieldContainer[Replacement]
     lowered: _containers.RepeatedCompositeFieldContainer[SourcePosition]
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., replacements: _Optional[_Iterable[_Union[Replacement, _Mapping]]] = ..., lowered: _Optional[_Iterable[_Union[SourcePosition, _Mapping]]] = ...) -> None: ...
+
+class FinalizeUpgradeRequest(_message.Message):
+    __slots__ = ("dest_uuid", "level", "without")
+    DEST_UUID_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_FIELD_NUMBER: _ClassVar[int]
+    dest_uuid: str
+    level: int
+    without: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, dest_uuid: _Optional[str] = ..., level: _Optional[int] = ..., without: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class FinalizeUpgradeReply(_message.Message):
+    __slots__ = ("error", "level", "before")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    error: Error
+    level: int
+    before: int
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., level: _Optional[int] = ..., before: _Optional[int] = ...) -> None: ...
 
 class ConfirmConfigRequest(_message.Message):
     __slots__ = ("dest_uuid", "tablet_id", "config")

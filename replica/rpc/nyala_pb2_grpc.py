@@ -1268,6 +1268,11 @@ class MasterServiceStub:
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ConfirmConfigRequest.SerializeToString,
                 response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.FromString,
                 _registered_method=True)
+        self.FinalizeUpgrade = channel.unary_unary(
+                '/nyala.v1.MasterService/FinalizeUpgrade',
+                request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.FinalizeUpgradeRequest.SerializeToString,
+                response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.FinalizeUpgradeReply.FromString,
+                _registered_method=True)
         self.Status = channel.unary_unary(
                 '/nyala.v1.MasterService/Status',
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.Empty.SerializeToString,
@@ -1410,6 +1415,12 @@ class MasterServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FinalizeUpgrade(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Status(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -1528,6 +1539,11 @@ def add_MasterServiceServicer_to_server(servicer, server):
                     servicer.ConfirmConfig,
                     request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ConfirmConfigRequest.FromString,
                     response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.SerializeToString,
+            ),
+            'FinalizeUpgrade': grpc.unary_unary_rpc_method_handler(
+                    servicer.FinalizeUpgrade,
+                    request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.FinalizeUpgradeRequest.FromString,
+                    response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.FinalizeUpgradeReply.SerializeToString,
             ),
             'Status': grpc.unary_unary_rpc_method_handler(
                     servicer.Status,
@@ -2129,6 +2145,33 @@ class MasterService:
             '/nyala.v1.MasterService/ConfirmConfig',
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.ConfirmConfigRequest.SerializeToString,
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FinalizeUpgrade(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/nyala.v1.MasterService/FinalizeUpgrade',
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.FinalizeUpgradeRequest.SerializeToString,
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.FinalizeUpgradeReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -78,7 +78,7 @@ def _of(rule: Rule, names: str) -> dict[str, Rule]:
 RULES: dict[str, Rule] = {
     **_of(_ID, """dest_uuid from_uuid to_uuid server_uuid target_uuid leader_uuid leader_hint requestor_uuid uuid
         requestor_run tablet_id tablet_ids table_id checkpoint_table_id session_id cluster_id topic_id seeking
-        slice_after slice_until"""),
+        slice_after slice_until without"""),
     **_of(_COLUMN, "Column.name column columns key hash_columns range_column"),
     **_of(check_token, "name table table_name"),
     **_of(check_token, "owner_run plan_id request_id fingerprint forget"),
@@ -100,7 +100,7 @@ RULES: dict[str, Rule] = {
     **_of(_HYBRID, "snapshot_time propagated_time safe_time"),
     **_of(_INT32, """schema_id column_ids id rows kafka_partition precision scale buckets hash_version replicas
         replication_factor registry_id bucket range_pos current_state data_state tablets_max failures
-        FetchRequest.kind limit_bytes"""),
+        FetchRequest.kind limit_bytes feature_level finalized_level level"""),
     **_of(_Whole(limits.SCAN_SLICES_MAX), "slice_count slice_pos"),
     **_of(_Whole(), """term config_term index attempt started_us
         generation after done sequence first_incomplete limit timeout_us

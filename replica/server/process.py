@@ -44,7 +44,6 @@ from .copies.copy_jobs import CopyJobs, CopyRequests
 from .copies.copy_service import CopyServicer
 from .copies.witness_data import WitnessDataJobs
 from .heartbeats.heartbeat import Heartbeats
-from .identity import Identity
 from .maintenance.file_check import CHECK_EVERY_S
 from .maintenance.maintenance import Maintenance
 from .maintenance.scrub import Scrub
@@ -57,6 +56,7 @@ from .requests.writes import Writes
 from .runtime.allocator import keep_memory_low
 from .runtime.channels import Channels
 from .runtime.gil_watch import GilWatch
+from .runtime.identity import Identity
 from .runtime.lanes import LoopPost
 from .runtime.memory import MemoryGuard
 from .runtime.tasks import Tasks
@@ -150,7 +150,7 @@ class TabletServer:
             admit=peers.admit,
             microtasks=post.microtasks,
             gil=gil,
-            cluster_id=lambda: self._identity.cluster_id,
+            identity=self._identity,
             process=process,
         )
         pb_grpc.add_TabletServiceServicer_to_server(service, server)
@@ -165,8 +165,7 @@ class TabletServer:
             address,
             resources=maintenance.resources,
             process=process,
-            join=self._identity.join,
-            cluster_id=lambda: self._identity.cluster_id,
+            identity=self._identity,
             lost=network.lost,
             found=network.learn_listed,
         )

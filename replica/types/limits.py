@@ -460,6 +460,7 @@ REQUESTS: dict[str, RequestBound] = {
     "MasterService.RetireServer": _CHANGE,
     "MasterService.ReplaceTablets": RequestBound(4 * _MIB, 11_200, wait_s=30.0, reply_bytes=GRPC_MESSAGE_BYTES_MAX),
     "MasterService.ConfirmConfig": _CHANGE,
+    "MasterService.FinalizeUpgrade": _CHANGE,
     "MasterService.Status": RequestBound(1 * _KIB, reply_bytes=1 * _MIB),
     # Frames of the connections that OpenWrites and OpenFetch grant.
     "WriteBundle": RequestBound(GRPC_MESSAGE_BYTES_MAX, WRITES_PER_LINK_MAX, memory_factor=24),
@@ -475,6 +476,7 @@ REPEATED: dict[str, int] = {
     "ListTabletsRequest.tablet_ids": 10_000,
     "ReplaceTabletsRequest.tablet_ids": TABLETS_PER_TABLE_MAX,
     "ReplaceTabletsRequest.floors": 10_000,
+    "FinalizeUpgradeRequest.without": 1_000,
     "TableSchema.columns": COLUMNS_MAX,
     "TableSchema.key": COLUMNS_MAX,
     "PartitionSpec.hash_columns": COLUMNS_MAX,

@@ -10,12 +10,13 @@ from nyala.replica.master import MasterOptions
 from nyala.replica.master.catalog.catalog import CATALOG_ID
 from nyala.replica.master.catalog.records import DESIRED_CHANGE, TABLET
 from nyala.replica.master.group.catalog_group import CatalogGroup
+from nyala.replica.master.group.forming import MasterBuild
 from nyala.replica.master.requests.master_service import MasterService
 from nyala.replica.master.state import MasterState
 from nyala.replica.raft_driver import Phase
 from nyala.replica.rpc import address_to_pb, config_to_pb, pb
 from nyala.replica.transport import PeerServicer
-from nyala.replica.types import Address, DataState, Member, OpId, RaftConfig
+from nyala.replica.types import Address, Code, DataState, Member, OpId, RaftConfig, Refused
 from tests.harness.catalogs import table_info
 from tests.harness.leading_master import FixedClock
 from tests.harness.reachable import ReachableServers
@@ -52,7 +53,9 @@ class MasterWorld:
             self.servers.listen(uuid, where(uuid))
         options = MasterOptions(root="x")
         self.master = MasterState(MASTER, where(MASTER), self.group, self.clock, options, self.servers)
-        self.service = MasterService(MASTER)
+        self.service = MasterService(MASTER, ask_master=self._ask_master)
+        self.builds: dict[str, int] = {}
+        """Of the other masters that answer, by uuid: the feature level of each."""
         self.places: dict[str, Address] = {}
         peers = PeerServicer(MASTER, self.service.deliver, self.places.__setitem__)
         self._services: dict[str, Any] = {"MasterService": self.service, "PeerService": peers}
@@ -82,6 +85,12 @@ class MasterWorld:
         await self.group.stop()
         self.disk.close()
         assert self.fatal == []
+
+    async def _ask_master(self, address: Address) -> MasterBuild:
+        for uuid, level in self.builds.items():
+            if where(uuid) == address:
+                return MasterBuild(uuid, level, f"0.{level}")
+        raise Refused(Code.UNAVAILABLE, "nobody answers there", address=address)
 
     def services(self) -> dict[str, Any]:
         """By name."""

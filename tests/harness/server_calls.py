@@ -24,7 +24,7 @@ from nyala.replica.types import Address, DataState
 from tests.harness.copies import TABLET, TestClock
 from tests.harness.request_table import State
 from tests.harness.rows import batch, table_info, write_request
-from tests.harness.server_pair import Pair, PairedServer, run_pair, until
+from tests.harness.server_pair import Pair, PairedServer, identity_of, run_pair, until
 
 NOBODY = "f" * 32
 """A server that is nowhere."""
@@ -52,6 +52,7 @@ class _Calls:
             admit=server.admit,
             microtasks=manager.post.microtasks,
             gil=GilWatch(),
+            identity=identity_of(server.uuid),
         )
         peers = PeerServicer(server.uuid, manager.deliver, self.places.__setitem__)
         self.services = {"TabletService": tablets, "CopyService": server.copies, "PeerService": peers}

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import grpc.aio
 
+from nyala.replica.fs import TABLET_SERVER, Instance
 from nyala.replica.raft import AppendEntries, Message, RaftOptions
 from nyala.replica.raft_driver import Phase
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
@@ -20,6 +21,7 @@ from nyala.replica.server.copies.witness_data import WitnessDataJobs
 from nyala.replica.server.maintenance.maintenance import Maintenance
 from nyala.replica.server.options import ServerOptions
 from nyala.replica.server.runtime.channels import Channels
+from nyala.replica.server.runtime.identity import Identity
 from nyala.replica.server.runtime.lanes import LoopPost
 from nyala.replica.server.runtime.memory import MemoryGuard
 from nyala.replica.server.tablets.hosted import HostedTablet
@@ -63,6 +65,11 @@ async def until(condition: Callable[[], Any], what: str) -> Any:
             raise AssertionError(f"gave up after {TIMEOUT_S:g} s waiting until {what}")
         await asyncio.sleep(0.005)
     return value
+
+
+def identity_of(uuid: str, cluster_id: str = "c" * 32) -> Identity:
+    """Of a server whose directory has nothing but its instance file."""
+    return Identity(new_disk(), Instance(uuid, TABLET_SERVER, cluster_id, 0))
 
 
 class Part(NamedTuple):

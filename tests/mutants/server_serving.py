@@ -122,7 +122,7 @@ MUTANTS = (
         file="replica/server/heartbeats/heartbeat.py",
         function="Heartbeats._hear_of_masters",
         before="""
-            if not reply.cluster_id or self._cluster_id() not in ("", reply.cluster_id):
+            if not reply.cluster_id or self._identity.cluster_id not in ("", reply.cluster_id):
                 return
         """,
         after="",
@@ -201,7 +201,7 @@ MUTANTS = (
         name="two clusters get one server",
         rows="TC-33",
         test="tests/unit/server/test_server_instance.py::test_two_clusters_that_answer_at_once_get_a_new_server_once",
-        file="replica/server/identity.py",
+        file="replica/server/runtime/identity.py",
         function="Identity.join",
         before="async with self._joining:",
         after="if True:",

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 from nyala.replica.tablet import ApplyResult, Superblock
 from nyala.replica.tablet_copy import settle_at_startup
-from nyala.replica.types import Corruption, DataState, Disk, Entry, EntryKind, OpId, ReplicaError, check
-from nyala.schemas import decode, encode
+from nyala.replica.types import Corruption, DataState, Disk, Entry, EntryKind, LaterFormat, OpId, ReplicaError, check
+from nyala.schemas import build_level, decode, encode
 
-from .records import Json, Kind, R, Record, Tablet, group_of, read, write
+from .records import Finalized, Json, Kind, R, Record, Tablet, group_of, read, write
 
 CATALOG_ID = "0" * 32
 """Tablet id of the masters' own tablet."""
@@ -64,9 +64,16 @@ def decode_change(
 
 def _read(key: str, record: Json) -> Record:
     try:
-        return read(key, record)
+        found = read(key, record)
     except (ValueError, KeyError, TypeError, AttributeError, ReplicaError) as error:
         raise Corruption("a record of the catalog cannot be read", key=key, reason=repr(error)) from error
+    if isinstance(found, Finalized) and found.level > build_level():
+        what = (
+            "the cluster was upgraded for good, and the build of this master is too old for it: install the version "
+            "that the other masters run; nothing is lost"
+        )
+        raise LaterFormat(what, cluster_level=found.level, build_level=build_level())
+    return found
 
 
 class Catalog:

@@ -131,7 +131,15 @@ class Takeover:
     takeover: int
 
 
-Record = Table | TableId | Tablet | Position | DesiredChange | Retired | Desired | Cluster | Takeover | Json
+@dataclass(frozen=True, kw_only=True)
+class Finalized:
+    """The feature level of the cluster; without this record it is 1. Builds that do not know the level are refused."""
+
+    level: Small
+    since_us: int
+
+
+Record = Table | TableId | Tablet | Position | DesiredChange | Retired | Desired | Cluster | Takeover | Finalized | Json
 """The JSON stands for a record of a kind that only a later build knows."""
 R = TypeVar("R")
 
@@ -144,11 +152,14 @@ TABLE, NAME, REQUEST = Kind[Table]("table/"), Kind[TableId]("name/"), Kind[Table
 TABLET, DESIRED_CHANGE, SOURCE = Kind[Tablet]("tablet/"), Kind[DesiredChange]("wish/"), Kind[Position]("source/")
 RETIRED, DESIRED = Kind[Retired]("retired/"), Kind[Desired]("desired")
 CLUSTER, MASTER = Kind[Cluster]("cluster/id"), Kind[Takeover]("master/")
+FINALIZED = Kind[Finalized]("feature-level")
 TYPES = {
     "table": Table, "name": TableId, "request": TableId, "tablet": Tablet, "wish": DesiredChange, "source": Position,
-    "retired": Retired, "desired": Desired, "cluster": Cluster, "master": Takeover,
+    "retired": Retired, "desired": Desired, "cluster": Cluster, "master": Takeover, "feature-level": Finalized,
 }  # fmt: skip
 """By the first part of a key."""
+SINGLE = (DESIRED, FINALIZED)
+"""Kinds with one record, whose key has one part."""
 
 
 def group_of(key: str) -> str:

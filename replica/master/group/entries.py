@@ -24,7 +24,7 @@ from nyala.replica.types import (
 )
 
 from ..catalog.catalog import decode_change
-from ..catalog.records import DESIRED, TYPES, Json, Small, Table, Uuid, may_lack, read
+from ..catalog.records import SINGLE, TYPES, Json, Small, Table, Uuid, may_lack, read
 from ..catalog.tables import table_info
 
 Fits = Callable[[object], bool]
@@ -102,7 +102,7 @@ def unfit_record(key: str, record: Json) -> str:
     """Why this build could not read the record of that key, by its fields alone; empty if it could."""
     group, _, rest = key.partition("/")
     known = FIELDS.get(group, {})
-    if len(key) > 4 * limits.NAME_LENGTH_MAX + limits.TOKEN_LENGTH_MAX or (known and group != DESIRED and not rest):
+    if len(key) > 4 * limits.NAME_LENGTH_MAX + limits.TOKEN_LENGTH_MAX or (known and group not in SINGLE and not rest):
         return f"the key {key[:80]!r} is none that a master writes"
     for field, (fits, needed) in known.items():
         if field not in record:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Generator
 
 from nyala.replica.fs import Instance, repair_instance
-from nyala.replica.types import Corruption, Disk, Refused, may_pass
+from nyala.replica.types import Corruption, Disk, LaterFormat, Refused, may_pass
 from nyala.replica.wal import SegmentInfo, verify_segment
 
 from ..catalog.catalog import CATALOG_ID
@@ -32,6 +32,8 @@ WAY_ON = (
 
 def damaged(error: Corruption, disk: Disk) -> Corruption:
     """The error of a master that cannot start on its files, with what to do next."""
+    if isinstance(error, LaterFormat):
+        return error
     return Corruption(f"this master cannot start on its files: {error}. {WAY_ON}", DIR=disk.real_path(""))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import grpc.aio
 
@@ -40,6 +41,26 @@ def _check_group(members: Sequence[str], own: str, other: str, address: Address)
         "`nyala master copy-from`; nothing was changed"
     )
     raise Refused(Code.ILLEGAL_STATE, what, uuid=own, asked=f"{other}@{address}", members=" ".join(members))
+
+
+class MasterBuild(NamedTuple):
+    """What a master says of itself."""
+
+    uuid: str
+    feature_level: int
+    """The highest that its build knows."""
+    version: str
+
+
+async def ask_build(address: Address) -> MasterBuild:
+    """Who listens at a master's address, and of which build; Refused UNAVAILABLE if nobody answers in time."""
+    try:
+        async with async_channel_to(address, ONCE_CHANNEL_OPTIONS) as channel:
+            found = await pb_grpc.MasterServiceStub(channel).GetIdentity(pb.Empty(), timeout=ASK_TIMEOUT_S)
+            return MasterBuild(found.uuid, max(found.feature_level, 1), found.version)
+    except grpc.aio.AioRpcError as error:
+        what = "no master answers there"
+        raise Refused(Code.UNAVAILABLE, what, address=address, reason=error.code().name) from error
 
 
 async def _identity(address: Address, own: str) -> tuple[str, Address]:

@@ -77,6 +77,10 @@ class ServerState:
     memory_bytes: int = 0
     disk_bytes_free: int = 0
     version: str = ""
+    feature_level: int = 1
+    """The highest that its build knows."""
+    finalized_level: int = 1
+    """The cluster's, as far as it has heard."""
     tablets_max: int = 0
     loop_lag_ms_max: float = 0.0
     gil_hold_ms_max: float = 0.0
@@ -273,6 +277,7 @@ class SoftState:
         server.memory_bytes = request.memory_bytes
         server.disk_bytes_free = request.disk_bytes_free
         server.version = request.version
+        server.feature_level, server.finalized_level = max(request.feature_level, 1), max(request.finalized_level, 1)
         server.tablets_max = request.tablets_max
         server.loop_lag_ms_max = request.loop_lag_ms_max
         server.gil_hold_ms_max = request.gil_hold_ms_max

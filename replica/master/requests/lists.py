@@ -17,6 +17,7 @@ from ..catalog.tables import find_table, table_info
 from ..state import MasterState
 from . import desired
 from .conversions import position_to_pb
+from .upgrading import finalized_level
 
 SERVERS_AT_ONCE = 16
 """Servers whose replicas are counted before other work gets its turn."""
@@ -73,7 +74,11 @@ def _places(state: MasterState, page: Sequence[pb.TabletInfo], limit_bytes: int)
 
 async def servers_page(state: MasterState, request: pb.ListServersRequest) -> pb.ListServersReply:
     """Tablet servers by uuid. The first page has the masters, and who is no server of this cluster."""
-    reply = pb.ListServersReply(cluster_id=state.cluster_id, desired_changes=desired.changes(state.catalog))
+    reply = pb.ListServersReply(
+        cluster_id=state.cluster_id,
+        desired_changes=desired.changes(state.catalog),
+        finalized_level=finalized_level(state.catalog),
+    )
     if not request.after:
         reply.masters.extend(
             pb.ServerInfo(

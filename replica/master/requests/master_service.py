@@ -24,12 +24,24 @@ from nyala.replica.rpc import (
     proposal_from_pb,
     source_from_pb,
 )
-from nyala.replica.types import Applied, Code, DataState, RaftConfig, Refused, ReplicaError, __version__, new_uuid
+from nyala.replica.types import (
+    Address,
+    Applied,
+    Code,
+    DataState,
+    RaftConfig,
+    Refused,
+    ReplicaError,
+    __version__,
+    new_uuid,
+)
+from nyala.schemas import build_level
 
 from ..catalog import sources, tables
 from ..catalog.catalog import CATALOG_ID
 from ..catalog.records import DESIRED_CHANGE, TABLE
 from ..catalog.tables import Change, table_info
+from ..group.forming import MasterBuild, ask_build
 from ..group.takeovers import next_takeover
 from ..kafka.kafka_status import kafka_status
 from ..state import MasterState
@@ -44,6 +56,7 @@ from .conversions import (
     positions_to_pb,
     reset_source_from_pb,
 )
+from .upgrading import check_server, finalize_upgrade, finalized_level
 
 _log = logging.getLogger("nyala.master")
 _Request = TypeVar("_Request")
@@ -77,10 +90,18 @@ def _answered(reply_type: Callable[..., _Reply]) -> Callable[[_Method[_Request, 
 class MasterService(pb_grpc.MasterServiceServicer):
     """The gRPC face of one master. Concurrency: the loop's thread."""
 
-    def __init__(self, uuid: str, stored: RaftConfig | None = None) -> None:
-        """`stored`: the config of the group that this master's directory belongs to."""
+    def __init__(
+        self,
+        uuid: str,
+        stored: RaftConfig | None = None,
+        *,
+        ask_master: Callable[[Address], Awaitable[MasterBuild]] = ask_build,
+    ) -> None:
+        """`stored`: the config of the group that this master's directory belongs to; `ask_master`: who listens at an
+        address."""
         self.uuid = uuid
         self._stored = stored
+        self._ask_master = ask_master
         self._state: MasterState | None = None
 
     def open(self, state: MasterState) -> None:
@@ -112,7 +133,13 @@ class MasterService(pb_grpc.MasterServiceServicer):
         """Who this is; answered by any master, at any time."""
         cluster_id = self._state.cluster_id if self._state else ""
         return pb.IdentityReply(
-            uuid=self.uuid, kind=MASTER, cluster_id=cluster_id, version=__version__, pid=os.getpid()
+            uuid=self.uuid,
+            kind=MASTER,
+            cluster_id=cluster_id,
+            version=__version__,
+            pid=os.getpid(),
+            feature_level=build_level(),
+            finalized_level=finalized_level(self._state.catalog) if self._state else 0,
         )
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatReply:
@@ -135,8 +162,10 @@ class MasterService(pb_grpc.MasterServiceServicer):
                     cluster=request.cluster_id,
                     own=state.cluster_id,
                 )
+            check_server(state.catalog, request.feature_level, request.version)
             await state.admission.admit(request, host_of_caller(context), state.cluster_id)
             reply.catalog_term = await state.lead()  # the call took time
+            reply.finalized_level = finalized_level(state.catalog)
             reply.need_full_report = state.soft.heartbeat(request, state.mono_us)
             reply.takes_slices, reply.heard_until = True, state.soft.servers[request.server_uuid].heard_until
             reply.found.extend(place_to_pb(m.uuid, m.addresses) for m in state.soft.places(request.seeking))
@@ -330,6 +359,14 @@ class MasterService(pb_grpc.MasterServiceServicer):
         if await state.group.change(lambda: confirm_config(state.catalog, tablet_id, config)):
             _log.warning("T %s P %s config %s was confirmed by an operator", tablet_id, self.uuid, config.opid)
         return pb.SimpleReply()
+
+    @_answered(pb.FinalizeUpgradeReply)
+    async def FinalizeUpgrade(self, request: pb.FinalizeUpgradeRequest) -> pb.FinalizeUpgradeReply:
+        """An operator's decision that no process goes back to an earlier build: the cluster writes its new formats."""
+        level, before = await finalize_upgrade(self.state, request.level, request.without, self._ask_master)
+        if level > before:
+            _log.warning("P %s the cluster's feature level is %d from now on, it was %d", self.uuid, level, before)
+        return pb.FinalizeUpgradeReply(level=level, before=before)
 
     @_answered(pb.TakeOverReply)
     async def TakeOver(self, request: pb.TakeOverRequest) -> pb.TakeOverReply:

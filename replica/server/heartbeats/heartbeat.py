@@ -23,10 +23,12 @@ from nyala.replica.rpc import (
     pb_grpc,
 )
 from nyala.replica.types import Address, Code, Refused, ReplicaError, __version__, limits
+from nyala.schemas import build_level
 
 from ..requests.tablet_service import create_tablet, delete_tablet, renew_tablet
 from ..runtime.channels import Channels
 from ..runtime.gil_watch import GilWatch
+from ..runtime.identity import Identity
 from ..runtime.memory import MemoryGuard
 from ..runtime.resources import ResourceWatch
 from ..runtime.tasks import Tasks
@@ -61,12 +63,11 @@ class Heartbeats:
         *,
         resources: ResourceWatch,
         process: int,
-        join: Callable[[str], Awaitable[None]],
-        cluster_id: Callable[[], str],
+        identity: Identity,
         lost: Callable[[], Sequence[str]],
         found: Callable[[str, Sequence[Address]], None],
     ) -> None:
-        """`join(cluster id)`: belong to that cluster from now on; Refused WRONG_CLUSTER if to another already.
+        """`identity`: of this server, which joins the first cluster whose masters answer.
 
         `process`: tells the masters this process's heartbeats from those of one that ran here before, or elsewhere.
         `lost()`: servers that this one seeks; `found(uuid, addresses)`: where a master says that one listens.
@@ -77,8 +78,7 @@ class Heartbeats:
         self._gil = gil
         self._resources = resources
         self._address = address
-        self._join = join
-        self._cluster_id = cluster_id
+        self._identity = identity
         self._lost = lost
         self._found = found
         self._changed: dict[Address, set[str]] = {}
@@ -110,7 +110,7 @@ class Heartbeats:
     def _hear_of_masters(self, group: asyncio.TaskGroup, reply: pb.HeartbeatReply) -> None:
         """Begin a loop for every master that the masters of our cluster name and that has none: one that was added
         leads some day, and the one that we were told of may be gone by then [MF-32]."""
-        if not reply.cluster_id or self._cluster_id() not in ("", reply.cluster_id):
+        if not reply.cluster_id or self._identity.cluster_id not in ("", reply.cluster_id):
             return
         listed = [(place.uuid, addresses_from_pb(place.addresses)) for place in reply.masters]
         for master, uuid in unheard_of(listed, self._uuids).items():
@@ -169,7 +169,7 @@ class Heartbeats:
 
     async def _refusal(self, reply: pb.HeartbeatReply) -> Refused | None:
         """Why this master's reply counts for nothing: it refused us, or we refuse it."""
-        error, own = error_from_pb(reply.error), self._cluster_id()
+        error, own = error_from_pb(reply.error), self._identity.cluster_id
         if error is not None and error.code is not Code.WRONG_CLUSTER and own and reply.cluster_id not in ("", own):
             return Refused(
                 Code.WRONG_CLUSTER,
@@ -181,11 +181,20 @@ class Heartbeats:
         if error is not None or not reply.cluster_id:
             return error
         try:
-            await self._join(reply.cluster_id)
+            await self._identity.join(reply.cluster_id)
+            await self._learn_level(reply.finalized_level)
         except Refused as refused:
             return refused
         self._manager.catalog_term = max(self._manager.catalog_term, reply.catalog_term)
         return None
+
+    async def _learn_level(self, level: int) -> None:
+        """Note the cluster's feature level in the directory before anything is written by it."""
+        if level > self._identity.feature_level:
+            await self._identity.raise_feature_level(level)
+            _log.info(
+                "P %s the cluster's feature level is %d: earlier builds cannot start here", self._manager.uuid, level
+            )
 
     def _tell_of_cluster(self, master: Address, offered: str, foreign: bool) -> None:
         if not foreign:
@@ -197,7 +206,7 @@ class Heartbeats:
             self._manager.uuid,
             master,
             offered or "(unknown)",
-            self._cluster_id(),
+            self._identity.cluster_id,
             len(self._manager.tablets),
         )
 
@@ -229,7 +238,9 @@ class Heartbeats:
             memory_bytes=self._memory.used_bytes,
             disk_bytes_free=free.f_bavail * free.f_frsize,
             version=__version__,
-            cluster_id=self._cluster_id(),
+            feature_level=build_level(),
+            finalized_level=self._identity.feature_level,
+            cluster_id=self._identity.cluster_id,
             tablets_max=manager.options.tablets_max,
             loop_lag_ms_max=manager.ticker.lag_ms_max,
             gil_hold_ms_max=self._gil.hold_ms_max,

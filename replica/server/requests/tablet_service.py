@@ -40,9 +40,11 @@ from nyala.replica.types import (
     ReplicaError,
     __version__,
 )
+from nyala.schemas import build_level
 
 from ..maintenance.maintenance import Maintenance
 from ..runtime.gil_watch import GilWatch
+from ..runtime.identity import Identity
 from ..tablets.manager import TabletManager
 from ..tablets.status import replica_status
 from .quarantine import quarantine_list, quarantine_purge
@@ -75,7 +77,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
         admit: Admit,
         microtasks: MicrotaskQueue,
         gil: GilWatch,
-        cluster_id: Callable[[], str] = lambda: "",
+        identity: Identity,
         process: int = 0,
     ) -> None:
         """`process`: the number that this process's heartbeats carry."""
@@ -84,7 +86,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
         self._scans = scans
         self._maintenance = maintenance
         self._hybrid_clock = hybrid_clock
-        self._cluster_id = cluster_id
+        self._identity = identity
         self._gil = gil
         self._process = process
         self.write_links = WriteLinks(admit, self._begin_write, microtasks)
@@ -94,9 +96,11 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
         return pb.IdentityReply(
             uuid=self._manager.uuid,
             kind=TABLET_SERVER,
-            cluster_id=self._cluster_id(),
+            cluster_id=self._identity.cluster_id,
             version=__version__,
             pid=os.getpid(),
+            feature_level=build_level(),
+            finalized_level=self._identity.feature_level,
         )
 
     async def Write(self, request: pb.WriteRequest, context: Context) -> pb.WriteReply:

@@ -10,6 +10,7 @@ import pytest
 
 from nyala.replica.rpc import pb
 from nyala.replica.types import Code
+from nyala.schemas import build_level
 from tests.harness.catalogs import table_info
 from tests.harness.master_calls import MASTER, PROCESS, SECOND_MASTER, MasterWorld, S
 from tests.harness.request_table import (
@@ -464,6 +465,15 @@ ROWS = [
         late=[
             Late("behind the next one", after(("ConfirmConfig", confirmed(10))), Code.CAS_FAILED),
             Late("behind the drop", after(("DropTable", drop)), Code.TABLET_NOT_FOUND),
+        ],
+    ),
+    row(
+        "FinalizeUpgrade",
+        ask(pb.FinalizeUpgradeRequest),
+        reads=True,  # a new cluster is at the level of this build
+        stale=[
+            Stale("of a level to come", ask(pb.FinalizeUpgradeRequest, level=build_level() + 1), Code.INVALID_ARGUMENT),
+            Stale("of no level", ask(pb.FinalizeUpgradeRequest, level=-1), Code.INVALID_ARGUMENT),
         ],
     ),
     row("Status", ask(pb.Empty), reads=True, stale="it names nothing"),

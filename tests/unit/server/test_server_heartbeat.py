@@ -22,11 +22,11 @@ from nyala.replica.server.runtime.gil_watch import GilWatch
 from nyala.replica.server.runtime.memory import MemoryGuard
 from nyala.replica.server.runtime.resources import ResourceWatch
 from nyala.replica.server.tablets.manager import TabletManager
-from nyala.replica.types import Address, Code, Member, OpId, RaftConfig, Refused, ResourceUse
+from nyala.replica.types import Address, Code, Member, OpId, RaftConfig, ResourceUse
 from tests.harness.copies import TABLET, TARGET_UUID, new_disk, superblock
 from tests.harness.managers import new_manager
 from tests.harness.rows import table_info
-from tests.harness.server_pair import until
+from tests.harness.server_pair import identity_of, until
 
 OTHER = "tablet-2"
 ALONE = RaftConfig(OpId(0, 0), (Member(TARGET_UUID, (Address("127.0.0.1", 2),)),))
@@ -92,13 +92,9 @@ class Group(Hearing):
         return reply
 
 
-async def join_any(_: str) -> None:
-    """Whatever cluster it is."""
-
-
 @asynccontextmanager
 async def beating(
-    root: Path, *masters: Address, cluster_id: str = "c" * 32, join: Any = join_any
+    root: Path, *masters: Address, cluster_id: str = "c" * 32
 ) -> AsyncIterator[tuple[TabletManager, Any]]:
     """A server with two tablets that was told of these masters."""
     fatal: list[BaseException] = []
@@ -113,7 +109,7 @@ async def beating(
     resources.look()
     beats = Heartbeats(
         manager, channels, MemoryGuard(1 << 30, lambda: 0), GilWatch(), Address("127.0.0.1", 2),
-        process=7, join=join, cluster_id=lambda: cluster_id, lost=list, found=lambda uuid, places: None,
+        process=7, identity=identity_of(manager.uuid, cluster_id), lost=list, found=lambda uuid, places: None,
         resources=resources,
     )  # fmt: skip
     running = asyncio.create_task(beats.run_forever())
@@ -263,11 +259,7 @@ def test_master_of_another_cluster_that_becomes_ours_is_never_told_that_nothing_
         master.leads, master.cluster_id = True, "e" * 32
         server = await master.start()
 
-        async def join(cluster_id: str) -> None:
-            if cluster_id != "c" * 32:
-                raise Refused(Code.WRONG_CLUSTER, "it belongs to another cluster")
-
-        async with beating(tmp_path, master.address, join=join):
+        async with beating(tmp_path, master.address):
             await beats_later(master, 10)
             assert master.full == []
             master.cluster_id = "c" * 32

@@ -11,7 +11,7 @@ from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.fs import FOLDERS, PROMISES, format_directory, join_cluster, open_or_format
 from nyala.replica.server import ServerOptions, check_durable_state
 from nyala.replica.server.__main__ import parse
-from nyala.replica.server.identity import Identity
+from nyala.replica.server.runtime.identity import Identity
 from nyala.replica.types import Code, Corruption, InvariantViolation, Refused, is_uuid
 from tests.harness.copies import CONFIG, SOURCE_UUID, RestingReplica, TestClock, new_disk
 from tests.harness.sim_disk import SimDisk

@@ -37,6 +37,7 @@ from nyala.replica.types import (
 from nyala.replica.wal import Log
 from tests.harness.copies import TABLET, TARGET_UUID, new_disk, superblock, write_entry
 from tests.harness.managers import new_manager
+from tests.harness.server_pair import identity_of
 from tests.harness.sim_disk import SimDisk
 
 OTHER = "tablet-2"
@@ -238,17 +239,12 @@ def test_order_that_breaks_an_invariant_is_fatal_and_one_that_is_refused_is_not(
     disk, fatal, broken = new_disk(), [], InvariantViolation("broken")  # type: ignore[var-annotated]
 
     async def use(manager: TabletManager) -> None:
-        async def join(_: str) -> None:
-            return
-
         address = Address("127.0.0.1", 2)
         others: dict[str, Any] = {
-            "process": 7, "cluster_id": str, "lost": list, "found": lambda uuid, places: None,
+            "process": 7, "identity": identity_of(manager.uuid), "lost": list, "found": lambda uuid, places: None,
             "resources": ResourceWatch(manager.uuid),
         }  # fmt: skip
-        beats = Heartbeats(
-            manager, Channels(), MemoryGuard(1 << 30, lambda: 0), GilWatch(), address, join=join, **others
-        )
+        beats = Heartbeats(manager, Channels(), MemoryGuard(1 << 30, lambda: 0), GilWatch(), address, **others)
         for number, error in enumerate((Refused(Code.OVERLOADED, "full"), broken)):
 
             async def act(_: TabletManager, __: Any, error: Exception = error) -> None:

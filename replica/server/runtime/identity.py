@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from nyala.replica.fs import Instance, join_cluster, repair_instance
+from nyala.replica.fs import Instance, join_cluster, raise_feature_level, repair_instance
 from nyala.replica.types import Disk
 
 
@@ -39,3 +39,14 @@ class Identity:
         async with self._joining:
             if cluster_id != self.cluster_id:
                 self._instance = await asyncio.to_thread(join_cluster, self._disk, self._instance, cluster_id)
+
+    @property
+    def feature_level(self) -> int:
+        """The cluster's, as far as this server has heard."""
+        return self._instance.feature_level
+
+    async def raise_feature_level(self, level: int) -> None:
+        """Belong to a cluster of that feature level from now on, durably; a lower one than now changes nothing."""
+        if level > self.feature_level:
+            async with self._joining:
+                self._instance = await asyncio.to_thread(raise_feature_level, self._disk, self._instance, level)
