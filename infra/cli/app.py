@@ -51,6 +51,7 @@ COMMANDS = {
     "server": Place("cluster:server_app", "tablet servers"),
     "master": Place("masters:app", "the masters, and their catalog copied to a new one"),
     "cluster": Place("cluster:cluster_app", "the whole cluster"),
+    "upgrade": Place("upgrade:app", "which builds run, and the feature level of the cluster"),
     "copy": Place("copies:app", "tablet copies under way"),
     "source": Place("sources:app", "source positions: what of Kafka is in the tables"),
     "dead-letter": Place("letters:app", "records that did not become rows"),

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     )
     from .replacement import ReplacementPlan, plan_replacement, replacement_json
     from .tablet_files import FileFinding, TabletFiles, read_tablet
+    from .upgrading import ProcessBuild, UpgradeView, gather_builds, upgrade_words
     from .verify import (
         ReplicaSum,
         checked,
@@ -70,6 +71,7 @@ __all__ = [
     "Finding",
     "LeftAlone",
     "MasterView",
+    "ProcessBuild",
     "Promises",
     "Recovery",
     "RecoveryPlan",
@@ -84,6 +86,7 @@ __all__ = [
     "TabletFiles",
     "TabletPlan",
     "Target",
+    "UpgradeView",
     "Wanted",
     "Why",
     "WipePlan",
@@ -109,6 +112,7 @@ __all__ = [
     "force_config",
     "format_root",
     "gather",
+    "gather_builds",
     "has_catalog",
     "has_moved",
     "identity",
@@ -151,6 +155,7 @@ __all__ = [
     "tablet_json",
     "to_read",
     "unsettled",
+    "upgrade_words",
     "wipe",
     "with_sums",
 ]
@@ -175,6 +180,7 @@ _HOMES = {
     ".tablet_files": "FileFinding TabletFiles read_tablet",
     ".verify": "ReplicaSum checked judge_compared left_out only_tables "
     "plan_text readable table_lines next_reads to_read with_sums",
+    ".upgrading": "ProcessBuild UpgradeView gather_builds upgrade_words",
     ".wanted": "Wanted change_words drain_json drain_words unsettled change_json",
 }
 """Module -> names that it gives to this package."""

@@ -78,6 +78,8 @@ CALLS: dict[str, tuple[str, str]] = {
     "master list": (NOWHERE, LOOK),
     "master copy-from": ("absent 127.0.0.1:1", BLOCKS),
     "cluster check": (NOWHERE, LOOK),
+    "upgrade status": (NOWHERE, LOOK),
+    "upgrade finalize": (NOWHERE, LOOK),
     "copy start": (f"t --server s {NOWHERE}", LOOK),
     "copy cancel": (f"t --server s {NOWHERE}", LOOK),
     "copy list": (NOWHERE, LOOK),
