@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from nyala.replica.client import Client, TableHandle
 from nyala.replica.rows import SourceKey
@@ -59,13 +60,13 @@ class SourceLease:
             except Refused as error:
                 if error.code is not Code.SOURCE_OWNED:
                     raise
-                owned = [p for p in self._known() if p.owner_run]
-                if self._release_dead(owned):
+                known = self._known()
+                if self._release_dead(known):
                     continue
                 renewed = any(
                     p.owner_deadline_us
                     > first_seen.setdefault((p.source.kafka_partition, p.owner_run), p.owner_deadline_us)
-                    for p in owned
+                    for p in known
                 )
                 # A dead query's lease ends by itself, a live one's is renewed.
                 if renewed or time.monotonic() > deadline or stopping.wait(LOOK_AGAIN_S):
@@ -81,7 +82,7 @@ class SourceLease:
         moved = {
             partition: Position(self.positions[partition].generation, end)
             for partition, end in ends.items()
-            if partition in self.positions and end > self.positions[partition].done
+            if end > self.positions[partition].done
         }
         advances = [
             pb.SourceAdvance(source=source_to_pb(self.source(each)), generation=at.generation, done=at.done)
@@ -116,10 +117,8 @@ class SourceLease:
         """Give the lease back, if it is held; a failure is left to the lease's end."""
         if not self.positions:
             return
-        try:
+        with suppress(Refused, QueryRefused):
             self.advance({}, release=True)
-        except (Refused, QueryRefused):
-            return
 
     def source(self, partition: int) -> SourceKey:
         """The source that a Kafka partition is."""
@@ -146,13 +145,13 @@ class SourceLease:
         found = self._client.list_sources(self._table.name)
         return [p for p in found if (p.source.cluster_id, p.source.topic_id) == mine]
 
-    def _release_dead(self, owned: Sequence[pb.SourcePosition]) -> bool:
+    def _release_dead(self, known: Sequence[pb.SourcePosition]) -> bool:
         """Give back, in its own name, the lease of a run whose process is gone. True if one was."""
-        dead = sorted({p.owner_run for p in owned if p.owner_run != self._owner_run and is_dead(p.owner_run)})
+        dead = sorted({p.owner_run for p in known if is_dead(p.owner_run)})
         released = False
         for owner_run in dead:
             try:
-                release_run(self._client, [p for p in owned if p.owner_run == owner_run])
+                release_run(self._client, [p for p in known if p.owner_run == owner_run])
                 released = True
             except Refused as error:
                 # Somebody else saw it too, and was faster.

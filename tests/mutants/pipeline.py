@@ -222,7 +222,7 @@ MUTANTS = (
         file="pipeline/lease.py",
         function="SourceLease.open",
         before="""
-            if self._release_dead(owned):
+            if self._release_dead(known):
                 continue
         """,
         after="",
@@ -256,8 +256,8 @@ MUTANTS = (
         ),
         file="pipeline/lease.py",
         function="SourceLease._release_dead",
-        before="self._owner_run and is_dead(p.owner_run)",
-        after="self._owner_run",
+        before="for p in known if is_dead(p.owner_run)",
+        after="for p in known if p.owner_run",
     ),
     Mutant(
         name="row event with an unknown column is published",

@@ -245,12 +245,104 @@ def test_topic_that_changes_while_a_query_waits_for_records_ends_it(change: dict
     wait_until(lambda: world.masters.owners() == {""}, "the lease is given back")
 
 
-def open_as(world: World, owner_run: str, wait_s: float = 0.0, stopping: threading.Event | None = None) -> SourceLease:
-    """A lease of the only source, taken as a query takes it."""
+def open_as(
+    world: World,
+    owner_run: str,
+    wait_s: float = 0.0,
+    stopping: threading.Event | None = None,
+    partitions: tuple[int, ...] = (0,),
+) -> SourceLease:
+    """A lease of 30 s of these sources, taken as a query takes it."""
     taken = SourceLease(world.masters, world.masters.table, LIFE, owner_run, 30.0)  # type: ignore[arg-type]
-    wanted = pb.SourceOpen(source=source_to_pb(taken.source(0)), topic=TOPIC, initial_start=0)
-    taken.open([wanted], "", wait_s, stopping or threading.Event())
+    wanted = [
+        pb.SourceOpen(source=source_to_pb(taken.source(each)), topic=TOPIC, initial_start=0) for each in partitions
+    ]
+    taken.open(wanted, "", wait_s, stopping or threading.Event())
     return taken
+
+
+def test_lease_is_as_long_as_asked_for_and_renewed_three_times_in_that_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: two renewals may fail before the lease is lost, and a stop waits for no masters that are away. Method: the
+    deadline that the catalog keeps; how long a query waits between renewals, of which the first two find no master, and
+    how long each call may take."""
+    taken, advance, timeouts = open_as(world, "mine"), world.masters.advance_sources, list[float | None]()
+
+    def advance_sources(*given: Any, timeout_s: float | None, **named: Any) -> Any:
+        timeouts.append(timeout_s)
+        if len(timeouts) <= 2:
+            raise Refused(Code.UNAVAILABLE, "no master answers")
+        return advance(*given, **named)
+
+    monkeypatch.setattr(world.masters, "advance_sources", advance_sources)
+    (source,) = world.masters.sources()
+    assert source.owner_deadline_us - world.masters.now_us == 30_000_000
+    waits: list[float] = []
+
+    class Stopping(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout or 0.0)
+            return len(waits) > 3
+
+    world.masters.now_us += 29_000_000
+    taken.renew_until(Stopping(), lambda refusal: pytest.fail(str(refusal)))
+    (source,) = world.masters.sources()
+    assert source.owner_deadline_us - world.masters.now_us == 30_000_000
+    taken.release()
+    assert waits == [10.0] * 4 and timeouts == [None, None, None, lease.RELEASE_TIMEOUT_S]
+
+
+def test_micro_batch_that_comes_again_moves_nothing_back(world: World) -> None:
+    """Goal: an older checkpoint that is put back repeats, and loses nothing. Method: a micro-batch below what is done;
+    the catalog and what the next tasks are told stay where they were."""
+    taken = open_as(world, "mine")
+    for end in (10, 7):
+        taken.advance({0: end})
+        assert {each: at.done for each, at in taken.positions.items()} == world.masters.done() == {0: 10}
+
+
+def test_partitions_of_an_earlier_life_of_the_topic_are_not_this_ones(world: World) -> None:
+    """Goal: a topic that was deleted and created anew is not said to have grown or shrunk. Method: a table that was fed
+    from three partitions of the first one, looked at by a query of the second."""
+    earlier = open_as(world, "earlier", partitions=(0, 1, 2))
+    again = replace(LIFE, topic_id="second")
+    now = SourceLease(world.masters, world.masters.table, again, "mine", 30.0)  # type: ignore[arg-type]
+    assert (earlier.known_partitions(), now.known_partitions()) == (3, 0)
+
+
+def test_run_that_holds_no_source_gives_none_back_and_one_that_cannot_does_not_fail(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a query ends with its own reason, never with that of its lease. Method: masters that refuse everything, as
+    a query ends that never took a source, and one that holds one; they are asked for the latter only."""
+    taken, asked = open_as(world, "mine"), list[Any]()
+    never_opened = SourceLease(world.masters, world.masters.table, LIFE, "mine", 30.0)  # type: ignore[arg-type]
+
+    def away(*given: Any, **_: Any) -> None:
+        asked.append(given)
+        raise Refused(Code.UNAVAILABLE, "no master answers")
+
+    monkeypatch.setattr(world.masters, "advance_sources", away)
+    never_opened.release()
+    assert asked == []
+    taken.release()
+    assert len(asked) == 1 and world.masters.owners() == {"mine"}
+
+
+def test_refusal_that_is_no_owners_is_told_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: patience is for owners alone. Method: masters that are too busy to open a source, asked with patience."""
+
+    def busy(*_: Any, **__: Any) -> None:
+        raise Refused(Code.OVERLOADED, "too busy")
+
+    def looks() -> None:
+        raise AssertionError("nobody's lease is waited for")
+
+    monkeypatch.setattr(world.masters, "open_sources", busy)
+    world.masters.looks = looks
+    with pytest.raises(Refused, match="too busy"):
+        open_as(world, "patient", wait_s=600.0)
 
 
 def test_lease_of_a_dead_run_is_taken_at_once_and_a_living_ones_is_not(world: World) -> None:
@@ -269,13 +361,26 @@ def test_lease_of_a_dead_run_is_taken_at_once_and_a_living_ones_is_not(world: Wo
         assert world.masters.owners() == {""}
 
 
+def test_lease_of_a_dead_run_is_released_beside_one_that_lives(world: World) -> None:
+    """Goal: what a living run owns is not touched, and what a dead one owned is free. Method: of two partitions one is
+    a dead run's, the other a living one's; a third run asks for both."""
+    me = this_process()
+    open_as(world, ELSEWHERE, partitions=(0,))
+    open_as(world, new_owner_run(ProcessPlace(me.machine, me.pid, me.start - 1)), partitions=(1,))
+    with pytest.raises(Refused, match=f"another query owns this source.*owner={ELSEWHERE}"):
+        open_as(world, "late", partitions=(0, 1))
+    assert {p.source.kafka_partition: p.owner_run for p in world.masters.sources()} == {0: ELSEWHERE, 1: ""}
+
+
 def test_lease_is_waited_for_until_it_runs_out_or_is_seen_to_be_renewed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Goal: a dead owner elsewhere costs a lease's length, a living one no wait, and a stop ends the wait. Method: an
-    owner that renews under the third look; one whose lease ends under it; a query that was told to stop."""
+    owner that renews under the third look; one whose lease ends under it; a query that was told to stop. The
+    topic's other partition is nobody's."""
     monkeypatch.setattr(lease, "LOOK_AGAIN_S", 0.001)
     looks: list[int] = []
+    open_as(world, "earlier", partitions=(1,)).release()
     owner = open_as(world, ELSEWHERE)
 
     def renews() -> None:
@@ -289,7 +394,7 @@ def test_lease_is_waited_for_until_it_runs_out_or_is_seen_to_be_renewed(
     world.masters.looks = renews
     with pytest.raises(Refused, match="another query owns this source"):
         open_as(world, "patient", wait_s=600.0)
-    assert len(looks) == 3 and world.masters.owners() == {ELSEWHERE}
+    assert len(looks) == 3 and world.masters.owners() == {ELSEWHERE, ""}
 
     world.masters.looks = lambda: None
     stopping = threading.Event()
@@ -306,7 +411,7 @@ def test_lease_is_waited_for_until_it_runs_out_or_is_seen_to_be_renewed(
 
     world.masters.looks = runs_out
     open_as(world, "patient", wait_s=600.0)
-    assert len(looks) == 3 and world.masters.owners() == {"patient"}
+    assert len(looks) == 3 and world.masters.owners() == {"patient", ""}
 
 
 def test_lease_of_a_dead_run_that_another_query_released_first_is_taken(
