@@ -187,6 +187,17 @@ def test_deletion_stops_the_replica_before_it_touches_a_file(state: DataState) -
     assert written == [False] and disk.files == before
 
 
+def test_start_sweeps_the_blocks_that_a_replica_has_replaced() -> None:
+    """TC-64. Goal: a compaction that died before it removed its old blocks costs no room for ever. Method: a file with
+    an earlier number than the superblock's next one, and one with a later number; nothing of this tablet was lost."""
+    disk = new_disk()
+    superblock(next_block=5).save(disk)
+    disk.poke(f"data/{TABLET}-000003.arrow", b"x")
+    disk.poke(f"data/{TABLET}-000005.arrow", b"x")
+    start(disk)
+    assert data_files(disk) == []
+
+
 def test_purge_removes_only_what_the_quarantine_alone_names() -> None:
     """Goal: rows TC-45 and TC-46. Method: delete, copy again, purge: the new copy's rows, the tombstone's promises and
     the other quarantine-less files stay; the old blocks are gone."""
