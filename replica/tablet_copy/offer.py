@@ -33,9 +33,9 @@ def accept_offer(manifest: CopyManifest, tablet_id: str, own_term: int) -> Super
 def _wrong(manifest: CopyManifest, cmeta: CmetaView, remote: Superblock, tablet_id: str, own_term: int) -> str:
     if cmeta.tablet_id != tablet_id or remote.tablet_id != tablet_id:
         return f"metadata of {cmeta.tablet_id} and a superblock of {remote.tablet_id}"
-    if cmeta.term < 0 or too_far(own_term, cmeta.term):
+    if too_far(own_term, cmeta.term):
         return f"term {cmeta.term}, and {own_term} is known here"
-    if cmeta.vote_floor_term < 0 or not _has_place(cmeta.config.opid, cmeta.term):
+    if not _has_place(cmeta.config.opid, cmeta.term):  # so that the term is not below 0 either
         return f"a config set at {cmeta.config.opid}, in term {cmeta.term}"
     if why := impossible_config(cmeta.config):
         return why

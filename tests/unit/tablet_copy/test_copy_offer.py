@@ -47,12 +47,36 @@ BAD: dict[str, dict[str, Any]] = {
     "a log that ends below zero": {"last_opid": OpId(1, -1)},
     "a log that ends in a term too far": {"last_opid": OpId(2**62, 9)},
     "rows beyond the log": {"superblock": rows(flush_opid=OpId(1, 99))},
-    "rows below zero": {"superblock": rows(flush_opid=OpId(-1, 5))},
+    "a log that ends in a term below zero": {"last_opid": OpId(-1, 9)},
+    "rows below zero": {"superblock": rows(flush_opid=OpId(-1, 1))},
     "a log that begins below zero": {"first_retained_index": -1},
+    "a log that begins beyond all indexes": {"first_retained_index": limits.RAFT_INDEX_MAX + 1},
     "a file of negative length": {"files": (CopyFile(FileKind.BLOCK, "x", -1, 0),)},
     "a file twice": {"files": (CopyFile(FileKind.BLOCK, "x", 1, 0),) * 2},
     "a long name": {"files": (CopyFile(FileKind.BLOCK, "x" * 300, 1, 0),)},
 }
+
+
+GOOD: dict[str, dict[str, Any]] = {
+    "a group without an election": {"cmeta": cmeta(0, config_at(OpId(0, 0)))},
+    "a config of the present term": {"cmeta": cmeta(config=config_at(OpId(OWN_TERM, 1)))},
+    "rows up to the end of the log": {"superblock": rows(flush_opid=OpId(6, 9)), "last_opid": OpId(6, 9)},
+    "a log without an entry": {"superblock": rows(), "last_opid": OpId(0, 0), "first_retained_index": 0},
+    "the last index of all": {"first_retained_index": limits.RAFT_INDEX_MAX},
+    "an empty file": {"files": (CopyFile(FileKind.BLOCK, "x", 0, 0),)},
+    "the longest name": {"files": (CopyFile(FileKind.BLOCK, "x" * limits.NAME_LENGTH_MAX, 1, 0),)},
+    "a name of two kinds": {"files": tuple(CopyFile(kind, "x", 1, 0) for kind in FileKind)},
+}
+
+
+@pytest.mark.parametrize("what", GOOD)
+def test_offer_at_the_bounds_of_what_there_can_be_is_taken(what: str) -> None:
+    """Goal: IN-50: what a source is refused for is never what an honest one has. Method: an honest source but for one
+    thing in its manifest, which is as low, as high or as long as there can be."""
+    source = leading_source()
+    manifest = source.copy_source.begin(TABLET, "b" * 32, False)
+    assert accept_offer(replace(manifest, **GOOD[what]), TABLET, OWN_TERM).tablet_id == TABLET
+    source.replica.close()
 
 
 def test_server_that_knows_nothing_takes_a_copy_of_an_old_group() -> None:

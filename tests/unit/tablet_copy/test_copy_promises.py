@@ -12,6 +12,7 @@ from nyala.replica.server.tablets.tombstone import vote_reply
 from nyala.replica.tablet import Superblock, superblock_path, sweep_orphans
 from nyala.replica.tablet_copy import (
     CopyProgress,
+    bury_lost,
     delete_replica,
     last_of_unopened,
     lost_tablets,
@@ -200,16 +201,22 @@ def test_copy_over_a_lost_superblock_that_does_not_end_leaves_a_tombstone_that_d
 def test_tablet_that_was_about_to_be_created_has_lost_nothing() -> None:
     """IN-21. Goal: a creation that was cut off is no loss: its copy, if it fails, leaves a tombstone that votes.
     Method: metadata of term 0 and an empty log: a copy dies and a start takes it back; with a term it is a loss, and so
-    it is with metadata that do not read back, which may have had one."""
+    it is with a log that has a segment, and with metadata that do not read back, which may have had a term."""
     disk, source = new_disk(), leading_source()
     ConsensusMeta.create(disk, TABLET, TARGET_UUID, CONFIG, 0)
     disk.mkdir(f"wals/{TABLET}")
     assert not was_here(disk, TABLET) and lost_tablets(disk) == []
+    assert not was_here(new_disk(), TABLET), "nor is there a loss where nothing ever was"
     disk.arm("copy.3")
     with pytest.raises(SimCrash):
         copy_over(None, attempt(disk, source.copy_source)).run()
     disk.restart()
     assert start(disk).last_logged_known
+    begun = new_disk()
+    ConsensusMeta.create(begun, TABLET, TARGET_UUID, CONFIG, 0)
+    begun.mkdir(f"wals/{TABLET}")
+    begun.poke(f"wals/{TABLET}/wal-000000001", b"x")
+    assert was_here(begun, TABLET)
     other = new_disk()
     ConsensusMeta.create(other, TABLET, TARGET_UUID, CONFIG, 1)
     assert was_here(other, TABLET)
@@ -218,6 +225,18 @@ def test_tablet_that_was_about_to_be_created_has_lost_nothing() -> None:
     damaged.corrupt(path_of(TABLET), 30)
     assert was_here(damaged, TABLET) and lost_tablets(damaged) == [TABLET]
     source.replica.close()
+
+
+def test_tombstone_of_a_lost_superblock_gives_no_number_a_second_time() -> None:
+    """IN-21, TC-64. Goal: no later block gets the name of one that stays. Method: no block is here; then some of the
+    tablet's, in no order, and a higher one of another tablet."""
+    for numbers, following in (((), 0), ((2, 7, 3), 8)):
+        disk = new_disk()
+        disk.mkdir(f"wals/{TABLET}")
+        for number in numbers:
+            disk.poke(f"data/{TABLET}-{number:06d}.arrow", b"x")
+        disk.poke("data/other-000050.arrow", b"x")
+        assert bury_lost(disk, TABLET, None).next_block == following == Superblock.load(disk, TABLET).next_block
 
 
 def lose_another(disk: SimDisk) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,12 +11,15 @@ import pytest
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.tablet import Superblock, Tablet, Witness
 from nyala.replica.tablet_copy import (
+    CopyManifest,
+    CopyProgress,
     CopyWanted,
     FileKind,
     WitnessJoin,
     parse_superblock,
     wal_folder,
 )
+from nyala.replica.tablet_copy.blocks import superblock_bytes
 from nyala.replica.types import Code, DataState, InvariantViolation, OpId, Refused
 from nyala.replica.wal import Log, WalOptions
 from tests.harness.copies import (
@@ -221,6 +225,101 @@ def test_join_waits_for_blocks_that_reach_the_witness_log(source: Source) -> Non
     assert asked == [source.replica.tablet.flush_opid]
     assert Superblock.load(disk, TABLET).witness and data_files(disk) == []
     assert not join(disk, source).run().witness
+
+
+def test_join_of_blocks_that_end_where_the_log_here_begins() -> None:
+    """CC-55. Goal: nothing is missing between blocks and log if they touch. Method: a source whose blocks end at the
+    very entry behind which the witness's log begins."""
+    source = leading_source(logged=[([3], "b"), ([4], "c")])
+    source.committed, source.commit_index, source.config_index = BASE, BASE.index, 1
+    disk = new_disk()
+    assert vivify(disk, source).flush_opid == BASE
+    source.replica.tablet.flush()
+    assert join(disk, source).run().flush_opid == BASE
+    source.replica.close()
+
+
+@pytest.mark.parametrize(
+    "offered",
+    [
+        superblock(tablet_id="tablet-2", flush_opid=OpId(6, 5)),
+        superblock(data_state=DataState.COPYING, flush_opid=OpId(6, 5)),
+        superblock(flush_opid=OpId(6, 5)).without_rows(),
+    ],
+    ids=["another tablet's", "an unfinished copy's", "a witness's"],
+)
+def test_join_takes_rows_of_its_own_tablet_and_of_a_whole_replica_alone(source: Source, offered: Superblock) -> None:
+    """CC-53, IN-50. Goal: no other server's mistake makes a witness a replica without its rows. Method: a source that
+    offers something else; it is refused, and the witness goes on as it was."""
+    disk = witness_with_a_promise(source)
+    source.replica.tablet.flush()
+    begin = source.copy_source.begin
+    forged = superblock_bytes(offered)
+    source.copy_source.begin = lambda *args: replace(begin(*args), superblock=forged)  # type: ignore[method-assign]
+    with pytest.raises(Refused, match="no rows of this tablet"):
+        join(disk, source).run()
+    assert Superblock.load(disk, TABLET).witness and data_files(disk) == []
+
+
+def test_join_tells_its_phase_and_how_much_is_there(source: Source) -> None:
+    """TC-10, CC-53. Goal: an operator sees what a join waits for. Method: the phase as the session begins, as bytes
+    arrive, as the log is waited for and as the replica is swapped in; the bytes are those of the blocks alone."""
+    disk, progress, seen = witness_with_a_promise(source), CopyProgress(), list[str]()
+    source.replica.tablet.flush()
+    source.replica.write([7], "f")
+    begin = source.copy_source.begin
+
+    def begins(*args: Any) -> CopyManifest:
+        seen.append(progress.phase)
+        manifest = begin(*args)
+        assert {file.kind for file in manifest.files} == set(FileKind)
+        return manifest
+
+    def swaps(whole: Superblock) -> None:
+        seen.append(progress.phase)
+        whole.save(disk)
+
+    source.copy_source.begin = begins  # type: ignore[method-assign]
+    made = attempt(disk, source.copy_source, progress=progress, pace=lambda length_bytes: seen.append(progress.phase))
+    witness = Superblock.load(disk, TABLET)
+    whole = WitnessJoin(made, witness=witness, await_log=lambda flushed: seen.append(progress.phase), swap=swaps).run()
+    assert list(dict.fromkeys(seen)) == ["JOIN.1", "JOIN.2", "JOIN.3", "JOIN.4"]
+    size = sum(length_bytes for block in whole.blocks for _, length_bytes, _ in block.files)
+    assert progress.bytes_done == progress.bytes_total == size > 0
+
+
+def test_join_that_nobody_wants_any_more_ends_before_the_swap(source: Source) -> None:
+    """CC-53. Goal: who cancels a join has a witness. Method: it is cancelled while it waits for the log."""
+    disk, cancelled = witness_with_a_promise(source), list[OpId]()
+    source.replica.tablet.flush()
+    made = attempt(disk, source.copy_source, cancelled=lambda: bool(cancelled))
+    witness = Superblock.load(disk, TABLET)
+    with pytest.raises(Refused, match="the copy was cancelled"):
+        WitnessJoin(made, witness=witness, await_log=cancelled.append, swap=lambda whole: whole.save(disk)).run()
+    assert Superblock.load(disk, TABLET) == witness and data_files(disk) == []
+
+
+@pytest.mark.parametrize("record", ["whole", "lost"])
+def test_join_whose_swap_fails_keeps_the_blocks_if_the_superblock_names_them(source: Source, record: str) -> None:
+    """CC-53. Goal: no superblock names a block that is gone. Method: the swap is refused after its rewrite, so that the
+    replica is whole; or the superblock is lost meanwhile. What is raised is the swap's refusal."""
+    disk = witness_with_a_promise(source)
+    source.replica.tablet.flush()
+
+    def swaps(whole: Superblock) -> None:
+        if record == "whole":
+            whole.save(disk)
+        else:
+            disk.remove(whole.path)
+        raise Refused(Code.OVERLOADED, "it does not start")
+
+    with pytest.raises(Refused, match="it does not start"):
+        join(disk, source, swap=swaps).run()
+    assert bool(data_files(disk)) == (record == "whole")
+    if record == "whole":
+        replica = RestingReplica(disk, TARGET_UUID)
+        assert replica.rows() == source.replica.rows()
+        replica.close()
 
 
 def test_rows_are_not_given_up_in_place() -> None:
