@@ -16,6 +16,7 @@ from nyala.replica.tablet_copy import (
     CopyWanted,
     FileKind,
     WitnessJoin,
+    delete_replica,
     parse_superblock,
     wal_folder,
 )
@@ -344,6 +345,15 @@ def test_witness_counts_what_it_would_apply() -> None:
     assert machine.apply([write_entry(4, [1], "x", 6), write_entry(5, [2], "y", 6)]) == [None, None]
     assert (machine.applied_opid, machine.flush_opid, machine.applied_time) == (OpId(6, 5), BASE, 5 << 12)
     machine.close()
+
+
+def test_deleted_witness_is_a_tombstone_as_any_other(source: Source) -> None:
+    """TC-37, CC-47. Goal: what was a witness may come back as a whole replica, also with an earlier build. Method: a
+    witness that acknowledged entries is deleted: its end is kept, and the record names no feature of a witness."""
+    disk = witness_with_a_promise(source)
+    deleted = delete_replica(disk, Superblock.load(disk, TABLET), OpId(6, 5), stop=lambda: None)
+    assert (deleted.data_state, deleted.last_logged, deleted.witness) == (DataState.DELETED, OpId(6, 5), False)
+    assert deleted.to_avro()["incompatible_features"] == []
 
 
 def test_session_of_a_witness_names_no_block(source: Source) -> None:
