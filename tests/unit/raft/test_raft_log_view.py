@@ -160,6 +160,16 @@ def test_terms_of_a_long_log_without_its_bytes_take_no_more_room_than_of_a_short
     assert rooms[1] < 2 * rooms[0]
 
 
+def test_terms_that_log_gc_passed_take_no_room() -> None:
+    """Goal: a replica that lives through many elections does not grow. Method: a log of 1,000 terms, dropped entry by
+    entry, against one that began where it ends."""
+    log = filled(*range(1, 1001))
+    for index in range(1, 1001):
+        log.compact(index, index)
+    assert (log.first_index, log.term_at(1000)) == (1001, 1000)
+    assert len(pickle.dumps(log)) == len(pickle.dumps(MemoryLogView(boundary=OpId(1000, 1000))))
+
+
 def test_load_of_replaced_entries_is_ignored() -> None:
     """Goal: a read that raced with a truncation brings nothing old back. Method: load another term's entry."""
     log = filled(1, 1, 2)
