@@ -301,4 +301,11 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         after="if True:",
         reason="A follower that rests does so at its leader's word; it is there for the types.",
     ),
+    Equivalent(
+        file="replica/raft/outputs.py",
+        function="Outputs.fences",
+        before="return [start for _, start in self.truncations] + [entry.opid.index for entry in self.unstable[:1]]",
+        after="return [start for _, start in self.truncations] + [entry.opid.index for entry in self.unstable[:2]]",
+        reason="Indexes ascend, and only the lowest one counts.",
+    ),
 )

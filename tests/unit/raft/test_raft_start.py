@@ -71,8 +71,9 @@ def test_pending_config_of_the_metadata_is_in_force_if_it_is_later_than_the_comm
     the driver found pending an earlier, the same or a later one."""
     solo = Solo(term=1, entries=[entry(1, 1), entry(1, 2), entry(1, 3)])
     pending = config_of("abcd").with_opid(OpId(1, index))
-    again = Solo(term=1, log=solo.log, config=config_of("abc").with_opid(OpId(1, 2)), pending_config=pending)
-    assert again.core.pending_config == (pending if in_force else None)
+    committed = config_of("abc").with_opid(OpId(1, 2))
+    again = Solo(term=1, log=solo.log, config=committed, pending_config=pending)
+    assert (again.core.committed_config, again.core.pending_config) == (committed, pending if in_force else None)
 
 
 def test_damaged_tail_that_the_log_has_again_is_healed_at_the_start() -> None:
