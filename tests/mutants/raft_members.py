@@ -134,7 +134,7 @@ MUTANTS = (
         ),
         file="replica/raft/membership.py",
         before="from .ready import Role",
-        after="from .ready import CopyNeeded, Role",
+        after="from .ready import CopyNeeded, DataState, Role",
         more=(
             Edit(
                 file="replica/raft/membership.py",
