@@ -431,6 +431,20 @@ def test_first_round_of_catching_up_ends_with_what_the_log_held_at_its_start() -
     assert caught_up == [False] * 4 + [True]
 
 
+@pytest.mark.parametrize(("over", "caught_up"), [(0, True), (1, False)])
+def test_round_that_takes_as_long_as_it_may_counts_and_a_longer_one_does_not(over: int, caught_up: bool) -> None:
+    """Goal: [thesis §4.2.1], the option says how long. Method: a learner acknowledges what the log held at the start
+    after so many ticks, or one more; then its replica is gone, and what it was does not count any more."""
+    solo = Solo("a", "b")
+    solo.lead()
+    for _ in range(OPTIONS.promote_round_ticks_max + over):
+        solo.core.tick()
+    solo.ack("b", 1)
+    assert solo.core.peer_status()[0].caught_up is caught_up
+    solo.step(AppendReply(to_uuid="a", from_uuid="b", term=1, code=Code.TABLET_NOT_FOUND))
+    assert not solo.core.peer_status()[0].caught_up
+
+
 def test_silent_learner_is_not_promoted() -> None:
     """Goal: a learner that was caught up once and then fell silent stays one. Method: mark it after silence."""
     solo = Solo("a", learners="b")

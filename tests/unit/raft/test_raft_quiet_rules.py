@@ -94,6 +94,13 @@ def _silent(solo: Solo) -> None:
 
 BUSY: dict[str, Callable[[Solo], object]] = {
     "a peer lacks an entry": lambda s: (s.core.propose(EntryKind.WRITE, 9, 1, b"", b"x", 0), s.ack("c", 2)),
+    "a peer's disk lacks an entry": lambda s: (
+        s.core.propose(EntryKind.WRITE, 9, 1, b"", b"x", 0),
+        s.persist(),
+        s.ack("c", 2),
+        s.ack("c", 2, commit_index=2),
+        s.ack("b", 1, commit_index=2),
+    ),
     "a peer does not know of the last commit": lambda s: s.ack("b", 1, commit_index=0),
     "a peer is out of touch": _silent,
     "a peer has no replica": lambda s: s.step(

@@ -105,9 +105,12 @@ def test_leader_that_loses_its_quorum_appends_nothing_more() -> None:
 
 def test_copy_is_asked_for_again_after_ever_longer_times_until_the_peer_is_served() -> None:
     """Goal: TC-06, a copy that was not begun is asked for again, and not in each tick. Method: a server says for long
-    that it has no replica, with what it remembers; log GC goes on meanwhile; it is served and lost again."""
+    that it has no replica, with what it remembers; log GC goes on meanwhile, past all that the leader ever sent it; it
+    is served and lost again."""
     solo = leading(boundary=4, voters="a", learners="b")
-    solo.ack("b", 9)
+    for _ in range(3):
+        write(solo)
+    solo.readies.clear()
     for _ in range(2):
         gone = AppendReply(to_uuid="a", from_uuid="b", term=2, code=Code.TABLET_DELETED, last=OpId(1, 3))
         asked = []
@@ -116,14 +119,15 @@ def test_copy_is_asked_for_again_after_ever_longer_times_until_the_peer_is_serve
             asked += [now] * len(found := copies(solo))
             assert set(found) <= {CopyNeeded("b", DataState.DELETED, OpId(1, 3))}
             solo.core.tick()
-            solo.log.compact(min(5 + now, 9), 2 if now > 3 else 1)
+            solo.log.compact(min(5 + now, 12), 2 if now > 3 else 1)
             solo.persist()
+            assert solo.core.peer_status()[0].data_state is DataState.DELETED
             found = copies(solo)
             asked += [now + 1] * len(found)
             assert set(found) <= {CopyNeeded("b", DataState.DELETED, OpId(1, 3))}
         assert asked == [0, 4, 12, 28, 44, 60]
         for _ in range(2):
-            solo.ack("b", 9, commit_index=9)
+            solo.ack("b", 12, commit_index=12)
         [peer] = solo.core.peer_status()
         assert (peer.state, peer.data_state, peer.needs_copy) == ("REPLICATE", DataState.READY, False)
 
@@ -177,7 +181,7 @@ def test_entries_that_left_memory_are_asked_for_once_however_often_there_is_more
 
 def test_safe_time_goes_with_the_end_of_the_log_alone() -> None:
     """Goal: a follower that has applied what a message ends with misses nothing up to the time that it names. Method:
-    messages of one entry each; a peer that lags; and a leader without a clock."""
+    messages of one entry each; a peer that lags; a message of several entries; and a leader without a clock."""
     clock = count(1000)
     options = replace(OPTIONS, append_batch_bytes_max=1, probe_bytes_max=1)
     solo = Solo(options=options, hybrid_now=lambda: next(clock))
@@ -190,6 +194,12 @@ def test_safe_time_goes_with_the_end_of_the_log_alone() -> None:
     assert {m.safe_time for m in appends(sent)[:2]} == {0}
     sent = tick(solo)
     assert beats(sent)[0].safe_time > 1000 and beats(sent, "c")[0].safe_time == 0
+    together = Solo(hybrid_now=lambda: next(clock))
+    together.lead()
+    together.ack("b", 1)
+    for _ in range(2):
+        together.core.propose(EntryKind.WRITE, next(clock), 1, b"", b"v", 0)
+    assert [(len(m.entries), m.safe_time > 1000) for m in appends(together.persist())] == [(2, True)]
     alone = leading()
     alone.ack("b", 9)
     assert {m.safe_time for m in [*appends(write(alone)), *beats(tick(alone))]} == {0}

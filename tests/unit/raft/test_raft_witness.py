@@ -294,10 +294,28 @@ def test_witness_waits_for_voters_that_keep_up_and_for_nobody_else(other: str) -
     assert appended(sent, "w") == [2]
 
 
+def test_witness_waits_for_a_voter_that_acknowledges_nothing_as_long_as_a_heartbeat_takes() -> None:
+    """CC-51. Goal: a disk that hangs holds a witness up for a bounded time. Method: b answers every heartbeat with what
+    it had before the write; the write is sent to the witness in the tick that makes it so long."""
+    options = replace(OPTIONS, heartbeat_ticks=3, election_ticks_min=12, election_ticks_max=20)
+    config = RaftConfig(ZERO_OPID, (Member("a"), Member("b"), Member("w", holds_data=False)))
+    solo = Solo(config=config, options=options)
+    solo.lead()
+    for uuid in "bw":
+        solo.ack(uuid, 1)
+    solo.core.propose(EntryKind.WRITE, 1, 1, b"", b"v", 0)
+    assert appended(solo.persist(), "w") == []
+    sent = []
+    for _ in range(options.heartbeat_ticks):
+        solo.core.tick()
+        sent.append(appended([*solo.persist(), *solo.ack("b", 1)], "w"))
+    assert sent == [[], [], [2]]
+
+
 def test_witness_whose_data_came_and_went_is_made_no_whole_member() -> None:
     """CC-53. Goal: what counts is the data that is there now. Method: a witness that stands in for a replica says that
-    its data is in and has applied a part; then that it has none; then that it is in again, and applied all that was
-    committed then, while more is committed."""
+    its data is in and has applied a part; then that it has none; then, that it is in again and later that its replica
+    is gone; then it is in again, and applied all that was committed then, while more is committed."""
     member = Member("w", holds_data=False, promote=True)
     solo = Solo(config=RaftConfig(ZERO_OPID, (Member("a"), Member("b"), member)))
     solo.lead()
@@ -317,8 +335,11 @@ def test_witness_whose_data_came_and_went_is_made_no_whole_member() -> None:
     assert not said(0)
     assert not said(0, no_data=True)
     write()
-    assert not said(2)
+    assert not said(1)
+    solo.step(AppendReply(to_uuid="a", from_uuid="w", term=1, code=Code.TABLET_NOT_FOUND))
+    write()
+    assert not said(3)
     write()
     write()
-    assert not said(2)
-    assert said(3)
+    assert not said(3)
+    assert said(4)
