@@ -308,4 +308,11 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         after="return [start for _, start in self.truncations] + [entry.opid.index for entry in self.unstable[:2]]",
         reason="Indexes ascend, and only the lowest one counts.",
     ),
+    Equivalent(
+        file="replica/raft/replication.py",
+        function="_on_no_log",
+        before="if p.state is not ProgressState.COPY or p.data_state is not state:",
+        after="if (p.data_state is not state):",
+        reason="A peer that is not copied has the data state READY, which none of these answers stands for.",
+    ),
 )

@@ -64,9 +64,13 @@ def test_change_without_a_quorum_is_taken_back_and_the_leader_stays(voters: str)
 
 def test_peers_that_answer_without_the_tablet_are_no_quorum() -> None:
     """TC-25, IN-35. Goal: a server that answers and holds no replica can acknowledge nothing, so a leader that hears
-    only such servers steps down. Method: both peers answer each tick that they have no such tablet; beside it, one
-    that holds the log is enough to go on."""
-    for whole, leads in (("", False), ("b", True)):
+    only such servers steps down. Method: both peers answer each tick that they have no such tablet, or that their
+    replica has failed; beside it, one that holds the log is enough to go on."""
+    for whole, code, leads in (
+        ("", Code.TABLET_NOT_FOUND, False),
+        ("", Code.TABLET_FAILED, False),
+        ("b", Code.TABLET_NOT_FOUND, True),
+    ):
         solo = Solo()
         solo.lead()
         for _ in range(2 * OPTIONS.election_ticks_max):
@@ -74,7 +78,6 @@ def test_peers_that_answer_without_the_tablet_are_no_quorum() -> None:
                 if uuid in whole:
                     solo.ack(uuid, solo.core.last.index)
                 else:
-                    code = Code.TABLET_NOT_FOUND
                     solo.step(AppendReply(to_uuid="a", from_uuid=uuid, term=solo.core.term, last=OpId(0, 0), code=code))
             solo.core.tick()
             solo.persist()

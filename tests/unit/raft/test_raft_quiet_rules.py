@@ -171,8 +171,9 @@ def test_peer_that_was_heard_within_an_election_timeout_is_in_touch() -> None:
 
 
 def test_group_rests_when_everybody_agreed_within_one_stretch_of_asking() -> None:
-    """Goal: CN-27: answers may come in different rounds; one to an earlier stretch does not count. Method: `b` agrees
-    to a round, then falls silent until the leader asks no more, and is back; `c` agrees to rounds of both stretches."""
+    """Goal: CN-27: answers may come in different rounds; one to an earlier stretch does not count, nor does one that
+    does not agree. Method: `b` agrees to a round, then falls silent until the leader asks no more, and is back; `c`
+    agrees to a round of the second stretch; `b` answers the next one, and then agrees to it."""
     solo = open_term()
     tick(solo, QUIET.quiet_after_ticks)
     first = round_of(solo)
@@ -182,6 +183,7 @@ def test_group_rests_when_everybody_agreed_within_one_stretch_of_asking() -> Non
     solo.ack("b", 1, commit_index=1)
     second, third = round_of(solo), round_of(solo)
     solo.ack("c", 1, commit_index=1, round=second, quiet=True)
+    solo.ack("b", 1, commit_index=1, round=third)
     assert not solo.core.quiet
     solo.ack("b", 1, commit_index=1, round=third, quiet=True)
     assert solo.core.quiet

@@ -266,12 +266,12 @@ def test_probe_that_is_under_way_is_not_sent_twice() -> None:
 
 
 def test_leader_skips_its_own_terms_that_the_peers_log_cannot_hold() -> None:
-    """Goal: one round trip a term [raft §5.3]. Method: the peer's log ends at 1.6; the leader has term 1 through 2 and
+    """Goal: one round trip a term [raft §5.3]. Method: the peer's log ends at 1.7; the leader has term 1 through 2 and
     later terms behind it."""
     entries = [entry(1, 1), entry(1, 2), *(entry(3, index) for index in range(3, 9))]
     solo = Solo("ab", term=3, entries=entries)
     solo.lead()
-    assert appends(mismatch(solo, 7, OpId(1, 6)))[0].prev == OpId(1, 2)
+    assert appends(mismatch(solo, 8, OpId(1, 7)))[0].prev == OpId(1, 2)
 
 
 def test_conflict_at_the_begin_of_the_log_is_served_from_it() -> None:
