@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 
 from nyala.replica.types import Code, ConfigEdit, EntryKind, OpId, RaftConfig, Rng, check, generation_of, limits
 
-from . import aborting, admission, election, following, lease, membership, quiet, reads, replication, transfer
+from . import aborting, election, following, lease, membership, message_checks, quiet, reads, replication, transfer
 from .commitment import advance_commit
-from .hard import Hard
 from .log_view import EntriesUnavailable, LogView
 from .messages import AppendEntries, AppendReply, Message, VoteReply, VoteRequest
 from .options import RaftOptions
+from .persistent_state import PersistentState
 from .progress import ProgressState
 from .ready import PeerStatus, Ready, Role
 from .roles import become_follower, config_in_force, settle_configs
@@ -55,7 +55,7 @@ class RaftCore:
         found = _configs_in_log(log, committed_config.opid.index, decode_config)
         self._s = s = State(
             uuid=uuid,
-            hard=Hard(
+            hard=PersistentState(
                 term=term,
                 voted_for=voted_for,
                 configs=membership.initial_configs(committed_config, pending_config, found),
@@ -201,8 +201,8 @@ class RaftCore:
             election.tick_passive(s)
 
     def refusal(self, msg: Message) -> str:
-        """Why `msg` cannot come from an honest peer; empty if it can. Changes nothing. See admission.py."""
-        return admission.impossible(msg) or admission.contradiction(self._s, msg)
+        """Why `msg` cannot come from an honest peer; empty if it can. Changes nothing. See message_checks.py."""
+        return message_checks.invalid_reason(msg) or message_checks.conflict_reason(self._s, msg)
 
     def step(self, msg: Message) -> None:
         """Handle one message of a peer. Call `refusal` first, and drop the message if it gives a reason: then an
@@ -220,7 +220,7 @@ class RaftCore:
             # No answer, because it tells the term: a lost member could be elected with it by other lost ones. D-17.
             s.trace(f"message of term {msg.term} from {msg.from_uuid} is of another generation")
             return
-        if admission.is_stranger(s.hard, msg):
+        if message_checks.is_stranger(s.hard, msg):
             s.trace(f"{type(msg).__name__} of {msg.from_uuid}, who has no say here, is not counted")
             return
         if quiet.disturbs(s, msg):
@@ -320,9 +320,9 @@ class RaftCore:
         """The server `uuid` is heard again, or its process is another one than before."""
         quiet.link_found(self._s, uuid)
 
-    def check(self) -> None:
+    def probe_quiet_group(self) -> None:
         """Make sure that a quiet group still has its leader; called about once a minute. See quiet.py."""
-        quiet.check(self._s)
+        quiet.probe(self._s)
 
     def drop_reads(self, tokens: Sequence[int]) -> None:
         """The callers of these reads no longer wait; unknown tokens are ignored."""

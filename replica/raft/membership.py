@@ -21,7 +21,7 @@ from nyala.replica.types import (
     limits,
 )
 
-from .admission import impossible_config
+from .message_checks import invalid_config_reason
 from .progress import Progress, ProgressState
 from .ready import Role
 from .roles import config_in_force
@@ -92,7 +92,7 @@ def _refuse_what_others_refuse(base: RaftConfig, members: tuple[Member, ...]) ->
     if len(members) > most:
         what = "too many members; nothing was appended: remove one first"
         raise Refused(Code.INVALID_ARGUMENT, what, members=len(members), max=limits.CONFIG_MEMBERS_PROPOSED_MAX)
-    if why := impossible_config(RaftConfig(base.opid, members, base.decision)):
+    if why := invalid_config_reason(RaftConfig(base.opid, members, base.decision)):
         raise Refused(Code.INVALID_ARGUMENT, "no such config can be; nothing was appended", why=why)
 
 

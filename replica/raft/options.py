@@ -26,7 +26,7 @@ class RaftOptions:
     """A follower draws its timeout from [min, max]; a leader that hears no quorum for this long steps down."""
     append_batch_bytes_max: int = limits.APPEND_BATCH_BYTES_MAX
     """Entries of one AppendEntries, at least one."""
-    append_gather_bytes: int = 64 << 10
+    append_batch_bytes_min: int = 64 << 10
     """Fewer bytes than these wait while the peer owes an answer, and leave together when it comes: under many small
     writes each message carries what arrived during the one before it. 0: everything leaves at once."""
     probe_bytes_max: int = 64 << 10

@@ -131,7 +131,7 @@ def _concerns(s: State, uuid: str) -> bool:
     return s.quiet and (uuid == s.leader_uuid or uuid in s.lead.progress)
 
 
-def check(s: State) -> None:
+def probe(s: State) -> None:
     """Called now and then: a quiet leader wakes, a quiet follower does after `CHECKS_MISSED_MAX` calls."""
     if not s.quiet:
         return

@@ -18,7 +18,7 @@ def read_index(s: State, token: int, *, judged: bool) -> None:
     if s.role is not Role.LEADER:
         s.out.read_failures.append((token, Code.NOT_LEADER))
         return
-    s.stir()
+    s.mark_active()
     if judged and lease.holds(s):
         s.out.read_states.append((token, s.commit_index))
     elif len(s.lead.reads_waiting) + len(s.lead.reads_running) >= s.options.reads_pending_max:

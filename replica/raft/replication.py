@@ -117,7 +117,7 @@ def send_entries(s: State, p: Progress) -> None:
             p.loading = True
             s.out.entries_needed.append(EntriesNeeded(p.uuid, e.index))
             return
-        if p.inflight and sum(e.size_bytes for e in entries) < s.options.append_gather_bytes:
+        if p.inflight and sum(e.size_bytes for e in entries) < s.options.append_batch_bytes_min:
             return  # The answer to what is under way sends them, and whatever else has come by then.
         _send(s, p, s.opid_at(p.next - 1), entries)
         p.sent(entries[-1].opid.index, sum(e.size_bytes for e in entries))

@@ -11,13 +11,13 @@ from collections.abc import Callable
 
 from nyala.replica.types import Entry, EntryKind, OpId, RaftConfig, Rng, check
 
-from .hard import Hard
 from .leading import Leading
 from .log_view import LogView
 from .messages import Message
 from .moves import LEGAL_MOVES
 from .options import RaftOptions
 from .outputs import Outputs
+from .persistent_state import PersistentState
 from .ready import Ready, Role
 from .voting import Election
 
@@ -29,7 +29,7 @@ class State:
         self,
         *,
         uuid: str,
-        hard: Hard,
+        hard: PersistentState,
         log: LogView,
         commit_index: int,
         options: RaftOptions,
@@ -103,7 +103,7 @@ class State:
         """Time of an entry that the core makes itself."""
         return self.hybrid_now() if self.hybrid_now else self.last_hybrid + 1
 
-    def stir(self) -> None:
+    def mark_active(self) -> None:
         """Leader: the group is in use. It goes quiet only after it has been idle again."""
         self.lead.idle_ticks = 0
         self.lead.quiet_round = 0
@@ -121,7 +121,7 @@ class State:
         """A leader's own next entry."""
         opid = OpId(self.hard.term, self.log.last.index + 1)
         self.append_received((Entry(opid, kind, hybrid_time, schema_id, meta, payload, payload_crc),))
-        self.stir()
+        self.mark_active()
         self.lead.sends_wanted = True
         return opid
 

@@ -47,7 +47,7 @@ def transfer_leadership(s: State, target: str | None) -> None:
         raise Refused(Code.INVALID_ARGUMENT, "cannot lead: not a voter that holds data", uuid=target)
     if s.lead.progress[target].state is ProgressState.COPY:
         raise Refused(Code.ILLEGAL_STATE, "needs a tablet copy first", uuid=target)
-    s.stir()
+    s.mark_active()
     s.lead.transfer_target, s.lead.transfer_elapsed, s.lead.transfer_sent = target, 0, False
     s.trace(f"transfer to {target}")
     continue_transfer(s)

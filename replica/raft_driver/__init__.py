@@ -1,8 +1,8 @@
 """One replica of one tablet: carries out what the Raft core asks for, in the right order. No asyncio, no gRPC."""
 
-from .absent import absent_reply
 from .environment import Environment, Files
 from .log_cache import LogCache
+from .no_replica import no_replica_reply
 from .options import DriverOptions
 from .replica import Replica
 from .state_machine import StateMachine

@@ -140,7 +140,7 @@ class Callers:
     def config_committed(self, config: RaftConfig) -> None:
         """Answer the callers that wait for this config, or for the change that it took back."""
         self._changes.finish(config.opid, config)
-        self._changes.finish_below(config.opid, config, self._core.aborted)
+        self._changes.finish_configs_up_to(config.opid, config, self._core.aborted)
 
     def settle(self, told_later: int, term_at: Callable[[int], int | None], hint: str) -> None:
         """Leadership is lost; see `PendingEntries.leadership_lost`."""

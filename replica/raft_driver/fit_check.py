@@ -8,7 +8,7 @@ from nyala.replica.raft import AppendEntries
 from nyala.replica.types import Entry
 
 from .environment import Files
-from .life import Life
+from .lifecycle import Lifecycle
 from .state_machine import RunHeavy
 
 
@@ -19,7 +19,7 @@ class FitCheck:
     """
 
     def __init__(
-        self, *, files: Files, life: Life, run_heavy: RunHeavy, step_again: Callable[[AppendEntries], str]
+        self, *, files: Files, life: Lifecycle, run_heavy: RunHeavy, step_again: Callable[[AppendEntries], str]
     ) -> None:
         self._files = files
         self._life = life

@@ -8,7 +8,7 @@ from nyala.replica.fs import exhausted
 from nyala.replica.types import Code, Entry, Refused
 from nyala.replica.wal import Log
 
-from .life import Life
+from .lifecycle import Lifecycle
 from .log_cache import LogCache
 from .state_machine import RunHeavy
 
@@ -21,7 +21,7 @@ class Loader:
         *,
         log: Log,
         cache: LogCache,
-        life: Life,
+        life: Lifecycle,
         run_heavy: RunHeavy,
         bytes_max: int,
         on_loaded: Callable[[], None],

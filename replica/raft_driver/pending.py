@@ -46,7 +46,7 @@ class PendingEntries:
         self.bytes -= entry.size_bytes
         entry.done(result if entry.opid == opid else _replaced(entry.opid))
 
-    def finish_below(self, opid: OpId, result: object, aborted: OpId | None) -> None:
+    def finish_configs_up_to(self, opid: OpId, result: object, aborted: OpId | None) -> None:
         """What waits below `opid` is committed with it, and counts as `result`; but `aborted` was taken back by it.
 
         That is CAS_FAILED, for another config is committed now: clients do not repeat it, masters decide anew.

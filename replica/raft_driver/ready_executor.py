@@ -13,7 +13,7 @@ from .applier import Applier
 from .callers import Callers
 from .environment import Environment, Files
 from .fit_check import FitCheck
-from .life import Life
+from .lifecycle import Lifecycle
 from .loader import Loader
 from .log_cache import LogCache
 from .options import DriverOptions
@@ -44,7 +44,7 @@ class ReadyExecutor:
         cache: LogCache,
         files: Files,
         environment: Environment,
-        life: Life,
+        life: Lifecycle,
         times: Times,
         raft_options: RaftOptions,
         options: DriverOptions,
@@ -62,7 +62,7 @@ class ReadyExecutor:
         self._resting_since: int | None = None
         """Since when the owner does not tick it, if the owner gives a clock."""
         self._pump_scheduled = False
-        self._carrying = False
+        self._executing = False
         """Whether a `Ready` is being carried out; a pump that is asked for meanwhile runs when that ends."""
         self._committed = 0
         """Highest index that the core has handed out to be applied. The core's commit index may be above it: what the
@@ -120,7 +120,7 @@ class ReadyExecutor:
 
     # --------------------------------------------------------------------------------------------------- carrying
 
-    def stir(self) -> None:
+    def mark_active(self) -> None:
         """Something arrived: the owner must tick this replica again."""
         if not self._ticked:
             self._ticked = True
@@ -128,8 +128,8 @@ class ReadyExecutor:
 
     def pump_soon(self) -> None:
         """At the end of this iteration, carry out what the core wants by then."""
-        self.stir()
-        if not self._pump_scheduled and not self._carrying:
+        self.mark_active()
+        if not self._pump_scheduled and not self._executing:
             self._pump_scheduled = True
             self._environment.own_thread(self._pump_scheduled_now)
 
@@ -139,24 +139,24 @@ class ReadyExecutor:
 
     def pump(self) -> None:
         """Carry out everything that the core wants now."""
-        self.stir()
+        self.mark_active()
         if not self._life.serving:
             return
         news = not self._seen
-        self._carrying = True
+        self._executing = True
         try:
             while self._life.serving and (ready := self.core.ready()) is not None:
                 news = True
-                self._carry_out(ready)
+                self._execute(ready)
         finally:
-            self._carrying = False
+            self._executing = False
         self.writer.batch_left()
         if self._life.serving:
             self.callers.look()
             if news:
                 self._look()
 
-    def _carry_out(self, ready: Ready) -> None:
+    def _execute(self, ready: Ready) -> None:
         """In the order that `Ready` prescribes: what may leave now, what must be durable first, what is committed."""
         if ready.entries:
             self._times.observe(ready.entries)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from nyala.replica.consensus_metadata import decode_config, encode_config
-from nyala.replica.raft import Message, RaftCore, RaftOptions, Role, impossible
+from nyala.replica.raft import Message, RaftCore, RaftOptions, Role, invalid_reason
 from nyala.replica.types import (
     ZERO_OPID,
     Code,
@@ -20,11 +20,11 @@ from nyala.replica.types import (
 )
 from nyala.replica.wal import Anchor, Replay
 
-from .absent import absent_reply
 from .bootstrap import Recovered, recover
-from .collector import Collector
 from .environment import Environment, Files
-from .life import Life
+from .lifecycle import Lifecycle
+from .log_gc import LogGc
+from .no_replica import no_replica_reply
 from .options import DriverOptions
 from .pending import Done
 from .ready_executor import ReadyExecutor
@@ -63,12 +63,12 @@ class Replica:
         self._raft_options = raft_options
         self._replay: Replay | None = replay
         self._recovered: Recovered | None = None
-        self.life = Life(lambda: environment.on_change(tablet_id), environment.on_fatal)
+        self.life = Lifecycle(lambda: environment.on_change(tablet_id), environment.on_fatal)
         """Its phase, and why it is over; only the driver changes it."""
         self._times = Times(tablet_id, uuid, environment.hybrid_clock)
         self._executor: ReadyExecutor | None = None
         """From `start` on, also after the end."""
-        self._collector: Collector | None = None
+        self._log_gc: LogGc | None = None
 
     # ------------------------------------------------------------------------------------------------------- life
 
@@ -95,7 +95,7 @@ class Replica:
         self._replay = self._recovered = None
         files, cache = self._files, recovered.cache
         self._times.applied, self._times.last = files.state_machine.applied_time, recovered.last_time
-        term, voted_for = self._promises()
+        term, voted_for = self._initial_hard_state()
         core = RaftCore(
             uuid=self.uuid,
             term=term,
@@ -131,9 +131,7 @@ class Replica:
             options=self.options,
         )
         run_heavy, life = self._environment.run_heavy, self.life
-        self._collector = Collector(
-            files=files, core=core, cache=cache, life=life, run_heavy=run_heavy, options=self.options
-        )
+        self._log_gc = LogGc(files=files, core=core, cache=cache, life=life, run_heavy=run_heavy, options=self.options)
         life.silence = executor.fall_silent
         life.enter(Phase.CONFIGURING)
         if recovered.committed_config != files.cmeta.committed_config:
@@ -153,7 +151,7 @@ class Replica:
         """Something outside found this replica's data unusable: a block, a folder, a bootstrap that raised."""
         self.life.fail(error)
 
-    def _promises(self) -> tuple[int, str | None]:
+    def _initial_hard_state(self) -> tuple[int, str | None]:
         """Term and vote to start with. Up to the vote floor the vote counts as given, to no candidate that asks."""
         cmeta = self._files.cmeta
         term, voted_for, floor = cmeta.term, cmeta.voted_for, cmeta.vote_floor_term
@@ -201,7 +199,7 @@ class Replica:
     def check(self) -> None:
         """Make sure that a quiet group still has its leader; called now and then, see `RaftCore.check`."""
         if (running := self._running) is not None:
-            running.core.check()
+            running.core.probe_quiet_group()
             running.pump_if_awake()
 
     def step(self, message: Message) -> str:
@@ -215,13 +213,13 @@ class Replica:
         return running.step(message)
 
     def _answer_absent(self, message: Message) -> str:
-        if refusal := impossible(message):
+        if refusal := invalid_reason(message):
             return refusal
         own_term = self._files.cmeta.term
         if self.phase is Phase.STOPPED or generation_of(message.term) < generation_of(own_term):
             return ""  # a lost member that was given up must not learn the term (D-17)
         failed = self.phase is Phase.FAILED
-        reply = absent_reply(message, uuid=self.uuid, data_state=DataState.READY, own_term=own_term, failed=failed)
+        reply = no_replica_reply(message, uuid=self.uuid, data_state=DataState.READY, own_term=own_term, failed=failed)
         if reply is not None:
             self._environment.send([(self.tablet_id, reply)])
         return ""
@@ -268,7 +266,7 @@ class Replica:
         if (running := self._running) is None:
             done(self.life.refusal())
             return
-        running.stir()
+        running.mark_active()
         running.apply_committed()
         running.callers.reads.wait_index(index, running.callers.tick, self.applied_index, done)
 
@@ -284,7 +282,7 @@ class Replica:
         if refusal := running.callers.refuse_snapshot(hybrid_time):
             done(refusal)
             return
-        running.stir()
+        running.mark_active()
         running.apply_committed()
         running.callers.reads.wait_time(hybrid_time, running.callers.tick, self.applied_time, done)
 
@@ -304,10 +302,10 @@ class Replica:
     def gc(self, done: Done | None = None) -> None:
         """Delete log that nobody needs, off-thread; `done(bytes freed | Refused)`."""
         answer = done or (lambda _: None)
-        if self._collector is None or not self.life.serving:
+        if self._log_gc is None or not self.life.serving:
             answer(0)
         else:
-            self._collector.collect(answer)
+            self._log_gc.collect(answer)
 
     def shrink_cache(self) -> None:
         """Memory is short: keep nothing in memory that is applied and can be read back from the log."""

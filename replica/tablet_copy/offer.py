@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nyala.replica.consensus_metadata import CmetaView, path_of, read_cmeta
-from nyala.replica.raft import impossible_config, is_position, too_far
+from nyala.replica.raft import invalid_config_reason, is_position, too_far
 from nyala.replica.tablet import Superblock
 from nyala.replica.types import Code, OpId, Refused, ReplicaError, limits
 
@@ -37,7 +37,7 @@ def _wrong(manifest: CopyManifest, cmeta: CmetaView, remote: Superblock, tablet_
         return f"term {cmeta.term}, and {own_term} is known here"
     if not _has_place(cmeta.config.opid, cmeta.term):  # so that the term is not below 0 either
         return f"a config set at {cmeta.config.opid}, in term {cmeta.term}"
-    if why := impossible_config(cmeta.config):
+    if why := invalid_config_reason(cmeta.config):
         return why
     for what, opid in (("the log ends", manifest.last_opid), ("the rows end", remote.flush_opid)):
         if not is_position(opid) or too_far(own_term, opid.term):  # a replica begins in the term in which its log ends

@@ -88,7 +88,7 @@ class QuietNet(SimNet):
                     self.marks["woken by silence"] += rested and not node.core.quiet
             if (self.clock + len(node.uuid)) % CHECK_TICKS == 0:
                 self.marks["looked around"] += node.core.quiet
-                node.core.check()
+                node.core.probe_quiet_group()
             node.drain()
             node.core.tick(node.now)
             node.drain()

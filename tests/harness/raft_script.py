@@ -102,7 +102,7 @@ class Runner:
         self.net.nodes[uuid].core.link_found(other)
 
     def do_check(self, uuid: str) -> None:
-        self.net.nodes[uuid].core.check()
+        self.net.nodes[uuid].core.probe_quiet_group()
 
     def do_settle(self) -> None:
         self.net.settle()

@@ -54,12 +54,12 @@ class SimNet(Net):
         """Who held a lease at its last tick, and in which term."""
         rng = random.Random(f"swarm/{seed}")
         voters = rng.choice([1, 2, 3, 3, 3, 4, 5])
-        options = replace(PATIENT, append_gather_bytes=rng.choice([0, 0, 200, 64 << 10]))
+        options = replace(PATIENT, append_batch_bytes_min=rng.choice([0, 0, 200, 64 << 10]))
         self.day = day = bad_day(seed)
         learners = 0
         if day is not None:
             voters, learners = day.voters, day.learners
-            options = replace(day.options, append_gather_bytes=options.append_gather_bytes)
+            options = replace(day.options, append_batch_bytes_min=options.append_batch_bytes_min)
         options = replace(options, quiet_after_ticks=self.quiet_after_ticks)
         super().__init__(config_of(NAMES[:voters], NAMES[voters : voters + learners]), seed=seed, options=options)
         self.fresh = voters + learners

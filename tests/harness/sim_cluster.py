@@ -14,7 +14,7 @@ from typing import Any
 
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.raft import AppendEntries, Message, RaftOptions, lease
-from nyala.replica.raft_driver import DriverOptions, Environment, Files, Phase, Replica, absent_reply
+from nyala.replica.raft_driver import DriverOptions, Environment, Files, Phase, Replica, no_replica_reply
 from nyala.replica.server.tablets.opening import load_cmeta
 from nyala.replica.types import (
     ZERO_OPID,
@@ -439,7 +439,7 @@ class SimNode:
     def receive_absent(self, message: Message) -> None:
         """A message while no replica runs here. One that is down says nothing."""
         if not self.exists():
-            reply = absent_reply(message, uuid=self.uuid, data_state=DataState.DOES_NOT_EXIST)
+            reply = no_replica_reply(message, uuid=self.uuid, data_state=DataState.DOES_NOT_EXIST)
             if reply is not None:
                 self.cluster.network.send(self.uuid, reply.to_uuid, reply)
         elif self.up and self.failed:
@@ -448,7 +448,7 @@ class SimNode:
     def answer_failed(self, message: Message) -> None:
         """As a server answers in the name of a replica that it could not open."""
         term = self.cmeta.term if self.cmeta is not None else 0
-        reply = absent_reply(message, uuid=self.uuid, data_state=DataState.READY, own_term=term, failed=True)
+        reply = no_replica_reply(message, uuid=self.uuid, data_state=DataState.READY, own_term=term, failed=True)
         if reply is not None:
             self.cluster.network.send(self.uuid, reply.to_uuid, reply)
 

@@ -36,7 +36,7 @@ def idle(node: Any) -> bool:
         return replica is None
     executor = replica._executor
     waits = executor is not None and (len(executor.writer) or executor.callers.waiting - executor.callers.reads.waiting)
-    return not waits and not (replica._collector is not None and replica._collector.running)
+    return not waits and not (replica._log_gc is not None and replica._log_gc.running)
 
 
 def at_rest(node: Any, tablet_id: str) -> bool:

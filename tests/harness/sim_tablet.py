@@ -8,7 +8,7 @@ from typing import Any
 
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.raft import CopyNeeded, Message, VoteRequest
-from nyala.replica.raft_driver import absent_reply
+from nyala.replica.raft_driver import no_replica_reply
 from nyala.replica.rows import Column, ColumnType, TableSchema
 from nyala.replica.server.tablets.opening import create_files
 from nyala.replica.server.tablets.tombstone import vote_reply
@@ -147,7 +147,7 @@ class TabletNode(SimNode):
             self.cannot_open(error)
             return
         last, cmeta = block.last_logged or ZERO_OPID, self.cmeta
-        reply: Any = absent_reply(
+        reply: Any = no_replica_reply(
             message,
             uuid=self.uuid,
             data_state=block.data_state,

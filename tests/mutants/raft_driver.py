@@ -8,8 +8,8 @@ MUTANTS = (
     Mutant(
         name="blank server says not ready",
         rows="TC-23",
-        test="tests/unit/raft_driver/test_driver_parts.py::test_absent_reply_checks_name_then_term_then_state",
-        file="replica/raft_driver/absent.py",
+        test="tests/unit/raft_driver/test_driver_parts.py::test_no_replica_reply_checks_name_then_term_then_state",
+        file="replica/raft_driver/no_replica.py",
         before="DataState.DOES_NOT_EXIST: Code.TABLET_NOT_FOUND,",
         after="DataState.DOES_NOT_EXIST: Code.NOT_READY,",
     ),
@@ -17,8 +17,8 @@ MUTANTS = (
         name="wiped server answers in the old name",
         rows="TC-74",
         test="tests/unit/server/test_server_amnesia.py::test_outdated_server_and_a_wiped_one_found_no_group",
-        file="replica/raft_driver/absent.py",
-        function="absent_reply",
+        file="replica/raft_driver/no_replica.py",
+        function="no_replica_reply",
         before="""
             if message.to_uuid != uuid:
                 code = Code.INVALID_NAME
@@ -31,9 +31,9 @@ MUTANTS = (
     Mutant(
         name="state checked before the term",
         rows="TC-22, TC-24",
-        test="tests/unit/raft_driver/test_driver_parts.py::test_absent_reply_checks_name_then_term_then_state",
-        file="replica/raft_driver/absent.py",
-        function="absent_reply",
+        test="tests/unit/raft_driver/test_driver_parts.py::test_no_replica_reply_checks_name_then_term_then_state",
+        file="replica/raft_driver/no_replica.py",
+        function="no_replica_reply",
         before="elif message.term < own_term:",
         after="elif message.term < own_term and data_state is not DataState.DELETED:",
     ),
@@ -41,14 +41,14 @@ MUTANTS = (
         name="replaying server votes",
         rows="CN-40",
         test="tests/unit/raft_driver/test_driver_life.py::test_majority_that_is_still_replaying_is_no_majority",
-        file="replica/raft_driver/absent.py",
-        function="absent_reply",
+        file="replica/raft_driver/no_replica.py",
+        function="no_replica_reply",
         before="if isinstance(message, VoteRequest) and message.to_uuid != uuid:",
         after="if isinstance(message, VoteRequest):",
         more=(
             Edit(
-                file="replica/raft_driver/absent.py",
-                function="absent_reply",
+                file="replica/raft_driver/no_replica.py",
+                function="no_replica_reply",
                 before="granted=False,",
                 after="granted=message.to_uuid == uuid,",
             ),
@@ -93,7 +93,7 @@ MUTANTS = (
         name="log gc passes an unsaved config",
         rows="CC-22",
         test="tests/unit/raft_driver/test_driver_parts.py::test_keep_from_honours_each_need_up_to_its_bound",
-        file="replica/raft_driver/collector.py",
+        file="replica/raft_driver/log_gc.py",
         function="keep_from",
         before="must = min(must, config_committed_index)",
         after="pass",
@@ -274,8 +274,8 @@ MUTANTS = (
             "tests/unit/server/test_server_vivify.py::"
             "test_members_own_progress_takes_the_log_over_from_its_copys_session_without_a_gap"
         ),
-        file="replica/raft_driver/collector.py",
-        function="Collector.collect",
+        file="replica/raft_driver/log_gc.py",
+        function="LogGc.collect",
         before="peers_match=[peer.match_index for peer in self._core.peer_status() if not peer.needs_copy],",
         after="peers_match=[],",
     ),

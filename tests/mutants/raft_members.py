@@ -1,4 +1,4 @@
-"""Mutants: membership, roles and admission."""
+"""Mutants: membership, roles and message checks."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ MUTANTS = (
         name="entries with gaps pass",
         rows="IN-50",
         test="tests/unit/raft_driver/test_driver_liars.py::test_impossible_messages_among_honest_ones_change_no_history",
-        file="replica/raft/admission.py",
+        file="replica/raft/message_checks.py",
         function="_impossible_append",
         before="if entry.opid.index != before.index + 1 or not before.term <= entry.opid.term:",
         after="if False:",
@@ -63,7 +63,7 @@ MUTANTS = (
             "tests/unit/transport/test_transport_forged_messages.py::"
             "test_forged_field_is_refused_with_a_reason_and_nothing_changes"
         ),
-        file="replica/raft/admission.py",
+        file="replica/raft/message_checks.py",
         function="too_far",
         before="offset_in_generation(term) > max(limits.RAFT_TERMS_HONEST_MAX, known + limits.RAFT_TERM_JUMP_MAX)",
         after="False",
@@ -72,7 +72,7 @@ MUTANTS = (
         name="newcomer is locked out of an old group",
         rows="IN-50",
         test="tests/unit/raft/test_raft_terms.py::test_replica_that_knows_nothing_follows_the_leader_of_an_old_group",
-        file="replica/raft/admission.py",
+        file="replica/raft/message_checks.py",
         function="too_far",
         before="max(limits.RAFT_TERMS_HONEST_MAX, known + limits.RAFT_TERM_JUMP_MAX)",
         after="known + limits.RAFT_TERM_JUMP_MAX",
@@ -84,7 +84,7 @@ MUTANTS = (
             "tests/unit/transport/test_transport_forged_messages.py::"
             "test_forged_field_is_refused_with_a_reason_and_nothing_changes"
         ),
-        file="replica/raft/admission.py",
+        file="replica/raft/message_checks.py",
         function="_other_leader",
         before="if m.term == s.hard.term and s.leader_uuid not in (None, m.from_uuid):",
         after="if False:",
@@ -96,7 +96,7 @@ MUTANTS = (
             "tests/unit/transport/test_transport_forged_messages.py::"
             "test_forged_field_is_refused_with_a_reason_and_nothing_changes"
         ),
-        file="replica/raft/admission.py",
+        file="replica/raft/message_checks.py",
         function="_contradicts_append",
         before="if entry.kind is EntryKind.CONFIG and (why := _undecodable(s, entry)):",
         after="if False and (why := _undecodable(s, entry)):",
@@ -108,7 +108,7 @@ MUTANTS = (
             "tests/unit/transport/test_transport_forged_messages.py::"
             "test_forged_field_is_refused_with_a_reason_and_nothing_changes"
         ),
-        file="replica/raft/admission.py",
+        file="replica/raft/message_checks.py",
         function="_contradicts_append_reply",
         before="if m.round > s.lead.round:",
         after="if False:",
@@ -120,7 +120,7 @@ MUTANTS = (
             "tests/unit/transport/test_transport_forged_messages.py::"
             "test_forged_field_is_refused_with_a_reason_and_nothing_changes"
         ),
-        file="replica/raft/admission.py",
+        file="replica/raft/message_checks.py",
         function="_contradicts_append_reply",
         before="if m.last.index > s.last.index:",
         after="if False:",
@@ -274,8 +274,8 @@ MUTANTS = (
         test="tests/unit/raft/test_raft_membership.py::test_whatever_a_leader_appends_its_followers_take",
         file="replica/raft/membership.py",
         function="_refuse_what_others_refuse",
-        before="if why := impossible_config(RaftConfig(base.opid, members, base.decision)):",
-        after="if False and (why := impossible_config(RaftConfig(base.opid, members, base.decision))):",
+        before="if why := invalid_config_reason(RaftConfig(base.opid, members, base.decision)):",
+        after="if False and (why := invalid_config_reason(RaftConfig(base.opid, members, base.decision))):",
     ),
     Mutant(
         name="config makes rows",

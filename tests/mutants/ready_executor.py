@@ -30,7 +30,7 @@ MUTANTS = (
         rows="CN-24",
         test="tests/unit/server/test_server_ticking.py::test_quiet_tablet_is_not_ticked_until_something_reaches_it",
         file="replica/raft_driver/ready_executor.py",
-        function="ReadyExecutor.stir",
+        function="ReadyExecutor.mark_active",
         before="self._environment.on_awake(self.tablet_id)",
         after="pass",
     ),
@@ -39,7 +39,7 @@ MUTANTS = (
         rows="CN-24",
         test="tests/unit/raft_driver/test_driver_times.py::test_times_go_on_at_a_successor_whose_clock_is_behind",
         file="replica/raft_driver/ready_executor.py",
-        function="ReadyExecutor._carry_out",
+        function="ReadyExecutor._execute",
         before="self._environment.hybrid_clock.observe(ready.safe_time[1])",
         after="pass",
         more=(
@@ -56,7 +56,7 @@ MUTANTS = (
         rows="CC-21",
         test="tests/unit/raft_driver/test_driver_configs.py::test_config_is_written_at_commit_and_not_on_receipt",
         file="replica/raft_driver/ready_executor.py",
-        function="ReadyExecutor._carry_out",
+        function="ReadyExecutor._execute",
         before="""
             self.persister.save_config(ready.config_committed)
         """,
@@ -164,8 +164,8 @@ MUTANTS = (
             "tests/unit/server/test_server_exhausted.py::"
             "test_replica_that_runs_out_of_memory_as_it_applies_starts_again_and_has_lost_nothing"
         ),
-        file="replica/raft_driver/life.py",
-        function="Life.fail",
+        file="replica/raft_driver/lifecycle.py",
+        function="Lifecycle.fail",
         before="wanted = None if _is_fatal(error) else exhausted(error)",
         after="wanted = None",
     ),
@@ -176,8 +176,8 @@ MUTANTS = (
             "tests/process/test_defect_process.py::"
             "test_tablet_whose_replicas_failed_at_a_defect_is_back_with_a_build_without_it"
         ),
-        file="replica/raft_driver/life.py",
-        function="Life.fail",
+        file="replica/raft_driver/lifecycle.py",
+        function="Lifecycle.fail",
         before="self.damaged = isinstance(error, Corruption) and error.copy_heals",
         after="self.damaged = not isinstance(error, Corruption) or error.copy_heals",
     ),

@@ -11,8 +11,8 @@ import logging
 from typing import Protocol
 
 from nyala.replica.consensus_metadata import ConsensusMeta
-from nyala.replica.raft import Message, VoteReply, VoteRequest, impossible, too_far
-from nyala.replica.raft_driver import absent_reply
+from nyala.replica.raft import Message, VoteReply, VoteRequest, invalid_reason, too_far
+from nyala.replica.raft_driver import no_replica_reply
 from nyala.replica.types import ZERO_OPID, Code, DataState, OpId, generation_of
 
 from .hosted import HostedTablet
@@ -90,7 +90,7 @@ def answer_without_replica(server: Server, hosted: HostedTablet | None, tablet_i
     if generation_of(message.term) < generation_of(term):
         return ""  # a member that was lost and given up; an answer would tell it the term (D-17)
     state = hosted.data_state if hosted is not None else DataState.DOES_NOT_EXIST
-    reply = absent_reply(
+    reply = no_replica_reply(
         message,
         uuid=uuid,
         data_state=state,
@@ -133,7 +133,7 @@ def answer_without_replica(server: Server, hosted: HostedTablet | None, tablet_i
 
 
 def _refusal(term: int, message: Message) -> str:
-    if refusal := impossible(message):
+    if refusal := invalid_reason(message):
         return refusal
     if term and too_far(term, message.term):
         return f"term {message.term} is too far above term {term} here"

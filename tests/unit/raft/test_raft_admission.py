@@ -13,7 +13,7 @@ from nyala.replica.raft import (
     VoteReply,
     VoteRequest,
     impossible,
-    impossible_config,
+    invalid_config_reason,
     is_position,
 )
 from nyala.replica.types import (
@@ -175,8 +175,8 @@ def test_config_that_a_leader_can_have_appended_is_taken_and_no_other() -> None:
         RaftConfig(OpId(1, 1), (Member("a"),), (-1, 0)),
         RaftConfig(OpId(1, 1), (Member("a"),), (0, -1)),
     ]
-    assert [config for config in good if impossible_config(config)] == []
-    assert [config for config in bad if not impossible_config(config)] == []
+    assert [config for config in good if invalid_config_reason(config)] == []
+    assert [config for config in bad if not invalid_config_reason(config)] == []
 
 
 def leader() -> Solo:

@@ -354,7 +354,7 @@ def test_window_is_bounded_by_bytes_too() -> None:
 def test_small_entries_gather_while_an_answer_is_owed_and_large_ones_do_not() -> None:
     """Goal: under many small writes each message carries what came during the one before it. Method: proposals one by
     one to a peer that owes an answer, its answer, then a large entry."""
-    solo = Solo("ab", options=replace(OPTIONS, append_batch_bytes_max=1000, append_gather_bytes=500))
+    solo = Solo("ab", options=replace(OPTIONS, append_batch_bytes_max=1000, append_batch_bytes_min=500))
     solo.lead()
     solo.ack("b", 1)
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from nyala.replica.raft import AppendEntries, AppendReply, Role, impossible_config
+from nyala.replica.raft import AppendEntries, AppendReply, Role, invalid_config_reason
 from nyala.replica.raft.membership import adopt_config, edited_members
 from nyala.replica.rows import crc32c
 from nyala.replica.types import (
@@ -212,7 +212,7 @@ def test_whatever_a_leader_appends_its_followers_take() -> None:
         sizes.append(len(solo.core.active_config.members))
         [appended] = solo.log.entries(last.index + 1, last.index + 2, 1 << 30)
         assert follower.core.refusal(follower.append(last.term, last, appended)) == ""
-        assert impossible_config(solo.core.active_config) == ""
+        assert invalid_config_reason(solo.core.active_config) == ""
     assert max(sizes) == limits.CONFIG_MEMBERS_PROPOSED_MAX <= limits.CONFIG_MEMBERS_MAX and len(sizes) > 50
 
 

@@ -106,9 +106,9 @@ def test_resting_follower_asks_when_it_is_looked_at_thrice_without_a_word_of_its
     for looks in (2, 2):
         solo.step(plea)
         for _ in range(looks):
-            solo.core.check()
+            solo.core.probe_quiet_group()
         assert solo.core.quiet and solo.persist() == []
-    solo.core.check()
+    solo.core.probe_quiet_group()
     assert not solo.core.quiet
     assert solo.persist() == [
         AppendReply(to_uuid="b", from_uuid="a", term=1, last=OpId(1, 1), commit_index=1, applied_index=0)

@@ -258,7 +258,7 @@ def test_resting_leader_that_looks_around_asks_everybody_anew() -> None:
     """Goal: CN-28: a look at a resting group reaches everybody in it. Method: the leader looks: heartbeats to all, and
     no rest before both have agreed to these."""
     solo = resting_leader()
-    solo.core.check()
+    solo.core.probe_quiet_group()
     beats = [m for m in solo.persist() if isinstance(m, AppendEntries)]
     assert [(beat.to_uuid, beat.quiet) for beat in beats] == [("b", True), ("c", True)]
     for uuid, rests in (("b", False), ("c", True)):
@@ -272,7 +272,7 @@ def test_replica_that_does_not_rest_is_not_woken() -> None:
     solo = Solo(term=1, entries=[entry(1, 1)], options=QUIET)
     solo.step(plea(quiet=False))
     for _ in range(9):
-        solo.core.check()
+        solo.core.probe_quiet_group()
     solo.core.link_lost("b", 1)
     solo.core.link_found("b")
     solo.core.step(VoteReply(to_uuid="a", from_uuid="c", term=1, granted=False))

@@ -141,7 +141,7 @@ def test_entry_as_large_as_what_is_gathered_leaves_at_once() -> None:
     overhead = entry(1, 1, b"").size_bytes
     size = overhead + 100
     for payload, sent in ((b"x" * 99, 0), (b"x" * 100, 1)):
-        solo = leading(replace(OPTIONS, append_batch_bytes_max=10 * size, append_gather_bytes=size), voters="ab")
+        solo = leading(replace(OPTIONS, append_batch_bytes_max=10 * size, append_batch_bytes_min=size), voters="ab")
         solo.ack("b", 9)
         write(solo)
         assert len(appends(write(solo, payload))) == sent

@@ -95,7 +95,7 @@ def test_group_that_mostly_rests_for_a_healthy_hour_asks_for_no_vote_and_followe
     for minute in range(60):
         del net.log_of_messages[:]
         for node in net.nodes.values():
-            node.core.check()
+            node.core.probe_quiet_group()
         for tick in range(MINUTE_TICKS):
             if tick % 10 == 0 and tick < 30:
                 net.write("a", b"%d.%d" % (minute, tick))

@@ -139,7 +139,7 @@ def test_witness_does_not_wait_for_who_catches_up() -> None:
     answers nothing for a heartbeat, the witness commits on; b answers again, far behind: the next write goes to the
     witness at once; b has caught up: the one after that goes to b first, and to the witness when b has it."""
     members = (Member("a"), Member("b"), Member("d", holds_data=False))
-    options = replace(OPTIONS, inflight_messages_max=1, append_batch_bytes_max=1, append_gather_bytes=0)
+    options = replace(OPTIONS, inflight_messages_max=1, append_batch_bytes_max=1, append_batch_bytes_min=0)
     solo = Solo(config=RaftConfig(OpId(0, 0), members), options=options)
 
     def sent(messages: list[Message]) -> list[tuple[str, int]]:

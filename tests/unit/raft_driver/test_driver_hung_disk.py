@@ -95,7 +95,7 @@ def test_appends_that_come_at_once_to_a_full_queue_wait_and_block_nobody() -> No
     tablets does not wait for it, and nothing fails. Method: a queue of 1 KB; the way to a follower is clogged for ten
     writes of 400 bytes, which arrive at once while its log hangs: it has more than the queue held back, refuses what
     comes later, and is level when its disk goes on."""
-    wal, raft = replace(WAL, queue_bytes_max=1 << 10), replace(RAFT, append_gather_bytes=0)
+    wal, raft = replace(WAL, queue_bytes_max=1 << 10), replace(RAFT, append_batch_bytes_min=0)
     cluster = SimCluster(7, wal_options=wal, raft_options=raft)
     leader = started(cluster)
     put_and_wait(cluster, leader, b"before")

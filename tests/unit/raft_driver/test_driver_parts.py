@@ -8,9 +8,9 @@ import pytest
 
 from nyala.replica.consensus_metadata import ConsensusMeta, encode_config
 from nyala.replica.raft import AppendEntries, AppendReply, EntriesUnavailable, VoteRequest
-from nyala.replica.raft_driver import LogCache, absent_reply
+from nyala.replica.raft_driver import LogCache, no_replica_reply
 from nyala.replica.raft_driver.bootstrap import recover
-from nyala.replica.raft_driver.collector import keep_from
+from nyala.replica.raft_driver.log_gc import keep_from
 from nyala.replica.raft_driver.pending import PendingEntries, Waiters
 from nyala.replica.types import Applied, Code, Corruption, DataState, Entry, EntryKind, OpId, RaftConfig, Refused
 from nyala.replica.wal import Replay, SegmentInfo
@@ -42,22 +42,22 @@ def config(index: int, *names: str) -> RaftConfig:
         ("a", 5, DataState.DOES_NOT_EXIST, False, Code.TABLET_NOT_FOUND),
     ],
 )
-def test_absent_reply_checks_name_then_term_then_state(
+def test_no_replica_reply_checks_name_then_term_then_state(
     to: str, term: int, state: DataState, failed: bool, code: Code
 ) -> None:
     """TC-22, TC-24, TC-23: the order of checks, double faults included. Method: table, kept term 5."""
     message = AppendEntries(to_uuid=to, from_uuid="l", term=term, prev=OpId(0, 0), round=6)
-    reply = absent_reply(message, uuid="a", data_state=state, own_term=5, last_logged=OpId(3, 7), failed=failed)
+    reply = no_replica_reply(message, uuid="a", data_state=state, own_term=5, last_logged=OpId(3, 7), failed=failed)
     assert isinstance(reply, AppendReply)
     assert (reply.code, reply.round, reply.to_uuid, reply.from_uuid) == (code, 6, "l", "a")
     assert reply.data_state is state and reply.last == OpId(3, 7)
     assert reply.term == (5 if code is Code.INVALID_TERM else max(term, 5))
 
 
-def test_absent_reply_to_a_vote_request_for_this_server_is_silence() -> None:
+def test_no_replica_reply_to_a_vote_request_for_this_server_is_silence() -> None:
     """Goal: a vote is never given by accident. Method: a vote request with the right name."""
     request = VoteRequest(to_uuid="a", from_uuid="l", term=9, last=OpId(8, 8))
-    assert absent_reply(request, uuid="a", data_state=DataState.DELETED) is None
+    assert no_replica_reply(request, uuid="a", data_state=DataState.DELETED) is None
 
 
 def test_pending_entry_whose_index_went_to_another_is_told_what_is_certain() -> None:
@@ -83,7 +83,7 @@ def test_waiting_change_that_was_taken_back_hears_so_and_others_below_hear_what_
     early, aborted, later = Answers(), Answers(), Answers()
     for index, done in ((4, early), (6, aborted), (9, later)):
         pending.add(OpId(1, index), 10, done)
-    pending.finish_below(OpId(1, 7), config(7, "a"), OpId(1, 6))
+    pending.finish_configs_up_to(OpId(1, 7), config(7, "a"), OpId(1, 6))
     assert early.all == [config(7, "a")] and later.all == []
     assert isinstance(aborted.one, Refused) and aborted.one.code is Code.CAS_FAILED
     assert aborted.one.applied is Applied.NOT_APPLIED and "taken back" in str(aborted.one)

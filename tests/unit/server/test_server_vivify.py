@@ -275,8 +275,8 @@ def test_members_own_progress_takes_the_log_over_from_its_copys_session_without_
         hosted, sessions = pair.leader.hosted, pair.leader.manager.sessions
         tablet, log, replica = hosted.tablet, hosted.log, hosted.replica
         assert tablet is not None and log is not None and replica is not None
-        assert replica._collector is not None
-        replica._collector._options = replace(replica.options, log_retain_bytes_max=1 << 30)
+        assert replica._log_gc is not None
+        replica._log_gc._options = replace(replica.options, log_retain_bytes_max=1 << 30)
         keys = iter(range(1, 1000))
 
         async def write_and_collect() -> int:

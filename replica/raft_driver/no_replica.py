@@ -13,7 +13,7 @@ _CODE_OF_STATE = {
 }
 
 
-def absent_reply(
+def no_replica_reply(
     message: Message,
     *,
     uuid: str,

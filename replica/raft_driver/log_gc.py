@@ -9,7 +9,7 @@ from nyala.replica.types import may_pass
 from nyala.replica.wal import SegmentInfo
 
 from .environment import Files
-from .life import Life
+from .lifecycle import Lifecycle
 from .log_cache import LogCache
 from .options import DriverOptions
 from .pending import Done
@@ -45,11 +45,18 @@ def keep_from(
     return max(min(must, max(wanted, affordable)), 1)
 
 
-class Collector:
+class LogGc:
     """Log GC of one running replica. Invariant: one call is under way at most. Concurrency: owner's thread."""
 
     def __init__(
-        self, *, files: Files, core: RaftCore, cache: LogCache, life: Life, run_heavy: RunHeavy, options: DriverOptions
+        self,
+        *,
+        files: Files,
+        core: RaftCore,
+        cache: LogCache,
+        life: Lifecycle,
+        run_heavy: RunHeavy,
+        options: DriverOptions,
     ) -> None:
         self._files = files
         self._core = core

@@ -10,7 +10,7 @@ from .ready import HardState
 
 
 @dataclass(slots=True, kw_only=True)
-class Hard:
+class PersistentState:
     """Term, vote, configs and the lost end, as they are now; the driver makes them durable.
 
     Invariants: term never falls; voted_for changes at most once per term, from None. configs[0] is the last committed

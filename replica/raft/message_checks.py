@@ -2,8 +2,8 @@
 
 Two questions, each a pure function that answers with the reason, or with an empty text if there is none:
 
-- `impossible(message)`: can any replica, in any state, send this? It looks at the message alone.
-- `contradiction(state, message)`: can a peer of *this* replica send this, given what this replica knows for certain:
+- `invalid_reason(message)`: can any replica, in any state, send this? It looks at the message alone.
+- `conflict_reason(state, message)`: can a peer of *this* replica send this, given what this replica knows for certain:
   its term, its own log if it leads, what is committed here, its configs?
 
 A message that passes may still be a lie (a vote that was never given, a position that is not durable there): Raft
@@ -27,8 +27,8 @@ from nyala.replica.types import (
     offset_in_generation,
 )
 
-from .hard import Hard
 from .messages import AppendEntries, AppendReply, Message, TimeoutNow, VoteReply, VoteRequest
+from .persistent_state import PersistentState
 from .ready import Role
 from .state import State
 
@@ -50,7 +50,7 @@ _TERM_MIN = {AppendEntries: 1, AppendReply: 0, VoteRequest: 1, VoteReply: 0, Tim
 # ------------------------------------------------------------------------------------------- by the message alone
 
 
-def impossible(m: Message) -> str:
+def invalid_reason(m: Message) -> str:
     """Why no replica, in any state, can have sent `m`; empty if one can."""
     if not m.from_uuid or m.from_uuid == m.to_uuid:
         return f"its sender is {m.from_uuid or 'nobody'}, its receiver {m.to_uuid}"
@@ -150,7 +150,7 @@ def is_position(opid: OpId) -> bool:
     return opid.term <= limits.RAFT_TERM_MAX and opid.index <= limits.RAFT_INDEX_MAX
 
 
-def impossible_config(config: RaftConfig) -> str:
+def invalid_config_reason(config: RaftConfig) -> str:
     """Why no leader can have put `config` into its log; empty if one can."""
     if not any(m.votes and m.holds_data for m in config.members):
         return "nobody of it could lead"
@@ -167,7 +167,7 @@ def impossible_config(config: RaftConfig) -> str:
 # --------------------------------------------------------------------------------------- by what is certain here
 
 
-def contradiction(s: State, m: Message) -> str:
+def conflict_reason(s: State, m: Message) -> str:
     """Why no honest peer can have sent `m` to this replica; empty if one can. What is stale is no contradiction."""
     if m.to_uuid != s.uuid or generation_of(m.term) != generation_of(s.hard.term) or m.term < s.hard.term:
         return ""  # told or ignored by `RaftCore.step`; nothing of it is used
@@ -225,7 +225,7 @@ def _contradicts_append(s: State, m: AppendEntries) -> str:
 
 def _undecodable(s: State, entry: Entry) -> str:
     try:
-        return impossible_config(s.decode_config(entry.meta))
+        return invalid_config_reason(s.decode_config(entry.meta))
     except ReplicaError as error:
         return str(error)
 
@@ -247,14 +247,14 @@ def _contradicts_append_reply(s: State, m: AppendReply) -> str:
     return f"it acknowledges {m.last}, which is {term}.{m.last.index} here" if term not in (None, m.last.term) else ""
 
 
-def _contradicts_vote_reply(hard: Hard, m: VoteReply) -> str:
+def _contradicts_vote_reply(hard: PersistentState, m: VoteReply) -> str:
     asked = hard.term + 1 if m.pre_vote else hard.term
     if m.granted and m.term > asked:
         return f"it grants a vote for term {m.term}, for which none was asked"
     return ""
 
 
-def is_stranger(hard: Hard, m: Message) -> bool:
+def is_stranger(hard: PersistentState, m: Message) -> bool:
     """Whether an answer comes from a server to which no config here gives a part: nothing of it is used, not its term.
 
     An honest server may send it: a removed member answers late, or another server has a lost one's address.

@@ -10,7 +10,7 @@ from nyala.replica.types import Code, Corruption, DiskFailure, InvariantViolatio
 from .status import PHASE_MOVES, Phase
 
 
-class Life:
+class Lifecycle:
     """Which phase a replica is in, and why it is over.
 
     Invariant: what has failed or stopped never serves again. Concurrency: the owner's thread.
