@@ -5,9 +5,8 @@ from .blocks import named_blocks, parse_superblock, spared_blocks
 from .checks import CopyRequest, LocalReplica, source_refusal, start_tablet_copy_checks
 from .deletion import LastLogged, delete_replica, last_of_unopened, wal_folder
 from .downloads import DamagedFile
-from .follower import FollowerCopy
 from .joining import WitnessJoin
-from .lost import bury_lost, lost_tablets, was_here
+from .lost_superblock import lost_tablets, was_here, write_tombstone_for_lost
 from .manifest import WHOLE, CopyFile, CopyManifest, CopySource, CopyWanted, FileKind
 from .quarantine import list_quarantine, purge_quarantine
 from .source import (
@@ -20,3 +19,4 @@ from .source import (
     capture_session,
 )
 from .startup import settle_at_startup
+from .target import TargetCopy

@@ -18,8 +18,8 @@ from nyala.replica.tablet_copy import (
     CopyAttempt,
     CopyProgress,
     CopySource,
-    FollowerCopy,
     LastLogged,
+    TargetCopy,
     delete_replica,
     last_of_unopened,
     named_blocks,
@@ -144,12 +144,12 @@ def copy_replica(
             return None
         return settle_at_startup(disk, Superblock.load(disk, tablet_id))
 
-    def clear(admit: Callable[[OpId, int], None]) -> Superblock | None:
+    def stop_and_delete(check_source: Callable[[OpId, int], None]) -> Superblock | None:
         current = local()
         if current is None:
             return None
         last = last_promised(disk, current)
-        admit(last.opid, term)
+        check_source(last.opid, term)
         return delete_replica(disk, current, last.opid, stop=lambda: None, known=last.known)
 
     before = local()
@@ -167,11 +167,11 @@ def copy_replica(
             # What an earlier attempt has left here abstains from terms up to its own source's.
             merged.raise_vote_floor(max(merged.term, vote_floor))
 
-    copy = FollowerCopy(
+    copy = TargetCopy(
         CopyAttempt(disk=disk, tablet_id=tablet_id, uuid=uuid, source=source, progress=progress),
         own_last_opid=kept,
         own_term=term,
-        clear=clear,
+        stop_and_delete=stop_and_delete,
         allow_leaderless=allow_leaderless and not lost,
         merge=merge,
     )

@@ -15,9 +15,9 @@ from nyala.replica.tablet_copy import (
     CopyFile,
     CopySourceSession,
     CopyWanted,
-    FollowerCopy,
     LocalCopySource,
     SourceSessions,
+    TargetCopy,
     capture_session,
     delete_replica,
     named_blocks,
@@ -224,10 +224,10 @@ def attempt(disk: Disk, copy_source: Any, **options: Any) -> CopyAttempt:
     return CopyAttempt(disk=disk, tablet_id=TABLET, uuid=TARGET_UUID, source=copy_source, **options)
 
 
-def copy_over(local: Superblock | None, made: CopyAttempt, **options: Any) -> FollowerCopy:
+def copy_over(local: Superblock | None, made: CopyAttempt, **options: Any) -> TargetCopy:
     """A copy over a tombstone, by what it kept, or over nothing; other options as given."""
     options.setdefault("own_last_opid", (local.last_logged if local else None) or ZERO_OPID)
-    return FollowerCopy(made, **{"clear": lambda admit: local, **options})
+    return TargetCopy(made, **{"stop_and_delete": lambda check_source: local, **options})
 
 
 def die(disk: SimDisk, power_seed: int | None) -> None:

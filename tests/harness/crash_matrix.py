@@ -158,11 +158,11 @@ def copy_to(disk: Disk, source: Source, last: OpId = OWN_LAST) -> None:
         copy_over(local, made, own_term=own_term).run()
         return
 
-    def clear(admit: Callable[[OpId, int], None]) -> Superblock:
-        admit(last, own_term)
+    def stop_and_delete(check_source: Callable[[OpId, int], None]) -> Superblock:
+        check_source(last, own_term)
         return delete_replica(disk, local, last, stop=lambda: None)
 
-    copy_over(local, made, own_last_opid=last, own_term=own_term, clear=clear).run()
+    copy_over(local, made, own_last_opid=last, own_term=own_term, stop_and_delete=stop_and_delete).run()
 
 
 def judge(disk: Any, cell: Cell, settled: Superblock, source: Source, restart: Callable[[], None]) -> None:

@@ -21,11 +21,11 @@ from nyala.replica.tablet_copy import (
     CopyRequest,
     CopySourceSession,
     CopyWanted,
-    FollowerCopy,
     LastLogged,
     LocalCopySource,
     LocalReplica,
     SourceSessions,
+    TargetCopy,
     capture_session,
     delete_replica,
     last_of_unopened,
@@ -429,16 +429,16 @@ class TabletCopies:
             return
         local, was_here = self.local(target), target.exists()
 
-        def clear(admit: Callable[[OpId, int], None]) -> Superblock | None:
+        def stop_and_delete(check_source: Callable[[OpId, int], None]) -> Superblock | None:
             if not target.exists():
                 return None
             if target.replica is None:
                 block = Superblock.load(target.disk, TABLET)
-                admit(block.last_logged or ZERO_OPID, target.cmeta.term if target.cmeta else 0)
+                check_source(block.last_logged or ZERO_OPID, target.cmeta.term if target.cmeta else 0)
                 return block
             durable, withheld = target.durable, target.replica.withheld
             last, term = max(target.halt(), withheld or ZERO_OPID), target.cmeta.term if target.cmeta else 0
-            admit(last, term)
+            check_source(last, term)
             self._cluster.marks["copied over"] += 1
             if not target.hurt:
                 self._cluster.verify.deleted(target.uuid, last, durable)
@@ -456,11 +456,11 @@ class TabletCopies:
             else:
                 target.cmeta = ConsensusMeta.adopt(target.disk, TABLET, target.uuid, remote, lost=was_here)
 
-        copy = FollowerCopy(
+        copy = TargetCopy(
             CopyAttempt(disk=target.disk, tablet_id=TABLET, uuid=target.uuid, source=SimCopySource(source, target)),
             own_last_opid=local.last_opid,
             own_term=local.term,
-            clear=clear,
+            stop_and_delete=stop_and_delete,
             merge=merge,
         )
         target.beside(copy.run, lambda result: self._ended(target, result))

@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         name="ready copy keeps the last opid",
         rows="TC-50",
-        test="tests/unit/tablet_copy/test_copy_follower.py::test_copy_ends_ready_and_equal_to_its_source",
+        test="tests/unit/tablet_copy/test_copy_target.py::test_copy_ends_ready_and_equal_to_its_source",
         file="replica/tablet_copy/attempt.py",
         function="CopyAttempt.bring_blocks",
         before="last_logged=None,",
@@ -76,7 +76,7 @@ MUTANTS = (
         name="block that stays keeps the tombstone away",
         rows="TC-12",
         test=(
-            "tests/unit/tablet_copy/test_copy_follower.py::test_copy_whose_blocks_cannot_be_removed_ends_deleted_all_the_same"
+            "tests/unit/tablet_copy/test_copy_target.py::test_copy_whose_blocks_cannot_be_removed_ends_deleted_all_the_same"
         ),
         file="replica/tablet_copy/attempt.py",
         function="CopyAttempt.remove_blocks",
@@ -213,17 +213,17 @@ MUTANTS = (
             "tests/unit/tablet_copy/test_copy_witness.py::"
             "test_witness_of_who_cannot_tell_its_acknowledgements_gets_the_log_too"
         ),
-        file="replica/tablet_copy/follower.py",
-        function="FollowerCopy.__init__",
+        file="replica/tablet_copy/target.py",
+        function="TargetCopy.__init__",
         before="self._want(own_last_opid if own_last_known else ANYTHING)",
         after="self._want(own_last_opid)",
     ),
     Mutant(
         name="failed copy stays copying",
         rows="TC-12",
-        test="tests/unit/tablet_copy/test_copy_follower.py::test_copy_cancelled_at_any_moment_ends_as_before_or_deleted",
-        file="replica/tablet_copy/follower.py",
-        function="FollowerCopy.run",
+        test="tests/unit/tablet_copy/test_copy_target.py::test_copy_cancelled_at_any_moment_ends_as_before_or_deleted",
+        file="replica/tablet_copy/target.py",
+        function="TargetCopy.run",
         before="""
             self._back_to_deleted(error)
         """,
@@ -232,9 +232,9 @@ MUTANTS = (
     Mutant(
         name="copy forgets the last opid",
         rows="TC-47",
-        test="tests/unit/tablet_copy/test_copy_follower.py::test_copy_cut_off_at_any_step",
-        file="replica/tablet_copy/follower.py",
-        function="FollowerCopy._mark_copying",
+        test="tests/unit/tablet_copy/test_copy_target.py::test_copy_cut_off_at_any_step",
+        file="replica/tablet_copy/target.py",
+        function="TargetCopy._mark_copying",
         before="last_logged=(local.last_logged if local else None) or ZERO_OPID,",
         after="last_logged=ZERO_OPID,",
     ),
@@ -242,17 +242,17 @@ MUTANTS = (
         name="failed copy takes a bound for the end",
         rows="TC-36, TC-61",
         test="tests/unit/tablet_copy/test_copy_promises.py::test_copy_that_fails_leaves_a_tombstone_as_ignorant_as_it_was",
-        file="replica/tablet_copy/follower.py",
-        function="FollowerCopy._mark_copying",
+        file="replica/tablet_copy/target.py",
+        function="TargetCopy._mark_copying",
         before="last_logged_known=local is None or local.last_logged_known,",
         after="last_logged_known=True,",
     ),
     Mutant(
         name="copy begins without its mark",
         rows="TC-30",
-        test="tests/unit/tablet_copy/test_copy_follower.py::test_copy_cut_off_at_any_step",
-        file="replica/tablet_copy/follower.py",
-        function="FollowerCopy._mark_copying",
+        test="tests/unit/tablet_copy/test_copy_target.py::test_copy_cut_off_at_any_step",
+        file="replica/tablet_copy/target.py",
+        function="TargetCopy._mark_copying",
         before="""
             copying.save(disk)
         """,
@@ -262,8 +262,8 @@ MUTANTS = (
         name="metadata comes after the log",
         rows="TC-48",
         test="tests/unit/tablet_copy/test_copy_promises.py::test_death_right_after_the_merge_finds_the_merged_promises",
-        file="replica/tablet_copy/follower.py",
-        function="FollowerCopy._copy",
+        file="replica/tablet_copy/target.py",
+        function="TargetCopy._copy",
         before="""
             self._merge(manifest.cmeta)
             disk.crash_point("copy.2")
@@ -276,9 +276,9 @@ MUTANTS = (
     Mutant(
         name="ready before the log",
         rows="TC-49",
-        test="tests/unit/tablet_copy/test_copy_follower.py::test_copy_cut_off_within_a_file_is_never_ready",
-        file="replica/tablet_copy/follower.py",
-        function="FollowerCopy._copy",
+        test="tests/unit/tablet_copy/test_copy_target.py::test_copy_cut_off_within_a_file_is_never_ready",
+        file="replica/tablet_copy/target.py",
+        function="TargetCopy._copy",
         before="""
             self._attempt.bring_log(manifest)
         """,
@@ -290,9 +290,9 @@ MUTANTS = (
     Mutant(
         name="ready before the blocks",
         rows="TC-49",
-        test="tests/unit/tablet_copy/test_copy_follower.py::test_copy_cut_off_within_a_file_is_never_ready",
-        file="replica/tablet_copy/follower.py",
-        function="FollowerCopy._copy",
+        test="tests/unit/tablet_copy/test_copy_target.py::test_copy_cut_off_within_a_file_is_never_ready",
+        file="replica/tablet_copy/target.py",
+        function="TargetCopy._copy",
         before="""
             ready = self._attempt.bring_blocks(manifest, remote, copying)
         """,
@@ -305,11 +305,11 @@ MUTANTS = (
         name="blocks of a failed copy leave no room for its tombstone",
         rows="TC-12",
         test=(
-            "tests/unit/tablet_copy/test_copy_follower.py::"
+            "tests/unit/tablet_copy/test_copy_target.py::"
             "test_copy_that_fills_the_disk_with_blocks_makes_room_for_its_own_tombstone"
         ),
-        file="replica/tablet_copy/follower.py",
-        function="FollowerCopy._back_to_deleted",
+        file="replica/tablet_copy/target.py",
+        function="TargetCopy._back_to_deleted",
         before="""
             self._attempt.remove_blocks()
             end_unfinished_copy(self._disk, current)
@@ -322,9 +322,9 @@ MUTANTS = (
     Mutant(
         name="what was fetched stays",
         rows="CC-09",
-        test="tests/unit/tablet_copy/test_copy_follower.py::test_copy_whose_source_dies_starts_again_from_the_beginning",
-        file="replica/tablet_copy/follower.py",
-        function="FollowerCopy._back_to_deleted",
+        test="tests/unit/tablet_copy/test_copy_target.py::test_copy_whose_source_dies_starts_again_from_the_beginning",
+        file="replica/tablet_copy/target.py",
+        function="TargetCopy._back_to_deleted",
         before="""
             self._attempt.remove_blocks()
         """,
@@ -398,7 +398,7 @@ MUTANTS = (
         name="log of a failed copy leaves no room for its tombstone",
         rows="TC-12",
         test=(
-            "tests/unit/tablet_copy/test_copy_follower.py::"
+            "tests/unit/tablet_copy/test_copy_target.py::"
             "test_copy_that_fills_the_disk_with_its_log_makes_room_for_its_own_tombstone"
         ),
         file="replica/tablet_copy/quarantine.py",
@@ -409,7 +409,7 @@ MUTANTS = (
     Mutant(
         name="deleted replica leaves quarantine with a failed copy",
         rows="TC-64, TC-38",
-        test="tests/unit/tablet_copy/test_copy_follower.py::test_copies_that_never_end_take_the_room_of_one",
+        test="tests/unit/tablet_copy/test_copy_target.py::test_copies_that_never_end_take_the_room_of_one",
         file="replica/tablet_copy/quarantine.py",
         function="_drop_unfinished_copies",
         before="if kept is not None and kept.data_state is DataState.COPYING:",
@@ -418,7 +418,7 @@ MUTANTS = (
     Mutant(
         name="every unfinished copy stays in quarantine",
         rows="TC-64",
-        test="tests/unit/tablet_copy/test_copy_follower.py::test_copies_that_never_end_take_the_room_of_one",
+        test="tests/unit/tablet_copy/test_copy_target.py::test_copies_that_never_end_take_the_room_of_one",
         file="replica/tablet_copy/quarantine.py",
         function="_drop_unfinished_copies",
         before="if kept is not None and kept.data_state is DataState.COPYING:",
@@ -500,7 +500,7 @@ MUTANTS = (
     Mutant(
         name="unfinished copy stays copying",
         rows="TC-60",
-        test="tests/unit/tablet_copy/test_copy_follower.py::test_copy_cut_off_at_any_step",
+        test="tests/unit/tablet_copy/test_copy_target.py::test_copy_cut_off_at_any_step",
         file="replica/tablet_copy/startup.py",
         function="settle_at_startup",
         before="if superblock.data_state is DataState.COPYING:",

@@ -74,7 +74,7 @@ MUTANTS = (
     Mutant(
         name="source may lag",
         rows="TC-58",
-        test="tests/unit/tablet_copy/test_copy_follower.py::test_copy_from_a_lagging_or_leaderless_source_touches_nothing",
+        test="tests/unit/tablet_copy/test_copy_target.py::test_copy_from_a_lagging_or_leaderless_source_touches_nothing",
         file="replica/tablet_copy/checks.py",
         function="source_refusal",
         before="if source_last_opid < own_last_opid:",
@@ -112,7 +112,7 @@ MUTANTS = (
     Mutant(
         name="whole file crc unchecked",
         rows="TC-51",
-        test="tests/unit/tablet_copy/test_copy_follower.py::test_copy_with_a_flipped_byte_ends_deleted",
+        test="tests/unit/tablet_copy/test_copy_target.py::test_copy_with_a_flipped_byte_ends_deleted",
         file="replica/tablet_copy/downloads.py",
         function="Downloads._one",
         before="if not self._stop.is_set() and (offset != file.length_bytes or crc != file.crc):",
@@ -208,7 +208,7 @@ MUTANTS = (
     Mutant(
         name="config left out with its segment",
         rows="CC-22",
-        test="tests/unit/tablet_copy/test_copy_follower.py::test_config_that_metadata_does_not_have_yet_travels_in_the_log",
+        test="tests/unit/tablet_copy/test_copy_target.py::test_config_that_metadata_does_not_have_yet_travels_in_the_log",
         file="replica/tablet_copy/source.py",
         function="capture_session",
         before="below = flush_index if saved_index >= config_index else min(flush_index, saved_index)",
@@ -368,8 +368,8 @@ MUTANTS = (
             "tests/unit/tablet_copy/test_copy_promises.py::"
             "test_copy_over_a_lost_superblock_that_does_not_end_leaves_a_tombstone_that_does_not_vote"
         ),
-        file="replica/tablet_copy/lost.py",
-        function="bury_lost",
+        file="replica/tablet_copy/lost_superblock.py",
+        function="write_tombstone_for_lost",
         before="last_logged_known=False,",
         after="last_logged_known=True,",
     ),
@@ -380,8 +380,8 @@ MUTANTS = (
             "tests/unit/server/test_server_votes_of_the_absent.py::"
             "test_server_that_lost_a_superblock_gives_no_vote_until_a_copy_is_complete"
         ),
-        file="replica/tablet_copy/follower.py",
-        function="FollowerCopy.run",
+        file="replica/tablet_copy/target.py",
+        function="TargetCopy.run",
         before="lost = not Superblock.exists(disk, tablet_id) and was_here(disk, tablet_id)",
         after="lost = False and was_here(disk, tablet_id)",
     ),
@@ -392,8 +392,8 @@ MUTANTS = (
             "tests/unit/tablet_copy/test_copy_promises.py::"
             "test_copy_over_a_lost_superblock_that_does_not_end_leaves_a_tombstone_that_does_not_vote"
         ),
-        file="replica/tablet_copy/follower.py",
-        function="FollowerCopy.run",
+        file="replica/tablet_copy/target.py",
+        function="TargetCopy.run",
         before="max(term, promised.term)",
         after="term",
     ),
@@ -427,7 +427,7 @@ MUTANTS = (
         test=(
             "tests/unit/tablet_copy/test_copy_promises.py::test_tablet_that_was_about_to_be_created_has_lost_nothing"
         ),
-        file="replica/tablet_copy/lost.py",
+        file="replica/tablet_copy/lost_superblock.py",
         function="was_here",
         before=".term > 0",
         after=".term >= 0",

@@ -39,7 +39,7 @@ MUTANTS = (
         rows="IN-82",
         test="tests/unit/tools/test_newer_servers.py::test_every_phase_of_a_copy_is_known_to_who_waits_for_its_end",
         on_disk=True,
-        file="replica/tablet_copy/follower.py",
+        file="replica/tablet_copy/target.py",
         before='self._progress.phase = "COPY.5"',
         after='self._progress.phase = "COPY.8"',
     ),

@@ -181,8 +181,8 @@ MUTANTS = (
         ),
         file="replica/server/copies/copy_jobs.py",
         function="CopyJobs._pace",
-        before="ticket = rate.ticket(length_bytes)",
-        after="ticket = rate.ticket(length_bytes // 2)",
+        before="ticket = rate.draw(length_bytes)",
+        after="ticket = rate.draw(length_bytes // 2)",
     ),
     Mutant(
         name="target ignores the rate",
@@ -190,7 +190,7 @@ MUTANTS = (
         test="tests/unit/server/test_server_copy_pace.py::test_copy_waits_for_the_rate_of_either_side",
         file="replica/server/copies/copy_jobs.py",
         function="CopyJobs._pace",
-        before="ticket = rate.ticket(length_bytes)",
+        before="ticket = rate.draw(length_bytes)",
         after="ticket = 0",
     ),
     Mutant(

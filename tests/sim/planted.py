@@ -479,7 +479,7 @@ PLANTED = (
     Planted(
         "a copy mixes two superblocks",
         one(
-            "tablet_copy.follower:FollowerCopy._copy",
+            "tablet_copy.target:TargetCopy._copy",
             "ready.save(disk)",
             "replace(ready, ledger=copying.ledger).save(disk)",
         ),

@@ -20,8 +20,8 @@ from nyala.replica.tablet_copy import (
     CopyAttempt,
     CopyRequest,
     CopySource,
-    FollowerCopy,
     LocalReplica,
+    TargetCopy,
     copy_cancelled,
     start_tablet_copy_checks,
     was_here,
@@ -244,12 +244,12 @@ class CopyJobs:
         if refusal is not None:
             raise refusal
 
-        def clear(admit: Callable[[OpId, int], None]) -> Superblock | None:
+        def stop_and_delete(check_source: Callable[[OpId, int], None]) -> Superblock | None:
             if hosted.superblock.data_state is DataState.DOES_NOT_EXIST:
                 manager.endings.need_lost(job.tablet_id)
                 return None
             last = asyncio.run_coroutine_threadsafe(manager.endings.halt_for_deletion(hosted), loop).result()
-            admit(last.opid, hosted.term)
+            check_source(last.opid, hosted.term)
             return manager.endings.delete_files(hosted, last)
 
         here = hosted.superblock.data_state is not DataState.DOES_NOT_EXIST or was_here(manager.disk, job.tablet_id)
@@ -262,11 +262,11 @@ class CopyJobs:
                     hosted.cmeta = ConsensusMeta.adopt(manager.disk, job.tablet_id, manager.uuid, remote, lost=here)
 
         with self.attempt(job, addresses) as attempt:
-            FollowerCopy(
+            TargetCopy(
                 attempt,
                 own_last_opid=local.last_opid,
                 own_term=local.term,
-                clear=clear,
+                stop_and_delete=stop_and_delete,
                 log_only=request.log_only,
                 own_last_known=hosted.last_opid_known,
                 merge=merge,
@@ -276,8 +276,8 @@ class CopyJobs:
     def _pace(self, job: CopyJob, length_bytes: int) -> None:
         """Hold this server's rate for so many bytes, unless the job is cancelled. In the job's threads."""
         rate = self._manager.copy_rate
-        ticket = rate.ticket(length_bytes)
-        while (pause_s := rate.pause_s(ticket)) and not job.cancelled.wait(pause_s):
+        drawn = rate.draw(length_bytes)
+        while (pause_s := rate.pause_s(drawn)) and not job.cancelled.wait(pause_s):
             pass
 
     @contextmanager

@@ -136,11 +136,11 @@ class Scrub:
                 if length_bytes is None:
                     return True
                 self.bytes += length_bytes
-                ticket = self._rate.ticket(cost_bytes(length_bytes, cpu_s, self._rate.bytes_per_s))
-                pause_s = self._rate.pause_s(ticket)
+                drawn = self._rate.draw(cost_bytes(length_bytes, cpu_s, self._rate.bytes_per_s))
+                pause_s = self._rate.pause_s(drawn)
                 while pause_s:
                     await asyncio.sleep(pause_s)
-                    pause_s = self._rate.pause_s(ticket)
+                    pause_s = self._rate.pause_s(drawn)
             return False
         finally:
             # Behind the piece that may still be under way; a file that was removed meanwhile may take time to close.

@@ -9,7 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from nyala.replica.tablet import Superblock
-from nyala.replica.tablet_copy import LastLogged, SourceSessions, bury_lost, delete_replica, last_of_unopened
+from nyala.replica.tablet_copy import (
+    LastLogged,
+    SourceSessions,
+    delete_replica,
+    last_of_unopened,
+    write_tombstone_for_lost,
+)
 from nyala.replica.types import ZERO_OPID, Code, Corruption, DataState, Disk, LaterFormat, OpId, Refused
 
 from ..runtime.lanes import drained
@@ -92,7 +98,7 @@ class ReplicaShutdown:
         hosted.repair_superblock(disk)
         if hosted.lost:
             self.need_lost(tablet_id)
-            hosted.superblock = bury_lost(disk, tablet_id, hosted.cmeta)
+            hosted.superblock = write_tombstone_for_lost(disk, tablet_id, hosted.cmeta)
         else:
             current = Superblock.load(disk, tablet_id)
             hosted.superblock = delete_replica(disk, current, last.opid, stop=lambda: None, known=last.known)

@@ -1,6 +1,6 @@
 """Tablet copies between processes: the source's service and connections, and what a follower copies through."""
 
 from .copy_rate import CopyRate
-from .hosting import SourceReplica
 from .remote_source import RemoteCopySource
+from .source_process import SourceReplica
 from .source_service import SourceServicer

@@ -27,9 +27,9 @@ def rate_allowed(rate_bytes_per_s: int, busy_rate_bytes_per_s: int, quiet_us: in
 
 
 class CopyRate:
-    """The bucket: `ticket` for what was moved, then wait while `pause_s` says so.
+    """A token bucket: `draw` what was moved, then wait while `pause_s` says so.
 
-    Tickets are paid for in the order in which they were drawn, so that many files at once move evenly. The scrub has a
+    Draws are paid for in their order, so that many files at once move evenly. The scrub has a
     bucket of its own (`scrub.py`).
     Concurrency: any thread.
     """
@@ -55,18 +55,18 @@ class CopyRate:
         quiet_us = None if written_us is None else self._clock.monotonic_us() - written_us
         return rate_allowed(*self._rates, quiet_us)
 
-    def ticket(self, length_bytes: int) -> int:
-        """A ticket for so many bytes that were moved."""
+    def draw(self, length_bytes: int) -> int:
+        """All bytes drawn so far, with these that were moved: what `pause_s` is asked about."""
         with self._lock:
             self._pay()
             self._drawn += length_bytes
             return self._drawn
 
-    def pause_s(self, ticket: int) -> float:
-        """Seconds to wait before asking again; 0.0: the ticket is paid for, go on."""
+    def pause_s(self, drawn: int) -> float:
+        """Seconds to wait before asking again; 0.0: what was drawn by then is paid for, go on."""
         with self._lock:
             rate = self._pay()
-            owed = ticket - self._paid
+            owed = drawn - self._paid
             return min(owed / rate, PAUSE_S_MAX) if rate and owed > 0 else 0.0
 
     def _pay(self) -> int:

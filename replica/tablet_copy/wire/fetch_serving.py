@@ -12,7 +12,7 @@ from nyala.replica.tablet_copy import SessionFile
 from nyala.replica.types import Code, Corruption, Refused, ReplicaError, limits, started_pool
 
 from .fetch_wire import be_patient, receive_message, send_message
-from .hosting import CopyHost
+from .source_process import SourceProcess
 
 _log = logging.getLogger("nyala.tablet_copy")
 
@@ -32,9 +32,9 @@ class FetchServing:
     Concurrency: `taken` from the loop's thread, `close` from any.
     """
 
-    def __init__(self, host: CopyHost, on_lost: Callable[[str, Corruption], None]) -> None:
+    def __init__(self, process: SourceProcess, on_lost: Callable[[str, Corruption], None]) -> None:
         """`on_lost(session id, why)`: a block cannot be read; called on the connection's thread."""
-        self._host = host
+        self._process = process
         self._on_lost = on_lost
         self._pool = started_pool(limits.COPY_FETCHES_MAX, "copy-serve")
         self._lock = threading.Lock()
@@ -52,7 +52,7 @@ class FetchServing:
 
     def taken(self, session_id: str, sock: socket.socket) -> None:
         """A connection whose ticket was for a copy of this session. Those of sessions that are over make room."""
-        alive = {session.manifest.session_id for session in self._host.sessions.sessions()}
+        alive = {session.manifest.session_id for session in self._process.sessions.sessions()}
         with self._lock:
             for other, its_session in self._connections.items():
                 if its_session not in alive:
@@ -80,9 +80,9 @@ class FetchServing:
             while (request := receive_message(sock, pb.FetchRequest)) is not None:
                 self._answer(sock, request)
         except (OSError, MemoryError, ReplicaError) as error:
-            _log.info("P %s a connection of a copy has ended: %s", self._host.uuid, error)
+            _log.info("P %s a connection of a copy has ended: %s", self._process.uuid, error)
         except Exception as error:  # noqa: BLE001 - the root of the connection's thread
-            self._host.on_fatal(error)
+            self._process.on_fatal(error)
         finally:
             with self._lock:
                 del self._connections[sock]
@@ -92,9 +92,9 @@ class FetchServing:
         between_parts = True
         try:
             check_fields(request)
-            check_name(request.dest_uuid, self._host.uuid)
+            check_name(request.dest_uuid, self._process.uuid)
             at, end = request.byte_offset, request.byte_offset + request.length_bytes
-            session = self._host.sessions.get(request.session_id)
+            session = self._process.sessions.get(request.session_id)
             with session.opened(request.kind, request.name, at, request.length_bytes) as file:
                 while at < end:
                     part = pb.FetchPart(byte_offset=at, length_bytes=min(limits.COPY_CHUNK_BYTES, end - at))
@@ -107,7 +107,7 @@ class FetchServing:
         except ReplicaError as error:
             if isinstance(error, Corruption):
                 self._on_lost(request.session_id, error)
-            refusal = as_refusal(error, self._host.on_fatal)
+            refusal = as_refusal(error, self._process.on_fatal)
             if not between_parts:
                 raise refusal from error
             send_message(sock, pb.FetchPart(error=error_to_pb(refusal)))
@@ -118,16 +118,16 @@ class FetchServing:
 
     def _wait_for_turn(self, sock: socket.socket, session_id: str, length_bytes: int) -> None:
         """Until the rate allows so many bytes; a long download keeps its session."""
-        host, waited_s = self._host, 0.0
-        host.sessions.get(session_id)
-        ticket = host.copy_rate.ticket(length_bytes)
-        while pause_s := host.copy_rate.pause_s(ticket):
+        process, waited_s = self._process, 0.0
+        process.sessions.get(session_id)
+        drawn = process.copy_rate.draw(length_bytes)
+        while pause_s := process.copy_rate.pause_s(drawn):
             if self._closing.wait(pause_s):
                 raise ConnectionAbortedError("the server stops")
             waited_s += pause_s
             if waited_s >= SIGN_OF_LIFE_S:
                 waited_s = 0.0
-                host.sessions.get(session_id)
+                process.sessions.get(session_id)
                 send_message(sock, pb.FetchPart())
 
 

@@ -23,7 +23,7 @@ from nyala.replica.transport import Admit
 from nyala.replica.types import Code, Corruption, Refused, ReplicaError, limits, started_pool
 
 from .fetch_serving import FetchServing
-from .hosting import CopyHost, SourceReplica
+from .source_process import SourceProcess, SourceReplica
 
 _log = logging.getLogger("nyala.tablet_copy")
 
@@ -36,7 +36,7 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
 
     def __init__(
         self,
-        host: CopyHost,
+        process: SourceProcess,
         admit: Admit,
         find: Callable[[str, CopyWanted], Awaitable[SourceReplica]],
         on_lost: Callable[[str, Corruption], None],
@@ -46,12 +46,12 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
         `find(tablet id, wanted)`: the replica, made ready to be copied from, or Refused. `on_lost(tablet id, why)`: a
         block of it cannot be read; called on any thread.
         """
-        self._host = host
+        self._process = process
         self._admit = admit
         self._find = find
         self._on_lost = on_lost
         self._pool = started_pool(limits.COPY_SESSIONS_MAX, "copy-begin")
-        self.fetches = FetchServing(host, self._lost)
+        self.fetches = FetchServing(process, self._lost)
 
     def close(self) -> None:
         """End what is being served."""
@@ -60,9 +60,9 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
 
     async def BeginCopy(self, request: pb.BeginCopyRequest, context: Context) -> pb.BeginCopyReply:
         """Open a session on a replica here: its leader, unless the caller may copy without one."""
-        host, tablet_id = self._host, request.tablet_id
+        process, tablet_id = self._process, request.tablet_id
         try:
-            check_name(request.dest_uuid, host.uuid)
+            check_name(request.dest_uuid, process.uuid)
             if not 0 < len(request.requestor_uuid) <= limits.NAME_LENGTH_MAX or len(request.requestor_run) > 64:
                 raise Refused(Code.INVALID_ARGUMENT, "a copy names its target, and its process in short")
             wanted = CopyWanted(
@@ -83,7 +83,7 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
 
             def capture(session_id: str, ttl_us: int) -> CopySourceSession:
                 return capture_session(
-                    disk=host.disk,
+                    disk=process.disk,
                     tablet_id=tablet_id,
                     requestor_uuid=request.requestor_uuid,
                     session_id=session_id,
@@ -102,7 +102,7 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
             loop = asyncio.get_running_loop()
             opening = loop.run_in_executor(
                 self._pool,
-                lambda: host.sessions.open(
+                lambda: process.sessions.open(
                     tablet_id,
                     request.requestor_uuid,
                     capture,
@@ -118,15 +118,15 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
                 raise
             if is_leader and not (replica.is_leader and replica.term == term):
                 # The metadata in the session may name a term that another leads, and vouch for a log that ends early.
-                await loop.run_in_executor(self._pool, lambda: host.sessions.end(session.manifest.session_id, False))
+                await loop.run_in_executor(self._pool, lambda: process.sessions.end(session.manifest.session_id, False))
                 raise Refused(Code.NOT_LEADER, "leadership was lost meanwhile", detail=replica.leader_uuid or "")
         except ReplicaError as error:
-            return pb.BeginCopyReply(error=error_to_pb(as_refusal(error, host.on_fatal)))
+            return pb.BeginCopyReply(error=error_to_pb(as_refusal(error, process.on_fatal)))
         m = session.manifest
         _log.info(
             "T %s P %s copy session %s for %s: %d bytes, log to %s",
             tablet_id,
-            host.uuid,
+            process.uuid,
             m.session_id,
             request.requestor_uuid,
             m.size_bytes,
@@ -147,33 +147,33 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
         """End a session that was opened for a caller who did not wait for it."""
         if not opening.cancelled() and opening.exception() is None:
             session_id = opening.result().manifest.session_id
-            self._pool.submit(self._host.sessions.end, session_id, False)
+            self._pool.submit(self._process.sessions.end, session_id, False)
 
     async def OpenFetch(self, request: pb.OpenFetchRequest, context: Context) -> pb.OpenFetchReply:
         """A ticket for one connection on which a session's files are fetched."""
         try:
-            check_name(request.dest_uuid, self._host.uuid)
+            check_name(request.dest_uuid, self._process.uuid)
             # A look at the sessions may close some that have expired, which writes to the disk.
             look = asyncio.get_running_loop().run_in_executor
-            await look(self._pool, self._host.sessions.get, request.session_id)
+            await look(self._pool, self._process.sessions.get, request.session_id)
             self.fetches.check_room(request.session_id)
         except ReplicaError as error:
-            return pb.OpenFetchReply(error=error_to_pb(as_refusal(error, self._host.on_fatal)))
+            return pb.OpenFetchReply(error=error_to_pb(as_refusal(error, self._process.on_fatal)))
         port, ticket = self._admit(partial(self.fetches.taken, request.session_id), host_of_caller(context))
         return pb.OpenFetchReply(port=port, ticket=ticket)
 
     async def EndCopy(self, request: pb.EndCopyRequest, context: Context) -> pb.EndCopyReply:
         """Close a session. A block of it that the target doubts is read here: if it is lost, so is this replica."""
         try:
-            check_name(request.dest_uuid, self._host.uuid)
+            check_name(request.dest_uuid, self._process.uuid)
             await asyncio.get_running_loop().run_in_executor(self._pool, lambda: self._end(request))
         except ReplicaError as error:
-            return pb.EndCopyReply(error=error_to_pb(as_refusal(error, self._host.on_fatal)))
+            return pb.EndCopyReply(error=error_to_pb(as_refusal(error, self._process.on_fatal)))
         return pb.EndCopyReply()
 
     def _end(self, request: pb.EndCopyRequest) -> None:
         """In a thread: it reads a whole block, and the target may not wait for that."""
-        sessions = self._host.sessions
+        sessions = self._process.sessions
         try:
             if request.doubted:
                 session = sessions.get(request.session_id)
@@ -186,7 +186,7 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
 
     def _lost(self, session_id: str, error: Corruption) -> None:
         """A block that cannot be read for a copy is lost here: this replica ends, another leads and serves."""
-        for session in self._host.sessions.sessions():
+        for session in self._process.sessions.sessions():
             if session.manifest.session_id == session_id:
                 self._on_lost(session.tablet_id, error)
 
@@ -195,7 +195,7 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
         return [
             pb.CopyJob(
                 tablet_id=s.tablet_id,
-                source_uuid=self._host.uuid,
+                source_uuid=self._process.uuid,
                 target_uuid=s.requestor_uuid,
                 phase="SERVING",
                 bytes_done=s.bytes_served,
@@ -204,5 +204,5 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
                 idle_us=idle_us,
                 ttl_us=s.manifest.ttl_us,
             )
-            for s, started_us, idle_us in self._host.sessions.served()
+            for s, started_us, idle_us in self._process.sessions.served()
         ]

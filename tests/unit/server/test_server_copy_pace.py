@@ -24,7 +24,7 @@ BUSY = 7_000_000
 
 
 class Held(CopyRate):
-    """A rate of one byte per second on a clock that stands still; counts who waited, also by ticket."""
+    """A rate of one byte per second on a clock that stands still; counts who waited, also by drawn."""
 
     def __init__(self) -> None:
         self.clock = TestClock()
@@ -32,10 +32,10 @@ class Held(CopyRate):
         self.asked_by: Counter[int] = Counter()
         super().__init__(self.clock, 1, 0)
 
-    def pause_s(self, ticket: int) -> float:
+    def pause_s(self, drawn: int) -> float:
         self.asked += 1
-        self.asked_by[ticket] += 1
-        return super().pause_s(ticket)
+        self.asked_by[drawn] += 1
+        return super().pause_s(drawn)
 
 
 @pytest.mark.parametrize("at_the_source", [True, False])
@@ -66,8 +66,8 @@ class Stepped(CopyRate):
         self.waits = 0
         super().__init__(self.clock, rate_bytes_per_s, 0)
 
-    def pause_s(self, ticket: int) -> float:
-        pause_s = super().pause_s(ticket)
+    def pause_s(self, drawn: int) -> float:
+        pause_s = super().pause_s(drawn)
         self.waits += pause_s > 0
         return min(pause_s, 0.001)
 

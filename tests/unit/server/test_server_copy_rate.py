@@ -30,16 +30,16 @@ class Streams:
         wakes up to a fifth late."""
         end_us = self._clock.now_us + int(seconds * 1_000_000)
         while self._due[0][0] < end_us:
-            at, who, ticket = heapq.heappop(self._due)
+            at, who, drawn = heapq.heappop(self._due)
             self._clock.now_us = max(self._clock.now_us, at)
             each()
-            if ticket is None:
-                ticket = self._rate.ticket(self._chunk)
-            pause_s = self._rate.pause_s(ticket)
+            if drawn is None:
+                drawn = self._rate.draw(self._chunk)
+            pause_s = self._rate.pause_s(drawn)
             assert pause_s <= PAUSE_S_MAX
             if pause_s:
                 late = 1 + self._rng.random() / 5
-                heapq.heappush(self._due, (self._clock.now_us + int(pause_s * late * 1_000_000) + 1, who, ticket))
+                heapq.heappush(self._due, (self._clock.now_us + int(pause_s * late * 1_000_000) + 1, who, drawn))
             else:
                 self.moved.append(((self._clock.now_us - self._began_us) / 1_000_000, self._chunk))
                 heapq.heappush(self._due, (self._clock.now_us + chunk_us, who, None))
@@ -92,7 +92,7 @@ def test_copies_without_a_bound_wait_for_nobody_until_a_write_comes() -> None:
     clock = TestClock()
     rate = CopyRate(clock, 0, 20 * MB)
     for _ in range(1000):
-        assert rate.pause_s(rate.ticket(CHUNK)) == 0.0
+        assert rate.pause_s(rate.draw(CHUNK)) == 0.0
     rate.written()
     moving = Streams(rate, clock, 4)
     moving.run(5, each=rate.written)
@@ -104,7 +104,7 @@ def test_copy_that_comes_after_a_rest_does_not_make_up_for_it() -> None:
     second takes no more than the rate, a burst and their chunks."""
     clock = TestClock()
     rate = CopyRate(clock, 20 * MB, 0)
-    rate.ticket(CHUNK)
+    rate.draw(CHUNK)
     clock.now_us += 60 * 1_000_000
     moving = Streams(rate, clock, 8)
     moving.run(1)
@@ -112,14 +112,14 @@ def test_copy_that_comes_after_a_rest_does_not_make_up_for_it() -> None:
 
 
 def test_streams_share_the_rate_in_turn() -> None:
-    """Goal: progress is even, whatever waits. Method: eight tickets at once at eight chunks a second: they are paid one
+    """Goal: progress is even, whatever waits. Method: eight draws at once at eight chunks a second: they are paid one
     after the other, an eighth of a second apart."""
     clock = TestClock()
     rate = CopyRate(clock, 8 * CHUNK, 0)
-    tickets = [rate.ticket(CHUNK) for _ in range(8)]
+    draws = [rate.draw(CHUNK) for _ in range(8)]
     paid = []
     for _ in range(9):
-        paid.append(sum(rate.pause_s(ticket) == 0.0 for ticket in tickets))
+        paid.append(sum(rate.pause_s(drawn) == 0.0 for drawn in draws))
         clock.now_us += 125_000
     assert paid == [0, 1, 2, 3, 4, 5, 6, 7, 8]
 

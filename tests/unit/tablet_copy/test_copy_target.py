@@ -332,9 +332,9 @@ def test_copy_from_a_lagging_or_leaderless_source_touches_nothing(source: Source
     replica.write([8], "mine")
     source.is_leader = leader
     cleared: list[bool] = []
-    clear = lambda admit: cleared.append(True)  # noqa: E731
+    stop_and_delete = lambda check_source: cleared.append(True)  # noqa: E731
     with pytest.raises(Refused) as refused:
-        copy_over(None, attempt(disk, source.copy_source), own_last_opid=kept, clear=clear).run()
+        copy_over(None, attempt(disk, source.copy_source), own_last_opid=kept, stop_and_delete=stop_and_delete).run()
     assert refused.value.code is (Code.ILLEGAL_STATE if leader else Code.NOT_LEADER)
     assert not cleared and Superblock.load(disk, TABLET).data_state is DataState.READY
     assert replica.rows() == {8: "mine"}
@@ -354,13 +354,19 @@ def test_copy_over_a_replica_that_promised_more_meanwhile_touches_nothing(
     superblock().save(disk)
     deleted: list[bool] = []
 
-    def clear(admit: Any) -> Superblock:
-        admit(last, term)
+    def stop_and_delete(check_source: Any) -> Superblock:
+        check_source(last, term)
         deleted.append(True)
         raise AssertionError("the replica would have been deleted")
 
     with pytest.raises(Refused) as refused:
-        copy_over(None, attempt(disk, source.copy_source), own_last_opid=OpId(6, 3), own_term=6, clear=clear).run()
+        copy_over(
+            None,
+            attempt(disk, source.copy_source),
+            own_last_opid=OpId(6, 3),
+            own_term=6,
+            stop_and_delete=stop_and_delete,
+        ).run()
     assert refused.value.code is code
     assert not deleted and Superblock.load(disk, TABLET).data_state is DataState.READY
     assert source.sessions.sessions() == []

@@ -41,7 +41,7 @@ def lost_tablets(disk: Disk) -> list[str]:
     return [tablet_id for tablet_id in sorted(left) if was_here(disk, tablet_id)]
 
 
-def bury_lost(disk: Disk, tablet_id: str, cmeta: ConsensusMeta | None) -> Superblock:
+def write_tombstone_for_lost(disk: Disk, tablet_id: str, cmeta: ConsensusMeta | None) -> Superblock:
     """A tombstone in the place of a superblock that is lost; returns its record.
 
     The log goes to a quarantine, as by a deletion. The blocks stay in `data/` (`spared_blocks`), and no later one gets

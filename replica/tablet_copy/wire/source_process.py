@@ -14,7 +14,7 @@ from nyala.replica.wal import Log
 from .copy_rate import CopyRate
 
 
-class CopyHost(Protocol):
+class SourceProcess(Protocol):
     """A process that serves copies. Concurrency: all of it may be used from any thread."""
 
     uuid: str

@@ -19,7 +19,7 @@ from nyala.replica.types import ZERO_OPID, Code, DataState, DiskFailure, OpId, R
 from .attempt import CopyAttempt
 from .checks import source_refusal
 from .deletion import fresh_quarantine, wal_folder
-from .lost import blocks_that_stayed, bury_lost, was_here
+from .lost_superblock import blocks_that_stayed, was_here, write_tombstone_for_lost
 from .manifest import ANYTHING, WHOLE, CopyManifest, CopyWanted
 from .offer import accept_offer
 from .quarantine import end_unfinished_copy
@@ -27,20 +27,21 @@ from .quarantine import end_unfinished_copy
 _log = logging.getLogger(__name__)
 
 
-class FollowerCopy:
+class TargetCopy:
     """One run of COPY.1 to COPY.5; the caller starts the replica (COPY.6).
 
     `own_last_opid` and `own_term` are what this server has promised, as far as the caller knows at the start.
-    `clear(admit)` is called once the source has been accepted and before anything here changes: it stops the replica
-    if there is one, calls `admit(last OpId, term)` with what nobody can add to any more, deletes a READY one, and
-    returns the superblock in force (None: the tablet never was here). `admit` raises Refused if the stopped replica
-    has promised more than the source offers; nothing is lost then, and the caller starts it again.
+    `stop_and_delete(check_source)` is called once the source has been accepted and before anything here changes. It
+    stops the replica if there is one, calls `check_source(last OpId, term)` with the stopped replica's, which no longer
+    change, deletes a READY one, and returns the superblock in force (None: the tablet never was here). `check_source`
+    raises Refused if the stopped replica has promised more than the source offers; nothing is lost then, and the caller
+    starts it again.
     `merge(remote)` merges the source's consensus metadata into the local one, under the lock that this server's votes
     for the tablet take too; without it the file is merged directly.
     `log_only`: the replica becomes a witness, which has no rows; see DESIGN.md, "Witnesses". `own_last_known`: whether
     `own_last_opid` is the last OpId that was acknowledged, not only one below it.
     `promised()`: the consensus metadata, if this server has them in memory; else they are read. They are asked for if
-    the superblock is lost (`lost.py`): the copy starts over a tombstone that does not know what it acknowledged.
+    the superblock is lost (`lost_superblock.py`): the copy starts over a tombstone whose acknowledged OpId is unknown.
     Cancelled before COPY.1 it leaves everything as it was, later a tombstone; after COPY.5 it is too late.
 
     Durability: `run` returns only when the READY superblock and all it names are durable.
@@ -52,7 +53,7 @@ class FollowerCopy:
         *,
         own_last_opid: OpId,
         own_term: int = 0,
-        clear: Callable[[Callable[[OpId, int], None]], Superblock | None],
+        stop_and_delete: Callable[[Callable[[OpId, int], None]], Superblock | None],
         allow_leaderless: bool = False,
         log_only: bool = False,
         own_last_known: bool = True,
@@ -65,7 +66,7 @@ class FollowerCopy:
         self._uuid = attempt.uuid
         self._progress = attempt.progress
         self._own = own_last_opid, own_term
-        self._clear = clear
+        self._stop_and_delete = stop_and_delete
         self._allow_leaderless = allow_leaderless
         self._log_only = log_only
         self._wanted = self._want(own_last_opid if own_last_known else ANYTHING)
@@ -88,9 +89,9 @@ class FollowerCopy:
             remote = self._accept(manifest)
             self._progress.bytes_total = manifest.size_bytes
             self._attempt.check_cancelled()
-            local = self._clear(lambda last, term: self._admit(manifest, last, term))
+            local = self._stop_and_delete(lambda last, term: self._admit(manifest, last, term))
             if local is None and lost:
-                local = bury_lost(disk, tablet_id, promised)
+                local = write_tombstone_for_lost(disk, tablet_id, promised)
             self._was_here = local is not None
             if local is not None:
                 self._check_base(manifest, remote, local)
