@@ -20,7 +20,7 @@ from nyala.pipeline import (
     run_decisions,
     spark_session,
 )
-from nyala.pipeline.option_numbers import add_kafka_timeout, add_restart_options, parsed
+from nyala.pipeline.arguments import add_kafka_timeout, add_restart_options, parsed
 from nyala.replica.types import ReplicaError
 from nyala.replica.types.logs import log_to_stderr
 

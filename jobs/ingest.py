@@ -24,7 +24,7 @@ from nyala.pipeline import (
     security_of,
     spark_session,
 )
-from nyala.pipeline.option_numbers import (
+from nyala.pipeline.arguments import (
     DAY_S,
     LEASE_S_MAX,
     add_kafka_timeout,

@@ -14,7 +14,7 @@ import sys
 import time
 
 from nyala.pipeline import QueryInterrupted, QueryRefused, RebalanceOptions, Rebalancer, kafka_options, spark_session
-from nyala.pipeline.option_numbers import add_kafka_timeout, count, parsed, seconds
+from nyala.pipeline.arguments import add_kafka_timeout, count, parsed, seconds
 from nyala.pipeline.rebalance import LOOK_AGAIN_S, Plan, all_done, describe, proposal_of, summary
 from nyala.replica.types import ReplicaError
 from nyala.replica.types.logs import log_to_stderr

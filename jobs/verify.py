@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from nyala.pipeline import QueryInterrupted, end_in_order, read_checksums, spark_session
-from nyala.pipeline.option_numbers import DAY_S, parsed, seconds
+from nyala.pipeline.arguments import DAY_S, parsed, seconds
 from nyala.replica.client import Client, parse_masters
 from nyala.replica.tools import (
     ClusterView,

@@ -6,12 +6,20 @@ names is first used, so that a look at an error's class or at a schema does not 
 
 from typing import TYPE_CHECKING
 
-from nyala.replica.types import on_demand
+from nyala.replica.types import lazy_imports
 
 if TYPE_CHECKING:
     from nyala.replica.types import KafkaSecurity
 
-    from .dead_letters import DeadLetter, letter_key
+    from .dead_letter_producer import DeadLetter, letter_key
+    from .dead_letter_reader import (
+        LettersUnreadable,
+        StoredDeadLetter,
+        iterate_letters,
+        letters_held,
+        read_letters,
+        replay_letters,
+    )
     from .decisions import DecisionsOptions, DecisionsQuery
     from .decode import RowDecoder, WriterSchema
     from .driver import end_in_order
@@ -20,7 +28,6 @@ if TYPE_CHECKING:
     from .ingest import IngestOptions, IngestQuery
     from .kafka_security import kafka_options, security_of
     from .lease import release_run
-    from .letters import Letter, LettersUnreadable, iterate_letters, letters_held, read_letters, replay_letters
     from .progress import QUERY_ENDED, QUERY_STARTS, Progress
     from .publish import PublishFailed, RowMisfit, RowPublisher
     from .rebalance import RebalanceOptions, Rebalancer
@@ -45,7 +52,6 @@ __all__ = [
     "IngestOptions",
     "IngestQuery",
     "KafkaSecurity",
-    "Letter",
     "LettersUnreadable",
     "Progress",
     "PublishFailed",
@@ -58,6 +64,7 @@ __all__ = [
     "RowMisfit",
     "RowPublisher",
     "SourceLag",
+    "StoredDeadLetter",
     "TopicIdentity",
     "Topics",
     "WriterSchema",
@@ -98,7 +105,7 @@ _HOMES = {
     ".ingest": "IngestOptions IngestQuery",
     ".kafka_security": "kafka_options security_of",
     ".lease": "release_run",
-    ".letters": "Letter LettersUnreadable iterate_letters letters_held read_letters replay_letters",
+    ".letters": "StoredDeadLetter LettersUnreadable iterate_letters letters_held read_letters replay_letters",
     ".progress": "Progress QUERY_ENDED QUERY_STARTS",
     ".publish": "PublishFailed RowMisfit RowPublisher",
     ".rebalance": "RebalanceOptions Rebalancer",
@@ -112,4 +119,4 @@ _HOMES = {
     ".verify": "read_checksums",
 }
 """Module -> names that it gives to this package."""
-__getattr__, __dir__ = on_demand(__name__, _HOMES)
+__getattr__, __dir__ = lazy_imports(__name__, _HOMES)

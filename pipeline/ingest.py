@@ -21,7 +21,7 @@ from nyala.replica.rpc import pb, source_to_pb
 from nyala.replica.types import Refused, check, limits
 
 from .checkpoint import Checkpoint
-from .dead_letters import LETTERS_TOPIC
+from .dead_letter_producer import LETTERS_TOPIC
 from .driver import run_uninterrupted
 from .errors import UNKNOWN_TOPIC, QueryInterrupted, QueryRefused, of_refusal, of_spark
 from .kafka_security import security_of

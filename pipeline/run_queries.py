@@ -11,7 +11,7 @@ from nyala.replica.types import Outcome
 from .decisions import DecisionsOptions, DecisionsQuery
 from .ingest import IngestOptions, IngestQuery
 from .progress import Progress
-from .supervise import Pulse, RestartOptions, run_two_queries, run_with_restarts
+from .supervise import ProgressCounter, RestartOptions, run_two_queries, run_with_restarts
 from .warm import warm_workers
 
 
@@ -27,13 +27,13 @@ def run_decisions(
 
     `show` gets a line for each outcome; they are told unless it is given.
     """
-    pulse, line = Pulse(), show or tell
+    counter, line = ProgressCounter(), show or tell
 
     def shown(done: Outcome) -> None:
-        pulse.beat()
+        counter.beat()
         line(f"tablet {done.tablet_id}: {done.result} {done.message}".rstrip())
 
-    run_with_restarts(lambda: DecisionsQuery(spark, options, shown).run(), restarts, tell, pulse=pulse)
+    run_with_restarts(lambda: DecisionsQuery(spark, options, shown).run(), restarts, tell, counter=counter)
 
 
 def run_ingest(
@@ -56,10 +56,10 @@ def run_ingest(
     ending = threading.Event()
     running: list[IngestQuery] = []
 
-    pulse = Pulse()
+    counter = ProgressCounter()
 
     def shown(progress: Progress) -> None:
-        pulse.beat()
+        counter.beat()
         show(progress)
 
     def once() -> None:
@@ -68,7 +68,7 @@ def run_ingest(
             running[0].run()
 
     def ingest() -> None:
-        run_with_restarts(once, restarts, tell, pulse=pulse, sleep=ending.wait)
+        run_with_restarts(once, restarts, tell, counter=counter, sleep=ending.wait)
 
     def end_ingest() -> None:
         ending.set()

@@ -70,7 +70,7 @@ def restart_options(patience_s: float | None, restarts_max: int | None, *, catch
     return RestartOptions(patience_s=patience_s, restarts_max=restarts_max, calm_s=calm_s)
 
 
-class Pulse:
+class ProgressCounter:
     """Counts what a query got done; `beat` may be called by any thread, with whatever is told of it."""
 
     def __init__(self) -> None:
@@ -86,23 +86,23 @@ def run_with_restarts(
     options: RestartOptions,
     tell: Callable[[str], None],
     *,
-    pulse: Pulse | None = None,
+    counter: ProgressCounter | None = None,
     sleep: Callable[[float], object] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> None:
     """Call `run` until it returns. QueryInterrupted starts it again; anything else, and the last one, is raised.
 
-    `pulse` tells whether a run got on.
+    `counter` tells whether a run got on.
     """
-    pulse = pulse or Pulse()
+    counter = counter or ProgressCounter()
     streak: FailureStreak | None = None
     while True:
-        began, beats = now(), pulse.beats
+        began, beats = now(), counter.beats
         try:
             return run()
         except QueryInterrupted as error:
             ended = now()
-            streak = streak_after(streak, began, ended, made_progress=pulse.beats != beats, options=options)
+            streak = streak_after(streak, began, ended, made_progress=counter.beats != beats, options=options)
             waited = ended - streak.since_s
             if streak.given_up(ended, options):
                 raise QueryInterrupted(

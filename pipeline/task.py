@@ -15,7 +15,7 @@ from nyala.replica.rows import RowError, SourceKey
 from nyala.replica.types import PLAINTEXT, KafkaSecurity, RowCode, known_value, limits
 
 from . import crash, worker
-from .dead_letters import DeadLetter, DeadLetterSink, Origin
+from .dead_letter_producer import DeadLetter, DeadLetterSink, Origin
 from .decode import RowDecoder, WriterSchema
 from .errors import TaskFailed
 from .framing import Framing

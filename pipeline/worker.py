@@ -11,7 +11,7 @@ from functools import lru_cache
 from nyala.replica.client import Client, ClientOptions, parse_masters
 from nyala.replica.types import PLAINTEXT, KafkaSecurity
 
-from .dead_letters import DeadLetterSink
+from .dead_letter_producer import DeadLetterSink
 from .kafka_timeouts import KAFKA_TIMEOUT_S
 
 

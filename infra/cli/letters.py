@@ -16,7 +16,7 @@ from .completion import TableName
 from .context import Json, ask, console, kafka_of, print_table
 
 if TYPE_CHECKING:
-    from nyala.pipeline import KafkaSecurity, Letter
+    from nyala.pipeline import KafkaSecurity, StoredDeadLetter
 
 app = typer.Typer(help="records that did not become rows", no_args_is_help=True)
 Kafka = Annotated[str, typer.Option("--kafka", envvar="NYALA_KAFKA", help="host:port; default: the stack in ./.nyala")]
@@ -27,7 +27,7 @@ Reason = Annotated[str, typer.Option(help="only letters with this reason, such a
 ROWS_SHOWN = 50
 
 
-def _chosen(kafka: str, properties: str, table: str, reason: str) -> Iterator[Letter]:
+def _chosen(kafka: str, properties: str, table: str, reason: str) -> Iterator[StoredDeadLetter]:
     letters = pipeline.iterate_letters(kafka_of(kafka), table, security=login_of(properties))
     return (one for one in letters if not reason or one.record["reason"] == reason.upper())
 
@@ -87,7 +87,7 @@ def _has_topic(kafka: str, table: str, security: KafkaSecurity) -> bool:
         topics.close()
 
 
-def _print_json(letters: Iterator[Letter]) -> None:
+def _print_json(letters: Iterator[StoredDeadLetter]) -> None:
     """One JSON array, a letter at a time: all of them may be more than memory holds."""
     between = "["
     for one in letters:

@@ -35,7 +35,7 @@ from nyala.replica.types import (
     us_of_hybrid,
 )
 
-from .seen import observed
+from .application_time import raise_time_seen
 from .where import parse_where
 
 _COMPARISONS: dict[type, str] = {
@@ -159,7 +159,7 @@ class Reader(DataSourceReader):  # type: ignore[misc]
     def _time(self, client: Client) -> int:
         """The time of all partitions. No later stale read of this Spark application is older: the executors do not
         report what they have read, so what is planned counts as read."""
-        client.observe(observed(self.handle, self.options.masters))
+        client.observe(raise_time_seen(self.handle, self.options.masters))
         at = self.options.at_time
         if not at:
             at = client.snapshot_time(self.handle, self.options.staleness_us)
@@ -167,7 +167,7 @@ class Reader(DataSourceReader):  # type: ignore[misc]
             ahead_us = us_of_hybrid(at) - us_of_hybrid(client.snapshot_time(self.handle))
             if ahead_us > limits.CLOCK_AHEAD_OF_CALLERS_US_MAX:
                 return at  # The servers will refuse this read, so nobody sees data of that time.
-        client.observe(observed(self.handle, self.options.masters, at))
+        client.observe(raise_time_seen(self.handle, self.options.masters, at))
         return at
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

@@ -20,8 +20,8 @@ from nyala.replica.types import (
     limits,
 )
 
+from .argument_errors import invalid_argument, unknown_name, valid_number, valid_text
 from .definitions import Columns, partition_of, schema_of
-from .mistakes import mistake, unknown, valid_number, valid_text
 from .table import Table
 from .topics import PARTITIONS, PARTITIONS_MAX, TopicMaker, TopicNotMade
 
@@ -94,7 +94,9 @@ class Cluster:
         partitions_of_topic(partitions)
         given = columns if columns is not None else schema
         if given is None:
-            raise mistake("a table needs columns, or an Arrow schema", 'give them as in {"id": "int64"}', table=name)
+            raise invalid_argument(
+                "a table needs columns, or an Arrow schema", 'give them as in {"id": "int64"}', table=name
+            )
         valid_text(check_table_name, name)
         valid_text(check_source_topic, topic or f"writes.{name}")
         valid_number(replication_factor, "replication_factor=", 1, 7)
@@ -147,7 +149,7 @@ class Cluster:
         if kafka:
             return stack.enter_context(TopicMaker(kafka, self._kafka_security))
         if required:
-            raise mistake(
+            raise invalid_argument(
                 "no Kafka is known: the masters were started without one",
                 'name it, as in connect(..., kafka="localhost:9092") or `--kafka localhost:9092`',
             )
@@ -169,7 +171,7 @@ class Cluster:
         if error.code is not Code.NOT_FOUND:
             return error
         try:
-            return unknown("table", name, self.tables(), code=Code.NOT_FOUND)
+            return unknown_name("table", name, self.tables(), code=Code.NOT_FOUND)
         except Refused:
             return error
 
@@ -190,7 +192,7 @@ class Cluster:
 def partitions_of_topic(partitions: int) -> None:
     """NotApplied unless a topic may have so many partitions."""
     if not isinstance(partitions, int) or isinstance(partitions, bool) or not 1 <= partitions <= PARTITIONS_MAX:
-        raise mistake(
+        raise invalid_argument(
             f"a topic has 1 to {PARTITIONS_MAX} partitions", "give a whole number", partitions=repr(partitions)[:80]
         )
 
@@ -210,13 +212,13 @@ def connect(
     Asks a master before it returns, so that a wrong address is told here and soon: NotApplied(UNAVAILABLE).
     """
     if address is None and not (address := os.environ.get("NYALA_MASTERS")):
-        raise mistake(
+        raise invalid_argument(
             'no cluster is named: connect("host:port") takes the masters\' addresses',
             "without them the environment variable NYALA_MASTERS names them, which "
             '`eval "$(nyala env)"` sets for the local stack',
         )
     if not isinstance(address, str) or not address.strip():
-        raise mistake(
+        raise invalid_argument(
             "connect() takes the masters' addresses", 'give them as in "localhost:7051"', got=repr(address)[:80]
         )
     try:

@@ -12,7 +12,7 @@ from nyala.replica.client import NotApplied
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema, type_of_arrow
 from nyala.replica.types import Refused
 
-from .mistakes import mistake, unknown
+from .argument_errors import invalid_argument, unknown_name
 
 _Made = TypeVar("_Made")
 _TYPE_TEXT = re.compile(r"^\s*([a-z0-9_]+)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*(not\s+null)?\s*$", re.IGNORECASE)
@@ -49,9 +49,9 @@ def schema_of(columns: Columns, key: str | Sequence[str]) -> TableSchema:
     names = [c.name for c in made]
     for name in keys:
         if name not in names:
-            raise unknown("column", name, names)
+            raise unknown_name("column", name, names)
     if not keys:
-        raise mistake("a table needs a primary key", "name its columns in key=", columns=", ".join(names))
+        raise invalid_argument("a table needs a primary key", "name its columns in key=", columns=", ".join(names))
     return _as_mistake(lambda: TableSchema(1, tuple(made), keys))
 
 
@@ -67,7 +67,7 @@ def partition_of(
     columns = tuple(hash_columns) if hash_columns is not None else schema.key
     for name in (*columns, *((range_column,) if range_column else ())):
         if not schema.has(name):
-            raise unknown("column", name, schema.names)
+            raise unknown_name("column", name, schema.names)
 
     def make() -> PartitionSpec:
         spec = PartitionSpec(columns, hash_buckets, range_column=range_column, range_splits=tuple(range_splits))
@@ -96,7 +96,7 @@ def _pairs(columns: Columns) -> list[tuple[str, Any]]:
         elif isinstance(item, tuple | list) and len(item) == 2:
             pairs.append((item[0], item[1]))
         else:
-            raise mistake("this is no column", 'give a column as ("name", "type")', got=repr(item)[:80])
+            raise invalid_argument("this is no column", 'give a column as ("name", "type")', got=repr(item)[:80])
     return pairs
 
 
@@ -130,9 +130,11 @@ def _type_of_text(name: str, text: str) -> tuple[ColumnType, int, int, bool]:
     word = match.group(1).lower() if match else text
     word = _OTHER_NAMES.get(word, word)
     if match is None or word not in {t.value for t in ColumnType}:
-        error = unknown("type", text, [t.value for t in ColumnType])
+        error = unknown_name("type", text, [t.value for t in ColumnType])
         error.values["column"] = name
         raise error
     if word == "decimal" and match.group(2) is None:
-        raise mistake("a decimal needs its precision and scale", "give them as in decimal(9,2)", column=name, type=text)
+        raise invalid_argument(
+            "a decimal needs its precision and scale", "give them as in decimal(9,2)", column=name, type=text
+        )
     return ColumnType(word), int(match.group(2) or 0), int(match.group(3) or 0), bool(match.group(4))

@@ -22,7 +22,7 @@ from nyala.replica.client import NotApplied
 from nyala.replica.rows import Column, ColumnType, Predicate, TableSchema, conditions_size
 from nyala.replica.types import Refused, limits
 
-from .mistakes import mistake, unknown
+from .argument_errors import invalid_argument, unknown_name
 
 
 class Condition:
@@ -35,15 +35,17 @@ class Condition:
         return Condition((*self.predicates, *as_condition(other).predicates))
 
     def __or__(self, other: object) -> Condition:
-        raise mistake(
+        raise invalid_argument(
             "OR cannot be evaluated at the tablets", "use isin(), or scan for each alternative, or filter after"
         )
 
     def __invert__(self) -> Condition:
-        raise mistake("NOT cannot be evaluated at the tablets", "turn the comparison around, or filter after the scan")
+        raise invalid_argument(
+            "NOT cannot be evaluated at the tablets", "turn the comparison around, or filter after the scan"
+        )
 
     def __bool__(self) -> bool:
-        raise mistake(
+        raise invalid_argument(
             "a condition is neither true nor false", "join conditions with &, each in parentheses, not with and"
         )
 
@@ -72,16 +74,18 @@ class Col:
 
     def __init__(self, name: str) -> None:
         if not isinstance(name, str) or not name:
-            raise mistake("col() takes a column's name", 'give it as in col("price")', got=repr(name))
+            raise invalid_argument("col() takes a column's name", 'give it as in col("price")', got=repr(name))
         self.name = name
 
     def _compare(self, op: str, value: object) -> Condition:
         if value is None:
-            raise mistake("nothing compares with None", "use .is_null() or .is_not_null()", column=self.name)
+            raise invalid_argument("nothing compares with None", "use .is_null() or .is_not_null()", column=self.name)
         if _is_nan(value):
-            raise mistake("NaN equals nothing and has no order", "leave the comparison out", column=self.name)
+            raise invalid_argument("NaN equals nothing and has no order", "leave the comparison out", column=self.name)
         if isinstance(value, Col):
-            raise mistake("two columns cannot be compared at the tablets", "filter after the scan", column=self.name)
+            raise invalid_argument(
+                "two columns cannot be compared at the tablets", "filter after the scan", column=self.name
+            )
         return Condition([Predicate(self.name, op, (value,))])
 
     def __eq__(self, value: object) -> Condition:  # type: ignore[override]
@@ -105,13 +109,15 @@ class Col:
     def isin(self, values: Iterable[object]) -> Condition:
         """Equal to one of the values. All conditions of one scan have at most 100,000 values, of 7 MiB together."""
         if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-            raise mistake("isin() takes a list of values", "give one, as in isin([1, 2])", got=repr(values)[:80])
+            raise invalid_argument(
+                "isin() takes a list of values", "give one, as in isin([1, 2])", got=repr(values)[:80]
+            )
         # One more than a scan may have is refused as well as all of them, and they may be without end.
         given = tuple(itertools.islice(values, limits.SCAN_VALUES_MAX + 1))
         if any(map(_is_nan, given)):
-            raise mistake("isin() takes no NaN, which equals nothing", "leave it out", column=self.name)
+            raise invalid_argument("isin() takes no NaN, which equals nothing", "leave it out", column=self.name)
         if any(v is None for v in given):
-            raise mistake("isin() takes no None", "use .is_null()", column=self.name)
+            raise invalid_argument("isin() takes no None", "use .is_null()", column=self.name)
         return Condition(_checked([Predicate(self.name, "in", given)]))
 
     def between(self, low: object, high: object) -> Condition:
@@ -148,10 +154,10 @@ def as_condition(where: Where) -> Condition:
     if isinstance(where, str):
         return parse_condition(where)
     if isinstance(where, Col):
-        raise mistake("a column is no condition", "compare it with something", column=where.name)
+        raise invalid_argument("a column is no condition", "compare it with something", column=where.name)
     if isinstance(where, list | tuple):
         return Condition(p for part in where for p in as_condition(part).predicates)
-    raise mistake(
+    raise invalid_argument(
         "where= takes a condition, text, or a list of them", 'give one such as nyala.col("x") > 3', got=repr(where)[:80]
     )
 
@@ -192,7 +198,7 @@ class _Reader:
     def error(self, what: str, pos: int | None = None) -> Exception:
         where = pos if pos is not None else self.tokens[self.at][2] if self.at < len(self.tokens) else len(self.text)
         todo = "write it as in \"price > 3 AND city IN ('Oslo', 'Rome')\""
-        return mistake(
+        return invalid_argument(
             f"the condition cannot be read: {what}", todo, at=where + 1, near=repr(self.text[where : where + 20])
         )
 
@@ -323,7 +329,7 @@ def _checked(predicates: Iterable[Predicate]) -> tuple[Predicate, ...]:
 def column_of(schema: TableSchema, name: str) -> Column:
     """The column of that name; the refusal suggests close names."""
     if not schema.has(name):
-        raise unknown("column", name, schema.names)
+        raise unknown_name("column", name, schema.names)
     return schema.column(name)
 
 
@@ -336,7 +342,7 @@ def _as_type(value: Any, column: Column) -> object:
     except (ValueError, decimal.InvalidOperation):
         converted = None
     if converted is None:
-        raise mistake(
+        raise invalid_argument(
             "the value cannot be compared with the column",
             "give one of the column's type",
             column=column.name,

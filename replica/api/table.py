@@ -14,8 +14,8 @@ from nyala.replica.client import Client, OnError, ScanSpec, TableHandle, result_
 from nyala.replica.rows import RowOp
 from nyala.replica.types import LOGICAL_BITS, MAX_HYBRID_TIME, hybrid_from_us, limits, staleness_problem
 
+from .argument_errors import invalid_argument
 from .expressions import Where, as_condition, bound, column_of
-from .mistakes import mistake
 from .writing import WriteResult, checked_on_error, write
 
 if TYPE_CHECKING:
@@ -33,26 +33,34 @@ def hybrid_time_of(at: dt.datetime | int | None) -> int:
         return 0
     if isinstance(at, dt.datetime):
         if at.tzinfo is None:
-            raise mistake("at= needs a time zone", "give one, as in datetime.now(timezone.utc)", at=at.isoformat())
+            raise invalid_argument(
+                "at= needs a time zone", "give one, as in datetime.now(timezone.utc)", at=at.isoformat()
+            )
         us = (at - _EPOCH) // dt.timedelta(microseconds=1)
         hybrid = hybrid_from_us(us) | (1 << LOGICAL_BITS) - 1
     elif isinstance(at, int) and not isinstance(at, bool):
         hybrid = at
     else:
-        raise mistake("at= takes a datetime with its zone, or a hybrid time", "give one of them", at=repr(at)[:80])
+        raise invalid_argument(
+            "at= takes a datetime with its zone, or a hybrid time", "give one of them", at=repr(at)[:80]
+        )
     if not EARLIEST_HYBRID_TIME <= hybrid <= MAX_HYBRID_TIME:
-        raise mistake("at= is no time since the year 2000", "hybrid times are microseconds * 4096", at=repr(at)[:80])
+        raise invalid_argument(
+            "at= is no time since the year 2000", "hybrid times are microseconds * 4096", at=repr(at)[:80]
+        )
     return hybrid
 
 
 def staleness_us_of(staleness: float) -> int:
     """Microseconds of `staleness=` seconds, which are more than servers' clocks may differ."""
     if not isinstance(staleness, int | float) or isinstance(staleness, bool) or math.isnan(staleness):
-        raise mistake(
+        raise invalid_argument(
             "staleness= is a number of seconds", "give one, as in staleness=5", staleness=repr(staleness)[:80]
         )
     if problem := staleness_problem(staleness * 1e6):
-        raise mistake(problem, "give one between them, or leave it out for a strong read", staleness=repr(staleness))
+        raise invalid_argument(
+            problem, "give one between them, or leave it out for a strong read", staleness=repr(staleness)
+        )
     return int(staleness * 1e6)
 
 
@@ -171,10 +179,10 @@ class Table:
         """
         schema = self._handle.schema
         if isinstance(columns, str):
-            raise mistake("columns= takes a list of names", "put the name into a list", got=columns)
+            raise invalid_argument("columns= takes a list of names", "put the name into a list", got=columns)
         names = None if columns is None else tuple(column_of(schema, name).name for name in columns)
         if names is not None and (not names or len(set(names)) < len(names)):
-            raise mistake(
+            raise invalid_argument(
                 "columns= names at least one column, and each once",
                 "leave it out for all columns",
                 got=", ".join(names),
@@ -182,9 +190,13 @@ class Table:
         if limit is not None and (
             not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= limits.NUMBER_MAX
         ):
-            raise mistake("limit= is a positive whole number", "leave it out for all rows", limit=repr(limit)[:80])
+            raise invalid_argument(
+                "limit= is a positive whole number", "leave it out for all rows", limit=repr(limit)[:80]
+            )
         if at is not None and staleness is not None:
-            raise mistake("at= and staleness= exclude each other", "give one of them", at=str(at), staleness=staleness)
+            raise invalid_argument(
+                "at= and staleness= exclude each other", "give one of them", at=str(at), staleness=staleness
+            )
         spec = ScanSpec(
             names,
             bound(as_condition(where), schema),

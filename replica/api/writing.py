@@ -24,8 +24,8 @@ from nyala.replica.client import (
 from nyala.replica.rows import Column, RowOp, TableSchema, key_hash
 from nyala.replica.types import Applied, Refused, RowCode, limits
 
+from .argument_errors import invalid_argument, unknown_name
 from .expressions import column_of
-from .mistakes import mistake, unknown
 
 _REFUSALS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
@@ -84,7 +84,7 @@ def checked_on_error(on_error: str) -> OnError:
         if on_error == known:
             return cast(OnError, known)
     wrong = "there is no such on_error="
-    raise mistake(wrong, 'on_error= is "raise" or "return"', on_error=repr(on_error)[:80])
+    raise invalid_argument(wrong, 'on_error= is "raise" or "return"', on_error=repr(on_error)[:80])
 
 
 def as_table(rows: Any, schema: TableSchema) -> Any:
@@ -96,7 +96,7 @@ def as_table(rows: Any, schema: TableSchema) -> Any:
     if isinstance(rows, Mapping):
         rows = [rows]
     if isinstance(rows, str | bytes):
-        raise mistake(
+        raise invalid_argument(
             "these are no rows", "rows are a pyarrow, pandas or polars table, or a list of dicts", got=repr(rows)[:80]
         )
     if type(rows).__module__.split(".")[0] == "pandas":
@@ -105,7 +105,7 @@ def as_table(rows: Any, schema: TableSchema) -> Any:
         return pa.table(rows)
     if isinstance(rows, Iterable):
         return _table_of_dicts(list(rows), schema)
-    raise mistake(
+    raise invalid_argument(
         "these are no rows", "rows are a pyarrow, pandas or polars table, or a list of dicts", got=type(rows).__name__
     )
 
@@ -115,12 +115,12 @@ def _table_of_dicts(rows: list[Any], schema: TableSchema) -> Any:
         return pa.table({})
     for pos, row in enumerate(rows):
         if not isinstance(row, Mapping):
-            raise mistake(
+            raise invalid_argument(
                 "each row is a dict of column names and values", 'give it as in {"id": 1}', row=pos, got=repr(row)[:80]
             )
         if row.keys() != rows[0].keys():
             odd = sorted(map(str, set(row) ^ set(rows[0])))
-            raise mistake(
+            raise invalid_argument(
                 "all rows of one call have the same columns",
                 "give None where a row has no value",
                 row=pos,
@@ -145,7 +145,7 @@ def _bad_value(column: Column, values: list[Any]) -> NotApplied:
         except _REFUSALS as e:
             reason = str(e).splitlines()[0][:120]
             return _value_mistake(column, pos, value, reason)
-    return mistake(
+    return invalid_argument(
         "the column's values do not fit its type",
         "convert them, or recreate the column",
         column=column.name,
@@ -154,7 +154,7 @@ def _bad_value(column: Column, values: list[Any]) -> NotApplied:
 
 
 def _value_mistake(column: Column, pos: int, value: object, reason: str) -> NotApplied:
-    return mistake(
+    return invalid_argument(
         "a value does not fit its column",
         "change it, or recreate the column with a type that holds it",
         column=column.name,
@@ -171,30 +171,32 @@ def conform(table: Any, schema: TableSchema, op: RowOp) -> Any:
     names = table.schema.names
     for name in names:
         if not schema.has(name):
-            raise unknown("column", name, schema.names)
+            raise unknown_name("column", name, schema.names)
     repeated = sorted({n for n in names if names.count(n) > 1})
     if repeated:
-        raise mistake("a column comes twice", "leave one of them out", columns=", ".join(repeated))
+        raise invalid_argument("a column comes twice", "leave one of them out", columns=", ".join(repeated))
     missing = [n for n in schema.key if n not in names]
     if missing:
-        raise mistake(
+        raise invalid_argument(
             "the rows lack key columns", "add them to each row", missing=", ".join(missing), key=", ".join(schema.key)
         )
     if op in (RowOp.DELETE, RowOp.DELETE_IGNORE):
         names = list(schema.key)
     if op in (RowOp.UPDATE, RowOp.UPDATE_IGNORE) and set(names) <= set(schema.key):
-        raise mistake("an update needs a column besides the key", "add one that is to change", columns=", ".join(names))
+        raise invalid_argument(
+            "an update needs a column besides the key", "add one that is to change", columns=", ".join(names)
+        )
     if op in (RowOp.INSERT, RowOp.INSERT_IGNORE):
         lacking = [c.name for c in schema.columns if not c.nullable and c.default is None and c.name not in names]
         if lacking:
-            raise mistake(
+            raise invalid_argument(
                 "the rows lack columns that must have a value", "add them to each row", missing=", ".join(lacking)
             )
     arrays = [_cast(table.column(n), schema.column(n)) for n in names]
     for name, array in zip(names, arrays, strict=True):
         if name in schema.key and array.null_count:
             row = array.is_null().to_pylist().index(True)
-            raise mistake("a key column has no value", "give each row its whole key", column=name, row=row)
+            raise invalid_argument("a key column has no value", "give each row its whole key", column=name, row=row)
     return pa.table(arrays, names=names)
 
 
@@ -214,7 +216,7 @@ def _cast(values: Any, column: Column) -> Any:
         reason = str(e).splitlines()[0][:120]
         pos = _first_failure(array, target)
         if pos < 0:
-            raise mistake(
+            raise invalid_argument(
                 "the column's values do not fit its type",
                 "convert them, or recreate the column",
                 column=column.name,

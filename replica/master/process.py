@@ -113,7 +113,7 @@ class MasterProcess:
         )
         pb_grpc.add_MasterServiceServicer_to_server(service, self._server)
         pb_grpc.add_PeerServiceServicer_to_server(incoming, self._server)
-        copies = CatalogCopies(disk, uuid, self.clock, incoming.admit, lambda: service.state.group, self.fail)
+        copies = CatalogCopies(disk, uuid, self.clock, incoming.grant_ticket, lambda: service.state.group, self.fail)
         pb_grpc.add_CopyServiceServicer_to_server(copies, self._server)
         await incoming.listen(self.options.listen.rpartition(":")[0], self.options.peer_port)
         await self._server.start()

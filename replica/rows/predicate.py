@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from nyala.replica.types import limits
 
-from .listed import NOT_COMPARABLE, Listed
+from .condition_values import NOT_COMPARABLE, ConditionValues
 from .types import invalid
 
 COMPARISONS = {
@@ -34,7 +34,7 @@ class Predicate(NamedTuple):
     column: str
     op: str
     values: Sequence[object] = ()
-    """A tuple, or `Listed` for those of a list that came over the network."""
+    """A tuple, or `ConditionValues` for those of a list that came over the network."""
 
 
 def never_stop() -> None:
@@ -139,7 +139,7 @@ class _Ready:
 def _listed(predicate: Predicate, kind: Any, odd_max: int, stop: Callable[[], None]) -> tuple[Any, list[Any]]:
     """(array of those values that the type holds as they are, scalars of the others, of which there are few)."""
     values = predicate.values
-    if isinstance(values, Listed) and values.array.type == kind:
+    if isinstance(values, ConditionValues) and values.array.type == kind:
         return values.array, []
     exact, odd = [pa.array([], type=kind)], []
     for start in range(0, len(values), _STEP):

@@ -13,7 +13,7 @@ from nyala.replica.rows import (
     Column,
     ColumnType,
     ConditionsSize,
-    Listed,
+    ConditionValues,
     MalformedMessage,
     PartitionSpec,
     Predicate,
@@ -166,7 +166,7 @@ def predicate_from_pb(message: pb.Predicate) -> Predicate:
         return Predicate(message.column, message.op, ())
     try:
         array = read_values(message.values)
-        values: Sequence[object] = Listed(array) if len(array) > 1 else tuple(array.to_pylist())
+        values: Sequence[object] = ConditionValues(array) if len(array) > 1 else tuple(array.to_pylist())
     except (MalformedMessage, pa.ArrowException, ValueError, OverflowError) as e:
         raise Refused(
             Code.INVALID_ARGUMENT,

@@ -147,7 +147,7 @@ class TabletServer:
             scans=scans,
             maintenance=maintenance,
             hybrid_clock=self._hybrid_clock,
-            admit=peers.admit,
+            grant_ticket=peers.grant_ticket,
             microtasks=post.microtasks,
             gil=gil,
             identity=self._identity,
@@ -155,7 +155,7 @@ class TabletServer:
         )
         pb_grpc.add_TabletServiceServicer_to_server(service, server)
         pb_grpc.add_PeerServiceServicer_to_server(peers, server)
-        copies = CopyServicer(manager, jobs, maintenance, peers.admit)
+        copies = CopyServicer(manager, jobs, maintenance, peers.grant_ticket)
         pb_grpc.add_CopyServiceServicer_to_server(copies, server)
         heartbeats = Heartbeats(
             manager,

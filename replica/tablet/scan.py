@@ -9,7 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nyala.replica.rows import Conditions, Listed, Predicate, ScanSpec, TableSchema, key_hash, never_stop, slice_of
+from nyala.replica.rows import (
+    Conditions,
+    ConditionValues,
+    Predicate,
+    ScanSpec,
+    TableSchema,
+    key_hash,
+    never_stop,
+    slice_of,
+)
 
 from .block import Block, Kills
 from .columns import key_arrays, select
@@ -121,7 +130,7 @@ def _pruned(block: Block, proof: Proof, schema: TableSchema, predicates: Sequenc
     proof.check((column[:1], column[-1:]))
     low, high = column[0].as_py(), column[len(column) - 1].as_py()
     for predicate in mine:
-        if isinstance(predicate.values, Listed):
+        if isinstance(predicate.values, ConditionValues):
             if predicate.op == "in" and not predicate.values.any_between(low, high):
                 return True
             continue

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from nyala.replica.types import on_demand
+from nyala.replica.types import lazy_imports
 
 if TYPE_CHECKING:
     from nyala.replica.master import CATALOG_ID, has_catalog
@@ -184,4 +184,4 @@ _HOMES = {
     ".wanted": "Wanted change_words drain_json drain_words unsettled change_json",
 }
 """Module -> names that it gives to this package."""
-__getattr__, __dir__ = on_demand(__name__, _HOMES)
+__getattr__, __dir__ = lazy_imports(__name__, _HOMES)

@@ -11,7 +11,7 @@ from nyala.replica.server import ReplayMarker, marker_path
 from nyala.replica.tablet import Superblock, superblock_path, verify_file
 from nyala.replica.tablet_copy import wal_folder
 from nyala.replica.types import ZERO_OPID, Corruption, DataState, Disk, DiskFailure, OpId, Refused
-from nyala.replica.wal import LogView, inspect_log
+from nyala.replica.wal import LogReport, inspect_log
 
 from .check import Severity
 
@@ -33,7 +33,7 @@ class TabletFiles:
     tablet_id: str
     superblock: Superblock | None = None
     cmeta: CmetaView | None = None
-    log: LogView | None = None
+    log: LogReport | None = None
     findings: list[FileFinding] = field(default_factory=list)
     files_checked: int = 0
 

@@ -1,12 +1,12 @@
 """Raft messages between servers: one link for each ordered pair, shared by all tablets."""
 
 from .channel import PeerChannelStatus
+from .connection_quota import CLIENTS, ConnectionQuota
 from .exporter import Exporter, call_families
 from .frame_reader import Arrivals, FrameReader
-from .listener import Admit, Listener, Taker, address_of
+from .listener import ConnectionHandler, GrantTicket, Listener, address_of
 from .liveness import LivenessChange, PeerLiveness
 from .microtasks import MicrotaskQueue
 from .network import PeerNetwork
 from .options import PeerOptions
 from .servicer import PeerServicer
-from .share import CLIENTS, Share

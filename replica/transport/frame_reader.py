@@ -7,8 +7,8 @@ from functools import partial
 
 from nyala.replica.rpc import HEAD_BYTES, body_length
 
+from .connection_quota import ConnectionQuota
 from .microtasks import MicrotaskQueue
-from .share import Share
 
 BUFFER_BYTES = 256 << 10
 _BEGUN_BYTES = 64 << 10
@@ -33,7 +33,7 @@ class FrameReader(asyncio.BufferedProtocol):
         self._microtasks = microtasks
         self._arrivals = arrivals
         self.frame_bytes_max = frame_bytes_max
-        self.share: Share | None = None
+        self.quota: ConnectionQuota | None = None
         """Of its kind of connections, which bounds what it may hold; None: nobody counts it."""
         self._begun: bytearray | None = None
         self._end = 0
@@ -55,9 +55,9 @@ class FrameReader(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """[asyncio] Nothing of the connection is kept."""
-        if self.share is not None:
-            self.share.remove(self)
-        self.transport = self.share = self._begun = None
+        if self.quota is not None:
+            self.quota.remove(self)
+        self.transport = self.quota = self._begun = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """[asyncio] Where to put what comes next; never empty."""
@@ -85,8 +85,8 @@ class FrameReader(asyncio.BufferedProtocol):
                 needed = HEAD_BYTES + length
                 break
             begin = first + length
-            if self.share is not None:
-                self.share.used(self)
+            if self.quota is not None:
+                self.quota.used(self)
             self.on_frame(bytes(memoryview(data)[first:begin]))
             if self.transport is None or self.transport.is_closing():
                 self._begun = None
@@ -101,9 +101,9 @@ class FrameReader(asyncio.BufferedProtocol):
         elif begin or data is not self._begun or rest == len(data):
             self._begun = bytearray(min(needed, max(_BEGUN_BYTES, 2 * rest)))
             self._begun[:rest] = memoryview(data)[begin:end]
-        if self.share is not None:
+        if self.quota is not None:
             size = len(self._begun) if self._begun is not None else 0
-            if refusal := self.share.hold(self, size, needed):
+            if refusal := self.quota.hold(self, size, needed):
                 self.fail(ConnectionError(refusal))
 
     def fail(self, error: Exception) -> None:

@@ -16,26 +16,26 @@ from typing import NamedTuple
 from nyala.replica.rpc import accept_on, counted_host, set_keep_alive
 from nyala.replica.types import limits
 
+from .connection_quota import SERVERS, STRANGERS, UNPROVEN, ConnectionQuota
 from .frame_reader import Arrivals, FrameReader
 from .microtasks import MicrotaskQueue
 from .options import PeerOptions
-from .share import SERVERS, STRANGERS, UNPROVEN, Share
 
 _log = logging.getLogger("nyala.transport")
 TICKET_BYTES = 16
 _TICKETS_MAX = 1024
 LOOK_S = 1.0
 """How often connections are looked at whose time may be over."""
-Taker = Callable[[socket.socket], None]
+ConnectionHandler = Callable[[socket.socket], None]
 """Gets a blocking socket that it owns from then on; called on the loop's thread, must not block or raise."""
-Admit = Callable[[Taker, str], tuple[int, bytes]]
+GrantTicket = Callable[[ConnectionHandler, str], tuple[int, bytes]]
 """`admit(taker, host) -> (port, ticket)`: for one connection that is handed to `taker`; `host` asked for it."""
 
 
 class _Ticket(NamedTuple):
     """What for, until when, and which host asked for it."""
 
-    use: str | Taker
+    use: str | ConnectionHandler
     until_s: float
     host: str
 
@@ -70,11 +70,11 @@ class Listener:
         """In the order of their making."""
         self._of_hosts: dict[str, dict[bytes, None]] = {}
         """The same by host."""
-        self.unproven = Share(UNPROVEN, now_s)
+        self.unproven = ConnectionQuota(UNPROVEN, now_s)
         self._unproven_until: dict[_Incoming, float] = {}
         """In the order of their coming."""
-        self.servers = Share(SERVERS, now_s)
-        self.strangers = Share(STRANGERS, now_s)
+        self.servers = ConnectionQuota(SERVERS, now_s)
+        self.strangers = ConnectionQuota(STRANGERS, now_s)
         self._links: dict[str, _Incoming] = {}
         self._looking: asyncio.TimerHandle | None = None
         self.port = 0
@@ -86,7 +86,7 @@ class Listener:
         self.port = self._server.sockets[0].getsockname()[1]
         self._look_later()
 
-    def ticket(self, use: str | Taker, host: str) -> bytes:
+    def ticket(self, use: str | ConnectionHandler, host: str) -> bytes:
         """A ticket for one link of the server `use`, or for one connection that is handed to `use`; `host` asked.
 
         What was sent behind a ticket of the latter kind is lost: its holder waits for a word first. When there are too
@@ -148,11 +148,11 @@ class Listener:
 
     def accepted(self, incoming: _Incoming, address: str) -> None:
         """A connection without a ticket yet."""
-        incoming.address, incoming.share = address, self.unproven
+        incoming.address, incoming.quota = address, self.unproven
         self._unproven_until[incoming] = self._now_s() + self._options.connect_timeout_ms / 1000
         self.unproven.add(incoming, address)
 
-    def prove(self, incoming: _Incoming, ticket: bytes) -> str | Taker | None:
+    def prove(self, incoming: _Incoming, ticket: bytes) -> str | ConnectionHandler | None:
         """Whose link this is, or who takes the connection; None for a ticket that nobody was given."""
         found = self._take_back(ticket)
         if found is None or found.until_s <= self._now_s():
@@ -160,13 +160,13 @@ class Listener:
         use = found.use
         self._unproven_until.pop(incoming, None)
         self.unproven.remove(incoming)
-        incoming.share = None
+        incoming.quota = None
         if isinstance(use, str):
-            incoming.share = self.servers if self._knows(use) else self.strangers
+            incoming.quota = self.servers if self._knows(use) else self.strangers
             before, self._links[use] = self._links.get(use), incoming
             if before is not None:
                 before.abort()
-            incoming.share.add(incoming, incoming.address)
+            incoming.quota.add(incoming, incoming.address)
         return use
 
     def take(self, sender: str, body: bytes) -> bool:

@@ -22,7 +22,7 @@ from nyala.replica.rpc import (
 from nyala.replica.types import Address, Code, InvariantViolation, Refused, limits
 
 from .batch_bounds import too_many_parts
-from .listener import Listener, Taker
+from .listener import ConnectionHandler, Listener
 from .microtasks import MicrotaskQueue
 from .options import PeerOptions
 from .refusals import Refusals
@@ -81,7 +81,7 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
                 Code.ILLEGAL_STATE, "cannot listen for links of other servers; is the port taken?", host=host, port=port
             ) from error
 
-    def admit(self, taker: Taker, host: str) -> tuple[int, bytes]:
+    def grant_ticket(self, taker: ConnectionHandler, host: str) -> tuple[int, bytes]:
         """(port, ticket) for one connection to the port of this server's links, which is handed to `taker`."""
         return self.listener.port, self.listener.ticket(taker, host)
 

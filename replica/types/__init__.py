@@ -37,6 +37,7 @@ from .ids import (
 )
 from .kafka_reach import reach_kafka
 from .kafka_security import KAFKA_AWAY, PLAINTEXT, KafkaSecurity
+from .lazy_imports import lazy_imports
 from .names import (
     CONTROL_TOPICS,
     check_column_name,
@@ -51,7 +52,6 @@ from .names import (
     parse_json,
     shown,
 )
-from .on_demand import on_demand
 from .protocols import Clock, Disk, DiskFile, Post, Rng, Timer
 from .resource_use import MEMORY_MAPS, OPEN_FILES, ResourceUse
 from .tablet_reports import PeerReport, TabletReport

@@ -1,12 +1,12 @@
 """The write-ahead log: Avro segments, group commit, recovery of a torn tail, anchors and log GC."""
 
 from .dump import dump_segment
-from .inspect import LogView, inspect_log
+from .handles import Anchor, Replay, SegmentInfo
 from .live_dump import dump_log, dump_settled
 from .log import Log
+from .log_report import LogReport, inspect_log
 from .offline import read_offline
 from .options import WalOptions
-from .records import Anchor, Replay, SegmentInfo
 from .recovery import WITHHELD_NAME
 from .reservation import Reservation
 from .verify import verify_segment

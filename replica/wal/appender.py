@@ -12,9 +12,9 @@ from nyala.replica.fs import exhausted
 from nyala.replica.types import Code, Disk, InvariantViolation, OpId, Refused, may_pass
 
 from .format import Header, encode_tail
+from .handles import SegmentInfo
 from .newest import Newest, save_newest
 from .options import WalOptions
-from .records import SegmentInfo
 from .reservation import Reservation
 from .segment import ActiveSegment, NextSegment
 from .zeros import STATEMENT_BYTES
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Written:
+class GroupCommit:
     """One group commit that is on disk: `places` is (OpId, first byte, byte after it) of each entry in `segment`."""
 
     segment: SegmentInfo
@@ -59,7 +59,7 @@ class Appender:
         self._info: SegmentInfo | None = None
         self._retry_at_bytes = 0
 
-    def write(self, slots: Sequence[Reservation]) -> Written:
+    def write(self, slots: Sequence[Reservation]) -> GroupCommit:
         """Append all entries of the slots as one block and make it durable.
 
         NO_SPACE or ResourcesExhausted: nothing of it is in the log, a later write may succeed. Anything else that is
@@ -87,7 +87,7 @@ class Appender:
         info = self._note(segment, places)
         if segment.written_bytes > segment.preallocated_bytes:
             self._prepare_next(segment)
-        return Written(info, segment.header, places)
+        return GroupCommit(info, segment.header, places)
 
     def _note(self, segment: ActiveSegment, places: list[tuple[OpId, int, int]]) -> SegmentInfo:
         highest = max(opid.index for opid, _, _ in places)

@@ -10,7 +10,7 @@ import google_crc32c
 from nyala.replica.types import ZERO_OPID, Corruption, Disk, Entry
 
 from .format import HEADER_BYTES_MAX, decode_header
-from .index import Written
+from .index import SeenOpIds
 from .recovery import is_segment_name
 from .scan import walk
 
@@ -50,7 +50,7 @@ def dump_segment(disk: Disk, path: str) -> Iterator[dict[str, Any]]:
         }
         found: list[dict[str, Any]] = []
 
-        seen = Written()
+        seen = SeenOpIds()
 
         def visit(entry: Entry, start: int, end: int) -> None:
             seen.add(entry.opid)

@@ -273,7 +273,7 @@ def encode_block(
         return [frame, *parts, header.marker]
     parts = [frame, *parts[:-1], parts[-1][:-1]]  # without the length of an empty `reserved`
     end = byte_offset + len(frame) + length_bytes + MARKER_BYTES
-    statement = zeros.state(zeros.census(parts, byte_offset), header.segment, byte_offset, end)
+    statement = zeros.state(zeros.count_zero_sectors(parts, byte_offset), header.segment, byte_offset, end)
     return [*parts, encode_long(len(statement)), statement, header.marker]
 
 

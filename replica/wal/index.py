@@ -74,7 +74,7 @@ class TermRuns:
         return other
 
 
-class Written:
+class SeenOpIds:
     """Every OpId that was written to a log, also those that others replaced: a few runs of indexes for each term."""
 
     def __init__(self) -> None:

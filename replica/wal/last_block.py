@@ -9,7 +9,7 @@ from .format import MARKER_BYTES, Header
 _WINDOW_BYTES = 1 << 20
 
 
-def write_last_block_again(file: DiskFile, header: Header, content_end: int) -> None:
+def rewrite_last_block(file: DiskFile, header: Header, content_end: int) -> None:
     """The same bytes at the same place, so that the sync after this really carries them to the disk.
 
     A sync that failed leaves pages that count as clean, with content that never arrived: the next process reads it from

@@ -8,10 +8,10 @@ from typing import Any
 from nyala.replica.types import Corruption, Disk, OpId
 
 from .dump import dump_segment
-from .inspect import LogView, inspect_log
+from .log_report import LogReport, inspect_log
 from .recovery import is_segment_name
 
-LOOKS_MAX = 10
+READS_MAX = 10
 """So often a file or a log that seems damaged is read before it is called one that is being written."""
 
 _WRITING = "it is being written or collected: dump it again"
@@ -47,7 +47,7 @@ def dump_settled(disk: Disk, path: str, pause: Pause) -> list[Item]:
     """`dump_segment` of a file that may be written meanwhile, or be gone."""
     try:
         items = list(dump_segment(disk, path))
-        for _ in range(LOOKS_MAX):
+        for _ in range(READS_MAX):
             if not _is_damage(items[-1]):
                 return items
             pause()
@@ -72,7 +72,7 @@ def _is_damage(item: Item) -> bool:
 def _judge(disk: Disk, folder: str, tablet_id: str, pause: Pause) -> Item:
     """What a start would make of the segments: a gap between two, or damage that later entries follow."""
     before: Item | None = None
-    for _ in range(LOOKS_MAX):
+    for _ in range(READS_MAX):
         try:
             found = _verdict(inspect_log(disk, folder, tablet_id))
         except Corruption as error:
@@ -87,7 +87,7 @@ def _judge(disk: Disk, folder: str, tablet_id: str, pause: Pause) -> Item:
     return {"kind": "log", "byte_offset": 0, "what": _WRITING}
 
 
-def _verdict(view: LogView) -> Item:
+def _verdict(view: LogReport) -> Item:
     found: Item = {
         "kind": "log", "byte_offset": view.size_bytes, "first_index": view.first_index, "last": view.last,
         "segments": len(view.segments),

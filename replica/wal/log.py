@@ -20,11 +20,11 @@ from nyala.replica.types import (
     may_pass,
 )
 
-from .appender import Appender, Written, closed_error
+from .appender import Appender, GroupCommit, closed_error
 from .format import EncodedEntry, encode_entry
+from .handles import Anchor, Pin, Replay, SegmentInfo
 from .options import WalOptions
 from .reader import Survivors, read_entries
-from .records import Anchor, Pin, Replay, SegmentInfo
 from .recovery import Recovered, forget_withheld, recover
 from .reservation import OnDurable, Reservation, SlotState, Truncation
 from .retention import Retention
@@ -263,7 +263,7 @@ class Log:
     def _commit(self, batch: list[Reservation]) -> None:
         """One group commit. The task root of everything the appender does."""
         slots = [slot for slot in batch if slot.entries and slot.state is SlotState.READY]
-        written: Written | None = None
+        written: GroupCommit | None = None
         try:
             with self._io:
                 if slots:
@@ -287,7 +287,7 @@ class Log:
         if self._failure is not None:
             raise self._failure
 
-    def _publish(self, batch: Sequence[Reservation], written: Written | None) -> None:
+    def _publish(self, batch: Sequence[Reservation], written: GroupCommit | None) -> None:
         with self._state:
             places = iter(written.places if written is not None else ())
             for slot in batch:

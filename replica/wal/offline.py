@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from nyala.replica.types import Disk, Entry, check
 
 from .format import decode_entry
+from .handles import Replay
 from .reader import Survivors, read_entries
-from .records import Replay
 from .recovery import Recovered, read_all, read_withheld, worse
 
 

@@ -20,10 +20,10 @@ from .format import (
     seal,
     unseal,
 )
-from .index import LogIndex, Written
-from .last_block import write_last_block_again
+from .handles import SegmentInfo
+from .index import LogIndex, SeenOpIds
+from .last_block import rewrite_last_block
 from .newest import Newest, need_newest, read_newest, save_newest
-from .records import SegmentInfo
 from .scan import Damage, Walk, walk
 from .zeros import STATEMENT_BYTES
 
@@ -54,7 +54,7 @@ class Recovered:
     segments: list[SegmentInfo] = field(default_factory=list)
     headers: dict[int, Header] = field(default_factory=dict)
     withheld: OpId | None = None
-    written: Written = field(default_factory=Written)
+    written: SeenOpIds = field(default_factory=SeenOpIds)
     """Also what was replaced since."""
     newest: Newest = field(default_factory=Newest)
     """What the record beside the segments says."""
@@ -312,7 +312,7 @@ def _settle(disk: Disk, folder: str, out: Recovered) -> None:
             if file.size() != info.length_bytes:
                 file.truncate(info.length_bytes)
             if info.number == newest:
-                write_last_block_again(file, out.headers[info.number], info.length_bytes)
+                rewrite_last_block(file, out.headers[info.number], info.length_bytes)
             file.sync()
         finally:
             file.close()

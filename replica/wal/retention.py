@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .format import Header
-from .records import Anchor, SegmentInfo
+from .handles import Anchor, SegmentInfo
 
 
 class Retention:

@@ -15,7 +15,7 @@ from nyala.replica.types import DiskFile, Entry, OpId
 
 from . import zeros
 from .format import BAD_AVRO, MARKER_BYTES, Decoded, Header, decode_entry, decode_long, encode_long
-from .index import Written
+from .index import SeenOpIds
 
 SECTOR_BYTES = zeros.SECTOR_BYTES
 _WINDOW_BYTES = 1 << 20
@@ -95,7 +95,7 @@ def read_frame(data: bytes) -> Frame | None:
     return Frame(count, start, start + size) if count > 0 and size > 0 else None
 
 
-def walk(file: DiskFile, header: Header, visit: Visit, last: OpId, seen: Written) -> Walk:
+def walk(file: DiskFile, header: Header, visit: Visit, last: OpId, seen: SeenOpIds) -> Walk:
     """Visit every entry of every whole block; `last` is the log's last OpId before this segment, ZERO_OPID if none is
     there: then the header tells which one was.
 
@@ -112,7 +112,7 @@ def walk(file: DiskFile, header: Header, visit: Visit, last: OpId, seen: Written
     return Walk(position, judge(file.pread(window.size, position), position, header, last, seen))
 
 
-def whole_blocks(window: Window, header: Header, visit: Visit, seen: Written) -> Iterator[tuple[int, OpId]]:
+def whole_blocks(window: Window, header: Header, visit: Visit, seen: SeenOpIds) -> Iterator[tuple[int, OpId]]:
     """Visit every entry of each block until one is not whole, or stands where another was written; after each, the
     byte behind it and its last OpId."""
     position = header.length_bytes
@@ -165,7 +165,7 @@ def _misstated(block: bytes, byte_offset: int, entries: _Parsed, header: Header)
     return "" if whole is not None else "the statement of zero sectors is wrong"
 
 
-def _misplaced(entries: _Parsed, seen: Written) -> str:
+def _misplaced(entries: _Parsed, seen: SeenOpIds) -> str:
     """Why a block that begins with `entries` belongs elsewhere ("" if it does not).
 
     Nothing writes an OpId twice, with one exception: a leader brings back an entry that another leader's had replaced.
@@ -175,7 +175,7 @@ def _misplaced(entries: _Parsed, seen: Written) -> str:
     return f"it begins with entry {first}, which an earlier block holds" if first in seen else ""
 
 
-def judge(rest: bytes, byte_offset: int, header: Header, last: OpId, seen: Written) -> Damage:
+def judge(rest: bytes, byte_offset: int, header: Header, last: OpId, seen: SeenOpIds) -> Damage:
     """What to make of a block at `byte_offset` that is not whole, or not what was written there, given all bytes to the
     file's end."""
     claim = read_frame(rest)

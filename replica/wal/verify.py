@@ -7,8 +7,8 @@ from collections.abc import Generator
 from nyala.replica.types import Corruption, Disk, DiskFailure, DiskFile
 
 from .format import HEADER_BYTES_MAX, decode_header
-from .index import Written
-from .records import SegmentInfo
+from .handles import SegmentInfo
+from .index import SeenOpIds
 from .scan import Window, whole_blocks
 
 STEP_BYTES = 16 << 10
@@ -42,7 +42,7 @@ def _steps(file: DiskFile, path: str, tablet_id: str, info: SegmentInfo) -> Gene
     if (header.tablet_id, header.segment) != (tablet_id, info.number):
         raise Corruption("a segment belongs elsewhere", path=path, tablet_id=header.tablet_id, number=header.segment)
     told, end = 0, header.length_bytes  # the header is told with the first blocks
-    seen = Written()
+    seen = SeenOpIds()
     for end, _ in whole_blocks(Window(file), header, lambda entry, first, after: seen.add(entry.opid), seen):
         if end - told >= STEP_BYTES:
             yield end - told

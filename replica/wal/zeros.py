@@ -34,7 +34,7 @@ _LAST = b"Z"
 """No statement ends in a zero byte; the last entry of every block without one does."""
 
 
-class Census(NamedTuple):
+class ZeroSectors(NamedTuple):
     """Of the sectors of a block, up to its last END_BYTES."""
 
     zeros: int
@@ -43,7 +43,7 @@ class Census(NamedTuple):
     """Of those with one byte that is not zero, all together by xor: offset in the block << 8 | the byte."""
 
 
-NO_ZEROS = Census(0, 0)
+NO_ZEROS = ZeroSectors(0, 0)
 
 
 def has_run(data: bytes) -> bool:
@@ -64,7 +64,7 @@ def has_run(data: bytes) -> bool:
     return _RUN in data
 
 
-def census(parts: Sequence[bytes], byte_offset: int) -> Census:
+def count_zero_sectors(parts: Sequence[bytes], byte_offset: int) -> ZeroSectors:
     """Of all sectors that end within `parts`, which stand one behind the other in a file from `byte_offset` on.
 
     What the first one has of them counts for `zeros` if it is two bytes or more, for those of a block are never zero.
@@ -101,20 +101,20 @@ def census(parts: Sequence[bytes], byte_offset: int) -> Census:
                 at += SECTOR_BYTES
         held = part[whole_end:]
         position += len(part) - begin
-    return Census(zeros, lone)
+    return ZeroSectors(zeros, lone)
 
 
-def state(found: Census, segment: int, start: int, end: int) -> bytes:
+def state(found: ZeroSectors, segment: int, start: int, end: int) -> bytes:
     """The statement of a block that lies at [start, end) of a segment."""
     body = _BODY.pack(*found)
     return body + _CRC.pack(google_crc32c.value(_PLACE.pack(segment, start, end) + body)) + _LAST
 
 
-def stated(data: bytes, segment: int, start: int, end: int) -> Census | None:
+def stated(data: bytes, segment: int, start: int, end: int) -> ZeroSectors | None:
     """What a statement says; None if it is none of that block's, or damaged."""
     if len(data) != STATEMENT_BYTES:
         return None
-    found = Census(*_BODY.unpack_from(data))
+    found = ZeroSectors(*_BODY.unpack_from(data))
     return found if state(found, segment, start, end) == data else None
 
 
@@ -139,14 +139,14 @@ def look(rest: bytes, content: int, byte_offset: int, segment: int, marker: byte
     said = _end_says(rest, content, byte_offset, segment, len(marker))
     if said is None:
         return False, rest
-    now = census([rest[:end_bytes_at]], byte_offset)
+    now = count_zero_sectors([rest[:end_bytes_at]], byte_offset)
     if now.zeros == said.zeros + 1 and now.lone != said.lone:
         place, byte = divmod(now.lone ^ said.lone, 256)
         return False, rest[:place] + bytes([byte]) + rest[place + 1 :] if place < end_bytes_at else rest
     return now.zeros > said.zeros, rest
 
 
-def _end_says(rest: bytes, content: int, byte_offset: int, segment: int, marker_bytes: int) -> Census | None:
+def _end_says(rest: bytes, content: int, byte_offset: int, segment: int, marker_bytes: int) -> ZeroSectors | None:
     end = content - marker_bytes
     if end > 0 and not rest[end - 1]:
         return NO_ZEROS

@@ -18,11 +18,11 @@ import pyarrow as pa
 import pytest
 
 from nyala import schemas
-from nyala.pipeline.dead_letters import letter_key
+from nyala.pipeline.dead_letter_producer import letter_key
+from nyala.pipeline.dead_letter_reader import letter_of
 from nyala.pipeline.decisions import newest
 from nyala.pipeline.decode import RowDecoder, WriterSchema
 from nyala.pipeline.framing import Framing, wrap
-from nyala.pipeline.letters import letter_of
 from nyala.pipeline.rebalance import proposal_of
 from nyala.pipeline.row_schema import encode_key, row_schema_json
 from nyala.replica.policy import Health, Move, MoveKind, view_of_reports

@@ -25,12 +25,12 @@ from nyala.pipeline import (
     Framing,
     IngestOptions,
     IngestQuery,
-    Letter,
     Progress,
     QueryInterrupted,
     QueryRefused,
     RestartOptions,
     RowPublisher,
+    StoredDeadLetter,
     Topics,
     dead_letter_topic,
     encode_key,
@@ -320,7 +320,7 @@ class Lane:
                     found[each["k"]] = each
         return found
 
-    def letters(self) -> list[Letter]:
+    def letters(self) -> list[StoredDeadLetter]:
         """Distinct dead letters, by place."""
         return read_letters(self.road.kafka, self.name)
 

@@ -29,7 +29,7 @@ from nyala.replica.server.tablets.manager import TabletManager
 from nyala.replica.tablet_copy import SessionFile
 from nyala.replica.tablet_copy.wire.fetch_serving import FetchServing
 from nyala.replica.tablet_copy.wire.remote_source import RemoteCopySource
-from nyala.replica.transport import Listener, PeerOptions, Taker
+from nyala.replica.transport import ConnectionHandler, Listener, PeerOptions
 from nyala.replica.types import (
     Address,
     Clock,
@@ -113,7 +113,7 @@ class _TracedCopies(CopyServicer):
     """The product's servicer, which also notes who was called."""
 
     def __init__(self, server: PairedServer) -> None:
-        super().__init__(server.manager, server.jobs, server.maintenance, server.admit)
+        super().__init__(server.manager, server.jobs, server.maintenance, server.grant_ticket)
         self.fetches = _TracedFetches(server, self)
         self._note = server.note
         self._pair = server.pair
@@ -190,7 +190,7 @@ class PairedServer:
         self.copies = _TracedCopies(self)
         pb_grpc.add_CopyServiceServicer_to_server(self.copies, self.listener)  # type: ignore[no-untyped-call]
 
-    def admit(self, taker: Taker, host: str) -> tuple[int, bytes]:
+    def grant_ticket(self, taker: ConnectionHandler, host: str) -> tuple[int, bytes]:
         return self.links.port, self.links.ticket(taker, host)
 
     def note(self, what: str, request: Any) -> None:

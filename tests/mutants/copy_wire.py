@@ -51,7 +51,7 @@ MUTANTS = (
         file="replica/tablet_copy/wire/fetch_serving.py",
         function="FetchServing._answer",
         before="""
-            check_name(request.dest_uuid, self._host.uuid)
+            check_name(request.dest_uuid, self._process.uuid)
         """,
         after="",
     ),

@@ -491,7 +491,7 @@ MUTANTS = (
         test="tests/unit/rows/test_rows_value_list.py::test_long_list_is_made_ready_in_steps_that_end_with_the_caller",
         file="replica/rpc/tables.py",
         function="predicate_from_pb",
-        before="values: Sequence[object] = Listed(array) if len(array) > 1 else tuple(array.to_pylist())",
+        before="values: Sequence[object] = ConditionValues(array) if len(array) > 1 else tuple(array.to_pylist())",
         after="values: Sequence[object] = tuple(array.to_pylist())",
     ),
     Mutant(

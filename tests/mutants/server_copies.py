@@ -157,9 +157,9 @@ MUTANTS = (
             "test_copy_job_over_a_replica_that_acknowledged_more_meanwhile_loses_nothing"
         ),
         file="replica/server/copies/copy_jobs.py",
-        function="CopyJobs._copy.clear",
+        function="CopyJobs._copy.stop_and_delete",
         before="""
-            admit(last.opid, hosted.term)
+            check_source(last.opid, hosted.term)
         """,
         after="",
     ),
@@ -168,7 +168,7 @@ MUTANTS = (
         rows="TC-29",
         test="tests/unit/server/test_server_copies.py::test_copy_job_replaces_a_replica_that_lags",
         file="replica/server/copies/copy_jobs.py",
-        function="CopyJobs._copy.clear",
+        function="CopyJobs._copy.stop_and_delete",
         before="return manager.endings.delete_files(hosted, last)",
         after="return None",
     ),
@@ -181,8 +181,8 @@ MUTANTS = (
         ),
         file="replica/server/copies/copy_jobs.py",
         function="CopyJobs._pace",
-        before="ticket = rate.draw(length_bytes)",
-        after="ticket = rate.draw(length_bytes // 2)",
+        before="drawn = rate.draw(length_bytes)",
+        after="drawn = rate.draw(length_bytes // 2)",
     ),
     Mutant(
         name="target ignores the rate",
@@ -190,7 +190,7 @@ MUTANTS = (
         test="tests/unit/server/test_server_copy_pace.py::test_copy_waits_for_the_rate_of_either_side",
         file="replica/server/copies/copy_jobs.py",
         function="CopyJobs._pace",
-        before="ticket = rate.draw(length_bytes)",
+        before="drawn = rate.draw(length_bytes)",
         after="ticket = 0",
     ),
     Mutant(
@@ -645,7 +645,7 @@ MUTANTS = (
             "test_copy_over_a_running_replica_whose_superblock_is_lost_goes_by_memory"
         ),
         file="replica/server/copies/copy_jobs.py",
-        function="CopyJobs._copy.clear",
+        function="CopyJobs._copy.stop_and_delete",
         before="if hosted.superblock.data_state is DataState.DOES_NOT_EXIST:",
         after="if not Superblock.exists(manager.disk, job.tablet_id):",
     ),

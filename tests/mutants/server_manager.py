@@ -602,8 +602,8 @@ MUTANTS = (
         test="tests/unit/server/test_server_scrub.py::test_scrub_takes_no_more_than_its_share_of_a_core",
         file="replica/server/maintenance/scrub.py",
         function="Scrub._read",
-        before="ticket = self._rate.draw(cost_bytes(length_bytes, cpu_s, self._rate.bytes_per_s))",
-        after="ticket = self._rate.draw(cost_bytes(length_bytes, 0.0, self._rate.bytes_per_s))",
+        before="drawn = self._rate.draw(cost_bytes(length_bytes, cpu_s, self._rate.bytes_per_s))",
+        after="drawn = self._rate.draw(cost_bytes(length_bytes, 0.0, self._rate.bytes_per_s))",
     ),
     Mutant(
         name="scrub has no rate",

@@ -167,7 +167,7 @@ PLANTED = (
         "a block whose sync failed is trusted",
         one(
             "wal.recovery:_settle",
-            "write_last_block_again(file, out.headers[info.number], info.length_bytes)",
+            "rewrite_last_block(file, out.headers[info.number], info.length_bytes)",
             "pass",
         ),
         "driver",

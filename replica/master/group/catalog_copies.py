@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from nyala.replica.tablet_copy import CopyWanted, SourceSessions
 from nyala.replica.tablet_copy.wire import CopyRate, SourceReplica, SourceServicer
-from nyala.replica.transport import Admit
+from nyala.replica.transport import GrantTicket
 from nyala.replica.types import Clock, Code, Corruption, Disk, Refused
 
 from ..catalog.catalog import CATALOG_ID
@@ -32,7 +32,7 @@ class CatalogCopies(SourceServicer):
         disk: Disk,
         uuid: str,
         clock: Clock,
-        admit: Admit,
+        grant_ticket: GrantTicket,
         group: Callable[[], CatalogGroup],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
@@ -49,7 +49,7 @@ class CatalogCopies(SourceServicer):
         self.on_fatal: Callable[[BaseException], None] = fail
         self._group = group
         self._ended = False
-        super().__init__(self, admit, self._ready, self._unreadable)
+        super().__init__(self, grant_ticket, self._ready, self._unreadable)
 
     async def _ready(self, tablet_id: str, _wanted: CopyWanted) -> SourceReplica:
         if tablet_id != CATALOG_ID:

@@ -16,7 +16,7 @@ from nyala.replica.rpc import (
 )
 from nyala.replica.tablet_copy import CopyRequest, CopyWanted
 from nyala.replica.tablet_copy.wire import SourceReplica, SourceServicer
-from nyala.replica.transport import Admit
+from nyala.replica.transport import GrantTicket
 from nyala.replica.types import Code, Corruption, DataState, InvariantViolation, Refused, ReplicaError, known_value
 
 from ..maintenance.maintenance import Maintenance
@@ -38,10 +38,10 @@ class CopyServicer(SourceServicer):
         manager: TabletManager,
         jobs: CopyJobs,
         maintenance: Maintenance,
-        admit: Admit,
+        grant_ticket: GrantTicket,
     ) -> None:
-        """`admit`: the listener's."""
-        super().__init__(manager, admit, self._ready, self._lost_here)
+        """`grant_ticket`: the listener's."""
+        super().__init__(manager, grant_ticket, self._ready, self._lost_here)
         self._manager = manager
         self._maintenance = maintenance
         self._jobs = jobs

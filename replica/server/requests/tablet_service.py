@@ -30,7 +30,7 @@ from nyala.replica.rpc import (
     source_to_pb,
 )
 from nyala.replica.tablet import SourceState, Superblock
-from nyala.replica.transport import Admit, MicrotaskQueue
+from nyala.replica.transport import GrantTicket, MicrotaskQueue
 from nyala.replica.types import (
     Code,
     DataState,
@@ -74,7 +74,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
         scans: Scans,
         maintenance: Maintenance,
         hybrid_clock: HybridClock,
-        admit: Admit,
+        grant_ticket: GrantTicket,
         microtasks: MicrotaskQueue,
         gil: GilWatch,
         identity: Identity,
@@ -89,7 +89,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
         self._identity = identity
         self._gil = gil
         self._process = process
-        self.write_links = WriteLinks(admit, self._begin_write, microtasks)
+        self.write_links = WriteLinks(grant_ticket, self._begin_write, microtasks)
 
     async def GetIdentity(self, request: pb.Empty, context: Context) -> pb.IdentityReply:
         """Who listens here."""

@@ -12,7 +12,15 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from nyala.replica.rpc import count_fields, frame_parts, pb, set_keep_alive
-from nyala.replica.transport import CLIENTS, Admit, Arrivals, FrameReader, MicrotaskQueue, Share, address_of
+from nyala.replica.transport import (
+    CLIENTS,
+    Arrivals,
+    ConnectionQuota,
+    FrameReader,
+    GrantTicket,
+    MicrotaskQueue,
+    address_of,
+)
 from nyala.replica.types import Refused, limits
 
 _log = logging.getLogger("nyala.server")
@@ -31,26 +39,26 @@ class WriteLinks:
 
     def __init__(
         self,
-        admit: Admit,
+        grant_ticket: GrantTicket,
         begin: Callable[[Any, Callable[[Any], None]], Callable[[], None] | None],
         microtasks: MicrotaskQueue,
     ) -> None:
-        """`admit`: the listener's. `begin(WriteRequest, done)`: `done` once, with a WriteReply
+        """`grant_ticket`: the listener's. `begin(WriteRequest, done)`: `done` once, with a WriteReply
         or an exception, perhaps before it returns; it returns what gives the write up, if that can be.
         `microtasks`: replies that are there at its end leave in one message."""
-        self._admit = admit
+        self._grant_ticket = grant_ticket
         self.begin = begin
         self.microtasks = microtasks
         self._connecting: set[asyncio.Task[Any]] = set()
         self.arrivals = Arrivals()
-        self.share = Share(CLIENTS, asyncio.get_running_loop().time)
+        self.quota = ConnectionQuota(CLIENTS, asyncio.get_running_loop().time)
         self.open: set[WriteLink] = set()
         self._looking: asyncio.TimerHandle | None = None
         self.closed = False
 
     def grant(self, host: str) -> pb.OpenWritesReply:
         """The OpenWritesReply: a ticket for one link, for which `host` asked."""
-        port, ticket = self._admit(self._take, host)
+        port, ticket = self._grant_ticket(self._take, host)
         return pb.OpenWritesReply(port=port, ticket=ticket)
 
     def close(self) -> None:
@@ -64,13 +72,13 @@ class WriteLinks:
     def opened(self, link: WriteLink, address: str) -> None:
         """One more link; the one that was idle longest may have to go for it."""
         self.open.add(link)
-        self.share.add(link, address)
+        self.quota.add(link, address)
         if self._looking is None:
             self._looking = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
 
     def _look(self) -> None:
         self._looking = None
-        self.share.look()
+        self.quota.look()
         if self.open:
             self._looking = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
 
@@ -113,7 +121,7 @@ class WriteLink(FrameReader):
             self.abort()
             return
         set_keep_alive(transport.get_extra_info("socket"), _SILENCE_MS)
-        self.share = self._links.share
+        self.quota = self._links.quota
         self._links.opened(self, address_of(transport.get_extra_info("peername")))
         self._write(pb.ReplyBundle())
 

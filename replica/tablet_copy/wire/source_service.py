@@ -19,7 +19,7 @@ from nyala.replica.rpc import (
     pb_grpc,
 )
 from nyala.replica.tablet_copy import Asker, CopySourceSession, CopyWanted, capture_session
-from nyala.replica.transport import Admit
+from nyala.replica.transport import GrantTicket
 from nyala.replica.types import Code, Corruption, Refused, ReplicaError, limits, started_pool
 
 from .fetch_serving import FetchServing
@@ -37,17 +37,17 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
     def __init__(
         self,
         process: SourceProcess,
-        admit: Admit,
+        grant_ticket: GrantTicket,
         find: Callable[[str, CopyWanted], Awaitable[SourceReplica]],
         on_lost: Callable[[str, Corruption], None],
     ) -> None:
-        """`admit`: the listener's.
+        """`grant_ticket`: the listener's.
 
         `find(tablet id, wanted)`: the replica, made ready to be copied from, or Refused. `on_lost(tablet id, why)`: a
         block of it cannot be read; called on any thread.
         """
         self._process = process
-        self._admit = admit
+        self._grant_ticket = grant_ticket
         self._find = find
         self._on_lost = on_lost
         self._pool = started_pool(limits.COPY_SESSIONS_MAX, "copy-begin")
@@ -159,7 +159,7 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
             self.fetches.check_room(request.session_id)
         except ReplicaError as error:
             return pb.OpenFetchReply(error=error_to_pb(as_refusal(error, self._process.on_fatal)))
-        port, ticket = self._admit(partial(self.fetches.taken, request.session_id), host_of_caller(context))
+        port, ticket = self._grant_ticket(partial(self.fetches.taken, request.session_id), host_of_caller(context))
         return pb.OpenFetchReply(port=port, ticket=ticket)
 
     async def EndCopy(self, request: pb.EndCopyRequest, context: Context) -> pb.EndCopyReply:

@@ -10,7 +10,7 @@ import pytest
 from kafka.errors import KafkaError
 
 from nyala.pipeline import KafkaSecurity, dead_letters, worker
-from nyala.pipeline.dead_letters import DeadLetter, Origin
+from nyala.pipeline.dead_letter_producer import DeadLetter, Origin
 from nyala.pipeline.errors import TaskFailed
 from nyala.replica.rows import SourceKey
 from nyala.replica.types import RowCode

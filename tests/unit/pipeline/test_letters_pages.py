@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from nyala.infra.cli import cluster
 from nyala.pipeline import letters
-from nyala.pipeline.dead_letters import DeadLetter, Origin, encode_letter, letter_key
-from nyala.pipeline.letters import FOREIGN, letter_of
+from nyala.pipeline.dead_letter_producer import DeadLetter, Origin, encode_letter, letter_key
+from nyala.pipeline.dead_letter_reader import FOREIGN, letter_of
 from nyala.replica.rows import SourceKey
 from nyala.replica.tools import Severity
 from nyala.replica.types import RowCode

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from nyala.pipeline.source import reader as source_reader
+from nyala.pipeline.source.application_time import raise_time_seen
 from nyala.pipeline.source.reader import Reader, ReadOptions
-from nyala.pipeline.source.seen import observed
 from nyala.pipeline.source.writer import WriteOptions, Writer, Written
 from nyala.replica.types import hybrid_from_us
 from tests.harness.played_tablets import PlayedClient, PlayedTablets, table_of
@@ -102,9 +102,9 @@ def test_stale_read_after_a_spark_read_of_a_chosen_time(application: Application
     assert application.read(staleness="30") == {1}
     assert application.read(at=str(application.played.now_us)) == {2}
     assert application.read(staleness="30") == {2}
-    before = observed(TABLE, MASTERS)
+    before = raise_time_seen(TABLE, MASTERS)
     application.plan(at=str(application.played.now_us + 60 * SECOND_US))
-    assert observed(TABLE, MASTERS) == before >= hybrid_from_us(early_us)
+    assert raise_time_seen(TABLE, MASTERS) == before >= hybrid_from_us(early_us)
 
 
 def test_time_of_an_application_is_of_one_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -113,21 +113,21 @@ def test_time_of_an_application_is_of_one_cluster(monkeypatch: pytest.MonkeyPatc
     one; a file that was cut off in the middle of its first write."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"/nowhere,{tmp_path}")
     one, other = replace(TABLE, cluster_id="one"), replace(TABLE, cluster_id="other")
-    assert observed(one, "a:1,b:2", 9 << 40) == 9 << 40
-    assert observed(replace(one, name="u"), "10.0.0.1:1") == observed(one, "b:2") == 9 << 40
-    assert observed(other, "a:1,b:2") == 0 == observed(TABLE, "a:1,b:2")
-    assert observed(TABLE, "a:1,b:2", 7 << 40) == 7 << 40
-    assert observed(TABLE, "b:2, a:1") == 7 << 40 and observed(TABLE, "a:1") == 0
-    assert observed(TABLE, "a:1,b:2", 5) == 7 << 40
+    assert raise_time_seen(one, "a:1,b:2", 9 << 40) == 9 << 40
+    assert raise_time_seen(replace(one, name="u"), "10.0.0.1:1") == raise_time_seen(one, "b:2") == 9 << 40
+    assert raise_time_seen(other, "a:1,b:2") == 0 == raise_time_seen(TABLE, "a:1,b:2")
+    assert raise_time_seen(TABLE, "a:1,b:2", 7 << 40) == 7 << 40
+    assert raise_time_seen(TABLE, "b:2, a:1") == 7 << 40 and raise_time_seen(TABLE, "a:1") == 0
+    assert raise_time_seen(TABLE, "a:1,b:2", 5) == 7 << 40
     for file in tmp_path.iterdir():
         file.write_text("000")
-    assert observed(TABLE, "a:1,b:2", 9) == 9 and observed(TABLE, "a:1,b:2") == 9
+    assert raise_time_seen(TABLE, "a:1,b:2", 9) == 9 and raise_time_seen(TABLE, "a:1,b:2") == 9
 
 
 def test_time_without_a_folder_is_the_process_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: outside Spark nothing is written anywhere. Method: no folder is named."""
     monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
-    assert observed(TABLE, MASTERS, 5) == 5 and observed(TABLE, MASTERS) == 0
+    assert raise_time_seen(TABLE, MASTERS, 5) == 5 and raise_time_seen(TABLE, MASTERS) == 0
 
 
 def test_time_is_the_highest_of_all_workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -139,8 +139,8 @@ def test_time_is_the_highest_of_all_workers(monkeypatch: pytest.MonkeyPatch, tmp
         times = list(range(1, 401))
         Random(number).shuffle(times)
         for time in times:
-            assert observed(TABLE, "m:1", time * 4 + number) >= time * 4
+            assert raise_time_seen(TABLE, "m:1", time * 4 + number) >= time * 4
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
-    assert observed(TABLE, "m:1") == 400 * 4 + 3
+    assert raise_time_seen(TABLE, "m:1") == 400 * 4 + 3

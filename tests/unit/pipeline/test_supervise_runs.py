@@ -17,7 +17,7 @@ from nyala.pipeline.ingest import IngestOptions
 from nyala.pipeline.rebalance import named, newest_reports
 from nyala.pipeline.session import interrupted_in_order
 from nyala.pipeline.submit import JOBS, job_script, submit_environment
-from nyala.pipeline.supervise import Pulse, RestartOptions, restart_options, run_with_restarts
+from nyala.pipeline.supervise import ProgressCounter, RestartOptions, restart_options, run_with_restarts
 from nyala.replica.policy import Move, MoveKind
 from nyala.replica.types import Decision, OpId, Refused, Result, limits
 
@@ -35,12 +35,12 @@ def run(
     clock = [0.0]
     left = list(ends)
     times, beats = list(durations or [0.0] * len(ends)), list(made_progress or [False] * len(ends))
-    pulse = Pulse()
+    counter = ProgressCounter()
 
     def once() -> None:
         clock[0] += times.pop(0)
         if beats.pop(0):
-            pulse.beat("a micro-batch")
+            counter.beat("a micro-batch")
         if (end := left.pop(0)) is not None:
             raise end
 
@@ -48,7 +48,7 @@ def run(
         pauses.append(seconds)
         clock[0] += seconds
 
-    run_with_restarts(once, options, lambda _: None, pulse=pulse, sleep=sleep, now=lambda: clock[0])
+    run_with_restarts(once, options, lambda _: None, counter=counter, sleep=sleep, now=lambda: clock[0])
     return pauses
 
 

@@ -16,7 +16,7 @@ import pytest
 from nyala import schemas
 from nyala.pipeline import crash, worker
 from nyala.pipeline import task as task_module
-from nyala.pipeline.dead_letters import DeadLetter
+from nyala.pipeline.dead_letter_producer import DeadLetter
 from nyala.pipeline.errors import TaskFailed
 from nyala.pipeline.framing import Framing, wrap
 from nyala.pipeline.row_schema import encode_key, row_schema_json

@@ -11,7 +11,7 @@ import pytest
 
 from nyala.replica.rpc import HEAD_BYTES, body_length, frame, pb
 from nyala.replica.server.requests.write_links import WriteLinks
-from nyala.replica.transport import MicrotaskQueue, Taker
+from nyala.replica.transport import ConnectionHandler, MicrotaskQueue
 from tests.harness.server_pair import until
 
 LONG_S = 60.0
@@ -26,10 +26,10 @@ class Client:
 
     def __init__(self, answer: Callable[[Any], Any]) -> None:
         """A write that `answer` gives None for waits until it is given up, and is then in `given_up`."""
-        self._takers: list[Taker] = []
+        self._takers: list[ConnectionHandler] = []
         self._answer = answer
         self.given_up: list[int] = []
-        self.links = WriteLinks(self._admit, self._begin, MicrotaskQueue(asyncio.get_running_loop(), _raised))
+        self.links = WriteLinks(self._grant_ticket, self._begin, MicrotaskQueue(asyncio.get_running_loop(), _raised))
 
     def _begin(self, request: Any, done: Callable[[Any], None]) -> Callable[[], None] | None:
         reply = self._answer(request)
@@ -37,7 +37,7 @@ class Client:
             done(reply)
         return lambda: self.given_up.append(request.rows)
 
-    def _admit(self, taker: Taker, host: str) -> tuple[int, bytes]:
+    def _grant_ticket(self, taker: ConnectionHandler, host: str) -> tuple[int, bytes]:
         self._takers.append(taker)
         return 1, b"t"
 

@@ -11,7 +11,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nyala.replica.rows import Column, ColumnType, Listed, PartitionSpec, Predicate, RowOp, TableSchema, crc32c, route
+from nyala.replica.rows import (
+    Column,
+    ColumnType,
+    ConditionValues,
+    PartitionSpec,
+    Predicate,
+    RowOp,
+    TableSchema,
+    crc32c,
+    route,
+)
 from nyala.replica.tablet import Superblock, Tablet
 from nyala.replica.types import Code, Refused, RowCode, hybrid_from_us
 from tests.harness.sim_disk import SimDisk
@@ -202,7 +212,7 @@ def test_scan_predicates_limit_and_columns_agree_with_plain_filtering() -> None:
             got = [r["k"] for r in rows_of(tablet.scan(predicates=[Predicate("k", op, (bound,))]), INT_SCHEMA)]
             assert got == [k for k in keys if holds(k, bound)], (op, bound)
         # As a list comes over the network: both ends of every block, and beyond them.
-        listed = Predicate("k", "in", Listed(pa.array([bound, 1000], pa.int64())))
+        listed = Predicate("k", "in", ConditionValues(pa.array([bound, 1000], pa.int64())))
         found = [r["k"] for r in rows_of(tablet.scan(predicates=[listed]), INT_SCHEMA)]
         assert found == [k for k in keys if k == bound], bound
     got = rows_of(tablet.scan(["k"], [Predicate("k", "in", (3, 50, 94, 200))]), INT_SCHEMA)

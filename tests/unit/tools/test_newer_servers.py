@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from nyala import schemas
 from nyala.infra.cli import cluster, copies, quarantine
 from nyala.infra.cli.app import app
-from nyala.pipeline.dead_letters import DeadLetter, Origin, encode_letter
+from nyala.pipeline.dead_letter_producer import DeadLetter, Origin, encode_letter
 from nyala.replica import tools
 from nyala.replica.client import TableHandle, TabletHandle
 from nyala.replica.rows import PartitionSpec, RowOp, SourceKey

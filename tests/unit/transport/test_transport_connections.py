@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from nyala.replica.raft import AppendReply
 from nyala.replica.rpc import SERVER_OPTIONS, frame
 from nyala.replica.server.requests.write_links import WriteLink, WriteLinks
-from nyala.replica.transport import Listener, MicrotaskQueue, PeerNetwork, PeerOptions, Share
+from nyala.replica.transport import ConnectionQuota, Listener, MicrotaskQueue, PeerNetwork, PeerOptions
+from nyala.replica.transport.connection_quota import Bounds
 from nyala.replica.transport.frame_reader import Arrivals, FrameReader
 from nyala.replica.transport.listener import _TICKETS_MAX, _Incoming
-from nyala.replica.transport.share import Bounds
 from nyala.replica.types import Address, Member, OpId, RaftConfig, limits
 from tests.harness.server_pair import until
 
@@ -41,7 +41,7 @@ class Fake:
         self.ended = str(error)
 
 
-def opened(share: Share, address: str, count: int) -> list[Fake]:
+def opened(share: ConnectionQuota, address: str, count: int) -> list[Fake]:
     made = [Fake() for _ in range(count)]
     for connection in made:
         share.add(connection, address)
@@ -52,7 +52,7 @@ def test_one_connection_too_many_ends_the_one_that_was_idle_longest() -> None:
     """Goal: IN-51: connections are bounded in number, in all and per address, and those in use stay. Method: by hand:
     one too many of an address ends its oldest idle one; one too many in all ends one of the address that has most, and
     not of those that have few; used ones are the youngest, busy ones stay as long as an idle one is there."""
-    share = Share(BOUNDS, lambda: 0.0)
+    share = ConnectionQuota(BOUNDS, lambda: 0.0)
     first = opened(share, "a", 4)
     first[0].idle = False
     share.used(first[1])
@@ -73,7 +73,7 @@ def test_begun_frames_are_bounded_in_bytes_and_in_time() -> None:
     an address may hold, and than all may, are refused to who asks for more; a frame that is not whole in its time ends
     its connection, a long one has time by its length; a whole one begins anew."""
     now = [0.0]
-    share = Share(BOUNDS, lambda: now[0])
+    share = ConnectionQuota(BOUNDS, lambda: now[0])
     [a, b], [c] = opened(share, "x", 2), opened(share, "y", 1)
     assert share.hold(a, 40, 40) == "" and "of x wait already" in share.hold(b, 30, 30)
     assert share.hold(c, 50, 50) == "" and "in all" not in share.hold(b, 5, 5) and share.bytes == 95
@@ -81,7 +81,7 @@ def test_begun_frames_are_bounded_in_bytes_and_in_time() -> None:
     assert share.hold(a, 0, 4) == "" and share.hold(b, 20, 20) == ""
     now[0] = limits.FRAME_S_MAX
     assert share.look() is False and b.ended and c.ended and not a.ended and share.bytes == 0
-    share = Share(
+    share = ConnectionQuota(
         Bounds(connections_max=2, connections_per_address_max=2, bytes_max=1, bytes_per_address_max=1), lambda: now[0]
     )
     [slow] = opened(share, "x", 1)
@@ -99,7 +99,7 @@ def test_share_is_never_over_its_bounds_whatever_happens(steps: list[tuple[str, 
     """Goal: IN-51: the sums are right after any order of events. Method: connections of three addresses come, are used,
     hold, end, grow old at random; bounds hold, and the totals equal a recount."""
     now = [0.0]
-    share = Share(BOUNDS, lambda: now[0])
+    share = ConnectionQuota(BOUNDS, lambda: now[0])
     for kind, pick, size in steps:
         live: list[Any] = share.connections
         if kind == "a":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nyala.replica.types import OpId
 from nyala.replica.wal import SegmentInfo
 from nyala.replica.wal.format import Header, decode_header, encode_header, new_marker
-from nyala.replica.wal.records import Anchor
+from nyala.replica.wal.handles import Anchor
 from nyala.replica.wal.retention import Retention
 
 

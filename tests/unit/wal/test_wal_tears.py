@@ -9,7 +9,7 @@ import pytest
 
 from nyala.replica.types import Corruption, Entry, OpId
 from nyala.replica.wal import Log, dump_segment
-from nyala.replica.wal.zeros import SECTOR_BYTES, census, has_run
+from nyala.replica.wal.zeros import SECTOR_BYTES, count_zero_sectors, has_run
 from tests.harness.sim_disk import SimCrash, SimDisk
 from tests.harness.wal_entries import FOLDER, SMALL, TABLET, append_now, entry, open_log, segment_paths, tears
 
@@ -182,7 +182,7 @@ def test_census_is_the_same_however_the_bytes_are_parted() -> None:
             zeros += not others
             if len(others) == 1 and at >= 0:
                 xored ^= others[0] << 8 | data[others[0]]
-        assert census(parts, offset) == census([data], offset) == (zeros, xored)
+        assert count_zero_sectors(parts, offset) == count_zero_sectors([data], offset) == (zeros, xored)
 
 
 def test_sector_of_less_than_two_bytes_is_never_overlooked() -> None:

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 
-def on_demand(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def lazy_imports(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` of `package`; `homes`: module -> names that it gives to the package, with spaces.
 
     A module that begins with a dot is relative to the package. A name is looked up once, then it is an attribute.

@@ -18,7 +18,7 @@ from nyala.replica.client import TableHandle, parse_masters
 _DIGITS = 20
 
 
-def observed(handle: TableHandle, masters: str, hybrid_time: int = 0) -> int:
+def raise_time_seen(handle: TableHandle, masters: str, hybrid_time: int = 0) -> int:
     """The application's time for the cluster of that table, raised to `hybrid_time` if that is newer.
 
     Where Spark names no folder the answer is `hybrid_time`: then one process does everything, and its client remembers.

@@ -11,12 +11,12 @@ from nyala.replica.types import Code, Refused
 LISTED_MAX = 30
 
 
-def mistake(what: str, todo: str, /, **values: object) -> NotApplied:
+def invalid_argument(what: str, todo: str, /, **values: object) -> NotApplied:
     """A wrong argument: what was wrong, and what to do instead. `values`: what was given."""
     return NotApplied(Code.INVALID_ARGUMENT, f"{what}; {todo}", values)
 
 
-def unknown(kind: str, name: object, known: Iterable[str], *, code: Code = Code.INVALID_ARGUMENT) -> NotApplied:
+def unknown_name(kind: str, name: object, known: Iterable[str], *, code: Code = Code.INVALID_ARGUMENT) -> NotApplied:
     """A name that nothing has: says what is close to it, and what there is."""
     names = sorted(known)
     lower = {n.lower(): n for n in reversed(names)}
@@ -33,7 +33,7 @@ def unknown(kind: str, name: object, known: Iterable[str], *, code: Code = Code.
 def valid_text(check: Callable[..., str], text: object, *more: object) -> str:
     """`text` if `check(text, *more)` takes it; NotApplied(INVALID_ARGUMENT) that shows it otherwise."""
     if not isinstance(text, str):
-        raise mistake("a name is text", "give it as a str", got=repr(text)[:80])
+        raise invalid_argument("a name is text", "give it as a str", got=repr(text)[:80])
     try:
         return check(text, *more)
     except Refused as e:
@@ -43,5 +43,7 @@ def valid_text(check: Callable[..., str], text: object, *more: object) -> str:
 def valid_number(number: object, what: str, low: float, high: float) -> float:
     """`number` if it is one from `low` to `high`; NotApplied(INVALID_ARGUMENT) otherwise, for NaN too."""
     if isinstance(number, bool) or not isinstance(number, int | float) or not low <= number <= high:
-        raise mistake(f"{what} is a number from {low:g} to {high:g}", "give one of these", got=repr(number)[:80])
+        raise invalid_argument(
+            f"{what} is a number from {low:g} to {high:g}", "give one of these", got=repr(number)[:80]
+        )
     return number

@@ -18,7 +18,7 @@ from nyala import schemas
 from nyala.replica.rows import SourceKey
 from nyala.replica.types import KAFKA_AWAY, PLAINTEXT, KafkaSecurity, ReplicaError
 
-from .dead_letters import LETTER_BYTES_MAX, letter_key
+from .dead_letter_producer import LETTER_BYTES_MAX, letter_key
 from .errors import QueryInterrupted
 from .kafka_timeouts import KAFKA_TIMEOUT_S, check_reachable, client_options, producer_options
 from .row_schema import OP_HEADER
@@ -41,7 +41,7 @@ class LettersUnreadable(ReplicaError):
 
 
 @dataclass(frozen=True)
-class Letter:
+class StoredDeadLetter:
     """One dead letter as it was written: a dict of schema `dead_letter`, under its key.
 
     `foreign`: the record is no dead letter. Its place is that in the dead-letter topic, `key` and `value` its own.
@@ -60,7 +60,7 @@ class Letter:
 
 def read_letters(
     bootstrap: str, table: str, *, wait_s: float = READ_WAIT_S, security: KafkaSecurity = PLAINTEXT
-) -> list[Letter]:
+) -> list[StoredDeadLetter]:
     """All distinct letters of a table as of now, by topic, partition and offset: for few. See `iterate_letters`."""
     return sorted(
         iterate_letters(bootstrap, table, wait_s=wait_s, security=security),
@@ -70,7 +70,7 @@ def read_letters(
 
 def iterate_letters(
     bootstrap: str, table: str, *, wait_s: float = READ_WAIT_S, security: KafkaSecurity = PLAINTEXT
-) -> Iterator[Letter]:
+) -> Iterator[StoredDeadLetter]:
     """The distinct letters of a table as of now, in the order of their topic; none if there is no such topic.
 
     Holds what Kafka hands over at once, and KEYS_REMEMBERED_MAX keys. QueryInterrupted if Kafka does not answer.
@@ -122,7 +122,7 @@ def letters_held(
     return {table: count for table, count in held.items() if count}
 
 
-def letter_of(record: Any) -> Letter:
+def letter_of(record: Any) -> StoredDeadLetter:
     """The letter in a record of a dead-letter topic, or what stands there instead.
 
     Bytes may look like a letter by chance; its Kafka key, which names its place once more, does not.
@@ -131,10 +131,10 @@ def letter_of(record: Any) -> Letter:
         found = schemas.decode("dead_letter", record.value)
         source = SourceKey(found["cluster_id"], found["topic_id"], found["kafka_partition"])
         if record.key == letter_key(source, found["kafka_offset"]):
-            return Letter(record.key, found)
+            return StoredDeadLetter(record.key, found)
     except ValueError:
         pass
-    return Letter(
+    return StoredDeadLetter(
         f"{record.partition}@{record.offset}".encode(),
         {
             "topic": record.topic,
@@ -171,7 +171,7 @@ def _records(consumer: Any, partitions: Sequence[Any], wait_s: float) -> Iterato
 
 
 def replay_letters(
-    bootstrap: str, letters: Iterable[Letter], topic: str = "", *, security: KafkaSecurity = PLAINTEXT
+    bootstrap: str, letters: Iterable[StoredDeadLetter], topic: str = "", *, security: KafkaSecurity = PLAINTEXT
 ) -> int:
     """Publish the letters' records again, to the topic they came from or to `topic`; how many Kafka acknowledged.
 
@@ -205,8 +205,8 @@ def _send(producer: Any, record: dict[str, Any], topic: str) -> Any:
     return producer.send(topic or record["topic"], key=record["key"], value=record["value"], headers=headers)
 
 
-def _pages(letters: Iterable[Letter]) -> Iterator[list[Letter]]:
-    page: list[Letter] = []
+def _pages(letters: Iterable[StoredDeadLetter]) -> Iterator[list[StoredDeadLetter]]:
+    page: list[StoredDeadLetter] = []
     size_bytes = 0
     for letter in letters:
         page.append(letter)

@@ -77,7 +77,7 @@ class _Address:
     bytes: int = 0
 
 
-class Share:
+class ConnectionQuota:
     """The connections of one kind.
 
     Invariants: at most `bounds` of anything; who was used longest ago, and is idle, goes first. Concurrency: the loop's

@@ -12,7 +12,7 @@ NOT_COMPARABLE = (pa.ArrowException, TypeError, ValueError, OverflowError)
 """What pyarrow and Python raise for a value that does not fit, or cannot be compared."""
 
 
-class Listed(Sequence[object]):
+class ConditionValues(Sequence[object]):
     """Values without nulls, all of one Arrow type. A Python object is made of a value only when it is asked for.
 
     100,000 Python objects take 0.1 s and ten times the memory of the array, and the interpreter's lock meanwhile.
@@ -34,13 +34,13 @@ class Listed(Sequence[object]):
         return iter(self.array.to_pylist())
 
     def __eq__(self, other: object) -> bool:
-        return tuple(self) == tuple(other) if isinstance(other, Listed | tuple) else NotImplemented
+        return tuple(self) == tuple(other) if isinstance(other, ConditionValues | tuple) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(tuple(self))
 
     def __repr__(self) -> str:
-        return f"Listed({self.array.type}, {len(self)} values)"
+        return f"ConditionValues({self.array.type}, {len(self)} values)"
 
     def any_between(self, low: object, high: object) -> bool:
         """Whether a value is at least `low` and at most `high`; True where that cannot be told."""

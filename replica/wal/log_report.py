@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from nyala.replica.types import Disk, OpId
 
+from .handles import SegmentInfo
 from .index import TermRuns
-from .records import SegmentInfo
 from .recovery import read_all, standing_mark, worse
 
 
 @dataclass(frozen=True, kw_only=True)
-class LogView:
+class LogReport:
     """A log as it lies there. Whole blocks only: what a start would save of a broken last block is not counted."""
 
     segments: tuple[SegmentInfo, ...]
@@ -38,7 +38,7 @@ class LogView:
         return sum(s.length_bytes for s in self.segments)
 
 
-def inspect_log(disk: Disk, folder: str, tablet_id: str) -> LogView:
+def inspect_log(disk: Disk, folder: str, tablet_id: str) -> LogReport:
     """Read every byte of a closed log; Corruption says which segment is broken and where, as `Log.open` would."""
     found, broken = read_all(disk, folder, tablet_id)
     withheld = standing_mark(disk, folder, found.index.terms.last)
@@ -49,4 +49,4 @@ def inspect_log(disk: Disk, folder: str, tablet_id: str) -> LogView:
             withheld = worse(damage.withheld, withheld)
         else:
             torn = f"{damage.what}: {info.name} byte {damage.byte_offset}"
-    return LogView(segments=tuple(found.segments), terms=found.index.terms, withheld=withheld, torn=torn)
+    return LogReport(segments=tuple(found.segments), terms=found.index.terms, withheld=withheld, torn=torn)

@@ -1,0 +1,1 @@
+../../replica/api/argument_errors.py

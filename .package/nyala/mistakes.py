@@ -1,1 +1,0 @@
-../../replica/api/mistakes.py
