@@ -17,7 +17,7 @@ from nyala.pipeline import QueryInterrupted, QueryRefused, RebalanceOptions, Reb
 from nyala.pipeline.arguments import add_kafka_timeout, count, parsed, seconds
 from nyala.pipeline.rebalance import LOOK_AGAIN_S, Plan, all_done, describe, proposal_of, summary
 from nyala.replica.types import ReplicaError
-from nyala.replica.types.logs import log_to_stderr
+from nyala.replica.types.process import log_to_stderr
 from nyala.schemas import to_avro
 
 

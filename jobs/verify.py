@@ -30,7 +30,7 @@ from nyala.replica.tools import (
     with_sums,
 )
 from nyala.replica.types import Refused, ReplicaError
-from nyala.replica.types.logs import log_to_stderr
+from nyala.replica.types.process import log_to_stderr
 
 ROUNDS_MAX = 3
 """A tablet whose replicas could not all be read is looked up and read again: one of them may just have moved."""

@@ -11,9 +11,9 @@ from nyala.replica.client import TableHandle
 from nyala.replica.rpc import pb
 from nyala.replica.types import limits
 
-from .errors import BenchmarkError
 from .foreground import Foreground, p99_ms
 from .meter import Meter, process_figures, resident_mb
+from .options import BenchmarkError
 from .report import Figures
 from .target import Target
 

@@ -17,8 +17,8 @@ from nyala.replica.rows import RowOp
 from nyala.replica.types import DataState
 
 from .client import rows_of
-from .errors import BenchmarkError
 from .meter import Meter, WalWatch
+from .options import BenchmarkError
 from .report import Figures
 from .sides import check_count
 from .target import Target

@@ -9,7 +9,7 @@ import time
 from types import TracebackType
 from typing import NamedTuple
 
-from .errors import BenchmarkError
+from .options import BenchmarkError
 
 STOP_WAIT_S = 30.0
 WRITES_MIN = 20

@@ -13,8 +13,8 @@ from nyala.replica.rpc import pb
 from nyala.replica.types import Refused
 
 from . import work
-from .errors import BenchmarkError
 from .meter import process_figures, resident_mb
+from .options import BenchmarkError
 from .report import Figures
 from .target import Target
 

@@ -18,8 +18,8 @@ from nyala.replica.client import Client, ScanSpec, parse_masters
 from nyala.replica.types import Code, Refused, ReplicaError
 
 from . import work
-from .errors import BenchmarkError
 from .failover import RowWriter
+from .options import BenchmarkError
 from .report import Figures
 from .sides import check_count, fresh_table
 from .target import local_stack, own_target

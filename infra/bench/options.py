@@ -35,3 +35,7 @@ class BenchOptions:
             raise ValueError(f"there are 1 to {TABLETS_MAX} tablets, and they are watched for 1 to 600 s")
         if self.peer and self.peer not in PEERS:
             raise ValueError(f"no peer {self.peer!r}: choose from {', '.join(PEERS)}")
+
+
+class BenchmarkError(RuntimeError):
+    """A round did not do the work that it was to measure; the text is one line on what went wrong."""

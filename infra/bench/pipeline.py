@@ -21,8 +21,8 @@ from nyala.infra.local.parent_death import ended_with_parent
 from nyala.pipeline import QUERY_ENDED, QUERY_STARTS, RowPublisher, Topics
 from nyala.replica.client import ScanSpec
 
-from .errors import BenchmarkError
 from .meter import Meter
+from .options import BenchmarkError
 from .report import Figures
 from .sides import check_count, fresh_table
 from .target import Target

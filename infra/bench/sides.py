@@ -11,9 +11,9 @@ from nyala.replica.rpc import pb
 from nyala.replica.types import Refused
 
 from . import work
-from .errors import BenchmarkError
 from .idle import REPLICAS, wait_led
 from .meter import Meter, WalWatch
+from .options import BenchmarkError
 from .report import Figures
 from .target import Target
 

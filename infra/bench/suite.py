@@ -16,8 +16,7 @@ from nyala.infra import local
 from nyala.infra.jars import cache_folder
 
 from . import checksums, copying, failover, idle, masters, pipeline, sides, witness
-from .errors import BenchmarkError
-from .options import BenchOptions
+from .options import BenchmarkError, BenchOptions
 from .peers import kudu_sides
 from .peers.kudu import KuduCluster, KuduMissing, binaries
 from .peers.kudu_pipeline import KuduPipeline

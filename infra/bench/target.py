@@ -15,7 +15,7 @@ from nyala.replica.client import Client, TableHandle, parse_masters
 from nyala.replica.rpc import pb
 from nyala.replica.types import DataState
 
-from .errors import BenchmarkError
+from .options import BenchmarkError
 
 
 @dataclass

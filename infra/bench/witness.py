@@ -12,7 +12,7 @@ from nyala.replica.rpc import pb
 from nyala.replica.types import Refused
 
 from .copying import ROW_BYTES
-from .errors import BenchmarkError
+from .options import BenchmarkError
 from .report import Figures
 from .target import Target
 

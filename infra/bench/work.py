@@ -10,7 +10,7 @@ from typing import Any
 from nyala.replica.client import Client, TableHandle
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
 
-from .errors import BenchmarkError
+from .options import BenchmarkError
 from .report import Figures
 
 TABLETS = 3

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.status import Status
 
 from nyala.infra.bench import options as sizes
-from nyala.infra.bench.errors import BenchmarkError
 from nyala.infra.bench.machine import machine, machine_line
+from nyala.infra.bench.options import BenchmarkError
 from nyala.infra.bench.report import show
 from nyala.infra.jars import JarsMissing
 from nyala.replica.types import ReplicaError

@@ -2,10 +2,9 @@
 
 from nyala.replica.types import CRASH_EXIT_CODE, CrashPoints
 
-from .descriptors import raise_open_files_limit
-from .fence import FENCE, refuse_fenced
 from .folder_watch import FolderWatch
 from .instance import (
+    FENCE,
     FOLDERS,
     INSTANCE,
     MASTER,
@@ -18,6 +17,7 @@ from .instance import (
     open_or_format,
     raise_feature_level,
     read_instance,
+    refuse_fenced,
     repair_instance,
     take_over,
 )

@@ -12,6 +12,8 @@ TABLET_SERVER, MASTER = "TABLET_SERVER", "MASTER"
 PROMISES = ("tablet-meta", "consensus-meta", "wals")
 """Folders without which a server does not know what it has promised."""
 FOLDERS = (*PROMISES, "data", "quarantine", "replay")
+FENCE = "unsafe-recovery"
+"""The file's name. What it says is its writer's; that it is there is enough to keep a server out."""
 
 
 @dataclass(frozen=True)
@@ -173,3 +175,13 @@ def _save(disk: Disk, instance: Instance) -> None:
         "reserved": instance.takeover.to_bytes(4, "little") if instance.inherited else b"",
     }
     disk.replace(INSTANCE, frame("instance", value))
+
+
+def refuse_fenced(disk: Disk) -> None:
+    """Refused(ILLEGAL_STATE) if the directory waits for the rest of an offline change."""
+    if disk.exists(FENCE):
+        raise Refused(
+            Code.ILLEGAL_STATE,
+            "an unsafe recovery of this directory is not finished: run the same `nyala unsafe recover` again",
+            path=disk.real_path(FENCE),
+        )

@@ -8,10 +8,9 @@ import logging
 import os
 import sys
 
-from nyala.replica.fs import raise_open_files_limit
 from nyala.replica.policy import Caps
 from nyala.replica.types import Address, KafkaSecurity, ReplicaError, kafka_security
-from nyala.replica.types.logs import log_to_stderr
+from nyala.replica.types.process import log_to_stderr, raise_open_files_limit
 
 from .options import MasterOptions
 from .process import serve

@@ -8,10 +8,9 @@ from dataclasses import replace
 from nyala.replica.types import Action, ConfigEdit, Decision, EditKind, Member
 
 from .desired_changes import ChangeState, change_state, copy_is_under_way
-from .leaving import seen_leaving
 from .membership import Advice, Need, advise, can_commit, healthy_voters
 from .placement import replacements_for, replica_load
-from .views import Caps, ChangeKind, ClusterView, DesiredChange, Health, ServerView, TabletView
+from .views import Caps, ChangeKind, ClusterView, DesiredChange, Health, ServerView, TabletView, seen_leaving
 from .witnesses import demoted, parked_again, restored, wants_witness
 
 

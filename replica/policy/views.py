@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 
 from nyala.replica.types import Member, OpId, RaftConfig, check
@@ -187,3 +187,14 @@ class Move:
     config_opid: OpId
     bytes: int
     reason: str
+
+
+def seen_leaving(tablet: TabletView, leaving: Set[str]) -> TabletView:
+    """`tablet` as it is, but with every member whose uuid is in `leaving` seen as marked for replacement.
+
+    The mark is not written, so nothing has to be taken back when the server is wanted again.
+    """
+    if leaving.isdisjoint(m.uuid for m in tablet.config.members):
+        return tablet
+    members = tuple(replace(m, replace=m.replace or m.uuid in leaving) for m in tablet.config.members)
+    return replace(tablet, config=replace(tablet.config, members=members))

@@ -11,9 +11,19 @@ from .connection_options import (
     SERVER_OPTIONS,
     set_keep_alive,
 )
-from .connections import accept_on, async_channel_to, async_connection_to, channel_to, connection_to, listen_on
+from .connections import (
+    HEAD_BYTES,
+    accept_on,
+    async_channel_to,
+    async_connection_to,
+    body_length,
+    channel_to,
+    connection_to,
+    frame,
+    frame_parts,
+    listen_on,
+)
 from .errors import error_from_pb, error_to_pb, raise_if_error
-from .frames import HEAD_BYTES, body_length, frame, frame_parts
 from .hosts import counted_host
 from .messages import message_from_pb, message_to_pb
 from .page_writer import page_bytes, page_of

@@ -18,6 +18,10 @@ from nyala.replica.types import Address, Code, Refused
 from .connection_options import CHANNEL_OPTIONS
 
 Options = tuple[tuple[str, int], ...]
+HEAD_BYTES = 4
+"""Of a frame on connections of our own: its length, big-endian, and then as many bytes."""
+_JOINED_BYTES_MAX = 256 << 10
+"""A longer body is not copied only to be written at once with its head."""
 
 
 def channel_to(address: Address | str, options: Options = CHANNEL_OPTIONS) -> grpc.Channel:
@@ -62,3 +66,22 @@ async def accept_on(host: str, port: int, protocol: Callable[[], asyncio.BasePro
     both = family == socket.AF_INET6 and host == "::" and socket.has_dualstack_ipv6()
     listening = socket.create_server(where[:2], family=family, dualstack_ipv6=both)
     return await loop.create_server(protocol, sock=listening)
+
+
+def frame(body: bytes) -> bytes:
+    """One frame."""
+    return _head(body) + body
+
+
+def frame_parts(body: bytes) -> tuple[bytes, ...]:
+    """What to write for one frame: joined if that is cheaper than a second write."""
+    return (frame(body),) if len(body) < _JOINED_BYTES_MAX else (_head(body), body)
+
+
+def body_length(head: bytes | bytearray) -> int:
+    """How many bytes follow the `HEAD_BYTES` of a head."""
+    return int.from_bytes(head)
+
+
+def _head(body: bytes) -> bytes:
+    return len(body).to_bytes(HEAD_BYTES)

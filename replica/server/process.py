@@ -18,7 +18,6 @@ from nyala.replica.fs import (
     RealDisk,
     lock_root,
     open_or_format,
-    raise_open_files_limit,
     refuse_fenced,
     say_ready,
     when_parent_ends,
@@ -38,7 +37,7 @@ from nyala.replica.types import (
     limits,
     started_pool,
 )
-from nyala.replica.types.logs import log_to_stderr
+from nyala.replica.types.process import log_to_stderr, raise_open_files_limit
 
 from .copies.copy_jobs import CopyJobs, CopyRequests
 from .copies.copy_service import CopyServicer

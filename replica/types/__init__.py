@@ -1,8 +1,6 @@
 """Value types, errors, limits, interfaces to clocks, random numbers and disk. Imports the standard library only."""
 
 from . import limits
-from .build import __version__
-from .check import check
 from .crash_points import CRASH_EXIT_CODE, CrashPoints
 from .decisions import Action, Decision, Outcome, Proposal, ReplicaReport, Report, Result, Subject, Wanted
 from .errors import (
@@ -16,6 +14,7 @@ from .errors import (
     ReplicaError,
     ResourcesExhausted,
     RowCode,
+    check,
     known_value,
     may_pass,
     read_number,
@@ -52,6 +51,7 @@ from .names import (
     parse_json,
     shown,
 )
+from .process import __version__, started_pool
 from .protocols import Clock, Disk, DiskFile, Post, Rng, Timer
 from .resource_use import MEMORY_MAPS, OPEN_FILES, ResourceUse
 from .tablet_reports import PeerReport, TabletReport
@@ -65,4 +65,3 @@ from .time import (
     us_of_hybrid,
     utc_text,
 )
-from .workers import started_pool

@@ -207,3 +207,9 @@ def known_value(kind: type[V], value: int | str, what: str) -> V:
         told = f"{what} is one that this build does not know, a newer build may: nothing was done with it"
         known = "" if isinstance(value, int) else ",".join(str(member.value) for member in kind)
         raise Refused(Code.INVALID_ARGUMENT, told, value=repr(value)[:80], known=known) from None
+
+
+def check(condition: bool, what: str, /, **values: object) -> None:
+    """Raise InvariantViolation with `what` and the offending values unless `condition`; survives `python -O`."""
+    if not condition:
+        raise InvariantViolation(what, **values)

@@ -12,7 +12,7 @@ from enum import IntEnum, StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-from .check import check
+from .errors import check
 
 _UUID = re.compile(r"^[0-9a-f]{32}$")
 

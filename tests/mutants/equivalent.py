@@ -134,7 +134,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         reason="It saves a search; with nobody failing, the tablet that is returned is equal to the one that came.",
     ),
     Equivalent(
-        file="replica/policy/leaving.py",
+        file="replica/policy/views.py",
         function="seen_leaving",
         before="if leaving.isdisjoint(m.uuid for m in tablet.config.members):",
         after="if False:",

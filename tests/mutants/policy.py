@@ -290,7 +290,7 @@ MUTANTS = (
             "tests/unit/policy/test_policy_desired.py::"
             "test_decide_a_retired_server_is_emptied_and_never_below_the_factor"
         ),
-        file="replica/policy/leaving.py",
+        file="replica/policy/views.py",
         function="seen_leaving",
         before="m.replace or m.uuid in leaving",
         after="m.replace",

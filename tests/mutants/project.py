@@ -36,11 +36,25 @@ MUTANTS = (
         after="| `bounds.py` | decodes bytes of an unknown writer |",
     ),
     Mutant(
+        name="module stands out of order on its page",
+        test="tests/tidy/test_design_pages.py::test_modules_of_a_folder_are_listed_in_alphabetical_order",
+        file="replica/transport/DESIGN.md",
+        before="| `channel.py` |",
+        after="| `servicer2.py` |",
+    ),
+    Mutant(
         name="row with nothing beside the module counts",
         test="tests/tidy/test_design_pages.py::test_modules_that_a_page_does_not_list_are_seen",
         file="tests/tidy/test_design_pages.py",
-        function="listed",
+        function="in_order",
         before=" and any(cells[1:])",
+        after="",
+    ),
+    Mutant(
+        name="small module stands alone without a reason",
+        test="tests/tidy/test_small_modules.py::test_small_module_stands_alone_for_a_reason",
+        file="tests/tidy/test_small_modules.py",
+        before='    "replica/raft/voting.py": "fields of `State` that two rules change",\n',
         after="",
     ),
     Mutant(

@@ -621,7 +621,7 @@ MUTANTS = (
             "tests/unit/server/test_server_scrub_rule.py::"
             "test_block_that_waited_longest_is_first_and_equal_ones_go_by_name"
         ),
-        file="replica/server/maintenance/scrub_rule.py",
+        file="replica/server/maintenance/scrub.py",
         function="due",
         before="n: (whole_s",
         after="n: (-whole_s",

@@ -107,7 +107,7 @@ MUTANTS = (
         name="logs without day",
         rows="IN-71",
         test="tests/unit/rows/test_log_lines.py::test_log_lines_have_day_and_time_in_utc",
-        file="replica/types/logs.py",
+        file="replica/types/process.py",
         before='DAY_AND_TIME = "%Y-%m-%dT%H:%M:%S"',
         after='DAY_AND_TIME = "%H:%M:%S"',
         on_disk=True,
@@ -116,7 +116,7 @@ MUTANTS = (
         name="logs in local time",
         rows="IN-71",
         test="tests/unit/rows/test_log_lines.py::test_log_lines_have_day_and_time_in_utc",
-        file="replica/types/logs.py",
+        file="replica/types/process.py",
         function="UtcFormatter",
         before="converter = staticmethod(time.gmtime)",
         after="converter = staticmethod(time.localtime)",
@@ -219,7 +219,7 @@ MUTANTS = (
         test=(
             "tests/unit/fs/test_fs_exhausted.py::test_pool_has_all_its_threads_before_it_is_given_work_or_does_not_begin"
         ),
-        file="replica/types/workers.py",
+        file="replica/types/process.py",
         function="started_pool",
         before="""
             for _ in range(threads):

@@ -7,8 +7,8 @@ import time
 from dataclasses import dataclass
 
 from nyala.infra.bench.copying import ROW_BYTES, STRING_BYTES
-from nyala.infra.bench.errors import BenchmarkError
 from nyala.infra.bench.meter import Meter
+from nyala.infra.bench.options import BenchmarkError
 from nyala.infra.bench.pipeline import TOPIC, OtherJob, kafka_pid
 from nyala.infra.bench.report import Figures
 from nyala.infra.bench.sides import UNDER_WAY, WRITERS, WRITES_OF_MANY, check_count

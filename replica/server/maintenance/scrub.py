@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from typing import NamedTuple
 
 from nyala.replica.tablet import BlockInfo, Tablet, verify_pieces
@@ -16,13 +16,14 @@ from nyala.replica.wal import Log, SegmentInfo, verify_segment
 
 from ..tablets.hosted import HostedTablet
 from ..tablets.manager import TabletManager
-from .scrub_rule import carried, cost_bytes, due
 
 _log = logging.getLogger("nyala.server")
 
 LOOK_EVERY_S = 60.0
 PIECE_BYTES = 1 << 20
 """Read in one go: an eighth of a second's share by default, so that others wait for no longer at the disk."""
+CPU_SHARE = 0.1
+"""Of one core: what checks of log segments with many small entries may take, which cost CPU rather than reads."""
 
 Pieces = Generator[int, None, None]
 """Each step reads and checks a piece, and yields how many bytes that were; Corruption if they are lost."""
@@ -154,3 +155,18 @@ class Scrub:
     def close(self) -> None:
         """No more work."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def cost_bytes(length_bytes: int, cpu_s: float, rate_bytes_per_s: int) -> int:
+    """What to draw of the rate for a piece that took so much CPU: its length, or more if it was dear to check."""
+    return max(length_bytes, int(cpu_s / CPU_SHARE * rate_bytes_per_s))
+
+
+def carried(whole_s: Mapping[str, float], present: Collection[str], now_s: float) -> dict[str, float]:
+    """When each block that is `present` was last known to be whole: one that is new here was checked or written now."""
+    return {name: whole_s.get(name, now_s) for name in present}
+
+
+def due(whole_s: Mapping[str, float], now_s: float, interval_s: float) -> list[str]:
+    """Blocks that nobody has checked for an interval, the one that has waited longest first."""
+    return sorted((n for n, at in whole_s.items() if now_s - at >= interval_s), key=lambda n: (whole_s[n], n))

@@ -127,7 +127,7 @@ print(disk.read("f"))
 def test_soft_limit_of_open_files_is_raised_to_the_hard_one() -> None:
     """Goal: a thousand tablets fit in a shell's default. Method: a child with limits of 64 and 512."""
     code = (
-        "import resource as r; from nyala.replica.fs import raise_open_files_limit as up\n"
+        "import resource as r; from nyala.replica.types.process import raise_open_files_limit as up\n"
         "r.setrlimit(r.RLIMIT_NOFILE, (64, 512)); print(up(), r.getrlimit(r.RLIMIT_NOFILE), up())"
     )
     assert run(code).stdout.strip() == "512 (512, 512) 512"

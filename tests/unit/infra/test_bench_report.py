@@ -18,11 +18,11 @@ from rich.console import Console
 from nyala.infra.bench import checksums, idle
 from nyala.infra.bench.client import upserted_rows
 from nyala.infra.bench.copying import ROW_BYTES, TABLETS, rows_for
-from nyala.infra.bench.errors import BenchmarkError
 from nyala.infra.bench.failover import time_without_writes
 from nyala.infra.bench.foreground import Write, p99_ms
 from nyala.infra.bench.machine import machine, machine_line
 from nyala.infra.bench.meter import Meter, WalWatch
+from nyala.infra.bench.options import BenchmarkError
 from nyala.infra.bench.peers.kudu import KuduMissing, binaries, tablets_listed
 from nyala.infra.bench.pipeline import Batches, kafka_pid
 from nyala.infra.bench.report import (

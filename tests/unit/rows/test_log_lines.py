@@ -20,7 +20,7 @@ def test_log_lines_have_day_and_time_in_utc(names: bool) -> None:
     """IN-71. Goal: logs of several days and machines are read side by side. Method: a process far from Greenwich logs a
     record of a known second."""
     code = (
-        "import logging; from nyala.replica.types.logs import log_to_stderr\n"
+        "import logging; from nyala.replica.types.process import log_to_stderr\n"
         f"log_to_stderr(logging.INFO, names={names})\n"
         "record = logging.LogRecord('nyala.x', logging.WARNING, '', 0, 'hello %d', (7,), None)\n"
         "record.created, record.msecs = 1_000_000_000.125, 125.0\n"

@@ -21,8 +21,7 @@ from nyala.replica.rows import WriteMeta, crc32c, encode_batch
 from nyala.replica.rpc import CallsInFlight
 from nyala.replica.server.copies.copy_jobs import CopyJobs
 from nyala.replica.server.maintenance.maintenance import Maintenance
-from nyala.replica.server.maintenance.scrub import PIECE_BYTES, Scrub
-from nyala.replica.server.maintenance.scrub_rule import CPU_SHARE
+from nyala.replica.server.maintenance.scrub import CPU_SHARE, PIECE_BYTES, Scrub
 from nyala.replica.server.metrics import Metrics
 from nyala.replica.server.options import ServerOptions
 from nyala.replica.server.requests.writes import Writes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from nyala.replica.server.maintenance.scrub_rule import CPU_SHARE, carried, cost_bytes, due
+from nyala.replica.server.maintenance.scrub import CPU_SHARE, carried, cost_bytes, due
 
 
 def test_block_is_due_an_interval_after_it_was_known_to_be_whole() -> None:
