@@ -96,7 +96,9 @@ __all__ = [
 
 _HOMES = {
     "nyala.replica.types": "KafkaSecurity",
-    ".dead_letters": "DeadLetter letter_key",
+    ".dead_letter_producer": "DeadLetter letter_key",
+    ".dead_letter_reader": "StoredDeadLetter LettersUnreadable iterate_letters letters_held read_letters "
+    "replay_letters",
     ".decisions": "DecisionsOptions DecisionsQuery",
     ".decode": "RowDecoder WriterSchema",
     ".driver": "end_in_order",
@@ -105,16 +107,15 @@ _HOMES = {
     ".ingest": "IngestOptions IngestQuery",
     ".kafka_security": "kafka_options security_of",
     ".lease": "release_run",
-    ".letters": "StoredDeadLetter LettersUnreadable iterate_letters letters_held read_letters replay_letters",
     ".progress": "Progress QUERY_ENDED QUERY_STARTS",
     ".publish": "PublishFailed RowMisfit RowPublisher",
     ".rebalance": "RebalanceOptions Rebalancer",
     ".row_schema": "encode_key key_schema_json row_schema_json",
+    ".run_queries": "run_decisions run_ingest",
     ".session": "spark_session",
     ".source_lag": "LAG_TIMEOUT_S SourceLag source_lags",
     ".submit": "submit_command submit_environment",
     ".supervise": "RestartOptions FailureStreak restart_options run_with_restarts streak_after",
-    ".run_queries": "run_decisions run_ingest",
     ".topics": "TopicIdentity Topics dead_letter_topic writes_topic",
     ".verify": "read_checksums",
 }

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 import nyala
+from nyala.argument_errors import valid_number, valid_text
 from nyala.cluster import partitions_of_topic
 from nyala.definitions import partition_of, schema_of
 from nyala.expressions import as_condition, bound, column_of, parse_condition
-from nyala.mistakes import valid_number, valid_text
 from nyala.replica.client import ScanSpec
 from nyala.replica.client.channels import Channels
 from nyala.replica.client.client import parse_masters
@@ -105,8 +105,8 @@ def test_refusal_has_its_four_parts(call: Callable[[], object], value: str) -> N
 
 def calls(*names: str) -> Iterator[tuple[str, ast.Call]]:
     """Calls of these names in the user's sources, with their place."""
-    for room in ("replica/api", "replica/client"):
-        for path in sorted((ROOT / room).glob("*.py")):
+    for folder in ("replica/api", "replica/client"):
+        for path in sorted((ROOT / folder).glob("*.py")):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names:
                     yield f"{path.relative_to(ROOT)}:{node.lineno}", node
@@ -116,7 +116,8 @@ def test_each_mistake_says_what_to_do() -> None:
     """IN-82. Goal: the next message has its parts, too. Method: each mistake in the sources is made of what was wrong
     and of what to do; each other refusal with a text of its own has both in it."""
     found = []
-    for place, call in calls("mistake"):
+    assert len(list(calls("invalid_argument"))) > 20
+    for place, call in calls("invalid_argument"):
         if len([a for a in call.args if not isinstance(a, ast.Starred)]) != 2:
             found.append(place)
     for place, call in calls("Refused", "NotApplied"):

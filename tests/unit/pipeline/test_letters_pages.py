@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nyala.infra.cli import cluster
-from nyala.pipeline import letters
+from nyala.pipeline import dead_letter_reader as reader
 from nyala.pipeline.dead_letter_producer import DeadLetter, Origin, encode_letter, letter_key
 from nyala.pipeline.dead_letter_reader import FOREIGN, letter_of
 from nyala.replica.rows import SourceKey
@@ -53,7 +53,7 @@ class Consumer:
     def poll(self, **_: Any) -> dict[Any, list[Any]]:
         page = next(self._pages)
         self.handed_over += len(page)
-        return {letters.TopicPartition("dead-letters.t", 0): page}
+        return {reader.TopicPartition("dead-letters.t", 0): page}
 
 
 @given(st.one_of(st.none(), st.binary()), st.binary())
@@ -74,16 +74,16 @@ def test_letter_is_read_back_as_it_was_written() -> None:
 def test_records_are_handed_on_before_the_next_page_is_read() -> None:
     """Goal: memory holds a page, not the topic. Method: three pages; look how many were read at each record."""
     consumer = Consumer([[written(0, 1), record(1, b"k", None)], [written(2, 2)], [record(3, None, b"?")]])
-    records: Iterator[Any] = letters._records(consumer, [letters.TopicPartition("dead-letters.t", 0)], 5.0)
+    records: Iterator[Any] = reader._records(consumer, [reader.TopicPartition("dead-letters.t", 0)], 5.0)
     assert [(each.offset, consumer.handed_over) for each in records] == [(0, 2), (2, 3), (3, 4)]
 
 
 def test_pages_of_a_replay_are_bounded_by_count_and_bytes() -> None:
     """Goal: records that wait for Kafka are bounded. Method: many small ones; few large ones."""
-    small = [letter_of(written(k, k)) for k in range(letters.PAGE_LETTERS_MAX + 1)]
-    assert [len(page) for page in letters._pages(small)] == [letters.PAGE_LETTERS_MAX, 1]
-    large = letter_of(record(0, None, bytes(letters.PAGE_BYTES_MAX // 2)))
-    assert [len(page) for page in letters._pages([large] * 5)] == [2, 2, 1]
+    small = [letter_of(written(k, k)) for k in range(reader.PAGE_LETTERS_MAX + 1)]
+    assert [len(page) for page in reader._pages(small)] == [reader.PAGE_LETTERS_MAX, 1]
+    large = letter_of(record(0, None, bytes(reader.PAGE_BYTES_MAX // 2)))
+    assert [len(page) for page in reader._pages([large] * 5)] == [2, 2, 1]
 
 
 def test_check_counts_the_records_that_did_not_become_rows(
@@ -121,8 +121,8 @@ def test_check_counts_the_records_that_did_not_become_rows(
         def close(self, **_: Any) -> None:
             asked.append("closed")
 
-    monkeypatch.setattr(letters, "KafkaConsumer", Kafka)
-    monkeypatch.setattr(letters, "check_reachable", lambda _: None)
+    monkeypatch.setattr(reader, "KafkaConsumer", Kafka)
+    monkeypatch.setattr(reader, "check_reachable", lambda _: None)
     (found,) = cluster._refused_records(["a", "b", "none"], "k:1", "")
     assert (found.severity, found.subject) == (Severity.WARNING, "table a")
     assert found.what.startswith("5 records at most did not become rows and are in dead-letters.a, ")

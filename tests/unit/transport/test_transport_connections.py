@@ -200,13 +200,13 @@ def test_closed_link_is_free_at_once() -> None:
         writes._take(there)
         await until(lambda: len(writes.open) == 1, "it has come to that")
         here.sendall(begins)
-        await until(lambda: writes.share.bytes >= 50_000, "it has come to that")
+        await until(lambda: writes.quota.bytes >= 50_000, "it has come to that")
         ref = weakref.ref(next(iter(writes.open)))
         assert isinstance(ref(), WriteLink)
         here.close()
         await until(lambda: not writes.open, "it has come to that")
         await asyncio.sleep(0)
-        assert ref() is None and writes.share.bytes == 0
+        assert ref() is None and writes.quota.bytes == 0
         writes.close()
 
     in_loop(scenario)
