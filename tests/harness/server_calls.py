@@ -49,7 +49,7 @@ class _Calls:
             scans=self.scans,
             maintenance=server.maintenance,
             hybrid_clock=manager.hybrid_clock,
-            admit=server.admit,
+            grant_ticket=server.grant_ticket,
             microtasks=manager.post.microtasks,
             gil=GilWatch(),
             identity=identity_of(server.uuid),
