@@ -26,11 +26,11 @@ from nyala.replica.types import Corruption, Disk, check
 from .block_file import SUPERSEDED_COLUMN, TS_COLUMN, checked_pages, mapped_pages, read_sidecar, verify_file
 from .columns import equal_rows, key_arrays, take
 from .hash_index import I64, U64, Bools
-from .page_crcs import Proof
+from .page_crcs import PageChecks
 from .superblock import BlockInfo
 
 U32 = npt.NDArray[np.uint32]
-Kills = tuple[I64, I64]
+Deltas = tuple[I64, I64]
 """Positions and times of rows superseded after the block was written."""
 
 
@@ -73,8 +73,8 @@ class Block:
     """One open block.
 
     Invariants: a position is superseded at most once, and never again lives; the files never change.
-    Concurrency: `kill` under the tablet's lock; everything else may run beside it, and a `kills` tuple taken under the
-    lock stays true for every time up to that moment.
+    Concurrency: `supersede` under the tablet's lock; everything else may run beside it, and a `deltas` tuple that was
+    taken under the lock stays true for every time up to that moment.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Block:
         has_dead = SUPERSEDED_COLUMN in batch.schema.names
         self.written_superseded: I64 | None = batch.column(SUPERSEDED_COLUMN).to_numpy() if has_dead else None
         self.batch = batch.select(list(schema.names))
-        self.kills: tuple[Kills, ...] = ()
+        self.deltas: tuple[Deltas, ...] = ()
         self.dead_rows = info.dead_rows
         self._dead: Bools | None = None
         self._shift = np.uint64(64 - max(1, (len(self.sidecar.bloom) - 1).bit_length()))
@@ -126,14 +126,14 @@ class Block:
     @property
     def memory_bytes(self) -> int:
         """Bytes held in memory; the files are mapped."""
-        return sum(p.nbytes + t.nbytes for p, t in self.kills) + (0 if self._dead is None else self._dead.nbytes)
+        return sum(p.nbytes + t.nbytes for p, t in self.deltas) + (0 if self._dead is None else self._dead.nbytes)
 
-    def proof(self) -> Proof:
+    def page_checks(self) -> PageChecks:
         """For one reader, who has it look at what he reads. Corruption where nobody has checked the file yet, and it
         is damaged."""
         if self._pages is None:
             self._pages = mapped_pages(self.info.name, self._mapped, self.info.crc)
-        return Proof(self.info.name, self._mapped, self._pages)
+        return PageChecks(self.info.name, self._mapped, self._pages)
 
     def may_hold(self, rotated: int, bits: int) -> bool:
         """Whether the Bloom filter lets one hash pass; scalar, for batches of a row."""
@@ -184,7 +184,7 @@ class Block:
                 pos += 1
         return who[same], positions[same]
 
-    def kill(self, positions: I64, times: I64) -> None:
+    def supersede(self, positions: I64, times: I64) -> None:
         """These live rows end at these times."""
         if not len(positions):
             return
@@ -194,48 +194,48 @@ class Block:
         check(not self._dead[positions].any(), "a version ends once", block=self.info.name)
         self._dead[positions] = True
         self.dead_rows += len(positions)
-        kills = [*self.kills, (positions, times)]
+        deltas = [*self.deltas, (positions, times)]
         # Geometric merging keeps the list short: one-row updates leave few arrays.
-        while len(kills) > 1 and len(kills[-2][0]) < 2 * len(kills[-1][0]):
-            (p, t), (q, u) = kills[-2:]
-            kills[-2:] = [(np.concatenate([p, q]), np.concatenate([t, u]))]
-        self.kills = tuple(kills)
+        while len(deltas) > 1 and len(deltas[-2][0]) < 2 * len(deltas[-1][0]):
+            (p, t), (q, u) = deltas[-2:]
+            deltas[-2:] = [(np.concatenate([p, q]), np.concatenate([t, u]))]
+        self.deltas = tuple(deltas)
 
-    def kills_between(self, after: int, up_to: int) -> Kills:
+    def deltas_between(self, after: int, up_to: int) -> Deltas:
         """The supersessions with after < time <= up_to."""
-        return kills_between(self.kills, after, up_to)
+        return deltas_between(self.deltas, after, up_to)
 
     def collectable(self, horizon: int) -> int:
         """How many versions ended at or before `horizon`."""
-        count = sum(int((times <= horizon).sum()) for _, times in self.kills)
+        count = sum(int((times <= horizon).sum()) for _, times in self.deltas)
         if self.written_superseded is not None and self.info.min_time <= horizon:
             count += int((self.written_superseded <= horizon).sum())
         return count
 
-    def all_visible(self, kills: tuple[Kills, ...], at: int) -> bool:
+    def all_visible(self, deltas: tuple[Deltas, ...], at: int) -> bool:
         """Whether every row of the block is visible at time `at`; False may also mean unknown."""
-        return self.written_superseded is None and self.info.max_time <= at and not kills
+        return self.written_superseded is None and self.info.max_time <= at and not deltas
 
     def times_read(self, at: int) -> tuple[I64, ...]:
         """What `visible` looks at in the file for time `at`."""
         ts = (self.ts,) if self.info.max_time > at else ()
         return ts if self.written_superseded is None else (*ts, self.written_superseded)
 
-    def visible(self, kills: tuple[Kills, ...], at: int) -> Bools:
-        """Shape (rows,): which versions are visible at time `at`, given the kills taken under the lock."""
+    def visible(self, deltas: tuple[Deltas, ...], at: int) -> Bools:
+        """Shape (rows,): which versions are visible at time `at`, given the deltas taken under the lock."""
         if self.info.max_time <= at:
             mask: Bools = np.ones(self.rows, dtype=np.bool_)
         else:
             mask = self.ts <= at
         if self.written_superseded is not None:
             mask &= self.written_superseded > at
-        for positions, times in kills:
+        for positions, times in deltas:
             mask[positions[times <= at]] = False
         return mask
 
-    def superseded_at(self, kills: tuple[Kills, ...], up_to: int) -> I64 | None:
+    def superseded_at(self, deltas: tuple[Deltas, ...], up_to: int) -> I64 | None:
         """Shape (rows,): when each version ended, counting supersessions up to time `up_to`; None if none did."""
-        ended = [(p[m], t[m]) for p, t in kills for m in [t <= up_to]]
+        ended = [(p[m], t[m]) for p, t in deltas for m in [t <= up_to]]
         if self.written_superseded is None and not any(len(p) for p, _ in ended):
             return None
         if self.written_superseded is None:
@@ -247,9 +247,9 @@ class Block:
         return result
 
 
-def kills_between(kills: Sequence[Kills], after: int, up_to: int) -> Kills:
+def deltas_between(deltas: Sequence[Deltas], after: int, up_to: int) -> Deltas:
     """The supersessions with after < time <= up_to."""
-    picked = [(p[m], t[m]) for p, t in kills for m in [(t > after) & (t <= up_to)]]
+    picked = [(p[m], t[m]) for p, t in deltas for m in [(t > after) & (t <= up_to)]]
     if not picked:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     return np.concatenate([p for p, _ in picked]), np.concatenate([t for _, t in picked])

@@ -17,7 +17,7 @@ import numpy as np
 from nyala.replica.rows import TableSchema
 from nyala.replica.types import MAX_HYBRID_TIME, Code, Disk, OpId, Refused, hybrid_from_us, us_of_hybrid
 
-from .block import Block, Kills
+from .block import Block, Deltas
 from .hash_index import I64
 from .ledger import Ledger
 from .memstore import MemStore
@@ -66,7 +66,7 @@ class Contents:
         self.maintenance = threading.Lock()
         self.resolver = Resolver(self.lock, threading.Lock())
         self.stores = Stores(self.schema, blocks)
-        self.closed = self.torn = False
+        self.closed = self.partly_applied = False
         self.holds = 0
         """Copy sessions that read files of the superblock of their moment."""
         self._frozen: Frozen | None = None
@@ -92,7 +92,7 @@ class Contents:
 
     def check_whole(self) -> None:
         """Refused NOT_READY if an entry was applied in part; never for a closed tablet, which makes no file."""
-        if self.torn and not self.closed:
+        if self.partly_applied and not self.closed:
             what = "an entry was applied in part, and no part may reach the disk: the replica has to be opened again"
             raise Refused(Code.NOT_READY, what, tablet=self.tablet_id)
 
@@ -128,10 +128,10 @@ class Contents:
                 stores.active = MemStore(self.schema, min(stores.frozen.rows, EXPECTED_ROWS_MAX))
             return self._frozen
 
-    def superseded(self) -> list[tuple[Block, tuple[Kills, ...]]]:
+    def superseded(self) -> list[tuple[Block, tuple[Deltas, ...]]]:
         """Each block, with the rows of it that entries have superseded so far."""
         with self.lock:
-            return [(b, b.kills) for b in self.stores.blocks]
+            return [(b, b.deltas) for b in self.stores.blocks]
 
     def install_flushed(self, frozen: Frozen, flushed: Sequence[FlushedBlock], superblock: Superblock) -> None:
         """Readers see the blocks in the place of the frozen store; `superblock` was saved. Needs `maintenance`."""
@@ -140,7 +140,7 @@ class Contents:
             for start, positions, block in flushed:
                 ended = frozen.store.superseded[start : start + len(positions)]
                 rows = np.flatnonzero((ended > frozen.time) & (ended != MAX_HYBRID_TIME))
-                block.kill(positions[rows], ended[rows])
+                block.supersede(positions[rows], ended[rows])
             stores.blocks = (*stores.blocks, *(block for _, _, block in flushed))
             stores.frozen = None
             self._frozen = None
@@ -164,9 +164,9 @@ class Contents:
             stores = self.stores
             for old, positions in zip(inputs, merged.positions, strict=True):
                 # What entries after the flush position ended, before the merge began or while it ran.
-                rows, times = old.kills_between(superblock.flush_time, MAX_HYBRID_TIME)
+                rows, times = old.deltas_between(superblock.flush_time, MAX_HYBRID_TIME)
                 if block is not None:
-                    block.kill(positions[rows], times)
+                    block.supersede(positions[rows], times)
             rest = tuple(b for b in stores.blocks if b not in inputs)
             stores.blocks = rest if block is None else (*rest, block)
             self.superblock = superblock

@@ -16,7 +16,7 @@ import pyarrow as pa
 from nyala.replica.rows import TableSchema
 from nyala.replica.types import MAX_HYBRID_TIME, DiskFailure, Refused
 
-from .block import Block, Kills, kills_between
+from .block import Block, Deltas, deltas_between
 from .block_file import FOLDER, Written, verify_file, write_block
 from .columns import conform
 from .contents import Contents, FlushedBlock, Frozen
@@ -66,11 +66,11 @@ class Maintenance:
             size_bytes = sum(length for info in infos for _, length, _ in info.files)
             return FlushResult(frozen.opid, sum(i.rows for i in infos), size_bytes, tuple(i.name for i in infos))
 
-    def _deltas(self, after: int, up_to: int) -> dict[str, Kills]:
+    def _deltas(self, after: int, up_to: int) -> dict[str, Deltas]:
         """What entries with after < time <= up_to superseded in the blocks there are."""
         blocks = self._contents.superseded()
-        found = {b.info.block_id: kills_between(kills, after, up_to) for b, kills in blocks}
-        return {block_id: kills for block_id, kills in found.items() if len(kills[0])}
+        found = {b.info.block_id: deltas_between(deltas, after, up_to) for b, deltas in blocks}
+        return {block_id: deltas for block_id, deltas in found.items() if len(deltas[0])}
 
     def _parts(self, frozen: Frozen) -> Iterator[tuple[int, Part]]:
         """What becomes one block each, and the first row of each; the last one has no rows."""
@@ -89,7 +89,7 @@ class Maintenance:
         yield store.rows, Part(batch, np.empty(0, np.int64), None)
 
     def _write(
-        self, superblock: Superblock, frozen: Frozen, deltas: dict[str, Kills]
+        self, superblock: Superblock, frozen: Frozen, deltas: dict[str, Deltas]
     ) -> list[tuple[int, I64, Written]]:
         """Blocks of the frozen rows, the first of them with `deltas`: (first row, new positions, block) of each.
 
@@ -148,7 +148,7 @@ class Maintenance:
                 contents.check_whole()
                 inputs = self.choose(contents.stores.blocks)
                 horizon = self._horizon()
-                kills = [b.kills for b in inputs]
+                ended = [b.deltas for b in inputs]
                 superblock = contents.forget_history(horizon)
             if not inputs:
                 return False
@@ -159,7 +159,7 @@ class Maintenance:
             schema = superblock.schema
             parts = [
                 Part(conform(b.batch, b.schema, schema), b.ts, b.superseded_at(k, superblock.flush_time))
-                for b, k in zip(inputs, kills, strict=True)
+                for b, k in zip(inputs, ended, strict=True)
             ]
             merged = merge_parts(parts, schema, horizon)
             deltas = _inherited_deltas(inputs, superblock)
@@ -199,7 +199,7 @@ class Maintenance:
                 contents.doom(path)
 
 
-def _inherited_deltas(inputs: Sequence[Block], superblock: Superblock) -> dict[str, Kills]:
+def _inherited_deltas(inputs: Sequence[Block], superblock: Superblock) -> dict[str, Deltas]:
     """What the inputs' sidecars say about blocks that stay."""
     gone = {b.info.block_id for b in inputs}
     stay = {b.block_id for b in superblock.blocks} - gone

@@ -171,7 +171,7 @@ class MemStore:
         self._merge_tail()
         return new_ids
 
-    def kill(self, ids: I64, ts: int | I64) -> None:
+    def supersede(self, ids: I64, ts: int | I64) -> None:
         """These live rows end at `ts`: one time, or one for each."""
         self.superseded[ids] = ts
 

@@ -48,7 +48,7 @@ class PageCrcs:
         return self._crcs
 
 
-class Proof:
+class PageChecks:
     """What one reader has checked of one mapped file. Each page is checked once a reader, however often it is touched.
 
     Concurrency: one reader.

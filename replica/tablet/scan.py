@@ -20,12 +20,12 @@ from nyala.replica.rows import (
     slice_of,
 )
 
-from .block import Block, Kills
+from .block import Block, Deltas
 from .columns import key_arrays, select
 from .cuts import RunSizes, runs
 from .hash_index import Bools
 from .memstore import MemView, visible_mask
-from .page_crcs import Proof
+from .page_crcs import PageChecks
 
 COUNT_SCHEMA = pa.schema([pa.field("count", pa.int64(), nullable=False)])
 
@@ -35,16 +35,16 @@ class View(NamedTuple):
 
     schema: TableSchema
     memory: tuple[MemView, ...]
-    blocks: tuple[tuple[Block, tuple[Kills, ...]], ...]
+    blocks: tuple[tuple[Block, tuple[Deltas, ...]], ...]
 
 
 class Piece(NamedTuple):
-    """Some rows of one place, and which of them are visible (None: all). `proof`: of what lies on disk."""
+    """Some rows of one place, and which of them are visible (None: all). `checks`: of what lies on disk."""
 
     batch: Any
     schema: TableSchema
     mask: Bools | None
-    proof: Proof | None
+    checks: PageChecks | None
 
 
 class Scan(Iterator[Any]):
@@ -88,21 +88,21 @@ def pieces(view: View, spec: ScanSpec, stop: Callable[[], None] = never_stop) ->
     """Every place that may hold rows visible at the snapshot, in pieces that are as `runs` says in the columns that
     are read; `stop` is called before each."""
     at, needed = spec.snapshot_time, _needed(spec, view.schema)
-    for block, kills in view.blocks:
+    for block, deltas in view.blocks:
         stop()
         if not block.rows or block.info.min_time > at:
             continue
-        proof = block.proof()
-        if _pruned(block, proof, view.schema, spec.predicates):
+        checks = block.page_checks()
+        if _pruned(block, checks, view.schema, spec.predicates):
             continue
         visible = None
-        if not block.all_visible(kills, at):
-            proof.check(block.times_read(at))
-            visible = block.visible(kills, at)
+        if not block.all_visible(deltas, at):
+            checks.check(block.times_read(at))
+            visible = block.visible(deltas, at)
         for start, end in runs(RunSizes(block.batch, block.schema, view.schema, needed), block.rows):
             stop()
             mask = None if visible is None else visible[start:end]
-            yield from _piece(block.batch.slice(start, end - start), block.schema, mask, proof)
+            yield from _piece(block.batch.slice(start, end - start), block.schema, mask, checks)
     for memory in view.memory:
         for chunk in memory.chunks:
             sizes = RunSizes(chunk.batch, chunk.schema, view.schema, needed)
@@ -113,21 +113,21 @@ def pieces(view: View, spec: ScanSpec, stop: Callable[[], None] = never_stop) ->
                 yield from _piece(chunk.batch.slice(start, end - start), chunk.schema, mask, None)
 
 
-def _piece(batch: Any, schema: TableSchema, mask: Bools | None, proof: Proof | None) -> Iterator[Piece]:
+def _piece(batch: Any, schema: TableSchema, mask: Bools | None, checks: PageChecks | None) -> Iterator[Piece]:
     if mask is None or mask.all():
-        yield Piece(batch, schema, None, proof)
+        yield Piece(batch, schema, None, checks)
     elif mask.any():
-        yield Piece(batch, schema, mask, proof)
+        yield Piece(batch, schema, mask, checks)
 
 
-def _pruned(block: Block, proof: Proof, schema: TableSchema, predicates: Sequence[Predicate]) -> bool:
+def _pruned(block: Block, checks: PageChecks, schema: TableSchema, predicates: Sequence[Predicate]) -> bool:
     """Whether no row of the block can meet the predicates on the first key column, by which the block is sorted."""
     name = schema.key[0]
     mine = [p for p in predicates if p.column == name]
     if not mine:
         return False
     column = key_arrays(block.batch, block.schema)[0]
-    proof.check((column[:1], column[-1:]))
+    checks.check((column[:1], column[-1:]))
     low, high = column[0].as_py(), column[len(column) - 1].as_py()
     for predicate in mine:
         if isinstance(predicate.values, ConditionValues):
@@ -159,9 +159,9 @@ def _masked(
     piece: Piece, view: View, spec: ScanSpec, conditions: Conditions, stop: Callable[[], None]
 ) -> tuple[Any, Any | None]:
     """(the columns needed, mask of the rows wanted or None for all)."""
-    if piece.proof is not None:
+    if piece.checks is not None:
         needed = _needed(spec, view.schema)
-        piece.proof.check(piece.batch.column(pos) for pos, c in enumerate(piece.schema.columns) if c.id in needed)
+        piece.checks.check(piece.batch.column(pos) for pos, c in enumerate(piece.schema.columns) if c.id in needed)
     mask = None if piece.mask is None else pa.array(piece.mask)
     if spec.slice_count > 1:
         mine = slice_of(key_hash(key_arrays(piece.batch, piece.schema)), spec.slice_count) == spec.slice_pos

@@ -126,11 +126,11 @@ class Stores:
             mine = where == place
             rows, when = at[mine], ts if isinstance(ts, int) else ts[mine]
             if place == _ACTIVE:
-                self.active.kill(rows, when)
+                self.active.supersede(rows, when)
             elif place == _FROZEN and self.frozen is not None:
-                self.frozen.kill(rows, when)
+                self.frozen.supersede(rows, when)
             else:
-                found.blocks[place].kill(rows, np.full(len(rows), when, dtype=np.int64))
+                found.blocks[place].supersede(rows, np.full(len(rows), when, dtype=np.int64))
 
     def add(self, found: Found, hit: I64, batch: Any, schema: TableSchema, ts: int | I64) -> None:
         """New versions for the rows `hit`; `batch` holds them in that order, `ts` is one time or one for each."""
@@ -200,6 +200,6 @@ class Resolver:
                 with self._lock:
                     for pos in np.unique(where[where >= 0]).tolist():
                         mine = where == pos
-                        blocks[pos].kill(at[mine], times[mine])
+                        blocks[pos].supersede(at[mine], times[mine])
                     stores.live_rows -= int((where >= 0).sum())
                     del store.unresolved[:taken]

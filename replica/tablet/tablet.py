@@ -46,10 +46,10 @@ from nyala.replica.types import (
 )
 
 from .block import Block
+from .combined_writes import combine
 from .contents import Contents
 from .entries import schema_of_entry, source_of_entry
 from .error_runs import PackedErrors
-from .fused import fuse
 from .hash_index import U64, Bools
 from .ledger import ClientResult, Ledger, SourceState
 from .maintenance import Maintenance
@@ -111,7 +111,7 @@ class Tablet:
         for block in blocks:
             for block_id, (positions, times) in block.sidecar.deltas.items():
                 if block_id in targets:
-                    targets[block_id].kill(positions.astype(np.int64), times)
+                    targets[block_id].supersede(positions.astype(np.int64), times)
         return cls(disk, superblock, blocks)
 
     def close(self) -> None:
@@ -131,13 +131,13 @@ class Tablet:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """`_lock`, for what an entry changes. If that ends half-way, the tablet is torn: no file is made of it."""
+        """`_lock`, for what an entry changes. If that ends half-way, the entry is applied in part: no file is made."""
         with self._contents.lock:
             try:
                 yield
             except BaseException as error:
                 answer = isinstance(error, Refused) and not isinstance(error, ResourcesExhausted)
-                self._contents.torn = self._contents.torn or not answer
+                self._contents.partly_applied = self._contents.partly_applied or not answer
                 raise
 
     # ------------------------------------------------------------------------------------------------- state
@@ -332,14 +332,14 @@ class Tablet:
         """
         results: list[ApplyResult] = []
         while len(results) < len(entries):
-            results += self._apply_fused(entries, len(results)) or [self._apply_one(entries[len(results)])]
+            results += self._apply_combined(entries, len(results)) or [self._apply_one(entries[len(results)])]
         return results
 
-    def _apply_fused(self, entries: Sequence[Entry], first: int) -> list[ApplyResult]:
+    def _apply_combined(self, entries: Sequence[Entry], first: int) -> list[ApplyResult]:
         """Apply a run of small writes from position `first` on in one step; nothing if there is no such run."""
         if len(entries) - first < 2 or entries[first].opid.index != self._contents.applied.index + 1:
             return []
-        fused = fuse(
+        combined = combine(
             entries,
             first,
             schema_id=self._contents.schema.schema_id,
@@ -347,22 +347,24 @@ class Tablet:
             ledger=self._contents.ledger,
             decode=self._batch_of,
         )
-        if fused is None:
+        if combined is None:
             return []
-        checked = self._check(fused.rows, self._contents.schema, fused.payload_bytes)
+        checked = self._check(combined.rows, self._contents.schema, combined.payload_bytes)
         with self._changing():
             # The rows' offsets are their positions, so the times of those that passed the check are found by them.
-            times = fused.times[checked.rows.offsets]
+            times = combined.times[checked.rows.offsets]
             failed = apply_distinct(self._contents.stores, self._contents.schema, checked.rows, checked.hashes, times)
             if failed is None:
                 return []
             results = []
-            errors_by_write = fused.errors_by_write([*checked.errors, *failed])
-            for entry, meta, ts, errors in zip(fused.entries, fused.metas, fused.stamps, errors_by_write, strict=True):
+            errors_by_write = combined.errors_by_write([*checked.errors, *failed])
+            for entry, meta, ts, errors in zip(
+                combined.entries, combined.metas, combined.stamps, errors_by_write, strict=True
+            ):
                 applied = meta.rows - len(errors)
                 self._record(meta, ts, applied, errors)
                 results.append(ApplyResult(entry.opid, ts, None, tuple(errors), applied))
-            self._advance(fused.stamps[-1], fused.entries[-1].opid)
+            self._advance(combined.stamps[-1], combined.entries[-1].opid)
         return results
 
     def _apply_one(self, entry: Entry) -> ApplyResult:
@@ -550,7 +552,7 @@ class Tablet:
                 )
             stores = self._contents.stores
             memory = tuple(s.view() for s in (stores.frozen, stores.active) if s is not None)
-            return View(self._contents.schema, memory, tuple((b, b.kills) for b in stores.blocks)), at
+            return View(self._contents.schema, memory, tuple((b, b.deltas) for b in stores.blocks)), at
 
     # ------------------------------------------------------------------------------------------------- maintenance
 

@@ -29,7 +29,7 @@ LOOK_S = 1.0
 ConnectionHandler = Callable[[socket.socket], None]
 """Gets a blocking socket that it owns from then on; called on the loop's thread, must not block or raise."""
 GrantTicket = Callable[[ConnectionHandler, str], tuple[int, bytes]]
-"""`grant_ticket(taker, host) -> (port, ticket)`: for one connection that is handed to `taker`; `host` asked for it."""
+"""`grant_ticket(handler, host) -> (port, ticket)`: for one connection that `handler` gets; `host` asked for it."""
 
 
 class _Ticket(NamedTuple):

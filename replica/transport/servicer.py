@@ -81,9 +81,9 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
                 Code.ILLEGAL_STATE, "cannot listen for links of other servers; is the port taken?", host=host, port=port
             ) from error
 
-    def grant_ticket(self, taker: ConnectionHandler, host: str) -> tuple[int, bytes]:
-        """(port, ticket) for one connection to the port of this server's links, which is handed to `taker`."""
-        return self.listener.port, self.listener.ticket(taker, host)
+    def grant_ticket(self, handler: ConnectionHandler, host: str) -> tuple[int, bytes]:
+        """(port, ticket) for one connection to the port of this server's links, which is handed to `handler`."""
+        return self.listener.port, self.listener.ticket(handler, host)
 
     async def close(self) -> None:
         """End all links."""

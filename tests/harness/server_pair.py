@@ -190,8 +190,8 @@ class PairedServer:
         self.copies = _TracedCopies(self)
         pb_grpc.add_CopyServiceServicer_to_server(self.copies, self.listener)  # type: ignore[no-untyped-call]
 
-    def grant_ticket(self, taker: ConnectionHandler, host: str) -> tuple[int, bytes]:
-        return self.links.port, self.links.ticket(taker, host)
+    def grant_ticket(self, handler: ConnectionHandler, host: str) -> tuple[int, bytes]:
+        return self.links.port, self.links.ticket(handler, host)
 
     def note(self, what: str, request: Any) -> None:
         self.pair.trace.append((self.name, what, request))

@@ -183,7 +183,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         reason="It saves a copy; no error below `done` is left, so the copy is equal.",
     ),
     Equivalent(
-        file="replica/tablet/positions.py",
+        file="replica/tablet/source_positions.py",
         function="source_positions",
         before="if entry.opid.index <= superblock.flush_opid.index:",
         after="if entry.opid.index < superblock.flush_opid.index:",

@@ -42,7 +42,7 @@ NEAR: Mapping[str, tuple[str, ...]] = {
     "replica/tablet_copy/": ("unit/tablet_copy", "unit/server"),
     "replica/tablet/": ("unit/tablet", "unit/raft_driver", "formats"),
     "replica/tablet/ledger.py": ("unit/tablet/test_ledger_rules.py", "unit/tablet/test_tablet_ledger.py"),
-    "replica/tablet/positions.py": ("unit/tablet/test_tablet_positions.py",),
+    "replica/tablet/source_positions.py": ("unit/tablet/test_tablet_positions.py",),
     "replica/tablet/superblock.py": (
         "formats",
         "unit/tablet/test_tablet_rows.py",
@@ -89,7 +89,7 @@ FINISHED: tuple[str, ...] = (
     "replica/raft/replication.py",
     "replica/raft/voting.py",
     "replica/tablet/ledger.py",
-    "replica/tablet/positions.py",
+    "replica/tablet/source_positions.py",
     "replica/tablet/superblock.py",
     "replica/tablet/witness.py",
     "replica/tablet_copy/blocks.py",

@@ -22,7 +22,7 @@ MUTANTS = (
         rows="TC-51",
         test="tests/unit/tablet/test_tablet_rot.py::test_block_opened_unread_is_checked_before_its_first_row_is_served",
         file="replica/tablet/block.py",
-        function="Block.proof",
+        function="Block.page_checks",
         before="self._pages = mapped_pages(self.info.name, self._mapped, self.info.crc)",
         after="self._pages = []",
     ),
@@ -254,7 +254,7 @@ MUTANTS = (
         after="flush_opid=contents.applied,",
     ),
     Mutant(
-        name="torn entry is flushed",
+        name="entry applied in part is flushed",
         rows="IN-30",
         test="tests/unit/tablet/test_tablet_want.py::test_entry_that_was_applied_in_part_never_reaches_the_disk",
         file="replica/tablet/contents.py",
@@ -276,7 +276,7 @@ MUTANTS = (
         after="",
     ),
     Mutant(
-        name="torn tablet is compacted",
+        name="entry applied in part is compacted",
         rows="IN-30",
         test="tests/unit/tablet/test_tablet_want.py::test_entry_that_was_applied_in_part_never_reaches_the_disk",
         file="replica/tablet/maintenance.py",
@@ -375,7 +375,7 @@ MUTANTS = (
         file="replica/tablet/scan.py",
         function="pieces",
         before="""
-            proof.check(block.times_read(at))
+            checks.check(block.times_read(at))
         """,
         after="",
     ),
@@ -504,7 +504,7 @@ MUTANTS = (
     Mutant(
         name="small writes are bounded as the first of those beside them",
         test=("tests/unit/tablet/test_tablet_row_bound.py::test_small_writes_with_and_without_the_mark_are_not_mixed"),
-        file="replica/tablet/fused.py",
+        file="replica/tablet/combined_writes.py",
         function="_kind",
         before="return meta.column_ids, meta.ignore_null, meta.rows_bounded",
         after="return meta.column_ids, meta.ignore_null, True",
@@ -637,7 +637,7 @@ MUTANTS = (
         file="replica/tablet/scan.py",
         function="_pruned",
         before="""
-            proof.check((column[:1], column[-1:]))
+            checks.check((column[:1], column[-1:]))
         """,
         after="",
     ),
@@ -647,8 +647,8 @@ MUTANTS = (
         test="tests/unit/tablet/test_tablet_rot.py::test_scan_of_a_block_with_any_page_changed_is_right_or_corruption",
         file="replica/tablet/scan.py",
         function="_masked",
-        before="if piece.proof is not None:",
-        after="if piece.proof is not None and not piece.batch:",
+        before="if piece.checks is not None:",
+        after="if piece.checks is not None and not piece.batch:",
     ),
     Mutant(
         name="witness of an earlier build is opened as a tablet",
@@ -779,8 +779,8 @@ MUTANTS = (
         test="tests/unit/tablet/test_tablet_want.py::test_entry_that_is_refused_leaves_the_tablet_whole",
         file="replica/tablet/tablet.py",
         function="Tablet._changing",
-        before="self._contents.torn = self._contents.torn or not answer",
-        after="self._contents.torn = True",
+        before="self._contents.partly_applied = self._contents.partly_applied or not answer",
+        after="self._contents.partly_applied = True",
     ),
     Mutant(
         name="ledger takes no memory",

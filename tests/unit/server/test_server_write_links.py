@@ -26,7 +26,7 @@ class Client:
 
     def __init__(self, answer: Callable[[Any], Any]) -> None:
         """A write that `answer` gives None for waits until it is given up, and is then in `given_up`."""
-        self._takers: list[ConnectionHandler] = []
+        self._handlers: list[ConnectionHandler] = []
         self._answer = answer
         self.given_up: list[int] = []
         self.links = WriteLinks(self._grant_ticket, self._begin, MicrotaskQueue(asyncio.get_running_loop(), _raised))
@@ -37,15 +37,15 @@ class Client:
             done(reply)
         return lambda: self.given_up.append(request.rows)
 
-    def _grant_ticket(self, taker: ConnectionHandler, host: str) -> tuple[int, bytes]:
-        self._takers.append(taker)
+    def _grant_ticket(self, handler: ConnectionHandler, host: str) -> tuple[int, bytes]:
+        self._handlers.append(handler)
         return 1, b"t"
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A link, before its first word."""
         here, there = socket.socketpair()
         self.links.grant("h")
-        self._takers.pop()(there)
+        self._handlers.pop()(there)
         return await asyncio.open_connection(sock=here)
 
     @staticmethod

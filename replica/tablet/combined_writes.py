@@ -25,7 +25,7 @@ PAYLOAD_BYTES_MAX = 4 << 10
 WRITES_MAX = 64
 
 
-class Fused(NamedTuple):
+class CombinedWrites(NamedTuple):
     """Writes to be applied together, in log order.
 
     `rows.offsets` are positions over all rows, which tell the writes apart; `offsets` are those that the senders gave,
@@ -51,7 +51,7 @@ class Fused(NamedTuple):
         return by_write
 
 
-def fuse(
+def combine(
     entries: Sequence[Entry],
     first: int,
     *,
@@ -59,7 +59,7 @@ def fuse(
     last_time: int,
     ledger: Ledger,
     decode: Callable[[Entry, WriteMeta], Any],
-) -> Fused | None:
+) -> CombinedWrites | None:
     """The longest run of writes from position `first` on that may go together; None if that is fewer than two.
 
     `last_time`: the tablet's time before them. `decode(entry, meta)` gives the pa.RecordBatch or raises Refused.
@@ -94,7 +94,7 @@ def fuse(
     starts = np.cumsum(sizes) - sizes
     offsets, positions = rows.offsets, np.arange(len(rows.offsets))
     chosen = entries[first : first + count]
-    return Fused(
+    return CombinedWrites(
         chosen,
         metas,
         stamps,
