@@ -12,8 +12,8 @@ from nyala.replica.raft import (
     TimeoutNow,
     VoteReply,
     VoteRequest,
-    impossible,
     invalid_config_reason,
+    invalid_reason,
     is_position,
 )
 from nyala.replica.types import (
@@ -138,8 +138,8 @@ IMPOSSIBLE: list[Message] = [
 def test_messages_on_the_honest_side_of_each_bound_are_taken_and_those_beyond_it_are_not() -> None:
     """Goal: IN-50: no honest message is refused, and none that no replica could have sent is taken. Method: messages of
     every kind; each field at its bounds, and one step beyond them."""
-    assert [message for message in POSSIBLE if impossible(message)] == []
-    assert [message for message in IMPOSSIBLE if not impossible(message)] == []
+    assert [message for message in POSSIBLE if invalid_reason(message)] == []
+    assert [message for message in IMPOSSIBLE if not invalid_reason(message)] == []
 
 
 def test_position_has_both_numbers_or_none() -> None:

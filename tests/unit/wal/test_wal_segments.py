@@ -141,7 +141,7 @@ def test_half_block_that_found_no_room_is_never_left_in_a_closed_segment(beyond:
     assert isinstance(refused, Refused) and refused.code is Code.NO_SPACE
     disk.hook = None
     disk.heal()
-    log.close_segment()
+    log.roll()
     append_now(log, [entry(last + 1)])
     assert len(segment_paths(disk)) == 2
     if power_seed is None:
