@@ -12,7 +12,6 @@ from nyala.replica.server.tablets.tombstone import vote_reply
 from nyala.replica.tablet import Superblock, superblock_path, sweep_orphans
 from nyala.replica.tablet_copy import (
     CopyProgress,
-    bury_lost,
     delete_replica,
     last_of_unopened,
     lost_tablets,
@@ -22,6 +21,7 @@ from nyala.replica.tablet_copy import (
     settle_at_startup,
     spared_blocks,
     was_here,
+    write_tombstone_for_lost,
 )
 from nyala.replica.types import DataState, DiskFailure, OpId, Refused
 from tests.harness.copies import (
@@ -236,7 +236,11 @@ def test_tombstone_of_a_lost_superblock_gives_no_number_a_second_time() -> None:
         for number in numbers:
             disk.poke(f"data/{TABLET}-{number:06d}.arrow", b"x")
         disk.poke("data/other-000050.arrow", b"x")
-        assert bury_lost(disk, TABLET, None).next_block == following == Superblock.load(disk, TABLET).next_block
+        assert (
+            write_tombstone_for_lost(disk, TABLET, None).next_block
+            == following
+            == Superblock.load(disk, TABLET).next_block
+        )
 
 
 def lose_another(disk: SimDisk) -> str:
