@@ -26,9 +26,13 @@ class RaftOptions:
     """A follower draws its timeout from [min, max]; a leader that hears no quorum for this long steps down."""
     append_batch_bytes_max: int = limits.APPEND_BATCH_BYTES_MAX
     """Entries of one AppendEntries, at least one."""
+    append_entries_max: int = limits.APPEND_ENTRIES_MAX
+    append_meta_bytes_max: int = limits.APPEND_META_BYTES_MAX
+    """Of all entries of one AppendEntries but the first: a follower decodes them on its loop."""
     append_batch_bytes_min: int = 64 << 10
     """Fewer bytes than these wait while the peer owes an answer, and leave together when it comes: under many small
-    writes each message carries what arrived during the one before it. 0: everything leaves at once."""
+    writes each message carries what arrived during the one before it. A message that holds no more leaves at once.
+    0: every message does."""
     probe_bytes_max: int = 64 << 10
     """Entries of one AppendEntries to a peer whose log is not known to match."""
     inflight_messages_max: int = limits.APPEND_INFLIGHT_MESSAGES_MAX
@@ -66,7 +70,14 @@ class RaftOptions:
             election_ticks_min=self.election_ticks_min,
             election_ticks_max=self.election_ticks_max,
         )
-        for name in ("append_batch_bytes_max", "probe_bytes_max", "inflight_messages_max", "inflight_bytes_max"):
+        for name in (
+            "append_batch_bytes_max",
+            "append_entries_max",
+            "append_meta_bytes_max",
+            "probe_bytes_max",
+            "inflight_messages_max",
+            "inflight_bytes_max",
+        ):
             check(getattr(self, name) >= 1, "windows hold at least one", option=name, value=getattr(self, name))
         check(
             self.config_abort_ticks >= self.election_ticks_max,

@@ -112,15 +112,28 @@ def send_entries(s: State, p: Progress) -> None:
         if p.state is ProgressState.PROBE:
             limit = min(limit, s.options.probe_bytes_max)
         try:
-            entries = s.log.entries(p.next, through + 1, limit)
+            hi = min(through + 1, p.next + s.options.append_entries_max)
+            found = s.log.entries(p.next, hi, limit)
         except EntriesUnavailable as e:
             p.loading = True
             s.out.entries_needed.append(EntriesNeeded(p.uuid, e.index))
             return
-        if p.inflight and sum(e.size_bytes for e in entries) < s.options.append_batch_bytes_min:
+        entries = _decoded_together(found, s.options.append_meta_bytes_max)
+        full = len(entries) < len(found) or len(entries) == s.options.append_entries_max
+        if p.inflight and not full and sum(e.size_bytes for e in entries) < s.options.append_batch_bytes_min:
             return  # The answer to what is under way sends them, and whatever else has come by then.
         _send(s, p, s.opid_at(p.next - 1), entries)
         p.sent(entries[-1].opid.index, sum(e.size_bytes for e in entries))
+
+
+def _decoded_together(entries: tuple[Entry, ...], meta_bytes_max: int) -> tuple[Entry, ...]:
+    """The first entries, at least one, whose metas a follower decodes without a thread."""
+    total = 0
+    for count, entry in enumerate(entries):
+        total += len(entry.meta)
+        if count and total > meta_bytes_max:
+            return entries[:count]
+    return entries
 
 
 def _sent_through(s: State, p: Progress) -> int:

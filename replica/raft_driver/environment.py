@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.raft import CopyNeeded, Message
-from nyala.replica.types import Entry, HybridClock, Post, Rng, Timer, limits
+from nyala.replica.types import Entry, HybridClock, Post, Rng, Timer
 from nyala.replica.wal import Log
 
 from .state_machine import RunHeavy, StateMachine
@@ -39,8 +39,6 @@ class Files:
     unfit: Callable[[Entry], str] = _any_entry
     """Why an entry that a peer sends could not be applied by this kind of state machine, by its bytes alone; empty if
     it could."""
-    unfit_inline_bytes: int = limits.GRPC_MESSAGE_BYTES_MAX
-    """Entries of one append with more `meta` than this are asked about off the owner's thread."""
 
 
 @dataclass(frozen=True, kw_only=True)

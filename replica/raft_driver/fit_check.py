@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from nyala.replica.raft import AppendEntries
-from nyala.replica.types import Entry
+from nyala.replica.types import Entry, limits
 
 from .environment import Files
 from .lifecycle import Lifecycle
@@ -13,7 +13,7 @@ from .state_machine import RunHeavy
 
 
 class FitCheck:
-    """Decodes entries here if they are small, off the owner's thread if they are not.
+    """Decodes the new entries of a message here if they are few and small together, else off the owner's thread.
 
     Invariant: at most one message is looked at off the thread. Concurrency: the owner's thread.
     """
@@ -35,7 +35,8 @@ class FitCheck:
         None: that takes long. The message must be dropped; it is stepped again if its entries are fit. If they are not,
         this says so when the sender repeats it.
         """
-        if sum(len(entry.meta) for entry in new) <= self._files.unfit_inline_bytes:
+        meta_bytes = sum(len(entry.meta) for entry in new)
+        if meta_bytes <= limits.APPEND_META_BYTES_MAX and len(new) <= limits.APPEND_ENTRIES_MAX:
             return self._look(new)
         if self._found is not None and self._found[0] == new:
             return self._found[1]

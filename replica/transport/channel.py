@@ -253,17 +253,20 @@ class PeerChannel:
             link.send(self._take().SerializeToString())
 
     def _take(self) -> pb.PeerBatch:
-        """Everything that waits, up to one batch's bound; at least one message, or none at all for a pulse."""
+        """Everything that waits, up to one batch's bounds; at least one message, or none at all for a pulse."""
         self._pulse_due = False
         queue = self._queue
         bound = self._options.batch_bytes_max
-        if self._bytes <= bound and len(queue) <= limits.PEER_BATCH_MESSAGES_MAX:
+        if self._bytes <= min(bound, _FIXED_BYTES * limits.PEER_BATCH_ENTRIES_SENT):
+            # A message and an entry count as so many bytes at least: there are too few of both to be counted.
             taken, self._queue, self._bytes = queue, [], 0
         else:
-            total = count = 0
+            total = entries = count = 0
             for _, message in queue:
                 size = _size(message)
-                if (count and total + size > bound) or count == limits.PEER_BATCH_MESSAGES_MAX:
+                entries += len(message.entries) if type(message) is AppendEntries else 0
+                over = total + size > bound or entries > limits.PEER_BATCH_ENTRIES_SENT
+                if (count and over) or count == limits.PEER_BATCH_MESSAGES_MAX:
                     break
                 total += size
                 count += 1

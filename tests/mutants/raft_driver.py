@@ -216,8 +216,32 @@ MUTANTS = (
         test=("tests/unit/master/test_master_large_entries.py::test_largest_change_costs_a_followers_loop_no_decode"),
         file="replica/raft_driver/fit_check.py",
         function="FitCheck.refusal",
-        before="<= self._files.unfit_inline_bytes:",
-        after=">= self._files.unfit_inline_bytes:",
+        before="if meta_bytes <= limits.APPEND_META_BYTES_MAX and",
+        after="if meta_bytes >= limits.APPEND_META_BYTES_MAX and",
+    ),
+    Mutant(
+        name="bytes of small entries are not summed up",
+        rows="IN-60",
+        test=(
+            "tests/unit/raft_driver/test_driver_long_appends.py::"
+            "test_follower_decodes_no_more_of_one_message_on_its_loop_than_the_bound"
+        ),
+        file="replica/raft_driver/fit_check.py",
+        function="FitCheck.refusal",
+        before="meta_bytes = sum(",
+        after="meta_bytes = max(",
+    ),
+    Mutant(
+        name="thousands of entries are decoded on the loop",
+        rows="IN-60",
+        test=(
+            "tests/unit/raft_driver/test_driver_long_appends.py::"
+            "test_follower_decodes_no_more_of_one_message_on_its_loop_than_the_bound"
+        ),
+        file="replica/raft_driver/fit_check.py",
+        function="FitCheck.refusal",
+        before="and len(new) <= limits.APPEND_ENTRIES_MAX",
+        after="and len(new) <= limits.PEER_BATCH_ENTRIES_MAX",
     ),
     Mutant(
         name="another entry has the verdict of the one that was looked at",

@@ -27,6 +27,32 @@ MUTANTS = (
         after="if True:",
     ),
     Mutant(
+        name="append of thousands of small entries",
+        rows="IN-60",
+        test="tests/unit/raft/test_raft_core.py::test_append_holds_no_more_than_its_receiver_decodes_at_once",
+        file="replica/raft/replication.py",
+        function="send_entries",
+        before="hi = min(through + 1, p.next + s.options.append_entries_max)",
+        after="hi = through + 1",
+    ),
+    Mutant(
+        name="metas of an append without a bound",
+        rows="IN-60",
+        test="tests/unit/raft/test_raft_core.py::test_append_holds_no_more_than_its_receiver_decodes_at_once",
+        file="replica/raft/replication.py",
+        function="_decoded_together",
+        before="if count and total > meta_bytes_max:",
+        after="if False:",
+    ),
+    Mutant(
+        name="full append waits for an answer",
+        test="tests/unit/raft/test_raft_core.py::test_append_holds_no_more_than_its_receiver_decodes_at_once",
+        file="replica/raft/replication.py",
+        function="send_entries",
+        before="full = len(entries) < len(found) or len(entries) == s.options.append_entries_max",
+        after="full = False",
+    ),
+    Mutant(
         name="pending config forgotten at restart",
         rows="CC-24",
         test=(

@@ -21,6 +21,18 @@ MUTANTS = (
         after="",
     ),
     Mutant(
+        name="batch of any number of entries",
+        rows="IN-60",
+        test=(
+            "tests/unit/transport/test_transport_streams.py::"
+            "test_batch_of_more_entries_than_one_iteration_takes_is_split"
+        ),
+        file="replica/transport/channel.py",
+        function="PeerChannel._take",
+        before="over = total + size > bound or entries > limits.PEER_BATCH_ENTRIES_SENT",
+        after="over = total + size > bound",
+    ),
+    Mutant(
         name="closed connection waits for the collector",
         rows="IN-51",
         test="tests/unit/transport/test_transport_connections.py::test_closed_link_is_free_at_once",

@@ -26,7 +26,6 @@ from nyala.replica.types import (
     RaftConfig,
     Refused,
     ResourcesExhausted,
-    limits,
 )
 from nyala.replica.wal import WITHHELD_NAME, Log, WalOptions
 
@@ -87,7 +86,6 @@ class CatalogGroup:
                 log=self.log,
                 state_machine=self.catalog,
                 unfit=unfit_entry,
-                unfit_inline_bytes=limits.CATALOG_CHANGE_INLINE_BYTES,
             ),
             replay=replay,
             environment=Environment(

@@ -370,6 +370,34 @@ def test_small_entries_gather_while_an_answer_is_owed_and_large_ones_do_not() ->
     assert [len(m.entries) for m in propose(b"v" * 600)] == [1]
 
 
+@pytest.mark.parametrize("meta_bytes", [0, 20, 300])
+def test_append_holds_no_more_than_its_receiver_decodes_at_once(meta_bytes: int) -> None:
+    """IN-60. Goal: a follower takes thousands of small writes in messages that hold up its loop for a bounded time.
+    Method: 1,000 writes that are proposed together to a peer that owes an answer; each message has at most as many
+    entries and bytes of metas as one may, or one entry, and none waits behind a message that is full."""
+    options = RaftOptions(append_entries_max=64, append_meta_bytes_max=512, inflight_messages_max=1000)
+    solo = Solo("ab", options=options)
+    solo.lead()
+    solo.ack("b", 1)
+    for _ in range(1000):
+        solo.core.propose(EntryKind.WRITE, 1, 1, b"m" * meta_bytes, b"v", 0)
+    sent = [m.entries for m in solo.persist() if isinstance(m, AppendEntries) and m.entries]
+    most = min(64, 512 // max(meta_bytes, 1))
+    assert {len(entries) for entries in sent[:-1]} == {most}
+    assert sum(len(entries) for entries in sent) >= 1000 - most
+
+
+def test_entry_with_a_longer_meta_than_a_receiver_decodes_at_once_travels_alone() -> None:
+    """Goal: a bound on what travels together stops no single entry. Method: small, large, small."""
+    solo = Solo("ab", options=replace(OPTIONS, append_meta_bytes_max=100))
+    solo.lead()
+    solo.ack("b", 1)
+    for size in (1, 101, 1):
+        solo.core.propose(EntryKind.WRITE, 1, 1, b"m" * size, b"v", 0)
+    sent = [m.entries for m in solo.persist() if isinstance(m, AppendEntries) and m.entries]
+    assert [[len(entry.meta) for entry in entries] for entries in sent] == [[1], [101], [1]]
+
+
 def test_down_peer_costs_a_heartbeat_and_not_a_message_per_write() -> None:
     """Goal: scenario 164. Method: 50 writes while one peer never answered."""
     solo = Solo()

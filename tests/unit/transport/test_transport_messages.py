@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -305,6 +306,27 @@ def test_batch_of_more_messages_than_a_receiver_takes_is_split() -> None:
             await inbox.until(lambda: len(inbox.messages) == count)
             assert network.status()[0].sent_batches == 2
             assert [message.term for _, message in inbox.messages] == list(range(1, count + 1))
+            await network.close()
+
+    run(body)
+
+
+def test_batch_of_more_entries_than_one_iteration_takes_is_split() -> None:
+    """IN-60. Goal: a receiver's loop takes a bounded number of entries at a time. Method: one turn has four appends of
+    a third of that number: two batches, and everything arrives in order. One append alone is not cut."""
+
+    async def body() -> None:
+        inbox = Inbox()
+        async with serving("b", inbox) as address:
+            network = PeerNetwork("a", HERE, PeerOptions(**PATIENT))
+            network.learn("b", [address])
+            third = [append(1, b"").entries[0]] * (limits.PEER_BATCH_ENTRIES_SENT // 3)
+            network.send([("t1", replace(append(n, b""), entries=tuple(third))) for n in range(1, 5)])
+            await inbox.until(lambda: len(inbox.messages) == 4)
+            assert network.status()[0].sent_batches == 2
+            assert [message.prev.index for _, message in inbox.messages] == [0, 1, 2, 3]
+            network.send([("t1", replace(append(5, b""), entries=tuple(third) * 4))])
+            await inbox.until(lambda: len(inbox.messages) == 5)
             await network.close()
 
     run(body)
