@@ -43,9 +43,10 @@ def _replica_rows(view: tools.ClusterView, *, tombstones: bool = False) -> list[
                 continue
             lag: object = "" if tombstone else tools.lag(s, committed)
             commit: object = "" if tombstone else s.commit_index
+            phase = f"{s.phase}, end lost" if s.HasField("withheld") else s.phase
             rows.append(
                 (names.get(tablet_id, s.table_name or "?"), tablet_id[:8], replica.server_uuid[:8],
-                 "WITNESS" if s.witness else s.role, s.phase,
+                 "WITNESS" if s.witness else s.role, phase,
                  read_number(DataState, s.data_state).name, s.term, commit, lag, s.rows,
                  size_text(tools.bytes_on_disk(s)))
             )  # fmt: skip

@@ -160,7 +160,8 @@ class MasterState:
                 info.unproven.CopyFrom(
                     pb.UnprovenConfig(
                         config=config_to_pb(unproven.config),
-                        known=opid_to_pb(unproven.known),
+                        known=opid_to_pb(unproven.known.opid),
+                        known_voters=unproven.known.voters,
                         told_by=unproven.told_by,
                         since_us_ago=unproven.since_us_ago,
                         believed=unproven.believed,

@@ -338,6 +338,7 @@ class Replica:
             wal_bytes=log.size_bytes,
             writes_pending=0 if executor is None else len(executor.writer),
             error=self.error,
+            withheld=self.withheld,
             quiet=self.life.serving and self.resting,
             peers=tuple(peer_status(peers, self._raft_options, rested_ticks)),
         )

@@ -75,6 +75,8 @@ class ReplicaStatus:
     wal_bytes: int
     writes_pending: int
     error: str = ""
+    withheld: OpId | None = None
+    """The lost end of its log, which may have been acknowledged; until a leader has sent it again, it does not vote."""
     quiet: bool = False
     """The replica needs no ticks until something arrives."""
     peers: tuple[PeerStatus, ...] = ()

@@ -552,18 +552,20 @@ class TabletInfo(_message.Message):
     def __init__(self, tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., bucket: _Optional[int] = ..., range_pos: _Optional[int] = ..., config: _Optional[_Union[RaftConfig, _Mapping]] = ..., leader_uuid: _Optional[str] = ..., term: _Optional[int] = ..., running: _Optional[bool] = ..., replication_factor: _Optional[int] = ..., own_replication_factor: _Optional[bool] = ..., wish: _Optional[_Union[DesiredChangeInfo, _Mapping]] = ..., health: _Optional[_Mapping[str, str]] = ..., wishes: _Optional[int] = ..., unproven: _Optional[_Union[UnprovenConfig, _Mapping]] = ...) -> None: ...
 
 class UnprovenConfig(_message.Message):
-    __slots__ = ("config", "known", "told_by", "since_us_ago", "believed")
+    __slots__ = ("config", "known", "told_by", "since_us_ago", "believed", "known_voters")
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     KNOWN_FIELD_NUMBER: _ClassVar[int]
     TOLD_BY_FIELD_NUMBER: _ClassVar[int]
     SINCE_US_AGO_FIELD_NUMBER: _ClassVar[int]
     BELIEVED_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_VOTERS_FIELD_NUMBER: _ClassVar[int]
     config: RaftConfig
     known: OpId
     told_by: _containers.RepeatedScalarFieldContainer[str]
     since_us_ago: int
     believed: bool
-    def __init__(self, config: _Optional[_Union[RaftConfig, _Mapping]] = ..., known: _Optional[_Union[OpId, _Mapping]] = ..., told_by: _Optional[_Iterable[str]] = ..., since_us_ago: _Optional[int] = ..., believed: _Optional[bool] = ...) -> None: ...
+    known_voters: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, config: _Optional[_Union[RaftConfig, _Mapping]] = ..., known: _Optional[_Union[OpId, _Mapping]] = ..., told_by: _Optional[_Iterable[str]] = ..., since_us_ago: _Optional[int] = ..., believed: _Optional[bool] = ..., known_voters: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class TabletSeen(_message.Message):
     __slots__ = ("committed_config_id", "wishes")
@@ -772,7 +774,7 @@ class ScanChunk(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., arrow_schema: _Optional[bytes] = ..., arrow_batch: _Optional[bytes] = ..., snapshot_time: _Optional[int] = ..., rows: _Optional[int] = ..., last: _Optional[bool] = ...) -> None: ...
 
 class ReplicaStatus(_message.Message):
-    __slots__ = ("tablet_id", "table_id", "uuid", "data_state", "phase", "role", "term", "leader_uuid", "last_logged", "commit_index", "applied_index", "committed_config", "pending_config", "rows", "bytes_on_disk", "memory_bytes", "error", "peers", "wal_bytes", "flush_index", "safe_time", "schema_id", "table_name", "quiet", "witness", "damaged", "commit_term")
+    __slots__ = ("tablet_id", "table_id", "uuid", "data_state", "phase", "role", "term", "leader_uuid", "last_logged", "commit_index", "applied_index", "committed_config", "pending_config", "rows", "bytes_on_disk", "memory_bytes", "error", "peers", "wal_bytes", "flush_index", "safe_time", "schema_id", "table_name", "quiet", "witness", "damaged", "commit_term", "withheld")
     TABLET_ID_FIELD_NUMBER: _ClassVar[int]
     TABLE_ID_FIELD_NUMBER: _ClassVar[int]
     UUID_FIELD_NUMBER: _ClassVar[int]
@@ -800,6 +802,7 @@ class ReplicaStatus(_message.Message):
     WITNESS_FIELD_NUMBER: _ClassVar[int]
     DAMAGED_FIELD_NUMBER: _ClassVar[int]
     COMMIT_TERM_FIELD_NUMBER: _ClassVar[int]
+    WITHHELD_FIELD_NUMBER: _ClassVar[int]
     tablet_id: str
     table_id: str
     uuid: str
@@ -827,7 +830,8 @@ class ReplicaStatus(_message.Message):
     witness: bool
     damaged: bool
     commit_term: int
-    def __init__(self, tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., uuid: _Optional[str] = ..., data_state: _Optional[int] = ..., phase: _Optional[str] = ..., role: _Optional[str] = ..., term: _Optional[int] = ..., leader_uuid: _Optional[str] = ..., last_logged: _Optional[_Union[OpId, _Mapping]] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., committed_config: _Optional[_Union[RaftConfig, _Mapping]] = ..., pending_config: _Optional[_Union[RaftConfig, _Mapping]] = ..., rows: _Optional[int] = ..., bytes_on_disk: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., error: _Optional[str] = ..., peers: _Optional[_Iterable[_Union[PeerHealth, _Mapping]]] = ..., wal_bytes: _Optional[int] = ..., flush_index: _Optional[int] = ..., safe_time: _Optional[int] = ..., schema_id: _Optional[int] = ..., table_name: _Optional[str] = ..., quiet: _Optional[bool] = ..., witness: _Optional[bool] = ..., damaged: _Optional[bool] = ..., commit_term: _Optional[int] = ...) -> None: ...
+    withheld: OpId
+    def __init__(self, tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., uuid: _Optional[str] = ..., data_state: _Optional[int] = ..., phase: _Optional[str] = ..., role: _Optional[str] = ..., term: _Optional[int] = ..., leader_uuid: _Optional[str] = ..., last_logged: _Optional[_Union[OpId, _Mapping]] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., committed_config: _Optional[_Union[RaftConfig, _Mapping]] = ..., pending_config: _Optional[_Union[RaftConfig, _Mapping]] = ..., rows: _Optional[int] = ..., bytes_on_disk: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., error: _Optional[str] = ..., peers: _Optional[_Iterable[_Union[PeerHealth, _Mapping]]] = ..., wal_bytes: _Optional[int] = ..., flush_index: _Optional[int] = ..., safe_time: _Optional[int] = ..., schema_id: _Optional[int] = ..., table_name: _Optional[str] = ..., quiet: _Optional[bool] = ..., witness: _Optional[bool] = ..., damaged: _Optional[bool] = ..., commit_term: _Optional[int] = ..., withheld: _Optional[_Union[OpId, _Mapping]] = ...) -> None: ...
 
 class PeerHealth(_message.Message):
     __slots__ = ("uuid", "health", "match_index", "last_contact_us_ago", "data_state")

@@ -23,6 +23,8 @@ from nyala.replica.types import (
 )
 
 from .check_kafka import kafka_problems
+from .evidence import of_status
+from .living import living_majority
 from .wanted import change_json
 
 REPLICAS_DIFFER = "replicas differ"
@@ -236,9 +238,10 @@ def _judge_proof(subject: str, info: pb.TabletInfo | None) -> list[Finding]:
     told = info.unproven
     config, by = config_from_pb(told.config), ", ".join(told.told_by)
     known = opid_from_pb(told.known)
+    known_text = f"config {known}" + (f" (voters {', '.join(told.known_voters)})" if told.known_voters else "")
     what = (
         f"config {config.opid} (voters {', '.join(config.voters)}), told by {by or 'nobody now'} for "
-        f"{told.since_us_ago // 1_000_000} s, is not proven: members of config {known}, the last one that the masters "
+        f"{told.since_us_ago // 1_000_000} s, is not proven: members of {known_text}, the last one that the masters "
         "know, do not confirm it"
     )
     if told.believed:
@@ -249,7 +252,8 @@ def _judge_proof(subject: str, info: pb.TabletInfo | None) -> list[Finding]:
     if forced or not told.believed:
         only_if = "only if you forced this config (`nyala unsafe recover`, `nyala cmeta rewrite`)"
     else:
-        silent = ", ".join(sorted(set(config.voters) - set(told.told_by))) or "a voter that it leaves out"
+        voters = {*config.voters, *told.known_voters}
+        silent = ", ".join(sorted(voters - set(told.told_by))) or "a voter that it leaves out"
         only_if = f"nothing is to be done if {silent} comes back; only if that server is lost for good"
     server = told.told_by[0] if told.told_by else "<a server that holds it>"
     command = f"nyala unsafe confirm-config --tablet {info.tablet_id} --server {server}"
@@ -291,7 +295,8 @@ def _judge_tablet(table: TableHandle, tablet_id: str, replicas: Iterable[Replica
     ]
     leaders = [r for r in live if r.status.role == "LEADER"]
     if not leaders:
-        return [*found, Finding(Severity.ERROR, subject, f"no leader among {len(live)} replicas")]
+        found.append(Finding(Severity.ERROR, subject, f"no leader among {len(live)} replicas"))
+        return [*found, *_judge_lost_ends(subject, tablet_id, live)]
     leader = max(leaders, key=lambda r: r.status.term)
     config = config_from_pb(leader.status.committed_config)
     voters = [m.uuid for m in config.members if m.votes]
@@ -315,6 +320,21 @@ def _judge_tablet(table: TableHandle, tablet_id: str, replicas: Iterable[Replica
     if extra:
         found.append(Finding(Severity.WARNING, subject, f"replicas outside the config: {', '.join(sorted(extra))}"))
     return found + _judge_checksums(subject, live)
+
+
+def _judge_lost_ends(subject: str, tablet_id: str, live: Iterable[ReplicaView]) -> list[Finding]:
+    """A tablet that has no leader and gets none: voters that it needs have lost the ends of their logs."""
+    seen = [of_status(r.server_uuid, "", r.status) for r in live]
+    living, lost = living_majority(seen), [r for r in seen if r.withheld > r.last]
+    if living is None or living.goes_on or not lost:
+        return []
+    best = max(lost, key=lambda r: r.last)
+    command = f"nyala unsafe recover --root <directory of {best.server_uuid}> --tablet {tablet_id}"
+    what = (
+        f"{living.what}. What is lost may have been acknowledged. If no other server and no backup has it, stop server "
+        f"{best.server_uuid}, and go on without it with `{command}`, which first says what is lost"
+    )
+    return [Finding(Severity.ERROR, subject, what)]
 
 
 def _takes_part(status: pb.ReplicaStatus) -> bool:
@@ -409,6 +429,7 @@ def replica_json(replica: ReplicaView, committed: int) -> dict[str, Any]:
         "data_state": read_number(DataState, status.data_state).name,
         "phase": status.phase,
         "term": status.term,
+        "withheld": str(opid_from_pb(status.withheld)) if status.HasField("withheld") else None,
         "last_logged": f"{status.last_logged.term}.{status.last_logged.index}",
         "commit_index": status.commit_index,
         "applied_index": status.applied_index,

@@ -53,7 +53,7 @@ class ReplicaEvidence:
     term: int = 0
     last: OpId = ZERO_OPID
     withheld: OpId = ZERO_OPID
-    """Highest OpId of a damaged end, which may have been acknowledged and is gone; a running server does not say."""
+    """Highest OpId of a damaged end, which may have been acknowledged and is gone."""
     commit_index: int = 0
     """Known to be committed at least; a stopped server does not keep more."""
     last_time: int = 0
@@ -197,11 +197,12 @@ def of_running(client: Client) -> tuple[list[ReplicaEvidence], dict[str, str]]:
             silent[server.uuid] = str(error)
             continue
         place = ", ".join(f"{a.host}:{a.port}" for a in server.addresses)
-        found += [_of_status(server.uuid, place, status) for status in statuses]
+        found += [of_status(server.uuid, place, status) for status in statuses]
     return found, silent
 
 
-def _of_status(uuid: str, place: str, status: pb.ReplicaStatus) -> ReplicaEvidence:
+def of_status(uuid: str, place: str, status: pb.ReplicaStatus) -> ReplicaEvidence:
+    """What the running server `uuid` at `place` says of one replica."""
     config = config_from_pb(status.committed_config) if status.committed_config.members else None
     pending = config_from_pb(status.pending_config) if status.pending_config.members else None
     return ReplicaEvidence(
@@ -215,6 +216,7 @@ def _of_status(uuid: str, place: str, status: pb.ReplicaStatus) -> ReplicaEviden
         leads=status.role == "LEADER",
         term=status.term,
         last=opid_from_pb(status.last_logged),
+        withheld=opid_from_pb(status.withheld),
         commit_index=status.commit_index,
         config=config,
         pending=pending,

@@ -26,8 +26,68 @@ MUTANTS = (
         ),
         file="replica/tools/check.py",
         function="_judge_proof",
-        before="sorted(set(config.voters) - set(told.told_by))",
-        after="sorted(set(told.told_by) - set(config.voters))",
+        before="sorted(voters - set(told.told_by))",
+        after="sorted(set(told.told_by) - voters)",
+    ),
+    Mutant(
+        name="voter that a config leaves out is not named",
+        rows="IN-42",
+        test=(
+            "tests/unit/tools/test_tools_check.py::"
+            "test_voter_of_two_that_is_lost_while_a_third_joins_is_named_with_the_command_that_ends_it"
+        ),
+        file="replica/tools/check.py",
+        function="_judge_proof",
+        before="voters = {*config.voters, *told.known_voters}",
+        after="voters = {*config.voters}",
+    ),
+    Mutant(
+        name="voters of the known config are not carried",
+        rows="IN-42",
+        test=(
+            "tests/unit/tools/test_tools_check.py::"
+            "test_check_config_that_nobody_can_prove_names_what_an_operator_can_do"
+        ),
+        file="replica/master/heartbeats/soft_state.py",
+        function="SoftState.unproven",
+        before="known_voters=known.voters,",
+        after="known_voters=(),",
+    ),
+    Mutant(
+        name="election is taken for a tablet without a leader for good",
+        rows="CN-22",
+        test=(
+            "tests/unit/tools/test_tools_check.py::"
+            "test_check_tablet_whose_voters_lost_the_ends_of_their_logs_is_told_with_what_to_do"
+        ),
+        file="replica/tools/check.py",
+        function="_judge_lost_ends",
+        before="if living is None or living.goes_on or not lost:",
+        after="if living is None or not lost:",
+    ),
+    Mutant(
+        name="lost end of a running replica's log is not seen",
+        rows="CN-22",
+        test=(
+            "tests/unit/tools/test_tools_check.py::"
+            "test_check_tablet_whose_voters_lost_the_ends_of_their_logs_is_told_with_what_to_do"
+        ),
+        file="replica/tools/evidence.py",
+        function="of_status",
+        before="withheld=opid_from_pb(status.withheld),",
+        after="",
+    ),
+    Mutant(
+        name="replica does not tell of the lost end of its log",
+        rows="TC-36",
+        test=(
+            "tests/unit/server/test_server_tombstone.py::"
+            "test_replica_whose_logs_end_is_damaged_keeps_that_end_as_a_tombstone"
+        ),
+        file="replica/server/tablets/status.py",
+        function="_of_replica",
+        before="if status.withheld is not None:",
+        after="if False:",
     ),
     Mutant(
         name="checksum has one time for every size",

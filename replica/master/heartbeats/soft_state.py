@@ -159,7 +159,7 @@ class Unproven:
     """A config later than `known`, the catalog's, of which these servers tell; `believed`: a member of `known` does."""
 
     config: RaftConfig
-    known: OpId
+    known: RaftConfig
     told_by: tuple[str, ...]
     since_us_ago: int
     believed: bool
@@ -430,7 +430,7 @@ class SoftState:
         if config is None:
             return None
         tellers = sorted(u for u, c in state.told.items() if c.opid == config.opid)[:TELLERS_MAX]
-        return Unproven(config, known.opid, tuple(tellers), now_us - state.later[1], believes)
+        return Unproven(config, known, tuple(tellers), now_us - state.later[1], believes)
 
     @staticmethod
     def _hear_of_leader(state: TabletState, uuid: str, replica: TabletReport, now_us: int) -> None:

@@ -59,6 +59,8 @@ def _of_replica(message: pb.ReplicaStatus, hosted: HostedTablet, tick_ms: int) -
     message.safe_time = status.applied_time
     message.wal_bytes = status.wal_bytes
     message.quiet = status.quiet
+    if status.withheld is not None:
+        message.withheld.CopyFrom(opid_to_pb(status.withheld))
     message.committed_config.CopyFrom(config_to_pb(status.committed_config))
     if status.pending_config is not None:
         message.pending_config.CopyFrom(config_to_pb(status.pending_config))

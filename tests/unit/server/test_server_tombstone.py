@@ -8,6 +8,8 @@ import pytest
 
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.raft import VoteRequest
+from nyala.replica.rpc import opid_from_pb
+from nyala.replica.server.tablets.status import replica_status
 from nyala.replica.server.tablets.tombstone import answer_without_replica, vote_reply
 from nyala.replica.types import DataState, OpId
 from tests.harness.copies import CONFIG, SOURCE_UUID, TABLET, TARGET_UUID, close_disks, new_disk
@@ -112,6 +114,7 @@ def test_replica_whose_logs_end_is_damaged_keeps_that_end_as_a_tombstone() -> No
         await pair.restart_other()
         hosted = pair.other.hosted
         assert hosted.replica is not None and hosted.replica.withheld == last and hosted.last_opid < last
+        assert opid_from_pb(replica_status(hosted, TARGET_UUID, 50).withheld) == last, "operators see it"
         below = hosted.last_opid
         await pair.other.manager.delete(TABLET, None, "damaged")
         assert hosted.superblock.last_logged == last and hosted.cmeta is not None

@@ -34,7 +34,7 @@ from nyala.replica.rpc import (
     pb,
     row_errors_from_pb,
 )
-from nyala.replica.tools.evidence import _of_status
+from nyala.replica.tools.evidence import of_status
 from nyala.replica.tools.moves import COPY_OVER, COPY_UNDER_WAY
 from nyala.replica.types import (
     Address,
@@ -95,7 +95,7 @@ TOLD: dict[str, Callable[[], str]] = {
     "replicas for a program": lambda: tools.replica_json(replica(), 0)["data_state"],
     "cluster check": lambda: str(tools.judge(view())),
     "replicas without a checksum": lambda: str(tools.left_out(view())),
-    "evidence for a recovery": lambda: _of_status("s", "h:1", replica().status).data_state.name,
+    "evidence for a recovery": lambda: of_status("s", "h:1", replica().status).data_state.name,
     "quarantine": lambda: quarantine._state(UNKNOWN),
 }
 REFUSED: dict[str, Callable[[], object]] = {

@@ -132,6 +132,23 @@ def test_recovery_brings_all_members_to_the_survivor_and_keeps_what_it_replaced(
     assert all_of.fenced_when_lowered
 
 
+def test_only_replica_that_lost_the_end_of_its_log_goes_on_without_it() -> None:
+    """CN-22, CC-42. Goal: what `nyala cluster check` says to do about such a tablet does it. Method: the last entry of
+    the only voter's log is damaged at rest; the plan says that one entry is lost, and once it is carried out the
+    replica holds the others, and nothing is withheld from it any more."""
+    disk = stopped_server("a", (1, 1, 1), "a")
+    newest = f"{wal_folder(TABLET)}/{disk.listdir(wal_folder(TABLET))[-1]}"
+    disk.corrupt(newest, len(disk.read(newest).rstrip(b"\0")) - 20)
+    plan = plan_for({"a": disk})
+    (tablet,) = plan.tablets
+    assert (tablet.last, tablet.known, tablet.entries_lost) == (OpId(1, 2), OpId(1, 3), 1)
+    assert "has lost the end of its log up to 1.3" in tablet.stuck
+    Recovery(plan, {UUIDS["a"]: disk}, lower=lambda lowering: None, confirm=lambda tablet_id, config: None).run()
+    replay = read_offline(disk, wal_folder(TABLET), TABLET)
+    assert (replay.withheld, replay.last) == (None, tablet.config.opid)
+    assert rows_of(disk) == {1: "v1", 2: "v1"}
+
+
 def test_recovery_tells_the_masters_each_forced_config_before_any_server_starts() -> None:
     """IN-42. Goal: the masters learn from the tool what the members that they know cannot confirm. Method: a recovery
     at whose end the masters do not answer: the fences stay, and it is run again; a tablet that was dropped meanwhile

@@ -171,6 +171,34 @@ def test_check_voters_that_take_no_part_make_no_majority() -> None:
     assert [severity for severity, _ in late] == [Severity.ERROR, Severity.WARNING] and none not in late
 
 
+@pytest.mark.parametrize(
+    ("voters", "lost", "found"),
+    [("a", "a", True), ("abc", "ab", True), ("abc", "b", False), ("ab", "", False)],
+    ids=["the only one", "two of three", "one of three", "none"],
+)
+def test_check_tablet_whose_voters_lost_the_ends_of_their_logs_is_told_with_what_to_do(
+    voters: str, lost: str, found: bool
+) -> None:
+    """CN-22. Goal: a replica that waits for ever for what nobody can send is found where operators look. Method: a
+    tablet without a leader; some voters have lost the ends of their logs. If those that are left can elect one, it is
+    an election under way. Else the check says who lost what, and names the command; a program sees it too."""
+    seen = view(voters, voters=voters, factor=len(voters))
+    for replica in seen.replicas["1"]:
+        status = replica.status
+        status.role, status.phase, status.last_logged.term, status.last_logged.index = "FOLLOWER", "CONFIGURING", 3, 7
+        if replica.server_uuid in lost:
+            status.last_logged.index, status.withheld.term, status.withheld.index = 6, 3, 7
+    leaderless, *more = told(seen)
+    assert leaderless == (Severity.ERROR, f"tablet 1 of t: no leader among {len(voters)} replicas")
+    (tablet,) = as_json(seen, [])["tablets"]
+    assert {r["server"]: r["withheld"] for r in tablet["replicas"]} == {v: "3.7" if v in lost else None for v in voters}
+    assert len(more) == found
+    for severity, what in more:
+        assert severity is Severity.ERROR and "none of them can be elected" in what
+        assert all(f"{u} has lost the end of its log up to 3.7, and does not vote" in what for u in lost)
+        assert "stop server a, and" in what and "`nyala unsafe recover --root <directory of a> --tablet 1`" in what
+
+
 def test_check_voter_that_is_far_behind_is_a_warning_and_the_lag_is_told() -> None:
     """Goal: an operator sees who is behind, and by how much, and so does a program. Method: what b has applied is as
     much behind as is borne, and one entry more; c is a tombstone and is behind nothing."""
@@ -235,7 +263,8 @@ def test_check_config_that_nobody_can_prove_names_what_an_operator_can_do(teller
     ((severity, what),) = unproven(m, teller=teller, seconds=1)
     assert severity is (Severity.WARNING if teller == S[0] else Severity.ERROR)
     assert f"tablet 1 of t: config 4294967296.11 (voters {teller}, {S[5]}), told by {teller} for " in what
-    assert "members of config 1.1" in what and ("it is not believed" in what) is (teller == S[4])
+    assert f"members of config 1.1 (voters {', '.join(m.config.voters)}), the last one that" in what
+    assert ("it is not believed" in what) is (teller == S[4])
     assert what.endswith(f"with `nyala unsafe confirm-config --tablet {m.tablet} --server {teller}`")
     forced = RaftConfig(OpId(1 << 32, 11), (Member(S[5]), Member(teller)), unsafe=True)
     m.box.commit(confirm_config(m.box.catalog, m.tablet, forced))
@@ -285,7 +314,7 @@ def test_voter_of_two_that_is_lost_while_a_third_joins_is_named_with_the_command
     )
     ((severity, what),) = found(1)
     assert severity is Severity.WARNING and "forced" not in what
-    assert f"if {'a voter that it leaves out' if gone else b} comes back; only if that server is lost for good" in what
+    assert f"if {b} comes back; only if that server is lost for good" in what
     command = re.search(r"`(nyala unsafe confirm-config --tablet (\w+) --server (\w+))`$", what)
     assert command is not None and command[2] == m.tablet and command[3] in (a, c)
     config = config_from_pb(held[command[3]].committed_config)
