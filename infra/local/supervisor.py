@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from nyala.infra import jars
+from nyala.replica.types import limits
 
 from .children import Child, ChildState, python_module, text_of
 from .ports import Ports
@@ -32,8 +33,6 @@ START_WAIT_S = 180.0
 COUNTED_WAIT_S = 30.0
 """For the masters to call back servers that listen; a start goes on after it, and says so."""
 SERVERS_MAX = 32
-MASTERS = (1, 3, 5)
-"""How many masters a stack may have: an even number tolerates no more losses than one fewer."""
 STARTS_MAX = 3
 """Deaths of a child while the stack is starting; then the start is given up."""
 STATE_BACKOFF_S = 1.0
@@ -63,7 +62,7 @@ class StackOptions:
     def __post_init__(self) -> None:
         if not 1 <= self.servers <= SERVERS_MAX:
             raise StackError(f"{self.servers} servers asked for: between 1 and {SERVERS_MAX} can run here")
-        if self.masters is not None and self.masters not in MASTERS:
+        if self.masters is not None and self.masters not in limits.MASTERS:
             raise StackError(
                 f"{self.masters} masters asked for: one, three or five agree, an even number gains nothing"
             )

@@ -23,6 +23,7 @@ from nyala.replica.types import (
     RaftConfig,
     Refused,
     generation_of,
+    limits,
     next_generation,
     offset_in_generation,
 )
@@ -99,8 +100,9 @@ def rewrite_config(disk: Disk, tablet_id: str, members: tuple[Member, ...], *, d
     """
     if not any(m.votes and m.holds_data for m in members):
         raise Refused(Code.INVALID_ARGUMENT, "nobody could lead: name at least one voter that holds data")
-    if tablet_id == CATALOG_ID and (len(members) % 2 == 0 or not all(m.votes and m.holds_data for m in members)):
-        what = "the masters are an odd number, all of them voters: an even one survives no more failures than one less"
+    whole = all(m.votes and m.holds_data for m in members)
+    if tablet_id == CATALOG_ID and (len(members) not in limits.MASTERS or not whole):
+        what = "the masters are one, three or five, all of them voters: an even number survives no more failures"
         raise Refused(Code.INVALID_ARGUMENT, what, members=len(members))
     superblock = Superblock.load(disk, tablet_id)
     data, before = _read(disk, tablet_id)

@@ -224,8 +224,12 @@ COPY_FAILURES_MAX = 3
 """After so many copies in a row that failed for reasons of the target server, the masters choose another server. One or
 two may have a cause that passes, such as a quarantine that is being purged; three, with a leader's back-off between
 them, do not. A wrong decision costs a copy elsewhere, and waiting for more costs time with a replica too few."""
-MASTERS_MAX = 16
-"""Masters that a server sends heartbeats to: those that it was told of, and those that these name."""
+MASTERS = (1, 3, 5)
+"""Members of a group of masters. An even number survives no more failures than one less, and more than five only make
+each change of the catalog wait for more disks."""
+MASTER_ADDRESSES_MAX = 16
+"""Addresses that one server sends heartbeats to: those that it was told, former ones and second names of one master
+included, and those that the masters name. Three for each of five masters, and one more."""
 SERVERS_MAX = 4096
 """Tablet servers that the masters know: each answered a call of theirs. A hundred times the largest cluster tried."""
 SERVERS_PER_HOST_MAX = 256

@@ -109,8 +109,8 @@ MUTANTS = (
         ),
         file="infra/cli/cluster.py",
         function="_replica_rows",
-        before='"WITNESS" if s.witness else s.role, s.phase,',
-        after="s.role, s.phase,",
+        before='"WITNESS" if s.witness else s.role, phase,',
+        after="s.role, phase,",
     ),
     Mutant(
         name="unknown numbers of masters are 0",

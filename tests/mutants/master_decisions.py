@@ -617,14 +617,20 @@ MUTANTS = (
     Mutant(
         name="even masters start",
         rows="MF-22",
-        test=(
-            "tests/process/test_master_replacement_process.py::"
-            "test_master_whose_options_name_other_masters_does_not_start"
-        ),
+        test="tests/unit/master/test_master_startup_checks.py::test_one_three_or_five_masters_and_no_other_number",
         file="replica/master/group/startup_checks.py",
         function="check_peers",
-        before="if len(listed) % 2 == 0:",
+        before="if len(listed) not in limits.MASTERS:",
         after="if False:",
+    ),
+    Mutant(
+        name="seven masters start",
+        rows="MF-22",
+        test="tests/unit/master/test_master_startup_checks.py::test_one_three_or_five_masters_and_no_other_number",
+        file="replica/master/group/startup_checks.py",
+        function="check_peers",
+        before="if len(listed) not in limits.MASTERS:",
+        after="if len(listed) % 2 == 0:",
     ),
     Mutant(
         name="other peers are believed",

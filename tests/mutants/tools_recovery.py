@@ -64,7 +64,7 @@ MUTANTS = (
         test="tests/process/test_master_migration_process.py::test_migration_is_refused_what_would_end_badly",
         file="replica/tools/forced_config.py",
         function="rewrite_config",
-        before="len(members) % 2 == 0",
+        before="len(members) not in limits.MASTERS",
         after="False",
     ),
     Mutant(

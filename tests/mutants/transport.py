@@ -24,7 +24,7 @@ MUTANTS = (
         name="batch of any number of entries",
         rows="IN-60",
         test=(
-            "tests/unit/transport/test_transport_streams.py::"
+            "tests/unit/transport/test_transport_messages.py::"
             "test_batch_of_more_entries_than_one_iteration_takes_is_split"
         ),
         file="replica/transport/channel.py",

@@ -149,7 +149,7 @@ def test_migration_is_refused_what_would_end_badly(migration: Migration) -> None
     assert "has an identity already" in refused("fs", "format", migration.new[0][0], "--kind", "master")
     first.stop()
     before = migration.config(root)
-    assert "odd number" in refused("cmeta", "rewrite", root, "catalog", *migration.peers[:2], "--yes")
+    assert "one, three or five" in refused("cmeta", "rewrite", root, "catalog", *migration.peers[:2], "--yes")
     astray = f"--peer={migration.uuids[2]}=nobody.nyala.invalid:7051"
     for peers, said in ((migration.peers[1:], "leaves out"), ([*migration.peers[:2], astray], "does not resolve")):
         ended = nyala("cmeta", "rewrite", root, "catalog", *peers, "--yes")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from nyala.replica.fs import Instance
 from nyala.replica.tablet import Superblock
-from nyala.replica.types import Address, Code, DataState, Disk, Member, RaftConfig, Refused
+from nyala.replica.types import Address, Code, DataState, Disk, Member, RaftConfig, Refused, limits
 
 from ..catalog.catalog import CATALOG_ID
 
@@ -42,15 +42,15 @@ def need_catalog(disk: Disk, instance: Instance) -> None:
 
 
 def check_peers(own: Address, peers: Sequence[Address]) -> None:
-    """Refused INVALID_ARGUMENT for options that no group can have: this master left out, or an even number."""
+    """Refused INVALID_ARGUMENT for options that no group can have: this master left out, or two, four or over five."""
     listed = dict.fromkeys(peers)
     if len(listed) < 2:
         return
     if own not in listed:
         what = "--peers leaves out this master itself: list it as others are told, which --advertise says"
         raise Refused(Code.INVALID_ARGUMENT, what, own=own, peers=_text(listed))
-    if len(listed) % 2 == 0:
-        what = f"{len(listed)} masters survive no more failures than {len(listed) - 1}: list an odd number"
+    if len(listed) not in limits.MASTERS:
+        what = f"{len(listed)} masters are listed: list one, three or five, an even number survives no more failures"
         raise Refused(Code.INVALID_ARGUMENT, what, peers=_text(listed))
 
 

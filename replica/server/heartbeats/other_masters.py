@@ -13,8 +13,8 @@ def unheard_of(listed: Sequence[tuple[str, Sequence[Address]]], known: Mapping[A
 
     `listed`: (uuid, addresses) of the masters' config. `known`: address -> uuid of whoever answered there, empty if
     nobody does now. Who answers under one address, or has one that is known, is not heard of anew: a name and what it
-    stands for are one master. No more than `limits.MASTERS_MAX` are known together.
+    stands for are one master. No more than `limits.MASTER_ADDRESSES_MAX` are known together.
     """
     uuids = set(known.values())
     new = {at[0]: uuid for uuid, at in listed if at and uuid not in uuids and not set(at) & known.keys()}
-    return dict(islice(new.items(), max(0, limits.MASTERS_MAX - len(known))))
+    return dict(islice(new.items(), max(0, limits.MASTER_ADDRESSES_MAX - len(known))))

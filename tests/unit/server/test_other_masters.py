@@ -19,7 +19,7 @@ def test_who_is_known_by_address_or_uuid_is_not_heard_of_anew() -> None:
     assert unheard_of([("a", ()), ("b", (B, C))], {C: "b"}) == {}
 
 
-def test_no_more_masters_are_heard_of_than_the_bound() -> None:
+def test_no_more_addresses_are_heard_of_than_the_bound() -> None:
     """Goal: bounded, whatever a master lists. Method: twice as many as may be, one known before."""
-    listed = [(f"u{n}", (Address("m.example", n + 1),)) for n in range(2 * limits.MASTERS_MAX)]
-    assert len(unheard_of(listed, {ALIAS: "x"})) == limits.MASTERS_MAX - 1
+    listed = [(f"u{n}", (Address("m.example", n + 1),)) for n in range(2 * limits.MASTER_ADDRESSES_MAX)]
+    assert len(unheard_of(listed, {ALIAS: "x"})) == limits.MASTER_ADDRESSES_MAX - 1
