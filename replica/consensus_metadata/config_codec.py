@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
+from functools import lru_cache
 from typing import Any
 
 from nyala.replica.types import Address, Corruption, Member, RaftConfig
 from nyala.schemas import config_from_avro, config_to_avro, decode, encode
-
-_MEMBER = tuple(field.name for field in fields(Member))
 
 
 def encode_config(config: RaftConfig) -> bytes:
@@ -38,5 +37,23 @@ def members_from_json(found: Iterable[Mapping[str, Any]]) -> tuple[Member, ...]:
 
     KeyError, TypeError or ValueError for what is none.
     """
-    known = [{name: each[name] for name in _MEMBER if name in each} for each in found]
-    return tuple(Member(**{**each, "addresses": tuple(map(Address.parse, each["addresses"]))}) for each in known)
+    return tuple(
+        _member(
+            each["uuid"],
+            tuple(each["addresses"]),
+            votes=each.get("votes", True),
+            promote=each.get("promote", False),
+            holds_data=each.get("holds_data", True),
+            replace=each.get("replace", False),
+        )
+        for each in found
+    )
+
+
+@lru_cache(4096)
+def _member(
+    uuid: str, addresses: tuple[str, ...], *, votes: bool, promote: bool, holds_data: bool, replace: bool
+) -> Member:
+    """One member. A catalog names each server's thousands of times, and they are one value."""
+    places = tuple(map(Address.parse, addresses))
+    return Member(uuid, places, votes=votes, promote=promote, holds_data=holds_data, replace=replace)

@@ -6,7 +6,7 @@ from tests.mutants.mutant import Edit, Mutant
 
 MUTANTS = (
     Mutant(
-        name="mark of a later build is no member",
+        name="witness is read as a member with rows",
         rows="none",
         test=(
             "tests/unit/consensus_metadata/test_cmeta_view.py::"
@@ -14,8 +14,8 @@ MUTANTS = (
         ),
         file="replica/consensus_metadata/config_codec.py",
         function="members_from_json",
-        before="{name: each[name] for name in _MEMBER if name in each}",
-        after="dict(each)",
+        before='each.get("holds_data", True)',
+        after="True",
     ),
     Mutant(
         name="reserved bytes of a config are ignored",

@@ -6,6 +6,33 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        name="garbage is looked for while the catalog is read",
+        rows="IN-80",
+        test="tests/unit/master/test_master_opening.py::test_opening_a_catalog_costs_little_for_each_record",
+        file="replica/master/catalog/catalog.py",
+        function="_uncollected",
+        before="gc.disable()",
+        after="pass",
+    ),
+    Mutant(
+        name="garbage is never collected again",
+        rows="IN-80",
+        test="tests/unit/master/test_master_opening.py::test_opening_a_catalog_costs_little_for_each_record",
+        file="replica/master/catalog/catalog.py",
+        function="_uncollected",
+        before="gc.enable()",
+        after="pass",
+    ),
+    Mutant(
+        name="each tablet has members of its own",
+        rows="IN-80",
+        test="tests/unit/master/test_master_opening.py::test_opening_a_catalog_costs_little_for_each_record",
+        file="replica/consensus_metadata/config_codec.py",
+        function="_member",
+        before="@lru_cache(4096)",
+        after="@lru_cache(0)",
+    ),
+    Mutant(
         name="master logs in its own form",
         rows="IN-71",
         test="tests/unit/rows/test_log_lines.py::test_every_process_logs_in_that_form",

@@ -355,8 +355,8 @@ MUTANTS = (
         ),
         file="replica/master/catalog/records.py",
         function="read",
-        before="for f in fields(kind) if f.name in found}",
-        after='for f in fields(kind) if f.name in found and f.name != "witness"}',
+        before="for n in _FIELDS[kind] if n in found}",
+        after='for n in _FIELDS[kind] if n in found and n != "witness"}',
     ),
     Mutant(
         name="first member that is back condemns the others",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
 from bisect import bisect_left, bisect_right, insort
@@ -62,6 +63,18 @@ def decode_change(
     return puts, change["deletes"], change["request_id"]
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """No garbage collection meanwhile: each would walk all records that are there, and none of them is garbage."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
+
+
 def _read(key: str, record: Json) -> Record:
     try:
         found = read(key, record)
@@ -120,12 +133,15 @@ class Catalog:
 
     def _restore(self, state: bytes) -> None:
         try:
-            value = json.loads(state)
-            records = {str(k): dict(v) for k, v in value["records"].items()}
-            self._requests = dict.fromkeys(value["requests"])
-            for key in sorted(records):
-                self._put(key, records[key], _read(key, records[key]), 0)
-            self._records, self._bytes = records, len(state)
+            with _uncollected():
+                value = json.loads(state)
+                records: dict[str, Json] = value["records"]
+                self._requests = dict.fromkeys(value["requests"])
+                for key, record in sorted(records.items()):
+                    if not isinstance(record, dict):
+                        raise TypeError(f"{key} has no record")
+                    self._put(key, record, _read(key, record), 0)
+            self._bytes = len(state)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise Corruption("the catalog's state cannot be read", reason=str(error)) from error
 
@@ -258,7 +274,8 @@ class Catalog:
         for entry in entries:
             check(entry.opid.index == self._applied.index + 1, "entries apply in order", entry=entry.opid)
             if entry.kind is EntryKind.CATALOG:
-                self._apply_change(entry)
+                with _uncollected():
+                    self._apply_change(entry)
             self._applied = entry.opid
             self._applied_time = max(self._applied_time, entry.hybrid_time)
             results.append(ApplyResult(entry.opid, hybrid_time=entry.hybrid_time))

@@ -183,6 +183,7 @@ _READ: Mapping[str, Callable[[Any], object]] = {
     "holders": tuple,
     "kind": ChangeKind,
 }
+_FIELDS: Mapping[type, tuple[str, ...]] = {kind: tuple(f.name for f in fields(kind)) for kind in TYPES.values()}
 _WRITE: Mapping[str, Callable[[Any], object]] = {
     "members": lambda members: [{"uuid": m.uuid, "addresses": [str(a) for a in m.addresses]} for m in members],
     "config": _config_json,
@@ -197,8 +198,7 @@ def read(key: str, found: Json) -> Record:
     kind = TYPES.get(group_of(key))
     if kind is None:
         return found
-    told = {f.name: found[f.name] for f in fields(kind) if f.name in found}
-    known = {name: _READ[name](value) if name in _READ else value for name, value in told.items()}
+    known = {n: _READ[n](found[n]) if n in _READ else found[n] for n in _FIELDS[kind] if n in found}
     record: Record = kind(**known, **({"described": found} if kind is Table else {}))
     return record
 
