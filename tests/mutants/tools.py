@@ -48,9 +48,9 @@ MUTANTS = (
             "tests/unit/tools/test_tools_check.py::"
             "test_check_config_that_nobody_can_prove_names_what_an_operator_can_do"
         ),
-        file="replica/master/heartbeats/soft_state.py",
-        function="SoftState.unproven",
-        before="known_voters=known.voters,",
+        file="replica/master/state.py",
+        function="MasterState.tablets_of",
+        before="known_voters=unproven.known.voters,",
         after="known_voters=(),",
     ),
     Mutant(
