@@ -22,11 +22,12 @@ ROUNDS_WITHOUT_LEADER = 3
 class _Doubt:
     """What came of looking for a tablet's leader since one did not answer as such.
 
-    `asked`: members asked in turn since. `leaderless`: one of them said that it knows no leader. `over`: the suspect
-    has had its turn again.
+    `silent`: uuid of the last one that gave no answer at all in its time. `asked`: members asked in turn since.
+    `leaderless`: one of them said that it knows no leader. `over`: the suspect has had its turn again.
     """
 
     suspect: str
+    silent: str = ""
     asked: int = 0
     leaderless: bool = False
     over: bool = False
@@ -46,8 +47,6 @@ class Locator:
         self._versions: dict[str, int] = {}
         self._table_locks: dict[str, threading.Lock] = {}
         self._doubts: dict[str, _Doubt] = {}
-        self._silent: dict[str, str] = {}
-        """Tablet id -> uuid that gave no answer at all in its time."""
 
     def remember(self, locations: list[Location]) -> None:
         """Take over what the master said."""
@@ -71,13 +70,7 @@ class Locator:
         Refused(NOT_READY) if no member is known.
         """
         with self._lock:
-            location = self._tablets.get(tablet_id)
-            if location is None or not location.members:
-                raise Refused(
-                    Code.NOT_READY,
-                    "no replica of this tablet is known yet; try again, or see `nyala cluster check`",
-                    tablet_id=tablet_id,
-                )
+            location = _with_members(self._tablets.get(tablet_id), tablet_id)
             uuid = location.leader_uuid
             if uuid not in location.members:
                 uuid = self._next_member(location)
@@ -86,13 +79,7 @@ class Locator:
     def replicas(self, tablet_id: str, rng: Rng) -> list[tuple[str, Address]]:
         """(uuid, address) of all members, for a read that any may answer: those on this machine first, the leader last,
         the rest in random order. Refused(NOT_READY) if none is known."""
-        location = self.location(tablet_id)
-        if location is None or not location.members:
-            raise Refused(
-                Code.NOT_READY,
-                "no replica of this tablet is known yet; try again, or see `nyala cluster check`",
-                tablet_id=tablet_id,
-            )
+        location = _with_members(self.location(tablet_id), tablet_id)
         near = {"localhost", "127.0.0.1", "::1", socket.gethostname()}
         order = sorted(
             (uuid == location.leader_uuid, address.host not in near, rng.random(), uuid)
@@ -104,7 +91,7 @@ class Locator:
         """The others in turn, then the suspect, for asking a stopped server costs a whole attempt."""
         doubt = self._doubts.setdefault(location.tablet_id, _Doubt(""))
         others = sorted(uuid for uuid in location.members if uuid != doubt.suspect)
-        again = doubt.leaderless and self._silent.get(location.tablet_id) == doubt.suspect
+        again = doubt.leaderless and doubt.silent == doubt.suspect
         turns = len(others) * (ROUNDS_WITHOUT_LEADER if again else 1)
         doubt.asked += 1
         if doubt.asked > turns and doubt.suspect in location.members:
@@ -149,10 +136,11 @@ class Locator:
             location = self._tablets.get(tablet_id)
             if location is None:
                 return False
-            if not uuid and (doubt := self._doubts.get(tablet_id)) is not None:
+            doubt = self._doubts.get(tablet_id)
+            if not uuid and doubt is not None:
                 doubt.leaderless = True
             address = address or location.members.get(uuid)
-            if not uuid or address is None or uuid in (asked_uuid, self._silent.get(tablet_id)):
+            if not uuid or address is None or uuid in (asked_uuid, doubt and doubt.silent):
                 if location.leader_uuid == asked_uuid:
                     self._tablets[tablet_id] = replace(location, leader_uuid="")
                 return False
@@ -164,7 +152,6 @@ class Locator:
         """The server of that uuid answered as the leader."""
         with self._lock:
             self._doubts.pop(tablet_id, None)
-            self._silent.pop(tablet_id, None)
             location = self._tablets.get(tablet_id)
             if location is not None and location.leader_uuid != uuid and uuid in location.members:
                 self._tablets[tablet_id] = replace(location, leader_uuid=uuid)
@@ -172,15 +159,24 @@ class Locator:
     def doubt(self, tablet_id: str, uuid: str, *, silent: bool = False) -> None:
         """That server did not answer as the leader; `silent`: it did not answer in time."""
         with self._lock:
-            if silent:
-                self._silent[tablet_id] = uuid
-            elif self._silent.get(tablet_id) == uuid:
-                del self._silent[tablet_id]
             location = self._tablets.get(tablet_id)
             if location is None:
                 return
             if location.leader_uuid == uuid:
                 self._tablets[tablet_id] = replace(location, leader_uuid="")
-            doubt = self._doubts.get(tablet_id)
-            if doubt is None or not doubt.suspect or doubt.over:
-                self._doubts[tablet_id] = _Doubt(uuid)  # the first one, or all have been asked in vain
+            doubt = self._doubts.get(tablet_id, _Doubt(""))
+            if silent:
+                doubt.silent = uuid
+            elif doubt.silent == uuid:
+                doubt.silent = ""
+            if not doubt.suspect or doubt.over:
+                doubt = _Doubt(uuid, doubt.silent)  # the first one, or all have been asked in vain
+            self._doubts[tablet_id] = doubt
+
+
+def _with_members(location: Location | None, tablet_id: str) -> Location:
+    """The location; Refused(NOT_READY) if no member is known."""
+    if location is None or not location.members:
+        what = "no replica of this tablet is known yet; try again, or see `nyala cluster check`"
+        raise Refused(Code.NOT_READY, what, tablet_id=tablet_id)
+    return location

@@ -214,8 +214,8 @@ MUTANTS = (
         file="replica/client/locator.py",
         function="Locator.doubt",
         before="""
-            elif self._silent.get(tablet_id) == uuid:
-                del self._silent[tablet_id]
+            elif doubt.silent == uuid:
+                doubt.silent = ""
         """,
         after="",
     ),
