@@ -315,4 +315,11 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         after="if (p.data_state is not state):",
         reason="A peer that is not copied has the data state READY, which none of these answers stands for.",
     ),
+    Equivalent(
+        file="replica/raft/state.py",
+        function="State.opid_at",
+        before="return OpId(self.log.term_at(index) or 0, index)",
+        after="return OpId(self.log.term_at(index), index)",
+        reason="The log knows the term of each index that is asked for; it is there for the types.",
+    ),
 )
