@@ -133,7 +133,7 @@ class CopyAttempt:
             try:
                 self.disk.remove(path)
             except FileNotFoundError:
-                continue
+                pass
             except DiskFailure as error:
                 _log.warning("T %s P %s a copied block stays for now: %s", self.tablet_id, self.uuid, error)
 

@@ -95,6 +95,7 @@ FINISHED: tuple[str, ...] = (
     "replica/tablet/source_positions.py",
     "replica/tablet/superblock.py",
     "replica/tablet/witness.py",
+    "replica/tablet_copy/attempt.py",
     "replica/tablet_copy/blocks.py",
     "replica/tablet_copy/checks.py",
     "replica/tablet_copy/deletion.py",

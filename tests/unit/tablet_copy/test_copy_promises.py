@@ -329,6 +329,7 @@ def test_copy_progress_tells_phase_and_bytes() -> None:
     """Goal: TC-10: an operator sees how far a copy is. Method: look at each chunk: the phase is the step under way,
     bytes rise to the total and no further."""
     source, disk, progress = leading_source(), new_disk(), CopyProgress()
+    assert (progress.phase, progress.bytes_done, progress.bytes_total) == ("WAITING", 0, 0)
     seen: list[tuple[str, int]] = []
     paced = attempt(
         disk,

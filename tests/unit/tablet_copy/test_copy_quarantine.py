@@ -9,7 +9,7 @@ import pytest
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.tablet import Superblock
 from nyala.replica.tablet_copy import delete_replica, list_quarantine, purge_quarantine
-from nyala.replica.types import Corruption, DataState, OpId
+from nyala.replica.types import Corruption, DataState, DiskFailure, OpId
 from tests.harness.copies import TABLET, TARGET_UUID, RestingReplica, data_files, new_disk, superblock
 from tests.harness.sim_disk import SimCrash, SimDisk
 
@@ -132,6 +132,35 @@ def test_quarantine_that_goes_away_meanwhile_is_left_out(use: Callable[[SimDisk]
         if disk.looks < before:
             break
     assert before > 5
+
+
+class BadData(SimDisk):
+    """A disk whose folder of blocks cannot be looked at once it is `bad`."""
+
+    bad = False
+
+    def size(self, path: str) -> int:
+        if self.bad and path.startswith("data/"):
+            raise DiskFailure("a file cannot be looked at", path=path)
+        return super().size(path)
+
+    def listdir(self, path: str) -> list[str]:
+        if self.bad and path == "data":
+            raise DiskFailure("a folder cannot be listed", path=path)
+        return super().listdir(path)
+
+
+def test_quarantine_beside_a_bad_folder_of_blocks_is_listed_and_purged_all_the_same() -> None:
+    """TC-38, TC-45. Goal: a command of an operator ends no server whose data disk fails. Method: the lengths of blocks
+    cannot be told, nor which are there: the log's bytes are, and the purge frees them."""
+    disk = BadData()
+    tombstone = deleted(disk)
+    disk.bad = True
+    (item,) = list_quarantine(disk)
+    assert (item.path, item.block_bytes) == (tombstone.quarantine, 0) and item.wal_bytes > 0
+    removed, freed = purge_quarantine(disk, TABLET)
+    assert tombstone.quarantine in removed and freed == item.wal_bytes
+    assert list_quarantine(disk) == []
 
 
 def test_purge_beside_a_superblock_that_cannot_be_read_removes_nothing() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -201,11 +202,12 @@ def test_copies_that_never_end_take_the_room_of_one(source: Source, over_tombsto
 
 
 class Damaging:
-    """A source whose chunks arrive with one bit flipped in files of one kind."""
+    """A source whose chunks arrive with one bit flipped in files of one kind; `told` is how its sessions ended."""
 
     def __init__(self, copy_source: Any, kind: int) -> None:
         self._copy_source = copy_source
         self._kind = kind
+        self.told: list[tuple[bool, str]] = []
 
     def begin(
         self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool, wanted: CopyWanted = WHOLE
@@ -218,17 +220,70 @@ class Damaging:
             yield bytes([chunk[0] ^ 1]) + chunk[1:] if file.kind == self._kind else chunk
 
     def end(self, session_id: str, success: bool, doubted: str = "") -> None:
+        self.told.append((success, doubted))
         self._copy_source.end(session_id, success, doubted)
+
+
+def test_copy_whose_source_withholds_a_block_ends_deleted(source: Source) -> None:
+    """Goal: TC-16, IN-50: no READY superblock names a block that is not here. Method: a source that offers all files
+    but one that its superblock names; then one that offers them all."""
+    disk = new_disk()
+    local = old_tombstone(disk)
+    withholding = Damaging(source.copy_source, 0)
+    begin = withholding.begin
+
+    def begins(*given: Any) -> CopyManifest:
+        manifest = begin(*given)
+        first = next(file for file in manifest.files if file.kind is FileKind.BLOCK)
+        return replace(manifest, files=tuple(file for file in manifest.files if file != first))
+
+    withholding.begin = begins  # type: ignore[method-assign]
+    with pytest.raises(Refused, match="does not offer a block its superblock names") as refused:
+        copy_over(local, attempt(disk, withholding)).run()
+    assert refused.value.code is Code.CORRUPTION
+    settled = Superblock.load(disk, TABLET)
+    assert (settled.data_state, settled.last_logged) == (DataState.DELETED, OLD_LAST) and data_files(disk) == []
+    copy_over(settled, attempt(disk, source.copy_source)).run()
+    assert_equals_source(disk)
+
+
+def test_source_is_told_whether_its_copy_succeeded(source: Source) -> None:
+    """Goal: TC-12: a source knows what became of its session. Method: a whole copy; one that is cancelled as bytes
+    arrive. Nothing is wrong with a block in either case."""
+    heard = Damaging(source.copy_source, 0)
+    copy_over(None, attempt(new_disk(), heard)).run()
+    arrived: list[int] = []
+    with pytest.raises(Refused, match="cancelled"):
+        copy_over(None, attempt(new_disk(), heard, pace=arrived.append, cancelled=lambda: bool(arrived))).run()
+    assert heard.told == [(True, ""), (False, "")]
+
+
+def test_copy_that_cannot_tell_its_source_of_its_end_is_whole_all_the_same(source: Source) -> None:
+    """Goal: TC-12: a source that goes away behind the last byte costs nobody a copy; its session ends by itself.
+    Method: the end of a session is refused."""
+    gone = Damaging(source.copy_source, 0)
+
+    def ends(*_: Any) -> None:
+        raise Refused(Code.UNAVAILABLE, "nobody answers")
+
+    gone.end = ends  # type: ignore[method-assign]
+    disk = new_disk()
+    copy_over(None, attempt(disk, gone)).run()
+    assert_equals_source(disk)
 
 
 @pytest.mark.parametrize("kind", [1, 2])
 def test_copy_with_a_flipped_byte_ends_deleted(source: Source, kind: int) -> None:
     """Goal: rows TC-51 and TC-12. Method: flip one bit of a block or a segment on its way: Corruption, the replica is
-    DELETED with its last OpId, blocks are gone, and the next copy succeeds without a restart."""
+    DELETED with its last OpId, blocks are gone, and the next copy succeeds without a restart. The source is told which
+    block to look at; of a segment it is told no name."""
     disk = new_disk()
     local = old_tombstone(disk)
+    damaging = Damaging(source.copy_source, kind)
     with pytest.raises(Corruption):
-        copy_over(local, attempt(disk, Damaging(source.copy_source, kind))).run()
+        copy_over(local, attempt(disk, damaging)).run()
+    ((success, doubted),) = damaging.told
+    assert not success and (doubted in data_files(source.replica.disk)) == (kind == FileKind.BLOCK) == bool(doubted)
     settled = Superblock.load(disk, TABLET)
     assert (settled.data_state, settled.last_logged) == (DataState.DELETED, OLD_LAST)
     assert data_files(disk) == []

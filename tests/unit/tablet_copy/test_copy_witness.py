@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from nyala.replica.consensus_metadata import ConsensusMeta
-from nyala.replica.tablet import Superblock, Tablet, Witness
+from nyala.replica.tablet import Superblock, Tablet, Witness, block_names
 from nyala.replica.tablet_copy import (
+    CopyFile,
     CopyManifest,
     CopyProgress,
     CopyWanted,
@@ -260,6 +261,24 @@ def test_join_takes_rows_of_its_own_tablet_and_of_a_whole_replica_alone(source: 
     with pytest.raises(Refused, match="no rows of this tablet"):
         join(disk, source).run()
     assert Superblock.load(disk, TABLET).witness and data_files(disk) == []
+
+
+def test_join_fetches_the_blocks_that_the_superblock_names_and_nothing_else(source: Source) -> None:
+    """CC-53, IN-50. Goal: what a source offers beside its blocks costs nothing. Method: a block that its superblock
+    does not name, and a segment of the log with the name of one that it does: neither can be fetched there."""
+    disk = witness_with_a_promise(source)
+    source.replica.tablet.flush()
+    begin = source.copy_source.begin
+
+    def begins(*args: Any) -> CopyManifest:
+        manifest = begin(*args)
+        named = next(file.name for file in manifest.files if file.kind is FileKind.BLOCK)
+        more = (CopyFile(FileKind.BLOCK, "stray.arrow", 1, 0), CopyFile(FileKind.WAL_SEGMENT, named, 1, 0))
+        return replace(manifest, files=(*manifest.files, *more))
+
+    source.copy_source.begin = begins  # type: ignore[method-assign]
+    whole = join(disk, source).run()
+    assert sorted(f"data/{name}" for name in data_files(disk)) == sorted(block_names(whole))
 
 
 def test_join_tells_its_phase_and_how_much_is_there(source: Source) -> None:
