@@ -100,7 +100,7 @@ FINISHED: tuple[str, ...] = (
     "replica/tablet_copy/checks.py",
     "replica/tablet_copy/deletion.py",
     "replica/tablet_copy/joining.py",
-    "replica/tablet_copy/lost.py",
+    "replica/tablet_copy/lost_superblock.py",
     "replica/tablet_copy/manifest.py",
     "replica/tablet_copy/offer.py",
     "replica/tablet_copy/startup.py",

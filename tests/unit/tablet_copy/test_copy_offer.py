@@ -12,7 +12,7 @@ from nyala.replica.tablet import Superblock
 from nyala.replica.tablet_copy import CopyFile, CopyManifest, FileKind
 from nyala.replica.tablet_copy.blocks import rename_blocks, superblock_bytes
 from nyala.replica.tablet_copy.offer import accept_offer
-from nyala.replica.types import Code, Member, OpId, RaftConfig, Refused, limits, next_generation
+from nyala.replica.types import Code, DataState, Member, OpId, RaftConfig, Refused, limits, next_generation
 from nyala.schemas import unframe
 from tests.harness.copies import CONFIG, TABLET, attempt, copy_over, leading_source, new_disk, superblock, tombstone
 
@@ -114,6 +114,17 @@ def test_offer_that_no_source_makes_is_refused_and_changes_nothing(what: str) ->
     assert refused.value.code is Code.CORRUPTION and "no replica has" in str(refused.value)
     assert (ConsensusMeta.load(disk, TABLET).encode(), Superblock.load(disk, TABLET)) == kept
     copy_over(local, attempt(disk, source.copy_source), own_term=5).run()
+    source.replica.close()
+
+
+def test_unfinished_copy_is_no_source() -> None:
+    """Goal: TC-16: what is not whole is not copied on. Method: a source whose superblock says COPYING."""
+    disk, source = new_disk(), leading_source()
+    local = tombstone(disk, OpId(1, 1), term=5)
+    copying = Offering(source.copy_source, superblock=rows(data_state=DataState.COPYING))
+    with pytest.raises(Refused, match="not READY"):
+        copy_over(local, attempt(disk, copying), own_term=5).run()
+    assert Superblock.load(disk, TABLET) == local
     source.replica.close()
 
 

@@ -198,6 +198,50 @@ def test_copy_over_a_lost_superblock_that_does_not_end_leaves_a_tombstone_that_d
         source.replica.close()
 
 
+def lost(disk: SimDisk) -> None:
+    """A replica of term 5 whose superblock is gone."""
+    replica_that_voted(disk)
+    disk.remove(superblock_path(TABLET))
+
+
+def test_copy_over_a_lost_superblock_asks_for_all_that_the_server_remembers() -> None:
+    """IN-21. Goal: a lost file takes no promise with it that the running server still knows. Method: a superblock is
+    lost; the server has acknowledged an entry that the source does not have; then its metadata are lost too, and it
+    remembers a later term than the source's. Neither source is copied from, and nothing changes."""
+    disk, source = new_disk(), leading_source()
+    lost(disk)
+    remembered = ConsensusMeta.load(disk, TABLET)
+    before = disk.files
+    with pytest.raises(Refused):
+        copy_over(None, attempt(disk, source.copy_source), own_last_opid=OpId(6, 9)).run()
+    assert disk.files == before
+    remembered.save_hard_state(9, None)
+    disk.remove(path_of(TABLET))
+    before = disk.files
+    with pytest.raises(Refused, match="earlier term"):
+        copy_over(None, attempt(disk, source.copy_source), promised=lambda: remembered).run()
+    assert disk.files == before
+    source.replica.close()
+
+
+def test_copy_over_a_lost_superblock_goes_on_with_the_tombstone_that_the_server_made() -> None:
+    """IN-21. Goal: one tombstone, whoever makes it first. Method: the server puts it there as it stops the replica."""
+    disk, source = new_disk(), leading_source()
+    lost(disk)
+    stopped = lambda check_source: write_tombstone_for_lost(disk, TABLET, None)  # noqa: E731
+    ready = copy_over(None, attempt(disk, source.copy_source), stop_and_delete=stopped).run()
+    assert ready.data_state is DataState.READY and len(disk.listdir("quarantine")) == 1
+    source.replica.close()
+
+
+def test_copy_hands_the_metadata_to_the_server_that_keeps_them() -> None:
+    """TC-48. Goal: a server with the tablet's metadata in memory merges them itself. Method: what it is given."""
+    disk, source, given = new_disk(), leading_source(), list[bytes]()
+    copy_over(None, attempt(disk, source.copy_source), merge=given.append).run()
+    assert given == [source.replica.cmeta.encode()] and not disk.exists(path_of(TABLET))
+    source.replica.close()
+
+
 def test_tablet_that_was_about_to_be_created_has_lost_nothing() -> None:
     """IN-21. Goal: a creation that was cut off is no loss: its copy, if it fails, leaves a tombstone that votes.
     Method: metadata of term 0 and an empty log: a copy dies and a start takes it back; with a term it is a loss, and so

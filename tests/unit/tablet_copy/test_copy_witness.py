@@ -157,6 +157,19 @@ def test_witness_of_who_cannot_tell_its_acknowledgements_gets_the_log_too(source
     with_log.close()
 
 
+def test_witness_over_a_lost_superblock_gets_the_log_too(source: Source) -> None:
+    """CC-47, IN-21. Goal: an unknown acknowledgement counts as any. Method: a log and metadata without the superblock
+    that they went with; the source's log comes along, whatever is committed."""
+    disk = witness_with_a_promise(source)
+    disk.remove(Superblock.load(disk, TABLET).path)
+    source.replica.cmeta.save_hard_state(TERM + 1, None)
+    made = vivify(disk, source)
+    assert made.witness and made.flush_opid < BASE
+    with_log = log_of(disk)
+    assert with_log.last == source.replica.log.last
+    with_log.close()
+
+
 @pytest.mark.parametrize("power_seed", [None, 1])
 @pytest.mark.parametrize("step", [1, 2, 3, 4, 5])
 def test_making_of_a_witness_cut_off_at_any_step(source: Source, step: int, power_seed: int | None) -> None:
