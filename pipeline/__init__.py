@@ -40,60 +40,6 @@ if TYPE_CHECKING:
     from .topics import TopicIdentity, Topics, dead_letter_topic, writes_topic
     from .verify import read_checksums
 
-__all__ = [
-    "LAG_TIMEOUT_S",
-    "QUERY_ENDED",
-    "QUERY_STARTS",
-    "DeadLetter",
-    "DecisionsOptions",
-    "DecisionsQuery",
-    "FailureStreak",
-    "Framing",
-    "IngestOptions",
-    "IngestQuery",
-    "KafkaSecurity",
-    "LettersUnreadable",
-    "Progress",
-    "PublishFailed",
-    "QueryInterrupted",
-    "QueryRefused",
-    "RebalanceOptions",
-    "Rebalancer",
-    "RestartOptions",
-    "RowDecoder",
-    "RowMisfit",
-    "RowPublisher",
-    "SourceLag",
-    "StoredDeadLetter",
-    "TopicIdentity",
-    "Topics",
-    "WriterSchema",
-    "dead_letter_topic",
-    "encode_key",
-    "end_in_order",
-    "iterate_letters",
-    "kafka_options",
-    "key_schema_json",
-    "letter_key",
-    "letters_held",
-    "read_checksums",
-    "read_letters",
-    "release_run",
-    "replay_letters",
-    "restart_options",
-    "row_schema_json",
-    "run_decisions",
-    "run_ingest",
-    "run_with_restarts",
-    "security_of",
-    "source_lags",
-    "spark_session",
-    "streak_after",
-    "submit_command",
-    "submit_environment",
-    "writes_topic",
-]
-
 _HOMES = {
     "nyala.replica.types": "KafkaSecurity",
     ".dead_letter_producer": "DeadLetter letter_key",
@@ -120,4 +66,4 @@ _HOMES = {
     ".verify": "read_checksums",
 }
 """Module -> names that it gives to this package."""
-__getattr__, __dir__ = lazy_imports(__name__, _HOMES)
+__getattr__, __dir__, __all__ = lazy_imports(__name__, _HOMES)

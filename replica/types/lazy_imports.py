@@ -12,10 +12,13 @@ from importlib import import_module
 from typing import Any
 
 
-def lazy_imports(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of `package`; `homes`: module -> names that it gives to the package, with spaces.
+def lazy_imports(
+    package: str, homes: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """`__getattr__`, `__dir__` and `__all__` of `package`.
 
-    A module that begins with a dot is relative to the package. A name is looked up once, then it is an attribute.
+    `homes`: module -> names that it gives to the package, with spaces. A module that begins with a dot is relative to
+    the package. A name is looked up once, then it is an attribute.
     """
     places = {name: module for module, names in homes.items() for name in names.split()}
 
@@ -30,4 +33,4 @@ def lazy_imports(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str]
     def directory() -> list[str]:
         return sorted({*vars(sys.modules[package]), *places})
 
-    return get_attribute, directory
+    return get_attribute, directory, sorted(places)
