@@ -1,4 +1,4 @@
-"""A table under trouble: a schedule of kills, pauses, lost disks and moves drawn from a seed, and verifiers at the end.
+"""A table under injected faults: a schedule of kills, pauses, lost disks and moves from a seed, and final verifiers.
 
 `nyala demo --chaos`, the soak and a process test run this one implementation.
 """

@@ -1,4 +1,4 @@
-"""The cluster under trouble: looking at it, and doing deeds to it. What is taken away is noted and given back."""
+"""The cluster under test: reads its state, and injects faults. What a fault takes away is noted and given back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MASTER = "master-1"
 
 
 class Standing(NamedTuple):
-    """What of a tablet changes in trouble: its committed config, who leads it in which term, which servers answer."""
+    """What faults change of a tablet: its committed config, who leads it in which term, which servers answer."""
 
     config: OpId
     leader: str
@@ -85,7 +85,7 @@ class ClusterUnderTest:
         return Scene(tuple(found.values()), tuple(tablets), self._away.get(MASTER) or str(master.state), copies)
 
     def note(self, tablet: TabletScene) -> None:
-        """Remember how a tablet stands now. A slow machine is trouble, too: leaders lose their place by it, and servers
+        """Remember how a tablet stands now. A slow machine is a fault, too: leaders lose their place by it, and servers
         are replaced to which nobody did anything."""
         config = tablet.config
         leads = tablet.statuses[tablet.leader].term if config else 0
@@ -133,7 +133,7 @@ class ClusterUnderTest:
         """Note the refusal if it is a fault."""
         quiet_s = self.quiet_s(deed.tablet_id)
         if not explains(deed.kind, error.code, quiet_s, deed.tablet_id in self._wanted):
-            told = f"{deed.kind} of {deed.tablet_id[:8]} was refused, {quiet_s:.0f} s after any trouble: {error}"
+            told = f"{deed.kind} of {deed.tablet_id[:8]} was refused, {quiet_s:.0f} s after any fault: {error}"
             self.faults.append(told)
 
     def _deeds(self) -> dict[Kind, Callable[[Deed], str]]:

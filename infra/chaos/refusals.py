@@ -7,7 +7,7 @@ from nyala.replica.types import Code
 from .schedule import Kind
 
 SETTLED_S = 30.0
-"""After so long without trouble everybody knows everything again: servers count as dead after 2 s, replicas as lost
+"""After so long without a fault everybody knows everything again: servers count as dead after 2 s, replicas as lost
 after 6 s, and copies of a run take a few."""
 SLOW = frozenset({Code.TIMED_OUT, Code.UNAVAILABLE, Code.OVERLOADED})
 """Explained by a busy machine alone."""
@@ -24,7 +24,7 @@ NOT_THERE = frozenset({Code.TABLET_NOT_FOUND, Code.TABLET_DELETED})
 
 
 def explains(kind: Kind, code: Code, quiet_s: float, wanted: bool) -> bool:
-    """Whether a deed may be refused so, `quiet_s` after the last trouble of a process or of the tablet (`Standing`);
+    """Whether a deed may be refused so, `quiet_s` after the last fault of a process or of the tablet (`Standing`);
     `wanted`: a change of the tablet was accepted before, and may still be under way."""
     if code in SLOW or (kind is Kind.FLUSH and code in NOT_THERE) or (wanted and code is Code.CHANGE_PENDING):
         return True  # every server is asked to flush, members or not

@@ -31,13 +31,13 @@ PATIENCE_S = 12.0
 """How long an event waits that the cluster does not allow yet."""
 STRETCH_S = 20.0
 STRETCHES_MAX = 30
-"""So often the trouble goes on for STRETCH_S, as long as something is owed: a slow machine gets to it later."""
+"""So often the faults go on for STRETCH_S, as long as something is owed: a slow machine gets to it later."""
 NOT_DONE = ("not done", "refused")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChaosOptions:
-    """What to run. `duration_s`: of the trouble alone; start, healing and verdict come on top."""
+    """What to run. `duration_s`: of the faults alone; start, healing and verdict come on top."""
 
     seed: int
     duration_s: float
@@ -46,7 +46,7 @@ class ChaosOptions:
     """None: as the duration suggests."""
     kinds: tuple[Kind, ...] = tuple(Kind)
     demands: tuple[frozenset[Kind], ...] = USUAL_DEMANDS
-    """Of each set at least one must have been done; the trouble lasts longer, for a while, where it was not. Sets
+    """Of each set at least one must have been done; the faults last longer, for a while, where it was not. Sets
     without any of `kinds` demand nothing."""
 
 
@@ -169,16 +169,16 @@ class Chaos:
         self._show = Show(cluster, workload, watcher, self.report, self._began)
         try:
             workload.start()
-            self._trouble(cluster, watcher, workload)
+            self._inject_faults(cluster, watcher, workload)
             return self._conclude(cluster, watcher, workload)
         finally:
             workload.stop(5.0)
             watcher.stop()
             cluster.close()
 
-    # --------------------------------------------------------------------------------------------------- trouble
+    # ---------------------------------------------------------------------------------------------------- faults
 
-    def _trouble(self, cluster: ClusterUnderTest, watcher: Watcher, workload: Workload) -> None:
+    def _inject_faults(self, cluster: ClusterUnderTest, watcher: Watcher, workload: Workload) -> None:
         """Carry the schedule out, and more of what is owed then; a fault that is seen ends it early, at its cause."""
         given = self.options
         pace = given.pace or pace_of(given.duration_s)
@@ -208,7 +208,7 @@ class Chaos:
 
     def _carry_out(self, event: Event, cluster: ClusterUnderTest, now: float) -> bool:
         """Whether the event is over. One that the scene does not allow waits for a while, and so do those after it:
-        the gaps between them stay, or trouble would never leave room for what needs a whole cluster."""
+        the gaps between them stay, or faults would never leave room for what needs a whole cluster."""
         deed = aim(event, cluster.scene())
         late_s = now - event.at_s
         if deed.why_not and late_s < self._late_s + PATIENCE_S:
@@ -257,8 +257,8 @@ class Chaos:
         self.report.verdicts.append(Verdict("it goes on by itself", "the healed cluster takes writes", tuple(wrong)))
         owed = tuple(f"never done: {', '.join(sorted(one))}" for one in self._owed())
         what = f"{self.report.done.total()} deeds of {sum(n > 0 for n in self.report.done.values())} kinds"
-        self.report.verdicts.append(Verdict("there was trouble of each kind that is asked for", what, owed))
-        what = "a change or transfer is refused only while trouble explains it"
+        self.report.verdicts.append(Verdict("there was a fault of each kind that is asked for", what, owed))
+        what = "a change or transfer is refused only while a fault explains it"
         self.report.verdicts.append(Verdict("operators are answered", what, tuple(cluster.faults)))
         self._tell("", "the writers have stopped; waiting until every tablet is at rest")
         self.report.verdicts.append(converge(cluster, lambda line: self._tell("", line)))

@@ -92,7 +92,7 @@ class Scene:
         return tuple(s for s in self.servers if s.serves and s.uuid not in uuids)
 
 
-def trouble(scene: Scene, tablet: TabletScene) -> str:
+def why_unsettled(scene: Scene, tablet: TabletScene) -> str:
     """Why a tablet is not as it should be at rest, in a few words; empty if it is.
 
     At rest: led, a config of exactly as many voters as replicas are wanted and nobody else, none of them marked, no

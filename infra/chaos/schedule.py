@@ -1,4 +1,4 @@
-"""Which trouble comes when: drawn from one seed beforehand, and aimed at the cluster as it is when its time has come.
+"""Which fault comes when: drawn from one seed beforehand, and aimed at the cluster as it is when its time has come.
 
 Both are pure: the same seed gives the same schedule; the same scene and event give the same deed.
 """
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from .scene import Scene, ServerScene, TabletScene, trouble
+from .scene import Scene, ServerScene, TabletScene, why_unsettled
 
 
 class Kind(StrEnum):
@@ -46,7 +46,7 @@ USUAL_DEMANDS = (MEMBERS, ROT, frozenset(Kind) - MEMBERS - ROT - {Kind.STEP_DOWN
 
 @dataclass(frozen=True)
 class Event:
-    """Trouble to come. `pick` chooses among what the cluster offers then; `hold_s`: for how long something is away."""
+    """A fault to come. `pick` chooses among what the cluster offers then; `hold_s`: for how long something is away."""
 
     at_s: float
     kind: Kind
@@ -69,7 +69,7 @@ class Deed:
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """How fast trouble comes; seconds. `away_s` must exceed what the masters wait before they replace a server."""
+    """How fast faults come, in seconds. `away_s` must exceed what the masters wait before they replace a server."""
 
     gap_s: tuple[float, float] = (2.0, 6.0)
     hold_s: tuple[float, float] = (1.0, 5.0)
@@ -82,7 +82,7 @@ QUICK_S = 60.0
 
 
 def pace_of(duration_s: float) -> Pace:
-    """How fast trouble comes in a run of so many seconds, unless it is said."""
+    """How fast faults follow each other in a run of so many seconds, unless it is said."""
     return QUICK if duration_s <= QUICK_S else Pace()
 
 
@@ -141,7 +141,7 @@ def _take_away(event: Event, scene: Scene) -> Deed:
     if event.kind in (Kind.WIPE, Kind.LEAVE, Kind.ROT):
         # A lost disk, or block, costs nothing that was acknowledged only while every tablet has all its other replicas.
         for one in scene.tablets:
-            if why := trouble(scene, one):
+            if why := why_unsettled(scene, one):
                 return _not(event.kind, f"{one.tablet_id[:8]}: {why}")
     return Deed(event.kind, victim.name, tablet.tablet_id if tablet else "", hold_s=event.hold_s)
 
@@ -149,7 +149,7 @@ def _take_away(event: Event, scene: Scene) -> Deed:
 def _change(event: Event, scene: Scene, tablet: TabletScene) -> Deed:
     """One change of membership that an operator might ask for."""
     kind = event.kind
-    if why := trouble(scene, tablet):
+    if why := why_unsettled(scene, tablet):
         return _not(kind, why, tablet)
     source, target = _one(scene.members(tablet), event), _one(scene.strangers(tablet), event)
     if target is None:

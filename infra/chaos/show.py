@@ -33,9 +33,7 @@ def perform(folder: Path, options: ChaosOptions, console: Console, *, quiet: boo
     """Run, and show it: a live picture on a terminal, a line an event elsewhere, nothing if `quiet`."""
     if quiet:
         return Chaos(folder, options).run()
-    console.print(
-        f"seed {options.seed}, {options.duration_s / 60:.1f} minutes of trouble, in {folder}", highlight=False
-    )
+    console.print(f"seed {options.seed}, {options.duration_s / 60:.1f} minutes of faults, in {folder}", highlight=False)
     follow = _live(console, options) if console.is_terminal else _lines(console)
     with follow as tick:
         report = Chaos(folder, options, tick).run()
@@ -75,7 +73,7 @@ def screen(show: Show, options: ChaosOptions) -> Group:
     faults = [*show.workload.faults, *show.watcher.checker.faults]
     passed = time.monotonic() - show.began_s
     numbers = Text.assemble(
-        f"{passed:.0f} s, trouble for {options.duration_s:.0f} s   ",
+        f"{passed:.0f} s, faults for {options.duration_s:.0f} s   ",
         (f"{show.workload.rows:,}", "bold"),
         " row writes acknowledged   ",
         (f"{show.workload.reader.reads}", "bold"),

@@ -15,7 +15,7 @@ from .cluster import ClusterUnderTest
 from .disks import Rotten, blocks_in_use, judge_rot, leftovers, open_deleted_files, read_log, read_rows
 from .expected_rows import ExpectedRows, Rows
 from .logs import Logged, judge_appenders, judge_logs, judge_majority
-from .scene import Scene, TabletScene, trouble
+from .scene import Scene, TabletScene, why_unsettled
 from .watch import SceneChecker
 from .workload import Workload, judge
 
@@ -23,7 +23,7 @@ STUCK_S = 240.0
 """Without any change of what is not at rest; then it counts as stuck. A slow machine that goes on is only slow."""
 CONVERGED_WAIT_S = 900.0
 CALM_LOOKS = 4
-"""Looks in a row without trouble that count as rest: what is decided next would show in one of them."""
+"""Looks in a row at a settled table that count as rest: what is decided next would show in one of them."""
 LOOK_PERIOD_S = 0.3
 ANSWER_WAIT_S = 300.0
 """How long the healed cluster is asked again, as long as something is not as it should be and may only be late."""
@@ -81,7 +81,7 @@ def at_rest(scene: Scene) -> list[str]:
     """Why the cluster is not at rest: tablets, lagging replicas, copies under way."""
     found = []
     for tablet in scene.tablets:
-        if why := trouble(scene, tablet) or _lag(scene, tablet):
+        if why := why_unsettled(scene, tablet) or _lag(scene, tablet):
             found.append(f"tablet {tablet.tablet_id[:8]}: {why}")
     found += [f"a copy of {job.tablet_id[:8]}: {job.phase}" for job in scene.copies if job.phase not in tools.COPY_OVER]
     return found

@@ -55,7 +55,7 @@ NEVER = frozenset(
         Code.ALREADY_EXISTS,
     }
 )
-"""What no trouble of servers explains: a client that is told so has found a fault."""
+"""What no fault of servers explains: a client that is told so has found a fault."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class Reader:
                 return
 
     def look_or_give_up(self, at: int | None) -> None:
-        """`look`; a refusal that trouble explains is counted, any other is a fault."""
+        """`look`; a refusal that a fault explains is counted, any other is a fault."""
         try:
             self.look(at)
         except Refused as error:

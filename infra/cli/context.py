@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Json = Annotated[bool, typer.Option("--json", help="machine-readable")]
 Masters = Annotated[
     str,
-    typer.Option("--masters", envvar="NYALA_MASTERS", help="host:port[,host:port]; default: the stack in ./.nyala"),
+    typer.Option("--masters", envvar="NYALA_MASTERS", help="host:port[,...]; default: the local stack (`nyala up`)"),
 ]
 
 Tablets = Annotated[list[str], typer.Option("--tablet", help="tablet id, or its beginning; repeat it")]

@@ -33,7 +33,7 @@ def job(
     ],
     masters: Masters = "",
     kafka: Annotated[
-        str, typer.Option("--kafka", envvar="NYALA_KAFKA", help="host:port; default: the stack in ./.nyala")
+        str, typer.Option("--kafka", envvar="NYALA_KAFKA", help="host:port; default: the local stack (`nyala up`)")
     ] = "",
     spark_master: Annotated[str, typer.Option(help="Spark's master URL")] = "local[2]",
     restarts: Annotated[

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from nyala.pipeline import KafkaSecurity, StoredDeadLetter
 
 app = typer.Typer(help="records that did not become rows", no_args_is_help=True)
-Kafka = Annotated[str, typer.Option("--kafka", envvar="NYALA_KAFKA", help="host:port; default: the stack in ./.nyala")]
+Kafka = Annotated[
+    str, typer.Option("--kafka", envvar="NYALA_KAFKA", help="host:port; default: the local stack (`nyala up`)")
+]
 KafkaProperties = Annotated[
     str, typer.Option("--kafka-properties", help="file of Java client properties: how to log in to Kafka")
 ]

@@ -1,9 +1,10 @@
-"""Small writes of a process to one server: one connection for all its threads, on which those who wait do the work.
+"""Sends small writes to one server over one connection: the calling threads send and read, no other thread does.
 
-A write needs no other thread than the one that makes it: that sends its own request, and when it wants to know the
-outcome, now or after others that it sends meanwhile, it reads until the reply is there.
-Threads that come meanwhile leave their requests to whoever is sending, and their replies to whoever is reading. A call
-through gRPC would cost each of them several changes of thread on both sides, which is more than the write costs itself.
+1. A thread that writes sends its request itself, unless another thread is sending; then that one sends it too.
+2. A thread that wants the outcome reads replies until its own is there, unless another thread is reading; then that one
+   hands it over.
+
+A call through gRPC would cost several changes of thread on both sides, which is more than the write costs itself.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ class _Evaluation:
         self.draining = frozenset(s.uuid for s in view.servers if s.draining)
 
     def decide(self, tablet: TabletView) -> Decision | None:
-        """At most one change of `tablet`: first who must leave, then what is cancelled, what its
-        health needs, and what somebody wants."""
+        """At most one change of `tablet`: evictions, demotions, restores and hand-overs first; then a cancelled or
+        expired change is taken back; then a missing replica is added; then the desired change is granted."""
         if not tablet.leader_uuid or tablet.pending:
             return None
         tablet = self._keeping_failing_learners(tablet)

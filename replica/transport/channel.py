@@ -100,7 +100,7 @@ class PeerChannel:
         self._send_soon()
 
     def pulse(self) -> None:
-        """Show that this server lives, unless something else did since the last call."""
+        """Send an empty batch, so that the other server hears this one, unless a batch left since the last call."""
         self._pulse_due = self._batches == self._batches_at_pulse
         self._batches_at_pulse = self._batches
         if self._pulse_due:
@@ -115,7 +115,7 @@ class PeerChannel:
             self._soon(self._pump)
 
     def move(self, addresses: tuple[Address, ...]) -> None:
-        """Other addresses are known now: connect to the first, unless that is where the link goes already."""
+        """The network learned other addresses: connect to the first, unless the link goes there already."""
         same = bool(self._addresses) and self._link is not None and self._target() == addresses[0]
         self._addresses = addresses
         if not same:
@@ -124,7 +124,8 @@ class PeerChannel:
             self._wake_up()
 
     def relink(self) -> None:
-        """Connect anew, at the same addresses: another process answers there now."""
+        """Give the link up and connect again, at the same addresses. A master calls it when another process has taken
+        over the uuid of the one that the link goes to."""
         self._moved = True
         self._wake_up()
 
@@ -135,7 +136,8 @@ class PeerChannel:
 
     @property
     def lost(self) -> bool:
-        """Whether there is something to say to that server and no known address at which it was found."""
+        """Whether messages wait for that server, and it did not answer at any known address. The masters are asked for
+        addresses of such servers."""
         return self._link is None and (bool(self._error) or not self._addresses)
 
     def status(self) -> PeerChannelStatus:

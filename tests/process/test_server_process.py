@@ -197,7 +197,7 @@ def test_entry_that_kills_the_server_three_times_costs_one_replica() -> None:
         for _ in range(2):
             server.start()
             failed = wait_until(settled, "it is opened or given up")
-            assert failed.phase == "FAILED" and "died three times" in failed.error and "index=4" in failed.error
+            assert failed.phase == "FAILED" and "crashed three times" in failed.error and "index=4" in failed.error
             assert cluster.leader("tablet-2") is server, "the neighbour serves"
             more = write_request(server.uuid, "tablet-2", batch([9], ["more"]))
             assert not server.tablets.Write(more, timeout=30).error.code

@@ -1,4 +1,5 @@
-"""The files of a running server, looked at once a minute: small ones are mended from memory, large ones are there."""
+"""Checks the files of a running server once a minute: writes small ones again from memory, fails a replica that lost a
+large one."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ class FileChecker:
         """`look` raises DiskFailure if a folder of promises is not the one that the process began with."""
         self._manager = manager
         self._look = look
-        self.mended = 0
+        self.repaired = 0
         """Files that were written again."""
 
     async def round(self) -> None:
@@ -67,13 +68,13 @@ class FileChecker:
                 )  # fmt: skip
                 return
         cmeta = hosted.cmeta
-        mended = {
+        repaired = {
             "superblock": hosted.repair_superblock(disk),
             "consensus metadata": cmeta is not None and cmeta.repair(),
         }
-        for what, again in mended.items():
+        for what, again in repaired.items():
             if again:
-                self.mended += 1
+                self.repaired += 1
                 _log.error(
                     "T %s P %s the file of its %s was damaged or missing: written again from memory, nothing is lost; "
                     "look at the disk",

@@ -1,17 +1,19 @@
-"""Which log entry a replay is at, so that an entry which kills the process does so three times and not for ever.
+"""Which log entry a replay is at: an entry that crashes the process is given up after three crashes.
 
-A marker file says which entries are being applied. It is written without a sync: what the kernel has outlives the
-process, and after a power loss an older or no marker only means that counting begins anew. The next start finds the
-entries under which the server died, applies those one at a time and no other tablet's meanwhile, so that a second death
-names one entry. A third death at that entry is proof: the start after it leaves that one replica offline and serves the
-others. Most deaths during a replay are no entry's fault: an operator or a supervisor kills a server that starts, and
-again. Two such deaths can easily meet the same suspects, three hardly the same entry. What is suspected is never more
-than MARKED_AT_ONCE_MAX entries.
+1. A marker file names the entries that are being applied, at most MARKED_AT_ONCE_MAX. It is written without a sync:
+   what the kernel has outlives the process. After a power loss an older marker, or none, only means that counting
+   begins again.
+2. If the server crashes, the next start suspects these entries. It applies them one at a time, and no other tablet's
+   meanwhile, so that a second crash names one entry.
+3. A third crash at that entry is proof. The start after it leaves that one replica offline and serves the others.
 
-An entry that kills, or that raises where it is applied, is a defect of the code: the files are whole, and every replica
-of the tablet fails at it, so that no copy heals any. Deaths are therefore counted for each build. A start of another
-build than the one under which the server died applies the entry once more, alone. A replica that failed while the
-process lived is replayed by every start; the marker notes where it failed and under which build, for people.
+Three are needed because most servers that end during a replay were killed by an operator or a supervisor, and no entry
+is to blame. Two such ends easily meet the same suspects, three hardly the same entry.
+
+An entry that crashes the process, or raises where it is applied, is a defect of the code. The files are whole, and
+every replica of the tablet fails at it, so no copy heals any. Crashes are therefore counted for each build: a start of
+another build than the one that crashed applies the entry once more, alone. A replica that failed while the process went
+on is replayed by every start; the marker notes where it failed and under which build, for people.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ FAILED_CHARS_MAX = 160
 
 
 class EntryCrashesReplay(Corruption):
-    """Servers died three times at one entry of the log, this build last. A copy would bring the same entry."""
+    """Servers crashed three times at one entry of the log, this build last. A copy would bring the same entry."""
 
     copy_heals = False
 
@@ -61,9 +63,9 @@ class ReplayMarker:
     build: str = ""
     """Which wrote it; empty for one that did not say."""
     died_alone: int = 0
-    """The entry at which a server died before, as a suspect that was applied alone."""
+    """The entry at which a server crashed before, as a suspect that was applied alone."""
     failed_index: int = 0
-    """The entry at which the replica failed while its server lived."""
+    """The entry at which the replica failed while its server went on."""
     failed_build: str = ""
     failed: str = ""
 
@@ -76,7 +78,7 @@ class ReplayMarker:
 
     @classmethod
     def load(cls, disk: Disk, tablet_id: str) -> ReplayMarker | None:
-        """The marker that a death left; None if there is none, or one that a power loss cut."""
+        """The marker that a crash left; None if there is none, or one that a power loss cut."""
         path = marker_path(tablet_id)
         if not disk.exists(path):
             return None
@@ -88,9 +90,9 @@ class ReplayMarker:
         return cls(**{name: value[name] for name in _FIELDS}, **_more_of(value["reserved"]))
 
     def after_a_death(self, build: str) -> ReplayMarker | None:
-        """What a replay of `build` begins with; None if an entry is proven to kill a server of that build.
+        """What a replay of `build` begins with; None if an entry is proven to crash a server of that build.
 
-        A death under another build says where to look, and convicts nothing.
+        A crash under another build says which entries are suspect, and proves nothing.
         """
         if not self.first:
             return replace(self, build=build)
@@ -104,19 +106,19 @@ class ReplayMarker:
 
     @property
     def _was_alone(self) -> bool:
-        """The server died at one entry, which was applied alone because it was suspect."""
+        """The server crashed at one entry, which was applied alone because it was suspect."""
         return self.first == self.last and self.suspect_first <= self.first <= self.suspect_last
 
     @property
     def is_proof(self) -> bool:
-        """Servers died at one entry three times, twice while it was applied alone."""
+        """Servers crashed at one entry three times, twice while it was applied alone."""
         return self.first > 0 and self._was_alone and self.died_alone == self.first
 
     def told(self) -> str:
         """What is known of the last replays, for people; empty if nothing is."""
         if self.is_proof:
             return (
-                f"the server died three times while it applied entry {self.first} of the log, under build "
+                f"the server crashed three times while it applied entry {self.first} of the log, under build "
                 f"{self.build or 'unknown'}: the next start under another build applies it again"
             )
         if self.failed_index:
@@ -154,7 +156,7 @@ def write_marker(disk: Disk, tablet_id: str, marker: ReplayMarker) -> None:
 
 
 class ReplayWatch:
-    """All replays of one server. `one_at_a_time` once any tablet has suspect entries: a death must name one tablet.
+    """All replays of one server. `one_at_a_time` once any tablet has suspect entries: a crash must name one tablet.
 
     Concurrency: any thread.
     """
@@ -200,14 +202,14 @@ class ReplayWatch:
         """`machine`, watched until it has applied the entries that the log held at its opening.
 
         `passed` is then called, from whichever thread applied; it must see to `forget`, off the loop.
-        Corruption if an entry of this log is proven to kill servers of this build.
+        EntryCrashesReplay if an entry of this log is proven to crash servers of this build.
         """
         marker = ReplayMarker.load(self._disk, tablet_id)
         if marker is None or marker.wal_generation != wal_generation or marker.first > last.index:
             marker = ReplayMarker(wal_generation=wal_generation, build=self._build)
         elif (after := marker.after_a_death(self._build)) is None:
             raise EntryCrashesReplay(
-                "this server died three times while it applied one entry of the log. Nothing is lost. Start a build "
+                "this server crashed three times while it applied one entry of the log. Nothing is lost. Start a build "
                 "without the defect, which tries again by itself, or remove "
                 f"{marker_path(tablet_id)} while the server is stopped to try again with this one",
                 tablet=tablet_id,
@@ -230,7 +232,7 @@ class ReplayWatch:
             )
         if marker.suspect_first:
             _log.warning(
-                "T %s the server died while it applied entries %d to %d; they are applied one at a time",
+                "T %s the server crashed while it applied entries %d to %d; they are applied one at a time",
                 tablet_id,
                 marker.suspect_first,
                 marker.suspect_last,

@@ -20,7 +20,7 @@ from nyala.infra.chaos.disks import leftovers, open_deleted_files
 from nyala.infra.chaos.expected_rows import FRESH, TOGGLES, ExpectedRows, Rows, compare, dangling, link_of, text_of
 from nyala.infra.chaos.logs import Logged, judge_appenders, judge_logs, judge_majority
 from nyala.infra.chaos.refusals import SETTLED_S, explains
-from nyala.infra.chaos.scene import Scene, ServerScene, TabletScene, trouble
+from nyala.infra.chaos.scene import Scene, ServerScene, TabletScene, why_unsettled
 from nyala.infra.chaos.schedule import TAKES_AWAY, Deed
 from nyala.infra.chaos.show import picture
 from nyala.infra.chaos.verify import (
@@ -88,7 +88,7 @@ def test_schedule_of_a_seed_is_always_the_same_and_has_every_kind() -> None:
 
 
 def test_aim_never_takes_a_second_server_away_and_no_disk_from_a_tablet_that_misses_a_replica() -> None:
-    """Goal: trouble by itself never costs acknowledged data. Method: every kind that takes votes away, many picks, in
+    """Goal: a fault by itself never costs acknowledged data. Method: every kind that takes votes away, many picks, in
     a scene with a server away; and a lost disk or block while a replica is missing or a tombstone or a change pends."""
     for kind in TAKES_AWAY:
         assert {aim(Event(0, kind, pick), scene(away="server-5")).server for pick in range(0, 90_000, 1009)} == {""}
@@ -156,7 +156,7 @@ def test_rest_is_denied_for_each_thing_that_is_left_behind(changed: dict[str, pb
     tombstone = {"server-4": status(4, "NON_PARTICIPANT", data_state=int(DataState.DELETED))}
     assert at_rest(scene()) == at_rest(scene(tombstone)) == []
     assert at_rest(scene(copies=(pb.CopyJob(tablet_id="tablet-a", phase="COPY.2"),))) != []
-    assert not trouble(scene(), scene().tablets[0])
+    assert not why_unsettled(scene(), scene().tablets[0])
 
 
 def test_progress_is_seen_in_what_is_applied_and_copied_and_in_nothing_else() -> None:
@@ -244,7 +244,7 @@ class Refusing:
     [(Code.TIMED_OUT, True), (Code.NOT_LEADER, True), (Code.CORRUPTION, False), (Code.WRONG_TABLE, False)],
 )
 def test_refusal_that_no_trouble_explains_is_a_fault_of_writers_and_readers(code: Code, explained: bool) -> None:
-    """Goal: a strict load is no load that takes any answer. Method: a client that is refused everything; what trouble
+    """Goal: a strict load is no load that takes any answer. Method: a client that is refused everything; what a fault
     explains is counted, and anything else is a verdict at once."""
     tablets = tuple(TabletHandle(f"t{n}", n, n, 0) for n in range(PARTITION.buckets))
     handle = TableHandle("id", "chaos", SCHEMA, PARTITION, 3, 0, 0, tablets=tablets)
@@ -278,7 +278,7 @@ def test_refusal_that_no_trouble_explains_is_a_fault_of_writers_and_readers(code
 def test_refusal_of_a_deed_counts_only_if_its_situation_explains_it(
     kind: Kind, code: Code, quiet_s: float, wanted: bool, expected: bool
 ) -> None:
-    """Goal: operators are answered, and not by anything. Method: codes in the midst of trouble and long after it."""
+    """Goal: operators are answered, and not by anything. Method: codes in the midst of faults and long after it."""
     assert explains(kind, code, quiet_s, wanted) is expected
 
 

@@ -77,14 +77,14 @@ def test_small_file_that_is_lost_under_a_running_server_is_written_again(
         file_checker, hosted = FileChecker(manager), manager.get(TABLET)
         before = disk.read(superblock_path(TABLET))
         await file_checker.round()
-        assert file_checker.mended == 0
+        assert file_checker.repaired == 0
         hurt(disk, ROOTS[file])
         await file_checker.round()
-        assert file_checker.mended <= 1 and disk.read(superblock_path(TABLET)) == before
+        assert file_checker.repaired <= 1 and disk.read(superblock_path(TABLET)) == before
         assert hosted.cmeta is not None and ConsensusMeta.load(disk, TABLET).encode() == hosted.cmeta.encode()
         assert manager.get(TABLET).running and manager.get(OTHER).running
         if file == "superblock":  # an election may write the metadata first
-            assert file_checker.mended == 1 and f"the file of its {file} was damaged or missing" in caplog.text
+            assert file_checker.repaired == 1 and f"the file of its {file} was damaged or missing" in caplog.text
 
     served(disk, use, fatal)
     disk.restart()
@@ -118,7 +118,9 @@ def test_folder_that_is_lost_under_a_running_server_is_not_made_anew_with_one_fi
             with pytest.raises(DiskFailure):
                 tablet.superblock.save(disk)
         assert (
-            file_checker.mended == 0 and disk.exists("tablet-meta") == still_there and disk.listdir("tablet-meta") == []
+            file_checker.repaired == 0
+            and disk.exists("tablet-meta") == still_there
+            and disk.listdir("tablet-meta") == []
         )
         assert "nothing is written" in caplog.text
         with pytest.raises(Corruption, match="tablet-meta"):
@@ -350,7 +352,7 @@ def test_files_of_a_server_that_wants_for_something_are_looked_at_later() -> Non
         await file_checker.round()
         disk.heal()
         await asyncio.sleep(0)
-        assert file_checker.mended == 0 and manager.get(TABLET).running and manager.get(OTHER).running
+        assert file_checker.repaired == 0 and manager.get(TABLET).running and manager.get(OTHER).running
 
     served(disk, use, fatal)
     assert fatal == []

@@ -94,7 +94,7 @@ def test_third_death_at_one_entry_leaves_only_that_replica_offline() -> None:
     assert die_at(disk, "a", 4).calls == [[1, 2], [3]]
     assert die_at(disk, "a", 4).calls == [[1, 2], [3]]
     for _ in range(2):
-        with pytest.raises(Corruption, match=r"died three times .*tablet=a, index=4"):
+        with pytest.raises(Corruption, match=r"crashed three times .*tablet=a, index=4"):
             start(disk, "a")
     watched, machine, watch = start(disk, "b")
     assert watch.one_at_a_time
@@ -191,10 +191,10 @@ def test_entry_that_killed_one_build_is_tried_again_by_another() -> None:
     for _ in range(3):
         die_at(disk, "a", 4)
     for _ in range(2):
-        with pytest.raises(Corruption, match=r"died three times .*Start a build without the defect.*index=4"):
+        with pytest.raises(Corruption, match=r"crashed three times .*Start a build without the defect.*index=4"):
             start(disk, "a")
     assert die_at(disk, "a", 4, build="1.0+bbbbbbbbbbbb").calls == [[1, 2], [3]]
-    with pytest.raises(Corruption, match="died three times"):
+    with pytest.raises(Corruption, match="crashed three times"):
         start(disk, "a", build="1.0+bbbbbbbbbbbb")
     watched, machine, watch = start(disk, "a", build="1.1+cccccccccccc")
     assert watch.one_at_a_time

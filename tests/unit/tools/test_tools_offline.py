@@ -88,14 +88,14 @@ def test_whole_directory_has_no_finding_and_is_not_changed() -> None:
 
 def test_replica_that_failed_at_an_entry_is_told_as_such() -> None:
     """IN-03. Goal: files that are whole, of a replica that cannot be applied, do not pass as sound. Method: the notes
-    of a replica that failed at an entry, and of a server that died three times at one; an earlier log's are mute."""
+    of a replica that failed at an entry, and of a server that crashed three times at one; an earlier log's are mute."""
     disk, _ = stopped_server()
     failed = ReplayMarker(wal_generation=0, failed_index=7, failed_build="1.0+aa", failed="ValueError: no")
     suspect = ReplayMarker(wal_generation=0, first=7, last=7, suspect_first=5, suspect_last=9, build="1.0+aa")
     dead = replace(suspect, died_alone=7)
     for marker, what in (
         (failed, "failed when it applied entry 7"),
-        (dead, "died three times while it applied entry 7"),
+        (dead, "crashed three times while it applied entry 7"),
     ):
         disk.replace(marker_path(TABLET), marker.encode())
         (told,) = errors(check_directory(disk))
