@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from nyala.infra.chaos import Verdict
 from nyala.infra.chaos.disks import read_log
-from nyala.infra.chaos.scene import Scene, ServerScene, TabletScene, trouble
+from nyala.infra.chaos.scene import Scene, ServerScene, TabletScene, why_unsettled
 from nyala.infra.chaos.verify import LogReadings, Looked, at_rest, load_verdicts, nothing_of, verify_disks
 from nyala.infra.chaos.watch import Watcher
 from nyala.infra.chaos.workload import PARTITION, Workload
@@ -94,7 +94,7 @@ class Cycle:
         def found() -> list[str]:
             scene = self.scene()
             (tablet,) = scene.tablets
-            return [] if trouble(scene, tablet) else sorted(s.uuid for s in scene.members(tablet))
+            return [] if why_unsettled(scene, tablet) else sorted(s.uuid for s in scene.members(tablet))
 
         return wait_until(found, "the tablet has its voters, all of them well")
 
@@ -164,7 +164,7 @@ class Cycle:
             seen = self.scene()
             (tablet,) = seen.tablets
             config = tablet.config
-            if config is None or trouble(seen, tablet):
+            if config is None or why_unsettled(seen, tablet):
                 return False
             try:
                 logs = {m.name: read_log(self._cluster.folder / m.name, self._tablet_id) for m in seen.members(tablet)}

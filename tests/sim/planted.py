@@ -224,22 +224,25 @@ PLANTED = (
     Planted(
         "log truncated below commit",
         (
-            ("raft.following:_take", "if index <= s.commit_index:", "if index < s.commit_index:"),
-            ("raft.following:_take", "if s.log.term_at(index) == entry.opid.term:", "if index != s.commit_index:"),
+            (
+                "raft.following:_take",
+                "e.opid.index <= s.commit_index or _holds(s, e.opid)",
+                "e.opid.index != s.commit_index",
+            ),
             ("raft.state:State.truncate_after", "index >= self.commit_index", "True"),
         ),
         plain=60,
     ),
     Planted(
         "tail entry lost silently",
-        one("raft.following:_take", "fresh = m.entries[pos:]", "fresh = m.entries[pos:][:2]"),
+        one("raft.following:_take", "_holds(s, e.opid), m.entries))", "_holds(s, e.opid), m.entries))[:2]"),
         plain=800,
     ),
     Planted(
         "commit beyond what was sent",
         one(
             "raft.following:on_append",
-            "min(m.commit_index, end.index, s.last.index)",
+            "min(m.commit_index, end.index)",
             "min(m.commit_index, s.last.index)",
         ),
         plain=60,
@@ -360,7 +363,7 @@ PLANTED = (
     ),
     Planted(
         "truncated config stays in force",
-        one("raft.following:_take", "roll_back_configs(s, index - 1)", "pass"),
+        one("raft.following:_take", "roll_back_configs(s, keep)", "pass"),
         story="pending_config_rolls_back",
         says=f"{SCRIPT}|{VERIFIED}",
         plain_says=VERIFIED,
