@@ -34,7 +34,7 @@ def on_append(s: State, m: AppendEntries) -> None:
     s.quiet = False
     conflict = _conflict_index(s, m.prev)
     if conflict is not None:
-        _reply(s, m, last=s.last, mismatch=True, conflict_index=conflict)
+        s.send(_reply(s, m, last=s.last, mismatch=True, conflict_index=conflict))
         return
     _take(s, m)
     end = m.entries[-1].opid if m.entries else m.prev
@@ -85,27 +85,22 @@ def _acknowledge(s: State, m: AppendEntries, end: OpId) -> None:
     that we are here, whatever our disk is doing. D-2.
     """
     if m.entries and end.index > s.persisted:
-        _reply(s, m, last=end, promise=True)
+        s.send_after_sync(_reply(s, m, last=end))
     else:
-        _reply(s, m, last=min(end, s.durable))
+        s.send(_reply(s, m, last=min(end, s.durable)))
 
 
-def _reply(
-    s: State, m: AppendEntries, *, last: OpId, mismatch: bool = False, conflict_index: int = 0, promise: bool = False
-) -> None:
-    s.send(
-        AppendReply(
-            to_uuid=m.from_uuid,
-            from_uuid=s.uuid,
-            term=s.hard.term,
-            mismatch=mismatch,
-            last=last,
-            conflict_index=conflict_index,
-            commit_index=s.commit_index,
-            round=m.round,
-            applied_index=s.applied_index,
-            quiet=s.quiet,
-            no_data=s.hard.no_data,
-        ),
-        promise=promise,
+def _reply(s: State, m: AppendEntries, *, last: OpId, mismatch: bool = False, conflict_index: int = 0) -> AppendReply:
+    return AppendReply(
+        to_uuid=m.from_uuid,
+        from_uuid=s.uuid,
+        term=s.hard.term,
+        mismatch=mismatch,
+        last=last,
+        conflict_index=conflict_index,
+        commit_index=s.commit_index,
+        round=m.round,
+        applied_index=s.applied_index,
+        quiet=s.quiet,
+        no_data=s.hard.no_data,
     )

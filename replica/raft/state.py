@@ -80,12 +80,16 @@ class State:
         """Whether term and vote, as they are now, are on disk."""
         return self.hard.durable(self.out.advanced)
 
-    def send(self, msg: Message, *, promise: bool = False) -> None:
-        """Queue a message. A promise, and whatever names a term not yet saved, waits for the disk [raft fig. 2]."""
-        if promise or not self.hard_state_durable:
-            self.out.after.append(msg)
+    def send(self, msg: Message) -> None:
+        """Queue a message. One that names a term not yet saved waits for the disk [raft fig. 2]."""
+        if not self.hard_state_durable:
+            self.send_after_sync(msg)
         else:
             self.out.now.append(msg)
+
+    def send_after_sync(self, msg: Message) -> None:
+        """Queue a message that acknowledges what is not durable yet: it waits for the entries of this `Ready` too."""
+        self.out.after.append(msg)
 
     def trace(self, text: str) -> None:
         self.out.traces.append(f"[term {self.hard.term} {self.role}] {text}")

@@ -268,8 +268,8 @@ MUTANTS = (
         test="tests/unit/raft/test_raft_core.py::test_append_reply_waits_for_the_disk_and_heartbeat_reply_does_not",
         file="replica/raft/following.py",
         function="_acknowledge",
-        before="_reply(s, m, last=end, promise=True)",
-        after="_reply(s, m, last=end)",
+        before="s.send_after_sync(_reply(s, m, last=end))",
+        after="s.send(_reply(s, m, last=end))",
     ),
     Mutant(
         name="heartbeat acknowledges what is not durable",
@@ -532,8 +532,8 @@ MUTANTS = (
         test="tests/unit/raft/test_raft_core.py::test_vote_is_sent_only_after_persistence_and_once_a_term",
         file="replica/raft/state.py",
         function="State.send",
-        before="if promise or not self.hard_state_durable:",
-        after="if promise and self.hard.term < 0:",
+        before="if not self.hard_state_durable:",
+        after="if self.hard.term < 0:",
     ),
     Mutant(
         name="part of a lost end heals it",

@@ -129,12 +129,12 @@ PLANTED = (
     # What is promised before it is durable, or forgotten.
     Planted(
         "vote not synced",
-        one("raft.state:State.send", "promise or not self.hard_state_durable", "promise and self.hard.term < 0"),
+        one("raft.state:State.send_after_sync", "self.out.after.append(msg)", "self.out.now.append(msg)"),
         plain=600,
     ),
     Planted(
         "append acknowledged before durable",
-        one("raft.following:_acknowledge", ", promise=True", ""),
+        one("raft.following:_acknowledge", "send_after_sync", "send"),
         tuned=None,
         within=200,
         plain=1_000,
