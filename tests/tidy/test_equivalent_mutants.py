@@ -6,7 +6,8 @@ import ast
 from collections import Counter
 
 from tests.mutants.equivalent import EQUIVALENT
-from tests.mutants.mutant import source_of
+from tests.mutants.generated import FINISHED, files_of, near
+from tests.mutants.mutant import ROOT, source_of
 from tests.mutants.operators import changes_of
 
 SOURCE = '''
@@ -17,6 +18,13 @@ def first(a: int) -> bool:
         raise ValueError(1)
     return a == 2
 '''
+
+
+def test_what_counts_as_finished_is_there() -> None:
+    """Goal: a renamed module does not fall out of the run of the finished ones. Method: each name, and the tests."""
+    files = files_of(FINISHED)
+    assert len(files) >= len(FINISHED)
+    assert [test for test in near(files) if not (ROOT / test).exists()] == []
 
 
 def test_each_equivalent_mutant_is_one_that_is_generated_and_says_why() -> None:
