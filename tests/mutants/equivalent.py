@@ -322,4 +322,32 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         after="return OpId(self.log.term_at(index), index)",
         reason="The log knows the term of each index that is asked for; it is there for the types.",
     ),
+    Equivalent(
+        file="replica/raft/message_checks.py",
+        function="too_far",
+        before="return further > 0",
+        after="return further >= 0",
+        reason="It is below 0, or above the highest jump there.",
+    ),
+    Equivalent(
+        file="replica/raft/message_checks.py",
+        function="too_far",
+        before="return further > 0",
+        after="return further > 1",
+        reason="It is below 0, or above the highest jump there.",
+    ),
+    Equivalent(
+        file="replica/raft/message_checks.py",
+        function="too_far",
+        before="known = offset_in_generation(own) if further == 0 else 0",
+        after="known = offset_in_generation(own) if further == 0 else 1",
+        reason="One step from there is far within the first half of a generation.",
+    ),
+    Equivalent(
+        file="replica/raft/message_checks.py",
+        function="_contradicts_append_reply",
+        before="if m.term > s.hard.term or s.role is not Role.LEADER or m.code is not Code.OK:",
+        after="if s.role is not Role.LEADER or m.code is not Code.OK:",
+        reason="An answer of a later term has another code than OK here.",
+    ),
 )

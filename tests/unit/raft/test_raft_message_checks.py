@@ -90,6 +90,7 @@ IMPOSSIBLE: list[Message] = [
     replace(ASKS, pre_vote=True, transfer=True),
     replace(BEAT, prev=OpId(2, 0)),
     replace(BEAT, prev=OpId(4, 5)),
+    replace(APPEND, prev=OpId(2, 0), entries=(entry(2, 1),)),
     replace(APPEND, entries=(entry(2, 7),)),
     replace(APPEND, entries=(entry(2, 6), entry(2, 6))),
     replace(APPEND, entries=(entry(1, 6),)),
@@ -236,6 +237,8 @@ def test_message_that_contradicts_what_is_certain_here_is_refused_and_what_is_la
                 TimeoutNow(**BETWEEN, term=1, last=OpId(1, 3)),
                 VoteRequest(**BETWEEN, term=2, last=OpId(1, 3)),
                 VoteRequest(to_uuid="z", from_uuid="b", term=TERM, last=OpId(1, 3)),
+                replace(beat, to_uuid="z"),
+                VoteRequest(**BETWEEN, term=(limits.RAFT_GENERATION_JUMP_MAX + 5) << 32, last=OpId(1, 3)),
             ],
             [
                 replace(ack, term=3),

@@ -8,7 +8,7 @@ import pytest
 
 from nyala.replica.raft import AppendReply, Message, Role, TimeoutNow, VoteReply, VoteRequest
 from nyala.replica.types import Code, EntryKind, OpId, Refused
-from tests.harness.raft_net import OPTIONS
+from tests.harness.raft_net import OPTIONS, config_of, encode_config
 from tests.harness.raft_solo import Solo, entry
 
 
@@ -44,6 +44,25 @@ def test_answer_of_a_server_without_a_part_in_the_group_deposes_nobody() -> None
         assert (solo.core.role, solo.core.term) == (Role.LEADER, 1)
     solo.step(AppendReply(to_uuid="a", from_uuid="d", term=9, code=Code.INVALID_TERM))
     assert (solo.core.role, solo.core.term) == (Role.FOLLOWER, 9)
+
+
+def test_member_of_a_config_that_is_not_committed_yet_has_its_part() -> None:
+    """Goal: [thesis §4.1]: a config is in force from its entry on. Method: a fourth voter is not committed: its vote
+    counts for a candidate, and its acknowledgement at a leader; and a leader that no config here names is followed."""
+    more = entry(1, 1, b"", EntryKind.CONFIG)._replace(meta=encode_config(config_of("abcd")))
+    solo = Solo(term=1, entries=[more])
+    solo.core.campaign()
+    solo.persist()
+    for uuid in "bd":
+        solo.step(VoteReply(to_uuid="a", from_uuid=uuid, term=2, granted=True, pre_vote=True))
+    assert solo.core.role is Role.CANDIDATE
+    for uuid in "bd":
+        solo.step(VoteReply(to_uuid="a", from_uuid=uuid, term=2, granted=True))
+    solo.ack("d", 2)
+    assert [peer.match_index for peer in solo.core.peer_status() if peer.uuid == "d"] == [2]
+    follower = Solo()
+    follower.step(follower.append(1, OpId(0, 0), entry(1, 1), leader="x"))
+    assert (follower.core.leader_uuid, follower.log.last) == ("x", OpId(1, 1))
 
 
 def test_server_that_told_a_higher_term_is_not_taken_for_its_leader() -> None:
