@@ -17,6 +17,7 @@ from .errors import (
     check,
     known_value,
     may_pass,
+    printable,
     read_number,
 )
 from .generation import generation_of, next_generation, offset_in_generation

@@ -113,8 +113,19 @@ def read_number(kind: type[K], number: int) -> K:
         return newer
 
 
+def printable(text: str) -> str:
+    """The text with each character escaped that cannot be printed: control characters, and such as turn the direction
+    of a line around. So a log line or a terminal stays what it was, whoever made the text."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
+
+
+VALUE_CHARS_MAX = 4096
+"""Of one value in an error's text: a list in a damaged file may be as long as the file."""
+
+
 class ReplicaError(Exception):
-    """Root of everything this project raises. `values` are the fields; the text is derived from them."""
+    """Root of everything this project raises. `values` are the fields; the text is derived from them, and shows them
+    as `printable` does: they may come from anybody."""
 
     def __init__(self, what: str, /, **values: object) -> None:
         super().__init__(what)
@@ -122,12 +133,16 @@ class ReplicaError(Exception):
         self.values = values
 
     def __str__(self) -> str:
-        fields = ", ".join(f"{k}={v}" for k, v in self.values.items())
+        fields = ", ".join(f"{k}={_shortened(printable(str(v)))}" for k, v in self.values.items())
         return f"{self.what} ({fields})" if fields else self.what
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled and copied as it is: `__init__` of a kind that derives its text takes other arguments than `args`."""
         return _made_again, (type(self), self.args), self.__dict__
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= VALUE_CHARS_MAX else f"{text[:VALUE_CHARS_MAX]}... ({len(text)} characters)"
 
 
 def _made_again(kind: type[ReplicaError], args: tuple[object, ...]) -> ReplicaError:

@@ -1,7 +1,7 @@
 """Names, ids and numbers that come in: one alphabet, one length and one range each. Pure checks.
 
 Each check returns what it was given, or raises Refused(INVALID_ARGUMENT) that shows the value: cut short, and with
-control characters escaped, so that a log line or a terminal stays what it was.
+characters escaped that cannot be printed, so that a log line or a terminal stays what it was.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 from . import limits
-from .errors import Code, Refused
+from .errors import Code, Refused, printable
 
 _SHOWN_CHARS = 80
 _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
@@ -28,9 +28,9 @@ CONTROL_TOPICS = frozenset({"decisions", "proposals", "outcomes", "reports"})
 
 
 def shown(value: object) -> str:
-    """The value as an error may show it: at most 80 characters, control characters escaped."""
+    """The value as an error may show it: at most 80 characters, and those escaped that cannot be printed."""
     text = value if isinstance(value, str) else repr(value)
-    cut = _CONTROL.sub(lambda m: f"\\u{ord(m[0]):04x}", text[: _SHOWN_CHARS + 1])
+    cut = printable(text[: _SHOWN_CHARS + 1])
     return cut if len(cut) <= _SHOWN_CHARS else f"{cut[:_SHOWN_CHARS]}... ({len(text)} characters)"
 
 

@@ -147,7 +147,7 @@ MUTANTS = (
         test="tests/unit/rpc/test_rpc_names.py::test_what_is_shown_is_short_printable_and_says_how_long_it_was",
         file="replica/types/names.py",
         function="shown",
-        before=r'cut = _CONTROL.sub(lambda m: f"\\u{ord(m[0]):04x}", text[: _SHOWN_CHARS + 1])',
+        before="cut = printable(text[: _SHOWN_CHARS + 1])",
         after="cut = text[: _SHOWN_CHARS + 1]",
     ),
     Mutant(
@@ -228,5 +228,23 @@ MUTANTS = (
         after="""
             together = threading.Barrier(1)
         """,
+    ),
+    Mutant(
+        name="values of errors are shown as they are",
+        rows="IN-82",
+        test="tests/unit/rpc/test_rpc_names.py::test_values_in_the_text_of_an_error_are_printable_and_bounded",
+        file="replica/types/errors.py",
+        function="ReplicaError.__str__",
+        before="_shortened(printable(str(v)))",
+        after="_shortened(str(v))",
+    ),
+    Mutant(
+        name="values of errors have no bound",
+        rows="IN-82",
+        test="tests/unit/rpc/test_rpc_names.py::test_values_in_the_text_of_an_error_are_printable_and_bounded",
+        file="replica/types/errors.py",
+        function="ReplicaError.__str__",
+        before="_shortened(printable(str(v)))",
+        after="printable(str(v))",
     ),
 )
