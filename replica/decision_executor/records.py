@@ -24,6 +24,7 @@ from nyala.replica.types import (
     Report,
     kafka_topics,
     limits,
+    printable,
 )
 from nyala.schemas import NoDatum, TopicRecord, decode_bounded, from_avro
 
@@ -60,7 +61,8 @@ TOPICS: dict[str, type[TopicRecord]] = {
 
 
 def read_record(kind: type[T], key: bytes | None, value: bytes | None) -> T | Unusable:
-    """The record on the topic of its kind, or why it is not used.
+    """The record on the topic of its kind, or why it is not used. Its words for people are made printable: they get
+    into logs and onto terminals.
 
     A null value of a compacted topic deletes its key: who reads one asks for that first.
     """
@@ -78,7 +80,7 @@ def read_record(kind: type[T], key: bytes | None, value: bytes | None) -> T | Un
     except NoDatum as error:
         return Unusable(Fault.OTHER_SCHEMA, f"{error}: is its sender of another version?", error.fields)
     try:
-        found = from_avro(kind, read)
+        found = from_avro(kind, read | {name: printable(read[name]) for name in _WORDS if name in read})
     except InvariantViolation as error:
         return Unusable(Fault.BAD_VALUE, str(error), read)
     problem = next(filter(None, (*_problems(found), _key_problem(key, found))), "")

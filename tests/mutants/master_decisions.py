@@ -949,4 +949,13 @@ MUTANTS = (
         before="return [to_avro(each) for each in value]",
         after="return [to_avro(each) for each in value[:1]]",
     ),
+    Mutant(
+        name="words of a stranger are shown as they are",
+        rows="IN-90",
+        test="tests/unit/decision_executor/test_topic_records.py::test_words_of_a_stranger_move_no_cursor",
+        file="replica/decision_executor/records.py",
+        function="read_record",
+        before="name: printable(read[name])",
+        after="name: read[name]",
+    ),
 )

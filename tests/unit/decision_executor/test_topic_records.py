@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nyala.replica.decision_executor import TOPICS as KINDS
 from nyala.replica.decision_executor import Fault, Unusable, read_record
-from nyala.replica.types import kafka_topics, limits
+from nyala.replica.types import kafka_topics, limits, printable
 from nyala.schemas import TopicRecord, decode, encode, encode_record
 
 OPID = {"term": 3, "index": 7}
@@ -49,6 +49,11 @@ TOPICS = sorted(GOOD)
 
 def datum(topic: str, **fields: Any) -> bytes:
     return encode(topic.removesuffix("s"), GOOD[topic] | fields)
+
+
+def shown_words(fields: Any) -> Any:
+    """The same, with words for people as they may be shown."""
+    return fields | {name: printable(fields[name]) for name in ("reason", "message") if name in fields}
 
 
 def in_avro(topic: str, record: TopicRecord | Unusable) -> Any:
@@ -198,7 +203,7 @@ def test_every_key_and_value_is_answered(record: tuple[str, bytes], key: bytes |
     if isinstance(found, Unusable):
         assert found.reason
     else:
-        assert in_avro(topic, found) == decode(topic.removesuffix("s"), value)
+        assert in_avro(topic, found) == shown_words(decode(topic.removesuffix("s"), value))
 
 
 @settings(max_examples=200)
@@ -206,4 +211,16 @@ def test_every_key_and_value_is_answered(record: tuple[str, bytes], key: bytes |
 def test_any_bytes_are_answered(topic: str, key: bytes | None, value: bytes | None) -> None:
     """IN-90. Goal and method: as above, for bytes that never were a record."""
     found = read_record(KINDS[topic], key, value)
-    assert isinstance(found, Unusable) or in_avro(topic, found) == decode(topic.removesuffix("s"), value or b"")
+    assert isinstance(found, Unusable) or in_avro(topic, found) == shown_words(
+        decode(topic.removesuffix("s"), value or b"")
+    )
+
+
+@pytest.mark.parametrize(
+    ("topic", "field"), [("proposals", "reason"), ("decisions", "reason"), ("outcomes", "message")]
+)
+def test_words_of_a_stranger_move_no_cursor(topic: str, field: str) -> None:
+    """IN-90. Goal: a record's words may be shown on a terminal and in a log. Method: an escape, and a mark that turns
+    the line around, in each field for people: the record is used, and its words are printable."""
+    found = read_record(KINDS[topic], b"t", datum(topic, **{field: "a\x1b[2J\u202eb"}))
+    assert getattr(found, field) == "a\\u001b[2J\\u202eb"
