@@ -21,7 +21,7 @@ from nyala.replica.client import (
     TableHandle,
     wire_batches,
 )
-from nyala.replica.rows import Column, RowOp, TableSchema, key_hash
+from nyala.replica.rows import Column, RowOp, TableSchema, check_decimals, key_hash
 from nyala.replica.types import Applied, Refused, RowCode, limits
 
 from .argument_errors import invalid_argument, unknown_name
@@ -131,6 +131,7 @@ def _table_of_dicts(rows: list[Any], schema: TableSchema) -> Any:
         column = column_of(schema, name)
         values = [row[name] for row in rows]
         try:
+            check_decimals(values)
             columns[name] = pa.array(values, type=column.arrow_type)
         except _REFUSALS as e:
             raise _bad_value(column, values) from e
@@ -141,6 +142,7 @@ def _bad_value(column: Column, values: list[Any]) -> NotApplied:
     """Names the first value that the column cannot hold."""
     for pos, value in enumerate(values):
         try:
+            check_decimals([value])
             pa.scalar(value, type=column.arrow_type)
         except _REFUSALS as e:
             reason = str(e).splitlines()[0][:120]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from nyala.replica.rows import PartitionSpec, Predicate, TableSchema, bucket_of, key_hash
+from nyala.replica.rows import PartitionSpec, Predicate, TableSchema, bucket_of, check_decimals, key_hash
 
 ALTERNATIVES_MAX = 256
 """Longer `in` lists than this are not used for pruning."""
@@ -46,6 +46,7 @@ def _buckets(schema: TableSchema, spec: PartitionSpec, predicates: Sequence[Pred
 def _exact(values: Sequence[object], data_type: Any) -> Any:
     """The values in the column's type, or None where that changes one of them."""
     try:
+        check_decimals(values)
         array = pa.array(list(values), type=data_type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return None

@@ -19,6 +19,7 @@ from .types import (
     Column,
     ColumnType,
     RowOp,
+    check_decimals,
     type_of_arrow,
     value_from_json,
     value_to_json,

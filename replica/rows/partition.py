@@ -16,7 +16,7 @@ from nyala.replica.types import check
 
 from .hashing import HASH_VERSION, U64, key_hash
 from .schema import TableSchema
-from .types import ColumnType, invalid, value_from_json, value_to_json
+from .types import ColumnType, check_decimals, invalid, json_text, json_whole, value_from_json, value_to_json
 
 BUCKETS_MAX = 4096
 
@@ -66,6 +66,7 @@ class PartitionSpec:
             arrow_type = schema.column(self.range_column).arrow_type
             for split in self.range_splits:
                 try:
+                    check_decimals([split])
                     pa.scalar(split, type=arrow_type)
                 except (pa.ArrowException, TypeError, ValueError, OverflowError) as e:
                     raise invalid(
@@ -90,11 +91,12 @@ class PartitionSpec:
         """The inverse of `to_json`; Refused(INVALID_ARGUMENT) if `text` is something else."""
         try:
             raw = json.loads(text)
-            range_column = raw["range_column"]
+            range_column = json_text(raw["range_column"])
             kind = schema.column(range_column).type if range_column else ColumnType.INT64
             splits = tuple(value_from_json(kind, v) for v in raw["range_splits"])
-            return cls(tuple(raw["hash_columns"]), raw["buckets"], raw["hash_version"], range_column, splits)
-        except (KeyError, TypeError, ValueError) as e:
+            hashed = tuple(map(json_text, raw["hash_columns"]))
+            return cls(hashed, json_whole(raw["buckets"]), json_whole(raw["hash_version"]), range_column, splits)
+        except (KeyError, TypeError, ValueError, RecursionError) as e:
             raise invalid("not a partition spec's JSON", text=text[:200], reason=str(e)) from e
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 from nyala.replica.types import limits
 
 from .condition_values import NOT_COMPARABLE, ConditionValues
-from .types import invalid
+from .types import check_decimals, invalid
 
 COMPARISONS = {
     "=": pc.equal,
@@ -25,6 +26,7 @@ _FEW = 4
 """If a list of values is so many times longer than the batch, it is first reduced to values that the batch has."""
 _STEP = 1000
 """Values that are checked one by one between two calls of `stop`: about 3 ms."""
+_LONGS = range(-(1 << 63), 1 << 63)
 OPERATORS = (*COMPARISONS, "in", "is_null", "is_not_null")
 
 
@@ -85,7 +87,6 @@ class _Ready:
 
     def __init__(self, predicate: Predicate, schema: Any, odd_max: int, stop: Callable[[], None]) -> None:
         """`odd_max`: how many values of a list may be such as the column's type cannot hold."""
-        self.predicate = predicate
         pos = schema.get_field_index(predicate.column)
         if pos < 0:
             raise invalid("no such column", column=predicate.column, known=",".join(schema.names))
@@ -94,10 +95,11 @@ class _Ready:
         self._odd: list[Any] = []
         if op not in OPERATORS or (op in COMPARISONS and len(predicate.values) != 1):
             raise invalid("no such operator, or a wrong number of values", op=op, values=len(predicate.values))
+        self.predicate = predicate = _of_whole_numbers(predicate) if pa.types.is_integer(kind) else predicate
         try:
-            if op in COMPARISONS:
+            if predicate.op in COMPARISONS:
                 self._odd = [value_scalar(predicate.values[0], kind)]
-            elif op == "in":
+            elif predicate.op == "in":
                 self._exact, self._odd = _listed(predicate, kind, odd_max, stop)
             self.mask(pa.array([], type=kind), stop)  # what cannot be compared says so now, and not among the rows
         except NOT_COMPARABLE as e:
@@ -136,6 +138,32 @@ class _Ready:
         return pc.and_(mask, pc.is_valid(column))
 
 
+_ROUNDED = {"<": math.ceil, ">=": math.ceil, "<=": math.floor, ">": math.floor}
+
+
+def _of_whole_numbers(predicate: Predicate) -> Predicate:
+    """The same comparison on a column of whole numbers, with a whole number in the place of a float.
+
+    Arrow compares an integer with a float as floats, and refuses where a row's integer is none: 2**53 + 1 beside 1.5.
+    """
+    column, op, values = predicate
+    value = values[0] if op in COMPARISONS else None
+    if not isinstance(value, float) or math.isnan(value):
+        return predicate
+    bound = _ROUNDED[op](value) if op in _ROUNDED and math.isfinite(value) else _integer(value)
+    if isinstance(bound, int) and bound in _LONGS:
+        return Predicate(column, op, (bound,))
+    always = op == "!=" or (op in ("<", "<=") if value > 0 else op in (">", ">="))
+    return Predicate(column, "is_not_null") if always else Predicate(column, "in")
+
+
+def _integer(value: object) -> object:
+    """A float as the integer that it is; None if it is none that a column can hold. Other values as they are."""
+    if not isinstance(value, float):
+        return value
+    return int(value) if value.is_integer() and int(value) in _LONGS else None
+
+
 def _listed(predicate: Predicate, kind: Any, odd_max: int, stop: Callable[[], None]) -> tuple[Any, list[Any]]:
     """(array of those values that the type holds as they are, scalars of the others, of which there are few)."""
     values = predicate.values
@@ -159,8 +187,11 @@ def _listed(predicate: Predicate, kind: Any, odd_max: int, stop: Callable[[], No
 
 
 def _split(values: list[object], kind: Any) -> tuple[Any, list[Any]]:
+    if pa.types.is_integer(kind):
+        values = [v for v in map(_integer, values) if v is not None]
     if not any(isinstance(v, float) for v in values):
         try:
+            check_decimals(values)
             return pa.array(values, type=kind), []
         except NOT_COMPARABLE:
             pass
@@ -180,6 +211,7 @@ def _first(values: Sequence[object]) -> str:
 def value_scalar(value: object, data_type: Any) -> Any:
     """`value` as a pa.Scalar of the type, or of its own type where the type cannot hold it (1000 beside an int8)."""
     try:
+        check_decimals([value])
         scalar = pa.scalar(value, type=data_type)
         # Arrow cuts a float down to an integer type silently; `x > 1.5` must stay what it says.
         if scalar.as_py() == value or not isinstance(value, float):

@@ -12,7 +12,17 @@ import pyarrow as pa
 
 from nyala.replica.types import limits
 
-from .types import KEY_TYPES, VARIABLE_LENGTH, Column, ColumnType, invalid, value_from_json, value_to_json
+from .types import (
+    KEY_TYPES,
+    VARIABLE_LENGTH,
+    Column,
+    ColumnType,
+    invalid,
+    json_text,
+    json_whole,
+    value_from_json,
+    value_to_json,
+)
 
 OP_COLUMN = "__op"
 OFFSET_COLUMN = "__offset"
@@ -189,16 +199,16 @@ class TableSchema:
             raw = json.loads(text)
             columns = tuple(
                 Column(
-                    id=c["id"],
-                    name=c["name"],
+                    id=json_whole(c["id"]),
+                    name=json_text(c["name"]),
                     type=ColumnType(c["type"]),
-                    nullable=c["nullable"],
-                    precision=c["precision"],
-                    scale=c["scale"],
+                    nullable=bool(c["nullable"]),
+                    precision=json_whole(c["precision"]),
+                    scale=json_whole(c["scale"]),
                     default=value_from_json(ColumnType(c["type"]), c["default"]),
                 )
                 for c in raw["columns"]
             )
-            return cls(raw["schema_id"], columns, tuple(raw["key"]))
-        except (KeyError, TypeError, ValueError) as e:
+            return cls(json_whole(raw["schema_id"]), columns, tuple(map(json_text, raw["key"])))
+        except (KeyError, TypeError, ValueError, RecursionError) as e:
             raise invalid("not a table schema's JSON", text=text[:200], reason=str(e)) from e

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import decimal
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Any
@@ -126,6 +127,7 @@ class Column:
             raise invalid("only decimals have a precision and a scale", name=self.name, type=self.type.value)
         if self.default is not None:
             try:
+                check_decimals([self.default])
                 pa.scalar(self.default, type=self.arrow_type)
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as e:
                 raise invalid("the default is not of the column's type", name=self.name, default=self.default) from e
@@ -166,6 +168,21 @@ def type_of_arrow(data_type: Any) -> tuple[ColumnType, int, int]:
     raise invalid("no column type holds values of this Arrow type", type=str(data_type))
 
 
+DECIMAL_DIGITS_MAX = 38
+"""Of a decimal column, in all and behind the point."""
+
+
+def check_decimals(values: Iterable[object]) -> None:
+    """ValueError if a decimal among the values has more digits behind its point than any column. Each value that came
+    from outside is asked about before pyarrow makes a decimal of it: 1e-999999999 ends the process there."""
+    for value in values:
+        # One of 38 digits that is at least 1 has fewer than 38 behind the point; pyarrow refuses longer ones itself.
+        if isinstance(value, decimal.Decimal) and value.is_finite() and value.adjusted() < 0:
+            exponent = value.as_tuple().exponent
+            if isinstance(exponent, int) and exponent < -DECIMAL_DIGITS_MAX:
+                raise ValueError(f"a decimal has at most {DECIMAL_DIGITS_MAX} digits behind its point")
+
+
 def value_to_json(column_type: ColumnType, value: object) -> object:
     """A column value as JSON can carry it; None stays None."""
     if value is None:
@@ -198,9 +215,25 @@ def value_from_json(column_type: ColumnType, value: object) -> object:
             number = decimal.Decimal(str(value))
             if not number.is_finite():
                 raise ValueError("a decimal is finite")
+            check_decimals([number])
             return number
         if column_type in (ColumnType.FLOAT, ColumnType.DOUBLE):
             return float(str(value))
     except (ValueError, OverflowError, decimal.InvalidOperation) as e:
         raise invalid("not a value of the type", type=column_type.value, value=shown(value)) from e
+    return value
+
+
+def json_whole(value: object) -> int:
+    """A number of a schema's JSON, as the other formats hold it; ValueError if it is none."""
+    if type(value) is not int or not 0 <= value < 1 << 31:
+        raise ValueError(f"not a number from 0 to {(1 << 31) - 1}: {shown(value)}")
+    return value
+
+
+def json_text(value: object) -> str:
+    """A name of a schema's JSON; ValueError if it is none, such as half of a surrogate pair."""
+    if not isinstance(value, str):
+        raise ValueError(f"not a name: {shown(value)}")
+    value.encode()
     return value

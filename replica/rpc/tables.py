@@ -20,6 +20,7 @@ from nyala.replica.rows import (
     RowError,
     SourceKey,
     TableSchema,
+    check_decimals,
     never_stop,
     read_values,
     value_from_json,
@@ -144,6 +145,7 @@ def predicate_to_pb(predicate: Predicate, data_type: Any) -> pb.Predicate:
 def _values_array(values: list[object], data_type: Any) -> Any:
     refusals = (pa.ArrowException, TypeError, ValueError, OverflowError)
     try:
+        check_decimals(values)
         array = pa.array(values, type=data_type)
         # A float that was cut down to an integer must keep its fraction: `x > 1.5`.
         if not any(isinstance(v, float) for v in values) or array.to_pylist() == values:

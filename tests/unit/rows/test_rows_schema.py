@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import decimal
+import json
+import math
+from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
 import pyarrow as pa
@@ -12,12 +16,14 @@ import pytest
 from nyala.replica.rows import (
     Column,
     ColumnType,
+    PartitionSpec,
     Predicate,
     SourceKey,
     TableSchema,
     WriteMeta,
     predicate_mask,
     type_of_arrow,
+    value_from_json,
 )
 from nyala.replica.types import Code, Corruption, Refused
 
@@ -134,6 +140,68 @@ def test_predicate_mask_selects_rows_and_never_nulls(predicates: list[Predicate]
     mask = predicate_mask(BATCH, predicates)
     assert mask.null_count == 0
     assert [i for i, keep in enumerate(mask.to_pylist()) if keep] == rows
+
+
+WHOLE = [-(1 << 63), -(1 << 63) + 1, -(1 << 53) - 1, -2, -1, 0, 1, 2, (1 << 53) + 1, (1 << 63) - 1]
+FLOATS = [-math.inf, -1e300, float(-(1 << 63)), -1.5, -0.0, 1.0, 1.5, float(1 << 53), float(1 << 63), math.inf]
+
+
+@pytest.mark.parametrize("op", ["=", "!=", "<", "<=", ">", ">="])
+@pytest.mark.parametrize("value", FLOATS)
+def test_whole_numbers_compare_with_a_float_exactly(op: str, value: float) -> None:
+    """Goal: a condition with a fraction reads a column of whole numbers, whatever its rows hold: Arrow refuses a row
+    beyond 2^53 there. Method: extreme rows of 64 and of 8 bits, each operator; Python compares exactly."""
+    compare = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}[op]
+    for kind in (pa.int64(), pa.int8()):
+        rows = [row for row in WHOLE if kind == pa.int64() or abs(row) < 100]
+        batch = pa.RecordBatch.from_arrays([pa.array([*rows, None], kind)], names=["n"])
+        mask = predicate_mask(batch, [Predicate("n", op, (value,))]).to_pylist()
+        assert mask == [*(compare(row, value) for row in rows), False]
+
+
+def test_whole_numbers_are_found_in_a_list_of_floats() -> None:
+    """Goal: the same for lists. Method: floats that are rows, that are none, and that no column holds."""
+    batch = pa.RecordBatch.from_arrays([pa.array(WHOLE)], names=["n"])
+    mask = predicate_mask(batch, [Predicate("n", "in", (*FLOATS, math.nan))]).to_pylist()
+    assert mask == [row in FLOATS for row in WHOLE]
+
+
+ENDLESS = decimal.Decimal("1e-999999999")
+
+
+def test_decimal_of_endless_places_is_refused_before_arrow_sees_it() -> None:
+    """IN-60. Goal: a default, a split or a value of a condition with a thousand million places, of which pyarrow dies,
+    is a wrong argument. Method: as JSON of the wire, as a column's default, as a split, in a condition and in a list;
+    the longest that a column holds is taken."""
+    column = Column(id=1, name="d", type=ColumnType.DECIMAL, precision=38, scale=38, nullable=False)
+    schema = TableSchema(1, (column,), ("d",))
+    batch = pa.RecordBatch.from_arrays([pa.array([decimal.Decimal("0.5")], column.arrow_type)], names=["d"])
+    for attempt in (
+        lambda: value_from_json(ColumnType.DECIMAL, str(ENDLESS)),
+        lambda: dataclasses.replace(column, default=ENDLESS),
+        lambda: PartitionSpec(hash_columns=(), buckets=1, range_column="d", range_splits=(ENDLESS,)).validate_for(
+            schema
+        ),
+        lambda: predicate_mask(batch, [Predicate("d", "=", (ENDLESS,))]),
+        lambda: predicate_mask(batch, [Predicate("d", "in", (ENDLESS, ENDLESS))]),
+    ):
+        with pytest.raises(Refused) as caught:
+            attempt()
+        assert caught.value.code is Code.INVALID_ARGUMENT
+    least = decimal.Decimal("1e-38")
+    assert value_from_json(ColumnType.DECIMAL, str(least)) == dataclasses.replace(column, default=least).default
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("schema_id", "1"), ("schema_id", 1 << 31), ("schema_id", True), ("key", [1]), ("key", ["\ud800"])],
+)
+def test_stored_schema_with_another_type_in_a_field_is_refused(field: str, value: object) -> None:
+    """IN-60. Goal: a schema of a log's entry that nothing here wrote is known for none before it is applied. Method:
+    its JSON with a text, a truth, a number too large, and half of a character in the place of what belongs there."""
+    schema = TableSchema(1, (Column(id=1, name="k", type=ColumnType.INT64, nullable=False),), ("k",))
+    with pytest.raises(Refused, match="not a table schema's JSON"):
+        TableSchema.from_json(json.dumps(json.loads(schema.to_json()) | {field: value}))
 
 
 @pytest.mark.parametrize(
