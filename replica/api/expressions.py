@@ -174,6 +174,10 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
+_NUMBER_CHARS_MAX = 400
+"""The highest that a double holds has 309 digits."""
+_PARENTHESES_MAX = 32
+"""Within one another."""
 _OPERATORS = {"=": "=", "==": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 
@@ -223,6 +227,8 @@ class _Reader:
             raise self.error("a value is missing at the end")
         kind, value, _ = self.tokens[self.at]
         if kind == "number":
+            if len(value) > _NUMBER_CHARS_MAX:
+                raise self.error(f"a number of more than {_NUMBER_CHARS_MAX} characters")
             self.at += 1
             return int(value) if re.fullmatch(r"[+-]?\d+", value) else decimal.Decimal(value)
         if kind == "text":
@@ -265,11 +271,13 @@ def parse_condition(text: str) -> Condition:
             raise reader.error("AND is wanted between conditions")
 
 
-def _one(reader: _Reader) -> Condition:
+def _one(reader: _Reader, depth: int = 1) -> Condition:
     if reader.is_mark("("):
-        inside = _one(reader)
+        if depth > _PARENTHESES_MAX:
+            raise reader.error(f"more than {_PARENTHESES_MAX} parentheses within one another")
+        inside = _one(reader, depth + 1)
         while reader.is_word("and"):
-            inside = inside & _one(reader)
+            inside = inside & _one(reader, depth + 1)
         if not reader.is_mark(")"):
             raise reader.error("a closing parenthesis is missing")
         return inside
@@ -339,7 +347,7 @@ def _as_type(value: Any, column: Column) -> object:
         value = value.item()
     try:
         converted = _converted(value, kind)
-    except (ValueError, decimal.InvalidOperation):
+    except (ValueError, OverflowError, decimal.InvalidOperation):
         converted = None
     if converted is None:
         raise invalid_argument(
@@ -371,7 +379,8 @@ def _converted(value: Any, kind: ColumnType) -> object:
         number = isinstance(value, int | float | decimal.Decimal | str)
         return decimal.Decimal(str(value)) if number else None
     if isinstance(value, decimal.Decimal):
-        return int(value) if value == value.to_integral_value() and kind not in _FLOATS else float(value)
+        whole = -(1 << 63) <= value < 1 << 63 and value == value.to_integral_value()
+        return int(value) if whole and kind not in _FLOATS else float(value)
     if kind in _FLOATS and isinstance(value, int):
         return float(value)
     if isinstance(value, int):

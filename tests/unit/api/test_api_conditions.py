@@ -8,13 +8,14 @@ import decimal
 import itertools
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nyala
 from nyala.expressions import as_condition, bound
-from nyala.replica.rows import Column, ColumnType, Predicate, TableSchema
+from nyala.replica.rows import Column, ColumnType, Predicate, TableSchema, predicate_mask
 from nyala.replica.types import limits
 
 SCHEMA = TableSchema(
@@ -78,6 +79,8 @@ def test_condition_text_means_what_the_builder_means(text: Any, built: Any) -> N
         ("k", "operator"),
         ("k is 3", "IS NULL"),
         ("k between 1", "BETWEEN"),
+        ("(" * 2000 + "k = 1", "parentheses within one another"),
+        ("k = " + "9" * 5000, "more than 400 characters"),
     ],
 )
 def test_condition_text_that_cannot_be_read_says_where(text: str, says: str) -> None:
@@ -186,6 +189,24 @@ def test_condition_shows_itself_as_text() -> None:
     """Goal: a person sees what it says. Method: the repr of a long one."""
     condition = (nyala.col("k") > 3) & nyala.col("odd name").is_null() & nyala.col("k").isin(range(9))
     assert repr(condition) == 'k > 3 and "odd name" is null and k in (0, 1, 2, 3, 4, ...)'
+
+
+@pytest.mark.parametrize(
+    "text", ["delay < " + "9" * 400, "price < 1e-999999999", "price = 1e999999999", "k = 1e-999999999"]
+)
+def test_number_that_no_column_holds_is_bound_or_refused(text: str) -> None:
+    """Goal: a condition is a mistake that is told, whatever its numbers are, and never the end of the process. Method:
+    numbers beyond a double, and with more places than a decimal has; what is bound is evaluated over no rows."""
+    try:
+        predicates = bound(nyala.parse_condition(text), SCHEMA)
+        assert predicate_mask(pa.RecordBatch.from_pylist([], SCHEMA.arrow), predicates).to_pylist() == []
+    except nyala.Refused as error:
+        assert error.code is nyala.Code.INVALID_ARGUMENT
+
+
+def test_exponent_of_a_condition_costs_no_time() -> None:
+    """Goal: 1e999999999 is not written out. Method: beside an integer it is a float, beyond all integers."""
+    assert bound(nyala.parse_condition("k < 1e999999999"), SCHEMA) == (Predicate("k", "<", (float("inf"),)),)
 
 
 def test_integers_beyond_64_bits_still_compare() -> None:
