@@ -45,12 +45,12 @@ from nyala.replica.types import (
     utc_text,
 )
 
-from .block import Block
+from .block import U32, Block
 from .combined_writes import combine
 from .contents import Contents
 from .entries import schema_of_entry, source_of_entry
 from .error_runs import PackedErrors
-from .hash_index import U64, Bools
+from .hash_index import I64, U64, Bools
 from .ledger import ClientResult, Ledger, SourceState
 from .maintenance import Maintenance
 from .memstore import unique_by_hash
@@ -111,7 +111,7 @@ class Tablet:
         for block in blocks:
             for block_id, (positions, times) in block.sidecar.deltas.items():
                 if block_id in targets:
-                    targets[block_id].supersede(positions.astype(np.int64), times)
+                    _end_rows(block, targets[block_id], positions, times)
         return cls(disk, superblock, blocks)
 
     def close(self) -> None:
@@ -583,6 +583,15 @@ class Tablet:
     def wants_compaction(self) -> bool:
         """Whether `compact` would find work."""
         return bool(self._work.choose(self._contents.stores.blocks))
+
+
+def _end_rows(by: Block, there: Block, positions: U32, times: I64) -> None:
+    """The rows of a block that a later one's sidecar says to have ended; Corruption if they cannot have."""
+    try:
+        there.supersede(positions.astype(np.int64), times)
+    except (InvariantViolation, IndexError) as error:
+        what = "a sidecar ends rows that have ended, or that are not there"
+        raise Corruption(what, sidecar=by.info.sidecar_name, block=there.info.name, reason=str(error)) from error
 
 
 def _replayed(opid: OpId, known: ClientResult, rows: int) -> ApplyResult:

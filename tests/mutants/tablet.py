@@ -896,4 +896,13 @@ MUTANTS = (
             disk.replace(self.path, schemas.frame("superblock", self.to_avro()))
         """,
     ),
+    Mutant(
+        name="rows that end twice end the server",
+        rows="TC-51",
+        test="tests/unit/tablet/test_tablet_sweep.py::test_superblock_that_names_a_sidecar_twice_is_corruption",
+        file="replica/tablet/tablet.py",
+        function="_end_rows",
+        before="except (InvariantViolation, IndexError) as error:",
+        after="except IndexError as error:",
+    ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -70,3 +71,23 @@ def test_block_file_with_any_byte_flipped_or_cut_is_corruption_that_names_file_a
                 verify_file(disk, path, length, crc)
         disk.poke(path, whole)
     verify_file(disk, *block.files[0])
+
+
+def test_superblock_that_names_a_sidecar_twice_is_corruption() -> None:
+    """TC-51. Goal: files of a source that is not what it says fail the replica, and not the server. Method: a block
+    whose sidecar ends rows of an older one is named twice, with right checksums: the rows would end twice."""
+    disk = SimDisk()
+    disk.mkdir("tablet-meta")
+    tablet = Tablet.create(disk, superblock(INT_SCHEMA))
+    names = ["k", "v", "s", "r"]
+    for index in (1, 2):
+        rows = [{"op": 2, "offset": 10 * index + k, "k": k, "v": k, "s": "a", "r": index} for k in range(5)]
+        tablet.apply([write_entry(index, INT_SCHEMA, names, rows)])
+        tablet.flush()
+    tablet.close()
+    found = Superblock.load(disk, superblock(INT_SCHEMA).tablet_id)
+    twice = replace(found, blocks=(*found.blocks, found.blocks[-1]))
+    with pytest.raises(Corruption, match="ends rows that have ended"):
+        Tablet.open(disk, twice)
+    Tablet.open(disk, found).close()
+    disk.close()
