@@ -710,4 +710,12 @@ MUTANTS = (
             _log.debug(
         """,
     ),
+    Mutant(
+        name="record of other types ends the master",
+        rows="none",
+        test="tests/unit/master/test_master_catalog.py::test_record_that_no_master_wrote_is_corruption",
+        file="replica/master/catalog/catalog.py",
+        before="(ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)",
+        after="(ValueError, KeyError, TypeError, AttributeError)",
+    ),
 )

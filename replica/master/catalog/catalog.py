@@ -75,10 +75,14 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
+_NO_RECORD = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What Python raises over JSON that is not what a master wrote."""
+
+
 def _read(key: str, record: Json) -> Record:
     try:
         found = read(key, record)
-    except (ValueError, KeyError, TypeError, AttributeError, ReplicaError) as error:
+    except (*_NO_RECORD, ReplicaError) as error:
         raise Corruption("a record of the catalog cannot be read", key=key, reason=repr(error)) from error
     if isinstance(found, Finalized) and found.level > build_level():
         what = (
@@ -142,7 +146,7 @@ class Catalog:
                         raise TypeError(f"{key} has no record")
                     self._put(key, record, _read(key, record), 0)
             self._bytes = len(state)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except _NO_RECORD as error:
             raise Corruption("the catalog's state cannot be read", reason=str(error)) from error
 
     @property

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 import pytest
 
-from nyala.replica.master import CATALOG_ID, Catalog
+from nyala.replica.master import CATALOG_ID, Catalog, encode_change
 from nyala.replica.master.catalog.records import TABLET
 from nyala.replica.master.catalog.tables import add_writer_schema, create_order, create_table, drop_table, find_table
 from nyala.replica.policy import ServerView
@@ -150,3 +151,17 @@ def test_writer_schema_same_fingerprint_is_kept_once() -> None:
     assert [s.registry_id for s in table.writer_schemas] == [5]
     with pytest.raises(Refused):
         add_writer_schema(box.catalog, "flights", pb.WriterSchema(fingerprint="aa", registry_id=5, avro_json='"int"'))
+
+
+@pytest.mark.parametrize("config", [{"term": 1, "index": 1, "decision": "", "unsafe": False, "members": []}, "x" * 3])
+def test_record_that_no_master_wrote_is_corruption(config: object) -> None:
+    """Goal: a catalog that came from elsewhere fails to open and names the record. Method: a config of other
+    types than a master's, in a change and in the state."""
+    tablet = {"table_id": "t", "bucket": 0, "range_pos": 0, "members": [], "config": config}
+    box = AppliedCatalog()
+    with pytest.raises(Corruption, match="tablet/x"):
+        box.catalog.apply([Entry(OpId(1, 1), EntryKind.CATALOG, 1, 0, encode_change({"tablet/x": tablet}), b"", 0)])
+    state = json.dumps({"records": {"tablet/x": tablet}, "requests": []}).encode()
+    superblock = Superblock(tablet_id=CATALOG_ID, table_id=CATALOG_ID, table_name="catalog", state=state)
+    with pytest.raises(Corruption, match="tablet/x"):
+        Catalog(box.disk, superblock)
