@@ -23,6 +23,7 @@ SUITES = {
     ),
     "models": ("tests/model/",),
     "formats": ("tests/formats/",),
+    "fuzzers": ("tests/fuzz/",),
     "tidiness": ("tests/tidy/", "tests/mutants/"),
     "units": ("tests/unit/",),
     "partitions": ("tests/process/test_partitions.py",),

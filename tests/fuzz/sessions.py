@@ -1,0 +1,45 @@
+"""Sessions of doors that are functions: they have no world, and what is delivered leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+
+from tests.fuzz.door import Broken, Door, Scenario
+
+Mutate = Callable[[random.Random], bytes]
+
+
+class Pure:
+    """A door that one function is. `read(bytes)`: raises for a fault only, and returns what it made of them."""
+
+    def __init__(self, seeds: Sequence[bytes], mutate: Mutate, read: Callable[[bytes], object]) -> None:
+        self.seeds = seeds
+        self._mutate = mutate
+        self._read = read
+        self._honest = [read(seed) for seed in seeds]
+
+    def mutate(self, rng: random.Random) -> bytes:
+        return self._mutate(rng)
+
+    async def deliver(self, data: bytes) -> None:
+        self._read(data)
+
+    async def check(self) -> None:
+        """Valid inputs are read as they were read first."""
+        for seed, honest in zip(self.seeds, self._honest, strict=True):
+            if (now := self._read(seed)) != honest:
+                raise Broken(f"a valid input is read as {now!r}, and was read as {honest!r}")
+
+
+def pure(name: str, seeds: Sequence[bytes], mutate: Mutate, read: Callable[[bytes], object], **bounds: object) -> Door:
+    """The door of a function."""
+
+    async def life(scenario: Scenario) -> None:
+        await scenario(Pure(seeds, mutate, read))
+
+    def within(scenario: Scenario) -> None:
+        asyncio.run(life(scenario))
+
+    return Door(name=name, within=within, **{"slice_inputs": 10_000, "brief": 400, **bounds})  # type: ignore[arg-type]
