@@ -131,5 +131,6 @@ class Lane:
 async def drained(lane: Lane) -> None:
     """Return when everything that was put into the lane has run."""
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    lane.run(lambda: None, lambda result: done.set_result(None))
+    # Whoever waits may have left meanwhile: then there is nobody to tell.
+    lane.run(lambda: None, lambda result: None if done.done() else done.set_result(None))
     await done
