@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Callable, Iterable
 
 from nyala.replica.client import NotApplied
-from nyala.replica.types import Code, Refused
+from nyala.replica.types import Code, Refused, shown
 
 LISTED_MAX = 30
 
@@ -18,7 +18,7 @@ def invalid_argument(what: str, todo: str, /, **values: object) -> NotApplied:
 
 def unknown_name(kind: str, name: object, known: Iterable[str], *, code: Code = Code.INVALID_ARGUMENT) -> NotApplied:
     """A name that nothing has: says what is close to it, and what there is."""
-    names = sorted(known)
+    name, names = shown(name) if isinstance(name, str) else name, sorted(known)
     lower = {n.lower(): n for n in reversed(names)}
     close = [lower[c] for c in difflib.get_close_matches(str(name).lower(), list(lower), n=3, cutoff=0.6)]
     what = f"there is no {kind} {name!r}"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from nyala.replica.rows import RowError, SourceKey, WriteMeta
-from nyala.replica.types import Code, InvariantViolation, Refused, limits, us_of_hybrid
+from nyala.replica.types import Code, Corruption, InvariantViolation, Refused, limits, us_of_hybrid
 
 from .error_runs import I64, NO_ERRORS, ErrorRuns, PackedErrors
 
@@ -325,10 +325,17 @@ class Ledger:
 
     @classmethod
     def from_avro(cls, raw: dict[str, Any]) -> Ledger:
-        """The inverse of `to_avro`; the order of clients, which is that of last use, is kept.
+        """The inverse of `to_avro`, Corruption for what is none; the order of clients, by their last use, is kept.
 
         What an earlier build remembered beyond the bounds is forgotten.
         """
+        try:
+            return cls._read(raw)
+        except ValueError as error:
+            raise Corruption("a ledger cannot be read", reason=str(error)) from error
+
+    @classmethod
+    def _read(cls, raw: dict[str, Any]) -> Ledger:
         ledger = cls()
         for s in raw["sources"]:
             key = SourceKey(s["source"]["cluster_id"], s["source"]["topic_id"], s["source"]["kafka_partition"])

@@ -1,4 +1,4 @@
-"""A brief run of every door, and a longer one; and what the fuzzers themselves must find."""
+"""Brief runs of doors that need no servers, longer ones of all; and what the fuzzers themselves must find."""
 
 from __future__ import annotations
 

@@ -684,4 +684,13 @@ MUTANTS = (
         before="CHECK_EVERY_S = 60.0",
         after="CHECK_EVERY_S = 600.0",
     ),
+    Mutant(
+        name="call that is given up ends the server",
+        rows="IN-62",
+        test="tests/unit/server/test_server_lanes.py::test_caller_that_left_while_it_waited_for_a_lane_ends_nothing",
+        file="replica/server/runtime/lanes.py",
+        function="drained",
+        before="lambda result: None if done.done() else done.set_result(None)",
+        after="lambda result: done.set_result(None)",
+    ),
 )

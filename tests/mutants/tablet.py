@@ -905,4 +905,13 @@ MUTANTS = (
         before="except (InvariantViolation, IndexError) as error:",
         after="except IndexError as error:",
     ),
+    Mutant(
+        name="ledger with wrong content ends the server",
+        rows="IN-21",
+        test="tests/unit/tablet/test_ledger_rules.py::test_ledger_that_holds_what_none_can_is_corruption",
+        file="replica/tablet/ledger.py",
+        function="Ledger.from_avro",
+        before="except ValueError as error:",
+        after="except KeyError as error:",
+    ),
 )

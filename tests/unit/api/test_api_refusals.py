@@ -66,6 +66,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: parse_condition("k > OR"), "'OR'"),
     (lambda: bound(C > "seven", SCHEMA), "seven"),
     (lambda: column_of(SCHEMA, "w"), "'w'"),
+    (lambda: column_of(SCHEMA, "w" * 5000), "www... (5000 characters)'; name one"),
     (lambda: valid_number(9, "replication_factor=", 1, 7), "9"),
     (lambda: valid_text(check_table_name, 7), "7"),
     (lambda: valid_text(check_table_name, "a b"), "a b"),

@@ -55,6 +55,28 @@ def test_lane_keeps_its_order_while_lanes_overlap() -> None:
     asyncio.run(run())
 
 
+def test_caller_that_left_while_it_waited_for_a_lane_ends_nothing() -> None:
+    """IN-62. Goal: a call that is given up is no fault of the server. Method: a task that waits for the lane is
+    cancelled while other work holds the lane; nothing is reported as an error, and the next one that waits is told."""
+
+    async def run() -> list[BaseException]:
+        errors: list[BaseException] = []
+        post = LoopPost(asyncio.get_running_loop(), errors.append)
+        go_on = threading.Event()
+        with ThreadPoolExecutor(1) as pool:
+            lane = Lane(pool, post)
+            lane.run(lambda: go_on.wait(60), lambda result: None)
+            waiting = asyncio.create_task(drained(lane))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            go_on.set()
+            await asyncio.wait_for(drained(lane), 60)
+        return errors
+
+    assert asyncio.run(run()) == []
+
+
 def test_lane_hands_an_exception_to_its_owner_and_goes_on() -> None:
     """Goal: a failing task is the owner's business. Method: raise, then return."""
 

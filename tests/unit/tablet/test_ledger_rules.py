@@ -10,7 +10,7 @@ import pytest
 from nyala.replica.rows import RowError, WriteMeta
 from nyala.replica.tablet.error_runs import NO_ERRORS, PackedErrors
 from nyala.replica.tablet.ledger import ClientResult, Ledger, SourceState
-from nyala.replica.types import Code, InvariantViolation, Refused, RowCode, hybrid_from_us, limits
+from nyala.replica.types import Code, Corruption, InvariantViolation, Refused, RowCode, hybrid_from_us, limits
 from tests.harness.tablet_twin import SOURCE
 
 Write = tuple[str, int, int]
@@ -197,6 +197,18 @@ def test_ledger_saved_without_a_last_offset_has_applied_nothing() -> None:
     saved = ledger.to_avro()
     saved["sources"][0]["last_offset"] = None
     assert [state.last_offset for state in Ledger.from_avro(saved).sources] == [-1]
+
+
+def test_ledger_that_holds_what_none_can_is_corruption() -> None:
+    """IN-21. Goal: a superblock with right checksums and wrong content fails one replica, not the server. Method: a run
+    of errors that ends without a beginning, and an error of a code that nothing has."""
+    ledger = Ledger()
+    ledger.reset_source(SOURCE, 0, 0)
+    for error in ({"offset": 5, "code": -1, "column": "v"}, {"offset": 5, "code": 999, "column": "v"}):
+        saved = ledger.to_avro()
+        saved["sources"][0]["errors"] = [error]
+        with pytest.raises(Corruption, match="a ledger cannot be read"):
+            Ledger.from_avro(saved)
 
 
 def test_ledger_saved_by_a_build_with_wider_bounds_is_cut_to_ours(monkeypatch: pytest.MonkeyPatch) -> None:
