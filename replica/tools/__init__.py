@@ -24,8 +24,9 @@ if TYPE_CHECKING:
         replica_json,
     )
     from .check_kafka import kafka_line, kafka_problems, letters_text
+    from .directory_evidence import block_bytes, of_directory
     from .dumps import Promises, read_file, read_promises
-    from .evidence import ReplicaEvidence, SourceMark, block_bytes, by_tablet, of_directory, of_running
+    from .evidence import ReplicaEvidence, SourceMark, by_tablet, of_running
     from .forced_config import Rewritten, force_config, raise_term, rewrite_config
     from .fs import KINDS, WipePlan, format_root, identity, need_formattable, need_server_directory, plan_wipe, wipe
     from .fs_check import DirectoryView, check_directory, directory_json, remove_orphans, tablet_json
@@ -68,7 +69,8 @@ _HOMES = {
     "ask_masters committed_index gather judge lag replica_json",
     ".check_kafka": "kafka_line kafka_problems letters_text",
     ".dumps": "Promises read_file read_promises",
-    ".evidence": "ReplicaEvidence SourceMark block_bytes by_tablet of_directory of_running",
+    ".directory_evidence": "block_bytes of_directory",
+    ".evidence": "ReplicaEvidence SourceMark by_tablet of_running",
     ".forced_config": "Rewritten force_config raise_term rewrite_config",
     ".fs": "KINDS WipePlan format_root identity need_formattable need_server_directory plan_wipe wipe",
     ".fs_check": "DirectoryView check_directory directory_json remove_orphans tablet_json",

@@ -25,7 +25,8 @@ from nyala.replica.tablet_copy import (
 from nyala.replica.types import Code, Corruption, Disk, RaftConfig, Refused, SystemClock
 from nyala.replica.wal import Log, read_offline
 
-from .evidence import ReplicaEvidence, of_directory
+from .directory_evidence import of_directory
+from .evidence import ReplicaEvidence
 from .forced_config import UNDO, force_config, keep_undo
 from .local_replica import copy_replica
 from .plan_file import save_journal

@@ -12,7 +12,7 @@ MUTANTS = (
             "tests/unit/tools/test_recovery_plan.py::"
             "test_evidence_of_a_directory_names_what_tombstones_kept_and_what_cannot_be_read"
         ),
-        file="replica/tools/evidence.py",
+        file="replica/tools/directory_evidence.py",
         function="_of_tablet",
         before="return replace(base, last=superblock.last_logged or ZERO_OPID, commit_index=0)",
         after="return replace(base, last=superblock.flush_opid, commit_index=0)",
@@ -24,7 +24,7 @@ MUTANTS = (
             "tests/unit/tools/test_recovery_plan.py::"
             "test_replica_with_a_damaged_block_is_no_survivor_and_no_part_of_a_majority"
         ),
-        file="replica/tools/evidence.py",
+        file="replica/tools/directory_evidence.py",
         function="_block_problem",
         before="verify_file(disk, path, length_bytes, crc)",
         after="disk.open(path).close()",
