@@ -209,6 +209,7 @@ def test_end_of_a_log_is_missed_exactly_if_it_is_missing_under_any_history(
         else:
             if action == "truncate":
                 log.truncate_after(max(log.first_index, last - size))
+                term += 1  # who appends now is a later leader: one of the same term gives an index one entry only
             elif action == "roll":
                 log.roll()
             elif action == "gc":
@@ -231,7 +232,7 @@ def test_end_of_a_log_is_missed_exactly_if_it_is_missing_under_any_history(
             try:
                 assert [e.opid for e in open_log(hurt)[1]] == [e.opid for e in held], "what was replaced is back"
             except Corruption as error:
-                assert "missing" in str(error)
+                assert "missing" in str(error) or "do not follow each other" in str(error)
     for border in block_ends(disk, path)[:-1]:
         hurt = on_disk({**whole, path: whole[path][:border]})
         left, withheld = opened(hurt)
