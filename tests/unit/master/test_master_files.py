@@ -65,7 +65,7 @@ def with_keeper(root: Path, use: Callable[[CatalogGroup, FileChecker], Awaitable
 
         async def tick() -> None:
             while True:
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.002)
                 group.tick()
 
         ticking = asyncio.create_task(tick())
@@ -201,7 +201,7 @@ def started(root: Path) -> str:
     """What a master that starts there says, as its only line; empty if it leads."""
 
     async def life() -> str:
-        process = MasterProcess(MasterOptions(root=str(root), ready_file=str(root.parent / "ready")))
+        process = MasterProcess(MasterOptions(root=str(root), ready_file=str(root.parent / "ready"), tick_ms=5))
         running = asyncio.create_task(process.run())
         await until(lambda: running.done() or (root.parent / "ready").exists(), "it starts or it does not")
         process.stopping.set()
