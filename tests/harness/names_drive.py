@@ -127,7 +127,7 @@ class Drive:
         gone = lambda: self.cluster.status(lost, self.tablet).data_state == DataState.DELETED  # noqa: E731
         wait_until(gone, "the replica that was replaced is a tombstone")
         alive = [s.process.pid for s in (leader, other, spare) if s.process is not None and s.alive]
-        unresolved = f"stream to {lost.uuid} at {self.all[lost.name]}"
+        unresolved = f"link to {lost.uuid} at {self.all[lost.name]}"
         said = sum(unresolved in s.log_path.read_text() for s in (leader, other))
         return {
             "rows": self.table.scan().count(),
