@@ -25,7 +25,7 @@ class NamedMasters(Masters):
     """Each listens at an address of its own, says its name, and is told the names of all."""
 
     def __init__(self, cluster: LocalCluster) -> None:
-        self.cluster = cluster
+        self.cluster, self.env = cluster, {}
         self.addresses = [f"{name}:{PORT}" for name in NAMES]
         self.members = [self.named(name.partition(".")[0], name, place) for name, place in NAMES.items()]
         for master in self.members:

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +50,9 @@ def refused(*arguments: object) -> str:
 class Masters:
     """A group of masters; the commands that replace one of them."""
 
-    def __init__(self, cluster: LocalCluster, count: int = 3) -> None:
+    def __init__(self, cluster: LocalCluster, count: int = 3, env: Mapping[str, str] | None = None) -> None:
         self.cluster = cluster
+        self.env = dict(env or {})
         self.addresses = [cluster.ports.free_address() for _ in range(count)]
         self.members = [self.add(f"m{n + 1}", address) for n, address in enumerate(self.addresses)]
         for master in self.members:
@@ -63,7 +64,9 @@ class Masters:
         """One more process that listens there, not started yet."""
         peers = self.addresses if peers is None else peers
         told = [f"--peers={','.join(peers)}"] if len(peers) > 1 else []
-        process = ServerProcess(name, MASTER, self.cluster.folder / name, (*FLAGS, *told), address=address)
+        process = ServerProcess(
+            name, MASTER, self.cluster.folder / name, (*FLAGS, *told), dict(self.env), address=address
+        )
         self.cluster.masters.append(process)
         return process
 
