@@ -718,4 +718,16 @@ MUTANTS = (
         before="(ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)",
         after="(ValueError, KeyError, TypeError, AttributeError)",
     ),
+    Mutant(
+        name="record that none can read is in the log",
+        rows="IN-82",
+        test=(
+            "tests/unit/master/test_master_hostile_requests.py::"
+            "test_config_that_no_master_could_read_again_is_refused_before_it_is_in_the_log"
+        ),
+        file="replica/master/group/catalog_group.py",
+        function="CatalogGroup._computed",
+        before="if why := unfit_record(key, self.catalog.written(key, record)):",
+        after='if why := "":',
+    ),
 )

@@ -31,7 +31,7 @@ from nyala.replica.wal import WITHHELD_NAME, Log, WalOptions
 
 from ..catalog.catalog import CATALOG_ID, Catalog
 from ..catalog.records import Record
-from .entries import unfit_entry
+from .entries import unfit_entry, unfit_record
 
 _log = logging.getLogger("nyala.master")
 T = TypeVar("T")
@@ -233,6 +233,11 @@ class CatalogGroup:
     def _computed(self, compute: Compute[T]) -> tuple[bytes, T]:
         """The `meta` of the entry to commit, empty if nothing is to be changed; and the result."""
         puts, deletes, request_id, result = compute()
+        # What is in the log is applied by every master, at every start: a record that none can read would end them all.
+        for key, record in puts.items():
+            if why := unfit_record(key, self.catalog.written(key, record)):
+                what = "the masters could not read such a record again; nothing was changed"
+                raise Refused(Code.INVALID_ARGUMENT, what, why=why)
         return self.catalog.change(puts, deletes, request_id) if puts or deletes else b"", result
 
     async def _commit(self, meta: bytes) -> None:

@@ -43,3 +43,20 @@ def test_senders_of_heartbeats_are_counted_by_host_as_callers_are() -> None:
         assert sorted(told) == ["10.0.0.1)"] * 2 + ["2001:db8::/64)"] * 2
 
     run(scenario)
+
+
+def test_config_that_no_master_could_read_again_is_refused_before_it_is_in_the_log() -> None:
+    """IN-82, IN-50. Goal: no request puts a record into the catalog that ends every master at each start. Method: an
+    operator's word on a config with an address that has no host; nothing has changed, and the next change is made."""
+
+    async def scenario(world: MasterWorld) -> None:
+        before = world.group.catalog.records
+        member = pb.Member(uuid="a" * 32, addresses=[pb.Address(port=1)], votes=True, holds_data=True)
+        config = pb.RaftConfig(opid=pb.OpId(term=1, index=9), members=[member])
+        request = pb.ConfirmConfigRequest(tablet_id=world.tablet, config=config)
+        reply = await world.call("MasterService", "ConfirmConfig", request)
+        assert reply.error.code == Code.INVALID_ARGUMENT and "nothing was changed" in reply.error.message
+        assert world.group.catalog.records == before and world.fatal == []
+        await world.done("RetireServer", pb.RetireServerRequest(server_uuid="d" * 32))
+
+    run(scenario)

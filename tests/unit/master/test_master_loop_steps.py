@@ -92,7 +92,7 @@ def test_change_that_was_computed_aside_is_refused_if_another_master_may_have_le
             def compute() -> tuple[dict[str, Any], list[str], str, None]:
                 loop.call_soon_threadsafe(began.set)
                 assert go_on.wait(60)
-                return {"cluster/late": {"id": "late"}}, [], "", None
+                return {"later/record": {"id": "late"}}, [], "", None
 
             changing = asyncio.create_task(world.group.change(compute, aside=True))
             await began.wait()
@@ -107,7 +107,7 @@ def test_change_that_was_computed_aside_is_refused_if_another_master_may_have_le
             go_on.set()
             with pytest.raises(Refused, match="does not lead"):
                 await changing
-            assert world.group.catalog.get("cluster/late") is None
+            assert world.group.catalog.get("later/record") is None
         finally:
             await world.end()
 
