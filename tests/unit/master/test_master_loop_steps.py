@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -14,30 +11,13 @@ import pytest
 from nyala.replica.raft import AppendEntries
 from nyala.replica.rpc import pb
 from nyala.replica.types import OpId, Refused
+from tests.harness.loop_steps import counted_steps
 from tests.harness.master_calls import MASTER, SECOND_MASTER, MasterWorld
 from tests.harness.server_pair import until
 
 FEW, MANY = 50, 5_000
 CALLS_MAX = 1_000
 """Of functions, in one step of the loop, for any number of positions."""
-
-
-@contextmanager
-def counted() -> Iterator[list[int]]:
-    """The calls of functions in each step of this thread's loop."""
-    steps, run = [0], asyncio.Handle._run.__code__
-
-    def count(frame: Any, event: str, _: object) -> None:
-        if event == "call" and frame.f_code is run:
-            steps.append(0)
-        elif event in ("call", "c_call"):
-            steps[-1] += 1
-
-    sys.setprofile(count)
-    try:
-        yield steps
-    finally:
-        sys.setprofile(None)
 
 
 def opening(count: int) -> pb.OpenSourcesRequest:
@@ -66,7 +46,7 @@ def test_thousands_of_source_positions_are_no_long_step_of_the_loop(count: int) 
         await world.begin()
         try:
             open_, advance = opening(count), advancing(world, count)
-            with counted() as steps:
+            with counted_steps() as steps:
                 opened = await world.done("OpenSources", open_)
                 await world.done("OpenSources", open_)
                 await world.done("AdvanceSources", advance)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -17,6 +15,7 @@ from nyala.replica.master.catalog.tables import checked_table, table_record
 from nyala.replica.rpc import RequestChecks, address_to_pb, config_to_pb, new_server, page_writer, pb, pb_grpc
 from nyala.replica.types import Address, DataState, Member, OpId, RaftConfig, limits
 from tests.harness.catalogs import table_info
+from tests.harness.loop_steps import counted_steps
 from tests.harness.master_calls import MasterWorld
 
 pytestmark = pytest.mark.deep
@@ -98,24 +97,6 @@ def report(world: MasterWorld) -> None:
         )
 
 
-@contextmanager
-def counted() -> Iterator[list[int]]:
-    """The calls of functions in each step of this thread's loop."""
-    steps, run = [0], asyncio.Handle._run.__code__
-
-    def count(frame: Any, event: str, _: object) -> None:
-        if event == "call" and frame.f_code is run:
-            steps.append(0)
-        elif event in ("call", "c_call"):
-            steps[-1] += 1
-
-    sys.setprofile(count)
-    try:
-        yield steps
-    finally:
-        sys.setprofile(None)
-
-
 class Asked:
     """Asks the master over gRPC, from another thread, and measures its replies and the steps of its loop."""
 
@@ -131,14 +112,14 @@ class Asked:
 
     async def call(self, method: str, request: Any) -> Any:
         """One reply."""
-        with counted() as steps:
+        with counted_steps() as steps:
             reply = await asyncio.to_thread(self._ask, method, request)
         self.longest[method] = max(self.longest.get(method, 0), *steps)
         return reply
 
     async def pages(self, method: str, request: Any) -> list[Any]:
         """All pages, as a client asks for them; none is longer than a page."""
-        with counted() as steps:
+        with counted_steps() as steps:
             walk = pages_of(lambda asked: self._ask(method, asked), request)
             found = await asyncio.to_thread(list, walk)
         assert max(page.ByteSize() for page in found) <= ROOM
