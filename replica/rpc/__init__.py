@@ -17,6 +17,7 @@ from .connections import (
     async_channel_to,
     async_connection_to,
     body_length,
+    channel_for_one_call,
     channel_to,
     connection_to,
     frame,

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
@@ -15,7 +16,7 @@ import grpc.aio
 
 from nyala.replica.types import Address, Code, Refused
 
-from .connection_options import CHANNEL_OPTIONS
+from .connection_options import CHANNEL_OPTIONS, ONCE_CHANNEL_OPTIONS
 
 Options = tuple[tuple[str, int], ...]
 HEAD_BYTES = 4
@@ -32,6 +33,18 @@ def channel_to(address: Address | str, options: Options = CHANNEL_OPTIONS) -> gr
 def async_channel_to(address: Address | str, options: Options = CHANNEL_OPTIONS) -> grpc.aio.Channel:
     """The same for an event loop."""
     return grpc.aio.insecure_channel(str(address), options=options)
+
+
+@asynccontextmanager
+async def channel_for_one_call(address: Address) -> AsyncIterator[grpc.aio.Channel]:
+    """A channel for one call to whoever listens there; Refused UNAVAILABLE if the call fails."""
+    # The scheme is named, or a host called `unix` or `xds` would choose another one.
+    try:
+        async with async_channel_to(f"dns:///{address}", ONCE_CHANNEL_OPTIONS) as channel:
+            yield channel
+    except grpc.aio.AioRpcError as error:
+        what = "nobody answers there"
+        raise Refused(Code.UNAVAILABLE, what, address=address, reason=error.code().name) from error
 
 
 def listen_on(server: Any, address: str) -> int:

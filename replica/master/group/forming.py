@@ -10,7 +10,7 @@ from typing import NamedTuple
 import grpc.aio
 
 from nyala.replica.fs import MASTER
-from nyala.replica.rpc import ONCE_CHANNEL_OPTIONS, async_channel_to, pb, pb_grpc
+from nyala.replica.rpc import ONCE_CHANNEL_OPTIONS, async_channel_to, channel_for_one_call, pb, pb_grpc
 from nyala.replica.types import Address, Code, Member, OpId, RaftConfig, Refused, is_uuid
 
 _log = logging.getLogger("nyala.master")
@@ -54,13 +54,9 @@ class MasterBuild(NamedTuple):
 
 async def ask_build(address: Address) -> MasterBuild:
     """Who listens at a master's address, and of which build; Refused UNAVAILABLE if nobody answers in time."""
-    try:
-        async with async_channel_to(address, ONCE_CHANNEL_OPTIONS) as channel:
-            found = await pb_grpc.MasterServiceStub(channel).GetIdentity(pb.Empty(), timeout=ASK_TIMEOUT_S)
-            return MasterBuild(found.uuid, max(found.feature_level, 1), found.version)
-    except grpc.aio.AioRpcError as error:
-        what = "no master answers there"
-        raise Refused(Code.UNAVAILABLE, what, address=address, reason=error.code().name) from error
+    async with channel_for_one_call(address) as channel:
+        found = await pb_grpc.MasterServiceStub(channel).GetIdentity(pb.Empty(), timeout=ASK_TIMEOUT_S)
+    return MasterBuild(found.uuid, max(found.feature_level, 1), found.version)
 
 
 async def _identity(address: Address, own: str) -> tuple[str, Address]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 import grpc
 import grpc.aio
 
-from nyala.replica.rpc import ONCE_CHANNEL_OPTIONS, async_channel_to, pb, pb_grpc, raise_if_error, tablet_report_from_pb
-from nyala.replica.types import Address, Code, Refused, TabletReport
+from nyala.replica.rpc import channel_for_one_call, pb, pb_grpc, raise_if_error, tablet_report_from_pb
+from nyala.replica.types import Address, TabletReport
 
 ASK_TIMEOUT_S = 1.5
 """Half of what a server waits for the reply to its heartbeat."""
@@ -47,16 +46,16 @@ class GrpcTabletServers:
 
     async def identity(self, address: Address) -> Identity:
         """See `TabletServers`."""
-        async with _asked(address) as stub:
-            reply = await stub.GetIdentity(pb.Empty(), timeout=ASK_TIMEOUT_S)
+        async with channel_for_one_call(address) as channel:
+            reply = await pb_grpc.TabletServiceStub(channel).GetIdentity(pb.Empty(), timeout=ASK_TIMEOUT_S)
         return Identity(reply.uuid, reply.kind, reply.cluster_id)
 
     async def is_process(self, uuid: str, address: Address, process: int) -> bool | None:
         """See `TabletServers`."""
-        async with _asked(address) as stub:
+        async with channel_for_one_call(address) as channel:
             request = pb.ProcessRequest(dest_uuid=uuid, process=process)
             try:
-                reply = await stub.IsProcess(request, timeout=ASK_TIMEOUT_S)
+                reply = await pb_grpc.TabletServiceStub(channel).IsProcess(request, timeout=ASK_TIMEOUT_S)
             except grpc.aio.AioRpcError as error:
                 if error.code() is grpc.StatusCode.UNIMPLEMENTED:
                     return None  # a server of an older build
@@ -68,20 +67,8 @@ class GrpcTabletServers:
         self, uuid: str, addresses: Sequence[Address], tablet_ids: Sequence[str]
     ) -> Sequence[TabletReport]:
         """See `TabletServers`."""
-        async with _asked(next(iter(addresses))) as stub:
+        async with channel_for_one_call(next(iter(addresses))) as channel:
             request = pb.ListTabletsRequest(dest_uuid=uuid, tablet_ids=tablet_ids)
-            reply = await stub.ListTablets(request, timeout=ASK_TIMEOUT_S)
+            reply = await pb_grpc.TabletServiceStub(channel).ListTablets(request, timeout=ASK_TIMEOUT_S)
         raise_if_error(reply.error)
         return [tablet_report_from_pb(status) for status in reply.replicas]
-
-
-@asynccontextmanager
-async def _asked(address: Address) -> AsyncIterator[Any]:
-    """A stub for one call to whoever listens there; Refused UNAVAILABLE if the call fails."""
-    # The scheme is named, or a host called `unix` or `xds` would choose another one.
-    try:
-        async with async_channel_to(f"dns:///{address}", ONCE_CHANNEL_OPTIONS) as channel:
-            yield pb_grpc.TabletServiceStub(channel)
-    except grpc.aio.AioRpcError as error:
-        what = "nobody answers there"
-        raise Refused(Code.UNAVAILABLE, what, address=address, reason=error.code().name) from error
