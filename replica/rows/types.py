@@ -133,6 +133,13 @@ class Column:
                 raise invalid("the default is not of the column's type", name=self.name, default=self.default) from e
 
     @property
+    def default_length(self) -> int:
+        """Bytes of the default of a column of variable length, 0 if it has none."""
+        if self.type not in VARIABLE_LENGTH or self.default is None:
+            return 0
+        return int(pa.scalar(self.default, type=self.arrow_type).as_buffer().size)
+
+    @property
     def arrow_type(self) -> Any:
         """The pyarrow DataType of the column's values."""
         if self.type is ColumnType.DECIMAL:

@@ -14,14 +14,9 @@ import pyarrow as pa
 from nyala.replica.rows import VARIABLE_LENGTH, Column, lengths_at
 from nyala.replica.types import limits
 
-from .columns import filled, gathered
+from .columns import gathered
 from .hash_index import I64
 from .stores import Found, Stores
-
-
-def default_length(column: Column) -> int:
-    """Bytes of the default of a column of variable length, 0 if it has none."""
-    return int(lengths_at(filled(column, 1), np.zeros(1, dtype=np.int64))[0])
 
 
 def kept_lengths(stores: Stores, found: Found, hit: I64, columns: Sequence[Column]) -> dict[int, I64]:
@@ -29,7 +24,7 @@ def kept_lengths(stores: Stores, found: Found, hit: I64, columns: Sequence[Colum
 
     `found` says where the rows' live versions are. Nothing is copied; the same on every replica, wherever they lie.
     """
-    found_lengths = {c.id: np.full(len(hit), default_length(c)) for c in columns if c.type in VARIABLE_LENGTH}
+    found_lengths = {c.id: np.full(len(hit), c.default_length) for c in columns if c.type in VARIABLE_LENGTH}
     if found_lengths:
         for place in stores.places(found, hit):
             for column_id, lengths in found_lengths.items():

@@ -32,7 +32,7 @@ from nyala.replica.types import RowCode, limits
 from .block import Needles, needles_of
 from .columns import equal_rows, filled, take
 from .hash_index import I64, U64, Bools, rotate
-from .kept import default_length, kept_lengths, kept_values, portions
+from .kept import kept_lengths, kept_values, portions
 from .stores import Found, Stores
 
 _OPS = 8
@@ -331,7 +331,7 @@ def _too_long(
         if column.id not in kept:
             size += lengths_at(array, hit)
             continue
-        stays = np.full(len(hit), default_length(column))
+        stays = np.full(len(hit), column.default_length)
         stays[old] = kept[column.id]
         size += stays if array is None else np.where(_left(array, rows)[hit], stays, lengths_at(array, hit))
     return hit[size > limits.ROW_SIZE_BYTES_MAX]

@@ -11,6 +11,9 @@ BATCH_ROWS_MAX = 1 << 20
 BATCH_FILLED_BYTES_MAX = 128 << 20
 """Of what a batch's rows become beyond what it gives: in each row the default, or the null, of every column left out.
 So eight bytes of a row stand for a megabyte, if a default is as long."""
+DEFAULTS_BYTES_MAX = 16 << 10
+"""Of the defaults of variable length of all columns of one table, as of a key: each row that leaves the columns out is
+longer by so much, and so is every row that was there before a column."""
 WRITE_REPLY_BYTES_MAX = 15 << 20
 """Of the reply to one batch, if all of its rows fail: it is one message. A batch that could have a longer one is
 refused."""

@@ -489,6 +489,26 @@ MUTANTS = (
         after=r'check_column_name(column.name.replace("\0", "x"))',
     ),
     Mutant(
+        name="defaults have no bound of their own",
+        rows="IN-81",
+        test="tests/unit/master/test_master_room.py::test_defaults_of_a_table_are_bounded_together_in_bytes",
+        file="replica/master/catalog/tables.py",
+        function="checked_table",
+        before="""
+            check_defaults(schema)
+        """,
+        after="",
+    ),
+    Mutant(
+        name="defaults are bounded one by one",
+        rows="IN-81",
+        test="tests/unit/master/test_master_room.py::test_defaults_of_a_table_are_bounded_together_in_bytes",
+        file="replica/master/catalog/capacity.py",
+        function="check_defaults",
+        before="if sum(lengths.values()) > limits.DEFAULTS_BYTES_MAX:",
+        after="if max(lengths.values()) > limits.DEFAULTS_BYTES_MAX:",
+    ),
+    Mutant(
         name="retention below zero",
         rows="IN-82",
         test="tests/unit/rpc/test_rpc_names.py::test_table_that_cannot_be_is_refused_before_it_is_made",

@@ -489,7 +489,7 @@ MUTANTS = (
         test=("tests/unit/tablet/test_tablet_row_bound.py::test_default_counts_for_the_bound_of_a_new_row"),
         file="replica/tablet/resolve.py",
         function="_too_long",
-        before="np.full(len(hit), default_length(column))",
+        before="np.full(len(hit), column.default_length)",
         after="np.full(len(hit), 0)",
     ),
     Mutant(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from nyala.replica.rows import TableSchema
 from nyala.replica.rpc import pb
 from nyala.replica.types import Code, Refused, limits
 
@@ -47,6 +48,20 @@ def check_description(table: pb.TableInfo) -> None:
             table=table.name,
             bytes=table.ByteSize(),
             max=limits.TABLE_BYTES_MAX,
+        )
+
+
+def check_defaults(schema: TableSchema) -> None:
+    """Refused(TOO_LARGE) if a row without values would be long by the defaults of its columns; it names the longest."""
+    lengths = {column.name: column.default_length for column in schema.columns}
+    if sum(lengths.values()) > limits.DEFAULTS_BYTES_MAX:
+        raise Refused(
+            Code.TOO_LARGE,
+            "the defaults of the columns are too long together, and each row that leaves the columns out gets them: "
+            "use shorter ones, or make the column nullable and let readers put the value in",
+            longest=max(lengths, key=lambda name: lengths[name]),
+            bytes=sum(lengths.values()),
+            max=limits.DEFAULTS_BYTES_MAX,
         )
 
 

@@ -23,7 +23,7 @@ from nyala.replica.types import (
     new_uuid,
 )
 
-from .capacity import check_description, check_room
+from .capacity import check_defaults, check_description, check_room
 from .catalog import Catalog
 from .records import DESIRED_CHANGE, NAME, REQUEST, SOURCE, TABLE, TABLET, Json, Record, Table, TableId, Tablet, write
 
@@ -80,12 +80,14 @@ def checked_table(table: pb.TableInfo) -> pb.TableInfo:
     if out.source.framing not in ("single-object", "confluent", "bare"):
         raise _refuse("the framing is single-object, confluent or bare", got=out.source.framing)
     try:
-        spec = partition_from_pb(out.partition, schema_from_pb(out.schema))
+        schema = schema_from_pb(out.schema)
+        spec = partition_from_pb(out.partition, schema)
     except InvariantViolation as error:
         raise _refuse(str(error), table=out.name) from error
     if len(spec.partitions) > limits.TABLETS_PER_TABLE_MAX:
         what = "the table has too many tablets, which are its hash buckets times its ranges: use fewer of either"
         raise _refuse(what, tablets=len(spec.partitions), max=limits.TABLETS_PER_TABLE_MAX)
+    check_defaults(schema)
     check_description(out)
     return out
 

@@ -21,7 +21,8 @@ from nyala.replica.master.catalog.tables import (
 )
 from nyala.replica.master.requests.conversions import open_sources_from_pb
 from nyala.replica.policy import ServerView
-from nyala.replica.rpc import pb
+from nyala.replica.rows import Column, ColumnType, TableSchema
+from nyala.replica.rpc import pb, schema_to_pb
 from nyala.replica.types import Address, Code, Member, Refused, limits
 from tests.harness.catalogs import AppliedCatalog, table_info
 
@@ -76,6 +77,32 @@ def test_description_that_is_too_large_is_refused_with_its_largest_part(change: 
     text = refused(code, checked_table, table)
     assert told in text
     assert "max=" in text
+
+
+def with_defaults(*values: str | bytes | int) -> pb.TableInfo:
+    """A table with columns of these defaults."""
+    types = {str: ColumnType.STRING, bytes: ColumnType.BINARY, int: ColumnType.INT64}
+    defaults = [
+        Column(id=n, name=f"d{n}", type=types[type(value)], default=value) for n, value in enumerate(values, start=2)
+    ]
+    table = table_info()
+    key = Column(id=1, name="k", type=ColumnType.INT64, nullable=False)
+    table.schema.CopyFrom(schema_to_pb(TableSchema(1, (key, *defaults), ("k",))))
+    table.partition.hash_columns[:] = ["k"]
+    return table
+
+
+def test_defaults_of_a_table_are_bounded_together_in_bytes() -> None:
+    """IN-81. Goal: a key of eight bytes does not stand for a long row because of how a table was created. Method:
+    defaults of texts, bytes and numbers at the bound are taken; a byte more is refused, also if only its encoding has
+    more bytes than its characters, with the column of the longest default."""
+    most = limits.DEFAULTS_BYTES_MAX
+    for taken in (("x" * most,), ("x" * (most - 5), b"12345", 7), ("é" * (most // 2),), ("x",) * 200):
+        checked_table(with_defaults(*taken))
+    for refused_ones in (("x" * (most - 5), b"123456", 7), (1, "é" * (most // 2), "y")):
+        text = refused(Code.TOO_LARGE, checked_table, with_defaults(*refused_ones))
+        longest = max(range(len(refused_ones)), key=lambda n: len(str(refused_ones[n])))
+        assert f"d{longest + 2}" in text and f"{most + 1}" in text.replace(",", ""), text
 
 
 def test_writer_schemas_of_a_table_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -270,7 +270,7 @@ AT_SERVERS: dict[str, tuple[str, Make, int]] = {
 AT_MASTERS: dict[str, tuple[str, Make, int]] = {
     "columns": ("MasterService.CreateTable", table(columns), 150),
     "splits": ("MasterService.CreateTable", table(splits), 50),
-    "a default": ("MasterService.CreateTable", table(default), 100_000),
+    "a default": ("MasterService.CreateTable", table(default), 5_000),
     "writer schemas": ("MasterService.CreateTable", table(writers), 150),
     "a writer schema": ("MasterService.AddWriterSchema", writer("objects", lambda n: [{"name": "a"}] * n), 15_000),
     "a writer schema of maps": ("MasterService.AddWriterSchema", writer("maps", lambda n: [{}] * n), 19_000),
