@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from tests.harness.orphans import end_with
+
 SAID = "said"
 """File in a child's folder: all that it printed."""
 BROKEN = 70
@@ -34,12 +36,13 @@ class Child:
 
 
 def fork(pos: int, folder: Path, wait_s: float, job: Callable[[], int]) -> Child:
-    """A child that runs `job` and exits with its result. `folder` exists; the caller has no other thread."""
-    begun_s = time.monotonic()
+    """A child that runs `job` and exits with its result; it is killed if the caller ends before. `folder` exists; the
+    caller has no other thread."""
+    begun_s, parent = time.monotonic(), os.getpid()
     sys.stdout.flush()
     pid = os.fork()
     if not pid:
-        _work(folder, job)
+        _work(parent, folder, job)
     return Child(pos, pid, os.pidfd_open(pid), folder, begun_s, wait_s)
 
 
@@ -69,9 +72,10 @@ def ends(count: int, workers: int, start: Callable[[int], Child]) -> Iterator[tu
             _collect(child)
 
 
-def _work(folder: Path, job: Callable[[], int]) -> NoReturn:
+def _work(parent: int, folder: Path, job: Callable[[], int]) -> NoReturn:
     status = BROKEN
     try:
+        end_with(parent)
         os.setsid()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         said = os.open(folder / SAID, os.O_CREAT | os.O_WRONLY)

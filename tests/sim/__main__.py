@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import multiprocessing
+import os
 import resource
 import sys
 import time
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from tests.harness.orphans import end_with
 from tests.sim.coverage import shortfalls, show
 from tests.sim.runs import SIMULATORS, Job, Outcome, Tally, command, run, run_all
 
@@ -68,7 +70,8 @@ def outcomes(jobs: Iterable[Job], processes: int) -> Iterator[Outcome]:
     if processes == 1:
         yield from (run(*job) for job in jobs)
         return
-    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, spawn, initializer=end_with, initargs=(os.getpid(),)) as pool:
         running: set[Future[list[Outcome]]] = set()
         while True:
             while len(running) < 3 * processes and (chunk := list(itertools.islice(jobs, CHUNK))):

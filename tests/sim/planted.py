@@ -565,6 +565,22 @@ def swapped(target: str, old: str, new: str) -> Iterator[None]:
         function.__code__, _SOURCES[target] = right, source
 
 
+def stale(bug: Planted) -> str:
+    """What is wrong with where a bug is planted, or with the name of its story; empty if nothing is. Nothing is run."""
+    module, _, function = bug.story.partition(":")
+    try:
+        with ExitStack() as swaps:
+            for swap in bug.swaps:
+                swaps.enter_context(swapped(*swap))
+        if function:
+            getattr(importlib.import_module(module), function)
+        elif module:
+            assert (SCRIPTS / f"{module}.txt").is_file(), f"there is no script {module}"
+    except (AssertionError, AttributeError, ImportError, SyntaxError) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
 _SOURCES: dict[str, str] = {}
 """Source of each function as it stands now: several swaps in one function add up."""
 

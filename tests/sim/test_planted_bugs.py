@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sim.planted import PLANTED, PLANTED_MIN, TOLD, Planted, caught, false_alarm, one, swapped, told
-
-pytestmark = pytest.mark.deep
+from tests.sim.planted import PLANTED, PLANTED_MIN, TOLD, Planted, caught, false_alarm, one, stale, swapped, told
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name)
 def test_planted_bug_is_caught(bug: Planted) -> None:
     """Goal: an oracle that stops watching turns this red, and so does one that always cries, or a bug that merely
@@ -21,6 +20,7 @@ def test_planted_bug_is_caught(bug: Planted) -> None:
     assert bug.story or not (alarm := false_alarm(bug.simulator, found[0], tuned)), f"red without the bug: {alarm}"
 
 
+@pytest.mark.deep
 def test_planted_line_that_only_crashes_is_not_caught() -> None:
     """Goal: a NameError proves nothing about the oracles. Method: plant an unknown name, in seeds and a story."""
     typo = one("raft.quorum:majority", "count // 2 + 1", "no_such_name")
@@ -33,6 +33,23 @@ def test_there_are_as_many_planted_bugs_as_promised() -> None:
     many seeds plain search finds it."""
     assert len({bug.name for bug in PLANTED}) == len(PLANTED) >= PLANTED_MIN
     assert [bug.name for bug in PLANTED if not bug.plain] == []
+
+
+def test_planted_bugs_still_fit_the_code() -> None:
+    """Goal: a change that moves a line away from under a planted bug is told by the fast suite, not by the deep one.
+    Method: swap the lines of each bug, look up its story, and run nothing; then bugs that do not fit."""
+    assert {bug.name: why for bug in PLANTED if (why := stale(bug))} == {}
+    here, fits = "raft.quorum:majority", "count // 2 + 1"
+    for target, old, new, story, why in (
+        (here, "no such line", "", "", "stale"),
+        ("raft.quorum:gone", fits, "7", "", "AttributeError"),
+        ("raft.gone:majority", fits, "7", "", "ModuleNotFoundError"),
+        (here, fits, "7 +", "", "SyntaxError"),
+        (here, fits, "7", "no_such_script", "no script"),
+        (here, fits, "7", "tests.paper.no_such_module:test_x", "ModuleNotFoundError"),
+        (here, fits, "7", "tests.paper.test_raft_paper_section_5:test_gone", "AttributeError"),
+    ):
+        assert why in stale(Planted("x", one(target, old, new), story=story))
 
 
 def test_swap_of_a_line_that_is_gone_is_red() -> None:

@@ -1,0 +1,13 @@
+"""How long a test waits for what must come."""
+
+from __future__ import annotations
+
+import os
+
+_AT_MOST_S = float(os.environ.get("NYALA_TEST_PATIENCE_S", "inf"))
+
+
+def patience_s(own_s: float) -> float:
+    """`own_s`, which is long, for only a red test waits so long; less if NYALA_TEST_PATIENCE_S says so, as it does for
+    tests that have to turn red under a mutant."""
+    return min(own_s, _AT_MOST_S)
