@@ -15,8 +15,9 @@ from nyala.replica.rpc import address_to_pb, new_server, pb, pb_grpc
 from nyala.replica.transport import PeerNetwork, PeerServicer
 from nyala.replica.types import Address, Code, OpId, new_uuid
 from tests.harness.cluster import ServerProcess, wait_until
+from tests.harness.patience import patience_s
 
-WAIT_S = 30
+WAIT_S = patience_s(30.0)
 
 
 class Candidate:

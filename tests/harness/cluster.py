@@ -23,6 +23,7 @@ from nyala.infra.local.ports import Ports
 from nyala.replica.rpc import pb, pb_grpc
 from nyala.replica.types import Refused, limits
 from tests.harness.forked import ForkedProcess, fork, forkable
+from tests.harness.patience import patience_s
 
 T = TypeVar("T")
 
@@ -30,7 +31,7 @@ SERVER = "nyala.replica.server"
 STEADY = "tests.harness.steady_server"
 """The module of servers among which no election comes by itself, though the machine stops for two seconds."""
 
-PATIENCE_S = float(os.environ.get("NYALA_TEST_PATIENCE_S", "150"))
+PATIENCE_S = patience_s(150.0)
 """How long a test waits for what must come: on a machine as slow as any, for only a red test waits so long."""
 CALL_TIMEOUT_S = 30.0
 START_TIMEOUT_S = 120.0

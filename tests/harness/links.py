@@ -8,8 +8,9 @@ from typing import Any
 
 from nyala.replica.rpc import HEAD_BYTES, address_to_pb, body_length, frame, pb, pb_grpc
 from nyala.replica.types import Address
+from tests.harness.patience import patience_s
 
-WAIT_S = 60
+WAIT_S = patience_s(60.0)
 
 
 def ask_for_link(channel: Any, sender: str, dest_uuid: str) -> Any:

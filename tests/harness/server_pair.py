@@ -44,10 +44,11 @@ from nyala.replica.types import (
     SystemClock,
 )
 from tests.harness.copies import SOURCE_UUID, TABLET, TARGET_UUID, new_disk, superblock
+from tests.harness.patience import patience_s
 from tests.harness.rows import batch
 from tests.harness.sim_disk import SimDisk
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = patience_s(60.0)
 RAFT = RaftOptions(
     election_ticks_min=1000, election_ticks_max=2000, promote_round_ticks_max=1000, config_abort_ticks=6000
 )

@@ -49,8 +49,6 @@ class Mutant(Edit):
     """Ids of tests, separated by spaces."""
     more: tuple[Edit, ...] = ()
     """Further places that change together with the first."""
-    hangs: bool = False
-    """The test waits for ever under it, so time that runs out is a catch."""
     on_disk: bool = False
     """The test reads the source, or runs it in a process of its own."""
 

@@ -28,7 +28,6 @@ MUTANTS = (
         name="waiting for a copy in an unknown phase goes on",
         rows="IN-82",
         test="tests/unit/tools/test_newer_servers.py::test_waiting_for_a_copy_in_an_unknown_phase_ends",
-        hangs=True,
         file="replica/tools/moves.py",
         function="is_copy_over",
         before="if job.phase not in COPY_OVER | COPY_UNDER_WAY:",

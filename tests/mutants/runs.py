@@ -18,7 +18,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 from tests.mutants.children import BROKEN, SAID, Child, ends, fork
-from tests.mutants.mutant import ROOT
+from tests.mutants.mutant import REAL, ROOT
 
 TOPS = ["schemas", "replica", "pipeline", "jobs", "infra", ".package", "tests", "docs", ".ci"]
 FILES = ["pyproject.toml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "Makefile", "requirements.lock"]
@@ -28,8 +28,9 @@ LIBRARIES = (
     "rich.console", "rich.table", "typer.testing",
 )  # fmt: skip
 """What nearly every test imports. Not polars: it has a thread from its import on, which a fork would leave behind."""
-PATIENCE_S = 60
-"""How long a test with processes waits under a mutant for what never comes. Without one it keeps its own patience."""
+PATIENCE_S, PATIENCE_REAL_S = 15, 40
+"""How long a test waits for what must come; the second one if it starts servers. It is so short without a mutant as
+well: if the machine is too slow for that, the test is told as red without one, and nothing counts as caught."""
 # Assertions need no explanation here, and what is imported already cannot be rewritten.
 PYTEST = ["-q", "-x", "--assert=plain", "-p", "no:cacheprovider"]
 
@@ -156,6 +157,8 @@ class _Verdict:
 def _pytest(run: Run, folder: Path, tree: Path | None) -> int:
     """All that the forked process does: pytest, in itself or started in `tree`; its exit status."""
     arguments = [*PYTEST, f"--basetemp={folder / 't'}", *run.tests]
+    real = any(test.startswith(REAL) for test in run.tests)
+    os.environ["NYALA_TEST_PATIENCE_S"] = str(PATIENCE_REAL_S if real else PATIENCE_S)
     if tree is not None:
         os.chdir(tree)
         environment = {
@@ -163,7 +166,6 @@ def _pytest(run: Run, folder: Path, tree: Path | None) -> int:
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(tree / ".package"), str(tree)]),
             "PYTHONDONTWRITEBYTECODE": "1",
-            **({"NYALA_TEST_PATIENCE_S": str(PATIENCE_S)} if run.sources else {}),
         }
         os.execve(sys.executable, [sys.executable, "-m", "pytest", *arguments], environment)
     # A failing example of one mutant is nothing that a later run should begin with.

@@ -432,7 +432,6 @@ MUTANTS = (
         function="NextSegment._allocate",
         before="Exception as error:  # noqa: BLE001 - the appender raises it; lost, it would try again for ever",
         after="Refused as error:",
-        hangs=True,
     ),
     Mutant(
         name="segment is named before it has a header",

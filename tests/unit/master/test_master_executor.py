@@ -9,8 +9,9 @@ from contextlib import contextmanager
 
 from nyala.replica.master.decisions.local_executor import LocalExecutor
 from nyala.replica.types import Action, Code, Decision, Outcome, Result
+from tests.harness.patience import patience_s
 
-WAIT_S = 150
+WAIT_S = patience_s(150.0)
 
 
 class Tries:

@@ -14,11 +14,12 @@ from nyala.replica.rpc import SERVER_OPTIONS, CallBounds, CallsInFlight, Request
 from nyala.replica.rpc.call_costs import arrival_cost, reply_bytes, request_cost
 from nyala.replica.types import Applied, Code, Refused, limits
 from tests.harness.hostile_fields import Served
+from tests.harness.patience import patience_s
 from tests.harness.raw_http2 import RawCaller
 from tests.harness.server_pair import until
 from tests.unit.rpc.test_rpc_request_bounds import message_of, unknown
 
-LONG_S = 60.0
+LONG_S = patience_s(60.0)
 METHODS = {
     f"{service.name}.{method.name}": method
     for service in pb.DESCRIPTOR.services_by_name.values()

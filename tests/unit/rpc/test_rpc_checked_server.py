@@ -24,9 +24,10 @@ from nyala.replica.rpc import (
 from nyala.replica.rpc.hosts import host_of_peer
 from nyala.replica.types import Applied, Code, Refused, ResourcesExhausted, limits
 from tests.harness.hostile_fields import Served
+from tests.harness.patience import patience_s
 from tests.harness.server_pair import until
 
-LONG_S = 60.0
+LONG_S = patience_s(60.0)
 
 
 class Waiting(pb_grpc.TabletServiceServicer):  # type: ignore[misc]

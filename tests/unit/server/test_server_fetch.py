@@ -28,11 +28,12 @@ from nyala.replica.tablet_copy.wire.fetch_wire import (
 from nyala.replica.tablet_copy.wire.remote_source import ATTEMPTS, RemoteCopySource
 from nyala.replica.types import Code, Refused, limits, new_uuid
 from tests.harness.copies import TABLET, TestClock
+from tests.harness.patience import patience_s
 from tests.harness.server_pair import Pair, run_pair
 from tests.unit.server.test_server_copy_pace import Held
 
 REQUESTOR = "c" * 32
-LONG_S = 60
+LONG_S = int(patience_s(60.0))
 
 
 @contextmanager

@@ -12,9 +12,10 @@ import pytest
 from nyala.replica.rpc import HEAD_BYTES, body_length, frame, pb
 from nyala.replica.server.requests.write_links import WriteLinks
 from nyala.replica.transport import ConnectionHandler, MicrotaskQueue
+from tests.harness.patience import patience_s
 from tests.harness.server_pair import until
 
-LONG_S = 60.0
+LONG_S = patience_s(60.0)
 
 
 def _raised(error: BaseException) -> None:

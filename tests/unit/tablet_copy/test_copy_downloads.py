@@ -15,10 +15,11 @@ from nyala.replica.tablet_copy.downloads import SYNC_BYTES, Downloads
 from nyala.replica.tablet_copy.in_flight import InFlight
 from nyala.replica.types import Corruption, DiskFailure, Refused
 from tests.harness.copies import new_disk
+from tests.harness.patience import patience_s
 from tests.harness.sim_disk import SimDisk
 
 CHUNK = 1 << 20
-WAIT_S = 60.0
+WAIT_S = patience_s(60.0)
 
 
 class Files:

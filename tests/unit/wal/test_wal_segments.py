@@ -166,13 +166,16 @@ def test_log_that_stopped_for_its_disk_leaves_no_file_open() -> None:
 
 def test_preallocation_that_ends_in_a_surprise_ends_the_log_and_is_not_tried_again_for_ever() -> None:
     """CN-19. Goal: whatever a preallocation runs into reaches the writer. Method: the log's folder is gone, with and
-    without a thread; the append says so, after one attempt."""
+    without a thread; the append says so, after one attempt. After a second one the folder would be back, for a log that
+    tries again must come to an end."""
     for threaded in (False, True):
         disk, opened, outcomes = SimDisk(), [], Outcomes()
         log, _ = open_log(disk, threaded=threaded)
 
-        def gone(path: str, create: bool = False, opened: list[str] = opened) -> DiskFile:
+        def gone(path: str, create: bool = False, disk: SimDisk = disk, opened: list[str] = opened) -> DiskFile:
             opened.append(path)
+            if len(opened) > 1:
+                del disk.open
             raise FileNotFoundError(path)
 
         disk.open = gone  # type: ignore[method-assign, assignment]
