@@ -37,7 +37,7 @@ class ConsensusMeta:
     """Durable term, vote and committed config of one replica [raft figure 2, "Persistent state"].
 
     Invariants: the term never falls; within one term a vote once given stays; the vote floor never falls; the committed
-    config never goes back to an earlier index, except by `merge`, which takes the source's.
+    config never goes back to an earlier index, except for one marked `unsafe` and by `merge`, which takes the source's.
     Durability: each change is on disk before the call returns; if it fails, what is read here is the old content.
     Concurrency: any thread; one lock covers votes and merges.
     """
@@ -51,7 +51,7 @@ class ConsensusMeta:
 
     @classmethod
     def create(cls, disk: Disk, tablet_id: str, uuid: str, config: RaftConfig, term: int = 0) -> ConsensusMeta:
-        """Write the first version; Refused(ALREADY_EXISTS) rather than forget an older one."""
+        """Write the first version; Refused(ALREADY_EXISTS) if there is a file, which may hold a vote."""
         return cls._create(disk, tablet_id, uuid, _Content(term, None, config))
 
     @classmethod
@@ -94,8 +94,8 @@ class ConsensusMeta:
         """Merge the copy source's metadata into the local one, or begin with it where there is none.
 
         `remote` is the source's file as bytes, or its object. Never takes the source's vote. `lost`: this server took
-        part in the group before, so that metadata which are not here, or do not read back, were lost, and with them
-        perhaps a vote in any term up to the source's: it abstains from those for good.
+        part in the group before. If its file is missing or damaged then, it may have held a vote in any term up to the
+        source's. So the vote floor becomes the source's term.
         """
         meta = cls.load_if_present(disk, tablet_id, or_lost=lost)
         if meta is not None:
@@ -108,9 +108,9 @@ class ConsensusMeta:
 
     @classmethod
     def load_if_present(cls, disk: Disk, tablet_id: str, *, or_lost: bool) -> ConsensusMeta | None:
-        """What is here; None if there is none, and with `or_lost` also if it does not read back.
+        """The metadata in the file; None if there is no file, and with `or_lost` also if it is damaged.
 
-        What a later build wrote is not lost: LaterFormat, as `load`.
+        A later build's file is not damaged: LaterFormat, as `load`.
         """
         if not cls.exists(disk, tablet_id):
             return None
@@ -136,7 +136,7 @@ class ConsensusMeta:
 
     @property
     def voted_for(self) -> str | None:
-        """Who has this replica's vote in `term`."""
+        """The uuid of the candidate that has this replica's vote in `term`; None if no candidate has it."""
         return self._content.voted_for
 
     @property
@@ -183,8 +183,9 @@ class ConsensusMeta:
             self._save(replace(self._content, vote_floor_term=max(term, self._content.vote_floor_term)))
 
     def force(self, config: RaftConfig, term: int) -> None:
-        """Put a config and a term in force that no election and no leader made: an operator's word, for a replica whose
-        majority is lost. In one write; the vote in the new term is free. Repeating it changes nothing."""
+        """Put an operator's config and its term in force, without an election, for a tablet whose majority is lost.
+
+        One write; in the new term no vote is given yet. Repeating it changes nothing."""
         with self._lock:
             own = self._content
             check(config.unsafe, "a forced config is marked as such", tablet_id=self._tablet_id, config=config.opid)
@@ -208,10 +209,10 @@ class ConsensusMeta:
             self._save(replace(own, term=term, voted_for=vote, config=source.config))
 
     def repair(self) -> bool:
-        """Write the file again if it is gone, does not read back or says something else; whether that was so.
+        """Write the file again if it is missing, damaged or different from memory. Returns whether it was written.
 
-        What is in memory was durable before anybody was told of it. A later build's file is left alone, and a folder
-        that is gone is not made: a start must see that it is lost.
+        Memory is right, because nothing is announced before it is durable. A later build's file is left alone, and a
+        folder that is gone is not made: the next start must see that it is lost.
         """
         with self._lock:
             if not self._disk.exists(FOLDER):

@@ -31,6 +31,6 @@ class FolderWatch:
             found = os.stat(self._disk.real_path(folder))
         except OSError as error:
             if exhausted(error) is not None:
-                return self._known.get(folder)  # nobody can tell just now
+                return self._known.get(folder)  # It cannot be looked up now: nothing says that it changed.
             return None
         return found.st_dev, found.st_ino

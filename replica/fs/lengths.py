@@ -1,4 +1,4 @@
-"""Whether files that a process keeps appending to, or has written for good, are still as long as it wrote them."""
+"""Finds files that a running process wrote and that are missing or too short now."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nyala.replica.types import Corruption, Disk, DiskFailure
 
 
 class FileLength(NamedTuple):
-    """A file as its writer knows it. `grows`: it may be longer by now."""
+    """The length that a file's writer wrote. `grows`: the writer may have appended since."""
 
     path: str
     length_bytes: int
@@ -19,7 +19,7 @@ class FileLength(NamedTuple):
 def lost_file(disk: Disk, written: Callable[[], Iterable[FileLength]]) -> Corruption | None:
     """The first file that is missing, or is not as long as it was written; None if there is none.
 
-    `written` is asked again before anything is said, since the writer may have taken the file away meanwhile.
+    `written` is called again before a file is reported, because the writer may have removed it meanwhile.
     """
     for file in written():
         found = _size(disk, file.path)

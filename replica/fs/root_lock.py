@@ -12,7 +12,7 @@ LOCK_NAME = ".lock"
 
 
 class RootLock:
-    """Held until `close` or the death of the process."""
+    """Held until `close`, or until the process ends."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -58,8 +58,8 @@ def lock_root(root: str | os.PathLike[str]) -> RootLock:
 def lock_stopped(root: str | os.PathLike[str]) -> RootLock:
     """Take the directory of a server that does not run, for an offline tool; no server starts on it meanwhile.
 
-    Raises Refused(NOT_FOUND) if there is no such directory, and Refused(ILLEGAL_STATE) naming the process that runs on
-    it: what a server does to its files cannot be seen from outside.
+    Raises Refused(NOT_FOUND) if there is no such directory. Raises Refused(ILLEGAL_STATE), with the pid, if a process
+    has it: a tool cannot see what a running server is about to write.
     """
     if not Path(root).is_dir():
         raise Refused(Code.NOT_FOUND, "there is no such directory", root=str(root))

@@ -12,9 +12,9 @@ from nyala.replica.types import Address
 
 
 def say_ready(uuid: str, address: Address, ready_file: str) -> None:
-    """One line of JSON on standard output: uuid, address, pid; first, unless empty, as the whole of `ready_file`.
+    """Write one line of JSON with uuid, address and pid: into `ready_file` if it has a name, then to standard output.
 
-    The file is for those who wait: it is there whole or not at all, and is no promise, so it is not synced.
+    The file appears whole. It is not synced, because it promises nothing.
     """
     text = json.dumps({"uuid": uuid, "address": str(address), "pid": os.getpid()})
     if ready_file:
@@ -26,9 +26,9 @@ def say_ready(uuid: str, address: Address, ready_file: str) -> None:
 
 
 def when_parent_ends(parent_fd: int, gone: Callable[[], None]) -> None:
-    """Call `gone` once in the running loop when the other end of this pipe, which is only ever closed, is closed.
+    """Call `gone` once in the running loop when the parent closes its end of the pipe. The parent never writes to it.
 
-    `parent_fd`: < 0 is no pipe, and no parent to outlive.
+    `parent_fd`: the pipe; below 0, there is no parent to watch.
     """
     if parent_fd < 0:
         return

@@ -1,4 +1,4 @@
-"""Which damaged replicas are to be copied anew where they stand, as no other server is free. Pure."""
+"""Chooses the damaged replicas that are copied anew in their own place, because no other server is free. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .views import Caps, ClusterView, Health, TabletView
 
 RENEW_US = 10_000_000
 RENEW_AGAIN_US = 120_000_000
-"""For how long the order to renew a replica is repeated, and how long after its first time it may come again."""
+"""How long the order to renew a replica is repeated, and how long after its first order the next one may be given."""
 _NEVER_US = 1 << 62
 
 
@@ -35,10 +35,10 @@ def renewals(
     """Copies in place that `view` needs, at most one a tablet; none if another member than the damaged one may have
     failed.
 
-    A server takes as many at a time as copies of moves, and none while copies into it fail: a bad folder of blocks
+    A server takes as many at a time as copies of moves, and none while copies into it fail. So a bad folder of blocks
     costs it the files of a few replicas, not of all, and its quarantine does not grow. `ages_us`, by server and tablet:
-    how long ago the last order of a renewal was first given. One that did not help holds its server's slot for its
-    pause, and then queues behind those that wait; it holds no slot of other servers.
+    how long ago the last order of a renewal was first given. A renewal that did not help holds a slot of its server,
+    and of no other one, until RENEW_AGAIN_US; then it queues behind those that wait.
     """
     caps, ages_us = caps or Caps(), ages_us or {}
     load = replica_load(view)
@@ -68,7 +68,7 @@ def renewals(
 
 
 def _damaged_alone(tablet: TabletView) -> str:
-    """The one damaged voter of a tablet whose others are whole, and a majority; empty if there is none such."""
+    """The damaged voter, if it is the only one, and the others are whole and a majority; else empty."""
     voters = tablet.config.voters
     damaged = [u for u in voters if u in tablet.damaged]
     undamaged = [u for u in voters if u not in tablet.damaged]

@@ -23,13 +23,13 @@ class Need(StrEnum):
     ADD = "ADD"
     EVICT = "EVICT"
     TRANSFER = "TRANSFER"
-    """The member to be evicted leads: leadership goes first, to `uuid`."""
+    """The member to be evicted leads, so leadership goes to `uuid` first."""
     DEMOTE = "DEMOTE"
-    """A lost voter in whose place a witness votes: it stays without a vote."""
+    """A witness votes in the place of this lost voter, which loses its vote and stays."""
     RESTORE = "RESTORE"
-    """A demoted voter is back before it was replaced."""
+    """A demoted voter is back before it was replaced: it is to vote again."""
     PARK = "PARK"
-    """It was lost again before it voted."""
+    """A demoted voter that was to vote again was lost before it did."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,8 @@ def advise(
 ) -> Advice:
     """What `tablet` needs next, or NOTHING. Pure, total, and safe to follow at any time.
 
-    `keep` names members that leave last (somebody has just asked for them); `leaving` those that are only seen as
-    marked: they never come back; `load` breaks ties, the most loaded first.
+    `keep` names members that leave last, because a desired change has just added them; `leaving` those that count as
+    marked because their server retires, so that they do not come back; `load` breaks ties, the most loaded first.
     """
     if not tablet.leader_uuid or tablet.pending:
         return _NOTHING
@@ -146,8 +146,8 @@ def _evict(tablet: TabletView, keep: frozenset[str], leaving: Set[str], load: Ma
 
 
 def _is_awaited(tablet: TabletView, member: Member) -> bool:
-    """Whether somebody else may leave as soon as more is known of this voter: its data comes, or it has not been heard
-    yet, as after its restart. Without it, the others do not suffice; with it, nobody would ask it to leave."""
+    """Whether another member may leave soon instead: this one waits for its data, or was not heard yet, as after a
+    restart. Then the others do not suffice without it yet, and once it counts it need not leave."""
     return stands_in(member) or (tablet.health_of(member.uuid) is Health.UNKNOWN and not member.replace)
 
 
@@ -163,13 +163,13 @@ def _why_evict_non_voter(tablet: TabletView, member: Member, kept: bool) -> str:
 
 
 def spare_voters(tablet: TabletView) -> int:
-    """How many voters are certainly there that nobody asked to leave; who only stands in is none of them."""
+    """How many voters are HEALTHY and not marked `replace`. A stand-in witness is not counted."""
     voters = [m for m in tablet.config.members if m.votes and not m.replace and not stands_in(m)]
     return sum(tablet.health_of(m.uuid) is Health.HEALTHY for m in voters)
 
 
 def _of_demoted(tablet: TabletView, member: Member) -> Advice | None:
-    """What becomes of a lost voter that was demoted, or is on its way back; None if it is not one. CC-52."""
+    """The next step for a lost voter that was demoted, or is on its way back; None if it is not one. CC-52."""
     health = tablet.health_of(member.uuid)
     if member.promote and member.holds_data:
         if health.failed and stand_in(tablet, leaving=True) is not None:
@@ -183,10 +183,9 @@ def _of_demoted(tablet: TabletView, member: Member) -> Advice | None:
 
 
 def may_leave(tablet: TabletView, member: Member) -> bool:
-    """Whether the voter can go: the rest can commit, and whoever may still be of use is replaced by healthy voters.
+    """Whether the voter can go: the rest can commit, and it has failed or RF healthy voters stay.
 
-    One that nobody asked to leave goes only if the healthy ones that nobody asked to leave suffice without it. Who only
-    stands in for a lost voter replaces nobody yet.
+    An unmarked voter goes only if RF healthy unmarked voters stay. A stand-in witness is not counted among them.
     """
     if not can_commit(tablet, member.uuid):
         return False

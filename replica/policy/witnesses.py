@@ -1,8 +1,8 @@
-"""Witnesses in the add/evict table: who stands in for a lost voter, and what becomes of both. Pure.
+"""Witnesses in the add/evict table: which one stands in for a lost voter, and what becomes of both. Pure.
 
-A config tells where it stands: a witness that joins (`promote`, no vote), one that votes while its data is copied
-(`votes`, `promote`), one that leaves because the lost one is back (`votes`, `replace`); and the lost one, demoted and
-kept (no vote, `replace`), or on its way back (no vote, `promote`). CC-51, CC-52."""
+The config shows how far a healing is. A witness joins (`promote`, no vote), votes while its data is copied (`votes`,
+`promote`), or leaves because the lost voter is back (`votes`, `replace`). The lost voter is demoted and kept (no vote,
+`replace`), or on its way back (no vote, `promote`). CC-51, CC-52."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .views import Health, TabletView
 
 
 def stands_in(member: Member) -> bool:
-    """Whether the member votes in a lost one's place, without data: until it has its own, or leaves."""
+    """Whether the member votes in a lost voter's place, without data, until it has its data or leaves."""
     return member.votes and not member.holds_data and (member.promote or member.replace)
 
 
@@ -40,13 +40,13 @@ def heals_by_witness(tablet: TabletView) -> bool:
 
 
 def is_lost(tablet: TabletView, member: Member) -> bool:
-    """Whether the member, which votes, holds data, is lost, may come back, and nobody asked it to leave."""
+    """Whether the member, a voter, holds data, is lost, may come back, and is not marked `replace`."""
     return member.holds_data and not member.replace and tablet.health_of(member.uuid) is Health.FAILED
 
 
 def wants_witness(tablet: TabletView) -> bool:
-    """Whether the next member joins as a witness: in the place of a voter that is lost, or was when it was demoted,
-    and that has none yet. Who replaces a living one joins as a learner."""
+    """Whether the next member joins as a witness: a lost or demoted voter has no witness in its place yet. The
+    replacement of a living voter joins as a learner."""
     members = tablet.config.members
     places = sum(is_lost(tablet, m) or is_parked(m) for m in members)
     taken = [m for m in members if not m.holds_data and m.promote and not m.replace]
@@ -68,7 +68,7 @@ def restored(tablet: TabletView, member: Member) -> tuple[ConfigEdit, ...]:
 
 
 def parked_again(tablet: TabletView, member: Member) -> tuple[ConfigEdit, ...]:
-    """It was lost again before it voted: the witness stands in again, and wants its data."""
+    """It was lost again before it voted: the witness stands in again, and copies its data."""
     away = ConfigEdit(EditKind.CHANGE, replace(member, promote=False, replace=True))
     other = stand_in(tablet, leaving=True)
     return (

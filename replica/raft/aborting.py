@@ -38,8 +38,8 @@ def _take_back(s: State, why: str) -> OpId:
 
 
 def abort_instead_of_stepping_down(s: State, heard: dict[str, bool]) -> bool:
-    """Check-quorum found no majority of the config in force: if there is one of the committed config, the change is
-    what is wrong, not the leader. True if it was taken back."""
+    """After check-quorum found no majority of the config in force: take the change back if a majority of the committed
+    config was heard, because then the change is at fault and not the leader. True if it was taken back."""
     if s.commit_index < s.lead.term_start or tally(s.hard.configs[0].voters, heard) is not VoteResult.WON:
         return False
     _take_back(s, "no quorum of it was heard for an election timeout")
@@ -49,8 +49,8 @@ def abort_instead_of_stepping_down(s: State, heard: dict[str, bool]) -> bool:
 def abort_when_overdue(s: State) -> None:
     """Take back a change of voters that has been pending for too long, if the committed config's voters hold it.
 
-    One for which a transfer waits is taken back sooner and in any case. The disk that is missing may be this leader's
-    own, and the voter that it removed may be the one that is needed.
+    If a transfer waits for the change, it is taken back sooner, and whether they hold it or not: the disk that hangs
+    may be this leader's own, and the change may have removed the voter that is needed.
     """
     if s.voters == s.hard.configs[0].voters or s.commit_index < s.lead.term_start:
         return  # no change of voters is under way, or this leader may make none yet
@@ -58,7 +58,7 @@ def abort_when_overdue(s: State) -> None:
     if s.lead.transfer_target is not None and waits >= s.options.election_ticks_min:
         _take_back(s, f"not committed for {waits} ticks, and leadership cannot be handed over with it")
     elif waits >= s.options.config_abort_ticks:
-        marks = {uuid: p.match for uuid, p in s.lead.progress.items()}
-        marks[s.uuid] = s.persisted
-        if reached(s.hard.configs[0].voters, marks) >= s.hard.active_config.opid.index:
+        matches = {uuid: p.match for uuid, p in s.lead.progress.items()}
+        matches[s.uuid] = s.persisted
+        if reached(s.hard.configs[0].voters, matches) >= s.hard.active_config.opid.index:
             _take_back(s, f"not committed for {waits} ticks")

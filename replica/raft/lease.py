@@ -1,15 +1,15 @@
 """Leader lease: strong reads without asking anybody, for as long as nobody else can lead [thesis §6.4.1].
 
-It rests on this promise: a voter gives no vote against a leader for `election_ticks_min` ticks after it heard it, a
-restarted one for as long after its start. So once a majority has echoed a heartbeat round that began at time t, another
-leader of this group can exist only after a minimum election timeout from t, by the voters' clocks; the lease ends
-before that, by ours. Only acknowledgements of the leader's own term are echoes (`RaftCore.step` drops others), and each
-is one group's: however many travel in one RPC, none counts for another group.
+It rests on this promise: a voter gives no vote for `election_ticks_min` ticks after it heard a leader, and a restarted
+voter for as long after its start. So once a majority has echoed a heartbeat round that began at time t, another leader
+of this group can exist only after a minimum election timeout from t, by the voters' clocks. The lease ends before that,
+by ours. Only acknowledgements of the leader's own term are echoes (`RaftCore.step` drops others), and each counts for
+its own group, however many travel in one RPC.
 
 Time is an input: `now`, the driver's monotonic clock in ticks. A round is stamped with the latest `now` that the core
-was told, which is at or before its sending; a read is judged by the `now` that comes with it. Whatever pauses in
-between, the lease looks older than it is, never younger. Ticks counted by `tick()` would not do: a stopped process
-counts none.
+was given, which is at or before its sending. A read is judged by the `now` that comes with it. Whatever pauses in
+between, the lease looks older than it is, never younger. Ticks counted by `tick()` would not do, because a stopped
+process counts none.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from .state import State
 
 
 def observe_clock(s: State, now: int | None) -> None:
-    """Learn the time; a driver that has no clock to show says None, and its leaders have no lease."""
+    """Learn the time. A driver without a clock passes None, and its leaders have no lease."""
     if now is not None:
         s.clock = now if s.clock is None else max(s.clock, now)
 
 
 def begin_round(s: State) -> None:
-    """The next heartbeat round, stamped: one stamp a tick is enough, an older one is only more careful."""
+    """Begin the next heartbeat round and stamp it. One stamp a tick is enough: an older one only shortens the lease."""
     s.lead.round += 1
     if s.clock is None:
         return

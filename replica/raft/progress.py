@@ -1,4 +1,4 @@
-"""What a leader knows of one peer, and how much it may send there. No messages are made here."""
+"""What a leader knows of one peer, and how much it may send to it. No messages are made here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from .options import RaftOptions
 
 
 class ProgressState(StrEnum):
-    """PROBE: the match point is being sought, one message at a time. REPLICATE: optimistic pipelining.
+    """PROBE: the leader looks for the last index at which both logs match, one message at a time.
+    REPLICATE: a pipeline of appends that assumes their arrival.
     COPY: the log cannot serve this peer, or it has no running replica; nothing but heartbeats is sent."""
 
     PROBE = "PROBE"
@@ -24,9 +25,10 @@ class ProgressState(StrEnum):
 class Progress:
     """One peer of a leader, for one term.
 
-    Invariants: `match` never falls within a term: it is the highest index known durable and equal there; a peer that
-    lost a tail is served from `next` again, but what it once acknowledged stays counted, which is why a replica with
-    a damaged tail may not vote. In REPLICATE, match < next. Inflight holds (last index, bytes) in send order.
+    Invariants: `match` is the highest index up to which the peer's durable log is known to equal the leader's. It never
+    falls within a term. A peer that lost a tail is served from `next` again, but what it acknowledged still counts, and
+    therefore a replica with a damaged tail may not vote. In REPLICATE, match < next. `inflight` holds (last index,
+    bytes) in the order of sending.
     """
 
     uuid: str
@@ -70,7 +72,7 @@ class Progress:
         return len(self.inflight) >= self.options.inflight_messages_max or size_bytes >= self.options.inflight_bytes_max
 
     def sent(self, last_index: int, size_bytes: int) -> None:
-        """Entries through last_index left. Replicating, they are assumed to arrive."""
+        """Entries up to `last_index` were sent. In REPLICATE they are assumed to arrive."""
         if self.state is ProgressState.PROBE:
             self.probe_sent = True
             return
@@ -78,7 +80,7 @@ class Progress:
         self.inflight.append((last_index, size_bytes))
 
     def acknowledged(self, index: int) -> None:
-        """The peer's durable log equals ours through index."""
+        """The peer's durable log equals ours up to `index`."""
         if index > self.match:
             self.behind_ticks = 0
         self.match = max(self.match, index)
@@ -88,7 +90,7 @@ class Progress:
 
     @property
     def has_data(self) -> bool:
-        """Whether the peer's data is in, and what its log held meanwhile is replayed. CC-53."""
+        """Whether the peer has its rows, and has applied what was committed when it first said so. CC-53."""
         return self.data_from is not None and self.applied_index >= self.data_from
 
     def become_probe(self, next_index: int) -> None:
@@ -111,12 +113,12 @@ class Progress:
         self.data_from = None
 
     def copy_asked(self) -> None:
-        """A copy was asked for just now: wait, twice as long each time, before asking again."""
+        """A copy was asked for: wait before the next request, twice as long each time."""
         self.copy_due_ticks = self.copy_retry_ticks
         self.copy_retry_ticks = min(self.copy_retry_ticks * 2, self.options.copy_retry_ticks_max)
 
     def observe_round(self, now: int, last_index: int) -> None:
-        """Rounds of catching up [thesis §4.2.1; D-10]: it ends when the peer holds what our log held at its start."""
+        """End a round of catching up if the peer holds what our log held at its start [thesis §4.2.1; D-10]."""
         if self.match < self.round_target:
             return
         self.caught_up = now - self.round_started <= self.options.promote_round_ticks_max

@@ -1,9 +1,9 @@
 """Quiet groups: an idle group stops its timers and sends nothing, until something wakes it.
 
 A leader whose term is open, with everything committed, durable and held by all, asks for quiet with its heartbeats
-once it has been idle for `quiet_after_ticks`. A follower that agrees says so in its echo and stops its election timer;
-when all have agreed in one stretch of asking, the leader stops its heartbeats. It does not wait for a member that is
-cut off (the driver says so, from the link between the two servers), as long as the others are a majority.
+once it has been idle for `quiet_after_ticks`. A follower that agrees says so in its echo and stops its election timer.
+When all have agreed in one period of asking, the leader stops its heartbeats. It does not wait for a member that is
+cut off (the driver reports that, from the link between the two servers), as long as the others are a majority.
 
 Quiet changes no term, no vote, no log. It is safe because it promises nothing and takes no promise back: a quiet
 voter's count of ticks since it heard a leader stands still, so it votes later than it would have, never earlier; a
@@ -11,10 +11,10 @@ quiet leader drops its lease. It is live because a replica is quiet only while s
 
 - Any message but its own leader's heartbeats wakes a replica. One that wakes by itself asks its leader, which wakes
   and sends heartbeats to all. So a replica that restarts, campaigns, fails or writes finds the group awake.
-- The link to the leader's server shows that the leader lives. When it falls silent, the driver says so (`link_lost`),
-  and the silence counts as the leader's. When the server's process is another one, it says `link_found`.
-- The driver calls `check` now and then, for every other case. A quiet leader then sends heartbeats to all; a follower
-  that heard nothing during three calls wakes and asks its leader.
+- The link to the leader's server shows that the leader lives. If it falls silent, the driver calls `link_lost`, and
+  the silence counts as the leader's. If the link comes back, or is to another process, the driver calls `link_found`.
+- For every other case, the driver calls `probe` about once a minute. A quiet leader then sends heartbeats to all; a
+  follower that heard nothing during three calls wakes and asks its leader.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .ready import Role
 from .state import State
 
 CHECKS_MISSED_MAX = 3
-"""After so many calls of `check` without a message, a follower asks whether its leader still leads."""
+"""After so many calls of `probe` without a message, a follower asks whether its leader still leads."""
 
 
 def asks(s: State) -> bool:
@@ -58,7 +58,7 @@ def agrees(s: State, m: AppendEntries) -> bool:
 
 
 def begin_asking(s: State) -> bool:
-    """Leader, at the start of a round: whether it asks. Answers are held against the first round of a stretch."""
+    """Leader, at the start of a round: whether it asks. Only answers from the first round of asking on count."""
     asking = asks(s)
     if not asking:
         s.lead.quiet_round = 0
@@ -78,8 +78,8 @@ def rest_if_all_agreed(s: State) -> None:
 
 
 def wake(s: State, why: str) -> None:
-    """Of one that rests: start the timers again. A leader sends heartbeats to all at once; a follower asks its leader
-    whether it leads."""
+    """End the quiet of this replica and start its timers. A leader sends heartbeats to all at once; a follower asks its
+    leader whether it still leads."""
     s.trace(f"awake: {why}")
     s.quiet = False
     s.lead.quiet_round = 0
@@ -93,7 +93,7 @@ def wake(s: State, why: str) -> None:
                 to_uuid=s.leader_uuid,
                 from_uuid=s.uuid,
                 term=s.hard.term,
-                last=s.last,  # all of a resting log is durable and committed
+                last=s.last,  # In a quiet group all of the log is durable and committed.
                 commit_index=s.commit_index,
                 applied_index=s.applied_index,
                 no_data=s.hard.no_data,
@@ -109,10 +109,10 @@ def disturbs(s: State, m: Message) -> bool:
 
 
 def link_lost(s: State, uuid: str, silent_ticks: int, delay_ticks: int) -> None:
-    """Nothing came from that server for `silent_ticks`: neither from its replica of this group, then."""
+    """Nothing came from that server for `silent_ticks`, so its replica of this group was silent for as long."""
     s.absent.add(uuid)
     if uuid == s.leader_uuid:
-        # Also if another's vote request woke us before this news did.
+        # This also holds if another replica's vote request woke us first.
         s.election.heard = max(s.election.heard, silent_ticks)
     if _concerns(s, uuid):
         wake(s, f"nothing is heard from {uuid}")
@@ -127,14 +127,14 @@ def link_found(s: State, uuid: str) -> None:
 
 
 def _concerns(s: State, uuid: str) -> bool:
-    """Whether we rest, with that server as our leader, or as a peer of ours who lead."""
+    """Whether this replica is quiet, and the server is its leader's, or one of its peers' if it leads."""
     return s.quiet and (uuid == s.leader_uuid or uuid in s.lead.progress)
 
 
 def probe(s: State) -> None:
-    """Called now and then: a quiet leader wakes, a quiet follower does after `CHECKS_MISSED_MAX` calls."""
+    """Called about once a minute: a quiet leader wakes, a quiet follower does so after `CHECKS_MISSED_MAX` calls."""
     if not s.quiet:
         return
     s.election.checks += 1
     if s.role is Role.LEADER or s.election.checks >= CHECKS_MISSED_MAX:
-        wake(s, "a look around")
+        wake(s, "the driver probes the group")

@@ -1,4 +1,4 @@
-"""Committed entries into the state machine: in order, one call at a time, off the owner's thread."""
+"""Hands committed entries to the state machine: in order, one call at a time, large ones off the owner's thread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = logging.getLogger("nyala.raft_driver")
 _Applied = tuple[Sequence[Entry], list[Any]]
 _INLINE_ENTRIES_MAX = 32
 _BATCHED_ENTRIES_MAX = 16
-"""So many entries are applied at once: they would gain nothing by waiting for more."""
+"""With so many entries, waiting for more would gain nothing."""
 
 
 class Applier:
@@ -54,7 +54,7 @@ class Applier:
         self._stopped = False
 
     def stop(self) -> None:
-        """Apply nothing more; a call that is under way ends unheard."""
+        """Apply nothing more; the result of a call that is under way is ignored."""
         self._stopped = True
 
     def advance(self, through_index: int) -> None:
@@ -72,7 +72,7 @@ class Applier:
                 self._run_heavy(lambda entries=entries, lo=lo, hi=hi: self._work(entries, lo, hi), self._applied)  # type: ignore[misc]
 
     def is_little(self, through_index: int) -> bool:
-        """Whether what is not applied yet up to `through_index` is so little that it costs less together with more."""
+        """Whether the unapplied entries up to `through_index` are so few and small that they may wait for more."""
         lo, hi = self.applied_index + 1, through_index + 1
         if hi - lo >= _BATCHED_ENTRIES_MAX or lo < self._cache.cached_from:
             return False
@@ -84,7 +84,10 @@ class Applier:
         )
 
     def _work(self, entries: Sequence[Entry] | None, lo: int, hi: int) -> _Applied | None:
-        """None if a resource is exhausted that reading needs: nothing was applied, it is tried again."""
+        """Read the entries if they are not in the cache, and apply them.
+
+        None if a resource ran out during the read: nothing was applied, and the next `advance` tries again.
+        """
         if entries is None:
             try:
                 entries = self._log.read(lo, hi, self._bytes_max)

@@ -1,4 +1,4 @@
-"""How much log to keep, by a pure function whose reasons can each be tested alone; and deleting the rest."""
+"""Decides how much log to keep, by a pure function, and deletes the rest."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ def keep_from(
     retain_entries: int,
     retain_bytes_max: int,
 ) -> int:
-    """First index that must stay. Holds of copy sessions are the log's own business.
+    """First index that must stay. The log itself keeps the segments that copy sessions hold.
 
-    Unflushed entries and a config whose record is not durable yet stay whatever it costs. Below them, what the slowest
-    peer still needs and a tail of `retain_entries` stay as long as closed segments together take `retain_bytes_max`.
+    Unflushed entries stay in any case, and so does a config that is not in the consensus metadata yet. Below them, what
+    the slowest peer still needs and the last `retain_entries` stay, as far as all segments together take at most
+    `retain_bytes_max`.
     """
     must = flush_index + 1
     if config_saved_index < config_committed_index:

@@ -1,4 +1,4 @@
-"""Callers that wait: for the fate of their entry, or for an index or a time to be applied."""
+"""Callers that wait for the outcome of their entry, or until an index or a time is applied."""
 
 from __future__ import annotations
 
@@ -47,9 +47,10 @@ class PendingEntries:
         entry.done(result if entry.opid == opid else _replaced(entry.opid))
 
     def finish_configs_up_to(self, opid: OpId, result: object, aborted: OpId | None) -> None:
-        """What waits below `opid` is committed with it, and counts as `result`; but `aborted` was taken back by it.
+        """Entries below `opid` are committed with it, so their callers get `result`.
 
-        That is CAS_FAILED, for another config is committed now: clients do not repeat it, masters decide anew.
+        The entry `aborted` was taken back by it. Its caller gets CAS_FAILED, because another config is committed now:
+        clients do not repeat it, masters decide anew.
         """
         for index in sorted(i for i in self._by_index if i < opid.index):
             taken_back = Refused(
@@ -62,7 +63,7 @@ class PendingEntries:
     def leadership_lost(self, told_later: int, term_at: Callable[[int], int | None], leader_hint: str) -> None:
         """Tell each caller the state of its entry: gone from the log, or unknown. Committed ones go on waiting.
 
-        `told_later`: up to this index everything is committed and will be applied here soon.
+        `told_later`: up to this index everything is committed and will be applied here soon, so these callers wait.
         """
         for index in sorted(self._by_index):
             entry = self._by_index[index]
@@ -96,13 +97,13 @@ def _replaced(opid: OpId) -> Refused:
 
 
 def _overwritten(opid: OpId) -> Refused:
-    """Gone from this log, but what replaced it is not committed: a replica that still has it may lead next."""
+    """The entry is gone from this log, but the one in its place is not committed. A replica with it may still lead."""
     what = "another leader's entry took the place of this one here"
     return Refused(Code.NOT_LEADER, what, applied=Applied.UNKNOWN, opid=opid)
 
 
 class Waiters:
-    """Callers that wait until a rising number reaches theirs, or until their tick comes.
+    """Callers that wait until a rising number reaches their target, or until their deadline tick.
 
     Invariant: at most `count_max` wait; each `done` is called exactly once.
     """
@@ -130,7 +131,7 @@ class Waiters:
             done(target)
 
     def expire(self, tick: int) -> None:
-        """Answer those whose tick has come."""
+        """Answer those whose deadline has come."""
         late = [waiter for waiter in self._heap if waiter[2] <= tick]
         if not late:
             return

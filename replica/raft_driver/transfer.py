@@ -9,7 +9,7 @@ from .pending import Done
 
 
 class Transfer:
-    """Callers that asked to hand leadership over; all are answered by the next leader that is known, or by time.
+    """Callers that asked to hand leadership over. All get the next leader that is known, or an error at the deadline.
 
     Invariant: each `done` is called exactly once.
     """

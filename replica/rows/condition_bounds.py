@@ -1,6 +1,6 @@
-"""How large the conditions of one scan may be. Clients ask before they send, servers before they read. Pure.
+"""How large the conditions of one scan may be. Clients check before they send, servers before they read. Pure.
 
-What a client measures is never less than what a server measures: so what a client sends, no server refuses for it.
+A client's measure is never below a server's. So no server refuses, for its size, what a client has sent.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ _LENGTH_BYTES = 4
 
 
 class ConditionsSize(NamedTuple):
-    """Of all conditions of one scan together."""
+    """How many conditions one scan has, and how many values and bytes of values they have together."""
 
     conditions: int
     values: int
     values_bytes: int
 
     def fits(self) -> bool:
-        """Whether one scan may have so much."""
+        """Whether the size is within the bounds of one scan."""
         return self._beyond() is None
 
     def check(self) -> None:
-        """Refused(INVALID_ARGUMENT) unless one scan may have so much."""
+        """Refused(INVALID_ARGUMENT) if a bound of one scan is passed."""
         beyond = self._beyond()
         if beyond is None:
             return
         what, given, most = beyond
-        told = (
+        problem = (
             f"the conditions of one scan have at most {most} {what}. Split the list into several "
             "scans, or filter the rows after the scan; in Spark, join with a DataFrame of the values"
         )
-        raise Refused(Code.INVALID_ARGUMENT, told, given=given)
+        raise Refused(Code.INVALID_ARGUMENT, problem, given=given)
 
     def _beyond(self) -> tuple[str, int, int] | None:
-        """(what is too much, how much of it there is, how much there may be)."""
+        """The first bound that is passed: (what it bounds, the number given, the most)."""
         bounds = (
             ("conditions", self.conditions, limits.SCAN_PREDICATES_MAX),
             ("values together", self.values, limits.SCAN_VALUES_MAX),

@@ -23,7 +23,7 @@ COMPARISONS = {
     ">=": pc.greater_equal,
 }
 _FEW = 4
-"""If a list of values is so many times longer than the batch, it is first reduced to values that the batch has."""
+"""A list with this many times more values than the batch has rows is first reduced to values that the batch has."""
 _STEP = 1000
 """Values that are checked one by one between two calls of `stop`: about 3 ms."""
 _LONGS = range(-(1 << 63), 1 << 63)
@@ -86,7 +86,7 @@ class _Ready:
     """One predicate with its values as Arrow has them."""
 
     def __init__(self, predicate: Predicate, schema: Any, odd_max: int, stop: Callable[[], None]) -> None:
-        """`odd_max`: how many values of a list may be such as the column's type cannot hold."""
+        """`odd_max`: at most so many values of a list may be odd: the column's type cannot hold them."""
         pos = schema.get_field_index(predicate.column)
         if pos < 0:
             raise invalid("no such column", column=predicate.column, known=",".join(schema.names))
@@ -101,7 +101,7 @@ class _Ready:
                 self._odd = [value_scalar(predicate.values[0], kind)]
             elif predicate.op == "in":
                 self._exact, self._odd = _listed(predicate, kind, odd_max, stop)
-            self.mask(pa.array([], type=kind), stop)  # what cannot be compared says so now, and not among the rows
+            self.mask(pa.array([], type=kind), stop)  # A value that cannot be compared raises now, before the scan.
         except NOT_COMPARABLE as e:
             raise invalid(
                 "the value cannot be compared with the column",
@@ -112,7 +112,7 @@ class _Ready:
 
     @property
     def odd_listed(self) -> int:
-        """Values of a list that are compared one by one."""
+        """Odd values of a list: they are compared one by one."""
         return len(self._odd) if self.predicate.op == "in" else 0
 
     def mask(self, column: Any, stop: Callable[[], None]) -> Any:

@@ -1,9 +1,9 @@
 """Reads the values of one condition, an Arrow IPC stream of one column, without trusting a byte of it.
 
-pyarrow's stream reader expands what it is given before anybody can look: a null column of two thousand million values
-takes two hundred bytes on the wire, run-ends and dictionaries repeat one value without end, compressed buffers unfold.
-So the schema message is read here, only the plain types that a column's value can have are taken, and each value must
-have bytes of its own in the body. What this returns is never larger than a small multiple of what was sent.
+pyarrow's stream reader expands a stream before any check can run: a null column of two thousand million values takes
+two hundred bytes on the wire, run-ends and dictionaries repeat one value without end, compressed buffers unfold. So
+this module reads the schema message itself, takes only the plain types that a column's value can have, and requires
+that each value has bytes of its own in the body. The array is never larger than a small multiple of the stream.
 """
 
 from __future__ import annotations

@@ -13,14 +13,14 @@ from .page_writer import page_bytes
 from .request_bounds import may_repeat
 
 _PAGE_FIELD = "limit_bytes"
-"""How many bytes the caller of a list wants at most."""
+"""The field in which the caller of a list says how many bytes it wants at most."""
 _ROW_BYTES_MIN = 9
-"""Of a written row: its operation and its offset. A request that says more rows than fit is refused by its handler."""
+"""Of a written row: its operation and its offset. If a request claims more rows than fit, its handler refuses it."""
 
 
 def arrival_cost(method: str, size_bytes: int, message_type: Descriptor) -> int:
-    """Bytes of memory, before anything is made of a request. Its fields are not counted yet; of a short one they never
-    are, so that each two bytes may be one."""
+    """Bytes of memory that a request may cost before it is parsed. The fields of a short one are never counted, so each
+    two bytes are charged as one field."""
     bound = limits.REQUESTS[method]
     cost = bound.fixed_bytes + size_bytes * bound.memory_factor
     if size_bytes > limits.REQUEST_SMALL_BYTES:
@@ -29,19 +29,19 @@ def arrival_cost(method: str, size_bytes: int, message_type: Descriptor) -> int:
 
 
 def fields_cost(method: str, fields: int) -> int:
-    """What so many fields add, once those of a long request are counted."""
+    """Bytes of memory that the counted fields of a long request add."""
     return fields * limits.REQUESTS[method].field_bytes
 
 
 def request_cost(method: str, request: Message, size_bytes: int) -> int:
-    """What is added once the request is parsed: its items, and the longest reply that it may have."""
+    """Bytes of memory that are added once the request is parsed: for its items, and for its longest possible reply."""
     bound = limits.REQUESTS[method]
     cost = _items(bound, request, size_bytes) * bound.item_bytes
     return cost if bound.reply_late else cost + reply_cost(reply_bytes(method, request, size_bytes))
 
 
 def reply_bytes(method: str, request: Message, size_bytes: int) -> int:
-    """The longest reply to be expected. Only a page may be longer, and is charged then: one item may be so long."""
+    """The longest reply to expect. Only a page can be longer, if one item is; it is charged when it is made."""
     bound = limits.REQUESTS[method]
     if bound.reply_item_bytes:
         items = _items(bound, request, size_bytes)

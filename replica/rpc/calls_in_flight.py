@@ -1,8 +1,7 @@
-"""The gRPC calls that a server has begun and not ended: how many, and how much memory they may take, of one host and in
-all.
+"""Counts the gRPC calls under way at a server, and the memory that they may take, per host and in all.
 
-gRPC bounds connections, and calls on one connection. It counts nothing by address, so calls are counted here. gRPC
-shows a call once its request is whole: what comes before that is bounded by gRPC's own bounds alone.
+gRPC bounds connections, and calls on one connection, but counts nothing by address. So calls are counted here, from the
+moment at which their request is whole: gRPC does not show them earlier.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class CallBounds(NamedTuple):
 
 
 class _Sum:
-    """Of some calls."""
+    """The calls of one host, or of all, and the memory that they may take."""
 
     __slots__ = ("bytes", "calls", "whose")
 
@@ -35,7 +34,7 @@ class _Sum:
 
 
 class Call:
-    """One call that is counted. Whoever began it ends it, once or several times."""
+    """One call that is counted. The code that began it ends it; ending it again does nothing."""
 
     __slots__ = ("_calls", "_ended", "bytes", "host")
 
@@ -47,27 +46,27 @@ class Call:
         self._ended = False
 
     def add(self, size_bytes: int, applied: Applied = Applied.NOT_APPLIED) -> None:
-        """It may take so much more; Refused OVERLOADED, with `applied`, if that does not fit now, and TOO_LARGE if it
-        never can. Nothing for a call that has ended."""
+        """Charge the call for so much more. Refused OVERLOADED, with `applied`, if it does not fit now, and TOO_LARGE if
+        it never can. Does nothing for a call that has ended."""
         if not self._ended:
             self._calls.charge(self, size_bytes, applied)
 
     def become(self, size_bytes: int, applied: Applied) -> None:
-        """From now on it takes so much; Refused as by `add` if that is more."""
+        """Charge the call for so much from now on; Refused as by `add` if that is more than before."""
         self.add(size_bytes - self.bytes, applied)
 
     def end(self) -> None:
-        """It takes nothing any more."""
+        """Stop counting the call and its memory."""
         if not self._ended:
             self._ended = True
             self._calls.forget(self)
 
 
 class CallsInFlight:
-    """Calls whose request is here and whose answer has not left.
+    """Calls whose request has arrived and whose answer has not left.
 
-    Invariants: never more than the bounds, of one host and in all; a host without a call is forgotten. A host may have
-    half of all, so that one alone cannot take everything. Concurrency: the loop's thread.
+    Invariants: never more than the bounds, of one host and in all; a host without a call is forgotten. One host may
+    have half, so that it cannot take everything. Concurrency: the loop's thread.
     """
 
     def __init__(self, bounds: CallBounds | None = None, what: str = "calls") -> None:
@@ -77,7 +76,7 @@ class CallsInFlight:
         self._all = _Sum("from all hosts together")
         self._hosts: dict[str, _Sum] = {}
         self.refused = 0
-        """Calls that were one too many."""
+        """How many calls were refused."""
 
     @property
     def calls(self) -> int:
@@ -95,8 +94,8 @@ class CallsInFlight:
         return len(self._hosts)
 
     def begin(self, host: str, size_bytes: int = 0) -> Call:
-        """One more call of `host`, which may take so much memory; Refused OVERLOADED if it is one too many, or takes
-        too much beside the others; TOO_LARGE if it does so alone."""
+        """Count one more call of `host`, which may take `size_bytes`. Refused OVERLOADED if it passes a bound together
+        with the others; TOO_LARGE if it does so alone."""
         of_host, bounds = self._hosts.get(host) or _Sum(f"from host {host}"), self._bounds
         if of_host.calls >= bounds.calls_per_host_max:
             raise self._too_much(of_host)
@@ -115,7 +114,7 @@ class CallsInFlight:
 
     @contextmanager
     def one(self, host: str, size_bytes: int = 0) -> Iterator[None]:
-        """The same while it is answered."""
+        """`begin` on entry, `Call.end` on exit."""
         call = self.begin(host, size_bytes)
         try:
             yield
@@ -123,7 +122,7 @@ class CallsInFlight:
             call.end()
 
     def charge(self, call: Call, size_bytes: int, applied: Applied) -> None:
-        """[Call] So many bytes more, or less."""
+        """[Call] Charge the call for so many bytes more; negative: fewer."""
         of_host, bounds = self._hosts[call.host], self._bounds
         if size_bytes > 0:
             if call.bytes + size_bytes > bounds.bytes_per_host_max:

@@ -1,4 +1,4 @@
-"""Options that both ends of every connection share, of gRPC's and of our own."""
+"""Options of both ends of every connection: those of gRPC, and those of our own connections."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
 
 ONCE_CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     *(o for o in CHANNEL_OPTIONS if o[0] != "grpc.min_reconnect_backoff_ms"),
-    # Who asks for a connection once waits longer than those who ask again.
+    # A caller that tries once waits longer than one that tries again.
     ("grpc.min_reconnect_backoff_ms", 5_000),
 )
-"""For a channel of a few calls, whose first failure counts: it says that nobody is there."""
+"""For a channel of a few calls: its first failure means that no server answers there."""
 
 COPY_CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     *(o for o in ONCE_CHANNEL_OPTIONS if o[0] != "grpc.max_receive_message_length"),
@@ -49,25 +49,25 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_ping_strikes", 0),
-    # What gRPC can bound of connections. It knows no address and no share for other servers: these have connections of
-    # their own for their messages (`replica/transport`), and call only to open one.
+    # gRPC can bound the number of connections, but not per address, and it cannot reserve any for other servers. These
+    # have links of their own for their messages (`replica/transport`), and call only to open one.
     ("grpc.max_allowed_incoming_connections", limits.GRPC_CONNECTIONS_MAX),
     ("grpc.max_concurrent_streams", limits.GRPC_STREAMS_PER_CONNECTION_MAX),
     ("grpc.server_handshake_timeout_ms", limits.GRPC_HANDSHAKE_MS_MAX),
     ("grpc.max_connection_idle_ms", limits.GRPC_IDLE_MS_MAX),
-    # A client that is gone without a word is missed, and what it had is free.
+    # If a client vanishes, its connection ends and its calls are freed.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
 )
 
 
 def set_keep_alive(sock: Any, silence_ms: int) -> None:
-    """What every connection of our own asks of the kernel; nothing if it is not TCP.
+    """Set the kernel's options for a connection of our own; does nothing if it is not TCP.
 
-    No small message waits for the acknowledgement of the one before it, 40 ms where the other end says nothing. asyncio
-    sees to that itself, but not on what a listening socket of `socket.create_server` accepts.
-    A connection whose other end has been silent for `silence_ms` ends, whether or not something is sent. An other end
-    that lives but takes nothing counts as silent as long as something waits for it.
+    No small message waits for the acknowledgement of the one before it, which takes 40 ms if the other end sends
+    nothing. asyncio sets this option itself, but not for sockets that `socket.create_server` accepts.
+    If the other end is silent for `silence_ms`, the connection ends, whether or not something is sent. An end that
+    lives but takes no bytes counts as silent while bytes wait for it.
     """
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return

@@ -1,4 +1,4 @@
-"""Pages of a list: as many messages as fit, and the key behind which the next page begins."""
+"""Fills one page of a list with as many messages as fit, and gives the key after which the next page begins."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Protocol, TypeVar
 
 from nyala.replica.types import limits
 
-TURN_S = 0.01
-"""Work on one page goes on for so long; then everything else that waits gets its turn."""
+SLICE_S = 0.01
+"""After so long, work on a page lets the event loop run everything else that waits."""
 FRAME_BYTES = 8
-"""Of one message in a repeated field: its tag and its length."""
+"""What one message in a repeated field takes besides itself: its tag and its length."""
 
 
 class Sized(Protocol):
-    """A message."""
+    """A message whose size on the wire is known."""
 
     def ByteSize(self) -> int:
         """Its bytes on the wire."""
@@ -27,7 +27,7 @@ Message = TypeVar("Message", bound=Sized)
 
 
 def page_bytes(limit_bytes: int) -> int:
-    """How many bytes a page has at most, if its caller asks for so many; 0: as many as fit in one message."""
+    """How many bytes a page has at most. `limit_bytes`: what its caller asks for; 0: as many as fit in one message."""
     return min(limit_bytes, limits.PAGE_BYTES_MAX) if limit_bytes > 0 else limits.PAGE_BYTES_MAX
 
 
@@ -36,8 +36,8 @@ async def page_of(
 ) -> tuple[list[Message], str]:
     """The first messages that have together at most that many bytes, and the key of the last one if there are more.
 
-    At least one, or no reader would ever get on. `found` is read as far as it is needed; `used_bytes` is what else the
-    reply has.
+    At least one message, so that every reader makes progress. `found` is read only as far as needed. `used_bytes`: what
+    the rest of the reply takes.
     """
     taken: list[Message] = []
     left, last = page_bytes(limit_bytes) - used_bytes, ""
@@ -48,7 +48,7 @@ async def page_of(
             return taken, last
         taken.append(message)
         last = key
-        if time.monotonic() - began_s > TURN_S:
+        if time.monotonic() - began_s > SLICE_S:
             await asyncio.sleep(0)
             began_s = time.monotonic()
     return taken, ""

@@ -33,7 +33,7 @@ def conform(batch: Any, source: TableSchema, target: TableSchema) -> Any:
 
 
 class Place(NamedTuple):
-    """Some of the rows that somebody looks for, all in one batch.
+    """Those of the rows looked for that are in one batch.
 
     `mine`: their positions among the rows looked for. `at`: their positions in `batch`, which is of schema `schema`.
     Both of shape (rows,).
@@ -50,18 +50,18 @@ class Place(NamedTuple):
         return [take(column, self.at) for column in key_arrays(self.batch, self.schema)]
 
     def column(self, column_id: int) -> pa.Array | None:
-        """The column of all rows of the batch; None if its schema is of before the column."""
+        """The column of the whole batch; None if the batch was made before the column was added."""
         pos = next((pos for pos, c in enumerate(self.schema.columns) if c.id == column_id), None)
         return None if pos is None else self.batch.column(pos)
 
     def values(self, columns: Sequence[Column]) -> list[pa.Array]:
-        """These columns, of this or of a later schema, of these rows."""
+        """The values of these rows in `columns`, which are of this or a later schema; defaults for columns added later."""
         arrays = [(c, self.column(c.id)) for c in columns]
         return [filled(c, len(self.at)) if array is None else take(array, self.at) for c, array in arrays]
 
 
 def gathered(places: Iterable[Place], columns_of: Callable[[Place], list[pa.Array]]) -> list[pa.Array]:
-    """Columns of the rows looked for, in their order, from those of each place."""
+    """The columns of all rows looked for, in the order of these rows. `columns_of` gives those of one place."""
     found = [(place.mine, columns_of(place)) for place in places]
     if len(found) == 1:
         return found[0][1]
@@ -91,7 +91,7 @@ def key_arrays(batch: Any, schema: TableSchema) -> list[Any]:
 
 
 def take(array: Any, positions: I64) -> Any:
-    """`array` at `positions`. Fixed-width strings, common in real keys, go the numpy way: four times as fast."""
+    """`array` at `positions`. Strings of equal length, common in keys, are taken by numpy, four times as fast."""
     quick = _take_fixed_width(array, positions) if len(positions) >= 4096 else None
     return quick if quick is not None else array.take(pa.array(positions))
 

@@ -1,4 +1,4 @@
-"""Where a scan cuts the rows of a batch into pieces: by the bytes that the rows really have, not by their mean."""
+"""Where a scan cuts the rows of a batch into pieces: by the bytes that the rows really have, not by their average."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class RunSizes:
 
 
 def runs(sizes: RunSizes, rows: int) -> Iterator[tuple[int, int]]:
-    """(start, end) of runs that are all rows in their order: SCAN_BATCH_BYTES and SCAN_PIECE_ROWS_MAX each at most, or
-    one longer row."""
+    """(start, end) of runs that follow one another and cover all rows. A run has at most SCAN_BATCH_BYTES and
+    SCAN_PIECE_ROWS_MAX, or is one longer row."""
     start = 0
     while start < rows:
         end = most = min(start + limits.SCAN_PIECE_ROWS_MAX, rows)

@@ -1,4 +1,4 @@
-"""Why rows were not applied, remembered as runs: a producer that repeats itself fails in long runs."""
+"""Remembers why rows were not applied, as runs, because a producer that repeats an error makes long runs of it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ Run = tuple[int, int, int, str]
 _PACKED = struct.Struct("<qqhi")
 _PACKED_BYTES_FIXED = 240
 _RECORD_BYTES = 300
-"""A record without its column's name: of the tablet's superblock, which stays in memory as it was saved."""
+"""Of one record in the tablet's superblock, without its column's name. The saved superblock stays in memory."""
 
 
 @dataclass(frozen=True, eq=False)
 class ErrorRuns:
-    """Of a source. Runs in ascending order; arrays of shape (runs,).
+    """The row errors of one source, as runs in ascending order; arrays of shape (runs,).
 
     A run says: of the rows that this tablet was given, all with `first` <= offset <= `last` failed for one reason.
-    Offsets between them that went to other tablets are of no concern: nobody asks this tablet for those.
+    Rows in between that went to other tablets do not matter, because this tablet is never asked for their errors.
     """
 
     first: I64
@@ -47,7 +47,7 @@ class ErrorRuns:
         return len(self.first)
 
     def append(self, errors: Sequence[RowError], offsets: I64, *, after: int) -> ErrorRuns:
-        """With the `errors` of a batch's new rows added; both ascend. `offsets`, shape (rows,): all new rows.
+        """These runs and the `errors` of a batch's new rows. `offsets`, shape (rows,): all new rows. Both ascend.
 
         `after` is the row that this tablet was given right before these: a run that ends there may go on.
         """
@@ -86,7 +86,7 @@ class ErrorRuns:
         )
 
     def forget_below(self, offset: int) -> ErrorRuns:
-        """Without rows below `offset`."""
+        """The runs without rows below `offset`."""
         if not len(self) or offset <= int(self.first[0]):
             return self
         cut = int(np.searchsorted(self.last, offset))
@@ -146,9 +146,8 @@ class ErrorRuns:
 
 
 class PackedErrors(NamedTuple):
-    """Of one write of a client, whose rows need not be at hand to tell them: a run holds every offset between its ends.
-
-    Small beside a tuple of errors, whether they are one or many, and never changed.
+    """The row errors of one write of a client, as runs. A run holds every offset between its ends, so the errors can be
+    listed without the rows. Immutable, and smaller than a tuple of errors.
     """
 
     packed: bytes
@@ -157,12 +156,12 @@ class PackedErrors(NamedTuple):
 
     @classmethod
     def of(cls, errors: Iterable[RowError]) -> PackedErrors:
-        """Of these errors, which ascend."""
+        """Pack these errors, which ascend."""
         return cls._of_runs((e.offset, e.offset, int(e.code), e.column) for e in errors)
 
     @classmethod
     def _of_runs(cls, runs: Iterable[Run]) -> PackedErrors:
-        """Of these runs, which ascend; those that touch and have one reason become one."""
+        """Pack these runs, which ascend. Neighbours with the same reason become one run."""
         packed = bytearray()
         columns: dict[str, int] = {}
         begun: tuple[int, int, int, int] | None = None
@@ -181,7 +180,7 @@ class PackedErrors(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """What they take in memory, here and in the superblock; saved they take a small part of it."""
+        """What they take in memory, here and in the superblock. On disk they take a small part of it."""
         if not self.packed:
             return 0
         records = [_RECORD_BYTES + len(name.encode()) for name in self.columns]
@@ -190,12 +189,12 @@ class PackedErrors(NamedTuple):
         return _PACKED_BYTES_FIXED + len(self.packed) + saved
 
     def runs(self) -> Iterator[Run]:
-        """One after the other."""
+        """The runs, in ascending order."""
         unpacked = _PACKED.iter_unpack(self.packed)
         return ((first, last, code, self.columns[column]) for first, last, code, column in unpacked)
 
     def errors(self) -> tuple[RowError, ...]:
-        """Every one of them."""
+        """One error for each row."""
         return tuple(
             RowError(offset, RowCode(code), column)
             for first, last, code, column in self.runs()

@@ -1,7 +1,7 @@
-"""The values that stored rows keep when a batch gives some columns only: how long they are, and the values themselves.
+"""The values that stored rows keep when a batch gives some columns only: their lengths, and copies of them.
 
-A row of a few bytes in a batch may leave a megabyte as it is. So values are measured where they lie, and copied for a
-few rows at a time.
+A row of a few bytes in a batch may keep a megabyte of stored values. So they are measured without a copy, and copied
+for a few rows at a time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .stores import Found, Stores
 def kept_lengths(stores: Stores, found: Found, hit: I64, columns: Sequence[Column]) -> dict[int, I64]:
     """By column id, for those of `columns` that are of variable length: bytes of the value that each row `hit` has.
 
-    `found` says where the rows' live versions are. Nothing is copied; the same on every replica, wherever they lie.
+    `found` says where the rows' live versions are. Nothing is copied. The result is the same on every replica.
     """
     found_lengths = {c.id: np.full(len(hit), c.default_length) for c in columns if c.type in VARIABLE_LENGTH}
     if found_lengths:
@@ -41,7 +41,7 @@ def kept_values(stores: Stores, found: Found, hit: I64, columns: Sequence[Column
 
 
 def portions(stores: Stores, found: Found, hit: I64, columns: Sequence[Column]) -> Iterator[I64]:
-    """The rows `hit`, in order, a few at a time: in `columns` they have KEPT_BYTES_MAX together, or are one row."""
+    """The rows `hit`, in order, in portions: each has at most KEPT_BYTES_MAX in `columns`, or is one longer row."""
     if len(hit) < 2:
         yield from [hit] * len(hit)
         return

@@ -1,8 +1,8 @@
 """Which blocks to merge, and how many blocks a flush makes, by sizes alone: pure.
 
-Blocks of similar size are merged, four or more at once, so that a row is written a few times only while its block
-grows. A merge holds its inputs and its output in memory, so it takes MERGE_BYTES_MAX of inputs at most. Where four do
-not fit, as many are merged as fit. A block that fits with no other of its size is full, and stays.
+Blocks of similar size are merged, four or more at once, so that each row is rewritten only a few times. A merge holds
+its inputs and its output in memory, so it takes MERGE_BYTES_MAX of inputs at most. If four do not fit, as many are
+merged as fit. A block that fits with no other of its size is full, and stays.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ def flush_runs(sizes: Sequence[int], bytes_max: int = MERGE_BYTES_MAX) -> list[t
 def blocks_max(total_bytes: int, bytes_max: int = MERGE_BYTES_MAX) -> int:
     """How many blocks a tablet of so many bytes has at most once nothing is left to merge.
 
-    Up to three of each size between SMALL_BYTES and half of `bytes_max`, sizes counted by the factor SIMILAR; one that
-    the next larger ones leave no room for; and full ones, each above half of `bytes_max`.
+    Sizes are counted in steps of the factor SIMILAR. There are up to three blocks of each size between SMALL_BYTES and
+    half of `bytes_max`; one more that does not fit with the next larger ones; and full ones, each above half of
+    `bytes_max`.
     """
     sizes, size = 1, SIMILAR * SMALL_BYTES
     while size < bytes_max // 2:

@@ -1,7 +1,7 @@
-"""Deletion of a replica: six steps, the fourth of which commits; afterwards only forward.
+"""Deletion of a replica, in six steps. The fourth is the commit point; after it the deletion is only completed.
 
 A deleted replica is a tombstone: term, vote and last logged OpId stay for ever, so that it can neither forget a promise
-nor be revived by a stale leader. Data goes to a quarantine, not away [kudu raft-tablet-copy, "Tablet deletion"].
+nor be revived by a stale leader. Its data goes to a quarantine [kudu raft-tablet-copy, "Tablet deletion"].
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def wal_folder(tablet_id: str) -> str:
 
 
 def fresh_quarantine(disk: Disk, tablet_id: str) -> str:
-    """A quarantine path of this tablet that is not taken. Numbers go up; after a purge they begin anew, so a path names
-    what is there now, and nothing that was."""
+    """A quarantine path of this tablet that is not taken. Numbers rise. After a purge they begin again, so a path may
+    have named another quarantine before."""
     prefix = f"{tablet_id}-"
     numbers = [
         int(name[len(prefix) :])
@@ -73,7 +73,7 @@ def delete_replica(
         tombstone = as_tombstone(superblock, last_opid, quarantine, known=known)
         tombstone.save(disk)
     except Refused:
-        disk.remove_tree(quarantine)  # it did not happen; a death leaves that to `drop_undone_deletions`
+        disk.remove_tree(quarantine)  # it was not committed; after a crash, `drop_undone_deletions` does this
         raise
     disk.crash_point("delete.4")
     _log.info("T %s deleted: last logged OpId %s, data in %s", tablet_id, last_opid, quarantine)

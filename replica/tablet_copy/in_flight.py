@@ -1,4 +1,4 @@
-"""How much of a copy is in this process's memory at once: a budget that each stream draws on before it fetches."""
+"""Bounds how much of a copy is in memory at once: each download takes room from a budget before it fetches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nyala.replica.types import check
 class InFlight:
     """Bytes of one session that were fetched, or are about to be, and are not written yet.
 
-    Invariants: never more than the budget. Who holds room never waits for more, so a wait always ends.
+    Invariants: never more than the budget. A thread that holds room never waits for more, so each wait ends.
     Concurrency: any thread.
     """
 
@@ -29,7 +29,7 @@ class InFlight:
 
     @contextmanager
     def room(self, length_bytes: int) -> Iterator[None]:
-        """Room for so many bytes, from before they are fetched until they are written; waits for it."""
+        """Wait for room for so many bytes, and hold it until they are written."""
         check(0 < length_bytes <= self._budget_bytes, "a chunk fits the budget", bytes=length_bytes)
         with self._free:
             self._waiting += 1

@@ -1,8 +1,9 @@
-"""The data of a witness joins its log: blocks come while it votes and logs; one rewrite of the superblock names them.
+"""Copies the rows to a witness while it votes and logs. One rewrite of its superblock then names the copied blocks.
 
-Until then nothing here names the files, so a death leaves the witness as it was, and the next start sweeps them. After
-it the replica is whole: its own log continues what the blocks hold, because it kept every entry behind its base, the
-source's flush position is not below that base, and the rewrite waits until the log holds that position as committed.
+Before the rewrite no superblock names the files: a crash leaves the witness as it was, and the next start removes them.
+After it the replica has all rows, because its log continues where the blocks end. The log kept every entry above its
+base, the source's flush position is not below that base, and the rewrite waits until the log holds that position as
+committed.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class WitnessJoin:
         return remote
 
     def _forget_files(self) -> None:
-        """What was brought is named by nobody, unless the rewrite was done and only its end is not known."""
+        """Remove the copied files, unless the rewrite was done after all and names them."""
         tablet_id = self._witness.tablet_id
         if Superblock.exists(self._disk, tablet_id) and Superblock.load(self._disk, tablet_id).blocks:
             return

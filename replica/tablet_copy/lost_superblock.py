@@ -1,7 +1,7 @@
-"""A superblock that is gone, or does not read back, beside what else the tablet has left here.
+"""Handles a superblock that is missing or damaged while other files show that the tablet was here.
 
-Nobody can tell any more what it named, nor where the log ended that it went with. A tombstone takes its place, which
-gives no vote until a copy is complete. What a backup of the superblock would need stays until then.
+It is not known then which blocks it named, or where its log ended. A tombstone takes its place, which gives no vote
+until a copy is complete. The blocks that a backup of the superblock would name stay until then.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _log = logging.getLogger(__name__)
 def was_here(disk: Disk, tablet_id: str) -> bool:
     """Whether a tablet without a superblock may have promised something here: then its superblock is lost.
 
-    A creation that was cut off leaves metadata of term 0 and an empty log. What voted or acknowledged has a term.
+    A creation that was cut off leaves metadata of term 0 and an empty log. A replica that voted or acknowledged has a
+    term above 0.
     """
     if not disk.exists(path_of(tablet_id)):
         return disk.exists(wal_folder(tablet_id))  # the metadata are made before the log, so they are lost too
@@ -69,7 +70,7 @@ def write_tombstone_for_lost(disk: Disk, tablet_id: str, cmeta: ConsensusMeta | 
 
 
 def blocks_that_stayed(disk: Disk, tablet_id: str) -> frozenset[str]:
-    """Paths of the tablet's blocks that stayed for a lost superblock; none if that cannot be told now."""
+    """Paths of the tablet's blocks that stayed for a lost superblock; none if they cannot be listed now."""
     try:
         return spared_blocks(disk, block_numbers(tablet_id, disk.listdir("data"))) - named_blocks(disk)
     except (Corruption, DiskFailure, Refused):

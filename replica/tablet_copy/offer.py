@@ -1,7 +1,7 @@
-"""What a source offers, before anything here changes: could an honest source have made it? One pure function.
+"""Judges whether an honest source can have offered a manifest, before anything here changes. One pure function.
 
-The files themselves are checked by their checksums as they come. What the manifest says beside them, terms, configs,
-names and lengths, would be taken over as it is: a term is kept for good, and a name becomes a file's.
+Checksums protect the files themselves. The terms, configs, names and lengths of the manifest would be taken over as
+they are: a term is kept for ever, and a name becomes a file's name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a server does with each superblock it finds, before anything runs [kudu raft-tablet-copy, "Tablet startup"]."""
+"""What a start does with each superblock that it finds [kudu raft-tablet-copy, "Tablet startup"]."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _log = logging.getLogger(__name__)
 def settle_at_startup(disk: Disk, superblock: Superblock) -> Superblock:
     """Bring one tablet's files to a state that may go on; returns the superblock in force.
 
-    DELETED: finish the deletion if its WAL is still in place. COPYING: back to DELETED; the last logged OpId is the one
-    the superblock kept (0.0 if the tablet never was here), whatever the half-copied WAL holds, and that WAL goes to a
-    new quarantine. READY: what a deletion that did not happen has put aside goes. Idempotent: a crash anywhere in here
-    runs the same rule again.
-    The superblock is durable on return, whatever the last life left unsynced: log GC relies on what it says.
+    DELETED: finish the deletion if its log is still in place. COPYING: back to DELETED. The last logged OpId is the one
+    that the superblock kept (0.0 if the tablet never was here), whatever the partial log holds; that log goes to a new
+    quarantine. READY: remove the quarantine of a deletion that did not reach its commit point. Idempotent: after a
+    crash in here, the next start does the same. The superblock is durable on return, even if the former process did not
+    sync it, because log GC relies on it.
     """
     disk.sync_dir(superblock.path.rpartition("/")[0])
     if superblock.data_state is DataState.DELETED:

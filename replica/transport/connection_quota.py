@@ -1,7 +1,7 @@
-"""What one kind of connections may take of a server: how many, how many bytes of frames that are begun, and how long.
+"""Bounds one kind of connections: their number, the bytes of frames that are begun, and the time of a frame.
 
-Connections of one kind share one bound in all and one per address. The kinds have shares of their own, so no flood of
-one kind can take what another needs: links of the cluster's servers go on while clients are turned away.
+Connections of one kind share one bound in all and one per address. Each kind has its own quota, so a flood of one kind
+takes nothing from another: links of the cluster's servers go on while clients are turned away.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from nyala.replica.types import limits
 
 
 class Connection(Protocol):
-    """What a share asks of a connection."""
+    """What a quota asks of a connection."""
 
     @property
     def idle(self) -> bool:
-        """Whether nobody waits for anything on it."""
+        """Whether no caller waits for anything on it."""
         ...
 
     def fail(self, error: Exception) -> None:
@@ -28,7 +28,7 @@ class Connection(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """Of one kind: connections, and bytes of frames that have begun and are not whole; in all, and of one address."""
+    """The bounds of one kind, in all and per address: connections, and bytes of frames that are begun and not whole."""
 
     connections_max: int
     connections_per_address_max: int
@@ -80,8 +80,8 @@ class _Address:
 class ConnectionQuota:
     """The connections of one kind.
 
-    Invariants: at most `bounds` of anything; who was used longest ago, and is idle, goes first. Concurrency: the loop's
-    thread. Memory: two small records for each connection.
+    Invariants: no bound is passed; of idle connections, the one that was used longest ago ends first. Concurrency: the
+    loop's thread. Memory: two small records for each connection.
     """
 
     def __init__(self, bounds: Bounds, now_s: Callable[[], float]) -> None:
@@ -94,7 +94,7 @@ class ConnectionQuota:
         """Those with a frame that is begun."""
         self.bytes = 0
         self.ended = 0
-        """Connections that were ended for the sake of a bound."""
+        """How many connections were ended to keep a bound."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -105,7 +105,8 @@ class ConnectionQuota:
         return list(self._held)
 
     def add(self, connection: Connection, address: str) -> None:
-        """One more; if it is one too many, an older one ends: of its address, or else of the one that has most."""
+        """Count one more connection. If a bound is passed, an older one ends: of its address if that has too many, else
+        of the address that has most."""
         of_address = self._addresses.setdefault(address, _Address())
         self._held[connection] = _Held(address)
         of_address.connections[connection] = None
@@ -126,9 +127,9 @@ class ConnectionQuota:
             of_address[connection] = None
 
     def hold(self, connection: Connection, size_bytes: int, frame_bytes: int) -> str:
-        """A frame is begun, of which `size_bytes` take memory now; why it may not, or an empty text. 0: none is begun.
+        """Count `size_bytes` of a frame that is begun; 0 if none is. Returns why it may not hold so much, or "".
 
-        `frame_bytes`: as long as it says that it will be. Its time begins with its first byte.
+        `frame_bytes`: the length that the frame announces. Its time begins with its first byte.
         """
         held = self._held.get(connection)
         if held is None:
@@ -166,7 +167,7 @@ class ConnectionQuota:
             del self._addresses[held.address]
 
     def look(self) -> bool:
-        """End those whose frame is overdue; whether there is one to look at later."""
+        """End the connections whose frame is overdue. Returns whether a frame is begun still."""
         now_s = self._now_s()
         for connection in [c for c in self._begun if self._held[c].due_s <= now_s]:
             self._end(connection, f"a frame was begun and is not whole after {limits.FRAME_S_MAX:g} s or more")
@@ -179,6 +180,6 @@ class ConnectionQuota:
 
 
 def _oldest(of_address: _Address, newest: Connection) -> Connection:
-    """The idle one that was used longest ago; else the one that was, but for the newest."""
+    """The idle one that was used longest ago. If none is idle, the one that was used longest ago, except the newest."""
     others = [c for c in of_address.connections if c is not newest]
     return next((c for c in others if c.idle), others[0] if others else newest)

@@ -1,7 +1,7 @@
-"""Which other servers are alive, as what arrives from them tells. Stands in for the heartbeats of quiet groups.
+"""Which other servers are alive, judged by what arrives from them. It replaces the heartbeats of quiet groups.
 
-Counted in ticks of this server, which come one after another however late: a server that stood still itself does not
-take its own pause for the silence of all others.
+Time is counted in ticks of this server. After a pause, they do not come in a burst. So a server does not take its own
+pause for the silence of all others.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ class _Watched:
 class PeerLiveness:
     """Liveness of the servers that are watched.
 
-    Invariants: a change is told once, by `tick`; a server that was never heard counts as heard when its watch began.
+    Invariants: `tick` returns each change once; a server that was never heard counts as heard when its watch began.
     Concurrency: one thread. Memory: one record for each watched server.
     """
 
     def __init__(self, silent_ticks_max: int) -> None:
-        """`silent_ticks_max`: so many ticks without a word, and a server counts as lost."""
+        """`silent_ticks_max`: after so many ticks without a batch, a server counts as lost."""
         self._silent_max = silent_ticks_max
         self._now = 0
         self._peers: dict[str, _Watched] = {}
 
     def watch(self, uuids: Iterable[str]) -> None:
-        """These from now on, and no others. One that is new is told as up: it may have been lost when last watched."""
+        """Watch these servers and no others. `tick` reports a new one as up, because it may have been lost before."""
         self._peers = {uuid: self._peers.get(uuid) or _Watched(self._now, told=False) for uuid in sorted(uuids)}
 
     @property
@@ -51,11 +51,11 @@ class PeerLiveness:
 
     @property
     def lost(self) -> list[str]:
-        """Those that are silent, as told; sorted."""
+        """The servers that `tick` has reported as silent; sorted."""
         return [uuid for uuid, peer in self._peers.items() if not peer.up]
 
     def heard(self, uuid: str, process: int) -> None:
-        """Something came from that server's process, drawn at its start; 0 if it does not say."""
+        """A batch came from that server. `process`: the number that its process drew at its start; 0 if it has none."""
         peer = self._peers.get(uuid)
         if peer is None:
             return
@@ -65,7 +65,7 @@ class PeerLiveness:
             peer.process = process
 
     def tick(self) -> list[LivenessChange]:
-        """One tick; what changed since the last one, by uuid."""
+        """Count one tick; returns what changed since the last one, sorted by uuid."""
         self._now += 1
         changes = []
         for uuid, peer in self._peers.items():

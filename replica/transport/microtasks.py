@@ -1,4 +1,4 @@
-"""What an event brings about, carried to its end before the loop looks at its sockets again."""
+"""Runs functions at the end of the event loop's current iteration, before the loop polls its sockets again."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections import deque
 from collections.abc import Callable
 
 _FUNCTIONS_MAX = 1000
-"""Functions of one iteration; the rest wait for the next, so that no chain of them keeps the loop from its sockets."""
+"""At most so many functions run in one iteration; the rest wait for the next, so that the loop gets to its sockets."""
 
 
 class MicrotaskQueue:
     """Functions that run at the end of the iteration in which they were asked for.
 
-    asyncio runs what `call_soon` was given after another look at all sockets: a system call, and a moment in which
-    another thread takes the interpreter. A message makes a replica speak, that makes a link write: what goes out would
-    wait for both twice. Whoever brings an event in therefore does so through `run`.
-    Invariants: functions run in the order of `soon`, each once; what is asked for outside of an iteration gets one
-    of its own. Concurrency: the loop's thread.
+    asyncio polls all sockets before it runs what `call_soon` was given. That is a system call, in which another thread
+    may take the interpreter. A message makes a replica answer, and the answer makes a link write, so an answer would
+    wait for two polls. Therefore code that receives an event handles it through `run`.
+    Invariants: functions run in the order of `soon`, each once; if `soon` is called outside of `run`, an iteration is
+    scheduled for it. Concurrency: the loop's thread.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_error: Callable[[BaseException], None]) -> None:
-        """`on_error` gets what they raise: the loop would only log it, and go on with what was half done."""
+        """`on_error` gets what the functions raise; the loop would only log it and go on with half-done work."""
         self._loop = loop
         self._on_error = on_error
         self._functions: deque[Callable[[], None]] = deque()
@@ -34,7 +34,7 @@ class MicrotaskQueue:
             self._schedule()
 
     def run(self, event: Callable[[], None]) -> None:
-        """Run `event` now, and then all that was asked for."""
+        """Run `event` now, and then all functions given to `soon`."""
         if self._running:
             event()
             return

@@ -1,4 +1,4 @@
-"""What peers sent that no honest peer sends: counted, and told without filling the log."""
+"""Counts and logs messages that no honest peer sends, without filling the log."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable
 _log = logging.getLogger("nyala.transport")
 
 TELL_AGAIN_S = 10.0
-"""A peer that goes on is told of again after so long, with the number of its refused messages."""
+"""If a peer goes on, it is logged again after so long, with the number of messages refused meanwhile."""
 _SENDERS_MAX = 1000
-"""Senders whose latest line is remembered; beyond it the one that was told of first is forgotten."""
+"""So many senders are remembered; beyond that, the one that was logged first is forgotten."""
 
 
 class Refusals:
@@ -23,7 +23,7 @@ class Refusals:
         self._uuid = uuid
         self._now_s = now_s
         self._told: dict[str, tuple[float, int]] = {}
-        """By sender: when it was told of, and how many were refused since."""
+        """By sender: when it was logged, and how many messages were refused since."""
         self.count = 0
 
     def note(self, sender: str, what: str, why: str) -> None:

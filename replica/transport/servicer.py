@@ -1,4 +1,4 @@
-"""Incoming links: check who is meant, convert, hand to the tablet manager."""
+"""Grants incoming links; checks and converts what arrives on them, and hands it to the tablet manager."""
 
 from __future__ import annotations
 
@@ -50,15 +50,14 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
         check_caller: Callable[[str, int], None] = lambda uuid, takeover: None,
         knows: Callable[[str], bool] = lambda uuid: True,
     ) -> None:
-        """`deliver(tablet_id, message)`: why it was refused, as one that no honest peer sends; empty or None if it was
-        taken. `on_peer(uuid, address)`: where a sender says that it listens, once a link.
+        """`deliver(tablet_id, message)`: returns why it refused the message, as one that no honest peer sends; empty or
+        None if it took it. `on_peer(uuid, address)`: where a sender says that it listens, once a link.
 
-        `on_heard(uuid, process)`: for each batch, empty ones too, before what it brings.
-        `on_fatal` gets what `deliver` must not raise; the loop would only log it.
-        `microtasks`: of whoever answers; what a batch brings about is carried to its end before the next one is read.
-        `check_caller(uuid, takeover)`: Refused if that one must not be heard; asked for each link and each batch.
-        `knows(uuid)`: whether that server is in some config here, or named by the masters: links of those have a share
-        of their own.
+        `on_heard(uuid, process)`: called for each batch, also an empty one, before its messages are delivered.
+        `on_fatal` gets any exception of `deliver`, which must not raise; the loop would only log it.
+        `microtasks`: the queue of the code that answers, so that all answers to a batch leave before the next is read.
+        `check_caller(uuid, takeover)`: raises Refused if that sender must not be heard; called for each link and batch.
+        `knows(uuid)`: whether a config here or the masters name that server; links of such have a quota of their own.
         """
         self._uuid = local_uuid
         self._deliver = deliver
@@ -152,6 +151,6 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
             return str(error)
         try:
             return self._deliver(wire.tablet_id, message) or ""
-        except Exception as error:  # noqa: BLE001 - the last that sees it
+        except Exception as error:  # noqa: BLE001 - no caller would see it
             self._on_fatal(error)
             return ""

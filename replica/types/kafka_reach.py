@@ -1,4 +1,4 @@
-"""Whether a Kafka broker listens, found out before one of its clients is made."""
+"""Finds out whether a Kafka broker listens, before a Kafka client is made."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ CONNECT_TIMEOUT_S = 5.0
 
 
 def reach_kafka(bootstrap: str) -> None:
-    """Return if a broker listens at one of these addresses. Refused UNAVAILABLE if none does, INVALID_ARGUMENT for what
+    """Return if a broker listens at one of these addresses. Refused UNAVAILABLE if none does, INVALID_ARGUMENT if one
     is no address.
 
-    A client of kafka-python's whose constructor fails leaves its thread behind.
+    Why it is called first: if the constructor of a kafka-python client fails, its thread stays.
     """
     trouble: OSError | None = None
     for address in bootstrap.split(","):

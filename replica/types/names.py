@@ -65,7 +65,7 @@ def check_text(text: str, what: str, *, length_max: int = limits.TEXT_LENGTH_MAX
 
 
 def check_length(text: str, what: str, *, length_max: int) -> str:
-    """A text that is only looked up, or comes from what was made by an earlier build: bounded."""
+    """A text that is only looked up, or that an earlier build may have made with other characters: bounded."""
     if len(text) > length_max:
         raise refused(f"{what}: at most {length_max} characters", text, length=len(text))
     return text
@@ -144,7 +144,7 @@ def parse_json(data: bytes | str, what: str, *, depth_max: int = limits.JSON_DEP
 
 
 def nests_deeper(text: str, depth_max: int) -> bool:
-    """Whether the JSON text has more levels than that. Of what is no JSON, as far as it could be read as such."""
+    """Whether the text nests deeper than `depth_max`, by its brackets outside of strings. It need not be valid JSON."""
     depth, quoted = 0, False
     for part in _JSON_PART.finditer(text):
         first = part[0][0]

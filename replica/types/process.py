@@ -17,7 +17,7 @@ from importlib.metadata import version
 from .errors import ResourcesExhausted
 
 __version__ = version("nyala")
-"""Of servers, masters and the command; what durable formats can be read is said by their own versions."""
+"""The version of servers, masters and the command. Durable formats have versions of their own."""
 
 
 FORMAT = "%(asctime)s.%(msecs)03dZ %(levelname).1s %(message)s"
@@ -40,9 +40,9 @@ def log_to_stderr(level: int | str = logging.INFO, *, names: bool = False) -> No
 
 
 def started_pool(threads: int, name: str) -> ThreadPoolExecutor:
-    """A pool all of whose threads run already, so that no work given to it fails because no thread can be started.
+    """A pool whose threads all run when this returns, so that no later work fails because a thread cannot be started.
 
-    ResourcesExhausted if not all of them can be started: a process that cannot have its threads does not begin.
+    ResourcesExhausted if one of them cannot be started.
     """
     pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
     together = threading.Barrier(threads + 1)
@@ -59,7 +59,7 @@ def started_pool(threads: int, name: str) -> ThreadPoolExecutor:
 
 
 def raise_open_files_limit() -> int:
-    """Raise the soft limit as far as the hard one allows, within reason; returns the limit in force."""
+    """Raise the soft limit to the hard one, to at most 1,048,576; returns the limit in force."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _OPEN_FILES_ENOUGH if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES_ENOUGH)
     if soft != resource.RLIM_INFINITY and soft < wanted:

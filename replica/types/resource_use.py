@@ -1,4 +1,4 @@
-"""Open files and memory maps of a process: how many of how many, and what to say before they run out. Pure."""
+"""How many of its open files and memory maps a process uses, and the warning before they run out. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REMEDIES = {
 
 
 class ResourceUse(NamedTuple):
-    """So many of so many; a limit of 0 is unknown, or none."""
+    """How much of a limit is used. `limit`: 0 if it is unknown, or if there is none."""
 
     used: int = 0
     limit: int = 0
@@ -25,7 +25,7 @@ class ResourceUse(NamedTuple):
         return self.used / self.limit if self.limit else 0.0
 
     def near_limit(self, name: str) -> str:
-        """What to tell of it, and what to do; "" while more than a fifth of the limit is left."""
+        """The warning, with what to do; "" while more than a fifth of the limit is left."""
         if self.share < NEAR_FROM:
             return ""
         return f"{self.used} of {self.limit} {name} are used ({self.share:.0%}): {REMEDIES[name]}"

@@ -34,7 +34,7 @@ def utc_text(hybrid_time: int) -> str:
 
 
 class SystemClock:
-    """`Clock` of the host. Concurrency: any thread."""
+    """`Clock` of the machine. Concurrency: any thread."""
 
     def wall_us(self) -> int:
         """Microseconds since 1970."""
@@ -46,7 +46,7 @@ class SystemClock:
 
 
 def staleness_problem(staleness_us: float) -> str:
-    """Why a read cannot be asked to be at most so many microseconds old; empty if it can."""
+    """Why no read can have this bound on its staleness, in microseconds; empty if a read can."""
     if limits.CLOCK_DIFFERENCE_US_MAX < staleness_us <= limits.STALENESS_US_MAX:
         return ""
     least_s, most_s = limits.CLOCK_DIFFERENCE_US_MAX / 1e6, limits.STALENESS_US_MAX / 1e6
@@ -73,18 +73,18 @@ class HybridClock:
     def ahead_us(self, hybrid_time: int) -> int:
         """Microseconds by which observing a time would push this clock; negative if it would not.
 
-        Judged by the wall, and by what was issued or observed before: a wall that was set back by an hour must not make
-        an hour's worth of times, which are in everybody's logs already, look like the future.
+        Compared with the wall clock and with the times issued or observed before. If a wall clock is set back by an
+        hour, the times in all logs lie an hour ahead of it, and must not look like those of a wrong clock.
         """
         with self._lock:
             return us_of_hybrid(hybrid_time) - max(self._clock.wall_us(), us_of_hybrid(self._last))
 
     def ahead_of_wall_us(self, hybrid_time: int = 0) -> int:
-        """Microseconds by which a time, by default the latest one of this clock, is ahead of this server's wall."""
+        """Microseconds by which a time, by default this clock's latest one, is ahead of the server's wall clock."""
         with self._lock:
             return us_of_hybrid(hybrid_time or self._last) - self._clock.wall_us()
 
     def observe(self, hybrid_time: int) -> None:
-        """Later times will be above this one. Whoever takes times from others bounds them first: see `ahead_us`."""
+        """Later times will be above this one. A caller that received the time bounds it first: see `ahead_us`."""
         with self._lock:
             self._last = max(self._last, hybrid_time)

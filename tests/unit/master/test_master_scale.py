@@ -178,7 +178,7 @@ def test_everything_answers_in_pages_with_thousands_of_tables_and_servers(monkey
     orders of 1,477 wide tables. Turns are as short as can be, so the longest step of the loop is the work on one item
     of a page, or on a page that is assembled; it is no more than a small request may cost. A heartbeat's reply is made
     in one step, as its row of limits says, and bounded in bytes."""
-    monkeypatch.setattr(page_writer, "TURN_S", -1.0)
+    monkeypatch.setattr(page_writer, "SLICE_S", -1.0)
 
     async def scenario() -> None:
         world = MasterWorld()
