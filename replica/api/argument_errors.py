@@ -1,4 +1,4 @@
-"""Refusals of what users get wrong: what, with which value, and what to do instead."""
+"""Errors for wrong arguments: what is wrong, with which value, and what to do instead."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def invalid_argument(what: str, todo: str, /, **values: object) -> NotApplied:
 
 
 def unknown_name(kind: str, name: object, known: Iterable[str], *, code: Code = Code.INVALID_ARGUMENT) -> NotApplied:
-    """A name that nothing has: says what is close to it, and what there is."""
+    """The error for an unknown name: it lists close names, and the names there are."""
     name, names = shown(name) if isinstance(name, str) else name, sorted(known)
     lower = {n.lower(): n for n in reversed(names)}
     close = [lower[c] for c in difflib.get_close_matches(str(name).lower(), list(lower), n=3, cutoff=0.6)]

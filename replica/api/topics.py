@@ -9,7 +9,7 @@ from nyala.replica.client import NotApplied
 from nyala.replica.types import KAFKA_AWAY, Applied, Code, KafkaSecurity, Refused, kafka_topics, reach_kafka
 
 PARTITIONS = 4
-"""Of a new topic, unless its maker says otherwise."""
+"""How many a new topic has, unless the caller names another number."""
 PARTITIONS_MAX = 1000
 BROKER_DEFAULT = -1
 """Replication factor: the brokers' `default.replication.factor`, as for the masters' topics."""
@@ -53,7 +53,7 @@ class TopicMaker:
             raise NotApplied(error.code, error.what) from error
 
     def make(self, topic: str, partitions: int) -> int:
-        """Make the topic unless it is there, and leave it as it is if so. The number of its partitions; Refused."""
+        """Make the topic; one that exists is left as it is. Returns the number of its partitions; Refused."""
         from kafka.admin import NewTopic
         from kafka.errors import TopicAlreadyExistsError
 

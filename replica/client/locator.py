@@ -1,4 +1,4 @@
-"""Who leads each tablet: a cache, filled from the master, corrected by hints, never asked for twice at once."""
+"""A cache of each tablet's leader and members, filled from the master and corrected by hints."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from .tables import Location
 LookUp = Callable[[str], list[Location]]
 """Asks the master for all locations of a table, by name."""
 ROUNDS_WITHOUT_LEADER = 3
-"""How often the others are asked before the silent server is, if one of them knows no leader: an election is near."""
+"""If a member knows no leader, an election is near: the others are asked so often before the silent server is again."""
 
 
 @dataclass
 class _Doubt:
-    """What came of looking for a tablet's leader since one did not answer as such.
+    """The search for a tablet's leader since the server `suspect` did not answer as the leader.
 
-    `silent`: uuid of the last one that gave no answer at all in its time. `asked`: members asked in turn since.
-    `leaderless`: one of them said that it knows no leader. `over`: the suspect has had its turn again.
+    `silent`: uuid of the last server that gave no answer in its time. `asked`: how many members were asked since.
+    `leaderless`: one of them said that it knows no leader. `over`: the suspect itself was asked again.
     """
 
     suspect: str
@@ -36,7 +36,7 @@ class _Doubt:
 class Locator:
     """Locations by tablet id.
 
-    Invariants: at most one look-up of a table is under way; whoever waited for it does not start another.
+    Invariants: at most one look-up of a table is under way; a thread that waited for it does not start another.
     Concurrency: any thread.
     """
 
@@ -60,7 +60,7 @@ class Locator:
             self._tablets = {k: v for k, v in self._tablets.items() if v.table_name != table_name}
 
     def location(self, tablet_id: str) -> Location | None:
-        """What is known, without asking anybody."""
+        """The cached location; nothing is sent."""
         with self._lock:
             return self._tablets.get(tablet_id)
 
@@ -88,7 +88,7 @@ class Locator:
         return [(uuid, location.members[uuid]) for *_, uuid in order]
 
     def _next_member(self, location: Location) -> str:
-        """The others in turn, then the suspect, for asking a stopped server costs a whole attempt."""
+        """The others in turn, and the suspect last, because asking a stopped server costs a whole attempt."""
         doubt = self._doubts.setdefault(location.tablet_id, _Doubt(""))
         others = sorted(uuid for uuid in location.members if uuid != doubt.suspect)
         again = doubt.leaderless and doubt.silent == doubt.suspect
@@ -100,12 +100,12 @@ class Locator:
         return others[(doubt.asked - 1) % len(others)]
 
     def version(self, table_name: str) -> int:
-        """Number of look-ups of that table so far: hand it to `refresh`."""
+        """Number of look-ups of that table so far, for `refresh`."""
         with self._lock:
             return self._versions.get(table_name, 0)
 
     def refresh(self, table_name: str, seen_version: int) -> None:
-        """Ask the master again, unless somebody has done so since `seen_version`. One look-up at a time per table."""
+        """Ask the master again, unless another thread did so since `seen_version`. One look-up at a time per table."""
         with self._lock:
             gate = self._table_locks.setdefault(table_name, threading.Lock())
         with gate:
@@ -118,7 +118,7 @@ class Locator:
                 for tablet_id in gone:
                     del self._tablets[tablet_id]
                 for location in locations:
-                    # The master learns of a failover later than we do: its word does not clear a suspect.
+                    # The master learns of a failover later than the client, so its answer does not clear a suspect.
                     doubt = self._doubts.get(location.tablet_id)
                     if doubt is not None and location.leader_uuid == doubt.suspect:
                         location = replace(location, leader_uuid="")
@@ -126,10 +126,10 @@ class Locator:
                 self._versions[table_name] = seen_version + 1
 
     def follow(self, tablet_id: str, asked_uuid: str, detail: str) -> bool:
-        """Believe a NOT_LEADER's hint `uuid@host:port`; whether there was one. Without one the belief is dropped.
+        """Follow a NOT_LEADER's hint `uuid@host:port`; returns whether there was one. Without one, no leader is known.
 
-        A hint to who has just been silent is none: followers name a stopped leader until they have elected another, and
-        to wait for it once more costs a whole attempt.
+        A hint that names a server which was just silent does not count: followers name a stopped leader until they have
+        elected another, and waiting for it again costs a whole attempt.
         """
         uuid, address = leader_hint(detail)
         with self._lock:

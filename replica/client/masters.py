@@ -1,4 +1,4 @@
-"""Calls to the masters: whichever leads answers; the others point at it."""
+"""Calls to the masters: the leading one answers, the others refuse with a hint at it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CALLS_THAT_CHANGE = frozenset(
     }
 )
 RETRY_SAFE = CALLS_THAT_CHANGE - {"ResetSource"}
-"""Those with the same effect when made twice: they carry a request id, an owner, or desired state."""
+"""Calls that have their effect once when they are made twice: they carry a request id, an owner, or desired state."""
 
 
 class Masters:
@@ -122,7 +122,7 @@ class Masters:
         )
 
     def ask(self, address: Address, method: str, request: Message, timeout_s: float) -> Any:
-        """What this one master answers, leader or not, asked once. For calls that change nothing; Refused."""
+        """The reply of this one master, leader or not, asked once. For calls that change nothing; Refused."""
         try:
             reply = getattr(self._channels.master(address), method)(request, timeout=timeout_s)
         except grpc.RpcError as e:
@@ -132,7 +132,7 @@ class Masters:
         return reply
 
     def _give_up_if_nobody_listens(self, error: Refused, attempts: Attempts) -> None:
-        """On first contact, three rounds of refused connections mean a wrong address rather than a slow cluster."""
+        """Three refused connections to each master in the first call mean a wrong address, not a slow cluster."""
         if error.code is Code.UNAVAILABLE and attempts.count >= 3 * len(self.addresses):
             asked = ", ".join(map(str, self.addresses))
             why = "no master answers; check the address, and whether the cluster is up"

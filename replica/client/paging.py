@@ -1,4 +1,4 @@
-"""Lists that come in pages: asked for one after the other, until there is no next one."""
+"""Asks for a list page after page, until there is no next one."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from nyala.replica.types import Code, Refused, limits
 
 
 class PagedRequest(Protocol):
-    """A request for a list: how much of it fits one reply, and behind which item it begins."""
+    """A request for a list: how many bytes of it one reply may have, and after which item the reply begins."""
 
     limit_bytes: int
     after: str
 
     def CopyFrom(self, other_msg: Any, /) -> None:
-        """Be as another one."""
+        """Take over all fields of `other_msg`."""
 
 
 class NamedListRequest(PagedRequest, NamedRequest, Protocol):
-    """One that is meant for one server."""
+    """A request for a list, meant for one server."""
 
 
 _Asked = TypeVar("_Asked", bound=PagedRequest)

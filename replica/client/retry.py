@@ -1,4 +1,4 @@
-"""What to do about each refusal: a table, a back-off and a deadline. No I/O, no clock of its own."""
+"""The reaction to each refusal: a table, a back-off and a deadline. No I/O."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ REACTIONS: dict[Code, Reaction] = {
     Code.UNAVAILABLE: Reaction.REFRESH,
     Code.LAGGING: Reaction.REFRESH,
 }
-"""Codes that are not named here are told to the user at once."""
+"""A code that is not in this table fails at once."""
 
 
 def reaction_to(error: Refused) -> Reaction:
-    """The table's answer."""
+    """The reaction to the error's code; FAIL if it is not in the table."""
     return REACTIONS.get(error.code, Reaction.FAIL)
 
 
@@ -75,7 +75,7 @@ _NEVER_REACHED = frozenset({grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.RESOU
 
 
 def refusal_of_rpc_error(error: grpc.RpcError | grpc.FutureCancelledError, *, mutates: bool) -> Refused:
-    """A broken call as a refusal: who was asked may have done it, unless the call changes nothing anyway."""
+    """A broken call as a refusal. If the call `mutates`, the server may have carried it out: the outcome is unknown."""
     status = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
     text = (error.details() or status.name) if isinstance(error, grpc.Call) else str(error)
     applied = Applied.UNKNOWN if mutates and status not in _NEVER_REACHED else Applied.NOT_APPLIED
@@ -130,7 +130,7 @@ class Attempts:
         return max(0.001, min(self._attempt_timeout_s, self._deadline.left_s))
 
     def limit_s(self, *, retry_safe: bool) -> float:
-        """The same, but all that is left if no other attempt could follow one of which nobody knows the outcome."""
+        """Time limit of the next attempt: all that is left if no other attempt may follow an unknown outcome."""
         return self.timeout_s if retry_safe else max(0.001, self._deadline.left_s)
 
     def failed(self, error: Refused, *, retry_safe: bool) -> float:
@@ -148,7 +148,7 @@ class Attempts:
         if error.code is Code.TIMED_OUT:
             self._attempt_timeout_s *= 2
         elif error.code is Code.NOT_LEADER and not error.detail:
-            # Its group has no leader, so whoever was silent need not be waited for any longer than before.
+            # The group has no leader, so waiting longer than before for a silent server would gain nothing.
             self._attempt_timeout_s = self._options.attempt_timeout_s
         delay = self._next_delay_s(follow=reaction is Reaction.FOLLOW and bool(error.detail))
         if delay >= self._deadline.left_s:
@@ -160,7 +160,7 @@ class Attempts:
         return delay
 
     def _next_delay_s(self, *, follow: bool) -> float:
-        """Exponential with jitter. Two hints are followed at once; after that, servers may point at each other."""
+        """Exponential with jitter. Two hints are followed at once; later ones may name servers in a circle."""
         if follow and self._follows < 2:
             self._follows += 1
             return 0.0

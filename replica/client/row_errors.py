@@ -16,7 +16,7 @@ _CODES = {RowCode.ALREADY_PRESENT: Code.ALREADY_EXISTS, RowCode.NOT_FOUND: Code.
 
 @dataclass(frozen=True)
 class RowFailure:
-    """Why one row was not applied. `row`: its position in what was handed in, from 0."""
+    """Why one row was not applied. `row`: its position among the rows of the call, from 0."""
 
     row: int
     code: RowCode
@@ -34,7 +34,7 @@ class RowErrors(Refused):
     `errors`: the failed rows by position, each with its code and column; RowFailure, or RowError where the writer knows
     no keys. `failed`: their number, which is larger where only the first are kept. `rows_applied`: how many other rows
     were applied. `rows`: the failed rows as they were sent, a pa.Table in the order of `errors`, where they are known.
-    `applied` is NOT_APPLIED only if no row was: whoever repeats the whole write otherwise meets his own rows.
+    `applied` is NOT_APPLIED only if no row was: otherwise a repetition of the whole write would find rows of its own.
     """
 
     def __init__(
@@ -63,5 +63,5 @@ class RowErrors(Refused):
         )
 
     def __str__(self) -> str:
-        # The family's ending, "nothing was applied" or "the outcome is unknown", would say less than the text does.
+        # The ending of `Refused`, "nothing was applied" or "the outcome is unknown", would say less than this text.
         return f"{self.code.name}: {self.what}"

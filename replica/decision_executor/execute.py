@@ -40,9 +40,9 @@ class _Server:
 
 
 def execute(decision: Decision, client: Client, *, now_us: Callable[[], int] | None = None) -> Outcome:
-    """Carry `decision` out once and say what became of it; never raises Refused. Blocks up to a minute.
+    """Carry `decision` out once and return its outcome; never raises Refused. Blocks up to a minute.
 
-    `now_us` is the wall clock against which the deadline is held; the leader checks it again by its own.
+    `now_us` is the wall clock by which the deadline is judged; the leader checks it again by its own.
     """
     wall_us = now_us or _wall_us
     if 0 < decision.deadline_us <= wall_us():
@@ -66,7 +66,8 @@ def _wall_us() -> int:
 def _send_to_leader(decision: Decision, client: Client, at: _Server) -> tuple[Refused | None, _Server]:
     """(None, or the leader's refusal; the server that was asked last). Follows hints, then asks the masters once.
 
-    A server that cannot be reached may have got the decision. Another one gets it nevertheless: the leader compares.
+    A server that cannot be reached may have got the decision. It is sent to another one all the same, because the
+    leader compares.
     """
     asked: set[str] = set()
     looked_up = False
@@ -118,7 +119,7 @@ def _hinted(error: Refused) -> _Server | None:
 
 
 def _ask_masters(decision: Decision, client: Client) -> _Server:
-    """Where the masters see the tablet's leader; Refused(NOT_LEADER) if they see none, TABLET_NOT_FOUND if dropped."""
+    """The leader that the masters know; Refused(NOT_LEADER) if they know none, TABLET_NOT_FOUND if it was dropped."""
     table = client.get_table(table_id=decision.table_id, timeout_s=ATTEMPT_TIMEOUT_S)
     location = client.locator.location(decision.tablet_id) if table.tablet(decision.tablet_id) else None
     if location is None:
@@ -129,7 +130,7 @@ def _ask_masters(decision: Decision, client: Client) -> _Server:
 
 
 def _may_hold_already(error: Refused) -> bool:
-    """Whether the refusal, or the silence, may mean that an earlier sending did it."""
+    """Whether the refusal, or a missing answer, may mean that an earlier sending took effect."""
     codes = (Code.CAS_FAILED, Code.STALE_DECISION, Code.INVALID_ARGUMENT, Code.ALREADY_EXISTS, Code.NOT_LEADER)
     return error.applied is Applied.UNKNOWN or error.code in codes
 
@@ -149,7 +150,7 @@ def _status(decision: Decision, client: Client, at: _Server) -> pb.ReplicaStatus
 
 
 def _holds(decision: Decision, client: Client, at: _Server) -> bool:
-    """Whether what was decided holds in the committed config of the server asked last."""
+    """Whether the change is in the committed config of the server asked last."""
     status = _status(decision, client, at)
     if status is None:
         return False

@@ -1,4 +1,4 @@
-"""What became of a decision."""
+"""The outcome of a decision, from the answer of its leader."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ STALE_CODES = frozenset(
         Code.WRONG_TABLE,
     }
 )
-"""The world is not as the decision supposed: only a new decision can help."""
+"""The tablet is not as the decision assumed, so only a new decision can help."""
 
 
 def outcome_of(decision: Decision, error: Refused | None, message: str = "") -> Outcome:
-    """The outcome of `decision` when its leader answered `error`, or accepted it; its publisher adds who and when."""
+    """The outcome of `decision` if its leader answered `error`, or accepted it. The publisher adds its own name and the
+    time."""
     if error is None:
         result, code = Result.DONE, Code.OK
     else:

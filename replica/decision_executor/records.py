@@ -1,8 +1,7 @@
-"""The one reader of what stands on the masters' topics: a usable record, or the reason why it is none.
+"""The one reader of the masters' topics: it returns a usable record, or the reason why there is none.
 
 Anybody who reaches Kafka may write there. So every function here is pure, gives an answer for every key and value, and
-costs time and memory in proportion to their bytes at most. The reader of a topic skips an `Unusable`, counts it, and
-goes on.
+costs time and memory in proportion to their bytes at most. A caller skips an `Unusable`, counts it, and goes on.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True)
 class Unusable:
-    """A record that nobody carries out. `fields`: those that could be read before the fault."""
+    """A record that is not carried out. `fields`: those that could be read before the fault."""
 
     fault: Fault
     reason: str
@@ -61,10 +60,10 @@ TOPICS: dict[str, type[TopicRecord]] = {
 
 
 def read_record(kind: type[T], key: bytes | None, value: bytes | None) -> T | Unusable:
-    """The record on the topic of its kind, or why it is not used. Its words for people are made printable: they get
-    into logs and onto terminals.
+    """The record, or why it is not used. Its texts for people are made printable, because they are shown in logs and on
+    terminals.
 
-    A null value of a compacted topic deletes its key: who reads one asks for that first.
+    A null value deletes its key in a compacted topic. The caller handles that before it calls this.
     """
     if value is None:
         return Unusable(Fault.NO_VALUE, "the record has no value")
@@ -88,8 +87,8 @@ def read_record(kind: type[T], key: bytes | None, value: bytes | None) -> T | Un
 
 
 def _key_problem(key: bytes | None, found: TopicRecord) -> str:
-    """A compacted topic keeps the last record of each key, so a record under another key would be kept beside the
-    true one, and nobody would delete it."""
+    """Why the key is wrong, or "". A compacted topic keeps the last record of each key, so a record under another key
+    would stay beside the right one for ever."""
     match found:
         case Report():
             own = found.tablet_id or f"server:{found.server_uuid}"

@@ -46,8 +46,8 @@ class Call:
         self._ended = False
 
     def add(self, size_bytes: int, applied: Applied = Applied.NOT_APPLIED) -> None:
-        """Charge the call for so much more. Refused OVERLOADED, with `applied`, if it does not fit now, and TOO_LARGE if
-        it never can. Does nothing for a call that has ended."""
+        """Charge the call for so much more. Refused OVERLOADED, with `applied`, if it does not fit now; TOO_LARGE if it
+        never can. Does nothing for a call that has ended."""
         if not self._ended:
             self._calls.charge(self, size_bytes, applied)
 

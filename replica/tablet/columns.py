@@ -55,7 +55,7 @@ class Place(NamedTuple):
         return None if pos is None else self.batch.column(pos)
 
     def values(self, columns: Sequence[Column]) -> list[pa.Array]:
-        """The values of these rows in `columns`, which are of this or a later schema; defaults for columns added later."""
+        """These rows' values in `columns`, which are of this or a later schema; defaults for columns added later."""
         arrays = [(c, self.column(c.id)) for c in columns]
         return [filled(c, len(self.at)) if array is None else take(array, self.at) for c, array in arrays]
 

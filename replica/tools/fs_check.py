@@ -1,4 +1,4 @@
-"""Every file of a stopped server's directory: is it whole, does it belong, does somebody name it?"""
+"""Judges every file of a stopped server's directory: is it whole, does it belong there, does a superblock name it?"""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NAMES_OF_OURS = frozenset({INSTANCE, FENCE, UNDO, *FOLDERS})
 
 @dataclass(kw_only=True)
 class DirectoryView:
-    """A whole directory as it lies there."""
+    """What is in a directory, and what is wrong with it."""
 
     instance: Instance | None
     tablets: list[TabletFiles]

@@ -1,7 +1,7 @@
 """Whether a tablet can go on by itself: a pure function of the evidence of its replicas.
 
-Votes alone do not make a leader. It needs rows, a log that no voter it needs is ahead of [raft §5.4.1], and both on one
-server: a majority that lives may have nobody to elect, and then no waiting brings one forth.
+Votes alone do not make a leader. One server must have the rows and a log that is not behind those of the voters that it
+needs [raft §5.4.1]. So a living majority may have no member that can be elected, and then waiting does not help.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ class LivingMajority:
     config: RaftConfig
     present: tuple[str, ...]
     leader: str = ""
-    """One of them who leads already, or wins an election by their votes alone; empty if nobody does."""
+    """One of them that leads already, or wins an election by their votes alone; empty if none does."""
     obstacles: tuple[str, ...] = ()
     """Why each of them cannot lead, in words for an operator; empty if one can."""
 
     @property
     def goes_on(self) -> bool:
-        """Whether nothing but a start of their servers is needed."""
+        """Whether the tablet goes on once their servers run."""
         return bool(self.leader)
 
     @property
     def what(self) -> str:
-        """Who is there, and why that is not enough, if it is not."""
+        """Which voters are whole, and why they are not enough, if they are not."""
         count = f"{len(self.present)} of {len(self.config.voters)} voters are whole, a majority"
         if self.goes_on:
             return f"{count}: {', '.join(self.present)}"
@@ -42,7 +42,8 @@ class LivingMajority:
 def living_majority(replicas: Sequence[ReplicaEvidence]) -> LivingMajority | None:
     """The newest config whose majority lives and can go on; else the newest whose majority lives; else None.
 
-    Every config that a replica of the newest generation knows counts: rather a recovery too few than two groups.
+    Every config that a replica of the newest generation knows counts, because a recovery that is refused does less harm
+    than two groups.
     """
     usable = [r for r in replicas if r.usable]
     newest = max((generation_of(c.opid.term) for r in usable for c in r.configs), default=0)
@@ -63,7 +64,7 @@ def living_majority(replicas: Sequence[ReplicaEvidence]) -> LivingMajority | Non
 
 
 def _leader(config: RaftConfig, present: Sequence[ReplicaEvidence]) -> ReplicaEvidence | None:
-    """Who leads in the highest term that was seen, or who is granted a majority's votes, its own among them.
+    """The replica that leads in the highest term seen, else one that a majority votes for, itself included.
 
     A leader needs no votes, and statuses asked one after the other may show a follower ahead of it.
     """
@@ -73,13 +74,13 @@ def _leader(config: RaftConfig, present: Sequence[ReplicaEvidence]) -> ReplicaEv
 
 
 def _may_lead(config: RaftConfig, replica: ReplicaEvidence) -> bool:
-    """Rows by its disk and by the config, which a leader must have told: nobody makes itself whole."""
+    """Whether it has rows by its disk and by the config: only its leader can say that a witness has its rows."""
     member = config.member(replica.server_uuid)
     return member is not None and member.holds_data and not replica.witness and not _silenced(replica)
 
 
 def _votes_for(candidate: ReplicaEvidence, present: Sequence[ReplicaEvidence]) -> list[ReplicaEvidence]:
-    """Whose logs it is not behind, of those that vote at all."""
+    """The replicas that would vote for it: those that vote, and whose logs are not ahead of its own."""
     return [r for r in present if r.last <= candidate.last and not _silenced(r)]
 
 

@@ -1,4 +1,4 @@
-"""Watching a replica on its way from one server to another."""
+"""Says whether a replica has moved, starts a copy by hand, and lists the copies under way."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def start_copy(client: Client, tablet_id: str, target: pb.ServerInfo) -> pb.Serv
     """Have a server copy a tablet from its leader, the source that is returned, before it is a member
     [kudu raft-config-change, "Adding a new node to the cluster" 1].
 
-    The copy has begun then, and `list_copies` tells of it. Refused ILLEGAL_STATE if the server has the tablet already,
-    ALREADY_INPROGRESS if it is copied there, UNAVAILABLE if nobody leads; nothing was begun then.
+    On return the copy has begun, and `list_copies` shows it. Refused ILLEGAL_STATE if the server has the tablet,
+    ALREADY_INPROGRESS if it is copied there, UNAVAILABLE if no server leads; then nothing was begun.
     """
     found = _leader(client, tablet_id)
     if found is None:
@@ -42,7 +42,7 @@ def start_copy(client: Client, tablet_id: str, target: pb.ServerInfo) -> pb.Serv
 
 
 def _leader(client: Client, tablet_id: str) -> tuple[pb.ServerInfo, pb.ReplicaStatus] | None:
-    """Who says that it leads, in the highest term; servers that do not answer are left out."""
+    """The server that says it leads in the highest term, with its status; servers that do not answer are left out."""
     found = []
     for server in client.list_servers().servers:
         try:
@@ -56,12 +56,12 @@ COPY_OVER = frozenset({"DONE", "FAILED", "CANCELLED"})
 """Phases of a copy that has ended."""
 COPY_UNDER_WAY = frozenset({"WAITING", "BEGIN", "SERVING", *(f"COPY.{n}" for n in range(1, 7))})
 COPY_UNDER_WAY |= {f"JOIN.{n}" for n in range(1, 5)}
-"""Phases of one that has not."""
+"""Phases of a copy that has not ended."""
 
 
 def is_copy_over(job: pb.CopyJob) -> bool:
-    """Whether a copy has ended; Refused(ILLEGAL_STATE) for a phase that only a newer server knows, which may be either:
-    who waits for the end of that copy could wait for ever."""
+    """Whether a copy has ended. Refused(ILLEGAL_STATE) for a phase that only a newer server knows: a caller that waits
+    for the end of that copy could wait for ever."""
     if job.phase not in COPY_OVER | COPY_UNDER_WAY:
         raise Refused(
             Code.ILLEGAL_STATE,

@@ -1,4 +1,4 @@
-"""Where a cluster is in an upgrade: which build each process runs, and whether the feature level can be raised."""
+"""Which build each process of a cluster runs, and whether the feature level can be raised."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class UpgradeView:
 
     @property
     def away(self) -> list[ProcessBuild]:
-        """Those whose build nobody knows."""
+        """Processes that did not answer, so that their build is not known."""
         return [p for p in self.processes if p.level is None]
 
     @property
@@ -46,11 +46,11 @@ class UpgradeView:
         return max((p.level or 1 for p in self.processes), default=self.finalized)
 
     def behind(self, level: int) -> list[ProcessBuild]:
-        """Who answers and does not know that level."""
+        """Processes that answer and do not know that level."""
         return [p for p in self.processes if p.level is not None and p.level < level]
 
     def unheard(self, level: int) -> list[ProcessBuild]:
-        """Who answers and has not heard yet that the cluster is at that level."""
+        """Processes that answer and have not heard yet that the cluster is at that level."""
         return [p for p in self.processes if p.finalized is not None and p.finalized < level]
 
 

@@ -1,4 +1,4 @@
-"""Comparing all replicas of chosen tables at one time, whoever reads them: what to read, and what the sums mean."""
+"""Compares all replicas of chosen tables at one time: which to read, and what the checksums mean."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOOK_PERIOD_S = 0.3
 
 @dataclass(frozen=True)
 class ReplicaSum:
-    """What reading one replica gave: checksum and rows, or why there is none."""
+    """The result of reading one replica: its checksum, or why there is none."""
 
     server_uuid: str
     tablet_id: str
@@ -53,7 +53,7 @@ def readable(view: ClusterView) -> list[tuple[pb.ServerInfo, str]]:
 
 
 def with_sums(view: ClusterView, sums: Iterable[ReplicaSum], at: int) -> ClusterView:
-    """The view with what was read; replicas that were not read are left as they are."""
+    """The view with these checksums; replicas without one are left as they are."""
     by_place = {(one.server_uuid, one.tablet_id): one for one in sums}
 
     def filled(tablet_id: str, replica: ReplicaView) -> ReplicaView:
@@ -65,7 +65,7 @@ def with_sums(view: ClusterView, sums: Iterable[ReplicaSum], at: int) -> Cluster
 
 
 def unread(view: ClusterView) -> dict[str, str]:
-    """Tablet id -> what is missing, of each tablet that has not a checksum of every voter."""
+    """By tablet id: what is missing, for each tablet without a checksum of every voter."""
     found: dict[str, str] = {}
     for table in view.tables:
         for tablet in table.tablets:
@@ -103,8 +103,8 @@ def next_reads(
 ) -> list[tuple[pb.ServerInfo, str, float]]:
     """(server, tablet id, seconds) of each replica that is to be read now; so many are read at a time.
 
-    Seconds: `timeout_s`; else as `checksum_timeout_s` has it, and what the server may have to work on before, its
-    largest replicas.
+    Seconds: `timeout_s`; else as `checksum_timeout_s` has it, plus the time of the largest replicas that the server may
+    read before.
     """
     columns = {t.tablet_id: len(table.schema.columns) for table in view.tables for t in table.tablets}
     missing, work = to_read(view), dict[str, list[float]]()
@@ -128,9 +128,9 @@ def judge_compared(view: ClusterView) -> list[Finding]:
 
 
 def checked(client: Client, *, checksum: bool = False, wait_s: float = 0.0) -> tuple[ClusterView, list[Finding]]:
-    """The cluster and what is found of it, looked at again for `wait_s` as long as something is: an election, or a copy
-    that is about to end, is over then. Replicas that differ at one time differ for good, and are told at once. Refused
-    if the masters did not answer the last time.
+    """The cluster and its findings. While there are any, the check is repeated for `wait_s`, because an election or a
+    copy may be about to end. Replicas that differ at one time differ for good and are reported at once. Refused if the
+    masters did not answer the last time.
     """
     deadline, tick = time.monotonic() + wait_s, threading.Event()
     while True:
@@ -147,7 +147,7 @@ def checked(client: Client, *, checksum: bool = False, wait_s: float = 0.0) -> t
 
 
 def plan_text(view: ClusterView) -> str:
-    """What would be read, for a person."""
+    """A line for each tablet that would be read, for a person."""
     places: dict[str, list[str]] = {}
     for server, tablet_id in readable(view):
         places.setdefault(tablet_id, []).append(server.uuid)

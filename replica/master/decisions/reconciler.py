@@ -36,7 +36,7 @@ def marked(tablet: Tablet, proven: RaftConfig | None) -> Tablet:
 
 
 class DecisionSink:
-    """One listener of decisions, a topic or an executor, with its own record of what it was sent."""
+    """One receiver of decisions, a topic or an executor, with its own record of what it was sent."""
 
     def __init__(self, sent: SentDecisions, publish: Publish, connection: Callable[[], int]) -> None:
         self.sent = sent

@@ -1,8 +1,9 @@
-"""Which directory a master's uuid stands for, once another one has taken the place of the first.
+"""Which directory a master's uuid belongs to, after another directory has taken the uuid over.
 
-[kudu master permanent failure, "Design proposal", step 3] leaves it to people that a replaced master never comes back.
-Here it may: another one stands for its promises by then, so nobody hears it. A directory that is to be copied to takes
-over the uuid first: the leader commits how many have done so, the directory keeps that number and shows it.
+In [kudu master permanent failure, "Design proposal", step 3] people must see to it that a replaced master never comes
+back. Here it may come back: the others refuse to hear it, because another directory keeps its promises now. Before the
+catalog is copied to a directory, the directory takes over the uuid: the leader commits the number of this takeover, and
+the directory keeps the number and shows it.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from ..catalog.records import MASTER, Takeover, read
 class Takeovers:
     """The takeovers that this master knows of.
 
-    Invariants: what was in the log at the start counts before it is committed, so that no restart forgets one; whoever
-    shows a lower number than is known is not heard. Concurrency: the loop's thread.
+    Invariants: a takeover in the log at the start counts even if it is not committed, so that no restart forgets one; a
+    master that shows a lower number than is known is not heard. Concurrency: the loop's thread.
     """
 
     def __init__(self, own: Instance, logged: Mapping[str, int]) -> None:
@@ -30,10 +31,10 @@ class Takeovers:
         self._logged = logged
         self._seen: dict[str, int] = {}
         self.catalog: Catalog | None = None
-        """What is committed; None until it is open."""
+        """The committed catalog; None until it is open."""
 
     def number(self, uuid: str) -> int:
-        """The latest takeover of that uuid; 0: there was none."""
+        """The number of the latest takeover of that uuid; 0: there was none."""
         known = self.catalog.get(MASTER, uuid) if self.catalog is not None else None
         return max(self._logged.get(uuid, 0), known.takeover if known else 0)
 
@@ -48,11 +49,11 @@ class Takeovers:
             raise Refused(Code.ILLEGAL_STATE, what, uuid=uuid, takeover=shown, latest=latest)
 
     def check_own(self) -> None:
-        """Refused if this directory itself was replaced, as far as it knows."""
+        """Refused if this directory itself was replaced, as far as this master knows."""
         self.check(self._own.uuid, self._own.takeover)
 
     def risen(self, config: RaftConfig) -> list[str]:
-        """Members that were taken over since the last call: links to them go to their former processes."""
+        """Members that were taken over since the last call: open links to them still go to their former processes."""
         now = {m.uuid: self.number(m.uuid) for m in config.members}
         found = [uuid for uuid, number in now.items() if number > self._seen.get(uuid, number)]
         self._seen = now

@@ -1,7 +1,7 @@
-"""Dropped tablets: known until every replica is a tombstone, and for a while after that; then forgotten.
+"""Decides when the catalog may forget a dropped tablet: a while after every replica has become a tombstone.
 
-Nothing is deleted because it is unknown, so a replica that comes back late can be deleted only while the catalog still
-knows its tablet as dropped. Forgetting too early costs disk space on one server; it never costs data.
+No replica is deleted because its tablet is unknown. So a replica that comes back late can be deleted only while the
+catalog still knows its tablet as dropped. Forgetting too early costs disk space on one server; it never costs data.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CHANGES_MAX = 500
 
 
 def holders_of(tablet: Tablet, soft: SoftState, tablet_id: str) -> list[str]:
-    """Servers that may have a replica: of the first config, of the last ones kept and believed, and who reports one."""
+    """Servers that may have a replica: members of the first, the last proven and the believed config, and reporters."""
     found = {m.uuid for m in (*tablet.members, *tablet.known_config.members)}
     state = soft.tablets.get(tablet_id)
     if state is not None and state.config is not None:
@@ -28,11 +28,12 @@ def holders_of(tablet: Tablet, soft: SoftState, tablet_id: str) -> list[str]:
 def settle_dropped(
     catalog: Catalog, soft: SoftState, now_us: int, retention_us: int
 ) -> tuple[dict[str, Record], list[str]]:
-    """(records to put, keys to delete): what is known since the last time about tablets that were dropped.
+    """(records to put, keys to delete) for the tablets that were dropped, by the reports since the last call.
 
-    `holders` shrinks by servers whose full report has no live replica, durably, so that a server may then go away for
-    good; it grows again by any server that reports one, for a leader that had not heard of the drop may have revived a
-    tombstone. `gone_us` is since when it is empty; a record is deleted `retention_us` of the wall clock after that.
+    A server leaves `holders`, durably, when its full report has no live replica of the tablet; it may then go away for
+    good. A server that reports one joins again, because a leader that had not heard of the drop may have copied to a
+    tombstone. `gone_us` is the wall-clock time since which `holders` is empty. `retention_us` after that the record is
+    deleted.
     """
     puts: dict[str, Record] = {}
     deletes: list[str] = []
@@ -62,7 +63,7 @@ def _reporting(soft: SoftState, tablet_id: str) -> set[str]:
 
 
 def _confirmed(soft: SoftState, uuid: str, tablet_id: str) -> bool:
-    """Whether the server has said all that it holds, and that is no live replica of the tablet."""
+    """Whether the server has reported in full, without a live replica of the tablet."""
     server = soft.servers.get(uuid)
     if server is None or not server.reported or server.booting:
         return False

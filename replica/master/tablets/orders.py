@@ -1,4 +1,4 @@
-"""What a server is told with its heartbeat's reply: create this new replica, delete that one. Re-derived each time."""
+"""The orders in the reply to a server's heartbeat: create a replica, delete one, renew one. Derived anew each time."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from .view import is_damaged
 
 
 class Asked(Protocol):
-    """What members of tablets answered, as `Inquiries` knows it."""
+    """The answers of tablets' members, as `Inquiries` has them."""
 
     def proof(self, tablet_id: str) -> Proof | None:
-        """What was answered a moment ago; None if nothing was."""
+        """The proof from recent answers; None if there are none."""
         ...
 
     def request(self, tablet_id: str, reporter: str = "") -> None:
-        """Ask soon, if there is room: for the replica that `reporter` reports, if it is for one."""
+        """Ask the members soon, if there is room. `reporter`: the server whose replica needs the answer, if any."""
         ...
 
 
 def orders_for(
     catalog: Catalog, soft: SoftState, inquiries: Asked, server_uuid: str, now_us: int, copy_grace_us: int
 ) -> list[pb.TabletOrder]:
-    """Orders for the server, from the catalog and what was reported. Nothing follows from anything being unknown.
+    """Orders for the server, from the catalog and the reports. No order follows from something that is not known.
 
     Create: only tablets that never had a leader, at members of their first config that hold no replica. A tablet that
-    was formed once is never created again: its own leader copies it to whoever lacks it.
+    was formed once is never created again: its own leader copies it to members that lack it.
     Delete: only replicas of tablets that the catalog knows as dropped, or that a committed config at or above the
     replica's own leaves out; the server checks that position again, so a late order misses a replica added anew.
-    The members of that config are asked first, and a majority of its voters has to confirm it (`tablets/proof.py`): as
-    long as it has not, there is no order, and the inquiry is requested of `inquiries`.
-    One that was never seen as a member may have been copied there first, to be added next: it goes when it has been
-    READY for `copy_grace_us` (CC-10). `now_us` is of the monotonic clock.
-    Renew: only replicas of which the policy said so, and that are reported as damaged still; enough of the others have
-    to say, when they are asked, that they are whole.
+    The members of that config are asked first, and a majority of its voters must confirm it (`tablets/proof.py`). Until
+    then there is no order, and `inquiries` is asked for the inquiry.
+    A replica whose server was never seen as a member may have been copied there to be added next. It is deleted when it
+    has been READY for `copy_grace_us` (CC-10). `now_us` is of the monotonic clock.
+    Renew: only replicas that the policy chose and that are still reported as damaged, if enough of the others answer
+    that they are whole.
     """
     server = soft.servers.get(server_uuid)
     if server is None or not server.reported or server.booting:
@@ -81,7 +81,7 @@ def orders_for(
 
 
 def _unformed(records: Iterator[tuple[str, Tablet]]) -> dict[str, list[str]]:
-    """By server, the sorted ids of the tablets that never had a leader and have it in their first config."""
+    """By server, the sorted ids of the tablets that never had a leader and whose first config names the server."""
     found: dict[str, list[str]] = {}
     for tablet_id, tablet in records:
         if not tablet.formed and not tablet.dropped:
@@ -101,10 +101,11 @@ def _renewal(server_uuid: str, tablet_id: str, config: OpId) -> pb.DeleteTabletR
 
 
 def copy_is_abandoned(*, was_member: bool, ready_us: int | None, now_us: int, grace_us: int) -> bool:
-    """Whether a live replica whose server is in no config may go.
+    """Whether a live replica whose server is not in the config may be deleted.
 
-    Who was a member may at once: another config has left it out. Anything else was copied there by somebody who may
-    still add it, and waits from `ready_us` on, since when it is known as complete; None while it is being copied.
+    If the server was a member, the replica may be deleted at once, because a config has left it out. Otherwise it was
+    copied there to be added later, and stays for `grace_us` after `ready_us`, when it was first seen complete. None:
+    it is being copied.
     """
     return was_member or (ready_us is not None and now_us - ready_us >= grace_us)
 

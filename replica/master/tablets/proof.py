@@ -1,7 +1,7 @@
-"""Which committed config of a tablet is proven, by what its members answer when the master asks them. Pure.
+"""Which committed config of a tablet is proven by its members' answers to the master. Pure.
 
-A heartbeat comes from whoever writes a uuid into it. An answer comes from an address at which the master found that
-uuid. No replica is deleted without such answers of a majority of the config that leaves it out.
+Anybody can write a uuid into a heartbeat. An answer comes from an address at which the master found that uuid. No
+replica is deleted without such answers of a majority of the config that leaves it out.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from nyala.replica.types import ZERO_OPID, DataState, OpId, RaftConfig, TabletRe
 from ..heartbeats.belief import config_told, newer, same
 
 STEPS_MAX = 1_000
-"""Of one search for a path. Honest members all lie on one; more steps are needed among made-up configs only."""
+"""Of one search for a path. The configs of honest members are all on one path; only made-up ones need more steps."""
 Answers = Mapping[str, TabletReport]
-"""By server: what it said of its replica of one tablet. Who did not answer, or has none, is not in it."""
+"""By server: its answer about its replica of one tablet. A server that did not answer, or has none, is not in it."""
 GaveWay = Callable[[str, RaftConfig], bool]
 """Whether the server, by its own answer, has given way to the config."""
 
@@ -29,15 +29,15 @@ class Proof:
     config: RaftConfig
     """The newest config that is proven; the catalog's, if nothing after it is."""
     confirmed: bool
-    """Whether a majority of its voters just said that they hold it, or a later one."""
+    """Whether a majority of its voters answered that they hold it, or a later one."""
     whole: frozenset[str]
-    """Voters of it that hold just it, with an open replica."""
+    """Its voters that hold exactly this config, with an open replica."""
     committed: OpId
     """How far its leader's log is committed with it as the last config; ZERO_OPID if the leader did not say."""
     at_us: int
 
     def leaves_out(self, uuid: str, at: OpId) -> bool:
-        """Whether a replica on the server `uuid` that knows of the config at `at` may go."""
+        """Whether a replica on the server `uuid`, which knows the config at `at`, may be deleted."""
         return self.confirmed and self.config.member(uuid) is None and not newer(at, self.config.opid)
 
     def spares(self, uuid: str, config: OpId) -> bool:
@@ -47,14 +47,14 @@ class Proof:
 
 
 def prove(known: RaftConfig, answers: Answers, at_us: int, *, recorded: bool = True, wanted: int = 0) -> Proof:
-    """What follows from `answers` beyond `known`, the catalog's config.
+    """The newest config that `answers` prove, beginning at `known`, the catalog's config.
 
     `wanted`: how many voters an operator wants of the tablet; 0 if that is not known.
 
-    Not `recorded`: an older build did not record configs, and `known` is the tablet's first one. If nothing of that is
-    left that could confirm anything, the newest config that a majority of its own voters holds counts, if those that
-    were members since `known`, tombstones too, vouch for these voters; unless somebody leads with another config, or
-    has an open replica with a config from which that one does not follow.
+    Not `recorded`: an older build did not record configs, and `known` is the tablet's first one. If too few of its
+    voters are left to confirm anything, the newest config that a majority of its own voters holds is adopted, on two
+    conditions. Members since `known`, tombstones too, vouch for these voters. And no server leads with another config,
+    or has an open replica with a config from which the adopted one does not follow.
     """
     told = {uuid: config for uuid, status in answers.items() if (config := config_told(status)) is not None}
     distinct: list[RaftConfig] = []
@@ -79,8 +79,8 @@ def _newest(
 ) -> RaftConfig:
     """The last of `configs`, in order, to which a path leads from `known`.
 
-    A majority of its voters holds just that config. Voters that hold a later one do not count for it: whoever lies
-    could name any config of a position that the others have passed.
+    A majority of its voters holds exactly that config. Voters that hold a later one do not count for it, because a
+    lying server could name any config at a position that the others have passed.
     """
     newest = known
     for config in configs:
@@ -96,11 +96,12 @@ def _is_reached(
     told: Mapping[str, RaftConfig],
     gave_way: GaveWay,
 ) -> bool:
-    """Whether `end` follows from `known` step by step, over configs that somebody holds, looked for from the end on.
+    """Whether `end` follows from `known` step by step, over configs that servers hold. The search begins at `end`.
 
-    A voter counts for a config if it holds that one or a later one of the same path: those that left hold what was in
-    force then. Who holds a later config beside the path says nothing of it. A config more on the path never hurts the
-    steps before it, so what more holders did not reach, fewer do not.
+    A voter counts for a config if it holds that one or a later one of the same path: voters that left hold the config
+    that was in force then. A voter whose config is later but not on the path does not count. One more config on the
+    path only adds holders for the steps before it. So if a search from a config failed with more holders, it also fails
+    with fewer.
     """
     between = [c for c in reversed(configs) if newer(c.opid, known.opid) and newer(end.opid, c.opid)]
     in_vain: dict[RaftConfig, list[frozenset[str]]] = {}
@@ -131,14 +132,14 @@ def _held(config: RaftConfig, told: Mapping[str, RaftConfig], among: Iterable[st
 
 
 def _follows(known: RaftConfig, config: RaftConfig, holders: Set[str], gave_way: GaveWay) -> bool:
-    """Whether `config` was committed after `known`, as a majority of its voters say. `holders`: who says so.
+    """Whether `config` was committed after `known`, as a majority of its voters says. `holders`: the servers that do.
 
-    Two configs in a row differ in one voter at most, so their majorities have a member in common (CC-03): then the
-    majority of the later one suffices. It does not for a config that is further away, or was forced: nobody but the
-    voters of `known` can say that they gave way to it, or else an operator, by whom it becomes `known`.
+    Two configs in a row differ in one voter at most, so their majorities have a member in common (CC-03), and the
+    majority of the later one suffices. It does not suffice for a config that is further away, or was forced. Then a
+    majority of the voters of `known` must say that they gave way to it, or an operator makes it `known`.
 
-    If two voted, the majorities may have one server in common only. That one may lie, and newcomers may be made up. So
-    the other voter has to have given way.
+    If two voted, the majorities may have only one server in common. That one may lie, and new members may be made up.
+    So the other voter must have given way.
     """
     if len(holders & set(config.voters)) < config.majority:
         return False
@@ -150,10 +151,11 @@ def _follows(known: RaftConfig, config: RaftConfig, holders: Set[str], gave_way:
 
 
 def _gave_way(answers: Answers, told: Mapping[str, RaftConfig], wanted: int, uuid: str, to: RaftConfig) -> bool:
-    """Whether a voter of two says that it has no replica to lose; or, where an operator wants one voter and one is
-    left, that it knows that one, does not lead, and follows nobody else.
+    """Whether one of two voters says that it is a tombstone. Or, if an operator wants one voter and one is left, that
+    it knows that voter, does not lead, and follows no other server.
 
-    Silence says nothing. Nor does a whole replica without a leader: its partner can bring that about by not voting.
+    A missing answer proves nothing. Nor does a whole replica without a leader, because the other voter can cause that
+    by not voting.
     """
     status, knows = answers.get(uuid), told.get(uuid)
     if status is None or status.role == "LEADER":
@@ -173,8 +175,8 @@ def _adopted(
     answers: Answers,
     gave_way: GaveWay,
 ) -> RaftConfig | None:
-    """The newest config that a majority of its voters holds, if members of `known` vouch for such a majority, and
-    nobody who is alive contradicts it."""
+    """The newest config that a majority of its voters holds, if members of `known` vouch for such a majority and no
+    living server contradicts it."""
     held = [c for c in configs if _held(c, told, c.voters) >= c.majority]
     newest = max(held, key=lambda c: c.opid, default=None)
     if newest is None or len(_vouched(known, told) & set(newest.voters)) < newest.majority:
@@ -190,7 +192,7 @@ def _adopted(
 
 
 def _vouched(known: RaftConfig, told: Mapping[str, RaftConfig]) -> Set[str]:
-    """The voters of `known`, the members of the configs that these tell of, of those that these tell of, and so on."""
+    """The voters of `known`, the members of the configs that these hold, the members of theirs, and so on."""
     found, left = set(known.voters), list(known.voters)
     while left:
         config = told.get(left.pop())

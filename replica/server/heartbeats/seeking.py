@@ -1,4 +1,4 @@
-"""Which servers to ask a master for: those that this one does not reach, with back-off, some at a time."""
+"""Chooses the servers whose addresses to ask a master for: those that this one does not reach, with back-off."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ PAUSE_MAX_S = 8.0
 
 
 class Seeker:
-    """What one master was asked. `now_s`: seconds of one clock that only grows. As large as what is lost."""
+    """What one master was asked, and when. Memory: one record for each server that is not reached."""
 
     def __init__(self) -> None:
         self._next: dict[str, tuple[float, float]] = {}
         """By uuid: when to ask again, and how long to wait after that."""
 
     def due(self, lost: Iterable[str], now_s: float) -> list[str]:
-        """Of the servers that are lost now, those to ask for in this heartbeat; who waited longest goes first."""
+        """Of the servers that are lost now, those to ask for in this heartbeat; the one that waits longest comes first.
+
+        `now_s`: seconds of a monotonic clock.
+        """
         self._next = {uuid: self._next.get(uuid, (now_s, PAUSE_FIRST_S)) for uuid in lost}
         ready = sorted((at, uuid) for uuid, (at, _) in self._next.items() if at <= now_s)
         chosen = [uuid for _, uuid in ready[: limits.PEERS_SOUGHT_MAX]]

@@ -1,11 +1,11 @@
-"""Reads of bounded staleness: how fresh a replica's data must be for one, and how old it may be. Pure.
+"""Judges whether a replica's data is new enough for a read of bounded staleness. Pure.
 
-Judged by data: a replica's safe time is the time of the last entry that it has applied, whoever it heard from since. A
-follower that was restarted, cut off or copied is as old as that entry, however lively it talks to its leader.
-Every write acknowledged longer ago than the staleness is in what a read returns, if no two servers' clocks differ by
-more than `limits.CLOCK_DIFFERENCE_US_MAX`: by any of them, its time is below now - staleness + that difference.
-That needs times which move with the clock: while a server's hybrid time is ahead of its wall by more than the
-difference, only a leader answers, by a barrier.
+Only data counts: a replica's safe time is the time of the last entry that it has applied. A follower that was
+restarted, cut off or copied is as old as that entry, even if it hears its leader.
+A read returns every write that was acknowledged longer ago than the staleness, if no two servers' clocks differ by more
+than `limits.CLOCK_DIFFERENCE_US_MAX`: by any of these clocks, the write's time is below now - staleness + difference.
+This holds only while hybrid times move with the wall clock. While a server's hybrid time is ahead of its wall clock by
+more than the difference, only a leader answers, by a barrier.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from nyala.replica.types import Code, Refused, hybrid_from_us, limits, staleness
 
 
 def lag_us(now: int, safe_time: int) -> int:
-    """How old data may be that is complete up to `safe_time`, in microseconds. `now`: this server's hybrid time."""
+    """How old data can be that is complete up to `safe_time`, in microseconds. `now`: this server's hybrid time."""
     return us_of_hybrid(now) - us_of_hybrid(safe_time) + limits.CLOCK_DIFFERENCE_US_MAX
 
 
 def time_needed(now: int, staleness_us: int, seen: int) -> int:
-    """The hybrid time up to which data must be complete. `seen`: what the caller has seen is in it, its own writes too.
+    """The hybrid time up to which data must be complete. `seen`: the highest time that the caller has read or written.
 
-    INVALID_ARGUMENT for a staleness that the clocks cannot judge.
+    INVALID_ARGUMENT for a staleness at or below the difference of clocks, or above the longest one.
     """
     if problem := staleness_problem(staleness_us):
         raise Refused(Code.INVALID_ARGUMENT, problem, staleness_s=staleness_us / 1e6)
     oldest_us = us_of_hybrid(now) - staleness_us + limits.CLOCK_DIFFERENCE_US_MAX
-    # Never 0: a replica that has applied nothing knows nothing.
+    # Never 0, because the safe time of a replica that has applied nothing is 0.
     return max(1, seen, hybrid_from_us(max(0, oldest_us)))
 
 

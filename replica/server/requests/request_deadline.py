@@ -1,4 +1,4 @@
-"""Whoever waits for an answer: until when, and whether it is still there."""
+"""Until when a caller waits for its answer, and whether it is still there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _monotonic_us = SystemClock().monotonic_us
 
 
 class RequestDeadline:
-    """Until when a caller waits, and whether it is still there. Its work calls `stop` often, and ends when that raises.
+    """The deadline of one caller. Work for the caller calls `stop` often, and ends when `stop` raises.
 
     Concurrency: `leave` on the loop's thread, `stop` on any.
     """
@@ -23,7 +23,7 @@ class RequestDeadline:
         *,
         host: str = "",
     ) -> None:
-        """`host`: where it is, as far as bounds per host are concerned; empty if nobody knows."""
+        """`host`: the caller's host, for bounds per host; empty if it is not known."""
         self.host = host
         self._stay_s = min(stay_s, limits.CALLER_STAYS_S_MAX)
         self._monotonic_us = monotonic_us
@@ -34,7 +34,7 @@ class RequestDeadline:
     def of(
         cls, context: Context | None, timeout_us: int = 0, monotonic_us: Callable[[], int] = _monotonic_us
     ) -> RequestDeadline:
-        """The caller of a gRPC call: by the earlier of the call's deadline and `timeout_us`, 0 for none of its own."""
+        """The deadline of a gRPC call: the earlier of the call's own and `timeout_us`; 0: the request names none."""
         limits_s = [timeout_us / 1e6] if timeout_us > 0 else []
         left_s = context.time_remaining() if context is not None else None
         if left_s is not None:
@@ -43,7 +43,7 @@ class RequestDeadline:
         return cls(min(limits_s, default=limits.CALLER_STAYS_S_DEFAULT), monotonic_us, host=host)
 
     def leave(self) -> None:
-        """Nobody waits any more: work for this caller ends at its next step."""
+        """The caller left: work for it ends at its next step."""
         self._left = True
 
     def stop(self) -> None:

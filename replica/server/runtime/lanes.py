@@ -1,4 +1,4 @@
-"""Threads for heavy work: completions posted to the loop in order, and one ordered lane per tablet on a shared pool."""
+"""Heavy work on threads: one ordered lane per tablet on a shared pool, and completions posted to the loop in order."""
 
 from __future__ import annotations
 
@@ -131,6 +131,6 @@ class Lane:
 async def drained(lane: Lane) -> None:
     """Return when everything that was put into the lane has run."""
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    # Whoever waits may have left meanwhile: then there is nobody to tell.
+    # The caller may have been cancelled meanwhile; then the future is done already.
     lane.run(lambda: None, lambda result: None if done.done() else done.set_result(None))
     await done

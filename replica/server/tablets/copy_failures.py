@@ -1,4 +1,4 @@
-"""Which copies into this server fail for a reason of its own, and how often in a row: what the masters judge by."""
+"""Counts the copies into this server that fail, in a row, for a reason of its own. Heartbeats report them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from nyala.replica.tablet_copy import DamagedFile
 from nyala.replica.types import Corruption, Refused, limits, may_pass
 
 FORGET_S = 60.0
-"""After this long without another attempt nothing follows from the last ones; a leader waits for 10 s at most."""
+"""Failures are forgotten after this long without another attempt. A leader tries again within 10 s."""
 REPORTED_MAX = limits.COPIES_FAILING_MAX
-"""In one heartbeat, those that failed most often."""
+"""So many are in one heartbeat: those that failed most often."""
 REASON_CHARS_MAX = 300
 
 
 @dataclass
 class FailedCopies:
-    """Of one tablet, since a copy of it last succeeded."""
+    """The failed copies of one tablet since the last one that succeeded."""
 
     tablet_id: str
     count: int
@@ -30,7 +30,7 @@ def is_our_own(error: BaseException) -> bool:
     """Whether a copy failed for a reason of this server: a full disk, an exhausted resource, or files that cannot be
     written or read back.
 
-    A source that is busy, leads no more, cannot be reached or sent something damaged says nothing of this server.
+    A source that is busy, no longer leads, cannot be reached or sent damaged bytes is no such reason.
     """
     if isinstance(error, Refused):
         return may_pass(error)
@@ -38,7 +38,7 @@ def is_our_own(error: BaseException) -> bool:
 
 
 class CopyFailures:
-    """Counts by tablet. Bounded: a count that nothing is added to is forgotten. Concurrency: the loop's thread."""
+    """Counts by tablet. Bounded: a count that does not grow for FORGET_S is dropped. Concurrency: the loop's thread."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         """`now`: seconds that only grow."""
@@ -46,18 +46,18 @@ class CopyFailures:
         self._of: dict[str, FailedCopies] = {}
 
     def failed(self, tablet_id: str, error: BaseException) -> None:
-        """A copy of the tablet ended like that, or could not even be taken back."""
+        """A copy of the tablet ended with that error, or its files could not be removed after a failure."""
         if is_our_own(error):
             known = self._of.get(tablet_id)
             count = known.count + 1 if known is not None else 1
             self._of[tablet_id] = FailedCopies(tablet_id, count, str(error)[:REASON_CHARS_MAX], self._now())
 
     def succeeded(self, tablet_id: str) -> None:
-        """A copy of the tablet is here."""
+        """A copy of the tablet is complete."""
         self._of.pop(tablet_id, None)
 
     def lasting(self, under_way: Container[str]) -> list[FailedCopies]:
-        """Those that failed lately, or that are tried again now (`under_way`); the most often failed first."""
+        """Tablets whose copies failed lately, or are tried again now (`under_way`); most failures first."""
         oldest_s = self._now() - FORGET_S
         self._of = {t: f for t, f in self._of.items() if f.at_s >= oldest_s or t in under_way}
         return sorted(self._of.values(), key=lambda f: (-f.count, f.tablet_id))[:REPORTED_MAX]

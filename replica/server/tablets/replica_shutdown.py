@@ -1,4 +1,4 @@
-"""The end of a replica's life on this server: stopped, its promises settled, its files made a tombstone's."""
+"""Stops a replica, finds out what its tombstone must keep, and deletes its files."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ class ReplicaShutdown:
         return end
 
     async def halt_for_deletion(self, hosted: HostedTablet) -> LastLogged:
-        """Stop a replica that is about to be deleted; returns what must be kept of its log.
+        """Stop a replica that is about to be deleted; returns what its tombstone must keep of its log.
 
-        A replica that could not be opened has no log to ask (`last_of_unopened`); one that an earlier deletion stopped,
-        and found no room to go on, is as that one left it.
+        If the replica could not be opened, its log cannot be read (`last_of_unopened`). If an earlier deletion stopped
+        it and then found no room on the disk, the result is what that deletion remembered.
         """
         superblock, cmeta = hosted.superblock, hosted.cmeta
         if hosted.replica is not None:
-            # A damaged end of the log is not in it, and may have been acknowledged all the same.
+            # Entries of a damaged end are not in the log, but they may have been acknowledged.
             withheld = hosted.replica.withheld
             ended = LastLogged(max(await self.halt(hosted), withheld or ZERO_OPID), known=withheld is None)
             hosted.stopped_at = ended
@@ -92,7 +92,7 @@ class ReplicaShutdown:
     def delete_files(self, hosted: HostedTablet, last: LastLogged) -> Superblock:
         """Steps 2 to 6 of a deletion, for a stopped replica. In a thread.
 
-        What memory has of the superblock counts where its file is gone or damaged.
+        If the superblock's file is gone or damaged, it is written again from memory first.
         """
         disk, tablet_id = self._disk, hosted.tablet_id
         hosted.repair_superblock(disk)

@@ -1,4 +1,4 @@
-"""Writes of one tablet in their order of arrival, while some of them are looked at on another thread."""
+"""Keeps the writes of one tablet in their order of arrival, while some of them are validated on another thread."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ class Arrival:
 
     def __init__(self) -> None:
         self.go: Callable[[], None] | None = None
-        """Gives it its index; None until it was found good. Must not raise."""
+        """Gives the write its index; None until it is validated. Must not raise."""
         self.gone = False
 
 
 class WriteOrder:
-    """Who arrived and may not go on yet: not found good, or behind one that is not.
+    """Writes that arrived and wait: they are not validated yet, or an earlier one is not.
 
     Invariant: a write goes on, once, when it is ready and all before it went on or left. Concurrency: the loop's
-    thread. Bounded by those who write: each has one call, or one place of its link, under way.
+    thread. Bounded by the callers: each write is one call, or one place of a link.
     """
 
     def __init__(self) -> None:
@@ -31,18 +31,18 @@ class WriteOrder:
         return len(self._waiting)
 
     def join(self) -> Arrival:
-        """A place behind all that are here."""
+        """A place behind all writes that wait."""
         arrival = Arrival()
         self._waiting.append(arrival)
         return arrival
 
     def ready(self, arrival: Arrival, go: Callable[[], None]) -> None:
-        """It was found good: `go` when its turn comes, perhaps now."""
+        """The write is validated: call `go` once all before it went on or left, perhaps now."""
         arrival.go = go
         self._advance()
 
     def leave(self, arrival: Arrival) -> None:
-        """It was refused or given up: unless it has gone on it never will, and those behind it need not wait for it."""
+        """The write was refused or given up. If it has not gone on yet it never will, and later ones do not wait."""
         arrival.gone = True
         self._advance()
 
