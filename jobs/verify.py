@@ -33,7 +33,7 @@ from nyala.replica.types import Refused, ReplicaError
 from nyala.replica.types.process import log_to_stderr
 
 ROUNDS_MAX = 3
-"""A tablet whose replicas could not all be read is looked up and read again: one of them may just have moved."""
+"""If not all replicas of a tablet could be read, it is looked up and read again, because one may just have moved."""
 
 
 def options_parser() -> argparse.ArgumentParser:
@@ -49,7 +49,7 @@ def options_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Look, read, judge, tell."""
+    """Read the checksums of all replicas, compare them, and print the findings; returns the exit status."""
     log_to_stderr(logging.WARNING)
     given = parsed(options_parser(), arguments)
     try:
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def compare(client: Client, view: ClusterView, given: argparse.Namespace) -> ClusterView:
-    """The view with a checksum of each replica, all at the time that is at or above every write acknowledged by now."""
+    """The view with a checksum of each replica, all at one time at or above every write acknowledged by now."""
     at = latest_time(client, view)
     if not at:
         return view
@@ -92,7 +92,7 @@ def compare(client: Client, view: ClusterView, given: argparse.Namespace) -> Clu
 
 
 def latest_time(client: Client, view: ClusterView) -> int:
-    """Of all tables that have leaders to ask; 0 if none has."""
+    """A hybrid time at or above every acknowledged write of all tables that have leaders; 0 if none has."""
     times = [0]
     for table in view.tables:
         try:

@@ -21,11 +21,12 @@ from .errors import QueryInterrupted, TaskFailed
 from .kafka_timeouts import CLOSE_TIMEOUT_S, KAFKA_TIMEOUT_S, check_reachable, producer_options
 
 LETTER_BYTES_MAX = 32 << 20
-"""Of the dead-letter topic: a letter is larger than its record, which may be as large as its own topic allows."""
+"""The largest message of a dead-letter topic. A letter is larger than its record, which may be as large as its topic
+allows."""
 
 LETTERS_TOPIC = {"max.message.bytes": str(LETTER_BYTES_MAX), "retention.ms": "-1"}
-"""Settings of a dead-letter topic that a query creates: a letter is the only copy of its record that we vouch for, so
-Kafka removes none by age until somebody says so."""
+"""Settings of a dead-letter topic that a query creates. A letter may be the only copy of its record that is left, so
+Kafka removes none by age."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,8 @@ def encode_letter(origin: Origin, letter: DeadLetter) -> bytes:
 class DeadLetterSink:
     """One producer per worker process, made for the first letter and kept over tasks. Concurrency: one thread.
 
-    Invariants: a producer that failed once is never used again, for an idempotent one may be beyond help; what an
-    earlier task queued and did not wait for is not this task's.
+    Invariants: a producer that failed once is never used again, because an idempotent one may not recover; letters that
+    an earlier task queued and did not wait for are not this task's.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class DeadLetterSink:
         self._producer: Any = None
 
     def begin(self) -> None:
-        """A task begins: forget what one that died left behind. It runs again, and queues its letters again."""
+        """A task begins: forget the letters of a task that failed. It runs again, and queues them again."""
         self._futures = []
 
     def put(self, origin: Origin, letter: DeadLetter) -> None:

@@ -1,8 +1,8 @@
-"""The lease on a table's sources: taken from the catalog at start, renewed while the query lives, given back after.
+"""The lease on a table's sources: taken at the start of a run, renewed while the query lives, given back at its end.
 
-Invariants: `done` moves only under the own lease, and before Spark commits, so a query that lost its lease commits
-nothing more and no checkpoint is above `done`. A living owner is never displaced: only a lease that ran out, or whose
-process is certainly gone, is taken over. Concurrency: `renew_until` has a thread of its own beside `advance`.
+Invariants: `done` moves only under this run's lease, and before Spark commits. So a query that lost its lease commits
+nothing more, and no checkpoint is above `done`. A living owner is never displaced: a lease is taken over only if it ran
+out, or if its process is certainly gone. Concurrency: `renew_until` has a thread of its own beside `advance`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .topics import TopicIdentity
 
 LOOK_AGAIN_S = 1.0
 RELEASE_TIMEOUT_S = 5.0
-"""For giving the lease back when the query ends: a stop must not wait for masters that are away."""
+"""For giving the lease back when the query ends, because a stop must not wait for masters that do not answer."""
 
 
 class SourceLease:
@@ -76,8 +76,8 @@ class SourceLease:
     def advance(self, ends: Mapping[int, int], *, release: bool = False) -> None:
         """Move `done` to `ends` and renew the lease, or give it back. It must succeed before Spark commits.
 
-        Every partition is named, moved or not: the catalog renews and releases what is named, and refuses what is
-        lost. Refused(SOURCE_OWNED, STALE_GENERATION), or QueryRefused if the table was dropped: nothing moved.
+        Every partition is named, moved or not: the catalog renews or releases those that are named, and refuses those
+        that are lost. Refused(SOURCE_OWNED, STALE_GENERATION), or QueryRefused if the table was dropped: nothing moved.
         """
         moved = {
             partition: Position(self.positions[partition].generation, end)
@@ -103,7 +103,7 @@ class SourceLease:
         self.positions.update(moved)
 
     def renew_until(self, stopping: threading.Event, lost: Callable[[QueryRefused], None]) -> None:
-        """Keep the lease while no micro-batch does; `lost` is called, once, when somebody else has the sources."""
+        """Renew the lease while no micro-batch does. `lost` is called once, when another run has the sources."""
         while not stopping.wait(self._lease_s / 3):
             try:
                 self.advance({})
@@ -114,14 +114,14 @@ class SourceLease:
                     return
 
     def release(self) -> None:
-        """Give the lease back, if it is held; a failure is left to the lease's end."""
+        """Give the lease back, if it is held. If that fails, the lease ends by its time."""
         if not self.positions:
             return
         with suppress(Refused, QueryRefused):
             self.advance({}, release=True)
 
     def source(self, partition: int) -> SourceKey:
-        """The source that a Kafka partition is."""
+        """The source of a Kafka partition."""
         return SourceKey(self._topic.cluster_id, self._topic.topic_id, partition)
 
     def known_partitions(self) -> int:
@@ -154,16 +154,16 @@ class SourceLease:
                 release_run(self._client, [p for p in known if p.owner_run == owner_run])
                 released = True
             except Refused as error:
-                # Somebody else saw it too, and was faster.
+                # Another query gave it back first.
                 if error.code is not Code.SOURCE_OWNED:
                     raise
         return released
 
 
 def release_run(client: Client, positions: Sequence[pb.SourcePosition]) -> None:
-    """Give back what one run holds of one table. Refused(SOURCE_OWNED) if it holds them no more; nothing changes then.
+    """Give back one run's leases on one table. Refused(SOURCE_OWNED) if it no longer holds them; nothing changes then.
 
-    A run that lives after all notices at its next micro-batch or renewal and ends.
+    If the run lives after all, it notices at its next micro-batch or renewal, and ends.
     """
     advances = [pb.SourceAdvance(source=p.source, generation=p.generation, done=p.done) for p in positions]
     first = positions[0]

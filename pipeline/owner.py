@@ -1,7 +1,7 @@
-"""Who owns a source: one id per run of a job, which says where the run is and whether it can still be alive.
+"""The id of one run of a job, which owns sources. It says where the run is, so that others see whether it can be alive.
 
-`host/pid/start-machine-random`. The catalog compares it as text only. A run that is killed leaves its lease behind;
-whoever finds it and stands on the same machine sees that the process is gone and need not wait for the lease.
+`host/pid/start-machine-random`. The catalog compares it as text only. A run that is killed leaves its lease behind. A
+query on the same machine sees by the id that the process is gone, and need not wait for the end of the lease.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FORM = re.compile(r"(?P<host>[^/]*)/(?P<pid>\d+)/(?P<start>\d+)-(?P<machine>[0-
 
 @dataclass(frozen=True)
 class ProcessPlace:
-    """One process for as long as it lives: no later process has the same three."""
+    """Identifies one process: no later process has the same three values."""
 
     machine: str
     """Tag of this boot of the machine and of the namespace in which `pid` counts; empty where that is not known."""
@@ -43,9 +43,9 @@ def new_owner_run(place: ProcessPlace | None = None) -> str:
 
 
 def is_dead(owner_run: str, proc: Path = Path("/proc")) -> bool:
-    """Whether the run's process is certainly gone: it ran on this machine, and no process here is it.
+    """Whether the run's process is certainly gone: it ran on this machine, and no process here has its pid and start.
 
-    False wherever that cannot be known: another machine, container or boot, or an id of another form.
+    False if that cannot be known: on another machine, container or boot, or for an id of another form.
     """
     found = _FORM.fullmatch(owner_run)
     machine = _machine(proc)

@@ -8,7 +8,7 @@ from typing import Any
 
 QUERY_STARTS = "query_starts"
 QUERY_ENDED = "query_ended"
-"""What a run tells of its query: just before `start()`, and once it has ended by itself, all of it stored."""
+"""Events of a run: its query is about to start; its query ended by itself, with all records stored."""
 
 
 @dataclass

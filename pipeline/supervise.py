@@ -1,4 +1,4 @@
-"""Start a query again when it ended for a cause that goes away, with back-off and a limit."""
+"""Starts a query again after a temporary error, with back-off and a limit."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from .errors import QueryInterrupted, QueryRefused
 
 PATIENCE_S = 24 * 3600.0
 PATIENCE_TO_CATCH_UP_S = 600.0
-"""Of a run that ends by itself when it has caught up: somebody, or a schedule, waits for it."""
+"""For a run that ends by itself when it has caught up, because a person or a schedule waits for it."""
 CALM_S = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class RestartOptions:
-    """Stable. A run that made progress, or lasted longer than `calm_s`, ends the streak of failures before it."""
+    """When a failed query is given up. A run that made progress, or lasted longer than `calm_s`, ends a streak of
+    failures."""
 
     patience_s: float = PATIENCE_S
-    """How long a streak may last: an outage of hours is waited out, one that nobody ends is told."""
+    """How long a streak may last, in seconds: long enough for an outage of hours."""
     restarts_max: int | None = None
-    """How many restarts one streak may take besides; None: only time counts."""
+    """How many restarts one streak may have, too; None: only its time is bounded."""
     backoff_s_min: float = 1.0
     backoff_s_max: float = 30.0
     calm_s: float = CALM_S
@@ -41,13 +42,13 @@ class RestartOptions:
 
 @dataclass(frozen=True)
 class FailureStreak:
-    """Runs that ended one after the other without getting anywhere: since when (seconds), and which start is next."""
+    """Runs that failed one after the other without progress: since when (seconds), and the number of the next start."""
 
     since_s: float
     start: int
 
     def given_up(self, now_s: float, options: RestartOptions) -> bool:
-        """Whether nobody is to be kept waiting any longer."""
+        """Whether the query is not started again."""
         too_often = options.restarts_max is not None and self.start > options.restarts_max
         return too_often or now_s - self.since_s >= options.patience_s
 
@@ -65,19 +66,19 @@ def restart_options(patience_s: float | None, restarts_max: int | None, *, catch
     """Options as a command line says them; `catches_up`: the run ends when it has read what is there."""
     usual = PATIENCE_TO_CATCH_UP_S if catches_up else PATIENCE_S
     patience_s = usual if patience_s is None else patience_s
-    # Such a run never lasts because there is nothing to do: a writer that waits for a leader may take minutes to fail.
+    # Such a run ends when it has caught up. So a long one made no progress: its writer may have waited for a leader.
     calm_s = max(CALM_S, patience_s) if catches_up else CALM_S
     return RestartOptions(patience_s=patience_s, restarts_max=restarts_max, calm_s=calm_s)
 
 
 class ProgressCounter:
-    """Counts what a query got done; `beat` may be called by any thread, with whatever is told of it."""
+    """Counts the steps that a query completed. `beat` may be called by any thread; it ignores its arguments."""
 
     def __init__(self) -> None:
         self.beats = 0
 
     def beat(self, *_: object) -> None:
-        """Something was done for good."""
+        """Count one completed step."""
         self.beats += 1
 
 
@@ -92,7 +93,7 @@ def run_with_restarts(
 ) -> None:
     """Call `run` until it returns. QueryInterrupted starts it again; anything else, and the last one, is raised.
 
-    `counter` tells whether a run got on.
+    `counter` tells whether a run made progress.
     """
     counter = counter or ProgressCounter()
     streak: FailureStreak | None = None
@@ -120,8 +121,8 @@ def run_two_queries(
 ) -> None:
     """Run `main` here and `other` on a thread of its own; returns when `main` does.
 
-    When `other` ends first, however it ends, nobody would miss it until its work is: so `end_main` is called, which
-    must make `main` return or raise, and QueryRefused says what became of the query `name`.
+    If `other` ends first, even without an error, `end_main` is called, which must make `main` return or raise.
+    QueryRefused then says that the query `name` ended, and why. Otherwise nobody would notice its end.
     """
     ended: list[QueryRefused] = []
 

@@ -1,7 +1,7 @@
-"""The first micro-batch's one-time costs, paid while the query is still being opened.
+"""Starts Spark's workers while the query is still being opened, so that the first records need not wait for them.
 
-Python workers start and import, and Spark loads and compiles what hands them Arrow: seconds for which otherwise the
-first records wait. A tiny job of the same shape pays them beside the driver's own way to its first micro-batch.
+Python workers start and import modules, and Spark compiles the plan that hands them Arrow: this takes seconds. An empty
+job of the same shape does it while the driver prepares its first micro-batch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 def warm_workers(spark: Any) -> threading.Thread:
-    """Run that job on a thread of its own, which nobody needs to wait for; if it fails, the query says why."""
+    """Run that job on a thread of its own, without waiting for it. If it fails, the query itself will report why."""
     thread = threading.Thread(target=_warm, args=(spark,), name="warm", daemon=True)
     thread.start()
     return thread

@@ -1,6 +1,7 @@
-"""What one Python worker process keeps over tasks: one client, one producer. Never made at import, always in a task.
+"""What one Python worker process keeps from task to task: one client, one producer.
 
-Spark forks its workers from a daemon; a channel that was opened before the fork would hang in the child.
+They are made in a task, never at import: Spark forks its workers from a daemon, and a channel that was opened before
+the fork would hang in the child.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Decode one bare Avro datum from an untrusted writer: every length is compared with the bytes that are there before
+"""Decodes one bare Avro datum from an untrusted writer. Every length is compared with the bytes that are there before
 anything is read or kept, so that time and memory are bounded by the datum's size."""
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class _Cursor:
 def decode_bounded(name: str, data: bytes, *, text_bytes_max: int, items_max: int) -> dict[str, Any]:
     """The dict of one bare datum of schema `name`, as `decode` gives it; NoDatum for any other bytes.
 
-    A text or byte string has at most `text_bytes_max` bytes, an array or map at most `items_max` items. Bytes behind
-    the datum are a fault, and so are `reserved` ones: only a later build could say what they mean.
+    A text or byte string has at most `text_bytes_max` bytes, an array or map at most `items_max` items. Bytes after the
+    datum are an error, and so are `reserved` bytes, because only a later build knows what they mean.
     """
     cursor, fields = _Cursor(data, text_bytes_max, items_max), dict[str, Any]()
     try:

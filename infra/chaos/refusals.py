@@ -1,4 +1,4 @@
-"""Which refusals of a deed its situation explains. Any other one is a fault of the cluster."""
+"""Which refusals of a deed its situation explains. Any other refusal is a defect of the cluster."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from nyala.replica.types import Code
 from .schedule import Kind
 
 SETTLED_S = 30.0
-"""After so long without a fault everybody knows everything again: servers count as dead after 2 s, replicas as lost
-after 6 s, and copies of a run take a few."""
+"""After so long without a fault, masters and replicas know the state again: servers count as dead after 2 s, replicas
+as lost after 6 s, and copies of a run take a few seconds."""
 SLOW = frozenset({Code.TIMED_OUT, Code.UNAVAILABLE, Code.OVERLOADED})
 """Explained by a busy machine alone."""
 UNSETTLED = frozenset(
@@ -17,9 +17,9 @@ UNSETTLED = frozenset(
         *(Code.INVALID_NAME, Code.TABLET_NOT_FOUND, Code.TABLET_DELETED, Code.TABLET_FAILED, Code.CHANGE_PENDING),
     }
 )
-"""Explained by what was done to processes or configs a moment ago."""
+"""Explained by a recent fault of a process, or a recent change of a config."""
 MEMBERS = frozenset({Code.ALREADY_EXISTS, Code.NOT_FOUND, Code.INVALID_ARGUMENT, Code.ILLEGAL_STATE})
-"""Likewise, of changes and transfers: who is a member, alive, or free was another one a moment ago."""
+"""Likewise for changes and transfers: which servers are members, alive or free may just have changed."""
 NOT_THERE = frozenset({Code.TABLET_NOT_FOUND, Code.TABLET_DELETED})
 
 

@@ -1,4 +1,4 @@
-"""What stands where at one moment: servers, replicas, roles. Frozen, for rules and for eyes."""
+"""Servers, replicas and roles at one moment, as frozen values for rules and for the display."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nyala.replica.types import DataState, RaftConfig
 
 @dataclass(frozen=True)
 class ServerScene:
-    """One server process. `away`: paused or stopped on purpose, so that nobody should ask it."""
+    """One server process. `away`: paused or stopped on purpose, so that it cannot answer."""
 
     name: str
     uuid: str
@@ -20,13 +20,13 @@ class ServerScene:
 
     @property
     def serves(self) -> bool:
-        """Whether it is up and nothing is being done to it."""
+        """Whether it runs, and no fault is injected into it."""
         return self.state == "READY" and not self.away
 
 
 @dataclass(frozen=True)
 class TabletScene:
-    """One tablet: its replicas' statuses by server name, those that answered."""
+    """One tablet: the statuses of the replicas that answered, by server name."""
 
     tablet_id: str
     replication_factor: int
@@ -34,7 +34,7 @@ class TabletScene:
 
     @property
     def leader(self) -> str:
-        """Name of the server that leads in the highest term that was told; empty if none does."""
+        """Name of the server that leads in the highest reported term; empty if none does."""
         leading = [(s.term, name) for name, s in self.statuses.items() if s.role == "LEADER"]
         return max(leading)[1] if leading else ""
 
@@ -59,7 +59,7 @@ class TabletScene:
 
 @dataclass(frozen=True)
 class Scene:
-    """Everything at one look."""
+    """The whole cluster at one moment."""
 
     servers: tuple[ServerScene, ...]
     tablets: tuple[TabletScene, ...]
@@ -77,7 +77,7 @@ class Scene:
 
     @property
     def away(self) -> tuple[str, ...]:
-        """Servers that do not take part just now."""
+        """Servers that do not serve now."""
         return tuple(s.name for s in self.servers if not s.serves)
 
     def members(self, tablet: TabletScene) -> tuple[ServerScene, ...]:
@@ -95,8 +95,8 @@ class Scene:
 def why_unsettled(scene: Scene, tablet: TabletScene) -> str:
     """Why a tablet is not as it should be at rest, in a few words; empty if it is.
 
-    At rest: led, a config of exactly as many voters as replicas are wanted and nobody else, none of them marked, no
-    change pending, each there, READY and running, and no other live replica anywhere.
+    At rest: there is a leader; the config has exactly as many voters as replicas are wanted, no other member and no
+    mark; no change is pending; each replica answers, is READY and runs; and there is no other live replica.
     """
     config = tablet.config
     if config is None:

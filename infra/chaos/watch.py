@@ -1,4 +1,4 @@
-"""Looks at the cluster again and again: for eyes that follow, and for what may never be seen."""
+"""Watches the cluster: keeps its newest scene for the display, and checks it for states that must never occur."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ FAULTS_SHOWN = 10
 
 
 class SceneChecker:
-    """What successive scenes must not contradict: one leader in each term, and no identity below a term that it led.
+    """Checks successive scenes: one leader in each term, and no identity below a term that it led.
 
-    Two servers that sent entries of one tablet in one term would both have shown themselves as its leader. Who leads
-    has its term on disk; a follower may show one that it has not promised yet, and forget it with its process.
+    Two servers that sent entries of one tablet in one term would both have shown themselves as its leader. A leader has
+    its term on disk. A follower may show a term that is not on its disk yet, and forget it when its process ends.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class SceneChecker:
         self.faults: list[str] = []
 
     def look(self, scene: Scene) -> None:
-        """Take one scene in."""
+        """Check one scene."""
         self.looks += 1
         for tablet in scene.tablets:
             for name, status in sorted(tablet.statuses.items()):
@@ -44,7 +44,7 @@ class SceneChecker:
 
 
 class Watcher:
-    """A thread that looks, tells the checker, and keeps the newest scene."""
+    """A thread that looks at the cluster, has each scene checked, and keeps the newest one."""
 
     def __init__(self, look: Callable[[], Scene], period_s: float = 0.3) -> None:
         self.checker = SceneChecker()
@@ -67,6 +67,6 @@ class Watcher:
             self.scene = scene
 
     def stop(self) -> None:
-        """Look no more."""
+        """End the thread."""
         self._stop.set()
         self._thread.join(30)

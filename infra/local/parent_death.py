@@ -1,7 +1,7 @@
 """Ends a child with its parent on Linux, for programs that know nothing of our pipes (a JVM).
 
-The child asks for it itself, between two execs: a function that Popen would call in the forked child would run the fork
-handlers of gRPC there, and the child of a process with open channels then sometimes dies before it begins.
+The child asks the kernel itself, between two execs. A function that Popen calls in the forked child would run gRPC's
+fork handlers there, and the child of a process with open channels would sometimes die before it begins.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ _PR_SET_PDEATHSIG = 1
 
 
 def ended_with_parent(command: Sequence[str]) -> list[str]:
-    """The command for Popen; unchanged off Linux and off the main thread: the kernel takes threads for parents."""
+    """The command for Popen. Unchanged on other systems, and off the main thread, because to the kernel the thread is
+    the parent."""
     if not sys.platform.startswith("linux") or threading.current_thread() is not threading.main_thread():
         return list(command)
     return [sys.executable, "-I", "-S", os.path.abspath(__file__), str(os.getpid()), *command]

@@ -1,4 +1,4 @@
-"""Ports of this machine that a process keeps for children that start in a while, or that are away for a while."""
+"""Ports of this machine that a process reserves for children that start later, or restart."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ LOOPBACK = "127.0.0.1"
 
 
 class Ports:
-    """Nobody else gets these ports until `close`: no other stack, no connection. Children listen there.
+    """Reserves ports until `close`: no other stack and no connection gets them. Children listen there.
 
-    A socket sits at each without listening. Linux gives such a port to who asks for it as every server does, with
-    SO_REUSEADDR, and to nobody who asks without, as `free` does. Elsewhere a server could not listen there either, so
-    nothing is reserved there, and what was chosen can be lost to somebody else until a child listens.
+    A socket is bound to each without listening. Linux gives such a port to a program that asks with SO_REUSEADDR, as
+    every server does, and refuses it to one that asks without, as `free` does. On other systems the children could not
+    listen there either, so nothing is reserved, and another program may take a chosen port before a child listens.
     Concurrency: one thread at a time.
     """
 
@@ -32,10 +32,10 @@ class Ports:
         self.close()
 
     def free(self) -> int:
-        """A port that nobody listens at or has reserved, reserved from now on.
+        """Reserve and return a port that no process listens at or has reserved.
 
-        It lies below those that the system gives to whoever asks for any: it stays known to the children's peers while
-        this process is away. Where there is no such port it is one of them.
+        It lies below the ports that the system gives to outgoing connections, so that no connection takes it while this
+        process is away. If there is no such port, it is one of theirs.
         """
         below = range(PORT_MIN, max(PORT_MIN, first_given_port()))
         for port in (*random.sample(below, min(PORTS_TRIED, len(below))), 0):
@@ -50,13 +50,13 @@ class Ports:
         raise OSError(f"no port of {LOOPBACK} is free")
 
     def free_address(self) -> str:
-        """host:port of one more."""
+        """Reserve one more port and return its host:port."""
         return f"{LOOPBACK}:{self.free()}"
 
     def reserve(self, address: str) -> bool:
         """Reserve the host:port of an earlier child; False if another process listens there.
 
-        What else is wrong with it, such as a host that is not this one, the child tells that is to listen there.
+        Any other defect of the address, such as a host that is not this one, is reported by the child that listens.
         """
         host, _, port = address.rpartition(":")
         if int(port) in self._reserved:
@@ -72,7 +72,7 @@ class Ports:
         return True
 
     def close(self) -> None:
-        """Others may have them."""
+        """Give all ports free."""
         while self._reserved:
             self._reserved.popitem()[1].close()
 
@@ -86,7 +86,7 @@ class Ports:
 
 
 def first_given_port() -> int:
-    """Of those that the system chooses from."""
+    """The first of the ports that the system gives to outgoing connections."""
     try:
         return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     except (OSError, ValueError, IndexError):

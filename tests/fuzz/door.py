@@ -43,7 +43,7 @@ class Door:
     """One place that takes bytes from outside."""
 
     name: str
-    """`kind/what`, such as `rpc/TabletService.Write`."""
+    """`kind/what`, such as `server/TabletService.Write`."""
     within: Callable[[Scenario], None]
     """Run a scenario in a new world."""
     memory_bytes: int = 64 * MIB

@@ -24,7 +24,7 @@ CONSIDER_TIMEOUT_S = 20.0
 
 
 class BackgroundThreads:
-    """Wires the reconciler to its decision sinks. Concurrency: built on the loop's thread; callbacks say where they run."""
+    """Connects the reconciler with its sinks. Concurrency: built on the loop's thread; callbacks say where they run."""
 
     def __init__(
         self,

@@ -61,7 +61,7 @@ class Reconciler:
         self.on_view: Callable[[ClusterView], None] = lambda view: None
 
     def add_sink(self, publish: Publish, connection: Callable[[], int] = lambda: 1) -> None:
-        """Whoever is told decisions, on its numbered `connection`; at 0 nobody listens, and nothing is queued."""
+        """Add a sink. `connection`: the number of its present connection; 0: none, and then nothing is queued."""
         self._sinks.append(DecisionSink(SentDecisions(self._state.options, self._versions), publish, connection))
 
     async def tick(self) -> None:

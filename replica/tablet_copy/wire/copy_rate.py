@@ -1,7 +1,7 @@
-"""How fast tablet copies may be on one server: one token bucket for all of them, slower while clients write here.
+"""Bounds the rate of all tablet copies on one server: one token bucket, slower while clients write here.
 
-Bytes that come in and bytes that go out count alike, so source and target each hold the copy to what they can bear: the
-source leads and sees its clients' writes, the target sees those that other leaders replicate to it.
+Bytes that come in and bytes that go out count alike, so source and target each bound the copy: the source leads and
+sees its clients' writes, the target sees those that other leaders replicate to it.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import threading
 from nyala.replica.types import Clock
 
 QUIET_US = 1_000_000
-"""Clients are taken to be writing for so long after a write."""
+"""For so long after a write, clients count as writing."""
 BURST_S = 0.05
-"""What a copy did not use is kept for so long; it makes up for waits that last longer than asked."""
+"""So many seconds of unused rate are kept. They make up for waits that last longer than asked."""
 PAUSE_S_MAX = 0.1
-"""Nobody waits longer before looking again: the rate may have changed."""
+"""A copy waits at most so long before it asks again, because the rate may have changed."""
 
 
 def rate_allowed(rate_bytes_per_s: int, busy_rate_bytes_per_s: int, quiet_us: int | None) -> int:
-    """Bytes per second for copies, `quiet_us` after the latest write (None: none yet); 0 means as fast as it goes."""
+    """Bytes per second for copies, `quiet_us` after the latest write (None: none yet); 0: no bound."""
     writing = quiet_us is not None and quiet_us < QUIET_US
     if not writing or not busy_rate_bytes_per_s:
         return rate_bytes_per_s
@@ -27,7 +27,7 @@ def rate_allowed(rate_bytes_per_s: int, busy_rate_bytes_per_s: int, quiet_us: in
 
 
 class CopyRate:
-    """A token bucket: `draw` what was moved, then wait while `pause_s` says so.
+    """A token bucket: `draw` before bytes are moved, then wait while `pause_s` is above 0.
 
     Draws are paid for in their order, so that many files at once move evenly. The scrub has a
     bucket of its own (`scrub.py`).
@@ -56,14 +56,14 @@ class CopyRate:
         return rate_allowed(*self._rates, quiet_us)
 
     def draw(self, length_bytes: int) -> int:
-        """All bytes drawn so far, with these that were moved: what `pause_s` is asked about."""
+        """Draw so many bytes; returns the sum of all draws, for `pause_s`."""
         with self._lock:
             self._pay()
             self._drawn += length_bytes
             return self._drawn
 
     def pause_s(self, drawn: int) -> float:
-        """Seconds to wait before asking again; 0.0: what was drawn by then is paid for, go on."""
+        """Seconds to wait before asking again; 0.0: the draws up to the sum `drawn` are paid for."""
         with self._lock:
             rate = self._pay()
             owed = drawn - self._paid

@@ -17,18 +17,18 @@ from .source_process import SourceProcess
 _log = logging.getLogger("nyala.tablet_copy")
 
 PATIENCE_S = limits.COPY_SESSION_TTL_US // 1_000_000
-"""A target that takes nothing, or asks for nothing, for as long as a session lives unasked for, is gone."""
+"""A target that takes no bytes, or sends no request, for as long as an unused session lives counts as gone."""
 SIGN_OF_LIFE_S = 5.0
-"""A target that must wait for this server's rate hears so often that it is not forgotten."""
+"""A target that waits for this server's rate gets an empty part so often."""
 
 
 class FetchServing:
     """Answers requests for ranges of files: the bytes go from the file to the socket within the kernel.
 
     Invariants: each request names this server and a session that is alive, and that is checked before anything is read.
-    What is refused is told where a part would begin; within a part the connection ends. Bounded: each session has at
-    most COPY_FETCHES_PER_SESSION_MAX connections, all have COPY_FETCHES_MAX threads; what the network does not take
-    stays in the file.
+    A refusal is sent where a part would begin; within a part the connection ends. Bounded: each session has at most
+    COPY_FETCHES_PER_SESSION_MAX connections, all have COPY_FETCHES_MAX threads; nothing is read from a file before the
+    network takes it.
     Concurrency: `taken` from the loop's thread, `close` from any.
     """
 
@@ -51,7 +51,7 @@ class FetchServing:
             raise Refused(Code.OVERLOADED, what, limit=limits.COPY_FETCHES_PER_SESSION_MAX)
 
     def taken(self, session_id: str, sock: socket.socket) -> None:
-        """A connection whose ticket was for a copy of this session. Those of sessions that are over make room."""
+        """Serve a connection whose ticket was for this session, after ending those of sessions that are over."""
         alive = {session.manifest.session_id for session in self._process.sessions.sessions()}
         with self._lock:
             for other, its_session in self._connections.items():
@@ -117,7 +117,7 @@ class FetchServing:
         file.send(sock.fileno(), part.byte_offset, part.length_bytes)
 
     def _wait_for_turn(self, sock: socket.socket, session_id: str, length_bytes: int) -> None:
-        """Until the rate allows so many bytes; a long download keeps its session."""
+        """Wait until the rate allows so many bytes. The session is kept alive meanwhile."""
         process, waited_s = self._process, 0.0
         process.sessions.get(session_id)
         drawn = process.copy_rate.draw(length_bytes)
@@ -132,7 +132,7 @@ class FetchServing:
 
 
 def hang_up(sock: socket.socket) -> None:
-    """End a connection under whoever reads or writes it; its owner closes it."""
+    """End a connection that another thread may be reading or writing. That thread closes it."""
     try:
         sock.shutdown(socket.SHUT_RDWR)
     except OSError:

@@ -1,4 +1,4 @@
-"""What serving copies needs of the process that does it: a tablet server, or a master."""
+"""What the serving of copies needs of its process, a tablet server or a master."""
 
 from __future__ import annotations
 
