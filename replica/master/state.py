@@ -20,8 +20,10 @@ from .heartbeats.soft_state import LIVE, SoftState
 from .heartbeats.tablet_servers import TabletServers
 from .kafka.kafka_link import KafkaLink
 from .options import MasterOptions
+from .tablets.descriptions import Descriptions
 from .tablets.draining import drain_of
 from .tablets.inquiries import Inquiries
+from .tablets.orders import orders_for
 from .tablets.view import health_of, leader_of, retired_servers, server_view, server_views, wanted_voters
 
 _log = logging.getLogger("nyala.master")
@@ -52,6 +54,7 @@ class MasterState:
         self.soft = SoftState(clock.monotonic_us(), self.known_config, long_silence_us=long_us)
         self.admission = ServerAdmission(servers, lambda: self.soft, clock, self._listed)
         self.inquiries = Inquiries(servers, lambda: self.catalog, lambda: self.soft, clock)
+        self.descriptions = Descriptions()
         self.other_clusters = OtherClustersServers()
         self._places: dict[str, set[Address]] = {}
         self._places_of = -1
@@ -115,6 +118,18 @@ class MasterState:
         """Whether servers that live may not count yet: this master just began to lead, or is calling one back."""
         recent_us = self.options.server_dead_ms * 1000
         return self.mono_us - self.soft.since_us < recent_us or self.admission.heard_within(recent_us)
+
+    def orders_for(self, server_uuid: str) -> list[pb.TabletOrder]:
+        """What the server is told with the reply to its heartbeat."""
+        return orders_for(
+            self.catalog,
+            self.soft,
+            self.inquiries,
+            self.descriptions,
+            server_uuid,
+            self.mono_us,
+            self.options.abandoned_copy_grace_ms * 1000,
+        )
 
     def replica_load(self) -> dict[str, int]:
         """Replicas per server: those reported, and those that new tablets will get."""

@@ -201,6 +201,11 @@ REPORT_REPLICAS_MAX = 10_000
 deleted tablets, is told with the next heartbeats."""
 ORDERS_BYTES_MAX = 4 << 20
 """Of the orders in one heartbeat's reply. An order to create a tablet has the whole description of its table."""
+DESCRIPTIONS_PER_HEARTBEAT_MAX = 50
+"""Tables whose descriptions one heartbeat has encoded for its orders, one in each step of the loop: 300 columns take
+some 5 ms, and a server waits 3 s for the reply. The next heartbeat brings the orders that are left."""
+DESCRIPTIONS_BYTES_MAX = 32 << 20
+"""Of encoded descriptions that a master keeps: 2,500 tables of 300 columns, or what eight replies can hold."""
 TABLE_BYTES_MAX = 1 << 20
 """Of the description of one table. 300 columns with names of 256 characters and ten schemas of 40 KB are below it."""
 WRITER_SCHEMA_BYTES_MAX = 256 << 10
@@ -346,9 +351,10 @@ class RequestBound(NamedTuple):
     `memory_base` if it is longer than REQUEST_SMALL_BYTES, from its bytes to its answer, what is kept of it in memory
     included. REPLY_COPIES times the reply comes on top. `replica/rpc/call_costs.py` adds that up, and no call begins
     whose sum does not fit into CALLS_MEMORY_BYTES_MAX. Time on the event loop, as calls of functions by the handler,
-    each 0.1 us to 1 us: `REQUEST_STEPS + fields * field_steps`. `tests/unit/rpc/test_rpc_request_costs.py` measures
-    both. A request that may have more than REQUEST_FIELDS_INLINE_MAX fields is read on a thread if it is longer than
-    REQUEST_SMALL_BYTES.
+    each 0.1 us to 1 us: `REQUEST_STEPS + fields * field_steps`. A page, and the descriptions of tables for the reply to
+    a heartbeat, are made in many steps of the loop, and each has no more than that, with the fields of one item.
+    `tests/unit/rpc/test_rpc_request_costs.py` measures both. A request that may have more than
+    REQUEST_FIELDS_INLINE_MAX fields is read on a thread if it is longer than REQUEST_SMALL_BYTES.
     """
 
     bytes_max: int
@@ -442,7 +448,7 @@ REQUESTS: dict[str, RequestBound] = {
     "PeerService.OpenLink": RequestBound(4 * _KIB),
     "MasterService.TakeOver": RequestBound(1 * _KIB, wait_s=30.0),
     "MasterService.GetIdentity": RequestBound(1 * _KIB),
-    "MasterService.Heartbeat": RequestBound(  # a reply is made in one iteration of the loop: one at a time
+    "MasterService.Heartbeat": RequestBound(  # orders are added in the last step of the handler: to one reply at a time
         GRPC_MESSAGE_BYTES_MAX, 400_000, wait_s=30.0, reply_bytes=ORDERS_BYTES_MAX + 2 * _MIB, reply_late=True
     ),
     "MasterService.CreateTable": _TABLE._replace(

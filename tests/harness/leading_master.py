@@ -11,13 +11,12 @@ from nyala.replica.master.catalog.tables import create_table
 from nyala.replica.master.decisions.reconciler import marked
 from nyala.replica.master.requests import change_requests, desired
 from nyala.replica.master.state import MasterState
-from nyala.replica.master.tablets.orders import orders_for
 from nyala.replica.master.tablets.view import cluster_view
 from nyala.replica.policy import ServerView, decide
 from nyala.replica.rpc import config_to_pb, pb
 from nyala.replica.types import Address, DataState, Member, OpId, RaftConfig
 from tests.harness.catalogs import AppliedCatalog, table_info
-from tests.harness.reachable import AskedAtOnce, ReachableServers
+from tests.harness.reachable import AskedAtOnce, ReachableServers, orders_now
 
 S = [letter * 32 for letter in "abcdef"]
 OPTIONS = MasterOptions(root="x")
@@ -108,7 +107,7 @@ class Masters:
 
     def said(self, uuid: str) -> list[pb.TabletOrder]:
         """What a server is ordered; inquiries are answered by what servers reported here."""
-        return orders_for(self.box.catalog, self.state.soft, self.asked, uuid, self.clock.now_us, 0)
+        return orders_now(self.box.catalog, self.state.soft, self.asked, uuid, self.clock.now_us, 0)
 
     def set(self, replicas: int, **fields: Any) -> Any:
         return self.box.commit(desired.set_replication(self.state, replicas, **({"table": "flights"} | fields)))

@@ -6,8 +6,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from nyala.replica.fs import TABLET_SERVER
+from nyala.replica.master.catalog.catalog import Catalog
 from nyala.replica.master.heartbeats.belief import config_told
+from nyala.replica.master.heartbeats.soft_state import SoftState
 from nyala.replica.master.heartbeats.tablet_servers import Identity
+from nyala.replica.master.tablets.descriptions import Descriptions
+from nyala.replica.master.tablets.orders import Asked, orders_for
 from nyala.replica.master.tablets.proof import Proof, prove
 from nyala.replica.rpc import pb, tablet_report_from_pb
 from nyala.replica.types import Address, Code, DataState, RaftConfig, Refused, TabletReport
@@ -104,3 +108,19 @@ class AskedAtOnce:
 
     def request(self, tablet_id: str, reporter: str = "") -> None:
         """The answers are there already."""
+
+
+def orders_now(
+    catalog: Catalog,
+    soft: SoftState,
+    asked: Asked,
+    server_uuid: str,
+    now_us: int,
+    copy_grace_us: int,
+    known: Descriptions | None = None,
+) -> list[pb.TabletOrder]:
+    """The orders in the reply to a heartbeat. `known`: the descriptions of tables that this master keeps."""
+    descriptions = known or Descriptions()
+    for _ in descriptions.make_for(catalog, soft, server_uuid).__await__():
+        """Nothing else has a turn."""
+    return orders_for(catalog, soft, asked, descriptions, server_uuid, now_us, copy_grace_us)

@@ -167,8 +167,8 @@ MUTANTS = (
         test="tests/unit/master/test_master_rations.py::test_orders_are_bounded_and_every_one_is_given_in_the_end",
         file="replica/master/tablets/orders.py",
         function="orders_for",
-        before="server.creations_after = batch.fill(",
-        after="_ = batch.fill(",
+        before="server.creations_after = last or server.creations_after",
+        after="",
     ),
     Mutant(
         name="copy goes before its driver adds it",
@@ -528,6 +528,93 @@ MUTANTS = (
         function="OrderBatch.fill",
         before="if self.orders and self._used + size > bytes_max:",
         after="if self.orders and self._used + size > 1 << 40:",
+    ),
+    Mutant(
+        name="table is encoded for each heartbeat",
+        rows="IN-60",
+        test="tests/unit/master/test_master_loop_steps.py::test_table_that_changed_is_encoded_anew_and_no_other_one",
+        file="replica/master/tablets/descriptions.py",
+        function="Descriptions.get",
+        before="if of is not table:",
+        after="if of is not None:",
+    ),
+    Mutant(
+        name="changed table is ordered as it was",
+        rows="IN-60",
+        test="tests/unit/master/test_master_loop_steps.py::test_table_that_changed_is_encoded_anew_and_no_other_one",
+        file="replica/master/tablets/descriptions.py",
+        function="Descriptions.get",
+        before="if of is not table:",
+        after="if False:",
+    ),
+    Mutant(
+        name="many tables are encoded in one step",
+        rows="IN-60, IN-80",
+        test=(
+            "tests/unit/master/test_master_loop_steps.py::"
+            "test_orders_for_hundreds_of_wide_tables_are_no_long_step_of_the_loop"
+        ),
+        file="replica/master/tablets/descriptions.py",
+        function="Descriptions.make_for",
+        before="""
+                await asyncio.sleep(0)  # the step before may have been long, and so may the one behind
+                described = self.get(tablet.table_id, table) or self.make(tablet.table_id, table)
+                await asyncio.sleep(0)
+        """,
+        after="""
+                described = self.get(tablet.table_id, table) or self.make(tablet.table_id, table)
+        """,
+    ),
+    Mutant(
+        name="heartbeat encodes all tables",
+        rows="IN-60, IN-80",
+        test=(
+            "tests/unit/master/test_master_loop_steps.py::"
+            "test_orders_for_hundreds_of_wide_tables_are_no_long_step_of_the_loop"
+        ),
+        file="replica/master/tablets/descriptions.py",
+        function="Descriptions.make_for",
+        before="if made >= limits.DESCRIPTIONS_PER_HEARTBEAT_MAX:",
+        after="if made >= 10 * limits.DESCRIPTIONS_PER_HEARTBEAT_MAX:",
+    ),
+    Mutant(
+        name="order encodes its table",
+        rows="IN-60, IN-80",
+        test=(
+            "tests/unit/master/test_master_loop_steps.py::"
+            "test_orders_for_hundreds_of_wide_tables_are_no_long_step_of_the_loop"
+        ),
+        file="replica/master/tablets/orders.py",
+        function="orders_for.created",
+        before="described = descriptions.get(tablet.table_id, table)",
+        after="described = descriptions.get(tablet.table_id, table) or descriptions.make(tablet.table_id, table)",
+    ),
+    Mutant(
+        name="encoded tables are kept without a bound",
+        rows="IN-60",
+        test="tests/unit/master/test_master_loop_steps.py::test_encoded_tables_that_a_master_keeps_are_bounded_in_bytes",
+        file="replica/master/tablets/descriptions.py",
+        function="Descriptions.make",
+        before="while self._bytes > limits.DESCRIPTIONS_BYTES_MAX:",
+        after="while self._bytes > 2 * limits.DESCRIPTIONS_BYTES_MAX:",
+    ),
+    Mutant(
+        name="table that is in use is dropped from memory first",
+        rows="IN-60",
+        test="tests/unit/master/test_master_loop_steps.py::test_encoded_tables_that_a_master_keeps_are_bounded_in_bytes",
+        file="replica/master/tablets/descriptions.py",
+        function="Descriptions.get",
+        before="known = self._kept.pop(table_id, None)",
+        after="known = self._kept.get(table_id)",
+    ),
+    Mutant(
+        name="table that was encoded twice counts twice",
+        rows="IN-60",
+        test="tests/unit/master/test_master_loop_steps.py::test_encoded_tables_that_a_master_keeps_are_bounded_in_bytes",
+        file="replica/master/tablets/descriptions.py",
+        function="Descriptions.make",
+        before="self._bytes -= len(before)",
+        after="self._bytes -= 0",
     ),
     Mutant(
         name="lost answer makes a second tablet",

@@ -46,7 +46,6 @@ from ..group.takeovers import next_takeover
 from ..kafka.kafka_status import kafka_status
 from ..state import MasterState
 from ..tablets.dropped import holders_of
-from ..tablets.orders import orders_for
 from . import change_requests, desired, lists, replacing
 from .confirming import confirm_config
 from .conversions import (
@@ -169,10 +168,9 @@ class MasterService(pb_grpc.MasterServiceServicer):
             reply.need_full_report = state.soft.heartbeat(request, state.mono_us)
             reply.takes_slices, reply.heard_until = True, state.soft.servers[request.server_uuid].heard_until
             reply.found.extend(place_to_pb(m.uuid, m.addresses) for m in state.soft.places(request.seeking))
-            grace_us = state.options.abandoned_copy_grace_ms * 1000
-            reply.orders.extend(
-                orders_for(state.catalog, state.soft, state.inquiries, request.server_uuid, state.mono_us, grace_us)
-            )
+            await state.descriptions.make_for(state.catalog, state.soft, request.server_uuid)
+            await state.lead()  # the descriptions took time
+            reply.orders.extend(state.orders_for(request.server_uuid))
         except Refused as error:
             reply.error.CopyFrom(error_to_pb(error))
         return reply

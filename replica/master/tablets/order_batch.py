@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 
 from nyala.replica.rpc import pb
 from nyala.replica.types import limits
@@ -15,6 +15,12 @@ CREATIONS_BYTES_MAX = limits.ORDERS_BYTES_MAX - (256 << 10)
 """What creations leave free in one reply, so that some which fail for ever do not hold up the other orders."""
 
 
+def around(tablet_ids: Sequence[str], after: str) -> list[str]:
+    """These sorted tablets, from behind `after` on and around."""
+    begin = bisect_right(tablet_ids, after)
+    return [*tablet_ids[begin:], *tablet_ids[:begin]]
+
+
 class OrderBatch:
     """The orders of one reply."""
 
@@ -24,25 +30,22 @@ class OrderBatch:
 
     def fill(
         self,
-        tablet_ids: Sequence[str],
-        after: str,
-        order_of: Callable[[str], pb.TabletOrder | None],
+        orders: Iterable[tuple[str, pb.TabletOrder]],
         count_max: int = ORDERS_MAX,
         bytes_max: int = limits.ORDERS_BYTES_MAX,
     ) -> str:
-        """Add orders for these sorted tablets, from behind `after` on and around, until the reply has `count_max` or
-        the next one does not fit; the tablet to begin behind next time. Orders that are not added are not made."""
-        begin = bisect_right(tablet_ids, after)
-        for tablet_id in (*tablet_ids[begin:], *tablet_ids[:begin]):
-            if len(self.orders) >= count_max:
-                break
-            order = order_of(tablet_id)
-            if order is None:
-                continue
+        """Add these orders, each with its tablet, until the reply has `count_max` or the next one does not fit; the
+        tablet of the last one, or none. `orders` is read as far as it is needed."""
+        last = ""
+        if len(self.orders) >= count_max:
+            return last
+        for tablet_id, order in orders:
             size = order.ByteSize() + 8
             if self.orders and self._used + size > bytes_max:
                 break
             self._used += size
             self.orders.append(order)
-            after = tablet_id
-        return after
+            last = tablet_id
+            if len(self.orders) >= count_max:
+                break
+        return last

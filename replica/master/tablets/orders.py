@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from nyala.replica.rpc import opid_to_pb, pb
 from nyala.replica.types import OpId
 
 from ..catalog.catalog import Catalog
-from ..catalog.records import TABLET, Tablet
+from ..catalog.records import TABLET
 from ..catalog.tables import create_order
 from ..heartbeats.belief import newer
 from ..heartbeats.soft_state import LIVE, SoftState
-from .order_batch import CREATIONS_BYTES_MAX, CREATIONS_MAX, OrderBatch
+from .descriptions import Descriptions, creations
+from .order_batch import CREATIONS_BYTES_MAX, CREATIONS_MAX, OrderBatch, around
 from .proof import Proof
 from .view import is_damaged
 
@@ -31,12 +32,19 @@ class Asked(Protocol):
 
 
 def orders_for(
-    catalog: Catalog, soft: SoftState, inquiries: Asked, server_uuid: str, now_us: int, copy_grace_us: int
+    catalog: Catalog,
+    soft: SoftState,
+    inquiries: Asked,
+    descriptions: Descriptions,
+    server_uuid: str,
+    now_us: int,
+    copy_grace_us: int,
 ) -> list[pb.TabletOrder]:
     """Orders for the server, from the catalog and the reports. No order follows from something that is not known.
 
     Create: only tablets that never had a leader, at members of their first config that hold no replica. A tablet that
-    was formed once is never created again: its own leader copies it to members that lack it.
+    was formed once is never created again: its own leader copies it to members that lack it. One whose table is not
+    among the `descriptions` waits, with those behind it: to encode it here would hold up everybody else.
     Delete: only replicas of tablets that the catalog knows as dropped, or that a committed config at or above the
     replica's own leaves out; the server checks that position again, so a late order misses a replica added anew.
     The members of that config are asked first, and a majority of its voters must confirm it (`tablets/proof.py`). Until
@@ -50,14 +58,13 @@ def orders_for(
     if server is None or not server.reported or server.booting:
         return []
     batch = OrderBatch()
-    described: dict[str, pb.TableInfo] = {}
-    wanted = [
-        t for t in catalog.derived("unformed", TABLET, _unformed).get(server_uuid, ()) if t not in server.replicas
-    ]
 
-    def creation(tablet_id: str) -> pb.TabletOrder | None:
-        order = create_order(catalog, tablet_id, server_uuid, described)
-        return None if order is None else pb.TabletOrder(create=order)
+    def created() -> Iterator[tuple[str, pb.TabletOrder]]:
+        for tablet_id, tablet, table in creations(catalog, soft, server_uuid):
+            described = descriptions.get(tablet.table_id, table)
+            if described is None:
+                return  # the next heartbeat has it encoded, and goes on here
+            yield tablet_id, pb.TabletOrder(create=create_order(tablet_id, tablet, described, server_uuid))
 
     def change(tablet_id: str) -> pb.TabletOrder | None:
         delete = _delete_order(catalog, soft, inquiries, server_uuid, tablet_id, now_us, copy_grace_us)
@@ -70,24 +77,17 @@ def orders_for(
             inquiries.request(tablet_id, server_uuid)
         return None
 
-    server.creations_after = batch.fill(
-        wanted, server.creations_after, creation, count_max=CREATIONS_MAX, bytes_max=CREATIONS_BYTES_MAX
-    )
+    def changed(tablet_ids: Iterable[str]) -> Iterator[tuple[str, pb.TabletOrder]]:
+        return ((t, order) for t in tablet_ids if (order := change(t)) is not None)
+
+    last = batch.fill(created(), CREATIONS_MAX, CREATIONS_BYTES_MAX)
+    server.creations_after = last or server.creations_after
     damaged = sorted(t for uuid, t in soft.renewals if uuid == server_uuid and t in server.replicas)
-    batch.fill(damaged, "", change)
+    batch.fill(changed(damaged))
     others = sorted(server.replicas.keys() - damaged)
-    server.deletions_after = batch.fill(others, server.deletions_after, change)
+    last = batch.fill(changed(around(others, server.deletions_after)))
+    server.deletions_after = last or server.deletions_after
     return batch.orders
-
-
-def _unformed(records: Iterator[tuple[str, Tablet]]) -> dict[str, list[str]]:
-    """By server, the sorted ids of the tablets that never had a leader and whose first config names the server."""
-    found: dict[str, list[str]] = {}
-    for tablet_id, tablet in records:
-        if not tablet.formed and not tablet.dropped:
-            for member in tablet.members:
-                found.setdefault(member.uuid, []).append(tablet_id)
-    return found
 
 
 def _renewal(server_uuid: str, tablet_id: str, config: OpId) -> pb.DeleteTabletRequest:

@@ -9,7 +9,14 @@ import pytest
 
 from nyala.replica.master import CATALOG_ID, Catalog, encode_change
 from nyala.replica.master.catalog.records import TABLET
-from nyala.replica.master.catalog.tables import add_writer_schema, create_order, create_table, drop_table, find_table
+from nyala.replica.master.catalog.tables import (
+    add_writer_schema,
+    create_order,
+    create_table,
+    drop_table,
+    encoded_for_servers,
+    find_table,
+)
 from nyala.replica.policy import ServerView
 from nyala.replica.rpc import pb
 from nyala.replica.tablet import Superblock
@@ -75,8 +82,10 @@ def test_create_table_places_replicas_and_fills_ids_in() -> None:
     assert sorted(t.bucket for t in tablets.values()) == [0, 1, 2, 3]
     held = Counter(m.uuid for t in tablets.values() for m in t.members)
     assert set(held.values()) == {3}
-    order = create_order(box.catalog, next(iter(tablets)), hosts()[0].uuid)
-    assert order is not None and order.table.table_id == table_id and len(order.config.members) == 3
+    tablet_id, tablet = next(iter(tablets.items()))
+    described = encoded_for_servers(find_table(box.catalog, table_id=table_id)[1])
+    order = create_order(tablet_id, tablet, described, hosts()[0].uuid)
+    assert order.table.table_id == table_id and len(order.config.members) == 3
     assert order.config.opid.index == 0 and all(m.votes for m in order.config.members)
 
 

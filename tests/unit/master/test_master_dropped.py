@@ -8,12 +8,11 @@ from nyala.replica.master.catalog.records import TABLET
 from nyala.replica.master.catalog.tables import create_table, drop_table
 from nyala.replica.master.heartbeats.soft_state import SoftState
 from nyala.replica.master.tablets.dropped import holders_of, settle_dropped
-from nyala.replica.master.tablets.orders import orders_for
 from nyala.replica.policy import ServerView
 from nyala.replica.rpc import config_to_pb, pb
 from nyala.replica.types import Address, DataState, Member, OpId, RaftConfig
 from tests.harness.catalogs import AppliedCatalog, table_info
-from tests.harness.reachable import AskedAtOnce
+from tests.harness.reachable import AskedAtOnce, orders_now
 
 A, B, C, D = ("a" * 32, "b" * 32, "c" * 32, "d" * 32)
 KEEP_US = 100
@@ -52,7 +51,7 @@ class Dropped:
         return None if record is None else list(record["holders"])
 
     def ordered_away(self, uuid: str) -> bool:
-        return [o.HasField("delete") for o in orders_for(self.box.catalog, self.soft, self.asked, uuid, 0, 0)] == [True]
+        return [o.HasField("delete") for o in orders_now(self.box.catalog, self.soft, self.asked, uuid, 0, 0)] == [True]
 
 
 @pytest.fixture

@@ -13,13 +13,12 @@ from nyala.replica.master.catalog.tables import create_table
 from nyala.replica.master.decisions.reconciler import is_later, marked
 from nyala.replica.master.heartbeats.soft_state import SoftState
 from nyala.replica.master.requests.confirming import confirm_config
-from nyala.replica.master.tablets.orders import orders_for
 from nyala.replica.master.tablets.view import wanted_voters
 from nyala.replica.policy import ServerView
 from nyala.replica.rpc import config_to_pb, opid_from_pb, pb
 from nyala.replica.types import Address, DataState, Member, OpId, RaftConfig
 from tests.harness.catalogs import AppliedCatalog, table_info
-from tests.harness.reachable import AskedAtOnce
+from tests.harness.reachable import AskedAtOnce, orders_now
 
 HONEST, LIAR, STRANGERS = "abcde", "f", "fgh"
 GENERATION = 1 << 32
@@ -141,7 +140,7 @@ class Tablet:
         self.answers()
         gone = []
         for name in HONEST:
-            for order in orders_for(self.box.catalog, self.soft, self.asked, name * 32, self.now_us, 0):
+            for order in orders_now(self.box.catalog, self.soft, self.asked, name * 32, self.now_us, 0):
                 if name == self.liar or not order.HasField("delete"):
                     continue
                 assert self.newest.member(name * 32) is None, f"{name} is a member, and is ordered to delete"

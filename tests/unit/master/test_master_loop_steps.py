@@ -8,11 +8,16 @@ from typing import Any
 
 import pytest
 
+from nyala.replica.master.catalog.records import TABLE, TABLET, Table, Tablet, write
+from nyala.replica.master.catalog.tables import checked_table, encoded_for_servers, table_record
+from nyala.replica.master.tablets.descriptions import Descriptions
+from nyala.replica.master.tablets.order_batch import CREATIONS_MAX
 from nyala.replica.raft import AppendEntries
 from nyala.replica.rpc import pb
-from nyala.replica.types import OpId, Refused
+from nyala.replica.types import Member, OpId, Refused, limits
+from tests.harness.catalogs import AppliedCatalog, table_info
 from tests.harness.loop_steps import counted_steps
-from tests.harness.master_calls import MASTER, SECOND_MASTER, MasterWorld
+from tests.harness.master_calls import MASTER, SECOND_MASTER, MasterWorld, S, where
 from tests.harness.server_pair import until
 
 FEW, MANY = 50, 5_000
@@ -92,3 +97,123 @@ def test_change_that_was_computed_aside_is_refused_if_another_master_may_have_le
             await world.end()
 
     asyncio.run(scenario())
+
+
+WIDE = 250
+"""Tables of 300 columns, each with a tablet that a server is to create."""
+NEW = S[3]
+
+
+def wide(number: int, column: str = "column") -> Table:
+    info = table_info(f"wide-{number:03}", buckets=1)
+    for n in range(limits.COLUMNS_MAX - 2):
+        info.schema.columns.add(name=f"{column}_{n}_of_a_wide_table", type="string", nullable=True)
+    info.table_id = info.name
+    return table_record(checked_table(info))
+
+
+async def world_of_wide_tables() -> MasterWorld:
+    world = MasterWorld()
+    await world.begin()
+    like = wide(0)
+    for n in range(WIDE):
+        name = f"wide-{n:03}"
+        described = {**like.described, "name": name, "table_id": name}
+        table = Table(name=name, replication_factor=3, described=described)
+        tablet = Tablet(table_id=name, bucket=0, range_pos=0, members=(Member(NEW, (where(NEW),)),))
+        for key, record in ((TABLE + name, table), (f"{TABLET}{name}", tablet)):
+            world.group.catalog._put(key, write(record), record, 0)
+    return world
+
+
+def test_orders_for_hundreds_of_wide_tables_are_no_long_step_of_the_loop() -> None:
+    """IN-60, IN-80. Goal: nobody waits while a server is ordered to create the tablets of 250 tables of 300 columns.
+    Method: the master's calls of functions in each step of its loop are counted, heartbeat by heartbeat. No step
+    encodes more than one table, no heartbeat more than its share; each reply orders what was encoded for it, and the
+    next one goes on behind; once all are encoded, a reply has as many orders as it may, and is one step."""
+
+    async def scenario() -> None:
+        world = await world_of_wide_tables()
+        try:
+            ordered: dict[str, Any] = {}
+            for already in range(0, WIDE, limits.DESCRIPTIONS_PER_HEARTBEAT_MAX):
+                with counted_steps() as steps:
+                    reply = await world.done("Heartbeat", world.beat(NEW))
+                assert max(steps) < limits.REQUEST_STEPS, sorted(steps)[-3:]
+                ordered |= {order.create.tablet_id: order.create for order in reply.orders}
+                assert len(ordered) == already + limits.DESCRIPTIONS_PER_HEARTBEAT_MAX
+            with counted_steps() as steps:
+                reply = await world.done("Heartbeat", world.beat(NEW))
+            assert len(reply.orders) == CREATIONS_MAX and max(steps) < limits.REQUEST_STEPS, sorted(steps)[-3:]
+            assert {o.table.name for o in ordered.values()} == set(ordered)
+            assert {len(o.table.schema.columns) for o in ordered.values()} == {limits.COLUMNS_MAX}
+        finally:
+            await world.end()
+
+    asyncio.run(scenario())
+
+
+def test_table_that_changed_is_encoded_anew_and_no_other_one() -> None:
+    """IN-60. Goal: orders carry the table as it is, and a reply costs what has changed. Method: a server that creates
+    nothing is given the same orders again; then one of the tables changes, and one is dropped."""
+
+    async def scenario() -> None:
+        world = await world_of_wide_tables()
+        catalog = world.group.catalog
+        try:
+            for _ in range(WIDE // limits.DESCRIPTIONS_PER_HEARTBEAT_MAX):
+                await world.done("Heartbeat", world.beat(NEW))
+            changed = wide(7, "another")
+            catalog._put(f"{TABLE}wide-007", write(changed), changed, 0)
+            catalog._delete(f"{TABLE}wide-008")
+            ordered: dict[str, Any] = {}
+            with counted_steps() as steps:
+                for _ in range(3):
+                    reply = await world.done("Heartbeat", world.beat(NEW))
+                    ordered |= {order.create.tablet_id: order.create for order in reply.orders}
+            with counted_steps() as alone:
+                encoded_for_servers(changed)
+            assert sum(count >= max(alone) - 10 for count in steps) == 1, (alone, sorted(steps)[-5:])
+            assert ordered.keys() == {f"wide-{n:03}" for n in range(WIDE)} - {"wide-008"}
+            names = {t: o.table.schema.columns[9].name.split("_")[0] for t, o in ordered.items()}
+            assert names == {t: "another" if t == "wide-007" else "column" for t in ordered}
+        finally:
+            await world.end()
+
+    asyncio.run(scenario())
+
+
+def test_encoded_tables_that_a_master_keeps_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IN-60. Goal: thousands of wide tables do not fill a master's memory. Method: room for three of them; a fourth
+    takes the place of the one that was used longest ago; one that changed or was dropped is not found."""
+    box, kept = AppliedCatalog(), Descriptions()
+    for n in range(5):
+        box.commit(({f"{TABLE}wide-{n:03}": wide(n)}, [], "", None))
+
+    def make(number: int) -> int:
+        table = box.catalog.get(TABLE, f"wide-{number:03}")
+        assert table is not None
+        return len(kept.make(f"wide-{number:03}", table))
+
+    def is_kept(number: int) -> bool:
+        table = box.catalog.get(TABLE, f"wide-{number:03}")
+        assert table is not None
+        return kept.get(f"wide-{number:03}", table) is not None
+
+    def there() -> list[int]:
+        return [n for n in range(5) if is_kept(n)]
+
+    monkeypatch.setattr(limits, "DESCRIPTIONS_BYTES_MAX", 3 * make(0))
+    make(1)
+    make(2)
+    assert there() == [0, 1, 2]
+    assert is_kept(0)
+    make(3)
+    assert there() == [0, 2, 3]
+    box.commit(({f"{TABLE}wide-002": wide(2)}, [], "", None))
+    assert there() == [0, 3]
+    make(2)
+    make(2)
+    assert there() == [0, 2, 3]
+    make(4)
+    assert len(there()) == 3

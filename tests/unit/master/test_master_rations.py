@@ -9,13 +9,13 @@ import pytest
 
 from nyala.replica.master.catalog.records import TABLE, TABLET
 from nyala.replica.master.heartbeats.soft_state import SoftState
-from nyala.replica.master.tablets.orders import orders_for
+from nyala.replica.master.tablets.descriptions import Descriptions
 from nyala.replica.rpc import checked_request, pb
 from nyala.replica.server.heartbeats import reports
 from nyala.replica.server.heartbeats.reports import ReportState, full_report, partial_report
 from nyala.replica.types import DataState, limits
 from tests.harness.catalogs import AppliedCatalog
-from tests.harness.reachable import AskedAtOnce
+from tests.harness.reachable import AskedAtOnce, orders_now
 from tests.unit.master.test_master_lists import put, wide
 
 SERVER = "a" * 32
@@ -44,14 +44,14 @@ def test_orders_are_bounded_and_every_one_is_given_in_the_end(columns: int) -> N
     )
     asked = AskedAtOnce(box.known)
     never = set(sorted(new)[:80])
-    soft, rng = SoftState(0, box.known), random.Random(3)
+    soft, rng, known = SoftState(0, box.known), random.Random(3), Descriptions()
     here = set(old)
     given: dict[str, int] = {}
     for beat in range(400):
         replicas = [pb.ReplicaStatus(tablet_id=t, data_state=DataState.READY) for t in sorted(here)]
         request = pb.HeartbeatRequest(server_uuid=SERVER, full_report=True, replicas=replicas)
         soft.heartbeat(request, beat)
-        orders = orders_for(box.catalog, soft, asked, SERVER, beat, 0)
+        orders = orders_now(box.catalog, soft, asked, SERVER, beat, 0, known)
         assert sum(o.ByteSize() for o in orders) <= limits.ORDERS_BYTES_MAX
         kinds = ["create" if o.HasField("create") else "delete" for o in orders]
         assert kinds == sorted(kinds), "deletions come last"

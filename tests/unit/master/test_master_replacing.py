@@ -13,7 +13,6 @@ from nyala.replica.master.catalog.tables import create_table, drop_table
 from nyala.replica.master.requests import change_requests
 from nyala.replica.master.requests.conversions import advance_sources_from_pb, open_sources_from_pb
 from nyala.replica.master.requests.replacing import replace_tablets
-from nyala.replica.master.tablets.orders import orders_for
 from nyala.replica.master.tablets.view import wanted_voters
 from nyala.replica.policy import ChangeKind, DesiredChange, ServerView
 from nyala.replica.rows import SourceKey
@@ -21,6 +20,7 @@ from nyala.replica.rpc import pb
 from nyala.replica.types import Address, Code, Member, Refused
 from tests.harness.catalogs import table_info
 from tests.harness.leading_master import OPTIONS, Masters, S
+from tests.harness.reachable import orders_now
 
 DEAD_US = OPTIONS.server_dead_ms * 1000
 SECOND = 1_000_000
@@ -131,12 +131,12 @@ def test_replica_of_a_replaced_tablet_that_returns_is_deleted_and_new_servers_cr
     members = [x["uuid"] for x in (m.box.catalog.records.get(TABLET + new) or {})["members"]]
     assert sorted(members) == S[3:]
     for uuid in S[3:]:
-        (order,) = orders_for(m.box.catalog, m.state.soft, m.state.inquiries, uuid, 0, 0)
+        (order,) = orders_now(m.box.catalog, m.state.soft, m.state.inquiries, uuid, 0, 0)
         assert order.create.tablet_id == new and [x.uuid for x in order.create.config.members] == members
     m.servers = S[:3]
     m.report()
     for uuid in S[:3]:
-        (order,) = orders_for(m.box.catalog, m.state.soft, m.state.inquiries, uuid, 0, 0)
+        (order,) = orders_now(m.box.catalog, m.state.soft, m.state.inquiries, uuid, 0, 0)
         assert (order.delete.tablet_id, order.delete.reason) == (m.tablet, f"replaced by {new}")
     (info,) = m.state.tablets_of(str((m.box.catalog.records.get(TABLET + new) or {})["table_id"]))
     assert not set(S[:3]) & {x.uuid for x in info.config.members}

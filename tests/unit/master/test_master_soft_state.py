@@ -12,7 +12,7 @@ from nyala.replica.master.catalog.records import TABLET
 from nyala.replica.master.catalog.tables import create_table, drop_table
 from nyala.replica.master.heartbeats.soft_state import ServerState, SoftState
 from nyala.replica.master.requests.confirming import confirm_config
-from nyala.replica.master.tablets.orders import copy_is_abandoned, orders_for
+from nyala.replica.master.tablets.orders import copy_is_abandoned
 from nyala.replica.master.tablets.view import cluster_view, health_of
 from nyala.replica.policy import Health, ServerView, decide, renewals
 from nyala.replica.rpc import config_to_pb, pb
@@ -27,7 +27,7 @@ from nyala.replica.types import (
     next_generation,
 )
 from tests.harness.catalogs import AppliedCatalog, table_info
-from tests.harness.reachable import AskedAtOnce
+from tests.harness.reachable import AskedAtOnce, orders_now
 
 A, B, C, D = ("a" * 32, "b" * 32, "c" * 32, "d" * 32)
 SECOND = 1_000_000
@@ -91,7 +91,7 @@ class Masters:
         return self.soft.heartbeat(request, int(self.now_s * SECOND))
 
     def said(self, uuid: str) -> list[pb.TabletOrder]:
-        return orders_for(self.box.catalog, self.soft, self.asked, uuid, int(self.now_s * SECOND), GRACE_S * SECOND)
+        return orders_now(self.box.catalog, self.soft, self.asked, uuid, int(self.now_s * SECOND), GRACE_S * SECOND)
 
     def orders(self, uuid: str) -> list[str]:
         found = []
@@ -217,7 +217,7 @@ def test_orders_unknown_tablets_are_never_deleted() -> None:
     m = Masters()
     empty = AppliedCatalog()
     m.beat(A, *(replica(f"{i:032x}", A, config(5, B, C)) for i in range(20)))
-    assert orders_for(empty.catalog, m.soft, m.asked, A, 2 * GRACE_S * SECOND, GRACE_S * SECOND) == []
+    assert orders_now(empty.catalog, m.soft, m.asked, A, 2 * GRACE_S * SECOND, GRACE_S * SECOND) == []
 
 
 @pytest.mark.parametrize(
