@@ -9,7 +9,7 @@ from .hashing import key_hash, key_hash_one
 from .message import MalformedMessage
 from .meta import RowError, SourceKey, WriteMeta, crc32c
 from .partition import PartitionSpec, bucket_of, route, slice_of
-from .predicate import Conditions, Predicate, never_stop, predicate_mask
+from .predicate import Conditions, Predicate, Term, never_stop, predicate_mask, sortable
 from .scan_spec import ScanSpec
 from .schema import OFFSET_COLUMN, OP_COLUMN, TableSchema
 from .types import (

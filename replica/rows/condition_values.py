@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 NOT_COMPARABLE = (pa.ArrowException, TypeError, ValueError, OverflowError)
 """What pyarrow and Python raise for a value that does not fit, or cannot be compared."""
@@ -41,12 +40,3 @@ class ConditionValues(Sequence[object]):
 
     def __repr__(self) -> str:
         return f"ConditionValues({self.array.type}, {len(self)} values)"
-
-    def any_between(self, low: object, high: object) -> bool:
-        """Whether a value is at least `low` and at most `high`; True where that cannot be told."""
-        try:
-            from_low = pc.greater_equal(self.array, pa.scalar(low, self.array.type))
-            to_high = pc.less_equal(self.array, pa.scalar(high, self.array.type))
-            return bool(pc.any(pc.and_(from_low, to_high)).as_py())
-        except NOT_COMPARABLE:
-            return True

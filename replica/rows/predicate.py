@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -24,6 +25,8 @@ COMPARISONS = {
 }
 _FEW = 4
 """A list with this many times more values than the batch has rows is first reduced to values that the batch has."""
+_SEARCHED = 256
+"""Values of a list that are searched for one by one; of a longer list only the lowest and the highest are."""
 _STEP = 1000
 """Values that are checked one by one between two calls of `stop`: about 3 ms."""
 _LONGS = range(-(1 << 63), 1 << 63)
@@ -37,6 +40,23 @@ class Predicate(NamedTuple):
     op: str
     values: Sequence[object] = ()
     """A tuple, or `ConditionValues` for those of a list that came over the network."""
+
+
+Sortable = int | str | bytes | decimal.Decimal
+
+
+class Term(NamedTuple):
+    """A condition as a sorted column is searched for it. `op`: `=`, `in`, `<`, `<=`, `>` or `>=`. `values`: ascending,
+    each once, as `sortable` has them; one of them, but for `in`."""
+
+    op: str
+    values: Sequence[Sortable]
+
+
+def sortable(scalar: pa.Scalar) -> Sortable:
+    """A value of a key's column as Python compares it: in the order in which blocks are sorted."""
+    value: Sortable = scalar.value if pa.types.is_temporal(scalar.type) else scalar.as_py()
+    return value
 
 
 def never_stop() -> None:
@@ -61,6 +81,11 @@ class Conditions:
             stop()
             self._ready.append(_Ready(predicate, schema, odd, stop))
             odd -= self._ready[-1].odd_listed
+
+    def terms(self, column: str) -> list[Term]:
+        """What the predicates on a column of the key say of where its rows are, where that column is sorted. Rows that
+        meet all predicates meet all terms."""
+        return [term for ready in self._ready if ready.predicate.column == column for term in ready.terms()]
 
     def mask(self, batch: Any, stop: Callable[[], None] = never_stop) -> Any:
         """pa.BooleanArray, shape (rows,): which rows of a pa.RecordBatch meet all predicates. Null counts as no.
@@ -91,6 +116,7 @@ class _Ready:
         if pos < 0:
             raise invalid("no such column", column=predicate.column, known=",".join(schema.names))
         kind, op = schema.field(pos).type, predicate.op
+        self._kind = kind
         self._exact: Any = None
         self._odd: list[Any] = []
         if op not in OPERATORS or (op in COMPARISONS and len(predicate.values) != 1):
@@ -114,6 +140,18 @@ class _Ready:
     def odd_listed(self) -> int:
         """Odd values of a list: they are compared one by one."""
         return len(self._odd) if self.predicate.op == "in" else 0
+
+    def terms(self) -> list[Term]:
+        """A value that the column's type cannot hold says nothing of where the rows are."""
+        op = self.predicate.op
+        if op == "in" and not self._odd:
+            if len(self._exact) <= _SEARCHED:
+                return [Term(op, sorted({sortable(value) for value in self._exact}))]
+            ends = pc.min_max(self._exact)
+            return [Term(">=", [sortable(ends["min"])]), Term("<=", [sortable(ends["max"])])]
+        if op in COMPARISONS and op != "!=" and self._odd[0].type == self._kind:
+            return [Term(op, [sortable(self._odd[0])])]
+        return []
 
     def mask(self, column: Any, stop: Callable[[], None]) -> Any:
         op = self.predicate.op

@@ -26,6 +26,7 @@ from nyala.replica.types import Corruption, Disk, check
 from .block_file import SUPERSEDED_COLUMN, TS_COLUMN, checked_pages, mapped_pages, read_sidecar, verify_file
 from .columns import equal_rows, key_arrays, take
 from .hash_index import I64, U64, Bools
+from .key_ranges import Fences, SortedKey, fences_of
 from .page_crcs import PageChecks
 from .superblock import BlockInfo
 
@@ -116,6 +117,7 @@ class Block:
         self.deltas: tuple[Deltas, ...] = ()
         self.dead_rows = info.dead_rows
         self._dead: Bools | None = None
+        self._fences: Fences | None = None
         self._shift = np.uint64(64 - max(1, (len(self.sidecar.bloom) - 1).bit_length()))
 
     @property
@@ -134,6 +136,14 @@ class Block:
         if self._pages is None:
             self._pages = mapped_pages(self.info.name, self._mapped, self.info.crc)
         return PageChecks(self.info.name, self._mapped, self._pages)
+
+    def sorted_key(self, checks: PageChecks) -> SortedKey:
+        """For the reader that `checks` are of. The first call reads the key's columns."""
+        columns = key_arrays(self.batch, self.schema)
+        if self._fences is None:
+            checks.check(columns)
+            self._fences = fences_of(columns)
+        return SortedKey(columns, self._fences, checks)
 
     def may_hold(self, rotated: int, bits: int) -> bool:
         """Whether the Bloom filter lets one hash pass; scalar, for batches of a row."""
@@ -221,16 +231,18 @@ class Block:
         ts = (self.ts,) if self.info.max_time > at else ()
         return ts if self.written_superseded is None else (*ts, self.written_superseded)
 
-    def visible(self, deltas: tuple[Deltas, ...], at: int) -> Bools:
-        """Shape (rows,): which versions are visible at time `at`, given the deltas taken under the lock."""
+    def visible(self, deltas: tuple[Deltas, ...], at: int, start: int, end: int) -> Bools:
+        """Shape (end - start,): which versions of the rows from `start` to before `end` are visible at time `at`, given
+        the deltas taken under the lock."""
         if self.info.max_time <= at:
-            mask: Bools = np.ones(self.rows, dtype=np.bool_)
+            mask: Bools = np.ones(end - start, dtype=np.bool_)
         else:
-            mask = self.ts <= at
+            mask = self.ts[start:end] <= at
         if self.written_superseded is not None:
-            mask &= self.written_superseded > at
+            mask &= self.written_superseded[start:end] > at
         for positions, times in deltas:
-            mask[positions[times <= at]] = False
+            ended = positions[times <= at]
+            mask[ended[(ended >= start) & (ended < end)] - start] = False
         return mask
 
     def superseded_at(self, deltas: tuple[Deltas, ...], up_to: int) -> I64 | None:

@@ -43,12 +43,11 @@ class RunSizes:
         return self._row_bits * (end - start) // 8 + sum(int(o[end]) - int(o[start]) for o in self._offsets)
 
 
-def runs(sizes: RunSizes, rows: int) -> Iterator[tuple[int, int]]:
-    """(start, end) of runs that follow one another and cover all rows. A run has at most SCAN_BATCH_BYTES and
-    SCAN_PIECE_ROWS_MAX, or is one longer row."""
-    start = 0
-    while start < rows:
-        end = most = min(start + limits.SCAN_PIECE_ROWS_MAX, rows)
+def runs(sizes: RunSizes, start: int, last: int) -> Iterator[tuple[int, int]]:
+    """(start, end) of runs that follow one another and cover all rows from `start` to before `last`. A run has at most
+    SCAN_BATCH_BYTES and SCAN_PIECE_ROWS_MAX, or is one longer row."""
+    while start < last:
+        end = most = min(start + limits.SCAN_PIECE_ROWS_MAX, last)
         if sizes.of(start, most) > limits.SCAN_BATCH_BYTES:
             fitting = bisect_right(range(start + 1, most), limits.SCAN_BATCH_BYTES, key=partial(sizes.of, start))
             end = start + max(1, fitting)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,8 +12,6 @@ import pyarrow.compute as pc
 
 from nyala.replica.rows import (
     Conditions,
-    ConditionValues,
-    Predicate,
     ScanSpec,
     TableSchema,
     key_hash,
@@ -84,29 +83,34 @@ def _needed(spec: ScanSpec, schema: TableSchema) -> set[int]:
     return {schema.column(name).id for name in names}
 
 
-def pieces(view: View, spec: ScanSpec, stop: Callable[[], None] = never_stop) -> Iterator[Piece]:
+def pieces(
+    view: View, spec: ScanSpec, conditions: Conditions, stop: Callable[[], None] = never_stop
+) -> Iterator[Piece]:
     """Every place that may hold rows visible at the snapshot, in pieces that are as `runs` says in the columns that
-    are read; `stop` is called before each."""
+    are read; `stop` is called before each. Of a block, those rows whose key may meet the conditions."""
     at, needed = spec.snapshot_time, _needed(spec, view.schema)
+    terms = [conditions.terms(name) for name in view.schema.key]
     for block, deltas in view.blocks:
         stop()
         if not block.rows or block.info.min_time > at:
             continue
         checks = block.page_checks()
-        if _pruned(block, checks, view.schema, spec.predicates):
+        wanted = block.sorted_key(checks).runs(terms) if terms[0] else [(0, block.rows)]
+        if not wanted:
             continue
-        visible = None
+        first, last, visible = wanted[0][0], wanted[-1][1], None
         if not block.all_visible(deltas, at):
-            checks.check(block.times_read(at))
-            visible = block.visible(deltas, at)
-        for start, end in runs(RunSizes(block.batch, block.schema, view.schema, needed), block.rows):
+            checks.check(times[first:last] for times in block.times_read(at))
+            visible = block.visible(deltas, at, first, last)
+        sizes = RunSizes(block.batch, block.schema, view.schema, needed)
+        for start, end in chain.from_iterable(runs(sizes, *run) for run in wanted):
             stop()
-            mask = None if visible is None else visible[start:end]
+            mask = None if visible is None else visible[start - first : end - first]
             yield from _piece(block.batch.slice(start, end - start), block.schema, mask, checks)
     for memory in view.memory:
         for chunk in memory.chunks:
             sizes = RunSizes(chunk.batch, chunk.schema, view.schema, needed)
-            for start, end in runs(sizes, chunk.batch.num_rows):
+            for start, end in runs(sizes, 0, chunk.batch.num_rows):
                 stop()
                 low, high = chunk.base + start, chunk.base + end
                 mask = visible_mask(memory.ts[low:high], memory.superseded[low:high], at)
@@ -118,41 +122,6 @@ def _piece(batch: Any, schema: TableSchema, mask: Bools | None, checks: PageChec
         yield Piece(batch, schema, None, checks)
     elif mask.any():
         yield Piece(batch, schema, mask, checks)
-
-
-def _pruned(block: Block, checks: PageChecks, schema: TableSchema, predicates: Sequence[Predicate]) -> bool:
-    """Whether no row of the block can meet the predicates on the first key column, by which the block is sorted."""
-    name = schema.key[0]
-    mine = [p for p in predicates if p.column == name]
-    if not mine:
-        return False
-    column = key_arrays(block.batch, block.schema)[0]
-    checks.check((column[:1], column[-1:]))
-    low, high = column[0].as_py(), column[len(column) - 1].as_py()
-    for predicate in mine:
-        if isinstance(predicate.values, ConditionValues):
-            if predicate.op == "in" and not predicate.values.any_between(low, high):
-                return True
-            continue
-        values = [v for v in predicate.values if v is not None]
-        try:
-            if predicate.op in ("<", "<=", ">", ">=", "=") and len(values) == 1:
-                value = values[0]
-                outside = {
-                    "<": low >= value,  # type: ignore[operator]
-                    "<=": low > value,  # type: ignore[operator]
-                    ">": high <= value,  # type: ignore[operator]
-                    ">=": high < value,  # type: ignore[operator]
-                    "=": value < low or value > high,  # type: ignore[operator]
-                }
-                if outside[predicate.op]:
-                    return True
-            elif predicate.op == "in" and values and all(v < low or v > high for v in values):  # type: ignore[operator]
-                return True
-        except TypeError:
-            # A value that does not compare: the predicate itself will say so.
-            return False
-    return False
 
 
 def _masked(
@@ -179,7 +148,7 @@ def _both(left: Any | None, right: Any) -> Any:
 
 def _rows(view: View, spec: ScanSpec, conditions: Conditions, stop: Callable[[], None]) -> Iterator[Any]:
     left = spec.limit if spec.limit > 0 else None
-    for piece in pieces(view, spec, stop):
+    for piece in pieces(view, spec, conditions, stop):
         if left == 0:
             return
         batch, mask = _masked(piece, view, spec, conditions, stop)
@@ -195,7 +164,7 @@ def _rows(view: View, spec: ScanSpec, conditions: Conditions, stop: Callable[[],
 
 def _count(view: View, spec: ScanSpec, conditions: Conditions, stop: Callable[[], None]) -> Iterator[Any]:
     total = 0
-    for piece in pieces(view, spec, stop):
+    for piece in pieces(view, spec, conditions, stop):
         batch, mask = _masked(piece, view, spec, conditions, stop)
         total += batch.num_rows if mask is None else int(np.count_nonzero(mask.to_numpy(zero_copy_only=False)))
         if 0 < spec.limit <= total:

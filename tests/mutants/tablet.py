@@ -375,7 +375,7 @@ MUTANTS = (
         file="replica/tablet/scan.py",
         function="pieces",
         before="""
-            checks.check(block.times_read(at))
+            checks.check(times[first:last] for times in block.times_read(at))
         """,
         after="",
     ),
@@ -627,19 +627,83 @@ MUTANTS = (
         test="tests/unit/tablet/test_tablet_cuts.py::test_runs_of_small_rows_are_bounded_in_number",
         file="replica/tablet/cuts.py",
         function="runs",
-        before="min(start + limits.SCAN_PIECE_ROWS_MAX, rows)",
-        after="rows",
+        before="min(start + limits.SCAN_PIECE_ROWS_MAX, last)",
+        after="last",
     ),
     Mutant(
-        name="unchecked keys leave a block out",
+        name="unchecked keys leave a row out",
         rows="TC-51",
-        test="tests/unit/tablet/test_tablet_rot.py::test_rot_hides_no_row_from_a_predicate_a_slice_or_a_count",
+        test=("tests/unit/tablet/test_tablet_rot.py::test_rot_hides_no_row_from_a_predicate_a_slice_or_a_count"),
+        file="replica/tablet/key_ranges.py",
+        function="SortedKey._edge",
+        before="self._checks.check((cell,))",
+        after="pass",
+    ),
+    Mutant(
+        name="second column is searched where the first one varies",
+        rows="RD-01",
+        test=(
+            "tests/unit/tablet/test_tablet_key_ranges.py::"
+            "test_conditions_on_a_key_of_two_columns_find_what_a_filter_finds"
+        ),
+        file="replica/tablet/key_ranges.py",
+        function="SortedKey.runs",
+        before='if len(found) > RUNS_MAX or not any(term.op in ("=", "in") for term in of_column):',
+        after="if len(found) > RUNS_MAX:",
+    ),
+    Mutant(
+        name="fence itself is passed over",
+        rows="RD-01",
+        test=(
+            "tests/unit/tablet/test_tablet_key_ranges.py::"
+            "test_conditions_on_a_key_of_two_columns_find_what_a_filter_finds"
+        ),
+        file="replica/tablet/key_ranges.py",
+        function="SortedKey._edge",
+        before="end = rows[fence]",
+        after="end = rows[fence] - 1",
+    ),
+    Mutant(
+        name="run is visible by the times of another",
+        rows="RD-01",
+        test=(
+            "tests/unit/tablet/test_tablet_key_ranges.py::"
+            "test_conditions_on_a_key_of_two_columns_find_what_a_filter_finds"
+        ),
         file="replica/tablet/scan.py",
-        function="_pruned",
-        before="""
-            checks.check((column[:1], column[-1:]))
-        """,
-        after="",
+        function="pieces",
+        before="mask = None if visible is None else visible[start - first : end - first]",
+        after="mask = None if visible is None else visible[: end - start]",
+    ),
+    Mutant(
+        name="ends of other rows hide those of a run",
+        rows="RD-01",
+        test=(
+            "tests/unit/tablet/test_tablet_key_ranges.py::"
+            "test_conditions_on_a_key_of_two_columns_find_what_a_filter_finds"
+        ),
+        file="replica/tablet/block.py",
+        function="Block.visible",
+        before="mask[ended[(ended >= start) & (ended < end)] - start] = False",
+        after="mask[ended[(ended > start) & (ended < end)] - start] = False",
+    ),
+    Mutant(
+        name="block is not searched",
+        rows="RD-01",
+        test="tests/unit/tablet/test_tablet_key_ranges.py::test_scan_by_key_looks_at_few_rows",
+        file="replica/tablet/scan.py",
+        function="pieces",
+        before="wanted = block.sorted_key(checks).runs(terms) if terms[0] else [(0, block.rows)]",
+        after="wanted = [(0, block.rows)]",
+    ),
+    Mutant(
+        name="runs far apart are one",
+        rows="RD-01",
+        test="tests/unit/tablet/test_tablet_key_ranges.py::test_scan_by_key_looks_at_few_rows",
+        file="replica/tablet/key_ranges.py",
+        function="_joined",
+        before="if low - end > JOINED_ROWS:",
+        after="if low - end > 100 * JOINED_ROWS:",
     ),
     Mutant(
         name="scan reads unchecked pages",

@@ -32,6 +32,7 @@ ALONE = {
     "replica/raft/quorum.py": "a rule of the Raft paper",
     "replica/raft/voting.py": "fields of `State` that two rules change",
     "replica/raft_driver/log_cache.py": "the core's view of the log",
+    "replica/rows/condition_values.py": SHARED,
     "replica/rows/scan_spec.py": "the one value that callers, servers and tablets hand on",
     "replica/rpc/hosts.py": PURE,
     "replica/rpc/request_errors.py": SHARED,

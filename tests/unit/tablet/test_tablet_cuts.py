@@ -66,7 +66,7 @@ def test_every_run_is_as_long_as_it_may_be(shape: list[tuple[int, int]], offset:
         spare = 6 * len(names)
         return max(0, int(select(batch.slice(start, end - start), INT_SCHEMA, WIDER, names).nbytes) - spare)
 
-    found = list(runs(RunSizes(batch, INT_SCHEMA, WIDER, ids), batch.num_rows))
+    found = list(runs(RunSizes(batch, INT_SCHEMA, WIDER, ids), 0, batch.num_rows))
     assert [start for start, _ in found] == [0, *(end for _, end in found[:-1])] and found[-1][1] == batch.num_rows
     for start, end in found:
         assert end - start == 1 or counted(start, end) <= limits.SCAN_BATCH_BYTES
@@ -79,7 +79,7 @@ def test_runs_of_small_rows_are_bounded_in_number() -> None:
     column at all, as a count is."""
     rows = 2 * limits.SCAN_PIECE_ROWS_MAX + 1
     batch = pa.RecordBatch.from_arrays([pa.nulls(rows, f.type) for f in INT_SCHEMA.arrow], schema=INT_SCHEMA.arrow)
-    ends = [end for _, end in runs(RunSizes(batch, INT_SCHEMA, INT_SCHEMA, ()), rows)]
+    ends = [end for _, end in runs(RunSizes(batch, INT_SCHEMA, INT_SCHEMA, ()), 0, rows)]
     assert ends == [limits.SCAN_PIECE_ROWS_MAX, rows - 1, rows]
 
 

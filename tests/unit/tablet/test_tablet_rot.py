@@ -78,7 +78,8 @@ def test_scan_of_a_block_with_any_page_changed_is_right_or_corruption(
 def test_rot_hides_no_row_from_a_predicate_a_slice_or_a_count(flushed: tuple[Path, Tablet]) -> None:
     """TC-51, scenario 158. Goal: what only chooses rows is checked, too. Method: each byte's page is spoilt in turn; a
     predicate on the key by which blocks are left out, a slice of the hash space, a count: right, or Corruption. Then
-    the block's last key becomes a small one, and the block is not left out for that."""
+    the block's last key becomes a small one, and the block is not left out for that; nor is a row that is searched for,
+    when another key stands in the place of its own."""
     path, tablet = flushed
     questions: list[dict[str, Any]] = [
         {"predicates": (Predicate("k", ">=", (ROWS - 5,)),)},
@@ -109,6 +110,14 @@ def test_rot_hides_no_row_from_a_predicate_a_slice_or_a_count(flushed: tuple[Pat
     with pytest.raises(Corruption):
         rows_of(tablet, "r", **questions[0])
     flip(path, last_key + 1, MASK)
+
+    wanted = {"predicates": (Predicate("k", "=", (ROWS - 7,)),)}
+    assert rows_of(tablet, "r", **wanted).num_rows == 1
+    its_key = path.read_bytes().find((ROWS - 7).to_bytes(8, "little"))
+    flip(path, its_key, MASK)
+    with pytest.raises(Corruption):
+        rows_of(tablet, "r", **wanted)
+    flip(path, its_key, MASK)
 
 
 def test_block_opened_unread_is_checked_before_its_first_row_is_served(tmp_path: Path) -> None:

@@ -1,0 +1,174 @@
+"""Scans whose conditions say where in the key's order the rows are: the same rows, and few that are looked at."""
+
+from __future__ import annotations
+
+import operator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nyala.replica.fs import RealDisk
+from nyala.replica.rows import (
+    Conditions,
+    Predicate,
+    RowOp,
+    ScanSpec,
+    TableSchema,
+    WriteMeta,
+    crc32c,
+    encode_batch,
+)
+from nyala.replica.tablet import Tablet
+from nyala.replica.tablet import key_ranges as module
+from nyala.replica.tablet.scan import View, pieces
+from nyala.replica.types import Entry, EntryKind, OpId
+from tests.harness.every_type import KEYS, Kind, values
+from tests.harness.tablet_twin import INT_SCHEMA, SOURCE, STRING_SCHEMA, rows_of, superblock, write_entry
+
+OPERATORS = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+TEXTS = ["", "a", "ab", "b", "b\0", "ba", "zürich", "\U0001f600", "￿"]
+
+
+def tablet_of(root: Path, schema: TableSchema) -> Tablet:
+    disk = RealDisk(root)
+    disk.mkdir("tablet-meta")
+    return Tablet.create(disk, superblock(schema))
+
+
+def entry_of(schema: TableSchema, names: list[str], batch: Any) -> Entry:
+    """The WRITE entry of a batch."""
+    payload = encode_batch(batch)
+    meta = WriteMeta(column_ids=schema.column_ids(names), rows=batch.num_rows, source=SOURCE)
+    return Entry(OpId(1, 1), EntryKind.WRITE, 1000, schema.schema_id, meta.encode(), payload, crc32c(payload))
+
+
+def meets(row: dict[str, Any], predicates: tuple[Predicate, ...]) -> bool:
+    return all(
+        row[p.column] in p.values if p.op == "in" else OPERATORS[p.op](row[p.column], p.values[0]) for p in predicates
+    )
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tablet, list[int]]:
+    """(tablet of keys (text, small number), hybrid times): two blocks whose rows were partly replaced and deleted, and
+    rows in memory."""
+    tablet = tablet_of(tmp_path_factory.mktemp("pairs"), STRING_SCHEMA)
+    names, offset, times = ["k", "k2", "r"], 0, []
+    keys = [(text, number) for text in TEXTS for number in range(-6, 6)]
+    for step, some in enumerate((keys, keys[::3], keys[1::4], keys[::5]), 1):
+        op = RowOp.DELETE if step == 3 else RowOp.UPSERT
+        rows = [{"op": op, "offset": offset + n, "k": k, "k2": k2, "r": step} for n, (k, k2) in enumerate(some)]
+        offset += len(rows)
+        tablet.apply([write_entry(step, STRING_SCHEMA, names[:2] if op is RowOp.DELETE else names, rows)])
+        times.append(tablet.applied_time)
+        if step in (1, 3):
+            assert tablet.flush() is not None
+    return tablet, times
+
+
+CONDITIONS = st.one_of(
+    st.builds(Predicate, st.just("k"), st.sampled_from([*OPERATORS]), st.tuples(st.sampled_from([*TEXTS, "aa", "c"]))),
+    st.builds(Predicate, st.just("k2"), st.sampled_from([*OPERATORS]), st.tuples(st.integers(-8, 8))),
+    st.builds(Predicate, st.just("k"), st.just("in"), st.lists(st.sampled_from([*TEXTS, "aa"]), max_size=6).map(tuple)),
+    st.builds(Predicate, st.just("k2"), st.just("in"), st.lists(st.integers(-8, 8), max_size=6).map(tuple)),
+    st.builds(Predicate, st.just("r"), st.sampled_from([*OPERATORS]), st.tuples(st.integers(0, 5))),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    predicates=st.lists(CONDITIONS, max_size=4).map(tuple), when=st.integers(0, 3), fence=st.sampled_from([1, 3, 50])
+)
+def test_conditions_on_a_key_of_two_columns_find_what_a_filter_finds(
+    predicates: tuple[Predicate, ...], when: int, fence: int, pairs: tuple[Tablet, list[int]]
+) -> None:
+    """RD-01. Goal: looking for rows where the order of the key says they are loses none and adds none. Method: any
+    conditions on both columns of a key and on another column, at each time of the table's history, with fences and
+    joined runs of a few rows; the reference filters all rows in Python."""
+    tablet, times = pairs
+    before = module.FENCE_ROWS, module.JOINED_ROWS
+    module.FENCE_ROWS, module.JOINED_ROWS = fence, fence - 1
+    try:
+        for block in tablet._contents.stores.blocks:
+            block._fences = None
+        found = rows_of(tablet.scan(None, predicates, times[when]), STRING_SCHEMA)
+        counted = rows_of(tablet.scan(None, (), times[when]), STRING_SCHEMA)
+    finally:
+        module.FENCE_ROWS, module.JOINED_ROWS = before
+    assert sorted(map(str, found)) == sorted(str(row) for row in counted if meets(row, predicates))
+
+
+@pytest.mark.parametrize("kind", KEYS, ids=lambda kind: kind.name)
+def test_conditions_on_a_key_of_any_type_find_what_a_filter_finds(kind: Kind, tmp_path: Path) -> None:
+    """RD-01. Goal: every type that a key may have is searched in the order in which blocks are sorted. Method: a
+    block of the type's extreme values and others; each of them in every comparison, and in lists of a few and of many
+    values; the reference is Arrow's own comparison of all rows."""
+    schema = TableSchema(1, (kind.column(1, "c", nullable=False), *INT_SCHEMA.columns[3:]), ("c",))
+    keys = pc.unique(values(kind, 400))
+    tablet = tablet_of(tmp_path, schema)
+    wire = schema.wire_schema(schema.column_ids(["c", "r"]))
+    count = len(keys)
+    arrays = [keys, pa.array(range(count), pa.int32()), pa.repeat(pa.scalar(2, pa.uint8()), count)]
+    batch = pa.RecordBatch.from_arrays([*arrays, pa.array(range(count), pa.int64())], schema=wire)
+    tablet.apply([entry_of(schema, ["c", "r"], batch)])
+    assert tablet.flush() is not None
+    few = [keys[pos].as_py() for pos in (0, 1, count // 2, count - 1)]
+    comparisons = {"=": pc.equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
+    for value in few:
+        for op, compare in comparisons.items():
+            wanted = set(pc.indices_nonzero(compare(keys, pa.scalar(value, kind.arrow))).to_pylist())
+            assert numbers(tablet, Predicate("c", op, (value,))) == wanted, (op, value)
+    assert numbers(tablet, Predicate("c", "in", tuple(few))) == {
+        keys.index(pa.scalar(v, kind.arrow)).as_py() for v in few
+    }
+    every = tuple(keys.to_pylist())
+    assert numbers(tablet, Predicate("c", "in", every)) == set(range(count))
+    assert numbers(tablet, Predicate("c", "in", every * 3)) == set(range(count))
+    if kind.name == "decimal_12_2":  # a float is no value of the column, and equals one all the same
+        assert numbers(tablet, Predicate("c", "in", (0.0, few[0]))) == {0, keys.index(pa.scalar(0, kind.arrow)).as_py()}
+
+
+def numbers(tablet: Tablet, predicate: Predicate) -> set[int]:
+    """Column `r` of the rows that meet it."""
+    found = [n for batch in tablet.scan(["r"], (predicate,)) for n in batch.column(0).to_pylist()]
+    assert len(set(found)) == len(found)
+    return set(found)
+
+
+def looked_at(tablet: Tablet, *predicates: Predicate) -> int:
+    """How many rows a scan with these conditions asks."""
+    view, at = tablet._view(None)
+    assert isinstance(view, View)
+    conditions = Conditions(predicates, view.schema.arrow)
+    spec = ScanSpec(("r",), predicates, at)
+    return sum(piece.batch.num_rows for piece in pieces(view, spec, conditions))
+
+
+def test_scan_by_key_looks_at_few_rows(tmp_path: Path) -> None:
+    """RD-01. Goal: what a read by key costs follows the rows asked for, not those of the table. Method: the rows that
+    are looked at, of 100,000 in one block, are counted."""
+    tablet = tablet_of(tmp_path, INT_SCHEMA)
+    rows = [{"op": RowOp.INSERT, "offset": k, "k": k * 2, "r": k} for k in range(100_000)]
+    tablet.apply([write_entry(1, INT_SCHEMA, ["k", "r"], rows)])
+    assert tablet.flush() is not None
+    assert looked_at(tablet) == 100_000
+    assert looked_at(tablet, Predicate("k", "=", (84_000,))) == 1
+    assert looked_at(tablet, Predicate("k", "=", (84_001,))) == 0
+    assert looked_at(tablet, Predicate("k", "in", (2, 84_000, 84_006, 199_998))) == 1 + 4 + 1
+    assert looked_at(tablet, Predicate("k", ">=", (50_000,)), Predicate("k", "<", (52_000,))) == 1000
+    assert looked_at(tablet, Predicate("k", ">", (199_998,))) == 0
+    assert looked_at(tablet, Predicate("k", "in", tuple(range(100_000, 110_000)))) == 5000
+    assert looked_at(tablet, Predicate("k", "in", ())) == 0
+    assert looked_at(tablet, Predicate("k", "=", (1.5,))) == 0
