@@ -22,6 +22,7 @@ from nyala.replica.tablet import superblock_path
 from nyala.replica.transport import PeerServicer
 from nyala.replica.types import Address, DataState
 from tests.harness.copies import TABLET, TestClock
+from tests.harness.patience import patience_s
 from tests.harness.request_table import State
 from tests.harness.rows import batch, table_info, write_request
 from tests.harness.server_pair import Pair, PairedServer, identity_of, run_pair, until
@@ -105,7 +106,7 @@ class ServerWorld:
 
         def wait(request: Any) -> None:
             self.held.set()
-            self._go.wait(60)
+            self._go.wait(patience_s(60))
 
         self.pair.on_request = wait
 

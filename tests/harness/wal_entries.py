@@ -24,6 +24,7 @@ from nyala.replica.wal.format import (
     identity_in,
 )
 from nyala.schemas import parse_json
+from tests.harness.patience import patience_s
 from tests.harness.sim_disk import SECTOR_BYTES, SimDisk
 
 FOLDER = "wals/t1"
@@ -54,7 +55,7 @@ class Outcomes:
             self.results.append(result)
             self._changed.notify_all()
 
-    def wait_for(self, count: int, timeout_s: float = 30.0) -> list[OpId | BaseException]:
+    def wait_for(self, count: int, timeout_s: float = patience_s(30.0)) -> list[OpId | BaseException]:
         """Block until `count` callbacks came."""
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.results) >= count, timeout_s), self.results

@@ -8,7 +8,6 @@ machine does that to any test. A test that would wait for ever under its mutant 
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import signal
 import sys
@@ -22,6 +21,8 @@ WAIT_S = 300
 WAIT_EACH_S = 20
 """More for each test that is run together with others."""
 SAID_CHARS = 300
+Test = tuple[str, bool]
+"""A test's id, and whether it is run in a copy."""
 
 
 def judge(ended: Ended, mutant: Mutant) -> str:
@@ -51,58 +52,54 @@ def prepared(mutant: Mutant) -> Run | str:
     return Run(tuple(mutant.tests), sources, mutant.needs_a_copy, WAIT_S)
 
 
-def at_a_time(copied: bool) -> int:
-    """How many are run together. Under its mutant, many a test does nothing until its time is over, so in memory there
-    are more than cores; servers of several copies would slow one another down."""
-    cores = os.cpu_count() or 1
-    return cores + 1 if copied else 2 * cores
-
-
-def ends(runs: Runner, wanted: Sequence[Run]) -> Iterator[tuple[int, Ended]]:
-    """Position of each and how it ended; those in memory before those in a copy."""
-    for copied in (False, True):
-        positions = [pos for pos, run in enumerate(wanted) if run.copied is copied]
-        for pos, ended in runs.run([wanted[pos] for pos in positions], at_a_time(copied)):
-            yield positions[pos], ended
-
-
-def red_without(runs: Runner, mutants: Sequence[Mutant]) -> dict[str, str]:
-    """Those tests of the mutants that are not green without any, with what is wrong.
-
-    All of a file are run together, which costs one start; one by one only if that is not green.
-    """
-    together = [
+def without(mutants: Sequence[Mutant]) -> list[Run]:
+    """All that the mutants' tests are run in without a mutant: those of a file together, which costs one start; the
+    file with the most tests first, for it takes longest."""
+    found = [
         Run(tests, {}, copied, WAIT_S + len(tests) * WAIT_EACH_S)
         for copied in (False, True)
         for tests in in_files(test for m in mutants if m.needs_a_copy is copied for test in m.tests)
     ]
-    wrong = []
-    for done, (pos, ended) in enumerate(ends(runs, together), 1):
-        if ended.status != 0:
-            wrong.append(together[pos])
-        file = together[pos].tests[0].partition("::")[0]
-        told = "green" if ended.status == 0 else "not green, its tests are run one by one"
-        print(f"{done:4d}/{len(together)} {ended.took_s:5.1f} s  without a mutant: {file}: {told}", file=sys.stderr)
-    alone = [Run((test,), {}, run.copied, WAIT_S) for run in wrong for test in run.tests]
-    return {
-        alone[pos].tests[0]: "not over in time" if ended.status is None else ended.said[-SAID_CHARS:]
-        for pos, ended in ends(runs, alone)
-        if ended.status != 0
-    }
+    return sorted(found, key=lambda run: -len(run.tests))
 
 
 def check(runs: Runner, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, str, float]]:
-    """Each mutant with what is wrong, empty if it was caught, and what it took in s; those that are at once first."""
+    """Each mutant with what is wrong, empty if it was caught, and what it took in s: as soon as its tests are known to
+    be green without it. Where a file is not green without any, its tests are run again, one by one."""
     plans = [(mutant, prepared(mutant)) for mutant in mutants]
     yield from ((mutant, plan, 0.0) for mutant, plan in plans if isinstance(plan, str))
     good = [(mutant, plan) for mutant, plan in plans if isinstance(plan, Run)]
-    red = red_without(runs, [mutant for mutant, _ in good])
-    for mutant, _ in good:
-        if said := next((f"{test}: {red[test]}" for test in mutant.tests if test in red), ""):
-            yield mutant, f"its test is red without it: {said}", 0.0
-    good = [(mutant, plan) for mutant, plan in good if not red.keys() & set(mutant.tests)]
-    for pos, ended in ends(runs, [plan for _, plan in good]):
-        yield good[pos][0], judge(ended, good[pos][0]), ended.took_s
+    files = without([mutant for mutant, _ in good])
+    red: dict[Test, str] = {}
+    """What is wrong with a test without a mutant; empty if nothing is."""
+    held: list[tuple[Mutant, Ended]] = []
+
+    def judged() -> Iterator[tuple[Mutant, str, float]]:
+        for mutant, ended in list(held):
+            tests = [(test, mutant.needs_a_copy) for test in mutant.tests]
+            if red.keys() >= set(tests):
+                held.remove((mutant, ended))
+                wrong = next((f"{test[0]}: {red[test]}" for test in tests if red[test]), "")
+                yield mutant, f"its test is red without it: {wrong}" if wrong else judge(ended, mutant), ended.took_s
+
+    for pos, ended in runs.run([*files, *(plan for _, plan in good)]):
+        if pos < len(files):
+            run = files[pos]
+            red |= {(test, run.copied): "" for test in run.tests if ended.status == 0}
+            told = "green" if ended.status == 0 else "not green, its tests are run one by one at the end"
+            file = run.tests[0].partition("::")[0]
+            print(f"     {ended.took_s:9.1f} s  without a mutant: {file}: {told}", file=sys.stderr, flush=True)
+        else:
+            held.append((good[pos - len(files)][0], ended))
+        yield from judged()
+    alone = [
+        Run((test,), {}, run.copied, WAIT_S) for run in files for test in run.tests if (test, run.copied) not in red
+    ]
+    for pos, ended in runs.run(alone):
+        [test] = alone[pos].tests
+        said = "not over in time" if ended.status is None else ended.said[-SAID_CHARS:]
+        red[test, alone[pos].copied] = said if ended.status != 0 else ""
+        yield from judged()
 
 
 def chosen(mutants: Sequence[Mutant], words: Sequence[str]) -> list[Mutant]:
@@ -134,7 +131,7 @@ def main() -> int:
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what runs is ended, and copies are removed
     begun_s = time.monotonic()
-    # Those that need a copy take longest: last, so that they are spread evenly over the parts.
+    # Those that need a copy take longest: together, so that they are spread evenly over the parts.
     mutants = sorted(chosen(all_mutants(), arguments.words), key=lambda mutant: mutant.needs_a_copy)
     for part, parts in ((arguments.third, 3), (arguments.tenth, 10)):
         if part is not None:

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,21 +46,26 @@ def fork(pos: int, folder: Path, wait_s: float, job: Callable[[], int]) -> Child
     return Child(pos, pid, os.pidfd_open(pid), folder, begun_s, wait_s)
 
 
-def ends(count: int, workers: int, start: Callable[[int], Child]) -> Iterator[tuple[Child, int | None, float]]:
-    """Each of `count` children, its exit status (None if it was not over in time) and the seconds that it took, in the
+Lane = tuple[Sequence[int], int]
+"""Numbers of children in the order in which they start, and how many of them run at a time."""
+
+
+def ends(lanes: Sequence[Lane], start: Callable[[int], Child]) -> Iterator[tuple[Child, int | None, float]]:
+    """Each child of the lanes, its exit status (None if it was not over in time) and the seconds that it took, in the
     order of their ends. A child's folder is removed when the next one is asked for."""
-    waiting, running = deque(range(count)), dict[int, Child]()
+    waiting, running = [deque(numbers) for numbers, _ in lanes], dict[int, tuple[int, Child]]()
     try:
         with selectors.DefaultSelector() as selector:
-            while waiting or running:
-                while waiting and len(running) < workers:
-                    child = start(waiting.popleft())
-                    running[child.pidfd] = child
-                    selector.register(child.pidfd, selectors.EVENT_READ)
-                next_s = min(child.begun_s + child.wait_s for child in running.values())
+            while any(waiting) or running:
+                for lane, (_, workers) in enumerate(lanes):
+                    while waiting[lane] and sum(at == lane for at, _ in running.values()) < workers:
+                        child = start(waiting[lane].popleft())
+                        running[child.pidfd] = lane, child
+                        selector.register(child.pidfd, selectors.EVENT_READ)
+                next_s = min(child.begun_s + child.wait_s for _, child in running.values())
                 ready = {key.fd for key, _ in selector.select(max(0.0, next_s - time.monotonic()))}
                 now_s = time.monotonic()
-                for fd, child in list(running.items()):
+                for fd, (_, child) in list(running.items()):
                     if fd in ready or now_s >= child.begun_s + child.wait_s:
                         selector.unregister(fd)
                         del running[fd]
@@ -68,7 +73,7 @@ def ends(count: int, workers: int, start: Callable[[int], Child]) -> Iterator[tu
                         yield child, status if fd in ready else None, time.monotonic() - child.begun_s
                         shutil.rmtree(child.folder, ignore_errors=True)
     finally:
-        for child in running.values():
+        for _, child in running.values():
             _collect(child)
 
 

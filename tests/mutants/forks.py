@@ -173,7 +173,7 @@ class Forks:
             folder.mkdir()
             return fork(pos, folder, limit(pos), lambda: _limited(folder, lambda: job(pos, folder)))
 
-        for child, status, took_s in ends(count, self._workers, start):
+        for child, status, took_s in ends([(range(count), self._workers)], start):
             yield child.pos, status, result(child.folder), took_s
 
 

@@ -28,6 +28,10 @@ LIBRARIES = (
     "rich.console", "rich.table", "typer.testing",
 )  # fmt: skip
 """What nearly every test imports. Not polars: it has a thread from its import on, which a fork would leave behind."""
+CORES = os.cpu_count() or 1
+AT_A_TIME = {True: CORES + 1, False: 2 * CORES}
+"""How many are run together in copies, and how many in memory beside them. Servers wait for one another most of the
+time; and under its mutant many a test does nothing until its time is over."""
 PATIENCE_S, PATIENCE_REAL_S = 15, 40
 """How long a test waits for what must come; the second one if it starts servers. It is so short without a mutant as
 well: if the machine is too slow for that, the test is told as red without one, and nothing counts as caught."""
@@ -104,9 +108,13 @@ class Runner:
         for name in LIBRARIES:
             import_module(name)
 
-    def run(self, runs: Sequence[Run], workers: int) -> Iterator[tuple[int, Ended]]:
+    def run(self, runs: Sequence[Run]) -> Iterator[tuple[int, Ended]]:
         """Position of each run and how it ended, in the order of their ends."""
-        for child, status, took_s in ends(len(runs), workers, lambda pos: self._start(pos, runs[pos])):
+        lanes = [
+            ([pos for pos, run in enumerate(runs) if run.copied is copied], workers)
+            for copied, workers in AT_A_TIME.items()
+        ]
+        for child, status, took_s in ends(lanes, lambda pos: self._start(pos, runs[pos])):
             file = child.folder / SAID
             said = file.read_text(errors="replace") if file.exists() else ""
             yield child.pos, Ended(status, said, took_s)

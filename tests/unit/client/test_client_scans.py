@@ -21,6 +21,7 @@ from nyala.replica.client.tables import Location
 from nyala.replica.rows import PartitionSpec
 from nyala.replica.rpc import error_to_pb, pb, pb_grpc
 from nyala.replica.types import Address, Code, Refused
+from tests.harness.patience import patience_s
 from tests.harness.rows import SCHEMA
 
 HANDLES = tuple(TabletHandle(f"t{n}", n, n, 0) for n in range(4))
@@ -86,7 +87,7 @@ def test_scan_that_nobody_takes_further_ends_soon(how: str) -> None:
     thread = threading.Thread(target=take, daemon=True)
     thread.start()
     try:
-        assert ended.wait(60), "it waits for the others"
+        assert ended.wait(patience_s(60)), "it waits for the others"
         assert all(stream.cancelled.is_set() for stream in calls.streams)
     finally:
         for stream in calls.streams:

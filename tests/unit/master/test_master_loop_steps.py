@@ -18,6 +18,7 @@ from nyala.replica.types import Member, OpId, Refused, limits
 from tests.harness.catalogs import AppliedCatalog, table_info
 from tests.harness.loop_steps import counted_steps
 from tests.harness.master_calls import MASTER, SECOND_MASTER, MasterWorld, S, where
+from tests.harness.patience import patience_s
 from tests.harness.server_pair import until
 
 FEW, MANY = 50, 5_000
@@ -76,7 +77,7 @@ def test_change_that_was_computed_aside_is_refused_if_another_master_may_have_le
 
             def compute() -> tuple[dict[str, Any], list[str], str, None]:
                 loop.call_soon_threadsafe(began.set)
-                assert go_on.wait(60)
+                assert go_on.wait(patience_s(60))
                 return {"later/record": {"id": "late"}}, [], "", None
 
             changing = asyncio.create_task(world.group.change(compute, aside=True))

@@ -25,6 +25,7 @@ from nyala.replica.tools.check_kafka import kafka_line, kafka_problems
 from nyala.replica.types import Code, InvariantViolation, Outcome, Proposal, Refused, Result, Subject, limits
 from nyala.schemas import encode, encode_record
 from tests.harness.leading_master import FixedClock, Masters
+from tests.harness.patience import patience_s
 
 Row = namedtuple("Row", "topic partition offset key value")
 PROPOSAL: dict[str, Any] = {
@@ -351,7 +352,7 @@ def test_metrics_of_a_master_say_what_its_status_says_of_kafka() -> None:
     try:
         with (
             calls.one("host", 7),
-            urllib.request.urlopen(f"http://127.0.0.1:{metrics.port}/metrics", timeout=30) as page,
+            urllib.request.urlopen(f"http://127.0.0.1:{metrics.port}/metrics", timeout=patience_s(30)) as page,
         ):
             text = page.read().decode()
     finally:

@@ -17,6 +17,7 @@ from nyala.replica.server.tablets.hosted import HostedTablet
 from nyala.replica.tablet_copy import SourceSessions
 from nyala.replica.types import Code, Corruption, Refused, limits
 from tests.harness.copies import TABLET
+from tests.harness.patience import patience_s
 from tests.harness.rows import SCHEMA
 from tests.harness.server_pair import Pair, run_pair, until
 
@@ -54,7 +55,7 @@ class HeldClock:
         self.read += 1
         if self.read == self._at:
             self.held.set()
-            assert self.go.wait(60)
+            assert self.go.wait(patience_s(60))
         return 0
 
 
@@ -181,7 +182,7 @@ def test_nothing_more_is_evaluated_once_the_caller_has_left(begin: Begin) -> Non
             task.cancel()
             await asyncio.sleep(0)
             clock.go.set()
-            await asyncio.wait([task], timeout=60)
+            await asyncio.wait([task], timeout=patience_s(60))
             assert task.cancelled()
             scans.close(wait=True)
             assert (clock.read, scans.open.calls) == (12, 0)
@@ -332,7 +333,7 @@ def test_session_of_a_copy_whose_caller_left_is_ended() -> None:
         def hook(operation: str, path: str) -> None:
             if threading.current_thread().name.startswith("copy-begin"):
                 held.set()
-                assert go.wait(60)
+                assert go.wait(patience_s(60))
 
         pair.cut = False
         server.disk.hook = hook
@@ -340,7 +341,7 @@ def test_session_of_a_copy_whose_caller_left_is_ended() -> None:
         task = asyncio.create_task(server.copies.BeginCopy(request, None))
         await until(held.is_set, "the session is being opened")
         task.cancel()
-        await asyncio.wait([task], timeout=60)
+        await asyncio.wait([task], timeout=patience_s(60))
         assert task.cancelled() and not sessions.sessions()
         go.set()
         await until(sessions.opened.is_set, "it is open")

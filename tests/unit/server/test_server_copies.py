@@ -28,6 +28,7 @@ from tests.harness.copies import (
     superblock,
 )
 from tests.harness.managers import new_manager
+from tests.harness.patience import patience_s
 from tests.harness.rows import batch
 from tests.harness.server_pair import until
 
@@ -138,7 +139,7 @@ class Server:
     async def ended(self) -> str:
         """How the job ended."""
         job = self.hosted.copy or self.jobs.ended[-1]
-        await asyncio.wait_for(job.ended.wait(), 30)
+        await asyncio.wait_for(job.ended.wait(), patience_s(30))
         return job.error
 
     def rows(self) -> list[int]:

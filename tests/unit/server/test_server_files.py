@@ -14,6 +14,7 @@ from nyala.replica.raft import AppendEntries, AppendReply
 from nyala.replica.tablet import Superblock
 from nyala.replica.types import Code, DataState, EditKind, OpId
 from tests.harness.copies import SOURCE_UUID, TABLET, TestClock, data_files, new_disk
+from tests.harness.patience import patience_s
 from tests.harness.server_pair import Pair, PairedServer, run_pair
 from tests.harness.sim_disk import SimDisk
 
@@ -128,13 +129,13 @@ def test_copies_run_on_a_pool_of_their_own() -> None:
 
         def hang() -> None:
             started.append(1)
-            assert free.wait(60)
+            assert free.wait(patience_s(60))
 
         jobs_max = server.manager.options.copy_jobs_max
         waiting = [server.jobs._pool.submit(hang) for _ in range(jobs_max + 8)]
         try:
             await pair.put(5)
-            assert await asyncio.wait_for(server.manager.in_thread(lambda: 7), 60) == 7
+            assert await asyncio.wait_for(server.manager.in_thread(lambda: 7), patience_s(60)) == 7
             assert server.rows() == [5] and len(started) <= jobs_max
         finally:
             free.set()

@@ -24,6 +24,7 @@ from nyala.replica.types import (
     us_of_hybrid,
 )
 from tests.harness.copies import TABLET
+from tests.harness.patience import patience_s
 from tests.harness.server_pair import Pair, PairedServer, run_pair, until
 
 NOW = hybrid_from_us(1_700_000_000_000_000)
@@ -131,7 +132,7 @@ def test_reader_that_takes_nothing_makes_room_for_others() -> None:
             assert await read(reads_on) == 100
             stopped = asyncio.create_task(read(stays))
             await until(lambda: scans.open.calls == 1, "it reads")
-            await asyncio.wait([stopped], timeout=60)
+            await asyncio.wait([stopped], timeout=patience_s(60))
             assert stopped.cancelled()
             await until(lambda: scans.open.calls == 0, "there is room")
         finally:

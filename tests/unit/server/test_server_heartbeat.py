@@ -25,6 +25,7 @@ from nyala.replica.server.tablets.manager import TabletManager
 from nyala.replica.types import Address, Code, Member, OpId, RaftConfig, ResourceUse
 from tests.harness.copies import TABLET, TARGET_UUID, new_disk, superblock
 from tests.harness.managers import new_manager
+from tests.harness.patience import patience_s
 from tests.harness.rows import table_info
 from tests.harness.server_pair import identity_of, until
 
@@ -117,7 +118,7 @@ async def beating(
         yield manager, beats
     finally:
         manager.stopping = True
-        await asyncio.wait_for(running, 60)
+        await asyncio.wait_for(running, patience_s(60))
         manager.stopping = False
         await manager.stop()
         await channels.close()

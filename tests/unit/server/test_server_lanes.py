@@ -12,6 +12,7 @@ from nyala.replica.server.runtime.lanes import Lane, LoopPost, LoopTimer, draine
 from nyala.replica.server.runtime.memory import MemoryGuard
 from nyala.replica.transport import MicrotaskQueue
 from nyala.replica.types import Code, Refused
+from tests.harness.patience import patience_s
 
 
 def never(error: BaseException) -> None:
@@ -45,11 +46,11 @@ def test_lane_keeps_its_order_while_lanes_overlap() -> None:
         with ThreadPoolExecutor(2) as pool:
             first, second = Lane(pool, post), Lane(pool, post)
             for lane in (first, second):
-                lane.run(lambda: barrier.wait(60), met.append)
+                lane.run(lambda: barrier.wait(patience_s(60)), met.append)
             for n in range(100):
                 first.run(lambda n=n: task(n), done)  # type: ignore[misc]
-            await asyncio.wait_for(all_done.wait(), 120)
-            await asyncio.wait_for(drained(second), 120)
+            await asyncio.wait_for(all_done.wait(), patience_s(120))
+            await asyncio.wait_for(drained(second), patience_s(120))
         assert finished == list(range(100)) and set(met) == {0, 1}
 
     asyncio.run(run())
@@ -65,13 +66,13 @@ def test_caller_that_left_while_it_waited_for_a_lane_ends_nothing() -> None:
         go_on = threading.Event()
         with ThreadPoolExecutor(1) as pool:
             lane = Lane(pool, post)
-            lane.run(lambda: go_on.wait(60), lambda result: None)
+            lane.run(lambda: go_on.wait(patience_s(60)), lambda result: None)
             waiting = asyncio.create_task(drained(lane))
             await asyncio.sleep(0)
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
             go_on.set()
-            await asyncio.wait_for(drained(lane), 60)
+            await asyncio.wait_for(drained(lane), patience_s(60))
         return errors
 
     assert asyncio.run(run()) == []
@@ -92,7 +93,7 @@ def test_lane_hands_an_exception_to_its_owner_and_goes_on() -> None:
             lane = Lane(pool, post)
             lane.run(fail, results.append)
             lane.run(lambda: 7, lambda result: (results.append(result), ended.set()))
-            await asyncio.wait_for(ended.wait(), 60)
+            await asyncio.wait_for(ended.wait(), patience_s(60))
         return results
 
     error, value = asyncio.run(run())
@@ -114,7 +115,7 @@ def test_post_that_raises_goes_to_the_error_handler_and_the_next_still_runs() ->
         post(lambda: seen.append("before"))
         post(broken)
         post(lambda: (seen.append("after"), ended.set()))  # type: ignore[arg-type,return-value]
-        await asyncio.wait_for(ended.wait(), 60)
+        await asyncio.wait_for(ended.wait(), patience_s(60))
         post.close()
         post(lambda: seen.append("closed"))
         return seen, errors
@@ -137,7 +138,7 @@ def test_timer_that_raises_goes_to_the_error_handler_and_the_next_still_runs() -
 
         timer.after(1_000, broken)
         timer.after(2_000, ended.set)
-        await asyncio.wait_for(ended.wait(), 60)
+        await asyncio.wait_for(ended.wait(), patience_s(60))
         return errors
 
     assert [str(e) for e in asyncio.run(run())] == ["later"]

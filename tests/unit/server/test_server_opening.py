@@ -17,6 +17,7 @@ from nyala.replica.tablet import superblock_path
 from nyala.replica.types import Code, DataState, Refused, limits
 from tests.harness.copies import TABLET, TARGET_UUID, new_disk, superblock, write_entry
 from tests.harness.managers import new_manager
+from tests.harness.patience import patience_s
 from tests.harness.sim_disk import SimDisk
 from tests.unit.server.test_server_ticking import ALONE, THREE
 
@@ -62,7 +63,7 @@ def test_logs_of_a_server_have_segments_as_long_as_it_is_told() -> None:
                 [write_entry(index, [index], value, 1)],
                 lambda result, done=done: loop.call_soon_threadsafe(done.set_result, result),
             )
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(patience_s(60)):
                 assert await done == (1, index)
 
     for _ in range(2):

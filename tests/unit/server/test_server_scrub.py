@@ -47,6 +47,7 @@ from nyala.replica.wal import SegmentInfo
 from nyala.replica.wal.verify import STEP_BYTES
 from tests.harness.copies import TABLET, TARGET_UUID, TestClock, superblock
 from tests.harness.managers import new_manager
+from tests.harness.patience import patience_s
 from tests.harness.rot import flip
 from tests.harness.rows import batch
 from tests.harness.server_pair import until
@@ -86,7 +87,7 @@ class HeldDisk(RealDisk):
         if self.held and path.endswith(self.held):
             self.held = ""
             self.at_the_door.set()
-            assert self.go_on.wait(60)
+            assert self.go_on.wait(patience_s(60))
         trouble = self.trouble if path.startswith(self.troubled) else None
         if trouble is not None:
             self.trouble = None
@@ -306,7 +307,7 @@ def test_block_that_goes_away_during_the_check_is_no_damage(tmp_path: Path, how:
                 (tmp_path / path).unlink(missing_ok=True)  # as a purge of what the tombstone put aside
         assert not any((tmp_path / path).exists() for path in before)
         server.disk.go_on.set()
-        await asyncio.wait_for(work, 60)
+        await asyncio.wait_for(work, patience_s(60))
         assert server.scrub.damaged == 0 and neighbour.running
         assert how == "deleted" or hosted.running
 
@@ -332,7 +333,7 @@ def test_segment_that_goes_away_during_the_check_is_no_damage(tmp_path: Path, ho
             await server.manager.delete(TABLET, None, "a test")
         assert not bad.exists()
         server.disk.go_on.set()
-        await asyncio.wait_for(work, 60)
+        await asyncio.wait_for(work, patience_s(60))
         assert server.scrub.damaged == 0 and neighbour.running
         assert how == "deleted" or hosted.running
 
@@ -451,7 +452,7 @@ def test_metrics_tell_what_was_scrubbed_and_what_was_found(tmp_path: Path) -> No
         metrics.serve(0)
 
         def read() -> dict[str, float]:
-            with urlopen(f"http://127.0.0.1:{metrics.port}/metrics", timeout=60) as answer:
+            with urlopen(f"http://127.0.0.1:{metrics.port}/metrics", timeout=patience_s(60)) as answer:
                 lines = answer.read().decode().splitlines()
             return {name: float(value) for name, value in (text.split() for text in lines if not text.startswith("#"))}
 

@@ -17,6 +17,7 @@ from nyala.replica.server.tablets.ticking import CHECK_TICKS, RaftTimer
 from nyala.replica.types import Address, EntryKind, Member, OpId, RaftConfig
 from tests.harness.copies import TARGET_UUID, new_disk, superblock
 from tests.harness.managers import new_manager
+from tests.harness.patience import patience_s
 
 ALONE = RaftConfig(OpId(0, 0), (Member(TARGET_UUID, (Address("127.0.0.1", 2),)),))
 OTHERS = ("c" * 32, "d" * 32)
@@ -27,7 +28,7 @@ THREE = RaftConfig(
 
 async def ticked_until(manager: TabletManager, condition: Callable[[], bool]) -> None:
     """Ticks come, and what they set off on threads is waited for."""
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(patience_s(120)):
         while not condition():
             manager.ticker.tick()
             await asyncio.sleep(0.001)
@@ -125,7 +126,7 @@ def test_loop_that_was_blocked_makes_up_for_no_ticks() -> None:
         begun, ended = asyncio.Event(), list[bool]()
         ticker = RaftTimer(TARGET_UUID, {}, tick_ms=4, silent_ticks_max=100, pulse=lambda uuids: begun.set())
         running = asyncio.create_task(ticker.run_forever(lambda: bool(ended)))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(patience_s(30)):
             await begun.wait()
         before = ticker._ticks
         time.sleep(blocked_s)  # noqa: ASYNC251 - the fault itself

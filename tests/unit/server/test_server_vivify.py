@@ -33,6 +33,7 @@ from nyala.replica.types import (
     limits,
 )
 from tests.harness.copies import TABLET
+from tests.harness.patience import patience_s
 from tests.harness.rows import table_info
 from tests.harness.server_calls import NOBODY
 from tests.harness.server_pair import TIMEOUT_S, Pair, run_pair, until
@@ -65,7 +66,7 @@ def test_tablet_that_is_being_copied_is_as_good_as_created() -> None:
 
         def on_request(request: Any) -> None:
             held.set()
-            assert go.wait(60)
+            assert go.wait(patience_s(60))
 
         await pair.put(1, 2)
         pair.on_request = on_request

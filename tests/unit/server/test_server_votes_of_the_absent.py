@@ -33,6 +33,7 @@ from tests.harness.copies import (
     tombstone,
 )
 from tests.harness.managers import new_manager
+from tests.harness.patience import patience_s
 from tests.harness.server_pair import TIMEOUT_S, Pair, Part, run_pair, until
 from tests.harness.sim_disk import SimCrash, SimDisk
 
@@ -124,7 +125,7 @@ def test_replica_that_is_being_copied_votes_by_what_it_kept_and_remembers_it() -
 
         def on_part(request: Any, part: Part) -> Part | None:
             held.set()
-            free.wait(60)
+            free.wait(patience_s(60))
             return part
 
         pair.on_part = on_part

@@ -25,6 +25,7 @@ from nyala.replica.types import (
     limits,
     next_generation,
 )
+from tests.harness.patience import patience_s
 from tests.harness.rows import SCHEMA, batch, write_request
 from tests.harness.server_pair import Pair, run_pair
 from tests.harness.tablet_twin import batch_of
@@ -43,7 +44,7 @@ def test_write_that_gets_no_index_lets_nobody_overtake(how: str) -> None:
     async def scenario(pair: Pair) -> None:
         hosted, held = pair.leader.hosted, threading.Event()
         pool = ThreadPoolExecutor(1)
-        pool.submit(held.wait, 60)
+        pool.submit(held.wait, patience_s(60))
         writes = writes_on(pool)
 
         def begin(value: str, **wrong: Any) -> asyncio.Task[Any]:
@@ -125,7 +126,7 @@ def test_replies_stay_with_their_numbers_whatever_order_they_come_in() -> None:
 
         try:
             second = await say(2)
-            pool.submit(held.wait, 60)
+            pool.submit(held.wait, patience_s(60))
             first = asyncio.create_task(say(1, INLINE_BYTES_MAX))
             await asyncio.sleep(0)
             again = [asyncio.create_task(say(number)) for number in (2, 1, 2)]

@@ -38,6 +38,7 @@ from tests.harness.copies import (
     tombstone,
     wal_places,
 )
+from tests.harness.patience import patience_s
 from tests.harness.sim_disk import SimCrash, SimDisk
 
 OLD_LAST = OpId(5, 90)
@@ -54,7 +55,7 @@ class BlockFirst:
         self.end = copy_source.end
 
     def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
-        assert file.kind is not FileKind.BLOCK or file.name.endswith(".arrow") or self._written.wait(60)
+        assert file.kind is not FileKind.BLOCK or file.name.endswith(".arrow") or self._written.wait(patience_s(60))
         yield from self._copy_source.fetch(session_id, file, byte_offset, length_bytes)
 
 

@@ -21,6 +21,7 @@ from nyala.replica.transport.connection_quota import Bounds
 from nyala.replica.transport.frame_reader import Arrivals, FrameReader
 from nyala.replica.transport.listener import _TICKETS_MAX, _Incoming
 from nyala.replica.types import Address, Member, OpId, RaftConfig, limits
+from tests.harness.patience import patience_s
 from tests.harness.server_pair import until
 
 BOUNDS = Bounds(connections_max=6, connections_per_address_max=4, bytes_max=100, bytes_per_address_max=60)
@@ -133,7 +134,7 @@ def without_collector() -> Iterator[None]:
 
 
 def in_loop(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 60))  # type: ignore[arg-type]
+    asyncio.run(asyncio.wait_for(scenario(), patience_s(60)))  # type: ignore[arg-type]
 
 
 def listener(**fields: Any) -> Listener:

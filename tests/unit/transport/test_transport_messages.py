@@ -21,6 +21,7 @@ from nyala.replica.transport import Listener, MicrotaskQueue, PeerChannelStatus,
 from nyala.replica.transport.encode import add_message
 from nyala.replica.transport.frame_reader import BUFFER_BYTES, Arrivals, FrameReader
 from nyala.replica.types import Address, Code, Entry, EntryKind, Member, OpId, RaftConfig, Refused, limits
+from tests.harness.patience import patience_s
 
 HERE = Address("127.0.0.1", 1)
 PATIENT: dict[str, Any] = {"connect_timeout_ms": 60_000, "silence_ms": 60_000}
@@ -46,7 +47,7 @@ class Inbox:
         self._news.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(patience_s(60)):
             while not condition():
                 self._news.clear()
                 await self._news.wait()
@@ -102,7 +103,7 @@ class States:
         self._news.set()
 
     async def until(self, condition: Callable[[PeerChannelStatus], bool]) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(patience_s(60)):
             while not any(condition(status) for status in self.told):
                 self._news.clear()
                 await self._news.wait()
@@ -110,7 +111,7 @@ class States:
 
 async def say(network: PeerNetwork, message: Message, inbox: Inbox) -> None:
     """Again and again, as Raft does, until it has arrived: for networks that do not wait long for a link."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(patience_s(60)):
         while ("t1", message) not in inbox.messages:
             network.send([("t1", message)])
             await asyncio.sleep(0.05)
@@ -221,7 +222,7 @@ def test_whoever_must_not_be_heard_any_more_is_not_heard_on_a_link_that_stands()
             network.send([("t1", vote(2))])
             await inbox.until(lambda: refused[0] == 1)
             told = len(inbox.peers)
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(patience_s(60)):
                 while refused[0] < 3:
                     network.send([("t1", vote(3))])
                     await asyncio.sleep(0.01)
@@ -424,7 +425,7 @@ def test_slow_receiver_holds_back_the_sender_and_loses_nothing() -> None:
         [status] = network.status()
         assert status.queued_messages > 20 and status.dropped_messages == 0
         go_on.set()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(patience_s(60)):
             await done.wait()
         assert network.status()[0].queued_messages == 0
         await network.close()

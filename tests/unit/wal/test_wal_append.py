@@ -10,6 +10,7 @@ import pytest
 from nyala.replica.types import DiskFailure, Entry, InvariantViolation, OpId, Refused
 from nyala.replica.wal import Log, WalOptions
 from nyala.replica.wal.format import EncodedEntry, encode_entry
+from tests.harness.patience import patience_s
 from tests.harness.sim_disk import SimDisk
 from tests.harness.wal_entries import FOLDER, SMALL, TABLET, Outcomes, append_now, entries, entry, open_log
 
@@ -124,7 +125,7 @@ def test_reserve_with_a_full_queue_blocks_until_there_is_room() -> None:
 
     def hold_writes(operation: str, _: str) -> None:
         if operation == "pwrite":
-            assert gate.wait(60)
+            assert gate.wait(patience_s(60))
 
     disk.hook = hold_writes
     outcomes = Outcomes()
@@ -138,11 +139,11 @@ def test_reserve_with_a_full_queue_blocks_until_there_is_room() -> None:
 
     thread = threading.Thread(target=second)
     thread.start()
-    started.wait(30)
+    started.wait(patience_s(30))
     assert not passed.wait(0.05)
     assert log.queued_bytes == entry(1, bytes(600)).size_bytes
     gate.set()
-    assert passed.wait(30)
+    assert passed.wait(patience_s(30))
     assert outcomes.wait_for(2) == [OpId(1, 1), OpId(1, 2)]
     thread.join()
     log.close()

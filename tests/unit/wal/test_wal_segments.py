@@ -17,6 +17,7 @@ from nyala.replica.wal import Log, Reservation, WalOptions, dump_segment
 from nyala.replica.wal.appender import _gather
 from nyala.replica.wal.format import decode_header, encode_entry, encode_header, new_marker
 from nyala.replica.wal.recovery import TEMP_NAME
+from tests.harness.patience import patience_s
 from tests.harness.sim_disk import SimDisk
 from tests.harness.wal_entries import (
     FOLDER,
@@ -199,7 +200,7 @@ def test_appends_go_on_in_the_old_segment_while_the_next_is_preallocated(slow: s
             assert threading.current_thread().name.startswith("wal-prealloc")
             assert threading.current_thread().daemon, "a disk that hangs keeps no process from its end"
             waiting.set()
-            assert gate.wait(60)
+            assert gate.wait(patience_s(60))
 
     disk.hook = hook
     log, _ = open_log(disk, threaded=True)
@@ -208,7 +209,7 @@ def test_appends_go_on_in_the_old_segment_while_the_next_is_preallocated(slow: s
     outcomes.wait_for(1)
     armed.set()
     log.append([entry(2, bytes(5000))], outcomes)
-    assert waiting.wait(30)
+    assert waiting.wait(patience_s(30))
     for index in range(3, 20):
         log.append([entry(index, bytes(500))], outcomes)
     outcomes.wait_for(19)
