@@ -33,7 +33,7 @@ def judge(ended: Ended, mutant: Mutant) -> str:
         return f"not noticed by {mutant.test}"
     if ended.status != 1:
         return f"pytest ended with status {ended.status}: {ended.said[-SAID_CHARS:]}"
-    slip = re.search(r"^E +((?:NameError|SyntaxError|IndentationError): .*)", ended.said, re.MULTILINE)
+    slip = re.search(r"^((?:NameError|SyntaxError|IndentationError): .*)", ended.said, re.MULTILINE)
     return f"the row is broken, which is no catch: {slip[1]}" if slip else ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import shutil
@@ -25,7 +26,7 @@ FILES = ["pyproject.toml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICE
 LIBRARIES = (
     "pytest", "hypothesis", "_hypothesis_pytestplugin", "xdist.plugin", "pytest_timeout", "numpy", "pyarrow.compute",
     "pyarrow.ipc", "fastavro", "google.protobuf.message", "google_crc32c", "grpc", "grpc.aio", "prometheus_client",
-    "rich.console", "rich.table", "typer.testing",
+    "rich.console", "rich.table", "typer.testing", "pandas",
 )  # fmt: skip
 """What nearly every test imports. Not polars: it has a thread from its import on, which a fork would leave behind."""
 CORES = os.cpu_count() or 1
@@ -35,8 +36,9 @@ time; and under its mutant many a test does nothing until its time is over."""
 PATIENCE_S, PATIENCE_REAL_S = 15, 40
 """How long a test waits for what must come; the second one if it starts servers. It is so short without a mutant as
 well: if the machine is too slow for that, the test is told as red without one, and nothing counts as caught."""
-# Assertions need no explanation here, and what is imported already cannot be rewritten.
-PYTEST = ["-q", "-x", "--assert=plain", "-p", "no:cacheprovider"]
+# Assertions need no explanation here, and what is imported already cannot be rewritten. pytest's own tracebacks look at
+# every module that is loaded.
+PYTEST = ["-q", "-x", "--tb=native", "--assert=plain", "-p", "no:cacheprovider"]
 
 
 class MutatedFiles(MetaPathFinder):
@@ -107,6 +109,8 @@ class Runner:
         sys.pycache_prefix, sys.dont_write_bytecode = str(folder / "compiled"), False
         for name in LIBRARIES:
             import_module(name)
+        gc.collect()
+        gc.freeze()  # so that a collection in a child, of which pytest makes several, looks at what is new there only
 
     def run(self, runs: Sequence[Run]) -> Iterator[tuple[int, Ended]]:
         """Position of each run and how it ended, in the order of their ends."""

@@ -23,7 +23,7 @@ def test_mutant_is_caught_by_a_red_test_and_by_nothing_else() -> None:
     assert "did not end within" in judge(Ended(None, "", 0), ROW)
     assert "not noticed" in judge(Ended(0, "", 0), ROW)
     assert all("ended with status" in judge(Ended(status, "", 0), ROW) for status in (2, 3, 4, 5, 70, -9))
-    assert "no catch: NameError: name 'q'" in judge(Ended(1, "x\nE   NameError: name 'q' is not defined\n", 0), ROW)
+    assert "no catch: NameError: name 'q'" in judge(Ended(1, "x\nNameError: name 'q' is not defined\n", 0), ROW)
 
 
 def test_mutants_are_chosen_by_name_row_test_and_file() -> None:
