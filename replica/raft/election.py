@@ -23,7 +23,7 @@ def tick_passive(s: State) -> None:
 
 
 def campaign(s: State, *, transfer: bool = False) -> None:
-    """Ask for votes: first whether they would be given, unless the leader itself asked for this election."""
+    """Start an election: with a pre-vote, unless the leader itself asked for it (a planned transfer)."""
     s.election.restart_timer()
     if not s.electable or s.hard.withheld is not None:
         s.trace("no campaign: " + ("the log's tail is damaged" if s.electable else "not an electable voter"))
@@ -42,8 +42,8 @@ def campaign(s: State, *, transfer: bool = False) -> None:
 
 
 def _ask_for_votes(s: State, *, transfer: bool) -> None:
-    """Enter the next term with our own vote. The requests wait for the disk: they name a term, and a log, that must be
-    found again if we die now; our own vote counts only then (`own_vote_durable`)."""
+    """Enter the next term with our own vote. The requests wait until term and vote are durable, because a restart must
+    find them again. Our own vote counts from then on, too (`own_vote_durable`)."""
     s.leader_uuid = None
     s.set_role(Role.CANDIDATE)
     s.hard.set_term(s.hard.term + 1, s.uuid)
@@ -90,8 +90,8 @@ def _why_not(s: State, m: VoteRequest) -> str:
     if m.term < s.hard.term or (m.pre_vote and m.term == s.hard.term):
         return "old term"
     if not m.transfer and not (m.term == s.hard.term and s.hard.voted_for == m.from_uuid):
-        # A live leader is not deposed by one who does not hear it [kudu raft-config-change, "Preventing disruptive
-        # servers"]. A restarted voter may have promised its leader's lease, so it waits as well.
+        # A candidate that does not hear a live leader must not depose it [kudu raft-config-change, "Preventing
+        # disruptive servers"]. A restarted voter may have echoed for its leader's lease, so it waits as well.
         if s.role is Role.LEADER or s.election.heard < s.options.election_ticks_min:
             return "a leader was heard"
         if s.ticks < s.election.withhold_until:

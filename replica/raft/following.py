@@ -48,7 +48,7 @@ def on_append(s: State, m: AppendEntries) -> None:
 def _conflict_index(s: State, prev: OpId) -> int | None:
     """None if our log contains prev; otherwise the first index of our conflicting term, or one past our log's end.
 
-    What our log holds no more is committed, so it is in every later leader's log [raft §5.4.3].
+    Entries that log GC removed from our log are committed, so every later leader's log has them [raft §5.4.3].
     """
     first = min(prev.index, s.last.index + 1)
     term = s.log.term_at(first)
@@ -81,8 +81,8 @@ def _holds(s: State, opid: OpId) -> bool:
 def _acknowledge(s: State, m: AppendEntries, end: OpId) -> None:
     """Say how far our log is durable and equal to the leader's.
 
-    An append is acknowledged once it is durable. A heartbeat is answered at once, for as much as is durable: it proves
-    that we are here, whatever our disk is doing. D-2.
+    An append is acknowledged once it is durable. A heartbeat is answered at once, up to what is durable, so that a slow
+    disk does not make us look dead. D-2.
     """
     if m.entries and end.index > s.persisted:
         s.send_after_sync(_reply(s, m, last=end))

@@ -1,4 +1,4 @@
-"""Moves between roles that every rule may cause: step down, follow, and what a config makes of a replica."""
+"""Changes of role that every rule may cause: stepping down, following, and the role that a config gives a replica."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .state import State
 
 
 def passive_role(s: State) -> Role:
-    """What the configs make of a replica that is neither leader nor candidate.
+    """The role that the configs give a replica that is neither leader nor candidate.
 
     A voter whose removal or demotion is not committed yet is still a follower. It may be the only replica with that
     entry: then only it can be elected, by votes of the new config and without its own [thesis §4.2.2]. D-9.

@@ -42,10 +42,10 @@ def recover(
             if boundary == entry.opid:
                 continue
         cache.append((entry,))
-        # All of this is durable, and what follows the flush is applied from the log just as well.
+        # Entries need not stay in memory: all are durable, and those above the flush can be applied from the log.
         if entry.opid.index <= flush_opid.index:
             cache.evict_below(entry.opid.index + 1)
-        elif cache.cached_bytes > cache_bytes_max * 5 // 4:  # many at once: each turn copies what stays
+        elif cache.cached_bytes > cache_bytes_max * 5 // 4:  # Many at once, because each trim copies what stays.
             cache.trim(entry.opid.index)
     if cache is None:
         cache = LogCache(boundary=flush_opid, bytes_max=cache_bytes_max)
@@ -61,8 +61,8 @@ def recover(
 def _boundary(first: OpId, flush_opid: OpId) -> OpId:
     """The position that the log in memory follows, of known term: right before `first`, or `first` itself.
 
-    The term below the oldest retained entry is gone with its segment, unless that is where the flush ended; the oldest
-    entry, which is flushed, then serves as the boundary.
+    If the flush ended right before the oldest retained entry, that position is the boundary. Otherwise the term before
+    the oldest entry is gone with its segment, so the oldest entry itself, which is flushed, is the boundary.
     """
     if first.index > flush_opid.index + 1:
         raise Corruption("the log begins above what is flushed", first=first, flushed=flush_opid)
@@ -76,7 +76,7 @@ def _settle(stored: RaftConfig, in_log: list[RaftConfig], flush_opid: OpId) -> t
 
     A config in the log is committed if it is stored as such, if it is flushed, or if another config follows it: a
     leader proposes a change only when the one before is committed. The exception is a change that is taken back
-    (D-19): it is followed by the config before it, said again, and neither need be committed.
+    (D-19): the config before it follows it again, and neither need be committed.
     """
     newer = [config for config in in_log if config.opid.index > stored.opid.index]
     if not newer:

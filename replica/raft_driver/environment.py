@@ -35,10 +35,10 @@ class Files:
     log: Log
     state_machine: StateMachine
     no_data: bool = False
-    """A witness, whose state machine only counts; it never leads."""
+    """The replica is a witness: its state machine only counts entries, and it never leads."""
     unfit: Callable[[Entry], str] = _any_entry
-    """Why an entry that a peer sends could not be applied by this kind of state machine, by its bytes alone; empty if
-    it could."""
+    """Why this kind of state machine could not apply an entry of a peer, judged by its bytes alone; empty if it
+    could."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +65,8 @@ class Environment:
     timer: Timer | None = None
     """Without it, no batch of small writes waits for writers that were just answered."""
     ticks_now: Callable[[], int | None] = _no_clock
-    """The monotonic clock, pauses and suspends included, in ticks; leases are judged by it, and without it every strong
-    read takes a round."""
+    """The monotonic clock in ticks, pauses and suspends included. Leases are judged by it. Without it every strong read
+    takes a round of heartbeats."""
 
     @property
     def own_thread(self) -> Post:

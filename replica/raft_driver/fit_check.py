@@ -1,4 +1,4 @@
-"""Whether this kind of state machine could apply the entries of an append, asked before they go into the log."""
+"""Asks, before the entries of an append go into the log, whether this kind of state machine could apply them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .state_machine import RunHeavy
 
 
 class FitCheck:
-    """Decodes the new entries of a message here if they are few and small together, else off the owner's thread.
+    """Decodes the new entries of a message, on the owner's thread if they are few and small, else off it.
 
-    Invariant: at most one message is looked at off the thread. Concurrency: the owner's thread.
+    Invariant: at most one message is decoded off the thread at a time. Concurrency: the owner's thread.
     """
 
     def __init__(
@@ -27,13 +27,13 @@ class FitCheck:
         self._step_again = step_again
         self._looking = False
         self._found: tuple[Sequence[Entry], str] | None = None
-        """What was found out off the thread about the entries of one message."""
+        """The result of decoding one message off the thread: its entries, and why they could not be applied."""
 
     def refusal(self, message: AppendEntries, new: Sequence[Entry]) -> str | None:
         """Why one of `new`, the entries of the message that are not here yet, could not be applied; empty if all could.
 
-        None: that takes long. The message must be dropped; it is stepped again if its entries are fit. If they are not,
-        this says so when the sender repeats it.
+        None: decoding takes long, so it runs off the thread, and the caller drops the message. If its entries are fit,
+        it is stepped again. If not, the refusal is returned when the sender repeats the message.
         """
         meta_bytes = sum(len(entry.meta) for entry in new)
         if meta_bytes <= limits.APPEND_META_BYTES_MAX and len(new) <= limits.APPEND_ENTRIES_MAX:

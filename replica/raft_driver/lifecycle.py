@@ -11,9 +11,9 @@ from .status import PHASE_MOVES, Phase
 
 
 class Lifecycle:
-    """Which phase a replica is in, and why it is over.
+    """The phase of a replica, and why it ended.
 
-    Invariant: what has failed or stopped never serves again. Concurrency: the owner's thread.
+    Invariant: a replica that has failed or stopped never serves again. Concurrency: the owner's thread.
     """
 
     def __init__(self, on_change: Callable[[], None], on_fatal: Callable[[BaseException], None]) -> None:
@@ -42,15 +42,15 @@ class Lifecycle:
             self.phase = phase
 
     def refusal(self) -> Refused:
-        """What a caller is told while nothing is served."""
+        """The refusal for callers while the replica does not serve."""
         code = Code.TABLET_FAILED if self.phase is Phase.FAILED else Code.NOT_READY
         return Refused(code, self.error or "the replica does not run", phase=self.phase.value)
 
     def fail(self, error: BaseException) -> None:
-        """Corruption and what cannot be applied or written end this replica; our bugs and bad disks end the process.
+        """End this replica for an error, or the process if the error is a bug of ours or a failing disk.
 
-        If a resource was exhausted in the middle of something, this replica stops: its files are whole, and its owner
-        opens it again (`starved`).
+        If a resource ran out in the middle of work, the replica stops: its files are whole, and its owner opens it
+        again (`starved`).
         """
         if self.phase is Phase.STOPPED or self.phase is Phase.FAILED:
             return
@@ -74,14 +74,15 @@ class Lifecycle:
             self._on_fatal(error)
 
     def fail_at_entry(self, index: int, error: BaseException) -> None:
-        """Applying an entry raised: a defect, which every replica has, unless the error says damage or trouble here."""
+        """An entry raised while it was applied. That is a defect which every replica meets, unless the error is a
+        corruption, a fatal one or an exhausted resource."""
         other = isinstance(error, Corruption) or _is_fatal(error) or exhausted(error) is not None
         if self.phase is not Phase.STOPPED and not other:
             self.failed_index = index
         self.fail(error)
 
     def end(self, phase: Phase, code: Code, what: str) -> None:
-        """Enter `phase` and fall silent."""
+        """Enter `phase`; nothing is sent or answered after that."""
         served = self.serving
         self.enter(phase)
         if self.silence is not None:

@@ -1,4 +1,4 @@
-"""Entries that left memory, read back from the log for a peer that lags."""
+"""Reads entries that are no longer in memory back from the log, for a peer that lags."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Loader:
         self._on_loaded = on_loaded
         self.reading: set[int] = set()
         self.missed = False
-        """Entries for a peer could not be read just now."""
+        """Entries for a peer could not be read, because a resource was exhausted."""
 
     def load(self, lo: int) -> None:
-        """Read what is from `lo` on and not in memory."""
+        """Read the entries from `lo` on that are not in memory."""
         if lo in self.reading:
             return
         self.reading.add(lo)
@@ -48,7 +48,7 @@ class Loader:
             if not self._life.serving:
                 return
             if isinstance(result, Refused) and result.code is Code.NOT_FOUND:
-                result = []  # log GC was faster: the core will see it and ask for a copy
+                result = []  # Log GC removed them first: the core will see it and ask for a copy.
             if isinstance(result, BaseException) and exhausted(result) is not None:
                 self.missed = True  # the executor lets the core ask for them again
                 return

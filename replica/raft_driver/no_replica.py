@@ -1,4 +1,5 @@
-"""Answers for a tablet that has no running replica here: none, a tombstone, one that is copying, starting or failed."""
+"""Answers for a tablet without a running replica here: there is none, or it is a tombstone, copying, starting or
+failed."""
 
 from __future__ import annotations
 
@@ -22,11 +23,11 @@ def no_replica_reply(
     last_logged: OpId = ZERO_OPID,
     failed: bool = False,
 ) -> Message | None:
-    """What server `uuid` answers to `message`, or None if silence is right. Changes nothing, creates nothing.
+    """The answer of server `uuid` to `message`, or None if there is none to give. Changes and creates nothing.
 
-    AppendEntries is checked in this order: name, then the own term of a tombstone (or of a replica that is copying,
-    starting or `failed`), which deposes a stale leader rather than be revived by it, then the state
-    [kudu raft-tablet-copy, "Auto-vivifying Tablet Copy protocol"]. READY means a replica that is still bootstrapping.
+    AppendEntries is checked in this order: name, then term, then state. A stale leader is told the higher term, so that
+    it steps down and does not copy to a tombstone [kudu raft-tablet-copy, "Auto-vivifying Tablet Copy protocol"]. READY
+    means a replica that is still bootstrapping.
     Vote requests for other names are refused; a vote itself is neither given nor refused here.
     """
     if isinstance(message, AppendEntries):

@@ -1,4 +1,4 @@
-"""Strong reads and waits: for leadership to be confirmed, for an index, for a time."""
+"""Strong reads, and callers that wait until an index or a time is applied."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Reads:
             self.by_time.add(hybrid_time, tick + self._wait_ticks_max, done)
 
     def applied(self, index: int, hybrid_time: int) -> None:
-        """Everything up to there is applied."""
+        """Everything up to that index and that time is applied."""
         self.by_index.reached(index)
         self.by_time.reached(hybrid_time)
 

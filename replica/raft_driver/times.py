@@ -1,4 +1,4 @@
-"""Hybrid times of one replica: which ones its log has shown to the clock, and which lie too far ahead."""
+"""Hybrid times of one replica: the times that its log has shown to the clock, and which are too far ahead."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Times:
         self._clock = clock
         self._told_future = False
         self.last = 0
-        """Of the last entry in the log."""
+        """The time of the last entry in the log."""
         self.applied = 0
-        """Of the last applied entry: the safe time."""
+        """The time of the last applied entry: the safe time."""
 
     def observe(self, entries: Sequence[Entry]) -> None:
         """Entries that other leaders wrote."""
@@ -32,7 +32,8 @@ class Times:
         self._clock.observe(time)
 
     def recovered(self, logged: int) -> None:
-        """The log's last time. Says if it is further ahead of this server's wall than a leader's may be. D-30."""
+        """Observe the log's last time. Logs a warning if it is more than 30 s ahead of this server's wall clock.
+        D-30."""
         ahead_us = self._clock.ahead_of_wall_us(logged)
         if logged and ahead_us > limits.CLOCK_AHEAD_OF_PEERS_US_MAX:
             _log.warning(
@@ -47,9 +48,9 @@ class Times:
         self._clock.observe(logged)
 
     def from_the_future(self, message: AppendEntries) -> str:
-        """Why taking the message would push this server's clock too far, which is logged once; empty if it would not.
+        """Why the message's times are too far ahead of this server's clock, logged once; empty if they are not.
 
-        Its leader may be honest, with a wrong clock.
+        Its leader may be honest and have a wrong clock.
         """
         latest = max((entry.hybrid_time for entry in message.entries), default=0)
         ahead_us = self._clock.ahead_us(max(latest, message.safe_time))

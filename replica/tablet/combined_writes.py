@@ -1,8 +1,8 @@
-"""Small writes of clients that stand next to each other in the log, applied as if they were one batch.
+"""Chooses clients' small writes, next to each other in the log, that are applied as if they were one batch.
 
 A one-row write costs as many vector operations as one of a thousand rows. Followers, and a leader with many clients,
-hold several committed ones at a time. What is decided here is only which of them may go together: applied in one step
-they must leave the same rows, times, results and ledger as one after the other.
+have several committed ones at a time. Writes may be combined if applying them in one step leaves the same rows, times,
+results and ledger as applying them one after the other.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def combine(
     """The longest run of writes from position `first` on that may go together; None if that is fewer than two.
 
     `last_time`: the tablet's time before them. `decode(entry, meta)` gives the pa.RecordBatch or raises Refused.
-    A write from a Kafka source, of another schema, of other columns or marks, or one whose outcome the ledger may know
-    ends the run: those are applied alone.
+    The run ends before a write that must be applied alone: one from a Kafka source, of another schema, of other columns
+    or marks, or one whose outcome the ledger may know.
     """
     metas: list[WriteMeta] = []
     stamps: list[int] = []

@@ -1,7 +1,8 @@
-"""CRC-32C of each page of a block's file, taken when the whole file's was: what is read later is what was checked then.
+"""CRC-32C of each page of a block's file, so that a scan can check the pages that it uses.
 
-A scan reads a block where it is mapped, and the kernel reads it from disk again whenever memory was short. The CRC of
-the whole file cannot be checked then, those of the pages that a scan touches can. No file holds them.
+A scan reads a mapped block, and the kernel may read its pages from the disk again when memory was short. A scan cannot
+check the CRC of the whole file each time. So the pages' CRCs are computed when the whole file is checked, and kept in
+memory; no file holds them.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class PageCrcs:
 
 
 class PageChecks:
-    """What one reader has checked of one mapped file. Each page is checked once a reader, however often it is touched.
+    """The pages of one mapped file that one reader has checked. A reader checks each page once.
 
     Concurrency: one reader.
     """
@@ -60,7 +61,7 @@ class PageChecks:
         self._proven = bytearray(len(crcs))
 
     def check(self, columns: Iterable[Any]) -> None:
-        """Corruption unless every page under the rows of these Arrow arrays or NumPy vectors is what it was."""
+        """Corruption if a page under the rows of these Arrow arrays or NumPy vectors has changed."""
         for column in columns:
             for address, size_bytes in _spans(column):
                 offset = address - self._mapped.address

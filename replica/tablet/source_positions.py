@@ -1,4 +1,4 @@
-"""How far each Kafka source is in a replica at rest: its flushed ledger, and what its log adds. Applies nothing."""
+"""The position of each Kafka source in a stopped replica: from its flushed ledger and its log. Applies nothing."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .superblock import Superblock
 def source_positions(superblock: Superblock, entries: Iterable[Entry]) -> list[SourceState]:
     """The ledger's sources once `entries`, a log in index order, are applied: those above the flush count.
 
-    A batch that `apply` refuses whole moves nothing here either. `generation`, `last_offset` and `done` are what
-    `apply` would reach; errors of rows in the log are not made out.
+    A batch that `apply` would refuse moves nothing here either. `generation`, `last_offset` and `done` are what `apply`
+    would reach; errors of rows in the log are not computed.
     """
     ledger = Ledger.from_avro(superblock.ledger)
     known = {schema.schema_id: schema for schema in superblock.table_schemas}

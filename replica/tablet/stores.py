@@ -1,7 +1,7 @@
 """The places where a key's live version can be: the active memory store, a frozen one, and the blocks.
 
-A key has at most one live version over all of them, save that an upsert may leave the one it replaced in a block alive
-until `Resolver` ends it. The memory stores are therefore asked first, and what they know decides.
+A key has at most one live version over all of them, with one exception: an upsert may leave the version that it
+replaced in a block alive until `Resolver` ends it. So the memory stores are asked first, and their answer counts.
 """
 
 from __future__ import annotations
@@ -171,11 +171,11 @@ def locate_in_blocks(
 
 
 class Resolver:
-    """Ends, in blocks, the versions that upserts replaced without looking.
+    """Ends the versions in blocks that lazy upserts replaced without a look-up.
 
-    Only a memory store's own first version of a key is ever unresolved, and whoever writes that key later finds it in
-    the memory store; so nobody else touches the version in the block, and the lookup can go on beside `apply`.
-    Concurrency: one resolver at a time (`guard`), which whoever replaces blocks takes too; lock order: guard, lock.
+    Only a memory store's first version of a key can be unresolved, and a later write of that key finds it in the memory
+    store. So no other code ends the version in the block, and the look-up can run beside `apply`. Concurrency: one
+    resolver at a time (`guard`); code that replaces blocks takes `guard`, too. Lock order: guard, lock.
     """
 
     def __init__(self, lock: threading.Lock, guard: threading.Lock) -> None:
@@ -183,7 +183,7 @@ class Resolver:
         self.guard = guard
 
     def resolve(self, stores: Stores) -> None:
-        """Everything unresolved when this is called is resolved on return."""
+        """Resolve everything that is unresolved when this is called."""
         with self.guard:
             with self._lock:
                 todo = [(s, s.unresolved) for s in (stores.frozen, stores.active) if s is not None and s.unresolved]

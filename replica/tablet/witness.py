@@ -1,7 +1,7 @@
-"""What stands for the rows of a witness: nothing. It counts the entries that it would apply.
+"""The state machine of a witness. It has no rows, and only counts the entries that a tablet would apply.
 
-Its flush position is the base of its log and never moves, so no log GC takes an entry that the data, when it is joined,
-may not have yet. CC-47, CC-55.
+Its flush position is the base of its log and never moves. So log GC removes no entry that the rows may lack when they
+are joined. CC-47, CC-55.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Witness:
 
     @property
     def flush_opid(self) -> OpId:
-        """The base of the log: what follows it is kept until the data is joined."""
+        """The base of the log: entries above it are kept until the rows are joined."""
         return self._base
 
     @property
@@ -41,7 +41,7 @@ class Witness:
         return self._time
 
     def apply(self, entries: Sequence[Entry]) -> list[Any]:
-        """Count them."""
+        """Count the entries; each result is None."""
         for entry in entries:
             self._applied = entry.opid
             self._time = max(self._time, entry.hybrid_time)

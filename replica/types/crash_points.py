@@ -1,4 +1,4 @@
-"""Named places at which a process can be told to die. Unsafe, off by default, read once from the environment."""
+"""Named places at which a process can be told to end. Unsafe, off by default, read once from the environment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CrashPoints:
         self._lock = threading.Lock()
 
     def reach(self, name: str) -> None:
-        """Die here if `name` is armed and this is the pass it waits for; otherwise nothing."""
+        """End the process here if `name` is armed and its countdown is over; otherwise do nothing."""
         if name != self._name or not name:
             return
         with self._lock:

@@ -1,4 +1,4 @@
-"""What stands on the masters' topics: a job's proposal, a master's decision, what became of either, and reports."""
+"""The records on the masters' topics: proposals of jobs, decisions of the masters, outcomes of both, and reports."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """One config change or one transfer which the cluster needs now. Two equal ones are one need.
+    """One config change or one leadership transfer that the cluster needs now.
 
-    The policy says what is needed; who publishes it adds `version`, `deadline_us` and `leader_address`.
+    The policy makes it; its publisher adds `version`, `deadline_us` and `leader_address`.
     """
 
     tablet_id: str
@@ -66,19 +66,19 @@ class Decision:
 
     @property
     def need(self) -> tuple[object, ...]:
-        """What makes it the same decision: everything but the words and where the leader is at the moment."""
+        """Equal for two decisions that ask for the same: all but the reason, and where the leader is at the moment."""
         return (self.tablet_id, self.catalog_term, self.action, self.edits, self.target_uuid, self.config_opid)
 
 
 class Subject(StrEnum):
-    """What an outcome speaks of."""
+    """What an outcome is about."""
 
     PROPOSAL = "PROPOSAL"
     DECISION = "DECISION"
 
 
 class Result(StrEnum):
-    """What became of a proposal or a decision."""
+    """How a proposal or a decision ended."""
 
     ACCEPTED = "ACCEPTED"
     """The proposal is wanted from now on; another outcome says how it ended."""
@@ -104,7 +104,7 @@ RETRYABLE_CODES = frozenset(
         Code.NO_SPACE,
     }
 )
-"""May pass by itself. Repeating is safe: the leader compares the config and the decision's version."""
+"""Codes of errors that may pass by themselves. Repeating is safe: the leader compares the config and the version."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +122,7 @@ class Outcome:
     catalog_term: int = 0
     version: int = 0
     executor: str = ""
-    """Who carried it out."""
+    """Name of the process that carried it out."""
 
     @property
     def retryable(self) -> bool:

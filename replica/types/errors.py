@@ -114,18 +114,18 @@ def read_number(kind: type[K], number: int) -> K:
 
 
 def printable(text: str) -> str:
-    """The text with each character escaped that cannot be printed: control characters, and such as turn the direction
-    of a line around. So a log line or a terminal stays what it was, whoever made the text."""
+    """The text with each character escaped that cannot be printed: control characters, and those that change the
+    direction of a line. So a text from outside cannot change a log line or a terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
 
 
 VALUE_CHARS_MAX = 4096
-"""Of one value in an error's text: a list in a damaged file may be as long as the file."""
+"""At most so many characters of one value are in an error's text: a damaged file may hold a list as long as itself."""
 
 
 class ReplicaError(Exception):
-    """Root of everything this project raises. `values` are the fields; the text is derived from them, and shows them
-    as `printable` does: they may come from anybody."""
+    """Root of everything this project raises. `values` are the fields. The text shows them, escaped by `printable`,
+    because they may come from outside."""
 
     def __init__(self, what: str, /, **values: object) -> None:
         super().__init__(what)
@@ -137,7 +137,7 @@ class ReplicaError(Exception):
         return f"{self.what} ({fields})" if fields else self.what
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickled and copied as it is: `__init__` of a kind that derives its text takes other arguments than `args`."""
+        """Pickle and copy the fields, without `__init__`: that of a subclass may take other arguments than `args`."""
         return _made_again, (type(self), self.args), self.__dict__
 
 
@@ -198,8 +198,8 @@ class Refused(ReplicaError):
 
 
 class ResourcesExhausted(Refused):
-    """The server has no memory, memory map, open file or thread left for something. Nothing is broken, and nothing of a
-    replica is lost by it: whoever asked for it tries again later."""
+    """The server has no memory, memory map, open file or thread left for an operation. Nothing is broken, and nothing
+    of a replica is lost: the caller tries again later."""
 
     def __init__(self, what: str, /, **values: object) -> None:
         super().__init__(Code.OVERLOADED, what)
@@ -207,7 +207,7 @@ class ResourcesExhausted(Refused):
 
 
 def may_pass(error: object) -> bool:
-    """Whether an error says only that the disk is full, or a resource of the server exhausted: later it may work."""
+    """Whether the error only says that the disk is full or a resource is exhausted, so that it may pass by itself."""
     return isinstance(error, ResourcesExhausted) or (isinstance(error, Refused) and error.code is Code.NO_SPACE)
 
 

@@ -1,9 +1,8 @@
 """Generations of a group: blocks of terms, one block for each time that a config was forced upon it.
 
-After a majority was lost for good, nobody can say which terms and entries the lost members knew. A forced config
-therefore begins in a block of terms that no election of theirs can have reached: they would have needed four thousand
-million.
-Members of two generations are members of two groups that share a name; they do not talk to each other.
+After a majority was lost for good, it is not known which terms and entries the lost members had. A forced config
+therefore begins in a block of terms that their elections cannot have reached: they would need four thousand million.
+Members of two generations do not talk to each other, as if they were in two groups of one name.
 """
 
 from __future__ import annotations

@@ -7,14 +7,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Two clocks: one that people set, one that never goes back."""
+    """The wall clock, which may be set, and a monotonic clock."""
 
     def wall_us(self) -> int:
         """Microseconds since 1970; may jump."""
         ...
 
     def monotonic_us(self) -> int:
-        """Microseconds of an arbitrary origin; never goes back, counts suspends where the host does."""
+        """Microseconds of an arbitrary origin; never goes back, and counts suspends if the machine can."""
         ...
 
 
@@ -31,7 +31,7 @@ Post = Callable[[Callable[[], None]], None]
 
 
 class Timer(Protocol):
-    """The owner's thread later, for waits that are shorter than a tick."""
+    """Runs functions on the owner's thread later, for waits that are shorter than a tick."""
 
     def now_us(self) -> int:
         """Microseconds of an arbitrary origin; never goes back."""
@@ -48,26 +48,26 @@ class DiskFile(Protocol):
     def pwrite(self, data: bytes, byte_offset: int) -> None: ...
 
     def pwritev(self, parts: Sequence[bytes], byte_offset: int) -> None:
-        """The parts one after the other, as one write where the host can: large payloads are not joined first."""
+        """Write the parts one after the other, in one system call if possible. Large payloads are not joined first."""
         ...
 
     def pread(self, length_bytes: int, byte_offset: int) -> bytes: ...
 
     def send_to(self, fd: int, byte_offset: int, length_bytes: int) -> int:
-        """Hand bytes to the blocking socket `fd`; how many it took, 0 only at the file's end.
+        """Hand bytes to the blocking socket `fd`. Returns how many it took; 0 only at the file's end.
 
-        DiskFailure for trouble with this file; OSError for trouble with the socket.
+        DiskFailure for an error of this file; OSError for one of the socket.
         """
         ...
 
     def datasync(self) -> None:
-        """Data, and what is needed to read it back, is durable on return; a failure raises DiskFailure."""
+        """Content and length are durable on return; a failure raises DiskFailure."""
         ...
 
     def sync(self) -> None: ...
 
     def uncache(self) -> None:
-        """What is synced of this file need not stay in memory: a hint, which changes nothing else."""
+        """Tell the page cache that synced pages of this file need not stay in memory. Only a hint."""
         ...
 
     def truncate(self, length_bytes: int) -> None: ...
@@ -113,9 +113,9 @@ class Disk(Protocol):
     def size(self, path: str) -> int: ...
 
     def real_path(self, path: str) -> str:
-        """Where a memory-mapping library finds the file."""
+        """The path under which other libraries find the file, such as those that map it into memory."""
         ...
 
     def crash_point(self, name: str) -> None:
-        """Die here if the named crash point is armed; otherwise nothing."""
+        """End the process here if the named crash point is armed; otherwise do nothing."""
         ...

@@ -1,4 +1,5 @@
-"""How several masters find each other at their first start: everybody asks everybody's uuid, and all get one config."""
+"""How several masters find each other at their first start: each asks the others for their uuids, and all get one
+config."""
 
 from __future__ import annotations
 
@@ -21,9 +22,8 @@ ASK_PAUSE_S = 0.2
 async def form(own: Member, peers: Sequence[Address]) -> RaftConfig:
     """The first config of a group of masters at `peers`, equal on each of them. Waits until all have answered.
 
-    Refused ILLEGAL_STATE if one of them already belongs to a group without this master.
-
-    Nothing is written before that, so a master that dies here starts over. Cancel it to give up.
+    Refused ILLEGAL_STATE if one of them already belongs to a group without this master. Nothing is written before that,
+    so a master that dies here starts over. Cancel it to give up.
     """
     others = [a for a in dict.fromkeys(peers) if a not in own.addresses]
     found = await asyncio.gather(*(_identity(address, own.uuid) for address in others))
@@ -32,7 +32,7 @@ async def form(own: Member, peers: Sequence[Address]) -> RaftConfig:
 
 
 def _check_group(members: Sequence[str], own: str, other: str, address: Address) -> None:
-    """Refused if the other one began with its group without this master; one that has not begun has no members."""
+    """Refused if the other master's group was formed without this one. Before a group is formed it has no members."""
     if not members or own in members:
         return
     what = (
@@ -53,7 +53,7 @@ class MasterBuild(NamedTuple):
 
 
 async def ask_build(address: Address) -> MasterBuild:
-    """Who listens at a master's address, and of which build; Refused UNAVAILABLE if nobody answers in time."""
+    """The uuid and the build of the master at an address; Refused UNAVAILABLE if none answers in time."""
     async with channel_for_one_call(address) as channel:
         found = await pb_grpc.MasterServiceStub(channel).GetIdentity(pb.Empty(), timeout=ASK_TIMEOUT_S)
     return MasterBuild(found.uuid, max(found.feature_level, 1), found.version)

@@ -1,7 +1,7 @@
-"""Whether a master's directory and its options let it take part in its group, judged before anybody hears of it.
+"""Whether a master's directory and its options let it take part in its group, checked before it sends anything.
 
-[kudu master permanent failure, "Design proposal"]: every master is told the same addresses, and one that takes the
-place of another has that one's uuid and a copy of the catalog.
+[kudu master permanent failure, "Design proposal"]: every master has the same list of addresses, and a master that
+replaces another one has its uuid and a copy of the catalog.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..catalog.catalog import CATALOG_ID
 
 
 def promised_elsewhere(instance: Instance) -> bool:
-    """Whether a directory without a catalog stands for promises: its uuid has taken part in a group before."""
+    """Whether the uuid of a directory without a catalog has taken part in a group before, and so made promises."""
     return instance.inherited or bool(instance.cluster_id)
 
 
@@ -26,7 +26,7 @@ def has_catalog(disk: Disk) -> bool:
 
 
 def need_catalog(disk: Disk, instance: Instance) -> None:
-    """Refused NOT_READY if what this master's uuid promised is elsewhere: it was inherited, or a copy did not end."""
+    """Refused NOT_READY if the promises of this master's uuid are not here: it was inherited, or a copy did not end."""
     if not Superblock.exists(disk, CATALOG_ID):
         if promised_elsewhere(instance):
             what = (
@@ -55,7 +55,7 @@ def check_peers(own: Address, peers: Sequence[Address]) -> None:
 
 
 def check_config(config: RaftConfig, own: Member, peers: Sequence[Address]) -> None:
-    """Refused ILLEGAL_STATE if the group that this master belongs to is not the one that its options tell."""
+    """Refused ILLEGAL_STATE if the group that this master belongs to is not the one in its options."""
     member = config.member(own.uuid)
     if member is None:
         what = "this master is no member of the group whose catalog it has: nobody would ask it for a vote"

@@ -1,4 +1,4 @@
-"""What a master knows about its own dealings with Kafka, topic by topic, and which records there it could not use."""
+"""The state of a master's work with each Kafka topic, and the records there that it could not use."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Doing(StrEnum):
 
     PUBLISHES = "publishes"
     READS = "reads"
-    """And answers, as proposals."""
+    """It reads and answers, as with proposals."""
     INSPECTS = "inspects"
-    """Only looks for records that nobody can use."""
+    """It only looks for records that cannot be used."""
 
 
 class Link(StrEnum):
-    """How it fares at that. The values are shown to operators."""
+    """The state of that work. The values are shown to operators."""
 
     NEVER_CONNECTED = "never connected"
     CONNECTED = "connected"
@@ -66,12 +66,12 @@ CHANNELS = (
     (kafka_topics.PROPOSALS, Doing.READS),
     *((topic, Doing.INSPECTS) for topic in (kafka_topics.DECISIONS, kafka_topics.REPORTS, kafka_topics.OUTCOMES)),
 )
-"""Everything that a master with Kafka does there."""
+"""All that a master does with Kafka."""
 
 
 class KafkaState:
-    """Written by the threads beside Kafka, read by who asks for the master's status. Bounded: one entry a topic and
-    reason. Concurrency: any thread."""
+    """Written by the threads that work with Kafka, read for the master's status. Bounded: one entry a topic and reason.
+    Concurrency: any thread."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -92,7 +92,7 @@ class KafkaState:
         self._change(doing, topic, Link.CONNECTED, self._clock.monotonic_us())
 
     def failed(self, doing: Doing, error: BaseException, topic: str | None = None) -> None:
-        """Kafka did not answer, or refused. A channel that never worked has still never been connected."""
+        """Kafka did not answer, or refused. A channel that has never worked stays NEVER_CONNECTED."""
         now_us, what = self._clock.monotonic_us(), f"{type(error).__name__}: {error}"[:REASON_CHARS_MAX]
         with self._lock:
             for key, old in self._channels.items():
@@ -102,7 +102,7 @@ class KafkaState:
                     self._channels[key] = replace(old, link=link, error=what, error_us=now_us, failures=failures)
 
     def waits(self, doing: Doing) -> None:
-        """It does nothing until this master publishes again: the publishing thread finds out when Kafka is there."""
+        """This work pauses until the publishing thread reaches Kafka again."""
         with self._lock:
             for key, old in self._channels.items():
                 if key[1] is doing:
@@ -110,16 +110,16 @@ class KafkaState:
                     self._channels[key] = replace(old, link=link)
 
     def rests(self, doing: Doing) -> None:
-        """This master does not lead, and leaves it to who does."""
+        """This master does not lead, so it does not do this work."""
         self._change(doing, None, Link.NOT_LEADING)
 
     def died(self, doing: Doing, error: BaseException) -> None:
-        """The thread that did it has ended by a defect."""
+        """The thread for this work has ended by a defect."""
         self.failed(doing, error)
         self._change(doing, None, Link.DEAD)
 
     def skipped(self, topic: str, fault: Fault, place: str, reason: str) -> int:
-        """Count a record that is not used; how many there are now for this reason."""
+        """Count a record that is not used; returns how many there are for this reason."""
         with self._lock:
             old = self._skipped.get((topic, fault))
             count = 1 + (old.count if old is not None else 0)
@@ -128,7 +128,7 @@ class KafkaState:
             return count
 
     def channels(self) -> list[Channel]:
-        """One of each thing that a master does."""
+        """The state of each kind of work, for each topic."""
         with self._lock:
             return list(self._channels.values())
 

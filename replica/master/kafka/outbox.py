@@ -1,4 +1,4 @@
-"""What waits to be published: the newest value of each key, and events one by one. Bounded."""
+"""Records that wait to be published: the newest value of each key, and every event. Bounded."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ class Item:
 
 
 class Outbox:
-    """Holds back what the publisher has not taken, so that an outage leaves no backlog of state.
+    """Keeps records until the publisher takes them. A newer value replaces an older one, so an outage leaves no backlog
+    of state.
 
-    At KEYS_MAX a new key is dropped (its owner says it again); at EVENTS_MAX the oldest event that nobody waits for is.
-    Both are counted.
+    At KEYS_MAX a new key is dropped, because its owner publishes it again. At EVENTS_MAX the oldest event without a
+    `done` is dropped. Both are counted.
     Concurrency: any thread.
     """
 
@@ -55,7 +56,8 @@ class Outbox:
             self._ready.notify()
 
     def _drop_event(self) -> None:
-        """The oldest that nobody waits for; who waits for one has put in no other, so there is such a one."""
+        """Drop the oldest event without a `done`. There is one, because a caller that waits for an event queues no
+        other."""
         del self._events[next((pos for pos, item in enumerate(self._events) if item.done is None), 0)]
         self.dropped += 1
 
@@ -69,7 +71,7 @@ class Outbox:
             return items + [self._latest.pop(key) for key in keys]
 
     def put_back(self, items: list[Item]) -> None:
-        """Not published: events wait again, in front; state only if nothing newer of its key does."""
+        """Queue items again that were not published: events in front, state only if no newer value of its key waits."""
         with self._ready:
             self._events.extendleft(reversed([i for i in items if i.event]))
             for item in items:
@@ -77,7 +79,7 @@ class Outbox:
                     self._latest.setdefault((item.topic, item.key), item)
 
     def drop_state(self) -> None:
-        """State that waits is out of date; its owners publish it anew."""
+        """Drop the state that waits: it is out of date, and its owners publish it anew."""
         with self._ready:
             self._latest.clear()
 

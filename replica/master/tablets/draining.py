@@ -1,4 +1,4 @@
-"""How far a server that is being retired is emptied, as far as the heartbeats of this leadership tell. Pure."""
+"""How far a server that is being retired is emptied, judged by the heartbeats of this leadership. Pure."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class Drain:
 
     @property
     def done(self) -> bool:
-        """Certainly nothing is left: a new leader of the masters does not say so before everybody has reported."""
+        """Whether certainly nothing is left. False while a new leader of the masters still lacks reports."""
         return self.heard and self.left == 0 and self.unreported == 0
 
 
 def drain_of(catalog: Catalog, soft: SoftState, uuid: str) -> Drain:
-    """How far the server is emptied, as far as the heartbeats of this leadership tell."""
+    """How far the server is emptied, judged by the heartbeats of this leadership."""
     unreported = sum(
         1
         for tablet_id, tablet in catalog.items(TABLET)

@@ -1,4 +1,4 @@
-"""Asking the members of tablets which config they hold: before anything is deleted, and when a config has changed."""
+"""Asks the members of tablets which config they hold: before a replica is deleted, and when a config has changed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .view import wanted_voters
 
 _log = logging.getLogger("nyala.master")
 FRESH_US = 10_000_000
-"""For how long answers justify a deletion: the order is repeated with each heartbeat until the replica is gone."""
+"""Answers justify a deletion for so long. The order is repeated with each heartbeat until the replica is gone."""
 PAUSE_US_FIRST = 250_000
 PAUSE_US_MAX = 30_000_000
 """Between two inquiries that proved nothing; twice as long each time."""
@@ -33,10 +33,10 @@ class _Asked:
 
 
 class Inquiries:
-    """The last answers of each tablet's members. Nothing here waits for an answer but tasks of its own.
+    """The last answers of each tablet's members. Only tasks of this object wait for answers.
 
-    Invariants: at most `limits.INQUIRIES_MAX` tablets are asked for at once, each of whose members once, and a bounded
-    number waits, altogether and for each server that reports; a server is called only at an address where it answered.
+    Invariants: at most `limits.INQUIRIES_MAX` tablets are asked about at once, each member once. A bounded number
+    waits, in all and for each server that reports. A server is called only at an address where it answered.
     Concurrency: the loop's thread.
     """
 
@@ -52,11 +52,11 @@ class Inquiries:
         self._tasks: dict[asyncio.Task[None], str] = {}
 
     def forget(self) -> None:
-        """A new leadership asks anew."""
+        """Forget all answers, because a new leadership begins."""
         self._asked = {}
 
     def proof(self, tablet_id: str) -> Proof | None:
-        """What was answered a moment ago; None if nothing was."""
+        """The proof from answers of the last 10 s; None if there are none."""
         asked = self._asked.get(tablet_id)
         proof = asked.proof if asked is not None else None
         return proof if proof is not None and self._clock.monotonic_us() - proof.at_us < FRESH_US else None
@@ -68,8 +68,8 @@ class Inquiries:
     def request(self, tablet_id: str, reporter: str = "") -> None:
         """Ask soon, unless that is under way, or an inquiry proved nothing a moment ago. Needs a running loop.
 
-        `reporter`: the server for whose replica it is. Too many that wait, altogether or for it: it has to be wanted
-        again later.
+        `reporter`: the server whose replica needs the answer. If too many inquiries wait, in all or for that server,
+        this one is dropped, and the caller requests it again later.
         """
         asked = self._asked.get(tablet_id) or _Asked()
         if asked.under_way or self._clock.monotonic_us() < asked.next_us or self._is_full(reporter):
@@ -119,7 +119,7 @@ class Inquiries:
         return proof
 
     def _whom(self, tablet_id: str, known: RaftConfig) -> list[str]:
-        """Voters of the catalog's config, of the believed one, and of those that anybody tells of, newest first."""
+        """Voters of the catalog's config, of the believed one, and of those that servers report, newest first."""
         state = self._soft().tablets.get(tablet_id)
         configs = [known]
         if state is not None:

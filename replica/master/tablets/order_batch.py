@@ -34,8 +34,8 @@ class OrderBatch:
         count_max: int = ORDERS_MAX,
         bytes_max: int = limits.ORDERS_BYTES_MAX,
     ) -> str:
-        """Add these orders, each with its tablet, until the reply has `count_max` or the next one does not fit; the
-        tablet of the last one, or none. `orders` is read as far as it is needed."""
+        """Add these orders, each with its tablet, until the reply has `count_max` or the next one does not fit. Returns
+        the tablet of the last order added, or "". `orders` is read only as far as needed."""
         last = ""
         if len(self.orders) >= count_max:
             return last

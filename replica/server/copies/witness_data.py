@@ -1,8 +1,8 @@
-"""Witnesses of this server whose data is wanted: brought while they vote and log, and joined by a short restart.
+"""Brings witnesses of this server their rows while they vote and log, and joins them by a short restart.
 
-Level-triggered: what the config in force says is looked at again and again. A witness that is to become whole and has
-no job gets one, from its leader; a job of one that is not any more is cancelled. So a leader need not know of the job,
-and a new one need not be told. CC-52, CC-53.
+Every 0.2 s it compares the configs in force with the jobs. A witness that is to get rows and has no job gets one, which
+copies from its leader. The job of a witness that is no longer to get rows is cancelled. So leaders need not know of
+jobs. CC-52, CC-53.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _log = logging.getLogger("nyala.server")
 
 LOOK_S = 0.2
 LOG_WAIT_S = 60.0
-"""How long a join waits for its own log to hold what the blocks end with."""
+"""How long a join waits until its own log holds the blocks' flush position."""
 
 
 def wants_data(hosted: HostedTablet) -> bool:
-    """Whether the replica is a running witness that the config in force wants whole."""
+    """Whether the replica is a running witness that is to get rows by the config in force."""
     if not hosted.superblock.witness or not hosted.running or hosted.copy is not None or hosted.replica is None:
         return False
     mine = hosted.replica.active_config.member(hosted.replica.uuid)
@@ -38,7 +38,7 @@ def wants_data(hosted: HostedTablet) -> bool:
 
 
 class WitnessDataJobs:
-    """Starts and cancels the jobs that make witnesses whole.
+    """Starts and cancels the jobs that bring witnesses their rows.
 
     Concurrency: the loop's thread; each job runs on the pool of `CopyJobs`, within its bounds.
     """
@@ -51,20 +51,20 @@ class WitnessDataJobs:
         self._running: dict[str, CopyJob] = {}
         self._tasks = Tasks(manager.on_fatal)
         self._next: dict[str, tuple[float, float]] = {}
-        """When a tablet may try again, and after how long once more."""
+        """By tablet: when it may try again, and the pause after that."""
 
     async def run_forever(self) -> None:
-        """Look until the server stops."""
+        """Compare configs with jobs until the server stops."""
         while not self._manager.stopping:
             await asyncio.sleep(LOOK_S)
             self.look()
 
     def look(self) -> None:
-        """Start what is wanted, cancel what is not."""
+        """Start the jobs that are wanted, cancel those that are not."""
         tablets, now = self._manager.tablets, time.monotonic()
         for tablet_id, job in self._running.items():
             hosted = tablets.get(tablet_id)
-            # During the swap it does not run, and is past being cancelled.
+            # During the swap the replica does not run, and the job can no longer be cancelled.
             if job.progress.phase != "JOIN.4" and (hosted is None or not wants_data(hosted)):
                 job.cancel()
         self._next = {tablet_id: at for tablet_id, at in self._next.items() if tablet_id in tablets}
@@ -122,7 +122,8 @@ class WitnessDataJobs:
             _log.info("%s stays a witness: %s", prefix, error)
 
     async def _held(self, hosted: HostedTablet, flushed: OpId) -> None:
-        """Until the witness holds `flushed` as committed and durable: what it counts as applied is both."""
+        """Wait until the witness holds `flushed` as committed and durable. An entry that it counts as applied is
+        both."""
         replica = hosted.replica
         if replica is None or not hosted.superblock.witness:
             raise copy_cancelled(hosted.tablet_id)
@@ -131,13 +132,14 @@ class WitnessDataJobs:
     async def swap(self, hosted: HostedTablet, job: CopyJob, whole: Superblock) -> None:
         """Stop the witness, make `whole` its superblock, start the replica. Its log and its promises stay as they are.
 
-        Refused if the witness is not wanted whole any more, or if the superblock found no room; it then runs on.
+        Refused if the witness is no longer to get rows, or if the disk has no room for the superblock; the witness then
+        goes on.
         """
         manager = self._manager
         async with hosted.transition:
             if job.cancelled.is_set() or manager.stopping or not wants_data(hosted):
                 raise copy_cancelled(hosted.tablet_id)
-            hosted.opening = True  # nobody is told that there is no replica here
+            hosted.opening = True  # Meanwhile no report says that there is no replica here.
             try:
                 end = await manager.endings.halt(hosted)
                 if end < whole.flush_opid:

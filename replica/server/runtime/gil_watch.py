@@ -14,17 +14,17 @@ from pathlib import Path
 from .recent_maximum import RecentMaximum
 
 PERIOD_S = 0.1
-"""A hold that is longer than this is always seen, at least for what exceeds it; shorter ones by chance."""
+"""A hold that is longer than this is always seen, at least the part above it. Shorter ones are seen by chance."""
 RECENT_S = 60.0
 
 
 def held_ms(slept_s: float, wanted_s: float, waited_for_cpu_s: float) -> float:
-    """The part of a sleep's lateness that no busy processor explains; never negative."""
+    """The part of a sleep's lateness that busy processors do not explain, in milliseconds; never negative."""
     return max(0.0, slept_s - wanted_s - max(0.0, waited_for_cpu_s)) * 1000
 
 
 def waited_for_cpu_s(schedstat: str) -> float:
-    """Seconds that a thread was ready to run and no processor took it; 0 where the kernel does not tell."""
+    """Seconds that a thread was ready and waited for a processor; 0 if the kernel does not say."""
     fields = schedstat.split()
     return int(fields[1]) / 1e9 if len(fields) >= 2 and fields[1].isdigit() else 0.0
 

@@ -1,4 +1,4 @@
-"""Memory of the process: what is tracked, what the kernel says, and when writes must wait."""
+"""Memory of the process: tracked memory, the kernel's figure, and when writes are refused for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STATUS = Path("/proc/self/status")
 
 
 def anonymous_bytes() -> int:
-    """Memory of this process that no file backs; 0 where the host does not tell. Mapped blocks do not count."""
+    """Memory of this process that no file backs; 0 if the system does not say. Mapped blocks do not count."""
     try:
         for line in _STATUS.read_text().splitlines():
             if line.startswith("RssAnon:"):
@@ -41,13 +41,13 @@ class MemoryGuard:
         self._anonymous = anonymous
 
     def refresh(self) -> None:
-        """Look again."""
+        """Measure both figures again."""
         self.tracked_bytes = self._tracked()
         self.anonymous_bytes = self._anonymous()
 
     @property
     def used_bytes(self) -> int:
-        """The larger of what is tracked and what the process took beyond an idle one's need."""
+        """The larger of tracked memory and anonymous memory beyond an idle process's."""
         return max(self.tracked_bytes, self.anonymous_bytes - ANONYMOUS_MARGIN_BYTES)
 
     @property
@@ -57,7 +57,8 @@ class MemoryGuard:
 
     @property
     def mostly_free(self) -> bool:
-        """Whether writes are refused, or nearly, for memory of which nobody tracks even half: what is free counts."""
+        """Whether writes are refused, or soon will be, and less than half of the memory is tracked. Then most of it is
+        free memory that the C library has not given back."""
         return self.pressure > _NEARLY_FULL and self.tracked_bytes < self.used_bytes / 2
 
     def admit(self, length_bytes: int) -> None:

@@ -38,7 +38,7 @@ class CopyJob:
     target_uuid: str
     started_us: int
     config: OpId = ZERO_OPID
-    """By which its leader wants it, committed or not; 0.0 if that is not known."""
+    """Position of the config by which the leader asked for the copy, committed or not; 0.0 if it is not known."""
     progress: CopyProgress = field(default_factory=CopyProgress)
     cancelled: threading.Event = field(default_factory=threading.Event)
     error: str = ""
@@ -87,11 +87,12 @@ class HostedTablet:
     error: str = ""
     """Why it could not be opened."""
     waiting: bool = False
-    """It could not be opened, or go on, because a resource was exhausted: its files are whole, it is tried again."""
+    """It could not be opened, or had to stop, because a resource was exhausted. Its files are whole; it is tried
+    again."""
     attempts: int = 0
-    """To open it, or to get past what its log held then, in vain, one after the other."""
+    """How many attempts in a row failed to open it, or to apply what its log held."""
     unreadable: bool = False
-    """It could not be opened, as its files are not what was written, and a copy would heal it."""
+    """It could not be opened because its files are damaged, and a copy would heal it."""
     transition: asyncio.Lock = field(default_factory=asyncio.Lock)
     arrivals: WriteOrder = field(default_factory=WriteOrder)
     """Writes that wait for their index: they keep their order of arrival."""
@@ -102,13 +103,14 @@ class HostedTablet:
     said: tuple[str, int, str] = ("", 0, "")
     """Role, term and phase as last logged."""
     watch: Watch | None = None
-    """What the maintenance remembers between two looks; None until the first."""
+    """What the maintenance remembers from one check to the next; None until the first."""
     compact_after_s: float = 0.0
-    """No compaction before: the last one was refused. Of the maintenance's clock."""
+    """No compaction before this time of the maintenance's clock, because the last one was refused."""
     stopped_at: LastLogged | None = None
-    """What must be kept of the log of a replica that was stopped to be deleted; None once it is, or one runs again."""
+    """What must be kept of the log of a replica that was stopped to be deleted; None once it is deleted or runs
+    again."""
     silent_since_s: float = field(default_factory=time.monotonic)
-    """When its replica last stopped, or this process found it: until then it may have promised its leader a lease."""
+    """When its replica last stopped, or this process started. Until then it may have echoed for its leader's lease."""
 
     @property
     def data_state(self) -> DataState:
@@ -131,28 +133,28 @@ class HostedTablet:
 
     @property
     def last_opid_known(self) -> bool:
-        """Whether `last_opid` is the last one acknowledged here. Of a replica that could not be opened it is not
-        known."""
+        """Whether `last_opid` is the last OpId acknowledged here. It is not known if the replica could not be
+        opened."""
         if self.superblock.data_state is DataState.READY:
             return self.replica is not None
         return self.superblock.last_logged_known
 
     @property
     def lost(self) -> bool:
-        """Whether nobody can tell what its superblock said: it could not be read when this process started, or was
-        missing."""
+        """Whether its superblock is lost: it was missing, or could not be read, when this process started."""
         blank = self.superblock.data_state in (DataState.READY, DataState.DOES_NOT_EXIST)
         return blank and not self.superblock.table_id
 
     def repair_superblock(self, disk: Disk) -> bool:
-        """Write the superblock again from memory if its file is gone or damaged; whether that was so. In a thread."""
+        """Write the superblock again from memory if its file is gone or damaged; returns whether it did. In a
+        thread."""
         if self.tablet is not None:
             return self.tablet.repair_superblock()
         return not self.lost and self.superblock.repair(disk)
 
     @property
     def damaged(self) -> bool:
-        """Whether what is here is a replica that has failed for good, and that a copy from its peers would heal."""
+        """Whether the replica here has failed for good, and a copy from its peers would heal it."""
         if self.copy is not None or self.opening or self.superblock.data_state is not DataState.READY:
             return False
         if self.replica is not None:

@@ -1,7 +1,7 @@
-"""What a server says in a tablet's name while no replica of it runs: absent, deleted, being copied, or failed.
+"""Answers for a tablet without a running replica here: it is absent, deleted, being copied, or failed.
 
-The term check comes before the DELETED reply: a tombstone deposes a stale leader rather than be revived by it. A
-tombstone votes, by its kept last logged OpId and never by a half-copied log, because a group may need its vote
+The term check comes before the DELETED reply, so a stale leader steps down and does not copy to the tombstone. A
+tombstone votes, because a group may need its vote: by its kept last logged OpId and never by a half-copied log
 [kudu raft-tablet-copy, "Auto-vivifying Tablet Copy protocol" and "Future work"].
 """
 
@@ -21,15 +21,15 @@ _log = logging.getLogger("nyala.server")
 
 
 class Server(Protocol):
-    """What is asked of the server in whose name an answer is given."""
+    """What this module needs of its server."""
 
     uuid: str
 
     def reply(self, tablet_id: str, message: Message) -> None:
-        """Send one message to where it names."""
+        """Send a message to the server in its `to_uuid`."""
 
     def owes_a_lease(self, hosted: HostedTablet) -> bool:
-        """Whether a replica that ran here until a moment ago may have let its leader count on its silence."""
+        """Whether the replica ran so recently that its leader may still hold a lease by its echo."""
 
     def lost_term(self, tablet_id: str) -> int:
         """The term of a tablet that was here and whose superblock is lost; 0 for any other."""
@@ -46,8 +46,8 @@ def vote_reply(
 ) -> VoteReply:
     """A tombstone's vote; a granted one is durable on return. In a thread: it may write consensus metadata.
 
-    Without `last_known`, `last` is a lower bound: nobody can tell whether a candidate has what was acknowledged here.
-    `owes_lease`: its replica ran a moment ago, and a leader may count on its silence; only a transfer asks for less.
+    Without `last_known`, `last` is only a lower bound of what was acknowledged here, so no vote is given. `owes_lease`:
+    its replica ran so recently that a leader may still hold a lease, so it votes for a planned transfer only.
     """
     term, voted_for = cmeta.term, cmeta.voted_for
     reason = ""
