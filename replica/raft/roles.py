@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from nyala.replica.types import Code
 
-from .moves import PASSIVE_ROLES
 from .ready import Role
+from .role_changes import PASSIVE_ROLES
 from .state import State
 
 

@@ -14,11 +14,11 @@ from nyala.replica.types import Entry, EntryKind, OpId, RaftConfig, Rng, check
 from .leading import Leading
 from .log_view import LogView
 from .messages import Message
-from .moves import LEGAL_MOVES
 from .options import RaftOptions
 from .outputs import Outputs
 from .persistent_state import PersistentState
 from .ready import Ready, Role
+from .role_changes import ROLE_CHANGES
 from .voting import Election
 
 
@@ -96,7 +96,7 @@ class State:
 
     def set_role(self, role: Role) -> None:
         if role is not self.role:
-            check(role in LEGAL_MOVES[self.role], "a legal move between roles", uuid=self.uuid, old=self.role, new=role)
+            check(role in ROLE_CHANGES[self.role], "a legal change of role", uuid=self.uuid, old=self.role, new=role)
             if self.out.role_from is None:
                 self.out.role_from = self.role
             self.role = role

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from nyala.replica.fs import exhausted
 from nyala.replica.types import Code, Corruption, DiskFailure, InvariantViolation, Refused, check
 
-from .status import PHASE_MOVES, Phase
+from .status import PHASE_CHANGES, Phase
 
 
 class Lifecycle:
@@ -38,7 +38,7 @@ class Lifecycle:
 
     def enter(self, phase: Phase) -> None:
         if phase is not self.phase:
-            check(phase in PHASE_MOVES[self.phase], "a legal move of phases", old=self.phase, new=phase)
+            check(phase in PHASE_CHANGES[self.phase], "a legal change of phase", old=self.phase, new=phase)
             self.phase = phase
 
     def refusal(self) -> Refused:

@@ -26,7 +26,7 @@ class Phase(StrEnum):
     STOPPED = "STOPPED"
 
 
-PHASE_MOVES: Mapping[Phase, tuple[Phase, ...]] = MappingProxyType(
+PHASE_CHANGES: Mapping[Phase, tuple[Phase, ...]] = MappingProxyType(
     {
         Phase.BOOTSTRAPPING: (Phase.CONFIGURING, Phase.FAILED, Phase.STOPPED),
         Phase.CONFIGURING: (Phase.RUNNING, Phase.FAILED, Phase.STOPPED),

@@ -32,7 +32,7 @@ LAST_LOGGED_UNKNOWN = "last-logged-unknown"
 
 WITNESS_FEATURE = "witness"
 
-_LEGAL_MOVES = frozenset(
+_STATE_CHANGES = frozenset(
     {
         (DataState.DOES_NOT_EXIST, DataState.COPYING),
         (DataState.DOES_NOT_EXIST, DataState.READY),
@@ -172,7 +172,7 @@ class Superblock:
         previous = Superblock.load(disk, self.tablet_id) if disk.exists(self.path) else None
         before = previous.data_state if previous else DataState.DOES_NOT_EXIST
         check(
-            (before, self.data_state) in _LEGAL_MOVES,
+            (before, self.data_state) in _STATE_CHANGES,
             "this move of the data state is not legal",
             tablet=self.tablet_id,
             before=before.name,

@@ -308,7 +308,7 @@ MUTANTS = (
         name="learner may become a candidate",
         rows="CN-31",
         test="tests/unit/raft/test_raft_roles.py::test_role_moves_are_those_of_the_diagram_and_no_others",
-        file="replica/raft/moves.py",
+        file="replica/raft/role_changes.py",
         before="Role.LEARNER: (Role.FOLLOWER, Role.NON_PARTICIPANT),",
         after="Role.LEARNER: (Role.FOLLOWER, Role.CANDIDATE, Role.NON_PARTICIPANT),",
     ),

@@ -28,7 +28,7 @@ ALONE = {
     "replica/fs/lengths.py": SHARED,
     "replica/master/requests/confirming.py": PURE,
     "replica/raft/commitment.py": "a rule of the Raft paper",
-    "replica/raft/moves.py": "a table of the Raft paper",
+    "replica/raft/role_changes.py": "a table of the Raft paper",
     "replica/raft/quorum.py": "a rule of the Raft paper",
     "replica/raft/voting.py": "fields of `State` that two rules change",
     "replica/raft_driver/log_cache.py": "the core's view of the log",

@@ -8,7 +8,7 @@ from collections import Counter, deque
 import pytest
 
 from nyala.replica.raft import AppendEntries, AppendReply, RaftOptions, Role, VoteReply, VoteRequest
-from nyala.replica.raft.moves import LEGAL_MOVES
+from nyala.replica.raft.role_changes import ROLE_CHANGES
 from nyala.replica.types import EntryKind, InvariantViolation, OpId
 from tests.harness.raft_net import OPTIONS, Net, config_of, encode_config
 from tests.harness.raft_sim import run_seed
@@ -51,7 +51,7 @@ def test_role_moves_between_members_all_happen() -> None:
             seen |= set(node.moves)
     must = {move for move in DRAWN if Role.NON_PARTICIPANT not in move}
     rare = set(itertools.product((Role.PRE_CANDIDATE, Role.CANDIDATE, Role.LEADER), (Role.LEARNER,)))
-    assert must - rare <= seen <= DRAWN == {(old, new) for old in Role for new in LEGAL_MOVES[old]}
+    assert must - rare <= seen <= DRAWN == {(old, new) for old in Role for new in ROLE_CHANGES[old]}
 
 
 def test_followers_of_a_healthy_leader_ask_for_no_vote() -> None:

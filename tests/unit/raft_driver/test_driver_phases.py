@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from nyala.replica.raft_driver import Phase
-from nyala.replica.raft_driver.status import PHASE_MOVES
+from nyala.replica.raft_driver.status import PHASE_CHANGES
 from nyala.replica.types import Code, Corruption, InvariantViolation, Refused
 from tests.harness.sim_cluster import SimCluster
 from tests.harness.sim_start import on, put, put_and_wait, started
@@ -25,7 +25,7 @@ DRAWN = {
 def test_phase_moves_are_those_of_the_drawing_and_no_others() -> None:
     """Goal: nothing that has failed or stopped takes part again. Method: all pairs of phases, against a second drawing
     of the table."""
-    assert {(old, new) for old in Phase for new in PHASE_MOVES[old]} == DRAWN
+    assert {(old, new) for old in Phase for new in PHASE_CHANGES[old]} == DRAWN
     cluster = SimCluster(1)
     replica = started(cluster)
     for old, new in itertools.product(Phase, Phase):

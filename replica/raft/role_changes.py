@@ -21,7 +21,7 @@ from .ready import Role
 
 PASSIVE_ROLES = (Role.FOLLOWER, Role.LEARNER, Role.NON_PARTICIPANT)
 
-LEGAL_MOVES: Mapping[Role, tuple[Role, ...]] = MappingProxyType(
+ROLE_CHANGES: Mapping[Role, tuple[Role, ...]] = MappingProxyType(
     {
         Role.NON_PARTICIPANT: (Role.LEARNER, Role.FOLLOWER),
         Role.LEARNER: (Role.FOLLOWER, Role.NON_PARTICIPANT),
