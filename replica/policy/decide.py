@@ -11,7 +11,7 @@ from .desired_changes import ChangeState, change_state, copy_is_under_way
 from .membership import Advice, Need, advise, can_commit, healthy_voters
 from .placement import replacements_for, replica_load
 from .views import Caps, ChangeKind, ClusterView, DesiredChange, Health, ServerView, TabletView, seen_leaving
-from .witnesses import demoted, parked_again, restored, wants_witness
+from .witnesses import demoted, demoted_again, restored, wants_witness
 
 
 class _Slots:
@@ -70,7 +70,7 @@ class _Evaluation:
         advice = advise(seen_leaving(tablet, leaving), keep=keep, leaving=leaving, load=self.replicas)
         if advice.need is Need.EVICT:
             return self._evict(tablet, advice, wanted)
-        if advice.need in (Need.DEMOTE, Need.RESTORE, Need.PARK):
+        if advice.need in (Need.DEMOTE, Need.RESTORE, Need.DEMOTE_AGAIN):
             return self._of_lost(tablet, advice)
         if advice.need is Need.TRANSFER:
             return self._transfer(tablet, advice.uuid, advice.reason)
@@ -111,8 +111,8 @@ class _Evaluation:
         member = _member(tablet, advice.uuid)
         if advice.need is Need.DEMOTE:
             return self._change(tablet, (demoted(member),), f"demote: {advice.reason}")
-        if advice.need is Need.PARK:
-            return self._change(tablet, parked_again(tablet, member), f"demote: {advice.reason}")
+        if advice.need is Need.DEMOTE_AGAIN:
+            return self._change(tablet, demoted_again(tablet, member), f"demote: {advice.reason}")
         return self._change(tablet, restored(tablet, member), f"restore: {advice.reason}")
 
     def _heal(self, tablet: TabletView, advice: Advice, wanted: DesiredChange | None) -> Decision | None:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from nyala.replica.types import Member
 
 from .views import Health, TabletView
-from .witnesses import heals_by_witness, is_lost, is_parked, stand_in, stands_in
+from .witnesses import heals_by_witness, is_demoted, is_lost, stand_in, stands_in
 
 
 class Need(StrEnum):
@@ -28,7 +28,7 @@ class Need(StrEnum):
     """A witness votes in the place of this lost voter, which loses its vote and stays."""
     RESTORE = "RESTORE"
     """A demoted voter is back before it was replaced: it is to vote again."""
-    PARK = "PARK"
+    DEMOTE_AGAIN = "DEMOTE_AGAIN"
     """A demoted voter that was to vote again was lost before it did."""
 
 
@@ -173,9 +173,9 @@ def _of_demoted(tablet: TabletView, member: Member) -> Advice | None:
     health = tablet.health_of(member.uuid)
     if member.promote and member.holds_data:
         if health.failed and stand_in(tablet, leaving=True) is not None:
-            return Advice(Need.PARK, member.uuid, "it was lost again before it voted")
+            return Advice(Need.DEMOTE_AGAIN, member.uuid, "it was lost again before it voted")
         return None
-    if not is_parked(member) or not heals_by_witness(tablet) or spare_voters(tablet) >= tablet.replication_factor:
+    if not is_demoted(member) or not heals_by_witness(tablet) or spare_voters(tablet) >= tablet.replication_factor:
         return None
     if health is Health.HEALTHY:
         return Advice(Need.RESTORE, member.uuid, "it is back before its replacement has its data")

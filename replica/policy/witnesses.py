@@ -18,7 +18,7 @@ def stands_in(member: Member) -> bool:
     return member.votes and not member.holds_data and (member.promote or member.replace)
 
 
-def is_parked(member: Member) -> bool:
+def is_demoted(member: Member) -> bool:
     """Whether the member is a lost voter that was demoted and kept: it may come back before it is replaced."""
     return not member.votes and member.holds_data and member.replace and not member.promote
 
@@ -48,7 +48,7 @@ def wants_witness(tablet: TabletView) -> bool:
     """Whether the next member joins as a witness: a lost or demoted voter has no witness in its place yet. The
     replacement of a living voter joins as a learner."""
     members = tablet.config.members
-    places = sum(is_lost(tablet, m) or is_parked(m) for m in members)
+    places = sum(is_lost(tablet, m) or is_demoted(m) for m in members)
     taken = [m for m in members if not m.holds_data and m.promote and not m.replace]
     return tablet.by_witness and places > sum(not tablet.health_of(m.uuid).failed for m in taken)
 
@@ -67,7 +67,7 @@ def restored(tablet: TabletView, member: Member) -> tuple[ConfigEdit, ...]:
     )
 
 
-def parked_again(tablet: TabletView, member: Member) -> tuple[ConfigEdit, ...]:
+def demoted_again(tablet: TabletView, member: Member) -> tuple[ConfigEdit, ...]:
     """It was lost again before it voted: the witness stands in again, and copies its data."""
     away = ConfigEdit(EditKind.CHANGE, replace(member, promote=False, replace=True))
     other = stand_in(tablet, leaving=True)

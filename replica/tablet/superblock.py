@@ -173,7 +173,7 @@ class Superblock:
         before = previous.data_state if previous else DataState.DOES_NOT_EXIST
         check(
             (before, self.data_state) in _STATE_CHANGES,
-            "this move of the data state is not legal",
+            "this change of the data state is not legal",
             tablet=self.tablet_id,
             before=before.name,
             after=self.data_state.name,

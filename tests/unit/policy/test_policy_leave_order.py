@@ -97,7 +97,7 @@ def test_joining_witness_that_fails_is_removed_beside_one_that_leaves() -> None:
     joining = Member("e", votes=False, promote=True, holds_data=False)
     assert advise(of(Member("a"), Member("b"), leaving, joining, e=F)).need is Need.EVICT
     back = Member("e", votes=False, promote=True)
-    assert advise(of(Member("a"), Member("b"), leaving, back, e=F)).need is Need.PARK
+    assert advise(of(Member("a"), Member("b"), leaving, back, e=F)).need is Need.DEMOTE_AGAIN
     for health in (H, U):
         assert advise(of(Member("a"), Member("b"), leaving, back, e=health)).need is Need.NOTHING
 
@@ -128,7 +128,7 @@ def test_lost_voter_is_removed_if_nobody_stands_in_for_it() -> None:
     assert advise(of(*map(Member, "abce"), witness("d", promote=False, gone=True), c=F)).need is Need.EVICT
 
 
-PARKED = Member("c", votes=False, replace=True)
+DEMOTED = Member("c", votes=False, replace=True)
 
 
 def decided(view: TabletView, draining: str = "") -> list[str]:
@@ -141,7 +141,7 @@ def decided(view: TabletView, draining: str = "") -> list[str]:
 def test_returned_voter_sends_away_the_witness_that_stands_in() -> None:
     """CC-52. Goal: one witness leaves for one that is back. Method: beside one that is lost nobody else is told; beside
     two the first of them is; without the option, and with the witness lost, another member joins."""
-    two = (Member("a"), Member("b"), PARKED, witness("d"))
+    two = (Member("a"), Member("b"), DEMOTED, witness("d"))
     assert decided(of(*two, d=F)) == ["change c:p"]
     assert decided(of(*two, witness("e"))) == ["change c:p, change d:r"]
     assert advise(of(*two, d=F)).need is Need.ADD
