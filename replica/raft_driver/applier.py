@@ -71,7 +71,7 @@ class Applier:
             else:
                 self._run_heavy(lambda entries=entries, lo=lo, hi=hi: self._work(entries, lo, hi), self._applied)  # type: ignore[misc]
 
-    def is_little(self, through_index: int) -> bool:
+    def may_wait(self, through_index: int) -> bool:
         """Whether the unapplied entries up to `through_index` are so few and small that they may wait for more."""
         lo, hi = self.applied_index + 1, through_index + 1
         if hi - lo >= _BATCHED_ENTRIES_MAX or lo < self._cache.cached_from:

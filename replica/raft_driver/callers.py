@@ -133,9 +133,9 @@ class Callers:
         if late := self.reads.expire(self.tick):
             self._core.drop_reads(late)
 
-    def look(self) -> None:
+    def answer_transfers(self) -> None:
         """Answer the callers of a transfer whose outcome is known."""
-        self._transfer.look(self._core, self.tick)
+        self._transfer.answer_if_known(self._core, self.tick)
 
     def config_committed(self, config: RaftConfig) -> None:
         """Answer the callers that wait for this config, or for the change that it took back."""

@@ -152,7 +152,7 @@ class ReadyExecutor:
             self._executing = False
         self.writer.batch_left()
         if self._life.serving:
-            self.callers.look()
+            self.callers.answer_transfers()
             if news:
                 self._look()
 
@@ -198,7 +198,7 @@ class ReadyExecutor:
         """
         if self.core.role is Role.LEADER or self.writer.indexed or self.callers.any_waits_to_be_applied:
             return False
-        return self.applier.is_little(self._committed)
+        return self.applier.may_wait(self._committed)
 
     def _look(self) -> None:
         """Enter the phase that holds now, and tell the server if something changed."""

@@ -196,8 +196,8 @@ class Replica:
             running.core.link_found(uuid)
             running.pump_if_awake()
 
-    def check(self) -> None:
-        """Make sure that a quiet group still has its leader; called now and then, see `RaftCore.check`."""
+    def probe_quiet_group(self) -> None:
+        """Make sure that a quiet group still has its leader; called about once a minute, see `RaftCore`."""
         if (running := self._running) is not None:
             running.core.probe_quiet_group()
             running.pump_if_awake()

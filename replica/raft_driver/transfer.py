@@ -30,7 +30,7 @@ class Transfer:
         self._term = term
         self._deadline_tick = tick + self._wait_ticks_max
 
-    def look(self, core: RaftCore, tick: int) -> None:
+    def answer_if_known(self, core: RaftCore, tick: int) -> None:
         """Answer if the outcome is known."""
         if not self._waiting:
             return

@@ -329,7 +329,7 @@ MUTANTS = (
         rows="IN-35",
         test="tests/unit/raft_driver/test_driver_frozen.py::test_step_down_whose_target_is_frozen_is_answered_within_the_bound",
         file="replica/raft_driver/transfer.py",
-        function="Transfer.look",
+        function="Transfer.answer_if_known",
         before="elif core.role is not Role.LEADER and core.term == self._term:",
         after="elif False:",
     ),

@@ -142,4 +142,4 @@ class RaftTimer:
         for _ in range(min(self._share, len(self._unchecked))):
             hosted = self._tablets.get(self._unchecked.pop())
             if hosted is not None and hosted.replica is not None:
-                hosted.replica.check()
+                hosted.replica.probe_quiet_group()
