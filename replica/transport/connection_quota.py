@@ -166,7 +166,7 @@ class ConnectionQuota:
         if not of_address.connections:
             del self._addresses[held.address]
 
-    def look(self) -> bool:
+    def end_overdue(self) -> bool:
         """End the connections whose frame is overdue. Returns whether a frame is begun still."""
         now_s = self._now_s()
         for connection in [c for c in self._begun if self._held[c].due_s <= now_s]:

@@ -141,7 +141,7 @@ class Listener:
         for incoming in [i for i, until_s in self._unproven_until.items() if until_s <= now_s]:
             incoming.fail(ConnectionError("it showed no ticket in time"))
         for share in (self.servers, self.strangers):
-            share.look()
+            share.end_overdue()
         self._look_later()
 
     # ------------------------------------------------------------------------------------ called by the connections

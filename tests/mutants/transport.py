@@ -300,7 +300,7 @@ MUTANTS = (
         rows="IN-51",
         test="tests/unit/transport/test_transport_connections.py::test_begun_frames_are_bounded_in_bytes_and_in_time",
         file="replica/transport/connection_quota.py",
-        function="ConnectionQuota.look",
+        function="ConnectionQuota.end_overdue",
         before="for connection in [c for c in self._begun if self._held[c].due_s <= now_s]:",
         after="for connection in []:",
     ),

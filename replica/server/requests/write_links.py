@@ -78,7 +78,7 @@ class WriteLinks:
 
     def _look(self) -> None:
         self._looking = None
-        self.quota.look()
+        self.quota.end_overdue()
         if self.open:
             self._looking = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
 

@@ -81,7 +81,7 @@ def test_begun_frames_are_bounded_in_bytes_and_in_time() -> None:
     assert "at most 100" in share.hold(b, 20, 20)
     assert share.hold(a, 0, 4) == "" and share.hold(b, 20, 20) == ""
     now[0] = limits.FRAME_S_MAX
-    assert share.look() is False and b.ended and c.ended and not a.ended and share.bytes == 0
+    assert share.end_overdue() is False and b.ended and c.ended and not a.ended and share.bytes == 0
     share = ConnectionQuota(
         Bounds(connections_max=2, connections_per_address_max=2, bytes_max=1, bytes_per_address_max=1), lambda: now[0]
     )
@@ -89,9 +89,9 @@ def test_begun_frames_are_bounded_in_bytes_and_in_time() -> None:
     long = int(limits.FRAME_BYTES_PER_S_MIN * limits.FRAME_S_MAX * 3)
     assert share.hold(slow, 1, long) == ""
     now[0] += limits.FRAME_S_MAX * 2.9
-    assert share.look() and not slow.ended
+    assert share.end_overdue() and not slow.ended
     now[0] += limits.FRAME_S_MAX
-    assert not share.look() and slow.ended
+    assert not share.end_overdue() and slow.ended
 
 
 @settings(max_examples=80)
@@ -107,7 +107,7 @@ def test_share_is_never_over_its_bounds_whatever_happens(steps: list[tuple[str, 
             opened(share, "xyz"[pick % 3], 1)
         elif kind == "l":
             now[0] += size
-            share.look()
+            share.end_overdue()
         elif live:
             connection = live[pick % len(live)]
             if kind == "u":
