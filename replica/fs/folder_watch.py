@@ -20,7 +20,7 @@ class FolderWatch:
         self._known: dict[str, tuple[int, int] | None] = {}
         self._known = {folder: self._identity(folder) for folder in folders}
 
-    def look(self) -> None:
+    def check(self) -> None:
         """DiskFailure if one of them is gone, or another folder is in its place."""
         for folder, known in self._known.items():
             if self._identity(folder) != known:

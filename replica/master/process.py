@@ -159,7 +159,7 @@ class MasterProcess:
         takeovers.catalog = group.catalog
         takeovers.check_own()
         state = MasterState(service.uuid, address, group, self.clock, self.options, GrpcTabletServers())
-        reconciler, checker = Reconciler(state), FileChecker(disk, instance, group, FolderWatch(disk, PROMISES).look)
+        reconciler, checker = Reconciler(state), FileChecker(disk, instance, group, FolderWatch(disk, PROMISES).check)
         self._start_parts(state, reconciler)
         await group.start()
         service.open(state)

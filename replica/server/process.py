@@ -122,7 +122,7 @@ class TabletServer:
         jobs = CopyJobs(manager, RemoteCopySource)
         memory = MemoryGuard(options.memory_soft_bytes, lambda: manager.memory_bytes)
         watch = FolderWatch(self._disk, PROMISES)
-        maintenance = Maintenance(manager, memory, look=watch.look)
+        maintenance = Maintenance(manager, memory, check_folders=watch.check)
         ask_leader = LeaderTime(channels, network.place).ask
         scans = Scans(self._hybrid_clock, options.scan_threads, ask_leader, manager.damaged)
         validate = started_pool(2, "validate")
@@ -227,7 +227,7 @@ class TabletServer:
         looks = 0
         while not manager.stopping:
             await asyncio.sleep(LOOK_AT_FOLDERS_S)
-            await manager.in_thread(watch.look)
+            await manager.in_thread(watch.check)
             looks += 1
             if looks * LOOK_AT_FOLDERS_S >= CHECK_EVERY_S:
                 looks = 0

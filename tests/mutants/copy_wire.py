@@ -72,7 +72,7 @@ MUTANTS = (
         rows="TC-11",
         test="tests/unit/server/test_server_copy_pace.py::test_copy_waits_for_the_rate_of_either_side",
         file="replica/tablet_copy/wire/fetch_serving.py",
-        function="FetchServing._wait_for_turn",
+        function="FetchServing._wait_for_rate",
         before="drawn = process.copy_rate.draw(length_bytes)",
         after="drawn = 0",
     ),
@@ -81,7 +81,7 @@ MUTANTS = (
         rows="TC-11",
         test="tests/unit/server/test_server_fetch.py::test_source_that_waits_for_its_rate_is_not_taken_for_silent",
         file="replica/tablet_copy/wire/fetch_serving.py",
-        function="FetchServing._wait_for_turn",
+        function="FetchServing._wait_for_rate",
         before="""
             send_message(sock, pb.FetchPart())
         """,

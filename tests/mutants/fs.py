@@ -10,7 +10,7 @@ MUTANTS = (
         rows="TC-72",
         test="tests/unit/fs/test_disk_trouble.py::test_folder_that_was_taken_away_is_noticed",
         file="replica/fs/folder_watch.py",
-        function="FolderWatch.look",
+        function="FolderWatch.check",
         before="if self._identity(folder) != known:",
         after="if self._identity(folder) is None:",
     ),

@@ -639,7 +639,7 @@ MUTANTS = (
         rows="IN-21",
         test="tests/unit/master/test_master_files.py::test_small_file_that_is_lost_under_a_running_master_is_written_again",
         file="replica/master/group/catalog_group.py",
-        function="CatalogGroup._look_at_files",
+        function="CatalogGroup._check_files",
         before='"superblock": self.catalog.repair(), ',
         after="",
     ),
@@ -687,7 +687,7 @@ MUTANTS = (
         test="tests/unit/master/test_master_files.py::test_folder_of_promises_that_is_taken_away_under_a_master_is_not_made_anew",
         file="replica/master/group/file_check.py",
         function="FileChecker.round",
-        before="await asyncio.to_thread(self._look)",
+        before="await asyncio.to_thread(self._check_folders)",
         after="await asyncio.sleep(0)",
     ),
     Mutant(

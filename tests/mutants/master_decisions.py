@@ -107,8 +107,8 @@ MUTANTS = (
         test="tests/unit/master/test_master_inquiries.py::test_few_tablets_are_asked_for_at_once_and_each_once",
         file="replica/master/tablets/inquiries.py",
         function="Inquiries.__init__",
-        before="self._turns = asyncio.Semaphore(limits.INQUIRIES_MAX)",
-        after="self._turns = asyncio.Semaphore(limits.SERVERS_MAX)",
+        before="self._slots = asyncio.Semaphore(limits.INQUIRIES_MAX)",
+        after="self._slots = asyncio.Semaphore(limits.SERVERS_MAX)",
     ),
     Mutant(
         name="old answers justify a deletion",

@@ -400,7 +400,7 @@ MUTANTS = (
         ),
         file="replica/server/maintenance/file_check.py",
         function="FileChecker._repair_roots",
-        before="self._look()",
+        before="self._check_folders()",
         after='disk.exists("")',
     ),
     Mutant(

@@ -267,11 +267,11 @@ class CatalogGroup:
         """Return once nothing that was applied is in the log alone."""
         await self._loop.run_in_executor(self._lane, self.catalog.flush)
 
-    async def look_at_files(self) -> tuple[list[str], Corruption | None]:
+    async def check_files(self) -> tuple[list[str], Corruption | None]:
         """(which of the small files were written again from memory, the first segment of the log that is lost)."""
-        return await self._loop.run_in_executor(self._lane, self._look_at_files)
+        return await self._loop.run_in_executor(self._lane, self._check_files)
 
-    def _look_at_files(self) -> tuple[list[str], Corruption | None]:
+    def _check_files(self) -> tuple[list[str], Corruption | None]:
         repaired = {"superblock": self.catalog.repair(), "consensus metadata": self.cmeta.repair()}
         lost = lost_file(self._disk, self.log.files)
         return [what for what, again in repaired.items() if again], lost

@@ -44,15 +44,15 @@ class FileChecker:
     """
 
     def __init__(
-        self, disk: Disk, instance: Instance, group: CatalogGroup, look: Callable[[], None] = lambda: None
+        self, disk: Disk, instance: Instance, group: CatalogGroup, check_folders: Callable[[], None] = lambda: None
     ) -> None:
-        """`look` raises DiskFailure if a folder of promises is not the one that the process began with."""
+        """`check_folders` raises DiskFailure if a folder of promises is not the one that the process began with."""
         self._disk = disk
-        self._look = look
+        self._check_folders = check_folders
         self._group = group
         self.instance = instance
         """Who this master is, as was written last."""
-        self.mended = 0
+        self.repaired = 0
         """Files that were written again."""
         self._reading: tuple[SegmentInfo, Generator[int, None, None]] | None = None
         self._read_to = 0
@@ -63,18 +63,18 @@ class FileChecker:
     async def round(self) -> None:
         """Look at every file once, and read a little more of the log."""
         try:
-            await asyncio.to_thread(self._look)
-            mended, lost = await self._group.look_at_files()
+            await asyncio.to_thread(self._check_folders)
+            repaired, lost = await self._group.check_files()
             if await asyncio.to_thread(repair_instance, self._disk, self.instance):
-                mended.append("instance file")
+                repaired.append("instance file")
             read = await asyncio.to_thread(self._read_on)
         except Refused as error:
             if not may_pass(error):
                 raise
-            _log.info("P %s files not looked at: %s", self.instance.uuid, error)
+            _log.info("P %s files not checked: %s", self.instance.uuid, error)
             return
-        self.mended += len(mended)
-        for what in mended:
+        self.repaired += len(repaired)
+        for what in repaired:
             _log.error(
                 "P %s the %s of this master was damaged or missing: written again from memory, nothing is lost; "
                 "look at the disk", self.instance.uuid, what,

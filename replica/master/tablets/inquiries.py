@@ -48,7 +48,7 @@ class Inquiries:
         self._soft = soft
         self._clock = clock
         self._asked: dict[str, _Asked] = {}
-        self._turns = asyncio.Semaphore(limits.INQUIRIES_MAX)
+        self._slots = asyncio.Semaphore(limits.INQUIRIES_MAX)
         self._tasks: dict[asyncio.Task[None], str] = {}
 
     def forget(self) -> None:
@@ -93,7 +93,7 @@ class Inquiries:
 
     async def _ask(self, tablet_id: str, asked: _Asked) -> None:
         try:
-            async with self._turns:
+            async with self._slots:
                 asked.proof = await self._inquire(tablet_id)
         finally:
             asked.under_way = False

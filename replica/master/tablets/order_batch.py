@@ -1,4 +1,4 @@
-"""Which of its orders a server is given with this heartbeat's reply: as many as fit, each of them some day. Pure."""
+"""Chooses the orders that fit into the reply to one heartbeat; over several replies each order has its turn. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CREATIONS_BYTES_MAX = limits.ORDERS_BYTES_MAX - (256 << 10)
 
 
 def around(tablet_ids: Sequence[str], after: str) -> list[str]:
-    """These sorted tablets, from behind `after` on and around."""
+    """These sorted tablets: first those after `after`, then those from the first one on."""
     begin = bisect_right(tablet_ids, after)
     return [*tablet_ids[begin:], *tablet_ids[:begin]]
 

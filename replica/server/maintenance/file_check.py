@@ -27,10 +27,10 @@ class FileChecker:
     Single files are written again, never a folder: the next start must see its loss (`startup/durable_state.py`).
     """
 
-    def __init__(self, manager: TabletManager, look: Callable[[], None] = lambda: None) -> None:
-        """`look` raises DiskFailure if a folder of promises is not the one that the process began with."""
+    def __init__(self, manager: TabletManager, check_folders: Callable[[], None] = lambda: None) -> None:
+        """`check_folders` raises DiskFailure if a folder of promises is not the one that the process began with."""
         self._manager = manager
-        self._look = look
+        self._check_folders = check_folders
         self.repaired = 0
         """Files that were written again."""
 
@@ -50,7 +50,7 @@ class FileChecker:
                 except Refused as error:
                     if not may_pass(error):
                         raise
-                    _log.info("T %s P %s files not looked at: %s", hosted.tablet_id, self._manager.uuid, error)
+                    _log.info("T %s P %s files not checked: %s", hosted.tablet_id, self._manager.uuid, error)
                     continue
             if lost is not None:
                 self._manager.damaged(hosted, lost)
@@ -58,7 +58,7 @@ class FileChecker:
     def _repair_roots(self, hosted: HostedTablet, known: frozenset[str]) -> None:
         """Superblock and consensus metadata: what memory says is what was written last."""
         disk = self._manager.disk
-        self._look()
+        self._check_folders()
         for path in (superblock_path(hosted.tablet_id), path_of(hosted.tablet_id)):
             if not disk.exists(path) and _folder_is_lost(disk, path.partition("/")[0], known):
                 _log.error(

@@ -41,16 +41,16 @@ class Maintenance:
         manager: TabletManager,
         memory: MemoryGuard,
         now: Callable[[], float] = time.monotonic,
-        look: Callable[[], None] = lambda: None,
+        check_folders: Callable[[], None] = lambda: None,
     ) -> None:
-        """`now`: seconds that only grow. `look`: as `FileChecker` takes it."""
+        """`now`: seconds that only grow. `check_folders`: as `FileChecker` takes it."""
         self._manager = manager
         self._memory = memory
         self._now = now
         self._pool = started_pool(1, "maintenance")
-        self._turn = asyncio.Lock()
+        self._one_at_a_time = asyncio.Lock()
         self.resources = ResourceWatch(manager.uuid)
-        self.file_checker = FileChecker(manager, look)
+        self.file_checker = FileChecker(manager, check_folders)
         self._checked_at = now()
         self._looked_at: float | None = None
         self.flushes = 0
@@ -165,7 +165,7 @@ class Maintenance:
 
     async def _work(self, hosted: HostedTablet, work: Callable[[], Any]) -> Any:
         """Run on the maintenance thread. Trouble of one tablet is its own; a failing disk ends the process."""
-        async with self._turn:
+        async with self._one_at_a_time:
             if not hosted.running or hosted.tablet is None or hosted.transition.locked():  # as it waited for its turn
                 return None
             hosted.unattended.clear()

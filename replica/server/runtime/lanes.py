@@ -13,7 +13,7 @@ from nyala.replica.transport import MicrotaskQueue
 
 T = TypeVar("T")
 
-_TURN_TASKS = 16
+_SLICE_TASKS = 16
 """Tasks of one lane that run before other lanes get the thread."""
 
 
@@ -96,7 +96,7 @@ class Lane:
                 return
             self._running = True
         try:
-            self._pool.submit(self._turn)
+            self._pool.submit(self._run_slice)
         except RuntimeError:  # the pool is shut down: the process is stopping
             with self._lock:
                 self._tasks.clear()
@@ -107,8 +107,8 @@ class Lane:
         """Tasks that wait."""
         return len(self._tasks)
 
-    def _turn(self) -> None:
-        for _ in range(_TURN_TASKS):
+    def _run_slice(self) -> None:
+        for _ in range(_SLICE_TASKS):
             with self._lock:
                 if not self._tasks:
                     self._running = False
@@ -121,7 +121,7 @@ class Lane:
                 result = error
             self._post(lambda done=done, result=result: done(result))  # type: ignore[misc]
         try:
-            self._pool.submit(self._turn)
+            self._pool.submit(self._run_slice)
         except RuntimeError:
             with self._lock:
                 self._tasks.clear()

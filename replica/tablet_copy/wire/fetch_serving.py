@@ -98,7 +98,7 @@ class FetchServing:
             with session.opened(request.kind, request.name, at, request.length_bytes) as file:
                 while at < end:
                     part = pb.FetchPart(byte_offset=at, length_bytes=min(limits.COPY_CHUNK_BYTES, end - at))
-                    self._wait_for_turn(sock, request.session_id, part.length_bytes)
+                    self._wait_for_rate(sock, request.session_id, part.length_bytes)
                     file.check_length(at + part.length_bytes)
                     between_parts = False
                     self._send(sock, request, file, part)
@@ -116,7 +116,7 @@ class FetchServing:
         send_message(sock, part, bytes_follow=True)
         file.send(sock.fileno(), part.byte_offset, part.length_bytes)
 
-    def _wait_for_turn(self, sock: socket.socket, session_id: str, length_bytes: int) -> None:
+    def _wait_for_rate(self, sock: socket.socket, session_id: str, length_bytes: int) -> None:
         """Wait until the rate allows so many bytes. The session is kept alive meanwhile."""
         process, waited_s = self._process, 0.0
         process.sessions.get(session_id)

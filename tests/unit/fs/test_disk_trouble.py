@@ -273,7 +273,7 @@ def test_folder_that_was_taken_away_is_noticed(loss: str, tmp_path: Path) -> Non
     watch = FolderWatch(disk, ("wals", "data"))
     file = disk.open("wals/segment", create=True)
     file.pwrite(b"entry", 0)
-    watch.look()
+    watch.check()
     if loss == "removed":
         disk.remove_tree("wals")
     else:
@@ -283,7 +283,7 @@ def test_folder_that_was_taken_away_is_noticed(loss: str, tmp_path: Path) -> Non
     file.pwrite(b"entry", 5)
     file.sync()
     with pytest.raises(DiskFailure, match=r"taken away.*wals"):
-        watch.look()
+        watch.check()
     file.close()
 
 

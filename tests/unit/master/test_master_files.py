@@ -71,7 +71,7 @@ def with_keeper(root: Path, use: Callable[[CatalogGroup, FileChecker], Awaitable
         ticking = asyncio.create_task(tick())
         try:
             await asyncio.wait_for(group.led.wait(), 20)
-            await use(group, FileChecker(disk, instance, group, FolderWatch(disk, PROMISES).look))
+            await use(group, FileChecker(disk, instance, group, FolderWatch(disk, PROMISES).check))
         finally:
             ticking.cancel()
             await asyncio.gather(ticking, return_exceptions=True)
@@ -109,10 +109,10 @@ def test_small_file_that_is_lost_under_a_running_master_is_written_again(
         await two_segments(group)
         await keeper.round()
         before = (tmp_path / file).read_bytes()
-        assert keeper.mended == 0 and group.trouble == "" and caplog.text.count("written again") == 0
+        assert keeper.repaired == 0 and group.trouble == "" and caplog.text.count("written again") == 0
         hurt(tmp_path / file)
         await keeper.round()
-        assert keeper.mended == 1 and (tmp_path / file).read_bytes() == before and "nothing is lost" in caplog.text
+        assert keeper.repaired == 1 and (tmp_path / file).read_bytes() == before and "nothing is lost" in caplog.text
         assert ConsensusMeta.load(RealDisk(tmp_path), CATALOG_ID).encode() == group.cmeta.encode()
         assert read_instance(RealDisk(tmp_path)) == keeper.instance and keeper.instance.cluster_id == CLUSTER
         await group.confirm()
@@ -190,7 +190,7 @@ def test_folder_of_promises_that_is_taken_away_under_a_master_is_not_made_anew(t
         (tmp_path / "tablet-meta").mkdir()
         with pytest.raises(DiskFailure, match="taken away"):
             await keeper.round()
-        assert keeper.mended == 0 and list((tmp_path / "tablet-meta").iterdir()) == []
+        assert keeper.repaired == 0 and list((tmp_path / "tablet-meta").iterdir()) == []
         (tmp_path / "tablet-meta").rmdir()
         shutil.move(tmp_path / "elsewhere", tmp_path / "tablet-meta")
 

@@ -183,7 +183,7 @@ def test_replica_that_stopped_while_maintenance_waited_for_its_turn_is_left_alon
     async def look(manager: TabletManager) -> None:
         maintenance = Maintenance(manager, MemoryGuard(1 << 40, lambda: 0))
         hosted = manager.get(TABLET)
-        async with maintenance._turn:
+        async with maintenance._one_at_a_time:
             waits = asyncio.ensure_future(getattr(maintenance, work)(hosted))
             await asyncio.sleep(0)
             assert hosted.replica is not None

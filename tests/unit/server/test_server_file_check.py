@@ -146,7 +146,7 @@ def test_file_is_not_written_into_a_folder_that_is_not_the_one_the_server_began_
 
         missing(disk, ROOTS["superblock"])
         with pytest.raises(DiskFailure):
-            await Maintenance(manager, MemoryGuard(1 << 40, lambda: 0), look=look).file_checker.round()
+            await Maintenance(manager, MemoryGuard(1 << 40, lambda: 0), check_folders=look).file_checker.round()
         assert not disk.exists(ROOTS["superblock"])
 
     served(disk, use, fatal)
