@@ -19,7 +19,7 @@ NEVER_S = -1.0
 
 
 class Metrics(Exporter):
-    """What there is to tell of the master's parts."""
+    """The metrics of the master's parts."""
 
     def __init__(self, state: MasterState, calls: CallsInFlight) -> None:
         super().__init__()

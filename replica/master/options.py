@@ -33,13 +33,13 @@ class MasterOptions:
     kafka_security: KafkaSecurity = PLAINTEXT
     topic_prefix: str = ""
     execute_decisions: str = "none"
-    """`master`: this process carries decisions out; `none`: somebody who reads the topic does."""
+    """`master`: this process carries decisions out; `none`: the decisions query does."""
     server_dead_ms: int = 3_000
     """A tablet server silent for so long is shown as dead and gets no new replicas."""
     rereplicate_after_ms: int = 30_000
     """A replica silent for so long is FAILED and gets a replacement."""
     heal_by_witness: bool = False
-    """A lost voter's place is taken by a witness first: one more loss is tolerated before any data is copied."""
+    """A witness takes a lost voter's place first, so that one more loss is tolerated before rows are copied."""
     tick_ms: int = 50
     policy_ms: int = 500
     decision_ttl_ms: int = 60_000
@@ -49,7 +49,7 @@ class MasterOptions:
     flush_entries: int = 500
     """The catalog is flushed when it is so many entries behind its log."""
     dropped_retention_ms: int = 24 * 3600 * 1000
-    """A dropped tablet is forgotten so long after the last of its replicas was seen to be gone."""
+    """A dropped tablet is forgotten so long after the last of its replicas was gone."""
     abandoned_copy_grace_ms: int = 600_000
     """A complete replica on a server that was never a member is deleted after so long; until then it may be added."""
     caps: Caps = field(default_factory=Caps)

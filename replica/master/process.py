@@ -60,10 +60,10 @@ RESIGN_EXIT_CODE = 70
 
 
 class MasterProcess:
-    """Everything of one master, owned by one event loop.
+    """The parts of one master, owned by one event loop.
 
-    Invariants: the directory is locked before anything is read and until everything is closed. Durability: whatever a
-    reply promises was committed. Concurrency: the loop's thread; threads of Kafka and of the executor post to it.
+    Invariants: the directory is locked before anything is read and until everything is closed. Durability: what a reply
+    promises was committed. Concurrency: the loop's thread; threads of Kafka and of the executor post to it.
     """
 
     def __init__(self, options: MasterOptions) -> None:
@@ -184,7 +184,7 @@ class MasterProcess:
             await group.stop()
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
-        """A task that died of an error nobody expected takes the process with it: a half-dead master misleads."""
+        """If a task ends by an unexpected error, end the process, because a master without a part would mislead."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
             _log.critical("task %s died", task.get_name(), exc_info=error)
@@ -199,7 +199,7 @@ class MasterProcess:
         return Address(self.options.listen.rpartition(":")[0], port)
 
     def _start_parts(self, state: MasterState, reconciler: Reconciler) -> None:
-        """Kafka and the executor, if asked for; they are closed in the order in which they were started."""
+        """Start Kafka and the executor, if the options ask for them. They are closed in the order of their start."""
         loop = asyncio.get_running_loop()
         threads = BackgroundThreads(loop, state, reconciler, self.fail)
         if self.options.execute_decisions == "master":
@@ -232,8 +232,8 @@ class MasterProcess:
                 network.relink(uuid)
 
     async def _belong(self, disk: RealDisk, checker: FileChecker, state: MasterState) -> None:
-        """Note in the directory which cluster's catalog it has, and of which level: without its catalog it must not
-        begin with an empty one, and a build that does not know the level must not open it."""
+        """Write the cluster's id and feature level into the directory. So a master that loses its catalog does not
+        begin with an empty one, and a build that does not know the level does not open the directory."""
         while True:
             level = finalized_level(state.catalog)
             if state.cluster_id and state.cluster_id != checker.instance.cluster_id:
@@ -267,7 +267,7 @@ class MasterProcess:
 
 
 async def serve(options: MasterOptions) -> int:
-    """Run one master until SIGTERM, SIGINT, the parent's death or a fatal error; the exit code."""
+    """Run one master until SIGTERM, SIGINT, the end of the parent or a fatal error; returns the exit code."""
     process = MasterProcess(options)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -28,7 +28,7 @@ from .tablets.view import health_of, leader_of, retired_servers, server_view, se
 
 _log = logging.getLogger("nyala.master")
 DOUBTS_MAX = 5
-"""Of one server in a listing of servers."""
+"""How many doubts about one server a listing of servers shows."""
 
 
 class MasterState:
@@ -43,13 +43,14 @@ class MasterState:
         options: MasterOptions,
         servers: TabletServers,
     ) -> None:
-        """`servers`: how tablet servers are called."""
+        """`servers`: makes calls to tablet servers."""
         self.uuid = uuid
         self.address = address
         self.group = group
         self.clock = clock
         self.options = options
-        # Whoever was away for less than half the delay was heard for the other half: so long others can be judged.
+        # A server that was away for less than half the delay was heard for the other half of it, which is long enough
+        # to judge the others.
         long_us = options.rereplicate_after_ms * 500
         self.soft = SoftState(clock.monotonic_us(), self.known_config, long_silence_us=long_us)
         self.admission = ServerAdmission(servers, lambda: self.soft, clock, self._listed)
@@ -62,7 +63,7 @@ class MasterState:
         """The term for which the soft state was gathered."""
         self.decisions_published = 0
         self.kafka: KafkaLink | None = None
-        """What passes between this master and Kafka; None: this master was given no Kafka."""
+        """This master's link to Kafka; None: it was started without Kafka."""
 
     @property
     def catalog(self) -> Catalog:
@@ -85,11 +86,11 @@ class MasterState:
 
     @property
     def mono_us(self) -> int:
-        """Now, on the clock that never goes back."""
+        """Now, on the monotonic clock."""
         return self.clock.monotonic_us()
 
     async def lead(self) -> int:
-        """The term in which this master leads and is ready; forgets soft state of earlier terms. Refused otherwise."""
+        """The term in which this master leads and is ready; Refused otherwise. Drops soft state of earlier terms."""
         term = await self.group.ensure_ready()
         if self.led_term != term:
             self.soft.reset(self.mono_us)
@@ -115,12 +116,12 @@ class MasterState:
 
     @property
     def servers_may_come(self) -> bool:
-        """Whether servers that live may not count yet: this master just began to lead, or is calling one back."""
+        """Whether live servers may not count yet, because this master just began to lead, or is calling one."""
         recent_us = self.options.server_dead_ms * 1000
         return self.mono_us - self.soft.since_us < recent_us or self.admission.heard_within(recent_us)
 
     def orders_for(self, server_uuid: str) -> list[pb.TabletOrder]:
-        """What the server is told with the reply to its heartbeat."""
+        """The orders in the reply to the server's heartbeat."""
         return orders_for(
             self.catalog,
             self.soft,
@@ -144,8 +145,8 @@ class MasterState:
         return load
 
     def tablets_of(self, table_id: str, after: tuple[int, int] | None = None) -> Iterator[pb.TabletInfo]:
-        """The tablets of a table in order of position, behind (range, bucket) `after`, with what is known of their
-        configs and leaders."""
+        """The tablets of a table in order of position, those after (range, bucket) `after`, with the known configs and
+        leaders."""
         for tablet_id, tablet in self.catalog.tablets_of(table_id):
             if tablet.dropped or (after is not None and (tablet.range_pos, tablet.bucket) <= after):
                 continue
@@ -185,7 +186,7 @@ class MasterState:
             yield info
 
     def _with_addresses(self, config: RaftConfig) -> RaftConfig:
-        """The config with the addresses that servers were last heard from."""
+        """The config with the addresses that servers have last given."""
         members = []
         for member in config.members:
             server = self.soft.servers.get(member.uuid)

@@ -19,7 +19,7 @@ from .tablets.manager import TabletManager
 
 
 class Metrics(Exporter):
-    """What there is to tell of the server's parts."""
+    """The metrics of the server's parts."""
 
     def __init__(
         self,

@@ -18,9 +18,9 @@ class ServerOptions:
     listen: str = "127.0.0.1:0"
     """host:port; port 0 takes a free one."""
     advertise: str = ""
-    """host:port that others are told; empty: the listening address."""
+    """host:port at which masters, servers and clients reach this server; empty: the listening address."""
     peer_port: int = 0
-    """Where other servers' links connect, on the host of `listen`; 0 takes a free one. Nobody needs to be told it."""
+    """Port for links, on the host of `listen`; 0 takes a free one. The others learn it by `OpenLink`."""
     masters: tuple[Address, ...] = ()
     location: str = ""
     ready_file: str = ""
@@ -45,9 +45,9 @@ class ServerOptions:
     copy_rate_bytes_per_s: int = 0
     """Upper bound of all copies into and out of this server together; 0: none; else at least 128 KiB/s."""
     copy_busy_rate_bytes_per_s: int = limits.COPY_BUSY_RATE_BYTES_PER_S
-    """The same while clients write to this server's replicas, and until a second after; 0: they do not matter."""
+    """The same while clients write to this server's replicas, and for a second after; 0: no other bound then."""
     scrub_mb_per_s: int = 8
-    """Upper bound, in 10^6 bytes per second, of what is read to look for damage in files at rest; 0: nobody looks."""
+    """Upper bound, in 10^6 bytes per second, of what the scrub reads; 0: no scrub."""
     scrub_interval_s: float = 86400.0
     """A block or closed segment is checked at most once in this time; later if the bound above does not allow it."""
     maintenance_ms: int = 250

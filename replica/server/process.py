@@ -73,7 +73,7 @@ STOP_S = 10.0
 
 
 class TabletServer:
-    """Everything of one process. `run` returns its exit code."""
+    """The parts of one tablet server process. `run` returns its exit code."""
 
     def __init__(self, options: ServerOptions, disk: RealDisk, instance: Instance) -> None:
         self._options = options
@@ -85,7 +85,7 @@ class TabletServer:
         self._tasks = Tasks(self._fatal)
 
     async def run(self) -> int:
-        """Serve until SIGTERM, SIGINT or the parent's death."""
+        """Serve until SIGTERM, SIGINT or the end of the parent."""
         options, uuid, loop = self._options, self._identity.uuid, asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
@@ -223,7 +223,8 @@ class TabletServer:
         stopped.cancel()
 
     async def _watch_folders(self, manager: TabletManager, watch: FolderWatch) -> None:
-        """End the process when a disk with promises is taken away: what is written to its open files is lost."""
+        """End the process when a folder of promises is gone: writes to its open files would still succeed and be
+        lost."""
         looks = 0
         while not manager.stopping:
             await asyncio.sleep(LOOK_AT_FOLDERS_S)
@@ -235,7 +236,7 @@ class TabletServer:
                     _log.error("P %s the instance file was damaged or missing: written again from memory", manager.uuid)
 
     async def _hand_over(self, manager: TabletManager) -> None:
-        """Give every leadership away, to whoever has most of the log; what cannot be given is left to an election."""
+        """Hand each leadership to the most up-to-date voter. If that fails, the group elects a leader."""
 
         async def one(replica: Replica) -> None:
             try:
@@ -259,7 +260,7 @@ class TabletServer:
         self._stop.set()
 
     def _fatal(self, error: BaseException) -> None:
-        """The end of the process, at once: after a failed sync or a broken invariant nothing may be promised."""
+        """End the process at once: after a failed sync or a broken invariant it may promise nothing."""
         _log.critical("P %s ends: %s", self._identity.uuid, error, exc_info=error)
         logging.shutdown()
         os._exit(EXIT_FATAL)

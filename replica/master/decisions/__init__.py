@@ -1,1 +1,1 @@
-"""The leading master's tick: what is needed, who is told, and the executor within the master."""
+"""The leading master's tick: which decisions are needed, their sinks, and the executor within the master."""

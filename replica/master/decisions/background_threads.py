@@ -1,4 +1,4 @@
-"""Threads beside the loop, and what passes between them: Kafka out and in, and the executor of decisions."""
+"""Connects the reconciler on the loop with the threads of Kafka and of the decision executor."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class BackgroundThreads:
         reconciler: Reconciler,
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        """`on_fatal` is told on the loop's thread when a thread beside Kafka has ended by a defect."""
+        """`on_fatal` is called on the loop's thread when a thread of Kafka has ended by a defect."""
         self._on_fatal = on_fatal
         self._loop = loop
         self._state = state
@@ -41,7 +41,7 @@ class BackgroundThreads:
         self._link: KafkaLink | None = None
 
     def start_executor(self) -> LocalExecutor:
-        """Carry decisions out in this process; with or without Kafka they are handed over directly."""
+        """Carry decisions out in this process. They are handed over directly, not through Kafka."""
         state = self._state
         masters = state.group.replica.active_config.members
         addresses = [a for m in masters for a in m.addresses if m.uuid != state.uuid]
@@ -63,7 +63,7 @@ class BackgroundThreads:
         self._loop.call_soon_threadsafe(self._on_fatal, error)
 
     def start_kafka(self) -> KafkaLink:
-        """Publish decisions, reports and outcomes, and answer proposals, whenever Kafka is there."""
+        """Publish decisions, reports and outcomes, and answer proposals, while Kafka answers."""
         state = self._state
         options = state.options
         link = KafkaLink(

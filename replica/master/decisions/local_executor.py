@@ -1,4 +1,4 @@
-"""The executor of decisions inside a master, for clusters that run no decisions query."""
+"""The decision executor inside a master, for clusters without a decisions query."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ class _Job:
 class LocalExecutor:
     """Carries decisions out on threads of its own: the newest decision of each tablet, one at a time per tablet.
 
-    A failure that may pass is tried again until the deadline, a newer decision, or a withdrawal. Nothing is remembered:
-    what is still needed is decided again. Concurrency: public methods from any thread.
+    After an error that may pass, it tries again until the deadline, a newer decision, or a withdrawal. It keeps nothing
+    over a restart, because what is still needed is decided again. Concurrency: public methods from any thread.
     """
 
     def __init__(self, attempt: Callable[[Decision], Outcome], on_outcome: Callable[[Outcome], None]) -> None:
-        """`attempt` carries a decision out once, `on_outcome` hears what it came to; both on a thread of this."""
+        """`attempt` carries a decision out once; `on_outcome` gets its outcome. Both are called on the threads here."""
         self._attempt = attempt
         self._on_outcome = on_outcome
         self._ready = threading.Condition()
         self._jobs: dict[str, _Job] = {}
         self._running: set[str] = set()
         self._withdrawn: set[str] = set()
-        """Those of the running ones that are not to be tried again."""
+        """Tablets whose running decision is not to be tried again."""
         self._closing = False
         self._threads = [threading.Thread(target=self._work, name=f"decision-{n}", daemon=True) for n in range(WORKERS)]
 
@@ -48,7 +48,7 @@ class LocalExecutor:
             thread.start()
 
     def publish(self, decisions: dict[str, Decision | None]) -> None:
-        """Take decisions over. None withdraws: what waits is dropped, what is being tried is not tried again."""
+        """Take decisions over. None withdraws one: if it waits it is dropped, if it runs it is not tried again."""
         with self._ready:
             for tablet_id, decision in decisions.items():
                 if decision is None:
@@ -59,7 +59,7 @@ class LocalExecutor:
             self._ready.notify_all()
 
     def close(self) -> None:
-        """End the threads after what they are at."""
+        """End the threads after their present work."""
         with self._ready:
             self._closing = True
             self._ready.notify_all()

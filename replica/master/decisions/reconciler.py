@@ -25,7 +25,7 @@ DROPPED_EVERY_US = 2_000_000
 
 
 def is_later(tablet: Tablet, config: RaftConfig | None) -> bool:
-    """Whether the proven `config` is news to a formed tablet's record. Pure, as is `marked`."""
+    """Whether the proven `config` is later than the one in a formed tablet's record. Pure, as is `marked`."""
     return config is not None and (tablet.config is None or newer(config.opid, tablet.config.opid))
 
 
@@ -101,10 +101,10 @@ class Reconciler:
             sink.publish(sent)
 
     async def _mark_formed(self) -> None:
-        """Remember in the catalog which tablets had a leader: they are never created again, and may be changed. With
-        that, and with each config that is proven later, the catalog keeps the config from which belief begins.
+        """Note in the catalog which tablets had a leader, and the configs that were proven. A tablet that had a leader
+        is never created again, and its config may be changed. Belief begins at the config in the catalog.
 
-        One change of the catalog for all tablets of a tick, and one for each change of a config: none for a heartbeat.
+        One change of the catalog serves all tablets of a tick. A heartbeat without a new config causes none.
         """
         state, proven = self._state, self._state.inquiries.proven()
         found = []
@@ -129,15 +129,15 @@ class Reconciler:
         await state.group.change(compute)
 
     def _has_changed(self, tablet_id: str, tablet: Tablet) -> bool:
-        """Whether a later config is believed than the record has. `known.known` is of an earlier record, as long as no
-        replica reports anything: it only spares a look into each record."""
+        """Whether a later config is believed than the record has. `known.known` may be of an earlier record; it only
+        saves reading each record."""
         known = self._state.soft.tablets.get(tablet_id)
         if known is None or known.config is None or not newer(known.config.opid, known.known.opid):
             return False
         return newer(known.config.opid, tablet.known_config.opid)
 
     async def _forget_dropped(self) -> None:
-        """Note which replicas of dropped tablets are gone, and forget tablets that have long had none."""
+        """Note which replicas of dropped tablets are gone, and forget tablets that have had none for long enough."""
         state = self._state
         if state.mono_us - self._dropped_seen_us < DROPPED_EVERY_US:
             return
@@ -180,9 +180,9 @@ class Reconciler:
         return True
 
     async def consider(self, proposal: Proposal) -> Outcome:
-        """Accept a proposal as desired state, or refuse it with the reason. Refused(NOT_LEADER) if not ours to say.
+        """Accept a proposal as desired state, or refuse it with the reason. Refused(NOT_LEADER) on other masters.
 
-        The same proposal again, as after a crash between commit and answer, is accepted again.
+        A repeated proposal, as after a crash between commit and answer, is accepted again.
         """
         state = self._state
         await state.lead()

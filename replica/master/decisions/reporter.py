@@ -1,4 +1,4 @@
-"""Records for the topic `reports`: what the leading master knows of each tablet and server, on change and bounded."""
+"""Records for the topic `reports`: the state of each tablet and server, published on change, at a bounded rate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..catalog.records import TABLE, TABLET
 from ..state import MasterState
 
 SIZES_EVERY_US = 5_000_000
-"""Sizes and row counts change all the time: they are published so often at most."""
+"""Sizes and row counts change all the time, so they are published at most so often."""
 
 
 class Reporter:
@@ -23,12 +23,12 @@ class Reporter:
         self._gone: set[str] = set()
 
     def forget(self) -> None:
-        """Nothing is known to be published: everything is reported anew, at the bounded rate."""
+        """Forget what was published: everything is published anew, at the bounded rate."""
         self._published.clear()
         self._gone.clear()
 
     def repeat(self, key: str) -> None:
-        """What is published under the key was overwritten by somebody: it is reported anew."""
+        """Publish the report of that key anew, because another client overwrote it."""
         self._published.pop(key, None)
         self._gone.discard(key)
 

@@ -1,4 +1,4 @@
-"""Which decisions were sent, in which version, and when to send them again. Rebuilt from nothing after a failover."""
+"""The decisions sent to one sink: their versions, and when to send them again. Empty after a failover."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ class Versions:
 
 
 class SentDecisions:
-    """Turns what is needed now into what is to be published now.
+    """Turns the decisions that are needed now into those that are to be published now.
 
-    Invariants: one need is published once, then again with back-off while it lasts, each time in a higher version and
-    with a fresh deadline; a need that ended is withdrawn once. Nothing here is needed after a crash.
+    Invariants: a decision is published once, then again with back-off while it is needed, each time with a higher
+    version and a new deadline. When it is not needed any more, it is withdrawn once. Nothing here is needed after a
+    crash.
     """
 
     def __init__(self, options: MasterOptions, versions: Versions) -> None:
@@ -47,11 +48,11 @@ class SentDecisions:
 
     @property
     def outstanding(self) -> int:
-        """Needs that were published and still last."""
+        """How many decisions were published and are still needed."""
         return len(self._sent)
 
     def forget(self) -> None:
-        """What was sent may not have arrived: publish every need anew, once, and withdraw what has ended."""
+        """What was sent may not have arrived: publish every decision that is needed anew, and withdraw the others."""
         self._to_withdraw |= set(self._sent)
         self._sent.clear()
 

@@ -1,7 +1,7 @@
-"""The masters' side of Kafka: one thread publishes, one reads proposals, one inspects what stands on the other topics.
-Kafka may be away at any time, also at start.
+"""The masters' side of Kafka: one thread publishes, one reads proposals, one inspects the other topics.
 
-While it is away, state is not queued: decisions and reports are re-derived, and on return each is published once.
+Kafka may be away at any time, also at the start. State is not queued meanwhile: decisions and reports are derived
+again, and each is published once when Kafka is back.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ RETRY_FIRST_S = 0.5
 RETRY_MAX_S = 5.0
 WAIT_S = 2.0
 PROBE_S = 4.0
-"""With nothing to publish for so long, Kafka is asked for its topics: nobody would notice otherwise that it is away."""
+"""If there is nothing to publish for so long, Kafka is asked for its topics, to notice that it is away."""
 READ_MAX = 100
 INSPECT_BACK = 10_000
-"""Of each partition, so many records before its end are inspected when a master begins to lead."""
+"""When a master begins to lead, it inspects so many records before the end of each partition."""
 INSPECT_PER_S_MAX = 1_000
 INSPECT_POLL_MAX = 200
 OVERWRITTEN_MAX = 1_000
@@ -72,7 +72,7 @@ class KafkaLink:
         clock: Clock | None = None,
         on_defect: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
-        """`on_defect` is told of what ended a thread for good; on that thread."""
+        """`on_defect` gets the error that ended a thread for good; it is called on that thread."""
         self.bootstrap = bootstrap
         self._common: dict[str, Any] = {
             "bootstrap_servers": bootstrap.split(","),
@@ -108,21 +108,21 @@ class KafkaLink:
 
     @property
     def connected(self) -> bool:
-        """Whether the topics are there and Kafka answered when it was asked last, some seconds ago at most."""
+        """Whether the topics exist and Kafka answered the last question, some seconds ago at most."""
         return self._connected.is_set()
 
     @property
     def connection(self) -> int:
-        """Number of the connection, 0 while there is none: what was published on an earlier one may be lost."""
+        """Number of the connection; 0 while there is none. Records published on an earlier one may be lost."""
         return self._connections if self._connected.is_set() else 0
 
     @property
     def dropped(self) -> int:
-        """Records that were given up because too many waited."""
+        """Records that were dropped because too many waited."""
         return self._outbox.dropped
 
     def close(self) -> None:
-        """End the threads; what waits is lost, and re-derived by the next leader."""
+        """End the threads. Records that wait are lost; the next leader derives them again."""
         self._closing.set()
         self._outbox.wake()
         for thread in self._threads:
@@ -191,7 +191,7 @@ class KafkaLink:
                 idle_since_s = time.monotonic()
 
     def _check_topics(self, admin: Any) -> None:
-        """KafkaError if Kafka does not answer, or has lost one of the topics: they are made again on the way back."""
+        """KafkaError if Kafka does not answer, or has lost one of the topics, which are made again on reconnecting."""
         missing = {self._prefix + name for name in kafka_topics.PARTITIONS} - set(admin.list_topics())
         if missing:
             raise KafkaError(f"Kafka has no topic {', '.join(sorted(missing))}")
@@ -234,7 +234,7 @@ class KafkaLink:
                 continue
 
     def _may_read(self, doing: Doing) -> bool:
-        """Whether this thread has something to read now: only the leading master reads."""
+        """Whether this thread may read now: only the leading master reads."""
         if not self._leads():
             self.state.rests(doing)
         elif not self.connected:
@@ -242,7 +242,7 @@ class KafkaLink:
         return not self._closing.is_set() and self._leads() and self.connected
 
     def _records(self, consumer: Any, doing: Doing, count: int) -> Iterator[tuple[Any, Any]]:
-        """(partition, record) of what the consumer is assigned, for as long as this thread has something to read."""
+        """(partition, record) of the consumer's partitions, for as long as this thread may read."""
         heard_s = time.monotonic()
         while self._may_read(doing):
             step = self._poisoned(consumer, commit=doing is Doing.READS)
@@ -251,7 +251,7 @@ class KafkaLink:
                 self.state.succeeded(doing, self._bare(record.topic))
                 yield partition, record
             if time.monotonic() - heard_s >= PROBE_S:
-                # Without a broker a poll returns nothing, and says nothing.
+                # Without a broker a poll returns nothing and raises nothing.
                 consumer.end_offsets(consumer.assignment())
                 heard_s = time.monotonic()
                 self.state.succeeded(doing)
@@ -293,7 +293,7 @@ class KafkaLink:
         consumer.commit({partition: OffsetAndMetadata(offset, "", -1)})
 
     def _poisoned(self, consumer: Any, *, commit: bool) -> Callable[[Any, int, Exception], None]:
-        """Counts an offset that the client cannot take apart, and commits the one behind it."""
+        """Counts an offset whose bytes the client cannot decode, and commits the next one."""
 
         def step(partition: Any, offset: int, error: Exception) -> None:
             place = f"{partition.topic}[{partition.partition}]@{offset}"
@@ -306,7 +306,7 @@ class KafkaLink:
         return step
 
     def _answer(self, record: Any) -> bool:
-        """Answer one proposal; False: not now, it is read again."""
+        """Answer one proposal; False: not now, so it will be read again."""
         outcome = self._proposals.outcome_of(record)
         if outcome is None:
             return False
@@ -318,8 +318,8 @@ class KafkaLink:
         return True
 
     def _inspect(self) -> None:
-        """While this master leads: look at what others may have written to the topics that masters and executors fill,
-        and count what nobody can use."""
+        """While this master leads: inspect the topics that masters and executors fill, and count records that cannot be
+        used, because other clients may have written them."""
         if not self._may_read(Doing.INSPECTS):
             return
         consumer = KafkaConsumer(enable_auto_commit=False, auto_offset_reset="earliest", **self._common)
@@ -341,7 +341,7 @@ class KafkaLink:
             consumer.close(autocommit=False)
 
     def inspect(self, record: Any) -> None:
-        """Count one record of a topic that is published by masters and executors, if nobody can use it."""
+        """Count one record of such a topic if it cannot be used."""
         topic = self._bare(record.topic)
         if record.value is None and record.key and topic in kafka_topics.COMPACTED:
             return  # a deletion of state
@@ -352,5 +352,5 @@ class KafkaLink:
                 self._overwritten.append(record.key.decode(errors="replace"))
 
     def overwritten(self) -> set[str]:
-        """Keys of reports under which somebody else's record stood lately; each is given once."""
+        """Keys of reports that another client has overwritten lately; each is returned once."""
         return {self._overwritten.popleft() for _ in range(len(self._overwritten))}

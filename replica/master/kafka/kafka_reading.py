@@ -1,4 +1,4 @@
-"""How the masters' threads read a topic: whatever stands in it, the thread goes on behind it."""
+"""Reads a topic, and goes on after bytes that Kafka's client cannot decode."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from kafka.errors import CorruptRecordError, UnsupportedCodecError
 
 POISON = (CorruptRecordError, UnsupportedCodecError, UnicodeDecodeError, gzip.BadGzipFile, zlib.error, EOFError)
-"""What the client raises about bytes that Kafka handed over and that it cannot take apart: it would meet the same bytes
-again at the same place for ever. A sender may compress as this client cannot, or name a header in no UTF-8."""
+"""Errors of the client about bytes that it cannot decode, such as an unknown codec or a header that is not UTF-8. It
+would read the same bytes at the same offset again for ever."""
 
 POLL_MS = 500
 
@@ -19,8 +19,8 @@ POLL_MS = 500
 def poll(consumer: Any, count: int, poisoned: Callable[[Any, int, Exception], None]) -> Iterator[tuple[Any, Any]]:
     """(partition, record) of the next up to `count` records of the consumer's assignment.
 
-    Where the client cannot take apart what is next in a partition, that offset is passed to `poisoned` and stepped
-    over. Every partition is looked at by itself then, because the client does not say which one it met.
+    If the client cannot decode the next bytes of a partition, that offset is passed to `poisoned` and skipped. Each
+    partition is polled alone then, because the client does not say which one it failed at.
     """
     try:
         found = consumer.poll(timeout_ms=POLL_MS, max_records=count)

@@ -1,4 +1,4 @@
-"""What a master's status says about Kafka, on the wire."""
+"""The part of a master's status about Kafka, for the wire."""
 
 from __future__ import annotations
 

@@ -17,10 +17,10 @@ _log = logging.getLogger("nyala.master")
 KEY_SHOWN_MAX = 64
 REASON_SHOWN_MAX = 500
 UNDECIDED_MAX = 10
-"""So often one proposal is asked again while this master leads: then it is refused, and the ones behind it get on."""
+"""After so many attempts to decide one proposal while this master leads, it is refused, so that later ones get on."""
 
 Consider = Callable[[Proposal], Outcome | None]
-"""Answers a proposal with an outcome; None: not ours to answer now, ask again later."""
+"""Answers a proposal with an outcome; None: this master cannot answer now, try again later."""
 
 
 class Proposals:
@@ -31,9 +31,9 @@ class Proposals:
         self._state = state
         self._leads = leads
         self._undecided: tuple[str, int] = ("", 0)
-        """Place of the proposal that was not decided last, and how often in a row."""
+        """The proposal that was not decided last, by its place, and how often in a row."""
         self._told: set[str] = set()
-        """Places that were counted: a record that is read again after a failure is not one more."""
+        """Places of counted records, so that a record that is read again is counted once."""
 
     def outcome_of(self, record: Any) -> Outcome | None:
         """The outcome to publish before the record's offset is committed; None: not now, the record is read again."""
@@ -72,8 +72,8 @@ def place_of(record: Any) -> str:
 
 
 def refusal(record: Any, unusable: Unusable) -> Outcome:
-    """The outcome of a record that is not carried out. It names the proposal by its own ids as far as they could be
-    read, otherwise by its place, and by its key: that says which tablet's proposer waits."""
+    """The outcome of a record that is not carried out. It names the proposal by its own ids if they could be read,
+    otherwise by its place and its key, so that its sender recognises it."""
     fields = unusable.fields
     key = (record.key or b"")[:KEY_SHOWN_MAX].decode(errors="replace")
     return Outcome(
@@ -89,7 +89,7 @@ def refusal(record: Any, unusable: Unusable) -> Outcome:
 
 
 def _shown(text: object, chars_max: int = 128) -> str:
-    """A text of a stranger, bounded and printable. An id that has to be cut is none."""
+    """A text from outside, bounded and printable; "" for an id that is too long."""
     found = text if isinstance(text, str) else ""
     if len(found) > chars_max and chars_max == 128:
         return ""

@@ -1,5 +1,5 @@
-"""Admin requests and proposals become desired state: one desired change a tablet in the catalog, kept until it holds,
-its deadline passes or somebody cancels it."""
+"""Turns admin requests and proposals into desired changes: one a tablet in the catalog, kept until it holds, its
+deadline passes or it is cancelled."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ADMIN_DEADLINE_US = 30 * 60 * 1_000_000
 
 
 class Seen(NamedTuple):
-    """What the caller of a request saw of the tablet: its committed config, and how many changes had been wanted."""
+    """The tablet as a request's caller saw it: its committed config, and how many changes had been desired."""
 
     config: OpId
     wishes: int
@@ -40,7 +40,8 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class Request:
-    """What an operator wants of a member of a tablet. `seen`: refuse it if the tablet is another one by now."""
+    """What an operator wants of a member of a tablet. `seen`: the request is refused if the tablet has changed
+    since."""
 
     tablet_id: str
     server_uuid: str = ""
@@ -56,15 +57,15 @@ def _config_of(state: MasterState, tablet_id: str) -> RaftConfig:
 
 
 def _changes_so_far(state: MasterState, tablet_id: str) -> int:
-    """How many changes were wanted of a tablet so far."""
+    """How many changes were desired of a tablet so far."""
     tablet = state.catalog.get(TABLET, tablet_id)
     return tablet.wishes if tablet else 0
 
 
 def _check_seen(state: MasterState, config: RaftConfig, tablet_id: str, seen: Seen) -> None:
-    """Refused(CAS_FAILED) if the tablet is not any more what the request was made for, as of a late repetition.
+    """Refused(CAS_FAILED) if the tablet has changed since its caller saw it, as for a late repetition.
 
-    Its config is compared, and how many changes were wanted: one that was cancelled may leave the same config.
+    Its config and the number of desired changes are compared: a change that was cancelled may leave the same config.
     """
     wishes = _changes_so_far(state, tablet_id)
     if seen != (config.opid, wishes):
@@ -86,7 +87,7 @@ def _grant(
     other = state.catalog.get(DESIRED_CHANGE, tablet_id)
     if other is not None:
         if other.cancelled or other.expired(state.clock.wall_us()):
-            # Never the answer to a new request, even to the same one: nobody will bring it about any more.
+            # A change that is being taken back answers no new request, even the same one: it will not be carried out.
             raise Refused(
                 Code.CHANGE_PENDING,
                 "an earlier change of this tablet was cancelled or is past its deadline, and is being taken back",
@@ -108,14 +109,14 @@ def _grant(
 
 
 def _asks_for(desired: DesiredChange) -> tuple[str, str, str, bool, bool]:
-    """What makes two requests the same one: not who asked, when, or why."""
+    """Equal for two requests that ask for the same; caller, time and reason do not count."""
     return desired.kind, desired.from_uuid, desired.to_uuid, desired.votes, desired.witness
 
 
 def _may_join(state: MasterState, uuid: str) -> None:
-    """Refused if the server can be no tablet's new member: unknown, silent, being retired or full.
+    """Refused if the server cannot be a tablet's new member: it is unknown, silent, being retired or full.
 
-    With codes that are told at once: whoever asks again as of a call that was lost would make an operator wait for it.
+    The codes are such that clients do not retry, so that an operator gets the answer at once.
     """
     view = next((s for s in state.servers() if s.uuid == uuid), None)
     if view is None:
@@ -142,8 +143,7 @@ def _deadline(state: MasterState, deadline_us: int) -> int:
 
 
 def move(state: MasterState, asked: Proposal, seen: Seen | None = None) -> Change:
-    """The change that wants what an operator proposes, of whatever config is in force; its result is the desired change
-    id."""
+    """The change that desires what is proposed, whatever config is in force; its result is the desired change's id."""
     config = _config_of(state, asked.tablet_id)
     return _grant(state, config, asked.tablet_id, _move(state, config, asked), seen)
 
@@ -177,7 +177,7 @@ def _check_move(state: MasterState, config: RaftConfig, asked: Proposal) -> None
 
 
 def add(state: MasterState, request: Request) -> Change:
-    """The change that wants one more member, with role VOTER or PRE_VOTER (default), NON_VOTER or WITNESS."""
+    """The change that desires one more member, with role VOTER or PRE_VOTER (default), NON_VOTER or WITNESS."""
     config = _config_of(state, request.tablet_id)
     role = request.role or "PRE_VOTER"
     if role not in ("VOTER", "PRE_VOTER", "NON_VOTER", "WITNESS"):
@@ -198,7 +198,7 @@ def add(state: MasterState, request: Request) -> Change:
 
 
 def remove(state: MasterState, request: Request) -> Change:
-    """The change that wants a member gone."""
+    """The change that desires the removal of a member."""
     config = _config_of(state, request.tablet_id)
     member = _member(config, request.server_uuid)
     if member.votes:
@@ -236,7 +236,7 @@ def _replaceable(state: MasterState, tablet_id: str, config: RaftConfig) -> None
 
 
 def change_role(state: MasterState, request: Request) -> Change:
-    """The change that wants a member to vote (role VOTER), or no longer (NON_VOTER)."""
+    """The change that desires that a member votes (role VOTER), or no longer votes (NON_VOTER)."""
     config = _config_of(state, request.tablet_id)
     member = _member(config, request.server_uuid)
     if request.role not in ("VOTER", "NON_VOTER"):

@@ -1,4 +1,4 @@
-"""An operator's word on a tablet's config that its members cannot prove: a forced one drops those who could. Pure."""
+"""An operator's confirmation of a config that its members cannot prove: a forced one drops those who could. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..heartbeats.belief import newer
 def confirm_config(catalog: Catalog, tablet_id: str, config: RaftConfig) -> Change:
     """The change that makes a config the one from which belief begins; its result is whether anything changed.
 
-    The same again is no change. Refused: TABLET_NOT_FOUND; INVALID_ARGUMENT for what is no config; CAS_FAILED if the
+    Repeating it is no change. Refused: TABLET_NOT_FOUND; INVALID_ARGUMENT if it is no valid config; CAS_FAILED if the
     catalog knows one at the same or a later position.
     """
     tablet = tablet_of(catalog, tablet_id)

@@ -1,4 +1,4 @@
-"""Requests about sources from the wire, and source positions to it: behind this module nothing is protobuf."""
+"""Converts requests about sources from protobuf, and source positions to it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Desired state that outlives any operation: how many voters are wanted, and which servers are to be emptied.
 
-Kept in the catalog as plain facts, not as operations with steps: the policy acts on them every tick for as long as they
-do not hold, so whoever dies in between, the next tick goes on. Taking one back is one more change of the same fact.
+It is kept in the catalog as plain facts, not as operations with steps. The policy acts on them at every tick for as
+long as they do not hold, so after any crash the next tick goes on. To take one back, the same fact is changed again.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ REASON_LENGTH_MAX = 200
 def set_replication(
     state: MasterState, wanted: int, *, table: str = "", tablet_id: str = "", seen: int | None = None
 ) -> Change:
-    """The change that wants so many voters of a table, or of one tablet; its result is that number.
+    """The change that desires so many voters of a table, or of one tablet; its result is that number.
 
-    Refused(INVALID_ARGUMENT) for an even number, one above the maximum, or more than there are servers to hold them;
-    to want fewer than now is never refused for lack of servers. CAS_FAILED if desired state was changed since its
-    caller looked (`seen` of `changes`), as for a late repetition; what holds already is no change.
+    Refused(INVALID_ARGUMENT) for an even number, one above the maximum, or more than there are servers to hold them.
+    Fewer than now are never refused for lack of servers. CAS_FAILED if desired state was changed since its caller read
+    it (`seen` of `changes`), as for a late repetition. What holds already is no change.
     """
     catalog = state.catalog
     if tablet_id:
@@ -63,16 +63,16 @@ def set_replication(
 
 
 def changes(catalog: Catalog) -> int:
-    """How often what is kept here was changed."""
+    """How often numbers of voters and retired servers were changed."""
     known = catalog.get(DESIRED)
     return known.changes if known else 0
 
 
 def retire(state: MasterState, uuid: str, *, undo: bool = False, reason: str = "", seen: int | None = None) -> Change:
-    """The change that wants a server emptied, or no longer; its result is whether anything changed.
+    """The change that desires that a server is emptied, or no longer; its result is whether anything changed.
 
-    Refused(NOT_FOUND) for a server nobody heard of, INVALID_ARGUMENT if the others could not hold what is on it,
-    CAS_FAILED as for `set_replication`.
+    Refused(NOT_FOUND) for an unknown server, INVALID_ARGUMENT if the others could not hold its replicas, CAS_FAILED as
+    for `set_replication`.
     """
     known = state.catalog.get(RETIRED, uuid)
     if undo:
@@ -109,7 +109,7 @@ def _as_it_is(result: Any) -> Change:
 
 
 def _counted(state: MasterState, seen: int | None, change: Change) -> Change:
-    """The change, and that there was one. Refused(CAS_FAILED) if there were others than the `seen` ones."""
+    """The change, with the count raised by one. Refused(CAS_FAILED) if the count is not `seen`."""
     before = changes(state.catalog)
     if seen not in (None, before):
         raise Refused(
@@ -124,7 +124,7 @@ def _counted(state: MasterState, seen: int | None, change: Change) -> Change:
 
 
 def _following(state: MasterState, table_id: str) -> Iterator[str]:
-    """Tablets of a table whose number of voters is the table's."""
+    """Tablets of a table without a number of voters of their own."""
     for tablet_id, tablet in state.catalog.items(TABLET):
         if tablet.table_id == table_id and not tablet.dropped and not tablet.replication_factor:
             yield tablet_id

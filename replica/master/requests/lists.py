@@ -1,7 +1,8 @@
-"""What a master answers to who asks for lists: page by page, each within one message however much there is.
+"""Answers requests for lists, page by page, so that each fits in one message.
 
-A page is found by the key behind which it begins, so work grows with the page. Tables go by name, servers by uuid, a
-table's tablets by position, sources by their key. Concurrency: the loop's thread; a long page gives way to other work.
+A page is found by the key after which it begins, so work grows with the page only. Tables are in order of their name,
+servers of their uuid, a table's tablets of their position, sources of their key. Concurrency: the loop's thread; work
+on a long page pauses for other work.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .conversions import position_to_pb
 from .upgrading import finalized_level
 
 SERVERS_AT_ONCE = 16
-"""Servers whose replicas are counted before other work gets its turn."""
+"""After the replicas of so many servers are counted, other work of the loop runs."""
 
 
 async def tables_page(state: MasterState, request: pb.TableRequest) -> pb.ListTablesReply:
@@ -37,7 +38,7 @@ async def tables_page(state: MasterState, request: pb.TableRequest) -> pb.ListTa
 
 
 async def table_page(state: MasterState, request: pb.TableRequest) -> pb.TableReply:
-    """One table, and its tablets from behind a position if they are asked for."""
+    """One table, and its tablets after a position if they are asked for."""
     table_id, stored = find_table(state.catalog, request.name, request.table_id)
     after = _position(request.after)
     table = table_info(stored) if after is None else pb.TableInfo(table_id=table_id, name=stored.name)
@@ -63,7 +64,7 @@ def _position(after: str) -> tuple[int, int] | None:
 
 
 def _places(state: MasterState, page: Sequence[pb.TabletInfo], limit_bytes: int) -> Iterator[pb.ServerInfo]:
-    """Where the members of a page's tablets listen, for builds that look there and not into the configs."""
+    """Addresses of the members of a page's tablets, for builds that do not take them from the configs."""
     if limit_bytes:
         return
     for uuid in sorted({m.uuid for t in page for m in t.config.members}):
@@ -73,7 +74,7 @@ def _places(state: MasterState, page: Sequence[pb.TabletInfo], limit_bytes: int)
 
 
 async def servers_page(state: MasterState, request: pb.ListServersRequest) -> pb.ListServersReply:
-    """Tablet servers by uuid. The first page has the masters, and who is no server of this cluster."""
+    """Tablet servers by uuid. The first page also has the masters, and senders that are no servers of this cluster."""
     reply = pb.ListServersReply(
         cluster_id=state.cluster_id,
         desired_changes=desired.changes(state.catalog),

@@ -65,7 +65,7 @@ _Handler = Callable[["MasterService", _Request, Context], Awaitable[_Reply]]
 
 
 def _answered(reply_type: Callable[..., _Reply]) -> Callable[[_Method[_Request, _Reply]], _Handler[_Request, _Reply]]:
-    """Check whom the request is meant for and that this master leads; turn a refusal into the reply's error."""
+    """Check that the request is meant for this master, and that it leads; turn a refusal into the reply's error."""
 
     def wrap(method: _Method[_Request, _Reply]) -> _Handler[_Request, _Reply]:
         @wraps(method)
@@ -87,7 +87,7 @@ def _answered(reply_type: Callable[..., _Reply]) -> Callable[[_Method[_Request, 
 
 
 class MasterService(pb_grpc.MasterServiceServicer):
-    """The gRPC face of one master. Concurrency: the loop's thread."""
+    """The gRPC handlers of one master. Concurrency: the loop's thread."""
 
     def __init__(
         self,
@@ -96,8 +96,8 @@ class MasterService(pb_grpc.MasterServiceServicer):
         *,
         ask_master: Callable[[Address], Awaitable[MasterBuild]] = ask_build,
     ) -> None:
-        """`stored`: the config of the group that this master's directory belongs to; `ask_master`: who listens at an
-        address."""
+        """`stored`: the config of the group that this master's directory belongs to; `ask_master`: asks for the build
+        of the master at an address."""
         self.uuid = uuid
         self._stored = stored
         self._ask_master = ask_master
@@ -120,7 +120,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
             raise Refused(Code.INVALID_NAME, "this master has another uuid", meant=dest_uuid, own=self.uuid)
 
     def deliver(self, tablet_id: str, message: Message) -> str:
-        """A message of the other masters; dropped before the group is open, for they send it again.
+        """Deliver a message of another master. Before the group is open it is dropped, and will be sent again.
 
         Returns why it was refused, as `Replica.step`.
         """
@@ -129,7 +129,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
         return self._state.group.replica.step(message) if self._state is not None else ""
 
     async def GetIdentity(self, _request: pb.Empty, _context: Context) -> pb.IdentityReply:
-        """Who this is; answered by any master, at any time."""
+        """The uuid, cluster and build of this master; answered by any master, at any time."""
         cluster_id = self._state.cluster_id if self._state else ""
         return pb.IdentityReply(
             uuid=self.uuid,
@@ -142,7 +142,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
         )
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatReply:
-        """Take a server's report in; answer with what it has to do."""
+        """Take a server's report in; answer with its orders."""
         reply = pb.HeartbeatReply(master_uuid=self.uuid)
         try:
             self._check_name(request.dest_uuid)
@@ -271,7 +271,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
 
     @_answered(pb.ResetSourceReply)
     async def ResetSource(self, request: pb.ResetSourceRequest) -> pb.ResetSourceReply:
-        """A new generation of a source, from another offset; or, in its present one, only less of it done."""
+        """A new generation of a source, from another offset; or the present one, with a lower `done`."""
         state, asked = self.state, reset_source_from_pb(request)
 
         def reset() -> Change:
@@ -314,7 +314,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
 
     @_answered(pb.SimpleReply)
     async def CancelChange(self, request: pb.ReplicaRequest) -> pb.SimpleReply:
-        """Give up what is wanted of a tablet; what it began is taken back."""
+        """Cancel the desired change of a tablet; what it began is taken back."""
         await self._want(change_requests.cancel, request)
         return pb.SimpleReply()
 
@@ -336,7 +336,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
 
     @_answered(pb.ReplaceTabletsReply)
     async def ReplaceTablets(self, request: pb.ReplaceTabletsRequest) -> pb.ReplaceTabletsReply:
-        """Unsafe: empty tablets take the place of lost ones, all or none; asked again, the same ones are named."""
+        """Unsafe: empty tablets take the place of lost ones, all or none. A repeated request gets the same ones."""
         state = self.state
         ids, despite = request.tablet_ids, request.despite_replicas
         floors = {source_from_pb(floor.source): floor.offset for floor in request.floors}
@@ -352,7 +352,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
 
     @_answered(pb.SimpleReply)
     async def ConfirmConfig(self, request: pb.ConfirmConfigRequest) -> pb.SimpleReply:
-        """An operator's word on a tablet's committed config; from now on its members are believed."""
+        """An operator confirms a tablet's committed config; from now on its members are believed."""
         state, tablet_id, config = self.state, request.tablet_id, config_from_pb(request.config)
         if await state.group.change(lambda: confirm_config(state.catalog, tablet_id, config)):
             _log.warning("T %s P %s config %s was confirmed by an operator", tablet_id, self.uuid, config.opid)
@@ -360,7 +360,8 @@ class MasterService(pb_grpc.MasterServiceServicer):
 
     @_answered(pb.FinalizeUpgradeReply)
     async def FinalizeUpgrade(self, request: pb.FinalizeUpgradeRequest) -> pb.FinalizeUpgradeReply:
-        """An operator's decision that no process goes back to an earlier build: the cluster writes its new formats."""
+        """Raise the feature level: the cluster writes its new formats, and no process can go back to an earlier
+        build."""
         level, before = await finalize_upgrade(self.state, request.level, request.without, self._ask_master)
         if level > before:
             _log.warning("P %s the cluster's feature level is %d from now on, it was %d", self.uuid, level, before)
@@ -368,7 +369,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
 
     @_answered(pb.TakeOverReply)
     async def TakeOver(self, request: pb.TakeOverRequest) -> pb.TakeOverReply:
-        """A directory that is to be copied to stands for that master's uuid from now on, and no other one does."""
+        """Note that a directory which is to be copied to takes over a master's uuid; earlier ones are refused then."""
         group = self.state.group
         if request.uuid == self.uuid:
             raise Refused(Code.INVALID_ARGUMENT, "that master leads: it is not lost", uuid=request.uuid)
@@ -382,7 +383,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
         return pb.TakeOverReply(number=number, index=group.catalog.applied_opid.index)
 
     async def Status(self, _request: pb.Empty, _context: Context) -> pb.MasterStatusReply:
-        """How this master fares; answered by any master."""
+        """The status of this master; answered by any master."""
         if self._state is None:
             known = pb.ReplicaStatus(committed_config=config_to_pb(self._stored) if self._stored else None)
             return pb.MasterStatusReply(uuid=self.uuid, replica=known)

@@ -1,8 +1,8 @@
-"""Empty tablets in the place of lost ones: the last resort, when no replica is left to go on from.
+"""Puts empty tablets in the place of lost ones: the last resort, when no replica is left to recover from.
 
-One change of the catalog holds all of it: the lost tablet is known as dropped, so that whatever comes back of it is
-deleted; a new one of the same partition has its replicas placed; and the sources that fed it go back, so that what
-Kafka still has is read again.
+One change of the catalog does all of it. It marks the lost tablet dropped, so that replicas that return are deleted. It
+places the replicas of a new tablet of the same partition. It moves the sources that fed the lost one back, so that
+records which Kafka still has are read again.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def replace_tablets(
 ) -> Change:
     """The change that replaces the named tablets, all or none; its result is a `Replaced`.
 
-    `floors`: offsets below which Kafka has nothing any more. `despite_replicas`: also where a live server holds rows.
+    `floors`: offsets below which Kafka has no records any more. `despite_replicas`: also if a live server holds rows.
 
-    A tablet that was replaced before is answered with what replaced it, and nothing moves for it. Refused:
+    For a tablet that was replaced before, the answer is its replacement, and nothing changes for it. Refused:
     TABLET_NOT_FOUND; ILLEGAL_STATE while a live server holds rows of one; NOT_READY while servers may not have
     reported yet; INVALID_ARGUMENT for no tablets, or too few servers to hold the new ones.
     """
@@ -65,7 +65,7 @@ def replace_tablets(
 
 
 def servers_with_rows(state: MasterState, tablet_id: str) -> list[str]:
-    """Live servers that reported a replica which holds rows, however it fares; sorted."""
+    """Live servers that reported a replica with rows, in whatever state; sorted."""
     found = []
     for uuid, server in state.soft.servers.items():
         replica = server.replicas.get(tablet_id)
@@ -85,7 +85,7 @@ def _known(catalog: Catalog, tablet_id: str) -> Tablet:
 
 
 def _refuse_before_all_reported(state: MasterState) -> None:
-    """Silence is no death: a master that has just begun to lead has not heard of every server yet."""
+    """Refused NOT_READY while this master has just begun to lead, because it may not have heard of every server yet."""
     left_us = state.options.server_dead_ms * 1000 - (state.mono_us - state.soft.since_us)
     if left_us > 0:
         what = "this master has just begun to lead, and not every server may have reported to it"
@@ -105,7 +105,7 @@ def _refuse_with_rows(state: MasterState, lost: Sequence[str]) -> None:
 
 
 def _placed(state: MasterState, lost: Sequence[str]) -> dict[str, tuple[Member, ...]]:
-    """Members of each new tablet, by the lost one's id: as many as are wanted of it, placed as a new table's are."""
+    """Members of each new tablet, by the lost one's id: as many as it should have, placed like those of a new table."""
     servers, load = state.servers(), state.replica_load()
     by_number: dict[int, list[str]] = {}
     for tablet_id in lost:
@@ -120,9 +120,9 @@ def _placed(state: MasterState, lost: Sequence[str]) -> dict[str, tuple[Member, 
 
 
 def _lowered(catalog: Catalog, table_ids: set[str], floors: Mapping[SourceKey, int]) -> dict[str, Position]:
-    """Every source of these tables, complete from its start only, or from where Kafka still has it.
+    """The sources of these tables, with `done` at their start, or at the first offset that Kafka still has.
 
-    A new tablet has nothing of any source; the others drop what they are sent again, by their ledgers.
+    A new tablet has nothing of any source. The others drop rows that they have, by their ledgers.
     """
     found: dict[str, Position] = {}
     for table_id in sorted(table_ids):

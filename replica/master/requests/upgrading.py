@@ -1,6 +1,6 @@
-"""The cluster's feature level: a decision of the masters, made once every process runs a build that knows it.
+"""Raises the cluster's feature level, once every process runs a build that knows it.
 
-Until it is made, each process can go back to the build before; after it, a process of a lower level is refused.
+Before that, each process can go back to its build before. After it, a process of a lower level is refused.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from ..state import MasterState
 from ..tablets.view import server_view
 
 SHOWN_MAX = 10
-"""Processes that a refusal names."""
+"""How many processes a refusal names."""
 _TABLETS_AT_ONCE = 1_000
-"""Whose members are collected before other work gets its turn."""
+"""After the members of so many tablets are collected, other work of the loop runs."""
 
 
 class Build(NamedTuple):
@@ -54,7 +54,8 @@ def check_server(catalog: Catalog, feature_level: int, version: str) -> None:
 def missing(
     level: int, masters: Mapping[str, Build], servers: Mapping[str, Build], without: Collection[str]
 ) -> list[str]:
-    """What stands against a level, a line for each process; servers in `without` may be away, but not too old."""
+    """Why the level cannot be raised, a line for each process. Servers in `without` need not answer, but if they do
+    they must know the level."""
     lines = []
     for kind, builds in (("master", masters), ("tablet server", servers)):
         for uuid, build in builds.items():
@@ -69,7 +70,7 @@ def missing(
 
 
 def finalize(catalog: Catalog, level: int, now_us: int) -> Change:
-    """The change that raises the level; its result is the level before. One that is reached already is no change."""
+    """The change that raises the level; its result is the level before. If the level is reached, there is no change."""
     before = finalized_level(catalog)
     if level <= before:
         return {}, [], "", before
@@ -109,7 +110,7 @@ async def finalize_upgrade(
 
 
 async def _masters(state: MasterState, ask: Callable[[Address], Awaitable[MasterBuild]]) -> dict[str, Build]:
-    """The builds of the other masters, as each of them says."""
+    """The builds of the other masters, asked from each of them."""
 
     async def build(uuid: str, addresses: Sequence[Address]) -> Build:
         for address in addresses:

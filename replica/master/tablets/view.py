@@ -26,7 +26,7 @@ def wanted_voters(catalog: Catalog, tablet_id: str) -> int:
 def server_views(
     soft: SoftState, options: MasterOptions, mono_us: int, retired: frozenset[str] = frozenset()
 ) -> tuple[ServerView, ...]:
-    """All servers that were ever heard of in this leadership; a booting one is alive."""
+    """All servers that were heard of in this leadership; a booting one is alive."""
     return tuple(server_view(soft, s, options, mono_us, retired) for _, s in sorted(soft.servers.items()))
 
 
@@ -55,7 +55,7 @@ def leader_of(soft: SoftState, state: TabletState | None, options: MasterOptions
 
 
 def health_of(soft: SoftState, tablet_id: str, uuid: str, options: MasterOptions, mono_us: int) -> Health:
-    """How the member `uuid` of a tablet fares, as far as this master and the tablet's leader can tell."""
+    """The health of the member `uuid` of a tablet, judged by this master's heartbeats and the tablet's leader."""
     silent_us = soft.silent_us(uuid, mono_us)
     server, replica, peer = soft.servers.get(uuid), soft.replica(uuid, tablet_id), soft.leaders_word(tablet_id, uuid)
     if server is not None and replica is not None and replica.phase == "FAILED" and not server.booting:
@@ -86,8 +86,8 @@ def _as_reported(
 
 
 def _as_leader_sees(peer: PeerReport | None, replica: TabletReport, open_for_us: int, options: MasterOptions) -> Health:
-    """Of a replica that is open. It may talk to the masters, and yet its leader may not reach it: then it follows
-    nobody, and is as lost as a silent one. What its leader says from before it was open says nothing of that."""
+    """The health of a replica that is open, by its leader. If the leader cannot reach it for long, it is as lost as a
+    silent one, though it sends heartbeats. What the leader said before it was open does not count."""
     if peer is None:
         return Health.UNKNOWN
     if peer.health in ("OK", "LAGGING", "HEALTHY"):
@@ -97,7 +97,8 @@ def _as_leader_sees(peer: PeerReport | None, replica: TabletReport, open_for_us:
 
 
 def _lost(peer: PeerReport | None) -> Health:
-    """Of a replica that nobody has reached for too long: if it comes back, can its leader's log continue its own?"""
+    """The health of a replica that was silent for too long: unrecoverable if its leader's log cannot continue its
+    own."""
     behind = peer is not None and peer.health == "NEEDS_COPY"
     return Health.FAILED_UNRECOVERABLE if behind else Health.FAILED
 
@@ -155,7 +156,7 @@ def tablet_view(
 
 
 def cluster_view(catalog: Catalog, soft: SoftState, options: MasterOptions, mono_us: int, wall_us: int) -> ClusterView:
-    """Everything the policy looks at, as of now."""
+    """The whole view for the policy, as of now."""
     views = (tablet_view(catalog, soft, t, r, options, mono_us) for t, r in catalog.items(TABLET))
     return ClusterView(
         servers=server_views(soft, options, mono_us, retired_servers(catalog)),

@@ -69,11 +69,11 @@ class CopyJobs:
         self._jobs: dict[str, CopyJob] = {}
 
     def running(self) -> list[CopyJob]:
-        """Jobs that have not ended: waiting ones, and those whose replica is being started (COPY.6)."""
+        """Jobs that have not ended, also those that wait and those whose replica is being started (COPY.6)."""
         return list(self._jobs.values())
 
     def start(self, request: CopyRequest, addresses: list[Address]) -> LocalReplica:
-        """Check `request` and start its job; Refused, and then nothing has changed. Returns what was here before."""
+        """Check `request` and start its job; returns what was here before. If it is Refused, nothing has changed."""
         manager = self._manager
         hosted = manager.tablets.get(request.tablet_id)
         local = self.local(request.tablet_id)
@@ -81,7 +81,7 @@ class CopyJobs:
         if refusal is not None:
             raise refusal
         if joining := self._jobs.get(request.tablet_id):
-            # The witness's log cannot be continued: what joins it is of no use. The leader asks again.
+            # The witness's log cannot be continued, so its join is of no use. The leader asks again.
             joining.cancel()
             what = "data is being brought to a witness here; that is cancelled"
             raise Refused(Code.ALREADY_INPROGRESS, what, tablet=request.tablet_id)
@@ -97,7 +97,7 @@ class CopyJobs:
         return local
 
     def local(self, tablet_id: str) -> LocalReplica:
-        """What this server has of the tablet, for the checks."""
+        """The state of the tablet here, as the checks of a copy need it."""
         hosted = self._manager.tablets.get(tablet_id)
         if hosted is None:
             term = self._manager.lost_term(tablet_id)
@@ -111,11 +111,11 @@ class CopyJobs:
         )
 
     async def cancel(self, tablet_id: str, started_us: int = 0) -> CopyJob:
-        """End the tablet's job and return it as it ended: cancelled, or DONE if it was complete already.
+        """End the tablet's job and return it: cancelled, or DONE if it was complete already.
 
-        A job that had changed nothing leaves things as they were; otherwise the replica is a tombstone with the last
-        logged OpId that it had. A later request starts anew. Refused NOT_FOUND if no such job runs, TIMED_OUT if the
-        job does not end; the cancel then stands.
+        If the job had changed nothing, the replica stays as it was. Otherwise it is a tombstone with the last logged
+        OpId that it had. A later request starts anew. Refused NOT_FOUND if no such job runs; TIMED_OUT if the job does
+        not end in time, though it is cancelled.
         """
         job = self._jobs.get(tablet_id)
         if job is None or started_us not in (0, job.started_us):
@@ -167,7 +167,7 @@ class CopyJobs:
             self._over(job)
 
     async def _on_pool(self, job: CopyJob, work: Callable[[], None]) -> BaseException | None:
-        """How `work` ended in a thread of the pool; if a cancel came before it began, as any cancelled copy."""
+        """Run `work` on the pool; returns its error, or None. If it was cancelled before, the error says so."""
         if job.cancelled.is_set():
             return copy_cancelled(job.tablet_id)
         job.work = self._pool.submit(work)
@@ -180,7 +180,7 @@ class CopyJobs:
         self._manager.copy_failures.succeeded(job.tablet_id)
 
     def _failed(self, job: CopyJob, error: BaseException) -> None:
-        # A cancel cuts calls to the source short; what that looks like there is not why the copy ended.
+        # A cancel interrupts calls to the source. Their error is not the reason why the copy ended.
         cancelled = job.cancelled.is_set()
         job.error = str(copy_cancelled(job.tablet_id) if cancelled else error)
         job.progress.phase = "CANCELLED" if cancelled else "FAILED"
@@ -194,7 +194,7 @@ class CopyJobs:
         job.ended.set()
 
     async def _settle(self, hosted: HostedTablet) -> None:
-        """After a failed copy: what the disk says holds. A replica that was not touched runs on."""
+        """After a failed copy: take the state from the disk. A replica that was not changed goes on."""
         try:
             await self._settle_as_found(hosted)
         except (Corruption, Refused) as error:
@@ -213,10 +213,10 @@ class CopyJobs:
         if hosted.cmeta is None:
             hosted.cmeta = await manager.in_thread(lambda: load_cmeta(manager.disk, tablet_id))
         if hosted.superblock.data_state is DataState.COPYING:
-            # There was no room to say that it failed. No copy would be taken until it is said.
+            # The disk had no room for the tombstone. Until it is written, no copy can be started.
             await manager.settle(hosted)
         if hosted.superblock.data_state is DataState.READY and hosted.replica is None:
-            # It was stopped, and then could not be deleted: nothing is lost, it runs again.
+            # The replica was stopped and could not be deleted. Nothing is lost; it is opened again.
             async with hosted.transition:
                 await manager.open(hosted)
 
@@ -228,10 +228,10 @@ class CopyJobs:
         addresses: list[Address],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """COPY.1 to COPY.5 in the job's thread; stopping the replica is asked of the loop.
+        """COPY.1 to COPY.5 in the job's thread; the loop stops the replica for it.
 
-        The job may have waited long, and the replica here went on promising meanwhile: the request's checks are made
-        again now, and what counts in the end is what the stopped replica leaves.
+        The job may have waited long, and the replica here may have acknowledged more meanwhile. So the request's checks
+        are made again now, and once more with the stopped replica.
         """
         manager = self._manager
         local = LocalReplica(
@@ -274,7 +274,7 @@ class CopyJobs:
             ).run()
 
     def _pace(self, job: CopyJob, length_bytes: int) -> None:
-        """Hold this server's rate for so many bytes, unless the job is cancelled. In the job's threads."""
+        """Wait until the copy rate allows so many bytes, unless the job is cancelled. In the job's threads."""
         rate = self._manager.copy_rate
         drawn = rate.draw(length_bytes)
         while (pause_s := rate.pause_s(drawn)) and not job.cancelled.wait(pause_s):
@@ -282,7 +282,7 @@ class CopyJobs:
 
     @contextmanager
     def attempt(self, job: CopyJob, addresses: list[Address]) -> Iterator[CopyAttempt]:
-        """The job's attempt at its source, which a cancel reaches. In the job's thread."""
+        """The job's attempt at its source, which a cancel can interrupt. In the job's thread."""
         manager = self._manager
         job.source = source = self._make_source(job.source_uuid, addresses)
         try:
@@ -303,7 +303,8 @@ class CopyJobs:
                 close()
 
     async def run_join(self, job: CopyJob, work: Callable[[], None]) -> BaseException | None:
-        """Run `work`, which joins data to a witness, on the pool; how it ended. The job is listed and cancellable."""
+        """Run `work`, which joins rows to a witness, on the pool; returns its error, or None. The job is listed, and
+        can be cancelled."""
         if job.tablet_id in self._jobs:
             return Refused(Code.ALREADY_INPROGRESS, "the tablet is being copied here", tablet=job.tablet_id)
         self._jobs[job.tablet_id] = job
@@ -331,7 +332,7 @@ class CopyRequests:
         own_address: Address,
         place: Callable[[Member], Address | None],
     ) -> None:
-        """`place(member)`: where to call it, which is not where a config says it was when it joined."""
+        """`place(member)`: the member's present address, which may differ from the one in the config."""
         self._manager = manager
         self._channels = channels
         self._own_address = own_address
@@ -341,7 +342,7 @@ class CopyRequests:
         self._tasks = Tasks(manager.on_fatal)
 
     def needed(self, tablet_id: str, need: CopyNeeded) -> None:
-        """A leader here found that a peer needs a copy; asks again by itself, so dropping it is harmless."""
+        """A leader here found that a peer needs a copy. The core asks again by itself, so a request may be dropped."""
         key, now = (tablet_id, need.peer_uuid), self._manager.clock.monotonic_us() / 1_000_000
         at, backoff = self._next.get(key, (0.0, BACKOFF_FIRST_S))
         if need.peer_uuid in self._busy or now < at or self._manager.stopping:

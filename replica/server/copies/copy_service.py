@@ -40,7 +40,7 @@ class CopyServicer(SourceServicer):
         maintenance: Maintenance,
         grant_ticket: GrantTicket,
     ) -> None:
-        """`grant_ticket`: the listener's."""
+        """`grant_ticket`: that of the listener for links."""
         super().__init__(manager, grant_ticket, self._ready, self._lost_here)
         self._manager = manager
         self._maintenance = maintenance
@@ -84,16 +84,16 @@ class CopyServicer(SourceServicer):
         )
 
     async def _ready(self, tablet_id: str, wanted: CopyWanted) -> SourceReplica:
-        """A replica here, flushed and with its config saved as far as the copy needs it; Refused if it does not run."""
+        """A running replica here, flushed and with its config saved as far as the copy needs; Refused if none runs."""
         hosted = self._manager.get(tablet_id)
         replica, tablet = hosted.serving()
         if tablet.flush_opid < wanted.flushed and replica.is_leader:
-            # Everything below is committed here, so it will be applied; a flush takes what is.
+            # Entries up to that position are committed here and will be applied; a flush writes what is applied.
             await when(lambda done: replica.wait_applied(wanted.flushed.index, done), FLUSH_WAIT_S, "entries to apply")
             await self._maintenance.flush(hosted)
             replica, tablet = hosted.serving()
         if wanted.log_only:
-            # A config that was just committed is on its way there; without it the whole log would go along.
+            # A config that was just committed is being saved. Without it the copy would need the whole log.
             await drained(hosted.meta_lane)
             replica, tablet = hosted.serving()
         cmeta, log = hosted.cmeta, hosted.log

@@ -1,4 +1,4 @@
-"""Heartbeats to all masters: reports out, orders in."""
+"""Heartbeats to all masters: sends reports, and carries out the orders in the replies."""
 
 from __future__ import annotations
 
@@ -44,11 +44,12 @@ _log = logging.getLogger("nyala.server")
 TIMEOUT_S = 3.0
 ORDERS_RUNNING_MAX = 32
 ERROR_CHARS_MAX = limits.COPY_ERROR_CHARS_MAX
-"""Of the reason why a copy failed: all copies that fail are in each heartbeat."""
+"""At most so much of the reason why a copy failed, because each heartbeat lists all failing copies."""
 
 
 class Heartbeats:
-    """One loop per master. A report is full the first time and when asked for, otherwise what changed and a few more.
+    """One loop for each master. A report is full the first time and when the master asks for it. Otherwise it has what
+    changed, and a few replicas more.
 
     Concurrency: the loop's thread.
     """
@@ -69,8 +70,8 @@ class Heartbeats:
     ) -> None:
         """`identity`: of this server, which joins the first cluster whose masters answer.
 
-        `process`: tells the masters this process's heartbeats from those of one that ran here before, or elsewhere.
-        `lost()`: servers that this one seeks; `found(uuid, addresses)`: where a master says that one listens.
+        `process`: a number by which masters tell this process's heartbeats from another one's. `lost()`: servers that
+        this one cannot reach; `found(uuid, addresses)`: called with the addresses that a master names.
         """
         self._manager = manager
         self._channels = channels
@@ -82,9 +83,9 @@ class Heartbeats:
         self._lost = lost
         self._found = found
         self._changed: dict[Address, set[str]] = {}
-        """Of every master that has a loop: the tablets to be told of next."""
+        """For each master that has a loop: the tablets that changed since its last report."""
         self._uuids: dict[Address, str] = {}
-        """Of every master that has a loop: who answered there; empty before."""
+        """For each master that has a loop: the uuid that answered there; empty before."""
         self._process = process
         self._sequence = count(1)
         self._orders: set[str] = set()
@@ -93,23 +94,23 @@ class Heartbeats:
 
     @property
     def masters(self) -> set[Address]:
-        """Where heartbeats go now."""
+        """Addresses to which heartbeats go now."""
         return set(self._uuids)
 
     async def run_forever(self) -> None:
-        """Beat until the server stops."""
+        """Send heartbeats until the server stops."""
         async with asyncio.TaskGroup() as group:
             for master in self._manager.options.masters:
                 self._begin(group, master)
 
     def _begin(self, group: asyncio.TaskGroup, master: Address, listed: str = "") -> None:
-        """`listed`: the uuid that other masters say is there; empty for one that we were told of."""
+        """Begin a loop. `listed`: the uuid that other masters name for the address; empty for one of `--masters`."""
         self._changed[master], self._uuids[master] = set(), ""
         group.create_task(self._one_master(group, master, listed))
 
     def _hear_of_masters(self, group: asyncio.TaskGroup, reply: pb.HeartbeatReply) -> None:
-        """Begin a loop for every master that the masters of our cluster name and that has none: one that was added
-        leads some day, and the one that we were told of may be gone by then [MF-32]."""
+        """Begin a loop for every master that a reply of our cluster names and that has none. An added master may lead
+        later, when those of `--masters` are gone [MF-32]."""
         if not reply.cluster_id or self._identity.cluster_id not in ("", reply.cluster_id):
             return
         listed = [(place.uuid, addresses_from_pb(place.addresses)) for place in reply.masters]
@@ -118,12 +119,12 @@ class Heartbeats:
             self._begin(group, master, uuid)
 
     def _answers_elsewhere(self, master: Address, uuid: str) -> bool:
-        """Whether the same master answers under an address that we were told: one loop is enough."""
+        """Whether the same master answers at an address of `--masters`, so that one loop is enough."""
         told = self._manager.options.masters
         return bool(uuid) and master not in told and any(self._uuids[other] == uuid for other in told)
 
     async def _one_master(self, group: asyncio.TaskGroup, master: Address, listed: str) -> None:
-        """Tell one master what changed, and carry out its orders, until the server stops."""
+        """Report to one master and carry out its orders, until the server stops."""
         manager = self._manager
         master_uuid, away, refused = "", False, None
         changed, seeker, state = self._changed[master], Seeker(), ReportState()
@@ -168,7 +169,7 @@ class Heartbeats:
             await asyncio.sleep(manager.options.heartbeat_ms / 1000)
 
     async def _refusal(self, reply: pb.HeartbeatReply) -> Refused | None:
-        """Why this master's reply counts for nothing: it refused us, or we refuse it."""
+        """Why this master's reply is not used: the master refused us, or we refuse it."""
         error, own = error_from_pb(reply.error), self._identity.cluster_id
         if error is not None and error.code is not Code.WRONG_CLUSTER and own and reply.cluster_id not in ("", own):
             return Refused(
@@ -189,7 +190,7 @@ class Heartbeats:
         return None
 
     async def _learn_level(self, level: int) -> None:
-        """Note the cluster's feature level in the directory before anything is written by it."""
+        """Write the cluster's feature level into the directory, before anything is written in its formats."""
         if level > self._identity.feature_level:
             await self._identity.raise_feature_level(level)
             _log.info(
@@ -262,7 +263,7 @@ class Heartbeats:
         ]
 
     def _carry_out(self, orders: Iterable[pb.TabletOrder]) -> None:
-        """Start what the masters order and is not under way; they repeat whatever is not yet done."""
+        """Start the orders that are not under way. The masters repeat each order until it is done."""
         for order in orders:
             request, act = _meant(order)
             if request.tablet_id in self._orders or len(self._orders) >= ORDERS_RUNNING_MAX:
@@ -287,7 +288,7 @@ class Heartbeats:
 
 
 def _meant(order: pb.TabletOrder) -> tuple[_Ordered, Callable[[TabletManager, Any], Awaitable[object]]]:
-    """The request of an order, and what carries it out."""
+    """The request of an order, and the function that carries it out."""
     if order.HasField("create"):
         return order.create, create_tablet
     if order.HasField("renew"):

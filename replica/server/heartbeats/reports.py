@@ -1,4 +1,4 @@
-"""What one heartbeat tells of this server's replicas, so that it fits in one message however many there are. Pure."""
+"""Chooses the replicas that one heartbeat reports, so that it fits in one message. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from nyala.replica.types import limits
 
 @dataclass(frozen=True)
 class Report:
-    """Statuses to send. A full one tells all tablets with ids behind `after` up to `until`; empty: no bound."""
+    """Statuses to send. A full report has all tablets with ids after `after` up to `until`; empty: no bound."""
 
     statuses: list[pb.ReplicaStatus]
     told: frozenset[str]
-    """Changed tablets that this report settles, also those that are here no longer."""
+    """Changed tablets that this report covers, also those that are no longer here."""
     full: bool = False
     after: str = ""
     until: str = ""
@@ -28,10 +28,10 @@ REFRESH_PER_BEAT = 20
 
 
 class ReportState:
-    """What one master was told, and what it is told next.
+    """What was reported to one master, and what is reported next.
 
-    A master that refused or was silent, such as one that does not lead, is only asked, and is told everything from the
-    beginning when it takes a heartbeat: what it was told before it has forgotten, or never heard.
+    If a master refused or did not answer, such as one that does not lead, it gets empty heartbeats. Once it accepts
+    one, it gets a full report, because it may have forgotten the earlier ones.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class ReportState:
         self._place = 0
 
     def next(self, tablets: Sequence[str], changed: set[str], status_of: StatusOf) -> Report:
-        """The next report. `tablets`: sorted, all that are here; `changed` loses what is told now."""
+        """The next report. `tablets`: all that are here, sorted. Reported tablets are removed from `changed`."""
         self._full = self._full or not changed <= set(tablets)  # only a full report tells what is no longer here
         if not self.heard:
             report = Report([], frozenset(changed))
@@ -56,23 +56,23 @@ class ReportState:
         return report
 
     def taken(self, reply: pb.HeartbeatReply) -> bool:
-        """The master took the last report; whether it is the first one, so that the next one is due at once."""
+        """The master took the last report. Returns whether that was the first one; then the next is due at once."""
         before, self.heard = self.heard, True
         self._slices, self._after = reply.takes_slices, reply.heard_until if before else ""
         self._full = reply.need_full_report or bool(self._after) or not before
         return not before
 
     def not_taken(self) -> None:
-        """It refused the last report, or did not answer."""
+        """The master refused the last report, or did not answer."""
         self.heard = False
 
 
 def full_report(
     tablets: Sequence[str], changed: Collection[str], status_of: StatusOf, *, after: str, slices: bool
 ) -> Report:
-    """All of the sorted `tablets`, or to a master that takes slices the next of them behind `after`.
+    """A report of all the sorted `tablets`, or of the next slice after `after` if the master takes slices.
 
-    A change of a tablet outside of the slice is not settled: it is told with another report.
+    A change of a tablet outside of the slice is reported later.
     """
     if not slices:
         return Report([status_of(t) for t in tablets], frozenset(changed), full=True)
@@ -84,7 +84,7 @@ def full_report(
 
 
 def partial_report(changed: Collection[str], refresh: Iterable[str], status_of: StatusOf) -> Report:
-    """What changed, as much of it as fits, and then what is told from time to time."""
+    """A report of changed tablets, as many as fit, and then of unchanged ones to refresh."""
     first = sorted(changed)
     wanted = [*first, *(t for t in refresh if t not in changed)]
     statuses = _fitting(wanted, status_of)
@@ -92,7 +92,7 @@ def partial_report(changed: Collection[str], refresh: Iterable[str], status_of: 
 
 
 def _fitting(tablets: Iterable[str], status_of: StatusOf) -> list[pb.ReplicaStatus]:
-    """Statuses of the first tablets, one at least and REPORT_REPLICAS_MAX at most, of REPORT_BYTES_MAX together."""
+    """Statuses of the first tablets: at least one, at most REPORT_REPLICAS_MAX, and REPORT_BYTES_MAX in all."""
     statuses: list[pb.ReplicaStatus] = []
     left = limits.REPORT_BYTES_MAX
     for tablet_id in tablets:

@@ -22,9 +22,10 @@ CHECK_EVERY_S = 60.0
 
 
 class FileChecker:
-    """Concurrency: the loop's thread; files are looked at in threads. Nothing of a tablet in transition is touched.
+    """Checks files, and writes small ones again. A tablet in transition is left alone.
 
-    Single files are written again, never a folder: the next start must see its loss (`startup/durable_state.py`).
+    A folder is never made again: the next start must see that it is lost (`startup/durable_state.py`).
+    Concurrency: the loop's thread; files are checked in threads.
     """
 
     def __init__(self, manager: TabletManager, check_folders: Callable[[], None] = lambda: None) -> None:
@@ -35,7 +36,7 @@ class FileChecker:
         """Files that were written again."""
 
     async def round(self) -> None:
-        """Look at every tablet's files."""
+        """Check every tablet's files."""
         known = frozenset(self._manager.tablets)
         for hosted in list(self._manager.tablets.values()):
             settled = hosted.running or hosted.superblock.data_state is DataState.DELETED
@@ -56,7 +57,7 @@ class FileChecker:
                 self._manager.damaged(hosted, lost)
 
     def _repair_roots(self, hosted: HostedTablet, known: frozenset[str]) -> None:
-        """Superblock and consensus metadata: what memory says is what was written last."""
+        """Write superblock and consensus metadata again from memory if their files differ from it."""
         disk = self._manager.disk
         self._check_folders()
         for path in (superblock_path(hosted.tablet_id), path_of(hosted.tablet_id)):
@@ -83,7 +84,7 @@ class FileChecker:
 
 
 def _folder_is_lost(disk: Disk, folder: str, known: frozenset[str]) -> bool:
-    """Whether the folder is gone, or holds no file of any of several tablets: what an unmounted disk looks like."""
+    """Whether the folder is gone, or has no file of any of several tablets, as if its disk was unmounted."""
     return not disk.exists(folder) or (len(known) > 1 and known.isdisjoint(disk.listdir(folder)))
 
 

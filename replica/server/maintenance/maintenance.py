@@ -1,4 +1,4 @@
-"""Flush, compaction and log GC: in the background, by need, one at a time."""
+"""Flush, compaction and log GC in the background, one at a time, the most urgent first."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ PRESSURE_FLUSH = 0.7
 """From this share of the memory limit on, the largest memory store is flushed whatever its size."""
 GC_EVERY_S = 10.0
 COMPACT_AGAIN_S = 60.0
-"""After a compaction that met a full disk or an exhausted resource; those of other tablets go on meanwhile."""
+"""Pause of a tablet whose compaction met a full disk or an exhausted resource. Other tablets' compactions go on."""
 GIVE_BACK_EVERY_S = 5.0
-"""Allocations wait while free memory goes back to the kernel, and whoever needs it again has to clear it."""
+"""At most so often: allocations wait while free memory goes back to the kernel, and new memory must be cleared."""
 
 
 class Maintenance:
@@ -73,7 +73,7 @@ class Maintenance:
                 self._memory.refresh()
 
     async def once(self) -> bool:
-        """Do the most urgent piece of work, if any; whether there was one."""
+        """Do the most urgent piece of work; returns whether there was any."""
         hosted = self.most_urgent_flush()
         if hosted is not None:
             return await self.flush(hosted)
@@ -84,7 +84,7 @@ class Maintenance:
             return await self.compact(hosted)
         if self._now() - self._gc_at > GC_EVERY_S:
             self._gc_at = self._now()
-            # What a dead target's copy holds, or a finished one's, is let go before the log is looked at.
+            # Sessions of dead targets and finished copies are closed first, because they hold log segments.
             await self._manager.in_thread(self._manager.sessions.expire)
             for tablet in self._manager.running():
                 if tablet.replica is not None:
@@ -92,19 +92,19 @@ class Maintenance:
         return False
 
     async def look_at_resources(self) -> None:
-        """Count open files and memory maps, now and then, so that they are told before they run out."""
+        """Count open files and memory maps from time to time, so that a warning comes before they run out."""
         if self._looked_at is None or self._now() - self._looked_at >= LOOK_EVERY_S:
             self._looked_at = self._now()
             await asyncio.get_running_loop().run_in_executor(self._pool, self.resources.look)
 
     async def check_files(self) -> None:
-        """Look at the files of every tablet, once a minute."""
+        """Check the files of every tablet, once a minute."""
         if self._now() - self._checked_at >= CHECK_EVERY_S:
             self._checked_at = self._now()
             await self.file_checker.round()
 
     async def give_back(self) -> bool:
-        """Give free memory back if writes would else be refused for it; whether that was done."""
+        """Give free memory back if writes would be refused for it otherwise; returns whether it did."""
         if not self._memory.mostly_free or self._now() - self._gave_back_at < GIVE_BACK_EVERY_S:
             return False
         self._gave_back_at = self._now()
@@ -113,7 +113,7 @@ class Maintenance:
         return True
 
     def most_urgent_flush(self) -> HostedTablet | None:
-        """The tablet to flush next, by the rule of `flush_rule`. One where nothing happened costs a comparison."""
+        """The tablet to flush next, by the rule of `flush_rule`. An idle tablet costs one comparison."""
         best: tuple[float, HostedTablet] | None = None
         options, now = self._manager.options, self._now()
         pressed = self._memory.soft_bytes if self._memory.pressure > PRESSURE_FLUSH else 0
@@ -138,7 +138,7 @@ class Maintenance:
         return hosted.watch or Watch(self._manager.options.log_retain_bytes)
 
     async def flush(self, hosted: HostedTablet) -> bool:
-        """Flush one tablet and let its log go; whether something was flushed."""
+        """Flush one tablet and run its log GC; returns whether something was flushed."""
         tablet = hosted.tablet
         if tablet is None:
             return False
@@ -153,7 +153,7 @@ class Maintenance:
         return True
 
     async def compact(self, hosted: HostedTablet) -> bool:
-        """Merge some of a tablet's blocks; whether anything was merged."""
+        """Merge some of a tablet's blocks; returns whether any were merged."""
         tablet = hosted.tablet
         if tablet is None:
             return False
@@ -164,7 +164,8 @@ class Maintenance:
         return merged
 
     async def _work(self, hosted: HostedTablet, work: Callable[[], Any]) -> Any:
-        """Run on the maintenance thread. Trouble of one tablet is its own; a failing disk ends the process."""
+        """Run `work` on the maintenance thread. An error of one tablet fails that replica; a failing disk ends the
+        process."""
         async with self._one_at_a_time:
             if not hosted.running or hosted.tablet is None or hosted.transition.locked():  # as it waited for its turn
                 return None
@@ -191,5 +192,5 @@ class Maintenance:
                 hosted.unattended.set()
 
     def close(self) -> None:
-        """No more work."""
+        """End the thread."""
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -21,12 +21,12 @@ _log = logging.getLogger("nyala.server")
 
 LOOK_EVERY_S = 60.0
 PIECE_BYTES = 1 << 20
-"""Read in one go: an eighth of a second's share by default, so that others wait for no longer at the disk."""
+"""So much is read at once: at the default rate what an eighth of a second allows, so others hardly wait at the disk."""
 CPU_SHARE = 0.1
-"""Of one core: what checks of log segments with many small entries may take, which cost CPU rather than reads."""
+"""Share of one core that checks may take. Log segments with many small entries cost CPU rather than reads."""
 
 Pieces = Generator[int, None, None]
-"""Each step reads and checks a piece, and yields how many bytes that were; Corruption if they are lost."""
+"""Each step reads and checks a piece, and yields its number of bytes; Corruption if they are damaged."""
 
 
 class _AtRest(NamedTuple):
@@ -41,8 +41,8 @@ class _AtRest(NamedTuple):
 class Scrub:
     """Checks every block and every closed log segment of every running replica once in an interval, by its CRCs.
 
-    Concurrency: the loop's thread chooses; one thread of its own reads, a piece at a time. Nothing is held meanwhile:
-    what a merge, log GC, a deletion or a copy takes away is let go after the piece.
+    Concurrency: the loop's thread chooses; one thread of its own reads, a piece at a time. It holds nothing: if a
+    merge, log GC, a deletion or a copy removes the file, the check ends after the piece.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Scrub:
         now: Callable[[], float] = time.monotonic,
         cpu_s: Callable[[], float] = time.thread_time,
     ) -> None:
-        """`now`: seconds that only grow; `cpu_s`: those that the calling thread has worked."""
+        """`now`: seconds of a monotonic clock; `cpu_s`: CPU seconds of the calling thread."""
         self._manager = manager
         self._now = now
         self._cpu_s = cpu_s
@@ -59,7 +59,7 @@ class Scrub:
         self._pool = started_pool(1, "scrub")
         self._whole_s: dict[str, float] = {}
         self.bytes = 0
-        """Read so far."""
+        """Bytes read so far."""
         self.damaged = 0
         """Blocks and segments found damaged so far."""
 
@@ -84,7 +84,7 @@ class Scrub:
                 return
 
     def _at_rest(self) -> Iterator[tuple[str, _AtRest]]:
-        """By name, which no other block ever gets, and no other segment of the same log."""
+        """What can be checked, by names that no other block, and no other segment of the same log, ever gets."""
         for hosted in self._manager.running():
             if hosted.tablet is not None:
                 for block in hosted.tablet.superblock.blocks:
@@ -115,7 +115,7 @@ class Scrub:
         return _AtRest(hosted, is_there, files)
 
     async def _check(self, one: _AtRest) -> bool:
-        """Whether it is whole. If not, and it is still the replica's, the replica fails."""
+        """Whether the block or segment is whole. If it is not, and is still the replica's, the replica fails."""
         try:
             for pieces in one.files():
                 if not await self._read(pieces, one.is_there):
@@ -129,7 +129,7 @@ class Scrub:
         return True
 
     async def _read(self, pieces: Pieces, wanted: Callable[[], bool]) -> bool:
-        """Whether all pieces were read: not if the block or segment went away meanwhile."""
+        """Whether all pieces were read: False if the block or segment was removed meanwhile."""
         in_thread = asyncio.get_running_loop().run_in_executor
         try:
             while wanted():
@@ -144,7 +144,7 @@ class Scrub:
                     pause_s = self._rate.pause_s(drawn)
             return False
         finally:
-            # Behind the piece that may still be under way; a file that was removed meanwhile may take time to close.
+            # On the same thread, after the piece that may be under way: closing a removed file may take time.
             self._pool.submit(pieces.close)
 
     def _next(self, pieces: Pieces) -> tuple[int | None, float]:
@@ -153,20 +153,20 @@ class Scrub:
         return next(pieces, None), self._cpu_s() - began_s
 
     def close(self) -> None:
-        """No more work."""
+        """End the thread."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 def cost_bytes(length_bytes: int, cpu_s: float, rate_bytes_per_s: int) -> int:
-    """What to draw of the rate for a piece that took so much CPU: its length, or more if it was dear to check."""
+    """How many bytes of the rate a piece costs: its length, or more if checking it took much CPU."""
     return max(length_bytes, int(cpu_s / CPU_SHARE * rate_bytes_per_s))
 
 
 def carried(whole_s: Mapping[str, float], present: Collection[str], now_s: float) -> dict[str, float]:
-    """When each block that is `present` was last known to be whole: one that is new here was checked or written now."""
+    """When each block in `present` was last known to be whole. A new one was written or checked just now."""
     return {name: whole_s.get(name, now_s) for name in present}
 
 
 def due(whole_s: Mapping[str, float], now_s: float, interval_s: float) -> list[str]:
-    """Blocks that nobody has checked for an interval, the one that has waited longest first."""
+    """Blocks that were not checked for an interval; the one that waits longest comes first."""
     return sorted((n for n, at in whole_s.items() if now_s - at >= interval_s), key=lambda n: (whole_s[n], n))

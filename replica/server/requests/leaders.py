@@ -28,9 +28,9 @@ class LeaderTime:
         self._place = place
 
     async def ask(self, replica: Replica, hybrid_time: int) -> None:
-        """Read at most one row's presence at the leader at that time: it serves no snapshot before an entry above it.
+        """Ask the leader for a small read at that time. Before it serves the snapshot, it replicates an entry above it.
 
-        Whatever goes wrong is only logged: the caller waits for the entry, not for the leader.
+        Errors are only logged, because the caller waits for the entry and not for the leader.
         """
         member = replica.active_config.member(replica.leader_uuid or "")
         place = self._place(member) if member is not None else None

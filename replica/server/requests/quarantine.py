@@ -35,7 +35,7 @@ async def quarantine_purge(manager: TabletManager, tablet_id: str) -> pb.PurgeQu
     """Purge one tablet's quarantines; the tombstone, if it is one, keeps its promises.
 
     Refused TABLET_NOT_FOUND for a tablet that never was here, ALREADY_INPROGRESS while it is created, copied or
-    deleted; Corruption if a superblock cannot be read, for it may name anything: then nothing is removed.
+    deleted; Corruption if a superblock cannot be read, because it may name any block: then nothing is removed.
     """
     hosted = manager.get(tablet_id)
     if hosted.copy is not None or hosted.opening or hosted.transition.locked():

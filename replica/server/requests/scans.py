@@ -23,15 +23,15 @@ TIMEOUT_DEFAULT_S = 30.0
 TIMEOUT_MAX_S = 600.0
 ASK_LEADER_AGAIN_S = 1.0
 PATIENCE_S = 600.0
-"""A reader that takes nothing for so long is gone, or may ask again: its scan makes room for others."""
+"""If a reader takes no chunk for so long, its scan ends, to make room for others."""
 CATCH_UP_S = 1.0
 """How long a replica whose data is too old for a read may try to get newer data before it refuses."""
 
 T = TypeVar("T")
 
 AskLeader = Callable[[Replica, int], Awaitable[None]]
-"""(a follower here, a hybrid time): see that its leader has an entry at or above the time. Never raises for a leader
-that is away."""
+"""(a follower here, a hybrid time): have its leader replicate an entry at or above the time. Does not raise if the
+leader does not answer."""
 
 
 async def when(start: Callable[[Callable[[Any], None]], None], timeout_s: float, what: str) -> Any:
@@ -66,7 +66,7 @@ class Scans:
         catch_up_s: float = CATCH_UP_S,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        """`damaged(hosted, error)`: a scan met a bad block, which is this replica's end; its peers bring a good one."""
+        """`damaged(hosted, error)`: called when a scan met a damaged block; it fails the replica, and peers heal it."""
         self._hybrid_clock = hybrid_clock
         self._ask_leader = ask_leader
         self._damaged = damaged
@@ -101,8 +101,8 @@ class Scans:
 
     @contextmanager
     def _reading(self, places: CallsInFlight, hosted: HostedTablet, deadline: RequestDeadline) -> Iterator[None]:
-        """A place for one reader of a replica; Refused OVERLOADED if there is none. A bad block is this replica's end,
-        and work for the caller ends with the context."""
+        """A place for one reader of a replica; Refused OVERLOADED if there is none. A damaged block fails the replica.
+        Work for the caller ends with the context."""
         with places.one(deadline.host):
             try:
                 yield
@@ -117,8 +117,8 @@ class Scans:
     async def _ready_to_read(self, replica: Replica, request: pb.ScanRequest) -> int | None:
         """The time to scan at, once everything that belongs to it is applied here; None: the latest applied.
 
-        Latest: everything acknowledged before this call is applied after the barrier. At a time: at the leader, once
-        nobody can write at or below that time any more.
+        Latest: after the barrier, everything acknowledged before this call is applied. At a time: at the leader, once
+        no entry at or below that time can come.
         """
         timeout_s = _timeout(request.timeout_us)
         self.observe(request.propagated_time)
@@ -135,7 +135,7 @@ class Scans:
         return None
 
     async def _fresh_enough(self, replica: Replica, request: pb.ScanRequest, timeout_s: float) -> int | None:
-        """The time to scan at, whoever leads; LAGGING if this replica cannot get data that is new enough in time."""
+        """The time to scan at, on any replica; LAGGING if this one cannot get data that is new enough in time."""
         mine = replica.active_config.member(replica.uuid)
         if mine is not None and not mine.holds_data:
             raise Refused(Code.LAGGING, "this replica is a witness and holds no data")
@@ -153,8 +153,8 @@ class Scans:
         return int(request.snapshot_time) or None
 
     async def _fresh_by_barrier(self, replica: Replica, request: pb.ScanRequest, timeout_s: float) -> int | None:
-        """While times stand still, because something pushed them ahead of the wall, data cannot tell its age: the
-        leader alone answers, with all that was acknowledged."""
+        """While hybrid times are ahead of the wall clock they stand still, so they do not show how old data is. Then
+        only the leader answers, by a barrier."""
         if not replica.is_leader:
             ahead_s = round(self._hybrid_clock.ahead_of_wall_us() / 1e6, 3)
             raise Refused(
@@ -166,14 +166,15 @@ class Scans:
         return int(request.snapshot_time) or None
 
     def observe(self, hybrid_time: int) -> None:
-        """Let this server's clock run ahead of a time that a caller has seen; INVALID_ARGUMENT for the far future."""
+        """Push this server's clock above a time that a caller has seen; INVALID_ARGUMENT if it is far in the future."""
         if hybrid_time <= 0:
             return
-        # By the wall, or again and again a little would become far; what the clock has reached anyway pushes nothing.
+        # Compared with the wall clock: otherwise many small steps could push the clock far. A time that the clock has
+        # reached already pushes nothing.
         clock, limit_us = self._hybrid_clock, limits.CLOCK_AHEAD_OF_CALLERS_US_MAX
         ahead_us = clock.ahead_of_wall_us(hybrid_time)
         if ahead_us > limit_us and clock.ahead_us(hybrid_time) > limits.CLOCK_DIFFERENCE_US_MAX:
-            # A mistake of the caller; taking it over would push the clocks of all servers away for good.
+            # An error of the caller. Taking the time over would push the clocks of all servers ahead for good.
             raise Refused(
                 Code.INVALID_ARGUMENT,
                 "the time lies in the future: read an earlier one, and see that the clocks of all machines agree",
@@ -231,7 +232,7 @@ class Scans:
     async def checksum(
         self, hosted: HostedTablet, request: pb.ChecksumRequest, deadline: RequestDeadline | None = None
     ) -> pb.ChecksumReply:
-        """Checksum of this replica, leader or not, at a time; 0: at what it has applied. It ends with its caller.
+        """Checksum of this replica, leader or not, at a time; 0: at its applied time. It ends when the caller leaves.
 
         Refused(INVALID_ARGUMENT) if the caller compares sums of another definition.
         """
@@ -255,10 +256,10 @@ class Scans:
         )
 
     async def _wait_safe(self, replica: Replica, snapshot_time: int, timeout_s: float) -> None:
-        """Until this replica, leader or not, has applied everything up to the time.
+        """Wait until this replica, leader or not, has applied everything up to the time.
 
-        A follower of an idle tablet would wait for ever: it asks the leader for the time, which then replicates an
-        empty entry above it; and asks again, for leaders change.
+        A follower of an idle tablet would wait for ever. So it asks the leader, which then replicates an empty entry
+        above the time. It asks again and again, because leaders change.
         """
 
         async def ask() -> None:

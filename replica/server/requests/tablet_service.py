@@ -61,7 +61,7 @@ TRANSFER_TIMEOUT_S = 10.0
 
 
 class TabletServicer(pb_grpc.TabletServiceServicer):
-    """Every call names this server's uuid and is refused INVALID_NAME otherwise, before anything else is looked at.
+    """The handlers. A call that does not name this server's uuid is refused INVALID_NAME before anything else.
 
     Concurrency: the loop's thread.
     """
@@ -92,7 +92,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
         self.write_links = WriteLinks(grant_ticket, self._begin_write, microtasks)
 
     async def GetIdentity(self, request: pb.Empty, context: Context) -> pb.IdentityReply:
-        """Who listens here."""
+        """The uuid, cluster and build of this server."""
         return pb.IdentityReply(
             uuid=self._manager.uuid,
             kind=TABLET_SERVER,
@@ -120,7 +120,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
         return await self._answer(request, pb.OpenWritesReply, act)
 
     def _begin_write(self, request: pb.WriteRequest, done: Done) -> Callable[[], None] | None:
-        """As `Write`, without a task for each. What gives it up, if it has to wait for its index."""
+        """As `Write`, without a task. Returns a function that gives the write up, if it has to wait for its index."""
 
         def ended(outcome: Any) -> None:
             done(self._told(pb.WriteReply, outcome) if isinstance(outcome, ReplicaError) else outcome)
@@ -187,7 +187,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
                     replica.abort_change(cas, done)
                 else:
                     replica.change_config(edits, cas, decision, done)
-                # Before this iteration ends and its entry is sent; of what was refused, nothing is learned.
+                # Before this iteration ends and the entry is sent. Addresses in a refused change are not learned.
                 self._manager.learn_config(replica.active_config)
 
             config = await when(change, CHANGE_TIMEOUT_S, "the config change to commit")
@@ -232,7 +232,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
         return await self._answer(request, pb.ServerTimeReply, act)
 
     async def Lateness(self, request: pb.LatenessRequest, context: Context) -> pb.LatenessReply:
-        """The longest lag of the event loop, and hold of the interpreter's lock, of the last seconds."""
+        """The longest lag of the event loop, and the longest hold of the interpreter's lock, in the last seconds."""
 
         async def act() -> pb.LatenessReply:
             lag_ms = self._manager.ticker.lags_ms.within(request.last_s)
@@ -272,11 +272,11 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
         return await self._answer(request, pb.FlushReply, act)
 
     async def ListQuarantine(self, request: pb.QuarantineRequest, context: Context) -> pb.ListQuarantineReply:
-        """What deletions have put aside."""
+        """The quarantines that deletions have left."""
         return await self._answer(request, pb.ListQuarantineReply, lambda: quarantine_list(self._manager, request))
 
     async def PurgeQuarantine(self, request: pb.QuarantineRequest, context: Context) -> pb.PurgeQuarantineReply:
-        """Remove what one tablet's deletions have put aside."""
+        """Remove one tablet's quarantines."""
         return await self._answer(
             request, pb.PurgeQuarantineReply, lambda: quarantine_purge(self._manager, request.tablet_id)
         )
@@ -304,9 +304,9 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
     def _check_term(self, decision_term: int) -> None:
         """Refused(NOT_READY) for a decision of a term that no master has named here.
 
-        The tablet remembers the highest decision that it carried out, and refuses lower ones for ever. So a term that
-        somebody made up must not get there. A master decides after it heard of the tablet's leader, which by then has
-        its term from the answer; if that was lost, the next heartbeat brings it.
+        The tablet remembers the highest decision that it carried out, and refuses lower ones for ever. So a made-up
+        term must not get there. A master decides after it heard from the tablet's leader, which got the master's term
+        in the reply. If the reply was lost, the next one brings it.
         """
         known = self._manager.catalog_term
         if self._manager.options.masters and decision_term > known:
@@ -315,8 +315,8 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
 
 
 async def create_tablet(manager: TabletManager, request: pb.CreateTabletRequest) -> pb.CreateTabletReply:
-    """Carry out a CreateTabletRequest, from whoever sent it; Refused as `TabletManager.create`. A tablet that is being
-    copied here is as good as created."""
+    """Carry out a CreateTabletRequest of a call or of an order; Refused as `TabletManager.create`. It succeeds if the
+    tablet is being copied here."""
     check_tablet_id(request.tablet_id)
     table = request.table
     schema = schema_from_pb(table.schema)
@@ -334,14 +334,14 @@ async def create_tablet(manager: TabletManager, request: pb.CreateTabletRequest)
     )
     config = config_from_pb(request.config).with_opid(OpId(0, 0))
     hosted = await manager.create(superblock, config, campaign=request.leader_hint == manager.uuid)
-    # The others may have elected already, and found this replica missing: then their leader is bringing it.
+    # The other members may have elected a leader that found this replica missing, and copies to it.
     if hosted.replica is None and not hosted.opening and hosted.copy is None:
         raise Refused(Code.TABLET_FAILED, hosted.error or "the tablet could not be started", tablet=request.tablet_id)
     return pb.CreateTabletReply()
 
 
 async def delete_tablet(manager: TabletManager, request: pb.DeleteTabletRequest) -> pb.DeleteTabletReply:
-    """Carry out a DeleteTabletRequest, from whoever sent it; Refused as `TabletManager.delete`."""
+    """Carry out a DeleteTabletRequest of a call or of an order; Refused as `TabletManager.delete`."""
     cas = opid_from_pb(request.committed_config_id) if request.has_cas else None
     await manager.delete(request.tablet_id, cas, request.reason, committed=opid_from_pb(request.committed))
     return pb.DeleteTabletReply()

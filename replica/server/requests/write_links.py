@@ -25,13 +25,13 @@ from nyala.replica.types import Refused, limits
 
 _log = logging.getLogger("nyala.server")
 _SILENCE_MS = 15_000
-"""A client that is gone without a word is missed after so long."""
+"""If a client is silent for so long, its link ends."""
 _LOOK_S = 1.0
-"""How often links are looked at, while there are any, whose frame may be overdue."""
+"""How often overdue frames are looked for, while there are links."""
 
 
 def _nothing() -> None:
-    """Of a write that cannot be given up."""
+    """Gives up nothing, for a write that already holds an index."""
 
 
 class WriteLinks:
@@ -43,9 +43,9 @@ class WriteLinks:
         begin: Callable[[Any, Callable[[Any], None]], Callable[[], None] | None],
         microtasks: MicrotaskQueue,
     ) -> None:
-        """`grant_ticket`: the listener's. `begin(WriteRequest, done)`: `done` once, with a WriteReply
-        or an exception, perhaps before it returns; it returns what gives the write up, if that can be.
-        `microtasks`: replies that are there at its end leave in one message."""
+        """`grant_ticket`: the listener's. `begin(WriteRequest, done)`: calls `done` once, with a WriteReply or an
+        exception, perhaps before it returns; returns a function that gives the write up, if it can be given up.
+        `microtasks`: replies that are ready at the end of an iteration leave in one message."""
         self._grant_ticket = grant_ticket
         self.begin = begin
         self.microtasks = microtasks
@@ -70,7 +70,7 @@ class WriteLinks:
             link.abort()
 
     def opened(self, link: WriteLink, address: str) -> None:
-        """One more link; the one that was idle longest may have to go for it."""
+        """Count one more link. If there are too many, the one that was idle longest ends."""
         self.open.add(link)
         self.quota.add(link, address)
         if self._looking is None:
@@ -98,8 +98,8 @@ class WriteLinks:
 class WriteLink(FrameReader):
     """One link, from its first bundle until it breaks.
 
-    Writes begin in the order in which they arrive. A link that breaks gives up those that wait for their index, and
-    leaves the others running: what holds an index cannot be called back, and the ledger answers whoever repeats it.
+    Writes begin in the order in which they arrive. When a link breaks, the writes that wait for their index are given
+    up. Those with an index go on, because they cannot be taken back; the ledger answers a client that repeats one.
     Memory: what `WRITES_PER_LINK_MAX` writes and replies hold.
     """
 
@@ -110,12 +110,12 @@ class WriteLink(FrameReader):
         self._waiting: dict[int, Callable[[], None]] = {}
         """Number of each write under way -> what gives it up."""
         self._ended: list[tuple[int, Any]] = []
-        """(number, its WriteReply or what it raised instead), until they leave."""
+        """(number, its WriteReply or its exception) of the writes whose reply has not left."""
         self._reading = True
         self._writable = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """[asyncio] The first word is ours."""
+        """[asyncio] Send the empty first frame, for which the client waits."""
         super().connection_made(transport)
         if self._links.closed:
             self.abort()
@@ -137,16 +137,16 @@ class WriteLink(FrameReader):
 
     @property
     def idle(self) -> bool:
-        """Whether no write of it is under way."""
+        """Whether no write of this link is under way."""
         return not self._under_way
 
     def pause_writing(self) -> None:
-        """[asyncio] The client does not read its replies: it gets no more."""
+        """[asyncio] The client does not read its replies, so no more are sent."""
         self._writable = False
         self._regulate()
 
     def resume_writing(self) -> None:
-        """[asyncio] It reads again."""
+        """[asyncio] The client reads again."""
         self._writable = True
         self._regulate()
 
@@ -191,7 +191,7 @@ class WriteLink(FrameReader):
         self._regulate()
 
     def _reply(self) -> None:
-        """All replies that are there leave in one message."""
+        """Send all replies that are ready, in one message."""
         ended, self._ended = self._ended, []
         bundle, whole = pb.ReplyBundle(), True
         for number, outcome in ended:
@@ -212,7 +212,7 @@ class WriteLink(FrameReader):
                 self.fail(ConnectionError(f"{waiting} bytes of replies wait for a client that does not read them"))
 
     def _regulate(self) -> None:
-        """Read only while there is room for what comes, and for its replies."""
+        """Read only while there is room for further writes and for their replies."""
         read = self._writable and self._under_way < limits.WRITES_PER_LINK_MAX
         if self.transport is None or self.transport.is_closing() or read == self._reading:
             return

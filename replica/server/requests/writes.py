@@ -1,4 +1,4 @@
-"""The Write call: everything that can be refused is refused before an index is reserved."""
+"""The Write call. Everything that can be refused is refused before the write gets an index."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from ..tablets.write_order import Arrival, WriteOrder
 INLINE_BYTES_MAX = 16 << 10
 """Batches up to this size are validated on the loop: a thread's round trip would cost more."""
 ROW_ERROR_BYTES = 20
-"""Of the error of one row in a reply, without the name of its column: the largest offset and code."""
+"""The most that the error of one row takes in a reply, without the name of its column."""
 _NUMBERS = ("schema_id", "rows", "generation", "after", "done", "sequence", "first_incomplete", "config_term")
 _known_client = lru_cache(maxsize=4096)(partial(check_token, length_max=limits.LEDGER_CLIENT_ID_CHARS_MAX))
-"""Good ones are remembered: a client sends many writes."""
+"""Valid ones are remembered, because a client sends many writes."""
 
 
 @lru_cache(maxsize=4096)
 def _known_source(cluster_id: str, topic_id: str, kafka_partition: int) -> SourceKey:
-    """The source, as it stays in the log and the ledger; Refused unless its names and number are some. Good ones are
-    remembered: a source sends many writes."""
+    """The source, as the log and the ledger keep it; Refused if its names or its number are invalid. Valid ones are
+    remembered, because a source sends many writes."""
     for name, value in (("cluster_id", cluster_id), ("topic_id", topic_id)):
         if value:
             check_id(value, name)
@@ -49,12 +49,12 @@ def _known_source(cluster_id: str, topic_id: str, kafka_partition: int) -> Sourc
 
 @lru_cache(maxsize=4096)
 def _longest_name(schema: TableSchema) -> int:
-    """Bytes of a column's name at most."""
+    """Bytes of the longest column name."""
     return max(len(column.name.encode()) for column in schema.columns)
 
 
 Done = Callable[[Any], None]
-"""Takes the pb.WriteReply, or what the write raised."""
+"""Gets the pb.WriteReply, or the exception of the write."""
 
 
 class Writes:
@@ -70,9 +70,9 @@ class Writes:
         observe: Callable[[int], None],
         written: Callable[[], None],
     ) -> None:
-        """`observe(hybrid time)`: let the clock run ahead of what a caller has seen; Refused for the far future.
+        """`observe(hybrid time)`: push the clock above a time that a caller has seen; Refused for the far future.
 
-        `written()` is called for each write that is taken: what can wait may make room for it.
+        `written()` is called for each write that is taken, so that copies make room for it.
         """
         self._memory = memory
         self._pool = pool
@@ -83,7 +83,7 @@ class Writes:
         self.validating_bytes = 0
 
     async def write(self, hosted: HostedTablet, request: pb.WriteRequest) -> pb.WriteReply:
-        """The reply to one request for a tablet that is here. Given up by its caller, it gets no index any more."""
+        """The reply to one request for a tablet that is here. If its caller gives it up, it gets no index any more."""
         outcome: asyncio.Future[pb.WriteReply | BaseException] = asyncio.get_running_loop().create_future()
         arrival = self.begin(hosted, request, lambda result: None if outcome.done() else outcome.set_result(result))
         try:
@@ -99,7 +99,7 @@ class Writes:
     def begin(self, hosted: HostedTablet, request: pb.WriteRequest, done: Done) -> Arrival | None:
         """Take one request for a tablet that is here, and call `done` once, perhaps before this returns; or raise.
 
-        The arrival, if it has to wait for its index.
+        Returns the arrival, if it has to wait for its index.
         """
         replica, tablet = hosted.serving(request.table_id)
         if not request.table_id:
@@ -133,11 +133,11 @@ class Writes:
                     request.payload_crc,
                     lambda result: done(self._reply(result)),
                 )
-            except BaseException as error:  # noqa: BLE001 - whoever asked decides; others go on behind it
+            except BaseException as error:  # noqa: BLE001 - the caller decides; later writes go on
                 done(error)
 
         def bad(error: Refused) -> None:
-            """A number that was answered before has that answer, whatever comes with it now."""
+            """If this sequence number was answered before, repeat that answer; else refuse with `error`."""
             if not meta.client_id:
                 done(error)
                 return
@@ -224,10 +224,10 @@ class Writes:
 def need_same_generation(request: pb.WriteRequest, config: RaftConfig) -> None:
     """Refused(STALE_GENERATION) if the tablet went on from a survivor since the query opened its source.
 
-    Such a query may have begun behind rows that the survivor does not have. Its first batch names no `after`; applied,
-    it would have the tablet drop those rows as replays once a later query reads them again. A recovery moves the
-    source's position back, then tells the masters the forced config, and then lets servers start: whoever knows that
-    config has looked at the position after it was moved back.
+    Such a query may have begun after rows that the survivor does not have. Its first batch names no `after`. If it was
+    applied, the tablet would drop those rows as replays once a later query reads them again. A recovery moves the
+    source's position back, then tells the masters the forced config, and then lets servers start. So a query that knows
+    the forced config has read the position after it was moved back.
     """
     if generation_of(config.opid.term) > generation_of(request.config_term):
         what = (
@@ -241,9 +241,9 @@ def need_same_generation(request: pb.WriteRequest, config: RaftConfig) -> None:
 
 
 def _meta(request: pb.WriteRequest, schema: TableSchema) -> WriteMeta:
-    """What the write leaves behind in the log and the ledger; Refused unless all of it may be so.
+    """The `WriteMeta` that the log and the ledger keep; Refused if a field of it is invalid.
 
-    Asked of calls as well, whose fields were looked at before: a write on a link comes as its sender made it.
+    Writes on links are not checked field by field before, so these fields are checked here, for all writes.
     """
     from_source = request.HasField("source")
     if from_source and request.client_id:

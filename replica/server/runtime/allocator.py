@@ -1,4 +1,4 @@
-"""How the C library hands out memory, and takes it back."""
+"""Settings of the C library's memory allocator, and giving free memory back to the kernel."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ _SETTINGS = ((_ARENA_MAX, 2), (_MMAP_THRESHOLD, 4 << 20), (_TRIM_THRESHOLD, 1 <<
 
 
 def keep_memory_low() -> None:
-    """To be called once, before there are threads: two arenas, and large blocks given back as soon as they are free.
+    """Bound the allocator: two arenas, and large blocks go back as soon as they are free. Call once, before threads.
 
-    A server has dozens of threads and its batches are megabytes: with an arena for each thread, and thresholds that
-    grow with what was freed, a fifth of its memory was free blocks that nobody could use. Other C libraries are left
-    alone.
+    A server has dozens of threads, and its batches have megabytes. With an arena for each thread, and thresholds that
+    grow with freed blocks, a fifth of its memory was free and could not be used. Only glibc has these settings.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -32,9 +31,9 @@ def keep_memory_low() -> None:
 
 
 def give_back_free_memory() -> None:
-    """What was freed between blocks that are in use goes back to the kernel: tens of milliseconds; in a thread.
+    """Give memory between blocks in use that was freed back to the kernel: tens of milliseconds; in a thread.
 
-    Nobody can use it meanwhile but who asks for blocks of that size, and it counts as the server's.
+    Until then it counts as the server's memory, and only allocations that fit into it can use it.
     """
     pa.default_memory_pool().release_unused()
     with suppress(OSError, AttributeError):

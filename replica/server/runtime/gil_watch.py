@@ -1,8 +1,8 @@
-"""How long Python's lock was kept from everybody else: a pause of that kind must never look like a dead leader.
+"""Measures how long one thread held Python's lock, because such a pause can look like a dead leader.
 
-A thread that sleeps and finds itself late was kept waiting for a processor, or for the lock. The kernel tells how long
-it waited for a processor (`schedstat`); the rest is somebody's hold of the lock, the time included in which the holder
-itself got no processor.
+If a thread wakes late from a sleep, it waited for a processor or for the lock. The kernel tells how long it waited for
+a processor (`schedstat`). The rest is the hold of another thread, including the time in which that thread itself got no
+processor.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def waited_for_cpu_s(schedstat: str) -> float:
 class GilWatch:
     """The longest hold so far, and within the last minute or two.
 
-    Concurrency: a daemon thread of its own writes two floats; anybody reads them.
+    Concurrency: a daemon thread of its own writes two floats; any thread reads them.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class GilWatch:
 
     @property
     def hold_ms_recent(self) -> float:
-        """Of the present minute and the one before."""
+        """The longest hold of the present minute and the one before."""
         return max(self._recent)
 
     def note(self, hold_ms: float) -> None:

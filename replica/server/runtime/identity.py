@@ -1,4 +1,4 @@
-"""Who this server is, and which cluster it belongs to."""
+"""The server's uuid, the cluster that it belongs to, and the cluster's feature level."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from nyala.replica.types import Disk
 class Identity:
     """The identity of the directory. A server belongs to the first cluster that it joins, for ever.
 
-    Concurrency: the loop's thread; what is written to disk is written in a thread, one join at a time: masters of two
-    clusters that answer a new server at once do not both get it.
+    Concurrency: the loop's thread; the file is written in a thread, one write at a time. So if masters of two clusters
+    answer a new server at once, it joins only one.
     """
 
     def __init__(self, disk: Disk, instance: Instance) -> None:
@@ -26,27 +26,27 @@ class Identity:
 
     @property
     def cluster_id(self) -> str:
-        """Empty as long as no master of a cluster has answered."""
+        """The cluster's id; empty until a master of a cluster has answered."""
         return self._instance.cluster_id
 
     async def repair(self) -> bool:
-        """Write the file again if it is gone or damaged; whether that was so."""
+        """Write the file again if it is gone or damaged; returns whether it did."""
         async with self._joining:
             return await asyncio.to_thread(repair_instance, self._disk, self._instance)
 
     async def join(self, cluster_id: str) -> None:
-        """Belong to that cluster from now on, durably; Refused WRONG_CLUSTER if to another already."""
+        """Join that cluster, durably; Refused WRONG_CLUSTER if this server belongs to another one."""
         async with self._joining:
             if cluster_id != self.cluster_id:
                 self._instance = await asyncio.to_thread(join_cluster, self._disk, self._instance, cluster_id)
 
     @property
     def feature_level(self) -> int:
-        """The cluster's, as far as this server has heard."""
+        """The cluster's feature level, as far as this server has heard."""
         return self._instance.feature_level
 
     async def raise_feature_level(self, level: int) -> None:
-        """Belong to a cluster of that feature level from now on, durably; a lower one than now changes nothing."""
+        """Note the cluster's feature level, durably; a level below the present one changes nothing."""
         if level > self.feature_level:
             async with self._joining:
                 self._instance = await asyncio.to_thread(raise_feature_level, self._disk, self._instance, level)

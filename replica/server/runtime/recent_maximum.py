@@ -1,4 +1,4 @@
-"""The longest of what was observed lately, for whoever says how far back to look."""
+"""The largest of recent observations, within a time that the caller chooses."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import time
 from collections import deque
 
 KEPT_S = 1800
-"""How far back anybody can look."""
+"""For how long observations are kept."""
 
 
 class RecentMaximum:
-    """The longest observation of each second, for half an hour. Concurrency: one thread notes, any reads."""
+    """The largest observation of each second, for half an hour. Concurrency: one thread notes, any thread reads."""
 
     def __init__(self) -> None:
         self._seconds: deque[tuple[int, float]] = deque(maxlen=KEPT_S)
 
     def note(self, value: float, now_s: float | None = None) -> None:
-        """One observation, of this second."""
+        """Note one observation of this second."""
         second = int(time.monotonic() if now_s is None else now_s)
         if self._seconds and self._seconds[-1][0] == second:
             self._seconds[-1] = (second, max(value, self._seconds[-1][1]))
@@ -24,6 +24,6 @@ class RecentMaximum:
             self._seconds.append((second, value))
 
     def within(self, last_s: float, now_s: float | None = None) -> float:
-        """The longest of the last `last_s` seconds, to a second; 0 if there was none."""
+        """The largest of the last `last_s` seconds, to a second; 0 if there was none."""
         first = int((time.monotonic() if now_s is None else now_s) - last_s)
         return max((value for second, value in list(self._seconds) if second >= first), default=0.0)

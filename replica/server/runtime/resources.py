@@ -1,4 +1,4 @@
-"""Open files and memory maps of this process: how many there are, how many there may be, and when to say so."""
+"""Counts open files and memory maps of this process, and warns before they reach their limit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nyala.replica.types import MEMORY_MAPS, OPEN_FILES, ResourceUse
 _log = logging.getLogger("nyala.server")
 
 QUIET_BELOW = 0.7
-"""Below this share it may warn again."""
+"""Once the use falls below this share of the limit, the next warning may come."""
 LOOK_EVERY_S = 30.0
 _MAPS = Path("/proc/self/maps")
 _FILES = Path("/proc/self/fd")
@@ -21,7 +21,7 @@ _MAP_LIMIT = Path("/proc/sys/vm/max_map_count")
 
 
 def open_files() -> ResourceUse:
-    """Of this process; the limit is the soft one in force."""
+    """Open files of this process, with the soft limit in force."""
     try:
         used = len(os.listdir(_FILES))
     except OSError:
@@ -31,7 +31,7 @@ def open_files() -> ResourceUse:
 
 
 def memory_maps() -> ResourceUse:
-    """Of this process. The kernel is asked for each of them: a few milliseconds for thousands."""
+    """Memory maps of this process. The kernel lists each of them: a few milliseconds for thousands."""
     try:
         with _MAPS.open("rb") as lines:
             return ResourceUse(sum(1 for _ in lines), int(_MAP_LIMIT.read_text()))
@@ -40,14 +40,14 @@ def memory_maps() -> ResourceUse:
 
 
 def to_tell(name: str, use: ResourceUse, told: bool) -> tuple[str, bool]:
-    """(what to warn of, "" if nothing; whether it is told now). Once, until the use falls well below."""
+    """(the warning to log now, or ""; whether one is logged since the use last was below QUIET_BELOW)."""
     if (text := use.near_limit(name)) and not told:
         return text, True
     return "", told and use.share >= QUIET_BELOW
 
 
 class ResourceWatch:
-    """What was seen last, and a warning in the log before anything runs out.
+    """The latest counts; logs a warning before a limit is reached.
 
     Concurrency: `look` from one thread at a time; the numbers may be read from any.
     """
@@ -61,7 +61,7 @@ class ResourceWatch:
         self.files = self.maps = ResourceUse()
 
     def look(self) -> None:
-        """Count again, and warn if it is time to."""
+        """Count again, and log a warning if needed."""
         found = {name: ask() for name, ask in self._ask.items()}
         self.files, self.maps = found[OPEN_FILES], found[MEMORY_MAPS]
         for name, use in found.items():

@@ -1,4 +1,4 @@
-"""Work on the loop that nobody awaits."""
+"""Work on the loop that no caller awaits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Tasks:
-    """Keeps tasks until they end. What one raises goes to `on_error`: the loop would only log it, and some time later.
+    """Keeps tasks until they end. `on_error` gets the exception of a task; the loop would only log it, and later.
 
     Concurrency: the loop's thread.
     """
@@ -29,11 +29,11 @@ class Tasks:
             self._on_error(error)
 
     def cancel(self) -> None:
-        """End all of them where they wait."""
+        """Cancel all tasks."""
         for task in self._running:
             task.cancel()
 
     async def ended(self) -> None:
-        """Return when none runs any more, of those that begin meanwhile either."""
+        """Return when no task runs, also none of those that begin meanwhile."""
         while self._running:
             await asyncio.wait(self._running)

@@ -1,1 +1,1 @@
-"""What a start needs to know: what the directory promised, which code runs, which entry a replay is at."""
+"""Checks of a start: durable state of the directory, version of the code, crashes at a log entry."""

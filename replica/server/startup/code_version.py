@@ -1,4 +1,4 @@
-"""Which code this process runs: what failed under one build is tried again under another."""
+"""The version of the running code: an entry that failed under one build is tried again under another."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 from nyala.replica.types import __version__
 
 LIBRARIES = ("pyarrow", "numpy", "polars")
-"""What entries are applied with, besides our own code."""
+"""Libraries with which entries are applied."""
 _PACKAGE = Path(__file__).resolve().parents[3]
 _FOLDERS = ("replica", "schemas")
 
 
 @cache
 def running_build() -> str:
-    """The release and twelve digits that are others whenever a line of code, or a library's release, is another.
+    """The release, and a digest of twelve digits over the code and the releases of its libraries.
 
-    The release alone would not do: a mended clone has the same one.
+    The release alone would not do, because a clone with a fix has the same one.
     """
     digest = hashlib.sha256()
     for library in LIBRARIES:

@@ -10,8 +10,8 @@ from nyala.replica.types import Corruption, DataState, Disk
 def check_durable_state(disk: Disk, instance: Instance) -> None:
     """Corruption if this server has lost what it promised: its folder of superblocks, metadata or logs is empty.
 
-    That is what an unmounted or a new disk looks like; a single file that is missing is its own replica's trouble. A
-    tablet that was cut off while it was made has metadata and an empty log, and no superblock yet.
+    An unmounted or a new disk looks like that. A single missing file concerns its own replica only. A creation that was
+    cut off leaves metadata and an empty log, and no superblock yet.
     """
     tablets = Superblock.list_tablets(disk)
     ready = [t for t in tablets if _is_ready(disk, t)]

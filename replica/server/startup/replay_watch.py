@@ -1,14 +1,14 @@
 """Which log entry a replay is at: an entry that crashes the process is given up after three crashes.
 
 1. A marker file names the entries that are being applied, at most MARKED_AT_ONCE_MAX. It is written without a sync:
-   what the kernel has outlives the process. After a power loss an older marker, or none, only means that counting
+   the kernel's cache outlives the process. After a power loss an older marker, or none, only means that counting
    begins again.
 2. If the server crashes, the next start suspects these entries. It applies them one at a time, and no other tablet's
    meanwhile, so that a second crash names one entry.
 3. A third crash at that entry is proof. The start after it leaves that one replica offline and serves the others.
 
 Three are needed because most servers that end during a replay were killed by an operator or a supervisor, and no entry
-is to blame. Two such ends easily meet the same suspects, three hardly the same entry.
+is to blame. Two such kills often happen at the same suspects, three hardly ever at the same entry.
 
 An entry that crashes the process, or raises where it is applied, is a defect of the code. The files are whole, and
 every replica of the tablet fails at it, so no copy heals any. Crashes are therefore counted for each build: a start of
@@ -33,11 +33,11 @@ from nyala.schemas import frame, unframe
 _log = logging.getLogger("nyala.server")
 FOLDER = "replay"
 MARKED_AT_ONCE_MAX = 64
-"""Entries under one mark. More would make a replay a little cheaper, and the next one very long after a kill -9 that no
-entry is to blame for: whatever the mark covered is applied one by one, and the tablet serves nobody meanwhile."""
+"""How many entries one marker covers. After a kill -9 these are applied one by one, and the tablet does not serve
+meanwhile. So more entries would make a replay a little cheaper, and the next one much longer."""
 
 FAILED_CHARS_MAX = 160
-"""Of what an entry raised: a marker fits into a sector."""
+"""At most so much of an error's text is kept, so that a marker fits into a sector."""
 
 
 class EntryCrashesReplay(Corruption):
@@ -53,7 +53,7 @@ def marker_path(tablet_id: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayMarker:
-    """Log indexes, both ends included; 0 where there are none."""
+    """What a marker file says. Ranges of log indexes include both ends; 0: none."""
 
     wal_generation: int
     first: int = 0
@@ -61,7 +61,7 @@ class ReplayMarker:
     suspect_first: int = 0
     suspect_last: int = 0
     build: str = ""
-    """Which wrote it; empty for one that did not say."""
+    """The build that wrote it; empty if that did not say."""
     died_alone: int = 0
     """The entry at which a server crashed before, as a suspect that was applied alone."""
     failed_index: int = 0
@@ -70,7 +70,7 @@ class ReplayMarker:
     failed: str = ""
 
     def encode(self) -> bytes:
-        """Framed, and shorter than a sector. What the first format has no field for is JSON in `reserved`."""
+        """The bytes of the file: framed, and shorter than a sector. Later fields are JSON in `reserved`."""
         value = {name: getattr(self, name) for name in _FIELDS}
         more = {name: found for name in _MORE if (found := getattr(self, name))}
         reserved = json.dumps(more).encode() if more else b""
@@ -90,7 +90,7 @@ class ReplayMarker:
         return cls(**{name: value[name] for name in _FIELDS}, **_more_of(value["reserved"]))
 
     def after_a_death(self, build: str) -> ReplayMarker | None:
-        """What a replay of `build` begins with; None if an entry is proven to crash a server of that build.
+        """The marker with which a replay of `build` begins; None if an entry is proven to crash that build.
 
         A crash under another build says which entries are suspect, and proves nothing.
         """
@@ -146,7 +146,7 @@ def _more_of(reserved: bytes) -> dict[str, Any]:
 
 
 def write_marker(disk: Disk, tablet_id: str, marker: ReplayMarker) -> None:
-    """Without a sync: it has to outlive the process, not the machine."""
+    """Write the marker without a sync, because it has to outlive the process only."""
     file, data = disk.open(marker_path(tablet_id), create=True), marker.encode()
     try:
         file.pwrite(data, 0)
@@ -162,14 +162,14 @@ class ReplayWatch:
     """
 
     def __init__(self, disk: Disk, build: str = "") -> None:
-        """`build`: of who replays; a tool that only forgets has none."""
+        """`build`: of this process; empty for a tool that only removes markers."""
         self._disk = disk
         self._build = build
         self._alone = threading.Lock()
         self.one_at_a_time = False
 
     def settle(self) -> None:
-        """Look at what the last life left, before any tablet opens."""
+        """Read the markers that the former process left, before any tablet opens."""
         self._disk.mkdir(FOLDER)
         for tablet_id in self._disk.listdir(FOLDER):
             found = ReplayMarker.load(self._disk, tablet_id)
@@ -182,9 +182,9 @@ class ReplayWatch:
             self._disk.remove(path)
 
     def note_failure(self, tablet_id: str, wal_generation: int, index: int, why: str) -> None:
-        """The replica failed when it applied this entry, and its process lives: kept for people who look at the files.
+        """Note that the replica failed when it applied this entry, for people who look at the files.
 
-        Nothing depends on it, so a disk without room does without.
+        Nothing depends on the note, so it is left out if the disk has no room.
         """
         known = ReplayMarker.load(self._disk, tablet_id)
         if known is None or known.wal_generation != wal_generation:
@@ -201,7 +201,7 @@ class ReplayWatch:
     ) -> StateMachine:
         """`machine`, watched until it has applied the entries that the log held at its opening.
 
-        `passed` is then called, from whichever thread applied; it must see to `forget`, off the loop.
+        `passed` is then called on the thread that applied them; it must have `forget` called, off the loop.
         EntryCrashesReplay if an entry of this log is proven to crash servers of this build.
         """
         marker = ReplayMarker.load(self._disk, tablet_id)
@@ -245,7 +245,7 @@ class ReplayWatch:
 
 
 class _Watched:
-    """A state machine whose entries up to `through` are marked while they are applied; afterwards it costs nothing.
+    """A state machine that marks entries up to `through` while it applies them. After that it costs nothing.
 
     Concurrency: as the state machine's: `apply` on one thread at a time.
     """
@@ -282,7 +282,7 @@ class _Watched:
         return self._machine.applied_time
 
     def apply(self, entries: Sequence[Entry]) -> list[Any]:
-        """As the state machine's own."""
+        """Apply the entries, marked where needed; as the state machine's own `apply`."""
         if not self._replaying:
             return self._machine.apply(entries)
         results: list[Any] = []
@@ -306,7 +306,7 @@ class _Watched:
         self._machine.close()
 
     def _parts(self, entries: Sequence[Entry]) -> list[list[Entry]]:
-        """Suspect entries alone, the others together, up to the bound."""
+        """The entries in parts that are applied under one marker: each suspect alone, others up to the bound."""
         parts: list[list[Entry]] = []
         together = False
         for entry in entries:

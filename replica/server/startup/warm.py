@@ -1,4 +1,4 @@
-"""First uses that would stall the loop, done before the server listens."""
+"""Uses each library once before the server listens, because a first use would stall the loop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SWITCH_INTERVAL_S = 0.001
 
 
 class _NoPandas:
-    """A finder that finds no pandas."""
+    """An import finder that hides pandas."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> None:
@@ -35,16 +35,16 @@ class _NoPandas:
 
 
 def without_pandas() -> None:
-    """Let pyarrow believe that pandas is not installed, unless somebody uses it already.
+    """Hide pandas from pyarrow, unless it is imported already.
 
-    pyarrow imports it when it first converts a Python list: half a second on the loop and 40 MB, for nothing here.
+    pyarrow would import it when it first converts a Python list: half a second on the loop and 40 MB, without use here.
     """
     if "pandas" not in sys.modules:
         sys.meta_path.insert(0, _NoPandas())
 
 
 def warm_up() -> None:
-    """Use each library once as a write and a scan do: lazy imports and thread pools start here, not under a leader."""
+    """Use each library once as a write and a scan do, so that lazy imports and thread pools start here."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     columns = (
         Column(id=1, name="k", type=ColumnType.INT64, nullable=False),

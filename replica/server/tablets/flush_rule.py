@@ -1,4 +1,4 @@
-"""When a tablet is flushed: by what it holds, by the log that waits for it, by age. Pure; times are the caller's."""
+"""When a tablet is flushed: by its memory, by its log since the last flush, by age. Pure; the caller passes times."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from nyala.replica.types import ZERO_OPID, OpId, limits
 
 AGE_S = 120.0
-"""What waited for so long is flushed if it is worth a block, or if nothing has come since for as long."""
+"""After so long a store of SMALL_BYTES or more is flushed, and a smaller one if it had no write for as long."""
 SMALL_BYTES = 1 << 20
-"""A store below this is not worth a block yet."""
+"""A store below this is small: it is flushed later."""
 SMALL_AGE_S = 900.0
-"""A trickle of rows writes one block in this time, whose like compaction folds four at a time."""
+"""A tablet with few writes makes one small block in this time; compaction merges four such blocks at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,23 +20,24 @@ class Unflushed:
     """What one tablet has applied and not flushed; bytes and seconds."""
 
     memory_bytes: int
-    """Of its stores, and of what is remembered about rows of blocks."""
+    """Of its stores, and of what memory holds about rows in blocks."""
     store_bytes: int
-    """Of its stores alone: what a flush makes a block of."""
+    """Of its stores alone, of which a flush makes a block."""
     log_bytes: int
-    """By how much its log has grown since the last flush."""
+    """The growth of its log since the last flush."""
     age_s: float
     """Since the first entry that is not flushed."""
     idle_s: float
-    """Since the last one."""
+    """Since the last entry that is not flushed."""
     since_flush_s: float
-    """Since the last flush that was tried, infinite if there was none."""
+    """Since the last attempt to flush; infinite if there was none."""
 
 
 def urgency(held: Unflushed, *, flush_wal_bytes: int, pressed_bytes: int = 0) -> float:
-    """1.0 and above: flush, the highest first. Age alone is 1.0, so a full store or a long log goes before it.
+    """At 1.0 and above the tablet is to be flushed, the highest first. Age alone gives 1.0, so a full store or a long
+    log comes before it.
 
-    `pressed_bytes`: the server's memory limit while memory is short, else 0: then any store may be flushed.
+    `pressed_bytes`: the server's memory limit while memory is short, so that any store may be flushed; else 0.
     """
     return max(
         held.memory_bytes / limits.MEMSTORE_FLUSH_BYTES,
@@ -47,7 +48,7 @@ def urgency(held: Unflushed, *, flush_wal_bytes: int, pressed_bytes: int = 0) ->
 
 
 def is_old(held: Unflushed) -> bool:
-    """Whether age alone asks for a flush. What is small waits longer, unless no more is to be expected soon."""
+    """Whether age alone asks for a flush. A small store waits longer, unless it has had no write for a while."""
     if held.age_s >= SMALL_AGE_S:
         return True
     worth_a_block = held.store_bytes >= SMALL_BYTES
@@ -57,18 +58,18 @@ def is_old(held: Unflushed) -> bool:
 
 @dataclass(frozen=True)
 class Watch:
-    """What is remembered of one tablet from look to look. Seconds of one monotonic clock."""
+    """What is remembered of one tablet from one check to the next. Seconds of one monotonic clock."""
 
     log_least_bytes: int
-    """The log's smallest size since the last flush; at first what is kept for followers anyway."""
+    """The log's smallest size since the last flush. At first this is the log kept for followers."""
     seen: OpId = ZERO_OPID
     first_s: float | None = None
-    """When something was first seen that is not flushed; None: everything is."""
+    """When an unflushed entry was first seen; None: all are flushed."""
     last_s: float = field(default=-math.inf)
     flushed_s: float = field(default=-math.inf)
 
     def looked(self, applied: OpId, flushed: OpId, log_bytes: int, now_s: float) -> Watch:
-        """After a look at the tablet."""
+        """The same after a check of the tablet."""
         if applied <= flushed:
             return replace(self, seen=applied, first_s=None, log_least_bytes=min(self.log_least_bytes, log_bytes))
         return replace(
@@ -80,12 +81,13 @@ class Watch:
         )
 
     def tried(self, log_bytes: int | None, now_s: float) -> Watch:
-        """After a flush; `log_bytes` is None if it failed: the age begins anew, the log's growth does not."""
+        """The same after a flush. `log_bytes`: None if it failed; then the age begins anew, and the log's growth
+        not."""
         least = self.log_least_bytes if log_bytes is None else log_bytes
         return replace(self, log_least_bytes=least, first_s=None, flushed_s=now_s)
 
     def unflushed(self, memory_bytes: int, store_bytes: int, log_bytes: int, now_s: float) -> Unflushed:
-        """What the rule is asked about, right after `looked`."""
+        """The input of the rule, right after `looked`."""
         return Unflushed(
             memory_bytes=memory_bytes,
             store_bytes=store_bytes,

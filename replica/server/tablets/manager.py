@@ -1,4 +1,4 @@
-"""All replicas of one server: found at start, created, opened, fed with messages and ticks, deleted."""
+"""All replicas of one server: finds them at the start, creates, opens and deletes them, and delivers messages."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ T = TypeVar("T")
 _log = logging.getLogger("nyala.server")
 
 REOPEN_AFTER_S = 5.0
-"""Between two starts of a tablet that met a full disk or an exhausted resource; each time twice as long."""
+"""Pause before a tablet that met a full disk or an exhausted resource is opened again; doubled each time."""
 REOPEN_AFTER_S_MAX = 60.0
 
 
 def reopen_after_s(attempts: int) -> float:
-    """How long to wait after so many attempts in vain."""
+    """The pause after so many failed attempts, in seconds."""
     return min(REOPEN_AFTER_S_MAX, REOPEN_AFTER_S * float(1 << min(attempts, 10)))
 
 
@@ -97,9 +97,9 @@ class TabletManager:
         self.copy_failures = CopyFailures()
         self.replays = ReplayWatch(disk, running_build())
         self.catalog_term = 0
-        """The highest that a master of this cluster has named in answer to a heartbeat."""
+        """The highest catalog term that a master of this cluster has named in reply to a heartbeat."""
         self.lost: dict[str, ConsensusMeta] = {}
-        """Tablets that have no superblock here and had one when this process began: what they promised."""
+        """Consensus metadata of the tablets whose superblock was lost when this process started."""
         self.changed: set[str] = set()
         """Tablets to report to the masters; the heartbeat empties it."""
         self.post = post
@@ -108,7 +108,7 @@ class TabletManager:
         self._meta_pool = started_pool(options.heavy_threads, "meta")
         self._send = send
         self.learn_config = learn_config
-        """Told each config in force: where a new member listens must be known before its config entry is sent."""
+        """Called with each config in force: a new member's address must be known before the config entry is sent."""
         self.on_fatal = on_fatal
         self._raft_options = raft_options or RaftOptions(quiet_after_ticks=options.quiet_after_ms // options.tick_ms)
         self.ticker = RaftTimer(
@@ -120,7 +120,7 @@ class TabletManager:
         )
         self.stopping = False
         self._later = Tasks(on_fatal)
-        """At most one for each tablet that found no room to start."""
+        """At most one task for each tablet that waits to be opened again."""
         self.endings = ReplicaShutdown(disk, self.sessions, self.replays, heavy, self.in_thread)
         self._opener = Opener(
             disk=disk,
@@ -144,7 +144,7 @@ class TabletManager:
     # ------------------------------------------------------------------------------------------------ start and stop
 
     async def start(self) -> None:
-        """Settle every superblock found, sweep orphaned blocks, then open what is READY, some at once."""
+        """Settle every superblock, sweep orphaned blocks, then open the READY tablets, some at a time."""
         await self.in_thread(self.replays.settle)
         found = await self.in_thread(lambda: settle_all(self.disk, self.uuid))
         for tablet_id, settled in found.items():
@@ -169,7 +169,7 @@ class TabletManager:
         return self._add(Superblock(tablet_id=tablet_id, table_id="", data_state=DataState.READY))
 
     def open_all(self) -> list[asyncio.Task[None]]:
-        """Open every tablet that waits for it; the tasks end when they are open or have failed."""
+        """Open every tablet that is not open yet. The tasks end when the tablets are open or have failed."""
         return [asyncio.create_task(self._open_guarded(h)) for h in self.tablets.values() if h.opening]
 
     async def _open_guarded(self, hosted: HostedTablet) -> None:
@@ -177,7 +177,7 @@ class TabletManager:
             await self.open(hosted)
 
     async def stop(self) -> None:
-        """Stop every replica and close its files; nothing is handed over any more."""
+        """Stop every replica and close its files. Leaderships were handed over before."""
         self.stopping = True
         self._later.cancel()
         await asyncio.gather(*(self.endings.halt(h) for h in list(self.tablets.values())))
@@ -185,7 +185,7 @@ class TabletManager:
         self._meta_pool.shutdown(wait=False)
 
     async def in_thread(self, function: Callable[[], T]) -> T:
-        """Run disk work off the loop. A failing disk ends the process, whoever asked. ResourcesExhausted."""
+        """Run disk work on a thread. A failing disk ends the process. Raises ResourcesExhausted."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._open_pool, function)
         except (DiskFailure, InvariantViolation) as error:
@@ -206,7 +206,7 @@ class TabletManager:
         return hosted
 
     def lost_term(self, tablet_id: str) -> int:
-        """The term that was promised for a tablet without a superblock; a leader of an earlier one is told of it."""
+        """The term of a tablet whose superblock is lost, so that a leader of an earlier term is refused; else 0."""
         cmeta = self.lost.get(tablet_id)
         return cmeta.term if cmeta is not None else 0
 
@@ -228,7 +228,7 @@ class TabletManager:
             raise Refused(Code.OVERLOADED, what, tablet=tablet_id, held=held, max=self.options.tablets_max)
 
     def blank(self, tablet_id: str) -> HostedTablet:
-        """The place of a tablet that a copy is about to bring; it does not exist on disk yet."""
+        """A new entry for a tablet that a copy is about to bring; it is not on disk yet."""
         hosted = self._add(Superblock(tablet_id=tablet_id, table_id="", data_state=DataState.DOES_NOT_EXIST))
         hosted.cmeta = self.lost.get(tablet_id)
         return hosted
@@ -244,10 +244,12 @@ class TabletManager:
     # --------------------------------------------------------------------------------------------- messages and time
 
     def deliver(self, tablet_id: str, message: Message) -> str:
-        """One consensus message, to the replica or to what stands for it; why it was refused, as `Replica.step`."""
+        """Deliver one message to the replica, or answer for the missing one. Returns why it was refused, as
+        `Replica.step`."""
         hosted = self.tablets.get(tablet_id)
         if hosted is not None and hosted.replica is not None:
-            # Also while a copy job has not yet cleared it: one promise-keeper per tablet, the replica as long as it is.
+            # The replica answers as long as it exists, also while a copy job is about to delete it, so that exactly one
+            # object may change term and vote.
             refusal = hosted.replica.step(message)
             writes = isinstance(message, AppendEntries) and message.entries
             if writes and not refusal and message.entries[-1].kind is EntryKind.WRITE:  # type: ignore[union-attr]
@@ -258,16 +260,16 @@ class TabletManager:
         return answer_without_replica(self, hosted, tablet_id, message)
 
     def owes_a_lease(self, hosted: HostedTablet) -> bool:
-        """Whether a replica that ran here until a moment ago may have let its leader count on its silence."""
+        """Whether the replica ran so recently that its leader may still hold a lease by its echo."""
         hold_s = self._raft_options.election_ticks_min * self.options.tick_ms / 1000
         return time.monotonic() - hosted.silent_since_s < hold_s
 
     def reply(self, tablet_id: str, message: Message) -> None:
-        """Send one message to where it names."""
+        """Send a message to the server in its `to_uuid`."""
         self._send([(tablet_id, message)])
 
     def on_change(self, tablet_id: str) -> None:
-        """A replica's role, term, config or phase is another."""
+        """A replica's role, term, config or phase has changed."""
         self.changed.add(tablet_id)
         self.ticker.members_changed()
         hosted = self.tablets.get(tablet_id)
@@ -288,7 +290,7 @@ class TabletManager:
     # -------------------------------------------------------------------------------------------------- create, open
 
     async def create(self, superblock: Superblock, config: RaftConfig, *, campaign: bool) -> HostedTablet:
-        """A new tablet with `config` as its first config; the same again is a no-op.
+        """Create a tablet with `config` as its first config; a repeated call changes nothing.
 
         Refused ALREADY_EXISTS for another table's tablet of that id, TABLET_DELETED for a tombstone: a replica that
         gave promises comes back through a tablet copy only.
@@ -305,7 +307,7 @@ class TabletManager:
         if config.member(self.uuid) is None:
             raise Refused(Code.INVALID_ARGUMENT, "this server is no member of the tablet's config", own=self.uuid)
         self.check_room(superblock.tablet_id)
-        # It is here before its files are: the others' leader must not find it missing and copy it into the same place.
+        # It is listed before its files are written, so that the other members' leader does not start a copy into it.
         hosted = self._add(superblock)
         hosted.opening = True
         async with hosted.transition:
@@ -324,7 +326,7 @@ class TabletManager:
         """
         hosted.opening = True
         try:
-            # A tombstone's vote may be on its way to disk; what is loaded now must know it.
+            # A tombstone's vote may be on its way to disk, and must be in the metadata that are loaded now.
             await drained(hosted.meta_lane)
             opened = await self.in_thread(lambda: self._opener.bootstrap(hosted, checked=checked))
         except InvariantViolation:
@@ -353,7 +355,7 @@ class TabletManager:
         )  # fmt: skip
 
     async def _reopen(self, hosted: HostedTablet, replica: Replica) -> None:
-        """A replica that stopped because a resource was exhausted starts again from its files."""
+        """Open a replica again that stopped because a resource was exhausted."""
         async with hosted.transition:
             if self.stopping or hosted.replica is not replica:
                 return
@@ -364,7 +366,7 @@ class TabletManager:
         await self._open_later(hosted)
 
     async def _open_later(self, hosted: HostedTablet) -> None:
-        """A start that met a full disk or an exhausted resource is tried again, ever more rarely: nothing is lost."""
+        """Try again to open a tablet that met a full disk or an exhausted resource, after longer and longer pauses."""
         await asyncio.sleep(reopen_after_s(hosted.attempts))
         hosted.attempts += 1
         async with hosted.transition:
@@ -375,8 +377,8 @@ class TabletManager:
                 hosted.waiting = False
 
     async def settle(self, hosted: HostedTablet) -> None:
-        """Back to a tombstone, of a copy that ended and could not say so, or on with one that is half made; without
-        room on the disk, again later."""
+        """Apply the startup rules to a tablet: end an unfinished copy as a tombstone, complete a deletion. If the disk
+        has no room, try again later."""
         try:
             hosted.superblock = await self.in_thread(lambda: settle_at_startup(self.disk, hosted.superblock))
             self.changed.add(hosted.tablet_id)
@@ -394,7 +396,7 @@ class TabletManager:
                 await self.settle(hosted)
 
     def _unsettled(self, hosted: HostedTablet, error: Exception) -> None:
-        """The startup rules could not be followed, and nobody knows what is here; without room, again later."""
+        """The startup rules could not be applied to the tablet. If the disk has no room, try again later."""
         hosted.error, hosted.unreadable = str(error), isinstance(error, Corruption) and error.copy_heals
         _log.error("T %s P %s cannot start: %s", hosted.tablet_id, self.uuid, error)
         hosted.waiting = isinstance(error, ResourcesExhausted)
@@ -402,7 +404,8 @@ class TabletManager:
             self._later.start(self._start_later(hosted, hosted.superblock))
 
     async def _start_later(self, hosted: HostedTablet, blank: Superblock) -> None:
-        """What `start` does with one tablet, unless it was deleted or copied anew meanwhile: then it is not `blank`."""
+        """Do what `start` does with one tablet, later. If it was deleted or copied anew meanwhile, its superblock is no
+        longer `blank`, and nothing is done."""
         await asyncio.sleep(reopen_after_s(hosted.attempts))
         hosted.attempts += 1
         async with hosted.transition:
@@ -423,7 +426,7 @@ class TabletManager:
                 await self.open(hosted)
 
     def damaged(self, hosted: HostedTablet, error: Corruption) -> None:
-        """A running replica lost a block: it fails here, and its peers have the same rows."""
+        """Fail a running replica that lost a block; its peers have the same rows."""
         _log.error("T %s P %s %s", hosted.tablet_id, self.uuid, error)
         if hosted.replica is not None:
             hosted.replica.fail(error)
@@ -440,13 +443,13 @@ class TabletManager:
         _log.error("T %s P %s cannot start, stays offline: %s", hosted.tablet_id, self.uuid, error)
 
     def _replayed(self, tablet_id: str) -> None:
-        """From whichever thread applied the last entry that the start found."""
+        """Called on the thread that applied the last entry which the start found."""
         if not self.stopping:
             self._open_pool.submit(self.replays.forget, tablet_id)
             self.post(lambda: self._started_well(tablet_id))
 
     def _started_well(self, tablet_id: str) -> None:
-        """Not before: an entry that exhausts a resource at each start is tried ever more rarely."""
+        """Reset the count of attempts. Not before: if an entry exhausts a resource at each start, pauses must grow."""
         if (hosted := self.tablets.get(tablet_id)) is not None:
             hosted.attempts = 0
 
@@ -470,13 +473,13 @@ class TabletManager:
         """Make the replica a tombstone; a tombstone stays one. A copy under way is cancelled first.
 
         `damaged_only`: Refused ILLEGAL_STATE, and nothing changes, unless the replica has failed and a copy would heal
-        it: such an order must miss the copy that an earlier one of its kind has made room for.
+        it. So a repeated order does not delete the copy for which an earlier one made room.
 
-        With `cas`, refused CAS_FAILED if a later config than that is in force here, or is what the copy is for: a
-        delayed deletion must miss a replica that was added again. What is pending here counts if it is later than
-        `committed` too, an entry of which the caller knows that no config after `cas` is committed up to it: else it
-        was rolled back. Refused NO_SPACE if the disk is full: the replica is
-        stopped, and whoever wants it gone asks again; TIMED_OUT if the copy does not end soon.
+        With `cas`, refused CAS_FAILED if a later config than `cas` is in force here, or is the one of the copy under
+        way: a delayed deletion must not delete a replica that was added again. A pending config counts only if it is
+        also later than `committed`: up to that entry the caller knows that no config after `cas` is committed, so an
+        earlier pending config was rolled back. Refused NO_SPACE if the disk is full: the replica is stopped then, and
+        the caller asks again. TIMED_OUT if the copy does not end soon.
         """
         here = self.get(tablet_id)
         if damaged_only:
@@ -513,7 +516,7 @@ class TabletManager:
 
 
 def _check_config(hosted: HostedTablet, cas: OpId | None, committed: OpId) -> None:
-    """Refused CAS_FAILED if who wants the replica gone as of config `cas` does not know of a later one."""
+    """Refused CAS_FAILED if a later config than `cas`, the one that the caller knows, is in force here."""
     if cas is None:
         return
     known = hosted.cmeta.committed_config.opid if hosted.cmeta is not None else ZERO_OPID

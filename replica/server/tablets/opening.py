@@ -1,4 +1,4 @@
-"""From the files of a tablet to the objects that run it, and the files of a new one."""
+"""Opens a tablet: makes the objects that run it from its files. Creates the files of a new one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _log = logging.getLogger("nyala.server")
 
 
 class Opened(NamedTuple):
-    """What runs one replica. A witness has no tablet."""
+    """The objects that run one replica. A witness has no tablet."""
 
     superblock: Superblock
     cmeta: ConsensusMeta
@@ -70,7 +70,7 @@ class Opener:
         replays: ReplayWatch,
         replayed: Callable[[str], None],
     ) -> None:
-        """`replayed(tablet id)`: every entry that the start found is applied; called from any thread."""
+        """`replayed(tablet id)`: called, on any thread, when every entry that the start found is applied."""
         self._disk = disk
         self._uuid = uuid
         self._options = options
@@ -90,9 +90,9 @@ class Opener:
         self._rng = random.Random(uuid + str(clock.monotonic_us()))
 
     def bootstrap(self, hosted: HostedTablet, *, checked: bool = False) -> Opened:
-        """Load everything and read the log. In a thread; nobody else sees the tablet meanwhile.
+        """Load everything and read the log. In a thread; no other code uses the tablet meanwhile.
 
-        `checked`: the blocks need not be read to know that they are whole.
+        `checked`: the blocks were checked already, and need not be read again.
         """
         tablet_id, options = hosted.tablet_id, self._options
         superblock = Superblock.load(self._disk, tablet_id)
@@ -162,10 +162,10 @@ class Opener:
 
 
 def create_files(disk: Disk, uuid: str, superblock: Superblock, config: RaftConfig) -> None:
-    """Metadata, log folder, and last the superblock, which makes the tablet exist."""
+    """Write the metadata and the log folder, and last the superblock, with which the tablet exists."""
     tablet_id = superblock.tablet_id
     if ConsensusMeta.exists(disk, tablet_id):
-        # Left by a creation that was cut off, or older: its term and vote are promises and stay.
+        # An earlier creation that was cut off, or an older replica, left it. Its term and vote are promises and stay.
         found = ConsensusMeta.load(disk, tablet_id)
         if found.committed_config.opid != ZERO_OPID:
             raise Refused(Code.ILLEGAL_STATE, "consensus metadata of an earlier life is here", tablet=tablet_id)
@@ -177,7 +177,7 @@ def create_files(disk: Disk, uuid: str, superblock: Superblock, config: RaftConf
 
 
 def load_cmeta(disk: Disk, tablet_id: str) -> ConsensusMeta | None:
-    """A tablet's consensus metadata; None if there is none that can be read. What may pass is raised."""
+    """A tablet's consensus metadata; None if they are missing or damaged. Errors that may pass are raised."""
     try:
         return ConsensusMeta.load(disk, tablet_id)
     except (Refused, Corruption) as error:
@@ -187,9 +187,9 @@ def load_cmeta(disk: Disk, tablet_id: str) -> ConsensusMeta | None:
 
 
 def find_lost(disk: Disk, uuid: str) -> dict[str, ConsensusMeta]:
-    """What was promised for each tablet that has no superblock here and was here; the log says what can be done.
+    """The consensus metadata of each tablet whose superblock is lost. The process's log says what can be done.
 
-    In a thread. Refused if the server wants for something.
+    In a thread. Refused if a resource is exhausted.
     """
     found: dict[str, ConsensusMeta] = {}
     for tablet_id in lost_tablets(disk):

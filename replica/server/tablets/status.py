@@ -1,4 +1,4 @@
-"""What a server tells of its replicas, to masters and to people."""
+"""Builds the status of a replica, for masters and for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One timer for all replicas of a server: it ticks those that are awake, and watches the servers of those at rest."""
+"""One timer for all replicas of a server: it ticks those that are awake, and watches the servers of quiet ones."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _log = logging.getLogger("nyala.server")
 LAG_WARNING_MS = 200.0
 """A third of the shortest election timeout."""
 PULSE_TICKS = 4
-"""Signs of life to other servers come at least this often: three may be lost before a link counts as silent."""
+"""Signs of life are sent to other servers at least this often. Three may be lost before a link counts as silent."""
 CHECK_TICKS = 1200
-"""Each quiet replica looks around once in so many ticks, in turn."""
+"""Each quiet group is probed once in so many ticks, one replica after the other."""
 WAKES_PER_TICK = 25
-"""Elections that the loss of one server sets off here in a tick; the rest are spread over the ticks after."""
+"""At most so many elections begin in one tick when a server is lost; the others are spread over later ticks."""
 
 
 class RaftTimer:
-    """Ticks, pulses, and what the silence or return of a server means to each replica.
+    """Ticks replicas, sends signs of life, and tells replicas when a server falls silent or returns.
 
-    Invariants: a replica that is not visited is quiet and waits for nothing (`Replica.resting`), or does not run; it is
-    visited from the turn on in which anything reached it. Concurrency: the loop's thread.
+    Invariants: a replica that is not ticked is quiet and waits for nothing (`Replica.resting`), or does not run. It is
+    ticked again from the iteration on in which anything reached it. Concurrency: the loop's thread.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class RaftTimer:
         silent_ticks_max: int,
         pulse: Callable[[Sequence[str]], None],
     ) -> None:
-        """`tablets`: the manager's, as it is. `pulse(uuids)`: show these servers that we live."""
+        """`tablets`: the manager's own mapping. `pulse(uuids)`: send these servers a sign of life."""
         self._uuid = uuid
         self._tablets = tablets
         self._tick_ms = tick_ms
@@ -59,7 +59,7 @@ class RaftTimer:
         return len(self._awake)
 
     def wake(self, tablet_id: str) -> None:
-        """Tick this one from now on."""
+        """Tick this replica from now on."""
         self._awake[tablet_id] = None
 
     def members_changed(self) -> None:
@@ -67,7 +67,7 @@ class RaftTimer:
         self._members_changed = True
 
     def started(self, hosted: HostedTablet) -> None:
-        """A replica begins: it is awake, and is told who is away."""
+        """A replica starts: tick it, and tell it which servers are silent."""
         self.wake(hosted.tablet_id)
         self._members_changed = True
         if hosted.replica is not None:
@@ -132,7 +132,7 @@ class RaftTimer:
                 woken += rests
 
     def _check_some(self) -> None:
-        """All replicas within CHECK_TICKS, some at each tick."""
+        """Probe all quiet groups within CHECK_TICKS, some at each tick."""
         if not self._unchecked:
             self._unchecked = sorted(self._tablets)
             self._share = -(-len(self._unchecked) // CHECK_TICKS)
