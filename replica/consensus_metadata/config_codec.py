@@ -26,16 +26,16 @@ def decode_config(meta: bytes) -> RaftConfig:
 
 
 def members_json(config: RaftConfig) -> list[dict[str, Any]]:
-    """A config's members as JSON: so the masters' catalog and plans of recovery keep them, and tools print them."""
+    """A config's members as JSON, as in the masters' catalog, in recovery plans and in the output of tools."""
     return [
         {**asdict(member), "addresses": [str(address) for address in member.addresses]} for member in config.members
     ]
 
 
 def members_from_json(found: Iterable[Mapping[str, Any]]) -> tuple[Member, ...]:
-    """Inverse of `members_json`; marks that are not there are a whole voter's, and what a later build adds is left out.
+    """Inverse of `members_json`. Missing marks are those of a voter with data; fields of a later build are left out.
 
-    KeyError, TypeError or ValueError for what is none.
+    KeyError, TypeError or ValueError if it is not that JSON.
     """
     return tuple(
         _member(
@@ -54,6 +54,6 @@ def members_from_json(found: Iterable[Mapping[str, Any]]) -> tuple[Member, ...]:
 def _member(
     uuid: str, addresses: tuple[str, ...], *, votes: bool, promote: bool, holds_data: bool, replace: bool
 ) -> Member:
-    """One member. A catalog names each server's thousands of times, and they are one value."""
+    """One member, cached, because a catalog names each server thousands of times."""
     places = tuple(map(Address.parse, addresses))
     return Member(uuid, places, votes=votes, promote=promote, holds_data=holds_data, replace=replace)

@@ -1,4 +1,4 @@
-"""Reading consensus metadata without touching it: what operators' tools print, and what the other reader checks."""
+"""Parses consensus metadata, for `ConsensusMeta.load` and for operators' tools; its JSON."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ SCHEMA = "consensus_metadata"
 
 @dataclass(frozen=True, kw_only=True)
 class CmetaView:
-    """Everything that one version of the file says."""
+    """The content of one version of the file."""
 
     tablet_id: str
     uuid: str
-    """The server that gave the promises in the file."""
+    """The server whose term and vote the file has."""
     term: int
     voted_for: str | None
     vote_floor_term: int
@@ -29,7 +29,7 @@ class CmetaView:
 
 
 def read_cmeta(data: bytes, path: str) -> CmetaView:
-    """The content of a file's bytes; Corruption names the file and what is wrong with it, and where, or LaterFormat."""
+    """The content of a file's bytes. Corruption names the file, the defect and its place; LaterFormat a later build."""
     try:
         value = unframe(SCHEMA, data)
         if value["reserved"]:

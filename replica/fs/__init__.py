@@ -1,4 +1,4 @@
-"""The only way to files: durable replace, rename and sync, an exclusive lock on a root, crash points."""
+"""Files on real disks: durable replace, rename and sync; the lock, identity and fence of a server's directory."""
 
 from nyala.replica.types import CRASH_EXIT_CODE, CrashPoints
 

@@ -1,4 +1,4 @@
-"""A server's identity and directory, a master's too. The uuid is written at the first start, and never changed."""
+"""The identity and the folders of a server's or a master's directory. The uuid is written once and never changed."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ from nyala.schemas import NewerFormat, feature_of, frame, unframe
 INSTANCE = "instance"
 TABLET_SERVER, MASTER = "TABLET_SERVER", "MASTER"
 PROMISES = ("tablet-meta", "consensus-meta", "wals")
-"""Folders without which a server does not know what it has promised."""
+"""Folders with what a server has promised: superblocks, consensus metadata, logs."""
 FOLDERS = (*PROMISES, "data", "quarantine", "replay")
 FENCE = "unsafe-recovery"
-"""The file's name. What it says is its writer's; that it is there is enough to keep a server out."""
+"""Name of the fence. While the file exists, no server starts on the directory; its writer decides what it says."""
 
 
 @dataclass(frozen=True)
 class Instance:
-    """Who this directory belongs to."""
+    """The identity of a directory."""
 
     uuid: str
     kind: str
     cluster_id: str
     created_us: int
     inherited: bool = False
-    """The uuid was another directory's before, and so were promises that are not here."""
+    """Whether the uuid was another directory's before, whose promises are not here yet."""
     takeover: int = 0
-    """The number under which the group heard of that; 0 of a uuid's first directory, and until it has."""
+    """The number of the takeover that the group committed; 0 for the first directory of a uuid, and before that."""
     feature_level: int = 1
-    """The cluster's, as far as this process has heard. Builds that do not know it cannot open the directory."""
+    """The cluster's level, as far as this process has heard. A build that does not know it cannot open the
+    directory."""
 
 
 _INHERITED = "inherited-uuid"
-"""Feature of the file: who does not know it would take such a directory for one that has promised nothing."""
+"""Feature of the file: a build that did not know it would take the directory for one that has promised nothing."""
 
 
 _LEVEL = feature_of(0).removesuffix("0")
@@ -42,7 +43,7 @@ _LEVEL = feature_of(0).removesuffix("0")
 def read_instance(disk: Disk) -> Instance | None:
     """The identity in a directory, None if it has none; Corruption if it is damaged.
 
-    Refused ILLEGAL_STATE if a later build wrote it: nothing is broken then, and nothing may be guessed.
+    Refused ILLEGAL_STATE if a later build wrote it: then nothing is damaged, and nothing may be guessed.
     """
     if not disk.exists(INSTANCE):
         return None
@@ -110,7 +111,7 @@ def open_or_format(disk: Disk, clock: Clock, *, kind: str = TABLET_SERVER, uuid:
 
 
 def lost_promises(instance: Instance, folders: list[str]) -> Corruption:
-    """What to say of a server whose folders of promises are gone or empty."""
+    """The error for a directory whose folders of promises are gone or empty."""
     return Corruption(
         "a folder that held promises is gone or empty: mount its disk again, or end this server's identity with "
         "`nyala fs wipe`",
@@ -133,7 +134,7 @@ def join_cluster(disk: Disk, instance: Instance, cluster_id: str) -> Instance:
 
 
 def raise_feature_level(disk: Disk, instance: Instance, level: int) -> Instance:
-    """The identity in a cluster of that feature level, durably: builds that do not know it open this no more."""
+    """The identity with that feature level, durably. Builds that do not know the level can no longer open it."""
     if level <= instance.feature_level:
         return instance
     raised = replace(instance, feature_level=level)
@@ -142,14 +143,14 @@ def raise_feature_level(disk: Disk, instance: Instance, level: int) -> Instance:
 
 
 def take_over(disk: Disk, instance: Instance, number: int) -> Instance:
-    """The identity as the `number`-th directory of its uuid, durably: what the one before promised, it stands for."""
+    """The identity after takeover `number` of its uuid, durably: it now stands for the former directory's promises."""
     taken = replace(instance, inherited=True, takeover=number)
     _save(disk, taken)
     return taken
 
 
 def repair_instance(disk: Disk, instance: Instance) -> bool:
-    """Write a running server's identity again if its file is gone or damaged; whether that was so."""
+    """Write a running server's identity again if its file is gone or damaged; returns whether it did."""
     try:
         if read_instance(disk) is not None:
             return False
@@ -178,7 +179,7 @@ def _save(disk: Disk, instance: Instance) -> None:
 
 
 def refuse_fenced(disk: Disk) -> None:
-    """Refused(ILLEGAL_STATE) if the directory waits for the rest of an offline change."""
+    """Refused(ILLEGAL_STATE) if an offline change of several directories is unfinished here."""
     if disk.exists(FENCE):
         raise Refused(
             Code.ILLEGAL_STATE,

@@ -14,14 +14,14 @@ EXHAUSTED = {
     errno.EAGAIN: "the host refuses this just now: look at its limits of memory, threads and locks",
     errno.ENOBUFS: "the host has no buffers left: give it more memory",
 }
-"""What says that a resource of the host is exhausted, and the remedy."""
+"""The errnos of an exhausted resource, and the remedy for each."""
 NOT_ALLOWED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _NO_MEMORY = "there is no memory left: give the host more, or this server less (--memory-soft-bytes)"
 _NO_THREAD = "no thread can be started: raise the limits of processes and threads (ulimit -u, pids.max)"
 
 
 def exhausted(error: BaseException) -> ResourcesExhausted | None:
-    """Which resource is exhausted, if that is all that `error` says; None if something else is wrong.
+    """The error for an exhausted resource, if `error` is one; None if it says something else.
 
     A MemoryError is one, Arrow's too, and so is a thread that cannot be started.
     """
@@ -39,7 +39,7 @@ def exhausted(error: BaseException) -> ResourcesExhausted | None:
 
 
 def error_from_os(error: OSError | MemoryError, action: str, path: str) -> ReplicaError:
-    """The project's word for what a call to the host raised, other than a file that is not there, or is."""
+    """The project's error for an error of a system call, except those for a missing or an existing file."""
     wanted = exhausted(error)
     if wanted is not None:
         return ResourcesExhausted(wanted.what, action=action, path=path, cause=str(error))

@@ -1,4 +1,4 @@
-"""Files of the host's file system, behind the `Disk` protocol."""
+"""Files of the machine's file system, behind the `Disk` protocol."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nyala.replica.types import CrashPoints, DiskFailure, Refused, check
 from .os_errors import error_from_os, exhausted
 
 _UNREADABLE = {errno.EIO, errno.EUCLEAN, errno.EBADMSG}
-"""What a file's own error looks like where a socket may have its own; a TCP socket has none of these."""
+"""In `send_to`, these errnos are the file's, because a TCP socket has none of them."""
 _PARTS_MAX = 1024
 """IOV_MAX of Linux: more parts need another system call."""
 
@@ -32,7 +32,7 @@ def _translated(action: str, path: str) -> Iterator[None]:
 
 @contextmanager
 def _creating(action: str, path: str) -> Iterator[None]:
-    """As `_translated`, for calls that make the file: what is not there then is its folder, and with it a disk."""
+    """As `_translated`, for calls that make a file: if something is missing, it is the folder, so a disk is gone."""
     try:
         with _translated(action, path):
             yield
@@ -51,7 +51,7 @@ def _sync_translated(action: str, path: str) -> Iterator[None]:
 
 @contextmanager
 def _opened(folder: Path) -> Iterator[int]:
-    """A folder to be synced: opened before anything in it changes, so that no change is left half done."""
+    """A folder to be synced. It is opened before anything in it changes, so that a failure leaves no half change."""
     with _translated("open folder", str(folder)):
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -80,7 +80,7 @@ class RealFile:
         self.pwritev((data,), byte_offset)
 
     def pwritev(self, parts: Sequence[bytes], byte_offset: int) -> None:
-        """All parts, gathered by the kernel: none is copied here unless a write came back short."""
+        """Write all parts, gathered by the kernel. None is copied here, unless a write came back short."""
         with _translated("write", self._path):
             for start in range(0, len(parts), _PARTS_MAX):
                 group = parts[start : start + _PARTS_MAX]
@@ -131,7 +131,7 @@ class RealFile:
             os.fsync(self._fd)
 
     def uncache(self) -> None:
-        """The page cache gives back the pages of this file that are clean."""
+        """Have the page cache drop the clean pages of this file."""
         with _translated("uncache", self._path):
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -142,8 +142,8 @@ class RealFile:
     def preallocate(self, length_bytes: int) -> None:
         """Reserve blocks up to `length_bytes`; the file's size becomes at least that, new bytes read as zeros.
 
-        Refused(NO_SPACE) leaves the size as it was, and gives back what was reserved: ext4 keeps all that it found, and
-        the disk would have no room for anything else.
+        Refused(NO_SPACE) leaves the size as it was and gives the reserved blocks back. Otherwise ext4 would keep all
+        that was left of the disk.
         """
         with _translated("preallocate", self._path):
             size = os.fstat(self._fd).st_size
@@ -196,7 +196,7 @@ class RealDisk:
             return RealFile(os.open(self._full(path), flags, 0o644), path)
 
     def exists(self, path: str) -> bool:
-        """Whether there is one; what cannot be told is an error, for a file that is not there means a lot."""
+        """Whether the path exists. If that cannot be found out it is an error, because a missing file has a meaning."""
         with _translated("stat", path):
             try:
                 os.stat(self._full(path))

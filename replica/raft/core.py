@@ -50,7 +50,8 @@ class RaftCore:
     ) -> None:
         last, saved_term = log.last, term
         if term < last.term:
-            # Entries reached the disk, the hard state of the same `Ready` did not: nothing was promised in that term.
+            # The entries reached the disk and the hard state of the same `Ready` did not. Nothing was promised in that
+            # term.
             term, voted_for = last.term, None
         found = _configs_in_log(log, committed_config.opid.index, decode_config)
         self._s = s = State(
@@ -65,7 +66,7 @@ class RaftCore:
                 dirty=saved_term < term,
             ),
             log=log,
-            # A commit index ahead of the log is a leftover of a lost tail: what is not there is not applied.
+            # A commit index above the end of the log is left from a lost tail. Missing entries are not applied.
             commit_index=min(commit_index, last.index),
             options=options,
             rng=rng,
@@ -164,7 +165,7 @@ class RaftCore:
         return self._s.hard.withheld
 
     def peer_status(self) -> list[PeerStatus]:
-        """Leader: how each peer stands, sorted by uuid; otherwise empty."""
+        """Leader: the status of each peer, sorted by uuid; otherwise empty."""
         return [
             PeerStatus(
                 uuid=p.uuid,
@@ -217,7 +218,7 @@ class RaftCore:
                 self._answer(msg, Code.INVALID_NAME)
             return
         if generation_of(msg.term) != generation_of(s.hard.term):
-            # No answer, because it tells the term: a lost member could be elected with it by other lost ones. D-17.
+            # No answer, because an answer names the term: with it, other lost members could elect a lost one. D-17.
             s.trace(f"message of term {msg.term} from {msg.from_uuid} is of another generation")
             return
         if message_checks.is_stranger(s.hard, msg):
@@ -273,7 +274,7 @@ class RaftCore:
         Refused, with nothing changed: NOT_LEADER, NOT_READY (no entry of this term is committed, or the leader is to go
         and nobody can follow), CHANGE_PENDING, CAS_FAILED (detail: the committed OpId), STALE_DECISION,
         INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS; STEPPING_DOWN: leadership is being handed over (also because this
-        change removes the leader): come again.
+        change removes the leader), so the caller tries again at the next leader.
         """
         return membership.propose_config(self._s, edits, cas, decision)
 
@@ -281,8 +282,8 @@ class RaftCore:
         """Take an uncommitted config change back: append the committed config once more. D-19.
 
         `pending` is the OpId of the change that the caller means. Refused, with nothing changed: NOT_LEADER, NOT_FOUND
-        (none is under way: it was committed, or never made), CAS_FAILED (detail: the one that is), NOT_READY,
-        STEPPING_DOWN, ALREADY_INPROGRESS. If the change commits before this entry does, it held for that moment.
+        (no change is under way: it was committed, or never made), CAS_FAILED (detail: the one under way), NOT_READY,
+        STEPPING_DOWN, ALREADY_INPROGRESS. If the change commits before this entry does, it holds until then.
         """
         return aborting.abort_config(self._s, pending)
 

@@ -12,7 +12,7 @@ from .progress import Progress
 
 @dataclass(slots=True)
 class Leading:
-    """A leader's state. On other replicas it is empty, or left from the last term that they led.
+    """A leader's state. On other replicas it is empty, or is left from the last term in which they led.
 
     Invariants: a read waits or runs, never both; `round_stamps` has at most one stamp a tick, none older than a lease.
     """
@@ -20,14 +20,14 @@ class Leading:
     progress: dict[str, Progress] = field(default_factory=dict, repr=False)
     """By uuid, in sorted order."""
     term_start: int = 0
-    """Index of the NOOP that began its term."""
+    """Index of the NOOP with which this leader's term began."""
     heartbeat_elapsed: int = 0
     quorum_check_elapsed: int = 0
-    """Ticks since the last check-quorum, which also tries again what is pending."""
+    """Ticks since the last check-quorum, which also repeats pending changes, transfers and copies."""
     idle_ticks: int = 0
     """Ticks since something was replicated, read or changed."""
     quiet_round: int = 0
-    """The first round of this stretch of asking for quiet; 0 if it does not ask."""
+    """The first round of this period of asking for quiet; 0 if it does not ask."""
     round: int = 0
     round_wanted: bool = False
     sends_wanted: bool = False
@@ -52,7 +52,7 @@ class Leading:
         self.lease_given_up = False
 
     def end_term(self) -> list[int]:
-        """Forget what holds for one term; returns the tokens of the reads that nobody can answer now."""
+        """Forget what holds for one term; returns the tokens of the reads that cannot be answered any more."""
         self.progress.clear()
         self.sends_wanted = self.round_wanted = False
         tokens = [*self.reads_waiting, *(token for token, _, _ in self.reads_running)]

@@ -1,7 +1,7 @@
 """The log as the core sees it: in memory, never blocking, up to the last received entry.
 
-The core appends to and truncates its LogView directly; what it did is then handed out in `Ready` to be made durable.
-Terms of all retained entries stay known when their bytes do not: a run per term, a few words each.
+The core appends to its LogView and truncates it directly; `Ready` then hands these changes out to be made durable. The
+term of each retained entry stays in memory when its bytes do not: one run for each term.
 """
 
 from __future__ import annotations
@@ -52,10 +52,11 @@ class LogView(Protocol):
 
 
 class MemoryLogView:
-    """A LogView over a list, with room for a driver to evict bytes, drop a prefix and load entries back.
+    """A LogView over a list, from which a driver can evict bytes, drop a prefix, and into which it can load entries
+    back.
 
-    Three regions: below `first_index` nothing is known but the boundary's term; from there to `cached_from` only terms
-    are (plus what `load` brought back); from `cached_from` to `last` entries are in memory.
+    Three regions: below `first_index` only the boundary's term is known; from there to `cached_from` only terms (and
+    the entries that `load` brought back); from `cached_from` to `last` the entries are in memory.
 
     Invariants: entries are contiguous in index and their terms never fall; `term_at` answers for every retained index.
     Concurrency: one owner thread.
@@ -71,7 +72,7 @@ class MemoryLogView:
         self._cache: list[Entry] = []
         self._cache_bytes = 0
         self._loaded: dict[int, Entry] = {}
-        """What `load` brought back, the oldest first."""
+        """Entries that `load` brought back, the oldest first."""
         self._loaded_bytes = 0
         self._loaded_bytes_max = loaded_bytes_max
         self._last = boundary

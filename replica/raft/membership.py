@@ -1,7 +1,8 @@
 """One-at-a-time membership change [thesis §4; kudu raft-config-change].
 
-At most one voter is added, removed, promoted or demoted per entry, so any two consecutive configs share a quorum; and a
-leader proposes none before an entry of its own term is committed (the known hole of the one-by-one scheme).
+At most one voter is added, removed, promoted or demoted per entry, so any majorities of two consecutive configs
+overlap. A leader proposes no change before an entry of its own term is committed (the known defect of single-server
+changes).
 """
 
 from __future__ import annotations
@@ -84,9 +85,9 @@ def _edit(members: dict[str, Member], edit: ConfigEdit) -> None:
 
 
 def _refuse_what_others_refuse(base: RaftConfig, members: tuple[Member, ...]) -> None:
-    """What followers refuse is not appended: the entry would stay in the log, and nothing behind it be replicated.
+    """Refuse a config that followers would refuse: its entry would stay in the log, and no later one be replicated.
 
-    A config that has too many members already may become smaller, or be marked.
+    A config that has too many members already may become smaller, or get marks.
     """
     most = max(limits.CONFIG_MEMBERS_PROPOSED_MAX, len(base.members))
     if len(members) > most:
@@ -97,7 +98,7 @@ def _refuse_what_others_refuse(base: RaftConfig, members: tuple[Member, ...]) ->
 
 
 def _refuse_data_unseen(s: State, members: tuple[Member, ...]) -> None:
-    """A witness may become a whole member only when its data is there: a whole member can be elected. CC-53."""
+    """Refuse to clear a witness's mark before it has its rows, because a member with rows can be elected. CC-53."""
     for new in members:
         old = s.hard.active_config.member(new.uuid)  # a witness is another than the leader, which has a Progress of it
         if old is not None and not old.holds_data and new.holds_data and not s.lead.progress[new.uuid].has_data:
@@ -105,7 +106,7 @@ def _refuse_data_unseen(s: State, members: tuple[Member, ...]) -> None:
 
 
 def _refuse_losing_leader(s: State, members: tuple[Member, ...]) -> None:
-    """A leader does not remove itself: it hands over and says so, and the caller comes again. CC-27. It is
+    """A leader does not remove itself: it hands over and refuses, and the caller repeats the change (CC-27). It is
     never demoted or made a witness in place (scenario 25). D-8."""
     mine = next((m for m in members if m.uuid == s.uuid), None)
     if mine is not None:
@@ -129,7 +130,7 @@ def append_config(s: State, members: tuple[Member, ...], decision: tuple[int, in
 def adopt_config(s: State, config: RaftConfig) -> None:
     """A CONFIG entry was received or proposed: it is in force from now on, committed or not. CC-16."""
     if config.opid.index <= s.hard.configs[0].opid.index:
-        return  # A tablet copy brought the committed config of a later index than its log ends at.
+        return  # A tablet copy brought a committed config of a later index than the end of its log.
     s.hard.configs.append(config)
     s.trace(f"config {config.opid}: voters {','.join(config.voters)}")
     config_in_force(s)
@@ -152,7 +153,7 @@ def refresh_progress(s: State) -> None:
 def promote_caught_up(s: State) -> None:
     """Leader: one caught-up `promote` member takes its next step; the others wait for its commit. CC-13, CC-14.
 
-    A non-voter becomes a voter. A witness does so as one, and becomes a whole member once its data is in. CC-53.
+    A non-voter becomes a voter. A witness becomes a voter without data, and loses the mark once it has its rows. CC-53.
     """
     if s.hard.pending_config is not None or s.lead.transfer_target is not None or s.commit_index < s.lead.term_start:
         return
@@ -171,7 +172,7 @@ def promote_caught_up(s: State) -> None:
 
 
 def _fit_to_vote(s: State, p: Progress) -> bool:
-    """Its last round was short, the present one is not already long, and its log is ours."""
+    """Whether its last round was short, the present one is not too long already, and its log continues ours."""
     fresh = p.caught_up and s.ticks - p.round_started <= s.options.promote_round_ticks_max
     return fresh and p.state is ProgressState.REPLICATE
 

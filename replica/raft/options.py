@@ -46,14 +46,15 @@ class RaftOptions:
     """Back-off before the same peer is named in `copies_needed` again; doubles up to the maximum."""
     copy_retry_ticks_max: int = 120
     quiet_after_ticks: int = 0
-    """A group that was idle for so long goes quiet: no ticks, no heartbeats, no lease; see quiet.py. 0: never. It asks
-    the driver for `link_lost`, `link_found` and `check`, so it is off where nobody would call them."""
+    """A group that was idle for so long goes quiet: no ticks, no heartbeats, no lease; see quiet.py. 0: never. The
+    driver must then call `link_lost`, `link_found` and `probe_quiet_group`."""
     reads_pending_max: int = 4096
     """Strong reads waiting for their heartbeat round; one more is refused OVERLOADED."""
 
     @property
     def lease_ticks(self) -> int:
-        """How long an echoed round proves that nobody else leads; 0: never, and every strong read takes a round."""
+        """How long an echoed round proves that no other replica leads; 0: never, and every strong read takes a
+        round."""
         return (self.election_ticks_min - TICK_SLACK) * 100 // (100 + CLOCK_DRIFT_PERCENT)
 
     def __post_init__(self) -> None:

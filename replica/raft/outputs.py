@@ -1,4 +1,4 @@
-"""What one core wants done: the rules queue it here, and it is handed out as one `Ready`."""
+"""Collects the work that the rules of one core queue, and hands it out as one `Ready`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Outputs:
     traces: list[str] = field(default_factory=list, repr=False)
 
     def truncate(self, index: int, last_index: int) -> None:
-        """The log, which ended at `last_index`, ends at `index`: what was handed out above it is void on disk."""
+        """The log, which ended at `last_index`, now ends at `index`: entries above it that were handed out are void."""
         handed_out = self.unstable[0].opid.index - 1 if self.unstable else last_index
         while self.unstable and self.unstable[-1].opid.index > index:
             self.unstable.pop()
@@ -46,10 +46,9 @@ class Outputs:
             self.truncate_from = index + 1
 
     def fences(self) -> list[int]:
-        """Indexes from which on the writes up to the last advanced `Ready` made nothing of the present log durable.
-
-        A truncation of a later `Ready` voids what it covers, even if the same OpId was received again since: on disk
-        the first copy is overwritten before the second one is durable.
+        """Indexes of truncations that are not advanced yet. From each on, nothing that was written before counts as
+        durable, even if the same OpId was received again: on disk, the first copy is voided before the second one is
+        durable.
         """
         return [start for _, start in self.truncations] + [entry.opid.index for entry in self.unstable[:1]]
 
@@ -65,8 +64,8 @@ class Outputs:
         return due if due is not None and due.opid.index <= persisted else None
 
     def any_queued(self) -> bool:
-        """Whether something waits that needs no look at the log. A truncation brings an entry with it, a change of role
-        a trace, and a safe time an answer."""
+        """Whether something is queued, apart from committed entries. A truncation always comes with an entry, a change
+        of role with a trace, and a safe time with an answer."""
         asked = (self.copies_needed, self.entries_needed, self.read_states, self.read_failures)
         return any((self.unstable, self.now, self.after, *asked, self.traces))
 

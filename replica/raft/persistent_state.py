@@ -21,11 +21,11 @@ class PersistentState:
     voted_for: str | None
     configs: list[RaftConfig]
     withheld: OpId | None
-    """The damaged end of the log that may have been acknowledged; see DIVERGENCES D-7."""
+    """Last OpId of a damaged end of the log that may have been acknowledged; see DIVERGENCES D-7."""
     no_data: bool
     """The disk here has a log and no rows, whatever the config says: never electable."""
     term_found: int
-    """When the log was opened: nothing that it lost by then is of a later term."""
+    """The term when the log was opened. Entries that it had lost by then are of no later term."""
     dirty: bool
     """Whether term and vote wait for the next `Ready`."""
     ready_number: int = 0
@@ -58,17 +58,17 @@ class PersistentState:
         return not self.dirty and self.ready_number <= advanced
 
     def take(self, number: int) -> HardState | None:
-        """What `Ready` `number` must carry: term and vote if they have changed."""
+        """Term and vote for the `Ready` of that number, if they have changed."""
         if not self.dirty:
             return None
         self.dirty, self.ready_number = False, number
         return HardState(self.term, self.voted_for)
 
     def healed(self, durable: OpId) -> bool:
-        """Whether there is a damaged end that is made up for, now that the log is durable through `durable`.
+        """Whether there is a damaged end, and the log, durable up to `durable`, has made up for it.
 
-        It is once the durable log has reached the index that was lost, or a term in which nothing can have been lost:
-        the leader that sent it has what was committed, by log matching (D-7).
+        It has once it reached the lost index, or a term in which nothing can have been lost: the leader that sent those
+        entries has everything committed, by log matching (D-7).
         """
         lost = self.withheld
         return lost is not None and (durable.index >= lost.index or durable.term > self.term_found)

@@ -1,4 +1,4 @@
-"""Arithmetic of majorities over the voters of one config. Pure; a slow twin checks it in the tests."""
+"""Arithmetic of majorities over the voters of one config. Pure; tests compare it with a slow version."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class VoteResult(Enum):
-    """Where an election stands."""
+    """The result of an election so far."""
 
     PENDING = "pending"
     WON = "won"
@@ -15,12 +15,13 @@ class VoteResult(Enum):
 
 
 def majority(count: int) -> int:
-    """Votes needed among `count` voters; 1 when there are none, which nobody can then reach."""
+    """Votes needed among `count` voters; 1 if there are none, so that it is never reached."""
     return count // 2 + 1
 
 
 def tally(voters: Sequence[str], votes: Mapping[str, bool]) -> VoteResult:
-    """Result of `votes` (uuid -> granted); only those of `voters` count, learners and strangers never do."""
+    """Result of `votes` (uuid -> granted). Only votes of `voters` count, never those of learners or of other
+    servers."""
     granted = sum(1 for uuid in voters if votes.get(uuid) is True)
     denied = sum(1 for uuid in voters if votes.get(uuid) is False)
     needed = majority(len(voters))

@@ -1,4 +1,4 @@
-"""What a core wants done: one `Ready`, carried out by the driver in a fixed order."""
+"""`Ready`: work that a core hands out, and the driver carries out in a fixed order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Role(StrEnum):
 
 
 class HardState(NamedTuple):
-    """What must never be forgotten [raft fig. 2]: saved and synced before any message that depends on it is sent."""
+    """Term and vote [raft fig. 2]: saved and synced before any message that depends on them is sent."""
 
     term: int
     voted_for: str | None
@@ -50,7 +50,7 @@ class EntriesNeeded(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PeerStatus:
-    """How one peer of a leader stands. `contact_ticks`: ticks since it last answered as a running replica."""
+    """The status of one peer of a leader. `contact_ticks`: ticks since it last answered as a running replica."""
 
     uuid: str
     state: str
@@ -65,14 +65,14 @@ class PeerStatus:
     commit_index: int
     caught_up: bool
     absent: bool = False
-    """Nothing is heard from its server, as the driver said."""
+    """Whether nothing is heard from its server, as the driver reported."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ready:
     """Work for the driver. Everything in it is already true of the core and of its LogView.
 
-    What the driver owes the core, precisely:
+    What the driver must do:
 
     1. *Take.* After every batch of `tick`/`step`/`propose`/`persisted`/... calls, call `ready()` until it returns None.
        Any number may be outstanding: nothing has to be finished before the next is taken. They carry

@@ -1,4 +1,4 @@
-"""The leader's side of the log: what each peer is sent, and what its answer means [raft §5.3; thesis §10.2.1]."""
+"""The leader's side of the log: what it sends to each peer, and what the answers mean [raft §5.3; thesis §10.2.1]."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _NO_LOG = {
     Code.TABLET_DELETED: DataState.DELETED,
     Code.NOT_READY: DataState.COPYING,
 }
-"""Answers of servers where no replica of ours runs, and the data state each stands for."""
+"""Codes of servers without a running replica of the group, and the data state that each means."""
 
 
 def start_leading(s: State) -> None:
-    """A new term: nothing is known of any peer; the first heartbeat goes out with the term's first entry."""
+    """Begin a term: nothing is known of any peer, and the first heartbeat carries the term's first entry."""
     s.lead.begin_term()
     refresh_progress(s)
     for p in s.lead.progress.values():
@@ -59,7 +59,7 @@ def tick_leader(s: State) -> None:
 
 
 def _check_quorum_and_retry(s: State) -> None:
-    """Check-quorum, and what is tried again: a change, a transfer, a promotion, a copy."""
+    """Check-quorum; and try pending changes, transfers, promotions and copies again."""
     heard = _heard(s)
     if tally(s.voters, heard) is not VoteResult.WON and not abort_instead_of_stepping_down(s, heard):
         # Check-quorum [thesis §6.2]: a leader that cannot hear a majority must not keep clients waiting (scenario 30).
@@ -121,13 +121,13 @@ def send_entries(s: State, p: Progress) -> None:
         entries = _decoded_together(found, s.options.append_meta_bytes_max)
         full = len(entries) < len(found) or len(entries) == s.options.append_entries_max
         if p.inflight and not full and sum(e.size_bytes for e in entries) < s.options.append_batch_bytes_min:
-            return  # The answer to what is under way sends them, and whatever else has come by then.
+            return  # They are sent when the answer to the messages under way comes, with all that arrived by then.
         _send(s, p, s.opid_at(p.next - 1), entries)
         p.sent(entries[-1].opid.index, sum(e.size_bytes for e in entries))
 
 
 def _decoded_together(entries: tuple[Entry, ...], meta_bytes_max: int) -> tuple[Entry, ...]:
-    """The first entries, at least one, whose metas a follower decodes without a thread."""
+    """The first entries, at least one, whose metas a follower decodes on its event loop."""
     total = 0
     for count, entry in enumerate(entries):
         total += len(entry.meta)
@@ -137,9 +137,10 @@ def _decoded_together(entries: tuple[Entry, ...], meta_bytes_max: int) -> tuple[
 
 
 def _sent_through(s: State, p: Progress) -> int:
-    """The last index that is sent to the peer. A witness is sent only what the other voters that keep up hold. If this
-    leader dies, one of them must lead, and none can whose log is shorter than the witness's. If none keeps up, the
-    bound is what one disk with rows holds: this leader may have to lead again with what its own disk has. CC-51."""
+    """The last index that is sent to the peer. A witness gets only entries that all other voters which keep up have: if
+    this leader dies, one of them must lead, and it cannot if its log is shorter than the witness's. If no other voter
+    keeps up, a witness gets only what at least one disk with rows holds, because this leader may have to lead again
+    after a restart, with what its own disk has. CC-51."""
     if p.uuid not in s.witnesses:
         return s.last.index
     whole = [q for u, q in s.lead.progress.items() if u in s.voters and u not in s.witnesses]
@@ -148,19 +149,20 @@ def _sent_through(s: State, p: Progress) -> int:
 
 
 def _keeps_up(s: State, p: Progress) -> bool:
-    """Whether the peer acknowledges, and everything committed was sent to it: to wait for it costs a window at most."""
+    """Whether the peer acknowledges, and all committed entries were sent to it, so that waiting for it takes little."""
     sent = p.state is not ProgressState.COPY and p.next > s.commit_index
     return sent and p.behind_ticks < s.options.heartbeat_ticks
 
 
 def send_heartbeat(s: State, p: Progress, *, quiet: bool = False) -> None:
-    """An append without entries after all that was sent. It says that we lead and how far is committed, and finds a
-    lost append: the peer then answers with a mismatch, which reopens a stuck window (scenario 103). D-1.
+    """Send an append without entries, positioned after all that was sent. It shows that we lead, carries the commit
+    index, and detects a lost append: the peer then answers with a mismatch, which reopens the window (scenario 103).
+    D-1.
 
-    A peer that waits for a copy is asked about the boundary of our log instead, to see when it can be served again.
+    For a peer that waits for a copy it is positioned at the start of our log, to see when the log can serve it again.
     """
     if p.state is not ProgressState.COPY and p.next < s.log.first_index:
-        # Log GC passed a peer whose probe was lost: its answers to the boundary would look stale for ever.
+        # Log GC removed what the peer needs, and its probe was lost: its answers would look out of date for ever.
         lose_to_gc(s, p)
     after = s.log.first_index if p.state is ProgressState.COPY else p.next
     _send(s, p, s.opid_at(after - 1), (), quiet=quiet)
@@ -187,7 +189,7 @@ def _send(s: State, p: Progress, prev: OpId, entries: tuple[Entry, ...], *, quie
 
 
 def lose_to_gc(s: State, p: Progress) -> None:
-    """The entries that the peer needs are gone from the log. TC-06."""
+    """The entries that the peer needs are gone from the log, so it needs a copy. TC-06."""
     if p.state is not ProgressState.COPY:
         s.trace(f"{p.uuid} needs {p.next}, our log begins at {s.log.first_index}")
     p.become_copy(DataState.READY, p.last_opid)
@@ -202,7 +204,7 @@ def ask_for_copy(out: Outputs, p: Progress) -> None:
 
 
 def entries_loaded(s: State) -> None:
-    """Evicted entries are in memory again: the peers that waited for them are sent to."""
+    """Evicted entries are in memory again: send to the peers that waited for them."""
     for p in s.lead.progress.values():
         p.loading = False
     s.lead.sends_wanted = s.role is Role.LEADER
@@ -212,7 +214,7 @@ def entries_loaded(s: State) -> None:
 
 
 def on_append_reply(s: State, m: AppendReply) -> None:
-    """What a peer of this term answered."""
+    """Handle a peer's answer in this term."""
     p = s.lead.progress.get(m.from_uuid)
     if p is None:
         return
@@ -240,7 +242,7 @@ def on_append_reply(s: State, m: AppendReply) -> None:
 
 
 def _on_no_log(s: State, p: Progress, m: AppendReply) -> None:
-    """No replica runs there: it must be copied to, or is just being copied to (then it is left alone)."""
+    """No replica runs at the peer: it needs a copy, or one is under way already."""
     state = _NO_LOG[m.code]
     if p.state is not ProgressState.COPY or p.data_state is not state:
         s.trace(f"{p.uuid} answers {m.code.name}")
@@ -253,7 +255,7 @@ def _on_match(s: State, p: Progress, m: AppendReply) -> None:
     p.last_opid = max(p.last_opid, m.last)
     p.acknowledged(m.last.index)
     if p.state is ProgressState.COPY:
-        # It runs again: what it knows committed it also holds, and that is where a copy usually ends.
+        # It runs again. It has all entries that it knows to be committed, and a copy usually ends there.
         p.become_probe(max(p.match, m.commit_index) + 1)
     elif p.state is ProgressState.PROBE:
         p.become_replicate()
@@ -280,8 +282,8 @@ def _on_mismatch(s: State, p: Progress, m: AppendReply) -> None:
 
 
 def _next_after_conflict(log: LogView, m: AppendReply) -> int:
-    """The next index to try: the hint; and if the peer's log ends in an older term than ours has there, the end of that
-    term (or of the nearest older one) in our log. What the peer knows committed is below the hint, and the same here.
+    """The next index to try: the hint. If the peer's log ends in an older term than ours has there, it is the end of
+    that term, or of the nearest older one, in our log. Entries that the peer knows to be committed are below it.
     """
     pos = min(m.conflict_index - 1, log.last.index)
     while (log.term_at(pos) or 0) > m.last.term:

@@ -1,4 +1,4 @@
-"""One replica of one tablet: carries out what the Raft core asks for, in the right order. No asyncio, no gRPC."""
+"""Drives one replica of one tablet: carries out each `Ready` of the Raft core in order. No asyncio, no gRPC."""
 
 from .environment import Environment, Files
 from .log_cache import LogCache

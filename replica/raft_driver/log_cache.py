@@ -7,10 +7,10 @@ from nyala.replica.types import OpId, check
 
 
 class LogCache(MemoryLogView):
-    """Terms of everything retained, and bytes of what is new or was asked for lately.
+    """The terms of all retained entries, and the bytes of new ones and of those read lately.
 
-    Invariants: only durable entries are evicted, oldest first; what is not applied stays as long as it is within its
-    own bound, and is else read back from the log when its turn comes. Concurrency: the owner's thread.
+    Invariants: only durable entries are evicted, oldest first. Entries that are not applied stay within a bound of
+    their own; beyond it they are read back from the log before they are applied. Concurrency: the owner's thread.
     """
 
     def __init__(self, *, boundary: OpId, bytes_max: int) -> None:
@@ -28,7 +28,7 @@ class LogCache(MemoryLogView):
         self.evict_below(oldest[-1].opid.index + 1)
 
     def clear(self) -> None:
-        """Keep no entry, durable or not: nobody will ask again."""
+        """Drop all entries, durable or not, because the replica has ended."""
         self.evict_below(self.last.index + 1)
         self.drop_loaded()
 

@@ -15,10 +15,11 @@ class DriverOptions:
     write_bytes_pending_max: int = limits.TABLET_WRITE_BYTES_PENDING_MAX
     """Writes that hold an index and are not applied yet; one more is refused OVERLOADED before it gets an index."""
     log_cache_bytes_max: int = 8 << 20
-    """Entries kept in memory once they are durable and applied, and at the start what the log holds above the flush.
-    What is durable and not applied may take `write_bytes_pending_max` more; it is else read back from the log."""
+    """Entries kept in memory once they are durable and applied, and at the start those of the log above the flush.
+    Durable entries that are not applied may take `write_bytes_pending_max` more; beyond that they are read back from
+    the log."""
     log_retain_entries: int = 1000
-    """Entries below the flush index that are kept so that a follower which blinked needs no copy."""
+    """Entries below the flush index that are kept, so that a follower which was away for a moment needs no copy."""
     log_retain_bytes_max: int = 64 << 20
     """Log kept for followers that lag; one that needs more is copied anew."""
     apply_bytes_max: int = 8 << 20
@@ -29,7 +30,7 @@ class DriverOptions:
     """Committed entries up to this size in sum are applied on the owner's thread when nothing else is being applied;
     0: always off-thread."""
     held_readies_max: int = 256
-    """How many `Ready` objects a disk that is full or hangs may hold up; then the replica is silent, as if stopped."""
+    """How many `Ready` objects may wait for a disk that is full or hangs; then the replica is silent, as if stopped."""
     wait_ticks_max: int = 600
     """How long a caller waits for an index, a time or a read barrier before it is told TIMED_OUT."""
     future_time_max: int = hybrid_from_us(limits.CLOCK_AHEAD_OF_CALLERS_US_MAX)

@@ -1,4 +1,4 @@
-"""Makes terms, votes and entries of each Ready durable, and reports in order what is: promises wait for it."""
+"""Makes terms, votes and entries of each Ready durable, and reports in order which are; promises wait for that."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class Persister:
 
     Invariants: `on_durable(ready)` is called once for each Ready that was submitted, in that order, and only when its
     own and all earlier hard states and entries are on disk; entries of a term go to the log only after that term is in
-    the metadata, so a log never knows a term which a restart would forget. A full disk, or a server with an exhausted
-    resource, is no end, neither for the log nor for metadata: what found no room waits, in order, until `retry` finds
-    some; `full` says so meanwhile. A disk that hangs does not end it either; `hangs` reports it. If the log's queue is
-    full (`has_room`), entries wait here, because the log would block the owner's thread, and every tablet with it.
-    Metadata is written one piece at a time, so that a term that has to wait is never overtaken by a later one.
+    the metadata, so a log never knows a term which a restart would forget. If the disk is full or a resource is
+    exhausted, entries and metadata wait, in order, until `retry` finds room; `full` reports that. A disk that hangs
+    does not end the replica either; `hangs` reports it. If the log's queue is full (`has_room`), entries wait here,
+    because the log would block the owner's thread, and every tablet with it. Metadata is written one piece at a time,
+    so that a later term never overtakes one that has to wait.
     Concurrency: the owner's thread; the log's appender thread only posts.
     """
 
@@ -61,7 +61,7 @@ class Persister:
         on_error: Callable[[BaseException], None],
         hang_ticks: int,
     ) -> None:
-        """`hang_ticks`: a disk on which nothing ends for so long hangs."""
+        """`hang_ticks`: if no write of the disk ends for so long, it hangs."""
         self._cmeta = cmeta
         self._log = log
         self._run_meta = run_meta
@@ -71,12 +71,12 @@ class Persister:
         self._on_error = on_error
         self._items: deque[_PendingReady] = deque()
         self._unsaved: deque[_PendingReady] = deque()
-        """Whose hard state is not durable yet, in order; only the first is being written."""
+        """Those whose hard state is not durable yet, in order; only the first is being written."""
         self._unsaved_config: RaftConfig | None = None
-        """The latest committed config that is not durable yet; what came before it need not be."""
+        """The latest committed config that is not durable yet; earlier ones need not be saved."""
         self._saving = self._saving_config = False
         self._held: list[_PendingReady] = []
-        """Whose entries were not given to the log yet, in order."""
+        """Those whose entries were not given to the log yet, in order."""
         self._stopped = False
         self._log_full = self._meta_full = False
         self._refusal = Refused(Code.NO_SPACE, "the disk is full")
@@ -91,7 +91,7 @@ class Persister:
 
     @property
     def refusal(self) -> Refused:
-        """What a caller is told while `full`."""
+        """The refusal for callers while `full`."""
         return self._refusal
 
     def has_room(self, size_bytes: int) -> bool:
@@ -100,7 +100,7 @@ class Persister:
 
     @property
     def hangs(self) -> bool:
-        """Whether the disk has something to do, and ended nothing for a long time."""
+        """Whether the disk has work, and completed none of it for a long time."""
         return self._ticks_without_end >= self._hang_ticks
 
     @property
@@ -121,7 +121,7 @@ class Persister:
         self._complete()
 
     def save_config(self, config: RaftConfig) -> None:
-        """Begin to make a committed config durable. Nothing waits for it but log GC, which looks at the metadata."""
+        """Begin to make a committed config durable. Only log GC waits for it, by reading the metadata."""
         self._unsaved_config = config
         self._save_next_config()
 
@@ -130,7 +130,7 @@ class Persister:
         self._ticks_without_end = self._ticks_without_end + 1 if self._items else 0
 
     def retry(self) -> None:
-        """The disk was full; perhaps it is not any more."""
+        """Try again to write what the full disk did not take."""
         if self.full and not self._stopped:
             self._log_full = self._meta_full = False
             self._save_next()
@@ -138,7 +138,7 @@ class Persister:
             self._append_held()
 
     def stop(self) -> None:
-        """Completions that are still under way are ignored."""
+        """Ignore completions that are still under way."""
         self._stopped = True
         self._items.clear()
         self._held.clear()
@@ -176,7 +176,7 @@ class Persister:
             self._save_next_config()
 
     def _settled(self, result: BaseException | None) -> bool:
-        """Whether metadata was written. If only room was missing, it is tried again."""
+        """Whether metadata was written. If the disk only had no room, it is tried again."""
         self._ticks_without_end = 0
         if self._stopped:
             return False
@@ -189,7 +189,8 @@ class Persister:
         return True
 
     def _append_held(self) -> None:
-        """Hand over what waits, in order, up to what has no room and to the first hard state that is not durable."""
+        """Give waiting entries to the log, in order, up to the first that finds no room or whose hard state is not
+        durable."""
         self._crowded = False
         while self._held and not self._log_full:
             first = self._held[0]
@@ -201,7 +202,7 @@ class Persister:
             self._append(self._held.pop(0))
 
     def _hold(self, item: _PendingReady, refusal: Refused | None = None) -> None:
-        """The disk is full, or a resource exhausted, for the entries of `item`."""
+        """Let the entries of `item` wait, because the disk is full or a resource is exhausted."""
         self._log_full = True
         self._refusal = refusal or self._refusal
         insort(self._held, item, key=_number)

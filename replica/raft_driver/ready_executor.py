@@ -1,4 +1,4 @@
-"""The ready executor: carries out what the core wants, in order, and takes the completions."""
+"""The ready executor: carries out each `Ready` in order, and receives completions, ticks and messages."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _BATCHING_TICKS = 4
 
 
 class ReadyExecutor:
-    """Carries out what the core wants, in the order that `Ready` prescribes, and takes the completions.
+    """Carries out each `Ready` of the core in the order that it prescribes, and receives completions.
 
-    Invariants: messages that promise something leave only when it is durable here; entries are applied in order, each
-    once, only when committed; after a failure nothing is sent, applied or answered again.
+    Invariants: a message that makes a promise leaves only when the promise is durable here; entries are applied in
+    order, each once, only when committed; after a failure nothing is sent, applied or answered.
     Concurrency: the owner's thread; completions arrive through `post`.
     """
 
@@ -63,13 +63,13 @@ class ReadyExecutor:
         """Since when the owner does not tick it, if the owner gives a clock."""
         self._pump_scheduled = False
         self._executing = False
-        """Whether a `Ready` is being carried out; a pump that is asked for meanwhile runs when that ends."""
+        """Whether a `Ready` is being carried out. A `pump` that is called meanwhile runs when that ends."""
         self._committed = 0
-        """Highest index that the core has handed out to be applied. The core's commit index may be above it: what the
-        others committed before the log here holds it durably must wait, or a flush would run ahead of the log."""
+        """Highest index that the core has handed out to be applied. The core's commit index may be above it: entries
+        that the others committed must wait until the log here holds them durably, or a flush would run ahead of it."""
         self._seen: tuple[object, ...] = ()
         self._marked = core.withheld is not None
-        """Whether the log bears the mark of a lost end."""
+        """Whether the log has the mark of a lost end (`withheld`)."""
         self.persister = Persister(
             cmeta=files.cmeta,
             log=files.log,
@@ -121,13 +121,13 @@ class ReadyExecutor:
     # --------------------------------------------------------------------------------------------------- carrying
 
     def mark_active(self) -> None:
-        """Something arrived: the owner must tick this replica again."""
+        """Have the owner tick this replica again, because something arrived."""
         if not self._ticked:
             self._ticked = True
             self._environment.on_awake(self.tablet_id)
 
     def pump_soon(self) -> None:
-        """At the end of this iteration, carry out what the core wants by then."""
+        """Call `pump` at the end of this iteration."""
         self.mark_active()
         if not self._pump_scheduled and not self._executing:
             self._pump_scheduled = True
@@ -138,7 +138,7 @@ class ReadyExecutor:
         self.pump()
 
     def pump(self) -> None:
-        """Carry out everything that the core wants now."""
+        """Carry out every `Ready` that the core has now."""
         self.mark_active()
         if not self._life.serving:
             return
@@ -157,7 +157,7 @@ class ReadyExecutor:
                 self._look()
 
     def _execute(self, ready: Ready) -> None:
-        """In the order that `Ready` prescribes: what may leave now, what must be durable first, what is committed."""
+        """Carry out one `Ready`: send what may leave now, write what must be durable first, apply what is committed."""
         if ready.entries:
             self._times.observe(ready.entries)
         if ready.safe_time is not None:
@@ -187,21 +187,21 @@ class ReadyExecutor:
             self._environment.send([(self.tablet_id, message) for message in messages])
 
     def apply_committed(self) -> None:
-        """Apply what is committed, even if it might wait for more."""
+        """Apply committed entries now, even if they might wait for more."""
         if self.applier.applied_index < self._committed:
             self.applier.advance(self._committed)
 
     def _may_wait(self) -> bool:
-        """Whether what is committed may wait some ticks for more.
+        """Whether committed entries may wait some ticks for more.
 
-        On a follower nobody waits for a small write to be applied, and many cost little more than one.
+        On a follower no caller waits for a small write to be applied, and many cost little more than one.
         """
         if self.core.role is Role.LEADER or self.writer.indexed or self.callers.any_waits_to_be_applied:
             return False
         return self.applier.may_wait(self._committed)
 
     def _look(self) -> None:
-        """Enter the phase that holds now, and tell the server if something changed."""
+        """Enter the phase that holds now, and call `on_change` if something changed."""
         core = self.core
         if core.role is Role.LEADER:
             running = core.term_committed
@@ -320,11 +320,11 @@ class ReadyExecutor:
 
     @property
     def _disk_stands(self) -> bool:
-        """Whether the disk makes no progress: it has no room, or it hangs."""
+        """Whether the disk makes no progress, because it has no room or hangs."""
         return self.persister.full or self.persister.hangs
 
     def _held_up(self) -> bool:
-        """Whether the disk holds up so much that this replica must be silent: what waits for it takes memory."""
+        """Whether so much waits for the disk that this replica must be silent, because it takes memory."""
         return self._disk_stands and self.persister.waiting >= self._options.held_readies_max
 
     def _disk_still_stands(self) -> None:
@@ -345,7 +345,7 @@ class ReadyExecutor:
         self.writer.leadership_lost(hint)
         told_later = self.core.commit_index
         if self._disk_stands:
-            # What only the others hold durably is applied here when the disk goes on: too late for the callers.
+            # Entries that only the others hold durably are applied here when the disk goes on: too late for callers.
             told_later = min(told_later, self.core.persisted_index)
         for callers in (self.writer, self.callers):
             callers.settle(told_later, self.cache.term_at, hint)
@@ -362,8 +362,8 @@ class ReadyExecutor:
     def _say_goodbye(self, phase: Phase) -> None:
         """Tell the members that this replica ends: a quiet group does not notice it while the server lives on.
 
-        Any message would do, because it wakes its receiver; replicas that are awake ignore this one. A leader tells it
-        even if it is not quiet, because its followers may be, one echo earlier. The leader misses a follower soon.
+        Any message would do, because it wakes its receiver; replicas that are awake ignore this one. A leader sends it
+        even if it is not quiet, because its followers may be quiet already. A leader notices a lost follower soon.
         """
         core = self.core
         if core.role is not Role.LEADER and not (core.quiet and phase is Phase.FAILED):

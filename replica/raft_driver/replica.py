@@ -37,9 +37,9 @@ _log = logging.getLogger("nyala.raft_driver")
 class Replica:
     """One member of one tablet's Raft group on one server.
 
-    Invariants: nothing is promised (vote, acknowledgement, reply) before what backs it is durable here; entries are
-    applied in order, each once, only when committed; every caller is answered exactly once, and an answer of
-    NOT_APPLIED is never given for an entry that may yet be applied.
+    Invariants: nothing is promised (vote, acknowledgement, reply) before the promise is durable here; entries are
+    applied in order, each once, only when committed; every caller is answered exactly once, and never with NOT_APPLIED
+    for an entry that may yet be applied.
     Durability: terms, votes and configs through consensus metadata; entries through the log; all else is rebuilt.
     Concurrency: the owner's thread for everything except `bootstrap`; completions arrive through `post`.
     """
@@ -64,7 +64,7 @@ class Replica:
         self._replay: Replay | None = replay
         self._recovered: Recovered | None = None
         self.life = Lifecycle(lambda: environment.on_change(tablet_id), environment.on_fatal)
-        """Its phase, and why it is over; only the driver changes it."""
+        """The phase, and why the replica ended; only the driver changes it."""
         self._times = Times(tablet_id, uuid, environment.hybrid_clock)
         self._executor: ReadyExecutor | None = None
         """From `start` on, also after the end."""
@@ -87,8 +87,8 @@ class Replica:
         self._times.recovered(self._recovered.last_time)
 
     def start(self, *, campaign: bool = False) -> None:
-        """Join the group, to be ticked from now on. `campaign`: the hinted leader of a new tablet does not wait for a
-        timeout, but must win."""
+        """Join the group; the owner ticks the replica from now on. `campaign`: start an election at once, as the hinted
+        leader of a new tablet."""
         recovered, replay = self._recovered, self._replay
         if recovered is None or replay is None:
             raise InvariantViolation("a replica starts after its bootstrap")
@@ -141,18 +141,18 @@ class Replica:
         executor.pump()
 
     def stop(self) -> None:
-        """Answer all callers and go silent. The caller of `stop` owns the log and the state machine."""
+        """Answer all callers and end. The caller of `stop` owns the log and the state machine, and closes them."""
         if self.phase is not Phase.STOPPED:
             self.life.end(Phase.STOPPED, Code.NOT_READY, "the replica is stopping")
             if self._executor is not None:
                 self._executor.cache.clear()  # this object may be in memory for long: others of the replica refer to it
 
     def fail(self, error: BaseException) -> None:
-        """Something outside found this replica's data unusable: a block, a folder, a bootstrap that raised."""
+        """End the replica because its data cannot be used: a damaged block, a lost folder, a bootstrap that raised."""
         self.life.fail(error)
 
     def _initial_hard_state(self) -> tuple[int, str | None]:
-        """Term and vote to start with. Up to the vote floor the vote counts as given, to no candidate that asks."""
+        """Term and vote to start with. In a term up to the vote floor the vote counts as given, to no candidate."""
         cmeta = self._files.cmeta
         term, voted_for, floor = cmeta.term, cmeta.voted_for, cmeta.vote_floor_term
         if floor > term:
@@ -161,7 +161,7 @@ class Replica:
 
     @property
     def _running(self) -> ReadyExecutor | None:
-        """What carries out its part in the group, while it has one."""
+        """The executor, while the replica takes part in its group."""
         return self._executor if self.life.serving else None
 
     # ----------------------------------------------------------------------------------------------------- inputs
@@ -205,8 +205,8 @@ class Replica:
     def step(self, message: Message) -> str:
         """One message of a peer. While there is no running core, AppendEntries are answered with the reason.
 
-        Returns why the message was refused, as one that no honest peer sends: it has changed nothing then. Empty if it
-        was taken, or dropped because there was no room.
+        Returns why the message was refused, as one that no honest peer sends; then nothing has changed. Empty if it was
+        taken, or dropped because there was no room.
         """
         if (running := self._running) is None:
             return self._answer_absent(message)

@@ -1,4 +1,4 @@
-"""Tablet copy and deletion: tombstones, quarantine, copy sessions, the follower's steps. No gRPC, no asyncio."""
+"""Tablet copy and deletion: copy sessions, the target's steps, tombstones, quarantine. No gRPC, no asyncio."""
 
 from .attempt import CopyAttempt, CopyProgress, copy_cancelled
 from .blocks import named_blocks, parse_superblock, spared_blocks

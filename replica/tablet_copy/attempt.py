@@ -1,7 +1,7 @@
-"""One attempt to bring a tablet's files here: what a copy and a join have in common.
+"""One attempt to fetch a tablet's files: what a copy and a join have in common.
 
-How to reach the source, how fast to go, how far it is, whether it is to end; a session at the source for as long as it
-takes; files brought durably, blocks under names of their own.
+It has the source, the pace, the progress and the cancel; it keeps a session at the source; and it makes the fetched
+files durable, blocks under new names.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class CopyProgress:
         self.bytes_total = 0
 
     def add(self, length_bytes: int) -> None:
-        """So many more bytes are here."""
+        """Count so many more bytes as fetched."""
         with self._lock:
             self.bytes_done += length_bytes
 
 
 def copy_cancelled(tablet_id: str) -> Refused:
-    """How a cancelled copy ends."""
+    """The refusal with which a cancelled copy ends."""
     return Refused(Code.ILLEGAL_STATE, "the copy was cancelled", tablet=tablet_id)
 
 
@@ -74,13 +74,14 @@ class CopyAttempt:
         self._block_paths: list[str] = []
 
     def check_cancelled(self) -> None:
-        """Refused if nobody wants it any more."""
+        """Refused if the attempt was cancelled."""
         if self._cancelled():
             raise copy_cancelled(self.tablet_id)
 
     @contextmanager
     def session(self, wanted: CopyWanted = WHOLE, *, allow_leaderless: bool = False) -> Iterator[CopyManifest]:
-        """A session at the source, which is told in the end whether the body succeeded. Raises what `begin` does."""
+        """A session at the source. At its end the source is told whether the body succeeded. Raises what `begin`
+        does."""
         self.check_cancelled()
         manifest = self._source.begin(self.tablet_id, self.uuid, allow_leaderless, wanted)
         success, doubted = False, ""
@@ -94,15 +95,15 @@ class CopyAttempt:
             self._end(manifest.session_id, success, doubted)
 
     def bring_log(self, manifest: CopyManifest) -> None:
-        """The session's WAL segments, durable in the tablet's folder, which is made."""
+        """Fetch the session's log segments into the tablet's folder, which is made, durably."""
         segments = [f for f in manifest.files if f.kind is FileKind.WAL_SEGMENT]
         self._bring(manifest, segments, wal_folder(self.tablet_id), {f.name: f.name for f in segments})
 
     def bring_blocks(self, manifest: CopyManifest, remote: Superblock, local: Superblock) -> Superblock:
-        """The blocks that the source's superblock names, durable under numbers that no superblock here names.
+        """Fetch the blocks that the source's superblock names, durably, under numbers that no superblock here names.
 
-        Returns the superblock of the replica that they make together with the log of `local`: to be saved. Until then
-        nothing names the files. Refused or Corruption if they are not all here, some of them perhaps.
+        Returns the superblock of the replica that they make together with the log of `local`. The caller saves it;
+        until then no superblock names the files. After Refused or Corruption some of them may be here.
         """
         with data_trouble("data"):
             present = self.disk.listdir("data")
@@ -125,9 +126,9 @@ class CopyAttempt:
         )
 
     def remove_blocks(self) -> None:
-        """Remove what `bring_blocks` brought. The caller knows that no superblock names it.
+        """Remove the files of `bring_blocks`. The caller knows that no superblock names them.
 
-        What the disk does not let go stays, for the next start to sweep: the copy ends as a tombstone all the same.
+        A file that cannot be removed stays until the next start removes it; the copy ends as a tombstone all the same.
         """
         for path in self._block_paths:
             try:
@@ -138,7 +139,7 @@ class CopyAttempt:
                 _log.warning("T %s P %s a copied block stays for now: %s", self.tablet_id, self.uuid, error)
 
     def _bring(self, manifest: CopyManifest, files: Sequence[CopyFile], folder: str, names: dict[str, str]) -> None:
-        """`files` into `folder`, each under the name that `names` has for its name at the source."""
+        """Fetch `files` into `folder`, each under the name that `names` has for its name at the source."""
         downloads = Downloads(
             disk=self.disk,
             source=self._source,
@@ -159,5 +160,5 @@ class CopyAttempt:
         try:
             self._source.end(session_id, success, doubted)
         except Refused as error:
-            # The session ends by itself when its time to live is over.
+            # The session then ends by itself, by its time to live.
             _log.info("T %s P %s could not end copy session: %s", self.tablet_id, self.uuid, error)

@@ -1,4 +1,4 @@
-"""Names of a copy's blocks: new numbers here, because the source's may be taken by blocks that a quarantine names."""
+"""New numbers for a copy's blocks, because blocks of a quarantine here may have the source's numbers."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def base_name(path: str) -> str:
 
 
 def block_numbers(tablet_id: str, names: Iterable[str]) -> dict[str, int]:
-    """The number of each of the files `names` in `data/` that is a block's of this tablet, or its sidecar."""
+    """Of the files `names` in `data/`, the number of each that is a block of this tablet, or a sidecar of one."""
     return {m.string: int(m["number"]) for m in map(_NUMBERED.match, names) if m and m["tablet"] == tablet_id}
 
 
 @dataclass(frozen=True)
 class Renamed:
-    """The blocks under their new names, which old name became which, and the first number that is free."""
+    """The blocks with new names, the new name for each old one, and the first free number."""
 
     blocks: tuple[BlockInfo, ...]
     names: dict[str, str]
@@ -76,7 +76,7 @@ def superblock_bytes(superblock: Superblock) -> bytes:
 def quarantined_superblocks(disk: Disk) -> dict[str, Superblock]:
     """Quarantine path -> the superblock kept there. Corruption if one cannot be read: then nothing may be removed.
 
-    One that goes away meanwhile names nothing any more: who removes a quarantine has removed its blocks before.
+    A quarantine that is removed meanwhile names nothing any more, because its blocks are removed before it.
     """
     found: dict[str, Superblock] = {}
     for name in disk.listdir(QUARANTINE):
@@ -100,12 +100,12 @@ def named_blocks(disk: Disk) -> frozenset[str]:
 
 
 def spared_blocks(disk: Disk, present: Iterable[str]) -> frozenset[str]:
-    """Paths of those of the files `present` in `data/` that a superblock which is lost may have named.
+    """Of the files `present` in `data/`, the paths of those that a lost superblock may have named.
 
-    A tablet that has a log folder or consensus metadata and no superblock was here, or began to be. Its superblock may
-    come back from a backup, and names these blocks then. A tombstone that does not know what its replica acknowledged
-    may stand in the place of such a superblock: what was here before it stays until a copy is complete, or until its
-    quarantine is purged; of an unfinished copy's blocks, which have later numbers, nothing stays.
+    A tablet with a log folder or consensus metadata and no superblock was here, or was being created. Its superblock
+    may come back from a backup, and would name these blocks. A tombstone may have taken the place of such a superblock.
+    Then the blocks from before it stay until a copy is complete, or until its quarantine is purged. Blocks of an
+    unfinished copy have later numbers and do not stay.
     """
     known = set(Superblock.list_tablets(disk))
     left = {*disk.listdir("wals"), *disk.listdir("consensus-meta")} - known

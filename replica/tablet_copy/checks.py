@@ -1,8 +1,8 @@
-"""May a leader's StartTabletCopy go ahead? One pure function, run before anything is changed.
+"""Checks whether a copy may start, and whether it may come from this source. Pure, run before anything is changed.
 
-The source text deletes and creates first and checks the term afterwards; a stale leader could then wipe a healthy
-replica, and a failed check would leave COPYING with no job. So every check comes first, in this order: name, copy in
-progress, term, data state, last OpId [kudu raft-tablet-copy, "Auto-vivifying Tablet Copy protocol"].
+Kudu's text deletes and creates before it checks the term. Then a stale leader could delete a healthy replica, and a
+failed check would leave COPYING without a job. So every check comes first, in this order: name, copy in progress, term,
+data state, last OpId [kudu raft-tablet-copy, "Auto-vivifying Tablet Copy protocol"].
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from nyala.replica.types import ZERO_OPID, Code, DataState, OpId, Refused
 
 @dataclass(frozen=True, kw_only=True)
 class CopyRequest:
-    """What the caller of StartTabletCopy believes; `last_opid` only if it wants that compared too."""
+    """What the caller of StartTabletCopy knows of the replica; `last_opid` only if that is to be compared, too."""
 
     dest_uuid: str
     from_uuid: str
@@ -25,17 +25,17 @@ class CopyRequest:
     log_only: bool = False
     """The replica is to become a witness."""
     config: OpId = ZERO_OPID
-    """By which the caller wants the copy, committed or not; 0.0 if it does not say."""
+    """Position of the config by which the caller wants the copy, committed or not; 0.0 if it does not say."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalReplica:
-    """What this server has of the tablet, read under the tablet's transition lock."""
+    """The state of the tablet on this server, read under the tablet's transition lock."""
 
     uuid: str
     data_state: DataState
     copying: bool = False
-    """A copy job exists, whatever the data state says at this instant."""
+    """Whether a copy job exists, whatever the data state is at the moment."""
     term: int = 0
     last_opid: OpId = ZERO_OPID
     """READY: last entry of the log. DELETED or COPYING: the last logged OpId that was kept. DOES_NOT_EXIST: 0.0."""
@@ -88,9 +88,9 @@ def source_refusal(
 ) -> Refused | None:
     """Why a copy from this source would lose acknowledged entries, or None.
 
-    A source that lags behind what this server has acknowledged, compared by (term, index), would make it forget. So
-    might one that leads in an earlier term than this server knows: a later leader may have our acknowledgement of
-    entries that we cannot name any more, because our own log is what is broken.
+    A source whose log ends below what this server has acknowledged, compared by (term, index), would lose entries. So
+    might a source that leads in an earlier term than this server knows: a later leader may count on an acknowledgement
+    of entries that this server can no longer name, because its own log is damaged.
     """
     if source_last_opid < own_last_opid:
         return Refused(

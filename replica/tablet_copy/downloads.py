@@ -1,10 +1,10 @@
-"""Files of one copy session onto this disk: some at once, each checked, and synced while the next ones arrive.
+"""Downloads the files of one copy session: several at once, each checked, and synced while the next ones arrive.
 
-A sync at the end of each file would leave the network idle while the disk works. So what has arrived is synced in
-steps, by a thread of its own, and so is the rest of a file when its last byte is there; `run` waits for all of it.
+A sync at the end of each file would leave the network idle while the disk works. So a thread of its own syncs what has
+arrived in steps, and the rest of a file after its last byte; `run` waits for all of it.
 
-What is synced leaves the page cache, and its pages take the next bytes: a copy needs a few steps' worth of memory, not
-a page for each page of the tablet, neither from what others have cached nor from a host that is slow to give one.
+Synced bytes leave the page cache at once, so the next bytes get the same pages. So a copy needs the memory of a few
+steps and not of the whole tablet. It pushes little out of the cache, and asks the machine's host for few pages.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from .in_flight import InFlight
 from .manifest import CopyFile, CopySource
 
 SYNC_BYTES = 8 << 20
-"""A file's sync begins when so much of it has arrived since the one before. Small: a sync of the log, which a write
-waits for, may have to wait for what a copy has the disk write."""
+"""A file is synced each time so much of it has arrived. Small, because a sync of the log, for which a write waits, may
+have to wait until the disk has written these bytes."""
 
 
 class Downloads:
@@ -110,7 +110,7 @@ class Downloads:
 
 
 class DamagedFile(Corruption):
-    """A file that arrived as something else than the manifest says."""
+    """A file that arrived with other bytes than the manifest says."""
 
     def __init__(self, file: CopyFile, length_bytes: int, crc: int) -> None:
         super().__init__(
@@ -130,13 +130,13 @@ def _sync_step(file: DiskFile) -> None:
 
 
 class _Inline:
-    """Each file is synced at its end, by the thread that wrote it."""
+    """Syncs each file at its end, on the thread that wrote it."""
 
     def open(self, disk: Disk, path: str) -> DiskFile:
         return disk.open(path, create=True)
 
     def begin(self, file: DiskFile) -> bool:
-        """Begin to sync what is written; whether that was begun."""
+        """Begin to sync what is written; returns whether it did."""
         return False
 
     def finish(self, file: DiskFile) -> None:
@@ -153,7 +153,7 @@ class _Inline:
 
 
 class _Beside(_Inline):
-    """Files are synced by a thread of its own, in the order in which that was asked; so many are open at most."""
+    """Syncs files on a thread of its own, in the order of the calls; a bounded number is open."""
 
     def __init__(self, open_max: int) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="copy-sync")
@@ -197,7 +197,7 @@ class _Beside(_Inline):
         self._thread.submit(self._close, file)  # behind a sync of it that may be under way
 
     def wait(self) -> None:
-        """Until every finished file is synced; raises what a sync raised."""
+        """Wait until every finished file is synced; raises what a sync raised."""
         for work in self._finished:
             work.result()
 

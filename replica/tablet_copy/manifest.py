@@ -1,4 +1,4 @@
-"""What a copy session offers, and the interface through which a follower fetches it."""
+"""What a copy session offers, what it is for, and the interface of a source."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class CopyFile:
 
 @dataclass(frozen=True, kw_only=True)
 class CopyManifest:
-    """Everything a session fixed at its start."""
+    """Everything that a session captured at its start."""
 
     session_id: str
     superblock: bytes
@@ -56,8 +56,8 @@ class CopyWanted:
     log_only: bool = False
     """A witness: no blocks, and a log that begins at what the source knows to be committed, if that is safe."""
     acknowledged: OpId = ZERO_OPID
-    """With `log_only`: the last entry that the requestor has acknowledged in an earlier life, ANYTHING if it cannot
-    tell. The log that it gets must not end below."""
+    """With `log_only`: the last entry that the target has ever acknowledged; ANYTHING if it does not know. The log that
+    it gets must not end below that."""
     flushed: OpId = ZERO_OPID
     """The blocks must hold at least what was applied up to here; the source flushes for it."""
 
@@ -68,7 +68,7 @@ ANYTHING = OpId(1 << 62, 1 << 62)
 
 
 class CopySource(Protocol):
-    """Where a follower copies from: a remote leader, or a local session in tests and in the simulator.
+    """What a target copies from: a remote leader, or a session in this process, as offline and in the simulator.
 
     Every method raises Refused; `fetch` may be called from several threads at once.
     """
@@ -82,5 +82,5 @@ class CopySource(Protocol):
         ...
 
     def end(self, session_id: str, success: bool, doubted: str = "") -> None:
-        """`doubted`: name of a block that arrived as something else, so that the source looks at its own."""
+        """End the session. `doubted`: name of a block that arrived damaged, so that the source checks its own file."""
         ...

@@ -1,7 +1,7 @@
-"""What deletions and copies have put aside: seen, purged by an operator [kudu raft-tablet-copy, "Tablet deletion"], and
-how a copy that did not end puts aside its own: it goes back to a tombstone, and what earlier ones left is removed.
+"""Quarantines: listed, and purged by an operator [kudu raft-tablet-copy, "Tablet deletion"]. Also ends copies and
+deletions that were cut off: an unfinished copy becomes a tombstone, and quarantines that only it left are removed.
 
-Quarantines of other tablets come and go meanwhile: what is gone when it is looked at is left out.
+Quarantines may be removed meanwhile; one that is gone when it is read is left out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .deletion import QUARANTINE, delete_replica, wal_folder
 
 @dataclass(frozen=True, kw_only=True)
 class Quarantined:
-    """One quarantine. `data_state` of the superblock kept there; None if there is none, or none that can be read."""
+    """One quarantine. `data_state`: of the superblock in it; None if there is none, or it cannot be read."""
 
     path: str
     tablet_id: str
@@ -27,12 +27,12 @@ class Quarantined:
     data_state: DataState | None = None
     wal_bytes: int = 0
     block_bytes: int = 0
-    """Of the blocks that its superblock names and that are there."""
+    """Bytes of the blocks that its superblock names and that exist."""
     error: str = ""
 
 
 def list_quarantine(disk: Disk, tablet_id: str = "") -> list[Quarantined]:
-    """The quarantines of one tablet, or all, sorted by path; one that cannot be read says so."""
+    """The quarantines of one tablet, or all, sorted by path; `error` says why one cannot be read."""
     found = []
     for name in disk.listdir(QUARANTINE):
         path = f"{QUARANTINE}/{name}"
@@ -43,7 +43,7 @@ def list_quarantine(disk: Disk, tablet_id: str = "") -> list[Quarantined]:
 
 
 def _size(disk: Disk, path: str) -> int:
-    """Bytes of a file; none if it is gone."""
+    """Bytes of a file; 0 if it is gone."""
     try:
         return disk.size(path)
     except FileNotFoundError:
@@ -51,7 +51,7 @@ def _size(disk: Disk, path: str) -> int:
 
 
 def _block_size(disk: Disk, path: str) -> int:
-    """Bytes of a block; none where a bad data folder does not tell: that is no reason to end the server."""
+    """Bytes of a block; 0 if the data folder cannot be read, because that must not end the server."""
     try:
         return _size(disk, path)
     except DiskFailure:
@@ -59,7 +59,7 @@ def _block_size(disk: Disk, path: str) -> int:
 
 
 def _spared(disk: Disk, tablet_id: str) -> frozenset[str]:
-    """The tablet's blocks that stay for a superblock which is lost; none where a bad data folder does not tell."""
+    """The tablet's blocks that stay for a lost superblock; none if the data folder cannot be read."""
     try:
         return spared_blocks(disk, block_numbers(tablet_id, disk.listdir("data")))
     except DiskFailure:
@@ -99,16 +99,17 @@ def _look_at(disk: Disk, path: str, tablet_id: str) -> Quarantined:
 
 
 def _tablet_of(name: str) -> str:
-    """The tablet that a quarantine's name tells, as `fresh_quarantine` made it."""
+    """The tablet id in a quarantine's name, as `fresh_quarantine` makes it."""
     tablet_id, dash, number = name.rpartition("-")
     return tablet_id if dash and number.isdigit() else ""
 
 
 def end_unfinished_copy(disk: Disk, copying: Superblock) -> Superblock:
-    """Back to a tombstone, with the last logged OpId that the COPYING superblock kept; returns the tombstone's.
+    """Make a tombstone of an unfinished copy, with the last logged OpId that the COPYING superblock kept; returns its
+    superblock.
 
-    Its log goes to a new quarantine; where it has filled the disk, so that the tombstone has no other room, it goes for
-    good: it promises nothing. NO_SPACE if there is still none.
+    The copied log goes to a new quarantine. If it has filled the disk, so that the tombstone finds no room, it is
+    removed, because it promises nothing. NO_SPACE if there is still no room.
     """
     tablet_id = copying.tablet_id
     try:
@@ -124,10 +125,11 @@ def end_unfinished_copy(disk: Disk, copying: Superblock) -> Superblock:
 
 
 def _drop_unfinished_copies(disk: Disk, tombstone: Superblock) -> None:
-    """Remove what earlier copies of the tablet that did not end left in quarantine, but for the tombstone's own.
+    """Remove the quarantines of earlier unfinished copies of the tablet, except the tombstone's own.
 
-    It is the source's log as far as it came, and promises nothing. Each attempt leaves one, so a copy that fails again
-    and again would fill the disk. They name no block. What cannot be read stays, and so does every deleted replica.
+    Each has a part of the source's log, promises nothing and names no block. Each attempt leaves one, so a copy that
+    fails again and again would fill the disk. A quarantine that cannot be read stays, and so does every deleted
+    replica.
     """
     for name in disk.listdir(QUARANTINE):
         path = f"{QUARANTINE}/{name}"
@@ -140,12 +142,12 @@ def _drop_unfinished_copies(disk: Disk, tombstone: Superblock) -> None:
 
 
 def drop_undone_deletions(disk: Disk, ready: Superblock) -> None:
-    """Remove what deletions of this READY replica that never reached their commit point have put aside.
+    """Remove the quarantines of deletions of this READY replica that did not reach their commit point.
 
-    It names the replica's own blocks, which compaction goes on to remove. Such a quarantine holds a superblock at most,
-    of the same `wal_generation`: behind the commit point, only a copy makes the replica READY again, as a later one.
-    What cannot be read stays, and so does every deleted replica. Durable on return: no power loss brings it back when
-    its blocks are gone.
+    Such a quarantine names the replica's own blocks, which compaction will remove. It has at most a superblock, of the
+    same `wal_generation`: after the commit point only a copy makes the replica READY again, with a later number. A
+    quarantine that cannot be read stays, and so does every deleted replica. The removal is durable on return, so that a
+    power loss does not bring the quarantine back when its blocks are gone.
     """
     dropped = False
     for name in disk.listdir(QUARANTINE):
@@ -162,7 +164,7 @@ def drop_undone_deletions(disk: Disk, ready: Superblock) -> None:
 
 
 class Purged(NamedTuple):
-    """What a purge has removed: paths, sorted, and how much room that gave."""
+    """What a purge has removed: sorted paths, and their bytes."""
 
     removed: list[str]
     bytes_freed: int

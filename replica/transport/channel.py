@@ -1,4 +1,4 @@
-"""What goes to one server: a bounded queue, the link that takes it, and reconnection with capped back-off."""
+"""Everything for one server: a bounded queue, the link, and reconnection with a bounded back-off."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class PeerChannelStatus:
 class PeerChannel:
     """The link to one server.
 
-    Invariants: at most `queue_bytes_max` of entries wait; over it, appends are dropped and votes, heartbeats and
-    replies are kept. What waits when a connection breaks is dropped: it is stale by the time of the next one.
+    Invariants: at most `queue_bytes_max` of entries wait; above it, appends are dropped, and votes, heartbeats and
+    replies are kept. When a connection breaks, the queue is dropped, because it will be out of date at the next one.
     Concurrency: the loop's thread only; one task, owned here, from the first message to `close`.
     """
 
@@ -73,9 +73,9 @@ class PeerChannel:
         self._wake: asyncio.Future[None] | None = None
         self._moved = False
         self._link: Link | None = None
-        """Where the queue goes; None while there is no connection."""
+        """The open link; None while there is no connection."""
         self._pumping = False
-        """Whether the end of this iteration, or the next, writes out what waits."""
+        """Whether the queue is written at the end of this iteration, or of the next."""
         self._failures = 0
         self._error = ""
         self._batches = 0
@@ -110,7 +110,7 @@ class PeerChannel:
         if self._link is None:
             self._wake_up()
         elif not self._pumping and self._link.writable:
-            # At the end of the iteration, so that what it has to say leaves as one batch.
+            # At the end of the iteration, so that everything for this server leaves as one batch.
             self._pumping = True
             self._soon(self._pump)
 
@@ -141,7 +141,7 @@ class PeerChannel:
         return self._link is None and (bool(self._error) or not self._addresses)
 
     def status(self) -> PeerChannelStatus:
-        """What this link did and what waits."""
+        """The state of this link, and of its queue."""
         return PeerChannelStatus(
             uuid=self._dest_uuid,
             address=str(self._target()) if self._addresses else "",
@@ -155,7 +155,7 @@ class PeerChannel:
         )
 
     def end(self) -> None:
-        """End the link soon; nobody waits for it."""
+        """End the link, without waiting for its task."""
         self._task.cancel()
 
     async def close(self) -> None:
@@ -248,19 +248,19 @@ class PeerChannel:
             link.close()
 
     def _pump(self) -> None:
-        """Write out what waits, as far as the link takes it."""
+        """Write the queue, as far as the link takes it."""
         self._pumping = False
         link = self._link
         while link is not None and link.writable and (self._queue or self._pulse_due):
             link.send(self._take().SerializeToString())
 
     def _take(self) -> pb.PeerBatch:
-        """Everything that waits, up to one batch's bounds; at least one message, or none at all for a pulse."""
+        """One batch from the queue, up to its bounds: at least one message, or none for a sign of life."""
         self._pulse_due = False
         queue = self._queue
         bound = self._options.batch_bytes_max
         if self._bytes <= min(bound, _FIXED_BYTES * limits.PEER_BATCH_ENTRIES_SENT):
-            # A message and an entry count as so many bytes at least: there are too few of both to be counted.
+            # Each message and each entry counts as at least so many bytes. So their numbers need not be counted.
             taken, self._queue, self._bytes = queue, [], 0
         else:
             total = entries = count = 0

@@ -1,4 +1,4 @@
-"""Messages into a batch, in place: the bytes of a payload are copied once into the batch and never again."""
+"""Puts messages into a batch in place, so that the bytes of a payload are copied only once."""
 
 from __future__ import annotations
 

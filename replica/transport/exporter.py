@@ -1,4 +1,4 @@
-"""The page `/metrics` of a server or a master, for Prometheus, and what it says of calls on both."""
+"""The page `/metrics` of a server or a master for Prometheus, and their metrics of gRPC calls."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Exporter(ABC):
 
 
 def call_families(prefix: str, calls: CallsInFlight) -> Iterator[Any]:
-    """What is under way of gRPC's calls, and what was refused for it."""
+    """Metrics of the gRPC calls under way, and of refused ones."""
     yield GaugeMetricFamily(f"{prefix}_calls_under_way", "gRPC calls whose answer has not left", calls.calls)
     yield GaugeMetricFamily(
         f"{prefix}_calls_under_way_bytes", "Memory that they may take, and that their replies take", calls.bytes

@@ -15,17 +15,18 @@ _BEGUN_BYTES = 64 << 10
 
 
 class Arrivals:
-    """Where bytes arrive first, on any connection of one loop: they are looked at before another one gets its own."""
+    """The buffer into which all connections of one loop read. Each one's bytes are handled before the next one
+    reads."""
 
     def __init__(self) -> None:
         self.buffer = bytearray(BUFFER_BYTES)
 
 
 class FrameReader(asyncio.BufferedProtocol):
-    """Cuts what arrives into frames and hands each over, whole, in the iteration of the loop in which it became whole.
+    """Cuts what arrives into frames, and hands each over in the iteration of the loop in which it became whole.
 
-    Memory: none of its own while no frame is begun; then what has arrived of it, and as much again at most, never more
-    than its length. A closed connection refers to nothing and is free at once. Concurrency: the loop's thread.
+    Memory: none while no frame is begun; then the bytes that have arrived, and at most as much again, never more than
+    the frame's length. A closed connection refers to nothing, so it is freed at once. Concurrency: the loop's thread.
     """
 
     def __init__(self, frame_bytes_max: int, microtasks: MicrotaskQueue, arrivals: Arrivals) -> None:
@@ -34,7 +35,7 @@ class FrameReader(asyncio.BufferedProtocol):
         self._arrivals = arrivals
         self.frame_bytes_max = frame_bytes_max
         self.quota: ConnectionQuota | None = None
-        """Of its kind of connections, which bounds what it may hold; None: nobody counts it."""
+        """The quota of its kind of connections, which bounds its memory; None: it is not bounded."""
         self._begun: bytearray | None = None
         self._end = 0
         self.transport: asyncio.Transport | None = None
@@ -46,7 +47,7 @@ class FrameReader(asyncio.BufferedProtocol):
 
     @property
     def idle(self) -> bool:
-        """Whether nobody waits for anything on this connection."""
+        """Whether no caller waits for anything on this connection."""
         return True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -54,7 +55,7 @@ class FrameReader(asyncio.BufferedProtocol):
         self.transport = transport  # type: ignore[assignment]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """[asyncio] Nothing of the connection is kept."""
+        """[asyncio] Drop everything of the connection."""
         if self.quota is not None:
             self.quota.remove(self)
         self.transport = self.quota = self._begun = None
@@ -94,7 +95,7 @@ class FrameReader(asyncio.BufferedProtocol):
         self._keep(data, begin, end, needed)
 
     def _keep(self, data: bytearray, begin: int, end: int, needed: int) -> None:
-        """What is begun goes to the front of a buffer with room for more of it, and for no other frame."""
+        """Move the begun frame to the front of a buffer with room for its rest, and for no other frame."""
         rest = self._end = end - begin
         if not rest:
             self._begun = None

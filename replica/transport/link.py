@@ -1,4 +1,4 @@
-"""The sending end of a link: asked for by gRPC, then a TCP connection of its own that carries nothing but frames."""
+"""The sending end of a link: requested by gRPC, then a TCP connection that carries only frames."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ class Link(asyncio.Protocol):
     """An open link.
 
     Invariants: frames arrive in the order of `send`, each at most once. Memory: `writable` is False while more than
-    `link_buffer_bytes` wait for the network; the caller then holds back until `on_writable`. Concurrency: the loop's
-    thread.
+    `link_buffer_bytes` wait for the network; the caller then waits for `on_writable`. Concurrency: the loop's thread.
     """
 
     def __init__(self, options: PeerOptions, on_writable: Callable[[], None]) -> None:
@@ -38,13 +37,13 @@ class Link(asyncio.Protocol):
         self.ended.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
 
     def send(self, body: bytes) -> None:
-        """Write one frame; what the network does not take at once waits in memory."""
+        """Write one frame. Bytes that the network does not take at once wait in memory."""
         if self._transport is not None:
             for part in frame_parts(body):
                 self._transport.write(part)
 
     def close(self) -> None:
-        """End the connection; what waits is lost."""
+        """End the connection; bytes that wait are lost."""
         self.writable = False
         if self._transport is not None:
             self._transport.abort()
@@ -57,11 +56,11 @@ class Link(asyncio.Protocol):
         self.writable = True
 
     def data_received(self, data: bytes) -> None:
-        """[asyncio] Nothing comes back on a link: whoever answers is not a server of ours."""
+        """[asyncio] End the link: a server of ours sends nothing back on it."""
         self.close()
 
     def pause_writing(self) -> None:
-        """[asyncio] The network is slower than we."""
+        """[asyncio] The network is slower than this server."""
         self.writable = False
 
     def resume_writing(self) -> None:
@@ -87,7 +86,7 @@ async def open_link(
 ) -> None:
     """Connect `link` to the server `dest_uuid` at `target`.
 
-    grpc.aio.AioRpcError, OSError or TimeoutError if nobody answers; Refused INVALID_NAME if another server does.
+    grpc.aio.AioRpcError, OSError or TimeoutError if no server answers; Refused INVALID_NAME if another one does.
     """
     async with asyncio.timeout(options.connect_timeout_ms / 1000):
         async with async_channel_to(target) as channel:

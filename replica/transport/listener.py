@@ -1,7 +1,7 @@
-"""The receiving end of links: tickets, and the connections that show one.
+"""The receiving end of links: tickets, and the connections that show them.
 
-A ticket says what its connection is for: a link of some server, or something that another part of this server takes
-over, such as the bytes of a tablet copy. So there is one port beside gRPC's, and one way in.
+A ticket says what its connection is for: a link of some server, or another use, such as the bytes of a tablet copy, for
+which another part of this server takes the connection over. So one port beside gRPC's serves all of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _log = logging.getLogger("nyala.transport")
 TICKET_BYTES = 16
 _TICKETS_MAX = 1024
 LOOK_S = 1.0
-"""How often connections are looked at whose time may be over."""
+"""How often connections whose time may be over are looked for."""
 ConnectionHandler = Callable[[socket.socket], None]
 """Gets a blocking socket that it owns from then on; called on the loop's thread, must not block or raise."""
 GrantTicket = Callable[[ConnectionHandler, str], tuple[int, bytes]]
@@ -33,7 +33,7 @@ GrantTicket = Callable[[ConnectionHandler, str], tuple[int, bytes]]
 
 
 class _Ticket(NamedTuple):
-    """What for, until when, and which host asked for it."""
+    """What a ticket is for, until when it is valid, and which host asked for it."""
 
     use: str | ConnectionHandler
     until_s: float
@@ -41,12 +41,12 @@ class _Ticket(NamedTuple):
 
 
 class Listener:
-    """Accepts links, and connections for others, on a port of its own.
+    """Accepts links, and connections for other uses, on a port of its own.
 
-    Invariants: a connection is nobody until its first frame is a ticket that was given out, lately and once; then it
-    speaks for the server that asked for the ticket, or goes to whom the ticket names. A server's new link ends its old
-    one. Bounded: tickets, connections without a ticket, and how long either lasts; links, in number and in bytes, with
-    a share of their own for servers that `knows` knows. Concurrency: the loop's thread.
+    Invariants: the first frame of a connection must be a ticket that was given out lately and not used yet. Then the
+    connection speaks for the server that asked for the ticket, or goes to the handler of the ticket. A server's new
+    link ends its old one. Bounded: tickets and connections without a ticket, in number and in time; links, in number
+    and in bytes, with a quota of their own for servers that `knows` knows. Concurrency: the loop's thread.
     """
 
     def __init__(
@@ -67,12 +67,12 @@ class Listener:
         now_s = asyncio.get_running_loop().time
         self._now_s = now_s
         self._tickets: dict[bytes, _Ticket] = {}
-        """In the order of their making."""
+        """In the order in which they were made."""
         self._of_hosts: dict[str, dict[bytes, None]] = {}
         """The same by host."""
         self.unproven = ConnectionQuota(UNPROVEN, now_s)
         self._unproven_until: dict[_Incoming, float] = {}
-        """In the order of their coming."""
+        """In the order of their arrival."""
         self.servers = ConnectionQuota(SERVERS, now_s)
         self.strangers = ConnectionQuota(STRANGERS, now_s)
         self._links: dict[str, _Incoming] = {}
@@ -81,16 +81,17 @@ class Listener:
         """0 before `start`."""
 
     async def start(self, host: str, port: int = 0) -> None:
-        """Listen at one address of `host`, for the wildcard `::` at IPv4's too; OSError if the port is taken."""
+        """Listen at one address of `host`; for the wildcard `::` also on IPv4. OSError if the port is taken."""
         self._server = await accept_on(host, port, lambda: _Incoming(self))
         self.port = self._server.sockets[0].getsockname()[1]
         self._look_later()
 
     def ticket(self, use: str | ConnectionHandler, host: str) -> bytes:
-        """A ticket for one link of the server `use`, or for one connection that is handed to `use`; `host` asked.
+        """A ticket for one link of the server `use`, or for one connection that is handed to `use`; `host` asked for
+        it.
 
-        What was sent behind a ticket of the latter kind is lost: its holder waits for a word first. When there are too
-        many, the oldest one of the host that has most is void.
+        Bytes sent right after a ticket of the latter kind are lost, so its holder waits for a first frame. If there are
+        too many tickets, the oldest one of the host that has most is void.
         """
         made, now_s = secrets.token_bytes(TICKET_BYTES), self._now_s()
         self._tickets[made] = _Ticket(use, now_s + self._options.connect_timeout_ms / 1000, host)
@@ -103,7 +104,7 @@ class Listener:
         return made
 
     def _take_back(self, ticket: bytes) -> _Ticket | None:
-        """The ticket, which is good no more; None if it was not."""
+        """Use the ticket up and return it; None if it was not valid."""
         found = self._tickets.pop(ticket, None)
         if found is not None:
             of_host = self._of_hosts[found.host]
@@ -125,7 +126,7 @@ class Listener:
 
     @property
     def connections(self) -> int:
-        """Open connections of the port that nobody took over."""
+        """Open connections of the port that were not handed over."""
         return len(self.unproven) + len(self.servers) + len(self.strangers)
 
     @property
@@ -153,7 +154,7 @@ class Listener:
         self.unproven.add(incoming, address)
 
     def prove(self, incoming: _Incoming, ticket: bytes) -> str | ConnectionHandler | None:
-        """Whose link this is, or who takes the connection; None for a ticket that nobody was given."""
+        """The server whose link this is, or the handler of the connection; None if the ticket is not valid."""
         found = self._take_back(ticket)
         if found is None or found.until_s <= self._now_s():
             return None
@@ -170,7 +171,7 @@ class Listener:
         return use
 
     def take(self, sender: str, body: bytes) -> bool:
-        """One batch; whether the link goes on."""
+        """Handle one batch; returns whether the link goes on."""
         return self._on_batch(sender, body)
 
     def gone(self, incoming: _Incoming) -> None:
@@ -180,7 +181,7 @@ class Listener:
             del self._links[incoming.sender]
 
     def silence_ms(self) -> int:
-        """After how much silence of its other end a connection is given up."""
+        """After so much silence of its other end a connection ends."""
         return self._options.silence_ms
 
 
@@ -194,13 +195,13 @@ class _Incoming(FrameReader):
         self.address = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """[asyncio] Somebody connected."""
+        """[asyncio] A new connection."""
         super().connection_made(transport)
         set_keep_alive(transport.get_extra_info("socket"), self._listener.silence_ms())
         self._listener.accepted(self, address_of(transport.get_extra_info("peername")))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """[asyncio] The other end or we ended it."""
+        """[asyncio] The other end or this server ended it."""
         if self.error is not None:
             level = logging.WARNING if self.sender is not None else logging.DEBUG  # anybody may connect, and often
             _log.log(level, "a link of %s was ended: %s", self.sender or "nobody", self.error)

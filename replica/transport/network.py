@@ -31,8 +31,8 @@ class PeerNetwork:
     ) -> None:
         """`address`: where this server listens. `on_state`: a link found its server, or ended (`error` says why).
 
-        `soon`: the end of the loop's iteration, for what it has to say to one server to leave as one batch; by default,
-        the loop's next iteration. `takeover`: by which its directory took over the uuid, of masters.
+        `soon`: runs a function at the end of the loop's iteration, so that everything for one server leaves as one
+        batch; by default, in the next iteration. `takeover`: for masters, the number of their directory's takeover.
         """
         self._uuid = uuid
         self._on_state = on_state
@@ -45,10 +45,10 @@ class PeerNetwork:
         self._listed: dict[str, tuple[Address, ...]] = {}
         self._configured: dict[str, tuple[Address, ...]] = {}
         self._unknown: dict[str, None] = {}
-        """Servers that nothing here names and that have a link, in the order of its opening."""
+        """Servers with a link that no config here and no master names, in the order in which the links were opened."""
         self._closed = False
         self._process = secrets.randbits(63) | 1
-        """Tells this process from those that ran here before."""
+        """The number of this process, in every batch: another process of the server has another one."""
 
     def send(self, messages: Sequence[tuple[str, Message]]) -> None:
         """Queue (tablet id, message) pairs by their `to_uuid`.
@@ -66,14 +66,15 @@ class PeerNetwork:
             channel.put(tablet_id, message)
 
     def pulse(self, uuids: Sequence[str]) -> None:
-        """Show these servers that this one lives: an empty batch to each that was sent nothing since the last call."""
+        """Send an empty batch to each of these servers that was sent nothing since the last call."""
         if self._closed:
             return
         for uuid in uuids:
             (self._channels.get(uuid) or self._open(uuid)).pulse()
 
     def learn(self, uuid: str, addresses: Sequence[Address]) -> None:
-        """Where the server `uuid` says that it listens. A change ends its link and connects there, at once."""
+        """Note where the server `uuid` says that it listens. If that changes, the link ends and connects there at
+        once."""
         self._note(self._told, uuid, addresses)
         if len(self._told) > limits.PEERS_UNKNOWN_MAX:
             unknown = [other for other in self._told if not self.knows(other)]
@@ -85,26 +86,26 @@ class PeerNetwork:
         return uuid in self._configured or uuid in self._listed
 
     def learn_listed(self, uuid: str, addresses: Sequence[Address]) -> None:
-        """Where the masters say that `uuid` listens: tried after what it said itself, before what configs say."""
+        """Note where the masters say that `uuid` listens: tried after what it said itself, before what configs say."""
         self._note(self._listed, uuid, addresses)
 
     def lost(self) -> list[str]:
-        """Sorted uuids of servers that this one has something to say to and does not reach where it knows them."""
+        """Sorted uuids of servers that this one has messages for, and cannot reach at any known address."""
         return sorted(uuid for uuid, channel in self._channels.items() if channel.lost)
 
     def place(self, member: Member) -> Address | None:
-        """Where to call a member: where the link to it goes, else the likeliest address."""
+        """Where to call a member: the address of the link to it, else the first one that would be tried."""
         channel = self._channels.get(member.uuid)
         linked = channel.linked_to if channel is not None else None
         return linked or next(iter((*self.addresses(member.uuid), *member.addresses)), None)
 
     def learn_config(self, config: RaftConfig) -> None:
-        """Addresses of the members of `config`: tried after what the member itself said, if it said anything."""
+        """Note the addresses of the members of `config`: tried after those that the member or the masters gave."""
         for member in config.members:
             self._note(self._configured, member.uuid, member.addresses)
 
     def addresses(self, uuid: str) -> tuple[Address, ...]:
-        """Where `uuid` may listen, the likeliest first."""
+        """Where `uuid` may listen, in the order in which the addresses are tried."""
         maps = (self._told, self._listed, self._configured)
         return tuple(dict.fromkeys(address for known in maps for address in known.get(uuid, ())))
 
@@ -149,7 +150,7 @@ class PeerNetwork:
         )
         self._channels[uuid] = channel
         if not self.knows(uuid):
-            # It said something once, or somebody in its name. Answers to the latest of such are enough.
+            # It, or a forger in its name, sent something once. It is enough to answer the latest of such servers.
             self._unknown = {u: None for u in self._unknown if u in self._channels and not self.knows(u)} | {uuid: None}
             for oldest in list(self._unknown)[: max(0, len(self._unknown) - limits.PEERS_UNKNOWN_MAX)]:
                 self._channels.pop(oldest).end()

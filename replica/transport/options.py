@@ -20,9 +20,9 @@ class PeerOptions:
     connect_timeout_ms: int = 3000
     """For everything from the first call to an open link; also how long a ticket for one is good."""
     link_buffer_bytes: int = 1 << 20
-    """Bytes that one link holds back for a slow network, beside one batch; the rest waits in the queue."""
+    """Unsent bytes that one link may have, beside one batch; the rest waits in the queue."""
     silence_ms: int = 6000
-    """A link whose other end says nothing for this long is ended by the kernel, with or without something to send."""
+    """If the other end is silent for so long, the kernel ends the link, with or without something to send."""
 
     def __post_init__(self) -> None:
         check(0 < self.backoff_first_ms <= self.backoff_max_ms, "back-off grows", first=self.backoff_first_ms)

@@ -1,7 +1,7 @@
-"""What goes over the connection of a copy: framed messages, and behind some of them bytes of a file, as they are.
+"""The protocol of a copy's connection: framed messages, some of them followed by raw bytes of a file.
 
-Both ends are threads with blocking sockets. The source's kernel moves file to socket, the target's socket to one block
-of memory: no message is built around the bytes, and no loop of Python sees them.
+Both ends are threads with blocking sockets. The source's kernel moves bytes from the file to the socket, the target's
+from the socket into one block of memory. No message is built around the bytes, and Python does not loop over them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from nyala.replica.rpc import HEAD_BYTES, body_length, frame, set_keep_alive
 from nyala.replica.types import Code, Refused, limits
 
 MESSAGE_BYTES_MAX = limits.REQUESTS["FetchRequest"].bytes_max
-"""Nothing longer is taken for a message: requests name a file, and an error's text is bounded."""
+"""The longest message: a request only names a file, and an error's text is bounded."""
 _MORE = getattr(socket, "MSG_MORE", 0)
-"""More follows at once: no packet for a few bytes."""
+"""Flag of a send after which more bytes follow at once, so that a few bytes make no packet of their own."""
 
 
 def be_patient(sock: socket.socket, patience_s: int) -> None:
-    """A read or a write that gets nowhere for so long raises BlockingIOError; a dead other end another OSError."""
+    """Set the time-outs: a read or write without progress for so long raises BlockingIOError; a dead end an OSError."""
     limit = struct.pack("@ll", patience_s, 0)
     for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
         sock.setsockopt(socket.SOL_SOCKET, option, limit)
@@ -30,14 +30,14 @@ def be_patient(sock: socket.socket, patience_s: int) -> None:
 
 
 def send_message(sock: socket.socket, message: Any, *, bytes_follow: bool = False) -> None:
-    """One message; `bytes_follow`: the bytes that it announces are sent next."""
+    """Send one message. `bytes_follow`: the bytes that it announces are sent next."""
     sock.sendall(frame(message.SerializeToString()), _MORE if bytes_follow else 0)
 
 
 def receive_message(sock: socket.socket, kind: Any) -> Any:
     """The next message of that kind; None if the other end closed the connection before it.
 
-    Refused CORRUPTION if it is none, OSError as `receive`.
+    Refused CORRUPTION if it is no such message, OSError as `receive`.
     """
     head = sock.recv(HEAD_BYTES, socket.MSG_WAITALL)
     if not head:
@@ -52,7 +52,8 @@ def receive_message(sock: socket.socket, kind: Any) -> Any:
 
 
 def receive(sock: socket.socket, length_bytes: int) -> bytes:
-    """Exactly so many bytes. BlockingIOError if none came for too long, ConnectionError if no more will."""
+    """Receive exactly so many bytes. BlockingIOError if none came for too long, ConnectionError if the other end
+    closed."""
     data = sock.recv(length_bytes, socket.MSG_WAITALL) if length_bytes else b""
     while len(data) < length_bytes:  # the wait was cut short, or the connection ended
         more = sock.recv(length_bytes - len(data), socket.MSG_WAITALL)

@@ -1,4 +1,4 @@
-"""The follower's access to the CopyService of another server, and the connections on which it fetches files."""
+"""The target's access to the CopyService of another process, and the connections on which it fetches files."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from .fetch_wire import be_patient, receive, receive_message, send_message
 
 @cache
 def _run_of(_pid: int) -> str:
-    """Names a process to sources: what another process of the same server had begun there, it will not go on with."""
+    """The name of this process for sources, which end the sessions of the server's former process."""
     return new_uuid()
 
 
 class Attempts:
-    """Numbers of this server's attempts, each above all before, of its earlier processes too.
+    """Numbers this server's attempts, each above all before, also above those of its earlier processes.
 
-    Those are told by the wall clock; where it was set back, by the source, which says what it heard last.
+    A number is the wall clock's time. If the clock was set back, the source names the last number that it has seen.
     Concurrency: any thread.
     """
 
@@ -48,7 +48,7 @@ class Attempts:
         self._last = 0
 
     def next(self, *, above: int = 0) -> int:
-        """The next one, which is above this one too."""
+        """The next number, which is also above `above`."""
         with self._lock:
             self._last = max(self._last + 1, above + 1, time.time_ns() // 1000)
             return self._last
@@ -61,13 +61,13 @@ class RemoteCopySource:
     """A `CopySource` over another server's CopyService; blocking calls, for threads of a copy job."""
 
     BEGIN_TIMEOUT_S = 120.0
-    """The source reads its WAL segments once to begin."""
+    """The source reads its log segments once to begin."""
     OPEN_TIMEOUT_S = 10.0
-    """To be granted a connection, and again to make it."""
+    """For the ticket of a connection, and again for connecting."""
     SILENCE_S = 30
-    """A source that must wait for its rate shows every few seconds that it lives."""
+    """A source that waits for its rate sends an empty part every few seconds."""
     IDLE_S = 10.0
-    """A connection that was not used for so long is not used again: the source may be about to give it up."""
+    """A connection that was idle for so long is not used again, because the source may be about to end it."""
 
     def __init__(self, uuid: str, addresses: list[Address]) -> None:
         self._uuid = uuid
@@ -78,11 +78,12 @@ class RemoteCopySource:
         self._calls: set[Any] = set()
         self._connections: set[socket.socket] = set()
         self._idle: list[tuple[socket.socket, float]] = []
-        """Those of them that nobody uses, and since when by the monotonic clock; the latest is the last."""
+        """Idle connections, and since when, by the monotonic clock; the one that was used last comes last."""
         self._aborted = False
 
     def wait_connected(self, timeout_s: float) -> None:
-        """Until the connection stands; Refused UNAVAILABLE if it does not in time. For who calls once, not again."""
+        """Wait until the connection stands; Refused UNAVAILABLE if it does not in time. For callers that do not
+        retry."""
         try:
             grpc.channel_ready_future(self._channel).result(timeout_s)
         except grpc.FutureTimeoutError as error:
@@ -108,7 +109,7 @@ class RemoteCopySource:
         except Refused as error:
             if error.code is not Code.CAS_FAILED:
                 raise
-            # Whoever waits for the answer is the latest: an earlier process of this server had a clock that was ahead.
+            # This attempt is the latest one: an earlier process of this server had a clock that was ahead.
             request.attempt = ATTEMPTS.next(above=int(error.detail))
             return self._begin(request)
 
@@ -131,7 +132,7 @@ class RemoteCopySource:
         )
 
     def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
-        """The bytes of one file in order; asked for in bounded pieces, one after the other on one connection."""
+        """The bytes of one file in order, requested in bounded ranges, one after the other on one connection."""
         end = byte_offset + length_bytes
         sock, whole = self._connection(session_id), False
         try:
@@ -175,7 +176,7 @@ class RemoteCopySource:
                 yield data
 
     def _connection(self, session_id: str) -> socket.socket:
-        """One that is free, or a new one."""
+        """An idle connection, or a new one."""
         oldest = time.monotonic() - self.IDLE_S
         with self._lock:
             stale = [sock for sock, since in self._idle if since < oldest]
@@ -230,13 +231,13 @@ class RemoteCopySource:
             sock.close()
 
     def end(self, session_id: str, success: bool, doubted: str = "") -> None:
-        """Close the session there, which then looks at the block `doubted`."""
+        """Close the session; the source then checks its block `doubted`."""
         timeout_s = 2.0 if self._aborted else 10.0
         request = pb.EndCopyRequest(dest_uuid=self._uuid, session_id=session_id, success=success, doubted=doubted)
         raise_if_error(_answered(lambda: self._stub.EndCopy(request, timeout=timeout_s)).error)
 
     def abort(self) -> None:
-        """End calls that wait for the source, now and later; `end` still reaches it. Any thread."""
+        """End all calls that wait for the source, now and later, except those of `end`. Any thread."""
         with self._lock:
             self._aborted = True
             calls = list(self._calls)

@@ -1,4 +1,4 @@
-"""The source's side of the CopyService, equal for tablets and for the masters' catalog."""
+"""The source's side of the CopyService, the same for tablets and for the masters' catalog."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _log = logging.getLogger("nyala.tablet_copy")
 
 
 class SourceServicer(pb_grpc.CopyServiceServicer):
-    """Serves copies of replicas that lead here, and with the caller's leave of others.
+    """Serves copies of replicas that lead here, and of others if the caller allows it.
 
     Concurrency: handlers on the loop; sessions begin and end, and files are read, in threads of its own.
     """
@@ -41,7 +41,7 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
         find: Callable[[str, CopyWanted], Awaitable[SourceReplica]],
         on_lost: Callable[[str, Corruption], None],
     ) -> None:
-        """`grant_ticket`: the listener's.
+        """`grant_ticket`: that of the listener for links.
 
         `find(tablet id, wanted)`: the replica, made ready to be copied from, or Refused. `on_lost(tablet id, why)`: a
         block of it cannot be read; called on any thread.
@@ -54,7 +54,7 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
         self.fetches = FetchServing(process, self._lost)
 
     def close(self) -> None:
-        """End what is being served."""
+        """End all connections."""
         self.fetches.close()
         self._pool.shutdown(wait=False)
 
@@ -117,7 +117,8 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
                 opening.add_done_callback(self._left)  # the caller has gone, and will never end it
                 raise
             if is_leader and not (replica.is_leader and replica.term == term):
-                # The metadata in the session may name a term that another leads, and vouch for a log that ends early.
+                # The metadata in the session may name a term in which another replica leads, and this log may end too
+                # early.
                 await loop.run_in_executor(self._pool, lambda: process.sessions.end(session.manifest.session_id, False))
                 raise Refused(Code.NOT_LEADER, "leadership was lost meanwhile", detail=replica.leader_uuid or "")
         except ReplicaError as error:
@@ -144,7 +145,7 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
         )
 
     def _left(self, opening: asyncio.Future[CopySourceSession]) -> None:
-        """End a session that was opened for a caller who did not wait for it."""
+        """End a session whose caller did not wait for it."""
         if not opening.cancelled() and opening.exception() is None:
             session_id = opening.result().manifest.session_id
             self._pool.submit(self._process.sessions.end, session_id, False)
@@ -153,7 +154,7 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
         """A ticket for one connection on which a session's files are fetched."""
         try:
             check_name(request.dest_uuid, self._process.uuid)
-            # A look at the sessions may close some that have expired, which writes to the disk.
+            # Reading the sessions may close expired ones, which writes to the disk.
             look = asyncio.get_running_loop().run_in_executor
             await look(self._pool, self._process.sessions.get, request.session_id)
             self.fetches.check_room(request.session_id)
@@ -163,7 +164,8 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
         return pb.OpenFetchReply(port=port, ticket=ticket)
 
     async def EndCopy(self, request: pb.EndCopyRequest, context: Context) -> pb.EndCopyReply:
-        """Close a session. A block of it that the target doubts is read here: if it is lost, so is this replica."""
+        """Close a session. If the target names a block that arrived damaged, it is read here; if it is damaged here,
+        too, this replica fails."""
         try:
             check_name(request.dest_uuid, self._process.uuid)
             await asyncio.get_running_loop().run_in_executor(self._pool, lambda: self._end(request))
@@ -172,7 +174,7 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
         return pb.EndCopyReply()
 
     def _end(self, request: pb.EndCopyRequest) -> None:
-        """In a thread: it reads a whole block, and the target may not wait for that."""
+        """End the session. In a thread, because it may read a whole block, for which the target need not wait."""
         sessions = self._process.sessions
         try:
             if request.doubted:
@@ -185,13 +187,13 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
             sessions.end(request.session_id, request.success)
 
     def _lost(self, session_id: str, error: Corruption) -> None:
-        """A block that cannot be read for a copy is lost here: this replica ends, another leads and serves."""
+        """A block cannot be read for a copy: this replica fails, so that another one leads and serves."""
         for session in self._process.sessions.sessions():
             if session.manifest.session_id == session_id:
                 self._on_lost(session.tablet_id, error)
 
     def serving(self) -> list[pb.CopyJob]:
-        """What is being served, as operators see it."""
+        """The sessions that are served, for operators."""
         return [
             pb.CopyJob(
                 tablet_id=s.tablet_id,
