@@ -33,7 +33,7 @@ CORES = os.cpu_count() or 1
 AT_A_TIME = {True: CORES + 1, False: 2 * CORES}
 """How many are run together in copies, and how many in memory beside them. Servers wait for one another most of the
 time; and under its mutant many a test does nothing until its time is over."""
-PATIENCE_S, PATIENCE_REAL_S = 15, 40
+PATIENCE_S, PATIENCE_REAL_S = 15, 30
 """How long a test waits for what must come; the second one if it starts servers. It is so short without a mutant as
 well: if the machine is too slow for that, the test is told as red without one, and nothing counts as caught."""
 # Assertions need no explanation here, and what is imported already cannot be rewritten. pytest's own tracebacks look at

@@ -665,10 +665,7 @@ MUTANTS = (
     Mutant(
         name="running server never looks at its instance file",
         rows="IN-21",
-        test=(
-            "tests/process/test_server_identity.py::"
-            "test_instance_file_of_a_running_server_comes_back_by_itself_within_its_time"
-        ),
+        test="tests/unit/server/test_server_instance.py::test_running_server_writes_its_instance_file_again",
         file="replica/server/process.py",
         function="TabletServer._watch_folders",
         before="if looks * LOOK_AT_FOLDERS_S >= CHECK_EVERY_S:",

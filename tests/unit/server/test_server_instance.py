@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from nyala.replica.consensus_metadata import ConsensusMeta
-from nyala.replica.fs import FOLDERS, PROMISES, format_directory, join_cluster, open_or_format
-from nyala.replica.server import ServerOptions, check_durable_state
+from nyala.replica.fs import FOLDERS, PROMISES, RealDisk, format_directory, join_cluster, open_or_format
+from nyala.replica.server import ServerOptions, check_durable_state, process
 from nyala.replica.server.__main__ import parse
 from nyala.replica.server.runtime.identity import Identity
-from nyala.replica.types import Code, Corruption, InvariantViolation, Refused, is_uuid
+from nyala.replica.types import Code, Corruption, InvariantViolation, Refused, SystemClock, is_uuid
 from tests.harness.copies import CONFIG, SOURCE_UUID, RestingReplica, TestClock, new_disk
+from tests.harness.server_pair import until
 from tests.harness.sim_disk import SimDisk
 
 
@@ -135,3 +137,29 @@ def test_options_validate_relations() -> None:
         ServerOptions(root="/r", tick_ms=50, heartbeat_ms=20)
     with pytest.raises(InvariantViolation):
         ServerOptions(root="/r", scan_threads=0)
+
+
+def test_running_server_writes_its_instance_file_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """IN-21. Goal: whoever hurts a running server's identity costs nothing, though the next start would refuse it.
+    Method: a server as its process runs it, but that looks every hundredth of a second, and not once a minute. Its
+    instance file is flipped, emptied and removed: it is whole again each time."""
+    monkeypatch.setattr(process, "LOOK_AT_FOLDERS_S", 0.01)
+    monkeypatch.setattr(process, "CHECK_EVERY_S", 0.01)
+    disk, path, ready = RealDisk(tmp_path), tmp_path / "instance", tmp_path / "ready"
+    instance = open_or_format(disk, SystemClock())
+    check_durable_state(disk, instance)
+    held = path.read_bytes()
+
+    async def life() -> int:
+        options = ServerOptions(root=str(tmp_path), listen="127.0.0.1:0", ready_file=str(ready))
+        server = process.TabletServer(options, disk, instance)
+        running = asyncio.create_task(server.run())
+        await until(ready.exists, "it listens")
+        flip = lambda: path.write_bytes(held[:30] + bytes([held[30] ^ 1]) + held[31:])  # noqa: E731
+        for hurt in (flip, lambda: path.write_bytes(b""), path.unlink):
+            hurt()
+            await until(lambda: path.exists() and path.read_bytes() == held, "it is written again")
+        server._stop.set()
+        return await running
+
+    assert asyncio.run(life()) == 0
