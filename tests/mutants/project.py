@@ -142,6 +142,15 @@ MUTANTS = (
         on_disk=True,
     ),
     Mutant(
+        name="one lane waits for the other",
+        test="tests/mutants/test_mutants_runner.py::test_lanes_run_side_by_side_and_none_has_more_than_its_number",
+        file="tests/mutants/children.py",
+        function="ends",
+        before="sum(at == lane for at, _ in running.values()) < workers",
+        after="len(running) < workers",
+        on_disk=True,
+    ),
+    Mutant(
         name="spawned worker outlives its runner",
         test="tests/unit/infra/test_parent_death.py::test_workers_of_a_runner_end_when_it_is_killed[simulations]",
         file="tests/sim/__main__.py",

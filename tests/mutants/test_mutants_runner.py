@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from tests.harness.patience import patience_s
 from tests.mutants.__main__ import chosen, judge
 from tests.mutants.mutant import ROOT, Mutant
 from tests.mutants.runs import Ended, in_files
@@ -34,6 +36,36 @@ def test_mutants_are_chosen_by_name_row_test_and_file() -> None:
     with pytest.raises(SystemExit, match="'IN-0' is no mutant's name"):
         chosen([ROW, OTHER], ["z", "IN-0"])
     assert in_files([*ROW.tests, *OTHER.tests]) == [("tests/a.py::b", "tests/a.py::d"), ("tests/c.py",)]
+
+
+LANES = """
+import sys, time
+from pathlib import Path
+from tests.mutants.children import ends, fork
+here = Path(sys.argv[1])
+def done(number):
+    return (here / f"done {number}").exists()
+def job(number):
+    end_s = time.monotonic() + float(sys.argv[2])
+    while number == 0 and not done(2) and time.monotonic() < end_s:
+        time.sleep(0.01)
+    good = done(2) if number == 0 else number != 1 or done(0)
+    (here / f"done {number}").touch()
+    return 0 if good else 1
+def start(number):
+    (here / str(number)).mkdir()
+    return fork(number, here / str(number), 600, lambda: job(number))
+print(sorted((child.pos, status) for child, status, _ in ends([([0, 1], 1), ([2], 1)], start)))
+"""
+
+
+def test_lanes_run_side_by_side_and_none_has_more_than_its_number(tmp_path: Path) -> None:
+    """Goal: what waits for servers leaves the cores to what runs in memory, and neither is more than the machine can
+    bear. Method: two lanes of one at a time. The first child ends after the other lane's; the second begins after the
+    first one's end."""
+    command = [sys.executable, "-c", LANES, str(tmp_path), str(patience_s(60))]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=True)
+    assert ended.stdout == "[(0, 0), (1, 0), (2, 0)]\n", ended.stdout
 
 
 CHECK = """
