@@ -23,11 +23,12 @@ from nyala.replica.client.writes import WriteWindow
 from nyala.replica.rpc import HEAD_BYTES, body_length, frame, pb
 from nyala.replica.types import Address, Applied, Code, Refused
 from tests.harness.cluster import wait_until
+from tests.harness.patience import patience_s
 
-LONG_S = 30.0
+LONG_S = patience_s(30.0)
 SOON_S = 3.0
 """After which a thread that reads gives up. It waits for the socket all that time, whatever a test's clock says."""
-LATE_S = 20.0
+LATE_S = LONG_S * 2 / 3
 """After which a write is late, by a clock that the test moves; nothing is late before that on a slow machine."""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nyala.replica.rpc import (
@@ -159,10 +159,13 @@ STEPS = st.lists(
     )
 )
 """What is done, a host, and how much; of calls that are there already, the last of that host's."""
+ONE_TOO_MANY = [("begin", host, 0) for host in "abcab"]
+"""The fifth call of all hosts, while no host has as many as one may have."""
 
 
 @settings(max_examples=200)
 @given(STEPS)
+@example(ONE_TOO_MANY)
 def test_calls_under_way_never_exceed_their_bounds(steps: list[tuple[str, str, int]]) -> None:
     """IN-51, IN-60. Goal: the bounds hold for every order of calls, charges and ends. Method: calls of three hosts
     begin, are charged more and less, and end at random, beside a plain list; what is refused is exactly what would
