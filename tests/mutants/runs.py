@@ -18,6 +18,8 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 
+from hypothesis import Phase, settings
+
 from tests.mutants.children import BROKEN, SAID, Child, ends, fork
 from tests.mutants.mutant import REAL, ROOT
 
@@ -158,9 +160,15 @@ def runner() -> Iterator[Runner]:
 
 
 class _Verdict:
-    """A plugin of pytest that knows the status which the tests had."""
+    """A plugin of pytest that knows the status which the tests had. Hypothesis draws what it always draws, but makes no
+    failing example smaller: that a test is red is all that counts."""
 
     status: int | None = None
+
+    def pytest_sessionstart(self) -> None:
+        phases = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target)
+        settings.register_profile("mutants", settings.default, phases=phases)
+        settings.load_profile("mutants")
 
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         self.status = int(exitstatus)
