@@ -6,16 +6,17 @@ import datetime as dt
 import math
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
 
 from nyala.replica.client import Client, OnError, ScanSpec, TableHandle, result_schema
-from nyala.replica.rows import RowOp
+from nyala.replica.rows import RowOp, TableSchema
 from nyala.replica.types import LOGICAL_BITS, MAX_HYBRID_TIME, hybrid_from_us, limits, staleness_problem
 
 from .argument_errors import invalid_argument
 from .expressions import Where, as_condition, bound, column_of
+from .keys import Key, Row, keys_of
 from .writing import WriteResult, checked_on_error, write
 
 if TYPE_CHECKING:
@@ -62,6 +63,20 @@ def staleness_us_of(staleness: float) -> int:
             problem, "give one between them, or leave it out for a strong read", staleness=repr(staleness)
         )
     return int(staleness * 1e6)
+
+
+def named(columns: Sequence[str] | None, schema: TableSchema) -> tuple[str, ...] | None:
+    """The names in `columns=`, None for all; NotApplied unless each is a column and comes once."""
+    if isinstance(columns, str):
+        raise invalid_argument("columns= takes a list of names", "put the name into a list", got=columns)
+    names = None if columns is None else tuple(column_of(schema, name).name for name in columns)
+    if names is not None and (not names or len(set(names)) < len(names)):
+        raise invalid_argument(
+            "columns= names at least one column, and each once",
+            "leave it out for all columns",
+            got=", ".join(names),
+        )
+    return names
 
 
 class Scan:
@@ -178,15 +193,7 @@ class Table:
         Wrong arguments raise NotApplied here, before anything is read.
         """
         schema = self._handle.schema
-        if isinstance(columns, str):
-            raise invalid_argument("columns= takes a list of names", "put the name into a list", got=columns)
-        names = None if columns is None else tuple(column_of(schema, name).name for name in columns)
-        if names is not None and (not names or len(set(names)) < len(names)):
-            raise invalid_argument(
-                "columns= names at least one column, and each once",
-                "leave it out for all columns",
-                got=", ".join(names),
-            )
+        names = named(columns, schema)
         if limit is not None and (
             not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= limits.NUMBER_MAX
         ):
@@ -205,6 +212,40 @@ class Table:
             staleness_us=0 if staleness is None else staleness_us_of(staleness),
         )
         return Scan(self._client, self._handle, spec)
+
+    @overload
+    def get(self, key: Key, columns: Sequence[str] | None = None, staleness: float | None = None) -> Row | None: ...
+
+    @overload
+    def get(
+        self,
+        key: list[Key] | pa.Table | pa.RecordBatch,
+        columns: Sequence[str] | None = None,
+        staleness: float | None = None,
+    ) -> pa.Table: ...
+
+    def get(
+        self,
+        key: Key | list[Key] | pa.Table | pa.RecordBatch,
+        columns: Sequence[str] | None = None,
+        staleness: float | None = None,
+    ) -> Row | pa.Table | None:
+        """The row of a key as a dict, or None; of a list of keys, a pa.Table of the rows that there are.
+
+        A key is its column's value; of a key of several columns, a tuple of them in key order, or a dict. Many keys are
+        a list of these, or a pyarrow, pandas or polars table of the key's columns; the rows come in the order of the
+        keys, and keys without a row are left out. `columns`, `staleness`: as in `scan`. Each tablet is asked once, and
+        a row's cost does not depend on the table's size. All rows of one tablet are of one moment after the call began;
+        for several tablets at one time, scan with a condition on the key.
+        """
+        schema = self._handle.schema
+        keys, single = keys_of(key, schema)
+        us = 0 if staleness is None else staleness_us_of(staleness)
+        rows, _ = self._client.get(self._handle, keys, named(columns, schema), us)
+        if not single:
+            return rows
+        found: Row | None = rows.to_pylist()[0] if rows.num_rows else None
+        return found
 
     def count(self, where: Where = None, at: dt.datetime | int | None = None, staleness: float | None = None) -> int:
         """Number of rows that meet the condition; arguments as in `scan`."""

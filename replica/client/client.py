@@ -7,6 +7,10 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
 from nyala.replica.rows import ScanSpec, SourceKey, WriteMeta
 from nyala.replica.rpc import pb
 from nyala.replica.types import Address, Code, Refused
@@ -16,6 +20,7 @@ from .batching import WireBatch
 from .calls import TabletCalls
 from .channels import Channels
 from .client_ids import ClientIds
+from .gets import Gets
 from .locator import Locator
 from .masters import Masters
 from .options import ClientOptions
@@ -40,6 +45,7 @@ class Client(Admin):
         self.calls = TabletCalls(self._channels, self.locator, self.options)
         super().__init__(self._all_masters, self.calls)
         self._scans = Scans(self.calls)
+        self._gets = Gets(self.calls)
         self._client_ids = ClientIds()
         self._present: dict[str, tuple[TabletHandle, ...]] = {}
         """By table id, the tablets of tables that lost one and got another, for handles from before. Set whole."""
@@ -132,6 +138,12 @@ class Client(Admin):
         """One part of one tablet; give all parts of a scan one `snapshot_time`."""
         self.ensure_located(handle)
         return self._scans.tablet(handle, tablet, spec)
+
+    def get(
+        self, handle: TableHandle, keys: pa.RecordBatch, columns: Sequence[str] | None = None, staleness_us: int = 0
+    ) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+        """Rows by key, and the position among the keys of each: as `Gets.rows`."""
+        return self._gets.rows(self.current(handle), keys, columns, staleness_us)
 
     def count(self, handle: TableHandle, spec: ScanSpec) -> int:
         """Rows that a scan would return; only numbers travel."""

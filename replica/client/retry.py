@@ -84,7 +84,10 @@ def refusal_of_rpc_error(error: grpc.RpcError | grpc.FutureCancelledError, *, mu
     if status in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
         return Refused(Code.UNAVAILABLE, f"the server cannot be reached: {_short(text)}", applied=applied)
     if status is grpc.StatusCode.UNIMPLEMENTED:
-        what = "the server at this address does not offer this call; a tablet server's address instead of a master's?"
+        what = (
+            "the server at this address does not offer this call: upgrade it if it runs an earlier build, or give a "
+            "master's address, if this is a tablet server's"
+        )
         return Refused(Code.INVALID_ARGUMENT, what, applied=applied)
     return Refused(Code.ILLEGAL_STATE, f"the call failed ({status.name}): {_short(text)}", applied=applied)
 

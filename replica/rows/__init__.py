@@ -1,6 +1,6 @@
 """Table schemas, batches, keys and routing: what clients and tablets must agree on, bit for bit."""
 
-from .batch import BatchDecoder, decode_batch, encode_batch
+from .batch import BatchDecoder, MessageDecoder, decode_batch, encode_batch
 from .buffers import decimal_words, fixed_width_values, lengths_at, offsets_of, value_bytes
 from .checksum import CHECKSUM_DEFINITION, NO_ROWS, RowSum, sum_of_rows
 from .condition_bounds import ConditionsSize, conditions_size

@@ -1,6 +1,6 @@
 """Batches as bytes: encoded once by the sender, checked once by the leader, then carried unchanged.
 
-Invariant: what `BatchDecoder.decode` returns cannot crash pyarrow, numpy or polars, whatever the bytes were.
+Invariant: what `MessageDecoder.decode` returns cannot crash pyarrow, numpy or polars, whatever the bytes were.
 """
 
 from __future__ import annotations
@@ -44,26 +44,25 @@ class _Layout(NamedTuple):
     may read."""
 
 
-class BatchDecoder:
-    """Decodes the batches of one wire schema.
+class MessageDecoder:
+    """Decodes record batches of one schema.
 
     One-row writes of one table have the same header but for the lengths of their texts, and reading it costs more than
     all else; so the layouts of small ones are remembered, up to a bound, and those that pyarrow would have written too
     are left to pyarrow from then on. Concurrency: any thread.
     """
 
-    def __init__(self, wire_schema: Any) -> None:
-        self._schema = wire_schema
-        self._kinds = [field.type for field in wire_schema]
-        self._op, self._offset = (wire_schema.get_field_index(name) for name in (OP_COLUMN, OFFSET_COLUMN))
+    def __init__(self, schema: pa.Schema) -> None:
+        """`schema`: of plain types."""
+        self._schema = schema
+        self._kinds = [field.type for field in schema]
         self._known: dict[tuple[bytes, int], _Layout] = {}
 
     def decode(self, payload: bytes | Any) -> Any:
-        """The pa.RecordBatch of a write; zero-copy over `payload` (bytes or pa.Buffer).
+        """A pa.RecordBatch, zero-copy over `payload` (bytes or pa.Buffer).
 
-        Refused(INVALID_BATCH or TOO_LARGE) on anything but one uncompressed message of exactly the wire schema's
-        columns that passes full validation, whose `__op` and `__offset` hold no nulls and whose offsets ascend strictly
-        from 0 or above.
+        Refused(INVALID_BATCH or TOO_LARGE) on anything but one uncompressed message of exactly the schema's columns
+        that passes full validation.
         """
         buffer = payload if isinstance(payload, pa.Buffer) else pa.py_buffer(payload)
         if buffer.size > limits.BATCH_SIZE_BYTES_MAX:
@@ -85,7 +84,6 @@ class BatchDecoder:
             raise _invalid(str(e), payload) from e
         except (pa.ArrowException, ValueError, TypeError, OverflowError, IndexError, KeyError) as e:
             raise _invalid(f"pyarrow refuses it: {str(e)[:200]}", payload) from e
-        self._check_system_columns(batch, payload)
         return batch
 
     def _remember(self, head: bytes, size: int, layout: _Layout, batch: Any) -> None:
@@ -138,6 +136,21 @@ class BatchDecoder:
                 raise MalformedMessage(f"{null_count} nulls announced, {array.null_count} in the bitmap")
             arrays.append(array)
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+class BatchDecoder(MessageDecoder):
+    """Decodes the batches of one wire schema."""
+
+    def __init__(self, wire_schema: pa.Schema) -> None:
+        super().__init__(wire_schema)
+        self._op, self._offset = (wire_schema.get_field_index(name) for name in (OP_COLUMN, OFFSET_COLUMN))
+
+    def decode(self, payload: bytes | Any) -> Any:
+        """As `MessageDecoder.decode`; INVALID_BATCH, too, unless `__op` and `__offset` hold no nulls and offsets ascend
+        strictly from 0 or above."""
+        batch = super().decode(payload)
+        self._check_system_columns(batch, payload)
+        return batch
 
     def _check_system_columns(self, batch: Any, payload: Any) -> None:
         op, offset = batch.column(self._op), batch.column(self._offset)

@@ -773,6 +773,46 @@ class ScanChunk(_message.Message):
     last: bool
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., arrow_schema: _Optional[bytes] = ..., arrow_batch: _Optional[bytes] = ..., snapshot_time: _Optional[int] = ..., rows: _Optional[int] = ..., last: _Optional[bool] = ...) -> None: ...
 
+class GetRequest(_message.Message):
+    __slots__ = ("dest_uuid", "tablet_id", "table_id", "columns", "all_columns", "keys", "propagated_time", "timeout_us", "staleness_us", "count")
+    DEST_UUID_FIELD_NUMBER: _ClassVar[int]
+    TABLET_ID_FIELD_NUMBER: _ClassVar[int]
+    TABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    ALL_COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    PROPAGATED_TIME_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_US_FIELD_NUMBER: _ClassVar[int]
+    STALENESS_US_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    dest_uuid: str
+    tablet_id: str
+    table_id: str
+    columns: _containers.RepeatedScalarFieldContainer[str]
+    all_columns: bool
+    keys: bytes
+    propagated_time: int
+    timeout_us: int
+    staleness_us: int
+    count: int
+    def __init__(self, dest_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., columns: _Optional[_Iterable[str]] = ..., all_columns: _Optional[bool] = ..., keys: _Optional[bytes] = ..., propagated_time: _Optional[int] = ..., timeout_us: _Optional[int] = ..., staleness_us: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+
+class GetReply(_message.Message):
+    __slots__ = ("error", "arrow_schema", "arrow_batch", "found", "answered", "snapshot_time")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    ARROW_SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    ARROW_BATCH_FIELD_NUMBER: _ClassVar[int]
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    ANSWERED_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_TIME_FIELD_NUMBER: _ClassVar[int]
+    error: Error
+    arrow_schema: bytes
+    arrow_batch: bytes
+    found: _containers.RepeatedScalarFieldContainer[int]
+    answered: int
+    snapshot_time: int
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., arrow_schema: _Optional[bytes] = ..., arrow_batch: _Optional[bytes] = ..., found: _Optional[_Iterable[int]] = ..., answered: _Optional[int] = ..., snapshot_time: _Optional[int] = ...) -> None: ...
+
 class ReplicaStatus(_message.Message):
     __slots__ = ("tablet_id", "table_id", "uuid", "data_state", "phase", "role", "term", "leader_uuid", "last_logged", "commit_index", "applied_index", "committed_config", "pending_config", "rows", "bytes_on_disk", "memory_bytes", "error", "peers", "wal_bytes", "flush_index", "safe_time", "schema_id", "table_name", "quiet", "witness", "damaged", "commit_term", "withheld")
     TABLET_ID_FIELD_NUMBER: _ClassVar[int]

@@ -416,6 +416,11 @@ class TabletServiceStub:
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ScanRequest.SerializeToString,
                 response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ScanChunk.FromString,
                 _registered_method=True)
+        self.Get = channel.unary_unary(
+                '/nyala.v1.TabletService/Get',
+                request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.GetRequest.SerializeToString,
+                response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.GetReply.FromString,
+                _registered_method=True)
         self.ListTablets = channel.unary_unary(
                 '/nyala.v1.TabletService/ListTablets',
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ListTabletsRequest.SerializeToString,
@@ -507,6 +512,12 @@ class TabletServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Scan(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Get(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -612,6 +623,11 @@ def add_TabletServiceServicer_to_server(servicer, server):
                     servicer.Scan,
                     request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ScanRequest.FromString,
                     response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ScanChunk.SerializeToString,
+            ),
+            'Get': grpc.unary_unary_rpc_method_handler(
+                    servicer.Get,
+                    request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.GetRequest.FromString,
+                    response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.GetReply.SerializeToString,
             ),
             'ListTablets': grpc.unary_unary_rpc_method_handler(
                     servicer.ListTablets,
@@ -787,6 +803,33 @@ class TabletService:
             '/nyala.v1.TabletService/Scan',
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.ScanRequest.SerializeToString,
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.ScanChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Get(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/nyala.v1.TabletService/Get',
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.GetRequest.SerializeToString,
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.GetReply.FromString,
             options,
             channel_credentials,
             insecure,

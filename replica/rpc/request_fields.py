@@ -93,14 +93,14 @@ RULES: dict[str, Rule] = {
     **_of(_file, "doubted FetchRequest.name"),
     **_of(_json, "reader_schema avro_json default_json range_splits_json"),
     # Bytes that have a reader of their own.
-    **_of(_anything, "payload values"),
+    **_of(_anything, "payload values keys"),
     # Numbers that say nothing by their size: any is as good as another.
     **_of(_anything, "payload_crc process takeover seen number"),
     **_of(_Whole(65535), "port"),
     **_of(_HYBRID, "snapshot_time propagated_time safe_time"),
     **_of(_INT32, """schema_id column_ids id rows kafka_partition precision scale buckets hash_version replicas
         replication_factor registry_id bucket range_pos current_state data_state tablets_max failures
-        FetchRequest.kind limit_bytes feature_level finalized_level level"""),
+        FetchRequest.kind limit_bytes count feature_level finalized_level level"""),
     **_of(_Whole(limits.SCAN_SLICES_MAX), "slice_count slice_pos"),
     **_of(_Whole(), """term config_term index attempt started_us
         generation after done sequence first_incomplete limit timeout_us

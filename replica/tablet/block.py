@@ -12,6 +12,7 @@ So opening a tablet rebuilds what was superseded without one key lookup, and a d
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -23,14 +24,16 @@ from nyala.replica.fs import exhausted
 from nyala.replica.rows import TableSchema
 from nyala.replica.types import Corruption, Disk, check
 
-from .block_file import SUPERSEDED_COLUMN, TS_COLUMN, checked_pages, mapped_pages, read_sidecar, verify_file
+from .block_file import SUPERSEDED_COLUMN, TS_COLUMN, checked_pages, mapped_pages, read_sidecar
 from .columns import equal_rows, key_arrays, take
 from .hash_index import I64, U64, Bools
-from .key_ranges import Fences, SortedKey, fences_of
+from .key_ranges import FENCE_ROWS, Fences, SortedKey, fences_of
 from .page_crcs import PageChecks
 from .superblock import BlockInfo
 
 U32 = npt.NDArray[np.uint32]
+CHECKED_FOR_S = 60.0
+"""Reads by key check a page of a sidecar again after so long. A page of the data file is checked by each of them."""
 Deltas = tuple[I64, I64]
 """Positions and times of rows superseded after the block was written."""
 
@@ -89,11 +92,11 @@ class Block:
         pages: list[int] | None = None,
     ) -> None:
         """`verify`: read both files and check them. `pages`: CRCs of the data file's pages, if they are known."""
+        sidecar_pages = None
         if verify:
-            data, sidecar = info.files
-            pages = checked_pages(disk, *data)
-            verify_file(disk, *sidecar)
+            pages, sidecar_pages = (checked_pages(disk, *file) for file in info.files)
         self._pages = pages
+        self._sidecar_pages = sidecar_pages
         self.info = info
         self.schema = schema
         self.exact = exact
@@ -118,6 +121,9 @@ class Block:
         self.dead_rows = info.dead_rows
         self._dead: Bools | None = None
         self._fences: Fences | None = None
+        self._hash_fences: U64 | None = None
+        self._sidecar_checks: tuple[PageChecks, float] | None = None
+        """Those of all readers, and since when."""
         self._shift = np.uint64(64 - max(1, (len(self.sidecar.bloom) - 1).bit_length()))
 
     @property
@@ -163,17 +169,78 @@ class Block:
         who = np.flatnonzero(((words & bits) == bits) & pending)
         if not len(who):
             return none, none
-        wanted = needles.rotated[who]
-        at = np.searchsorted(sidecar.hashes, wanted)
-        np.minimum(at, len(sidecar.hashes) - 1, out=at)
-        hit = sidecar.hashes[at] == wanted
-        who, at = who[hit], at[hit]
-        positions = sidecar.positions[at].astype(np.int64)
-        if not self.exact and len(who):
-            who, positions = self._same_keys(needles, who, at, positions, keys)
+        who, positions = self._with_keys(
+            needles, who, np.searchsorted(sidecar.hashes, needles.rotated[who]), keys, None
+        )
         if self._dead is not None and len(who):
             live = ~self._dead[positions]
             who, positions = who[live], positions[live]
+        return who, positions
+
+    def find(
+        self, needles: Needles, bits: U64, pending: Bools, keys: Sequence[pa.Array], checks: PageChecks
+    ) -> tuple[I64, I64]:
+        """As `locate`, for the reader that `checks` are of, and with the versions that ended since the block was
+        written. Corruption if a page that it looks at is not what it was; one of the sidecar is looked at once in
+        CHECKED_FOR_S."""
+        none = np.empty(0, dtype=np.int64)
+        sidecar, who = self.sidecar, np.flatnonzero(pending)
+        if not len(sidecar.hashes):
+            return none, none
+        of_sidecar = self._checks_of_sidecar()
+        words = (needles.rotated[who] >> self._shift).view(np.int64)
+        of_sidecar.check_rows((sidecar.bloom,), words)
+        who = who[(sidecar.bloom[words] & bits[who]) == bits[who]]
+        if not len(who):
+            return none, none
+        at = self._searched(needles.rotated[who], of_sidecar)
+        return self._with_keys(needles, who, at, keys, (checks, of_sidecar))
+
+    def _checks_of_sidecar(self) -> PageChecks:
+        now = time.monotonic()
+        if self._sidecar_checks is None or now - self._sidecar_checks[1] > CHECKED_FOR_S:
+            info, mapped = self.info, self.sidecar.mapped
+            if self._sidecar_pages is None:
+                self._sidecar_pages = mapped_pages(info.sidecar_name, mapped, info.sidecar_crc)
+            self._sidecar_checks = PageChecks(info.sidecar_name, mapped, self._sidecar_pages), now
+        return self._sidecar_checks[0]
+
+    def _searched(self, wanted: U64, checks: PageChecks) -> I64:
+        """Where each hash is among the sidecar's, or would be. The pages there are checked. A page on the way there may
+        lead astray if it is damaged: then the place is not between the fences that it must be between."""
+        hashes = self.sidecar.hashes
+        if self._hash_fences is None:
+            checks.check((hashes,))
+            self._hash_fences = hashes[::FENCE_ROWS].copy()
+        low = np.maximum(np.searchsorted(self._hash_fences, wanted) - 1, 0) * FENCE_ROWS
+        high = np.minimum(low + FENCE_ROWS, len(hashes))
+        checks.check_rows((hashes,), np.concatenate([low, np.minimum(high, len(hashes) - 1)]))
+        at = np.searchsorted(hashes, wanted)
+        if bool(((at < low) | (at > high)).any()):
+            raise Corruption("a block's file has changed since it was checked", path=self.info.sidecar_name)
+        return at
+
+    def _with_keys(
+        self,
+        needles: Needles,
+        who: I64,
+        at: I64,
+        keys: Sequence[pa.Array],
+        checks: tuple[PageChecks, PageChecks] | None,
+    ) -> tuple[I64, I64]:
+        """(needle positions, row positions) of those needles `who` that the sidecar has. `at`: where their hashes are,
+        or would be. `checks`: of a reader, of the data file and of the sidecar."""
+        sidecar = self.sidecar
+        at = np.minimum(at, len(sidecar.hashes) - 1)
+        hit = sidecar.hashes[at] == needles.rotated[who]
+        who, at = who[hit], at[hit]
+        if checks is not None:
+            checks[1].check_rows((sidecar.positions,), at)
+        positions = sidecar.positions[at].astype(np.int64)
+        if not self.exact and len(who):
+            if checks is not None:
+                checks[0].check_rows(key_arrays(self.batch, self.schema), positions)
+            who, positions = self._same_keys(needles, who, at, positions, keys)
         return who, positions
 
     def _same_keys(self, needles: Needles, who: I64, at: I64, positions: I64, keys: Sequence[Any]) -> tuple[I64, I64]:
@@ -243,6 +310,16 @@ class Block:
         for positions, times in deltas:
             ended = positions[times <= at]
             mask[ended[(ended >= start) & (ended < end)] - start] = False
+        return mask
+
+    def live_at(self, deltas: tuple[Deltas, ...], positions: I64) -> Bools:
+        """Shape of `positions`: which of these versions, live when the block was written, were so when the deltas were
+        taken under the lock."""
+        mask: Bools = np.ones(len(positions), dtype=np.bool_)
+        if self._dead is not None:  # what it says now may have come after the lock, but nothing of before is missing
+            ended = np.flatnonzero(self._dead[positions])
+            for rows, _ in deltas if len(ended) else ():
+                mask[ended[np.isin(positions[ended], rows)]] = False
         return mask
 
     def superseded_at(self, deltas: tuple[Deltas, ...], up_to: int) -> I64 | None:

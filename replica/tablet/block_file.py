@@ -50,12 +50,15 @@ def data_trouble(path: str) -> Iterator[None]:
 
 
 class Sidecar(NamedTuple):
-    """`hashes` rotated and sorted, `positions` of their rows; `deltas`: block id -> (positions, times) ended there."""
+    """`hashes` rotated and sorted, `positions` of their rows; `deltas`: block id -> (positions, times) ended there.
+
+    `mapped`: pa.Buffer of the whole file, in which they lie."""
 
     hashes: U64
     positions: npt.NDArray[np.uint32]
     bloom: U64
     deltas: dict[str, tuple[npt.NDArray[np.uint32], I64]]
+    mapped: Any
 
 
 class BlockContent(NamedTuple):
@@ -227,7 +230,7 @@ def read_sidecar(disk: Disk, info: BlockInfo) -> Sidecar:
         for name, positions in arrays.items()
         if name.startswith("delta_positions:")
     }
-    return Sidecar(arrays["hashes"], arrays["positions"], arrays["bloom"], deltas)
+    return Sidecar(arrays["hashes"], arrays["positions"], arrays["bloom"], deltas, data)
 
 
 def verify_file(disk: Disk, path: str, length_bytes: int, crc: int) -> None:

@@ -125,6 +125,23 @@ class MemStore:
                     return self._locate_collided(Located(ids, slots, h.copy(), None), wrong, keys)
         return Located(ids, slots, h, order)
 
+    def find(self, h: U64, keys: Sequence[pa.Array]) -> I64:
+        """The newest row of each key, live or dead, -1 if there is none; as `locate`, and changes nothing."""
+        ids, _ = self._index.find(h, self.hashes)
+        found = np.empty(0, dtype=np.int64) if self.exact else np.flatnonzero(ids >= 0)
+        if len(found):
+            wrong = found[~equal_rows(self.gather_keys(ids[found]), [take(k, found) for k in keys])]
+            for row in wrong.tolist():
+                alias = self._aliases.get(tuple(k[row].as_py() for k in keys))
+                own = None if alias is None else self._index.find(np.array([alias], dtype=np.uint64), self.hashes)[0]
+                ids[row] = -1 if own is None else own[0]
+        return ids
+
+    def live(self, ids: I64) -> Bools:
+        """Shape of `ids`: which of these rows have not ended; for -1 either."""
+        mask: Bools = self.superseded[ids] == MAX_HYBRID_TIME
+        return mask
+
     def _locate_collided(self, located: Located, wrong: I64, keys: Sequence[Any]) -> Located:
         ids, slots, h, _ = located
         for row in wrong.tolist():

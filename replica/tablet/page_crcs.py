@@ -12,10 +12,13 @@ from typing import Any
 
 import google_crc32c
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from nyala.replica.rows import offsets_of
 from nyala.replica.types import Corruption
+
+I64 = npt.NDArray[np.int64]
 
 PAGE_BYTES = 1 << 16
 
@@ -68,6 +71,20 @@ class PageChecks:
                 if size_bytes and 0 <= offset < self._mapped.size:  # else made by Arrow, and in no file
                     self._check(offset // PAGE_BYTES, -(-(offset + size_bytes) // PAGE_BYTES))
 
+    def check_rows(self, columns: Iterable[pa.Array | npt.NDArray[np.generic]], rows: I64) -> None:
+        """As `check`, of the pages under these rows alone, which may be in any order."""
+        for column in columns if len(rows) else ():
+            for addresses, sizes in _cells(column, rows):
+                some = sizes > 0
+                offsets = addresses[some] - self._mapped.address
+                if not len(offsets) or not 0 <= offsets[0] < self._mapped.size:  # made by Arrow, and in no file
+                    continue
+                low, high = offsets // PAGE_BYTES, (offsets + sizes[some] - 1) // PAGE_BYTES
+                for page in np.unique(np.concatenate([low, high])).tolist():
+                    self._check(page, page + 1)
+                for row in np.flatnonzero(high - low > 1).tolist():
+                    self._check(int(low[row]), int(high[row]) + 1)
+
     def _check(self, low: int, high: int) -> None:
         page = self._proven.find(0, low, high)
         while page >= 0:
@@ -109,6 +126,30 @@ def _spans(column: Any) -> Iterator[tuple[int, int]]:
     else:
         width = kind.bit_width // 8
         yield buffers[0].address + width * start, width * rows
+
+
+def _cells(column: pa.Array | npt.NDArray[np.generic], rows: I64) -> Iterator[tuple[I64, I64]]:
+    """(addresses, bytes) of what these rows of a flat column lie in; lazily, in the order of `_spans`."""
+    if isinstance(column, np.ndarray):
+        yield column.ctypes.data + column.itemsize * rows, np.full(len(rows), column.itemsize)
+        return
+    at, kind = column.offset + rows, column.type
+    valid, *buffers = column.buffers()
+    one = np.ones(len(rows), dtype=np.int64)
+    if valid is not None:
+        yield valid.address + at // 8, one
+    if pa.types.is_boolean(kind):
+        yield buffers[0].address + at // 8, one
+    elif pa.types.is_string(kind) or pa.types.is_binary(kind):
+        offsets, data = buffers
+        if offsets is not None and data is not None:
+            yield offsets.address + 4 * at, 8 * one
+            ends = offsets_of(column)
+            first = ends[rows].astype(np.int64)
+            yield data.address + first, ends[rows + 1] - first
+    else:
+        width = kind.bit_width // 8
+        yield buffers[0].address + width * at, width * one
 
 
 def _bits(buffer: Any, start: int, rows: int) -> tuple[int, int]:

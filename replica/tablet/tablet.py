@@ -17,6 +17,7 @@ from nyala.replica.rows import (
     NO_ROWS,
     OP_COLUMN,
     BatchDecoder,
+    MessageDecoder,
     Predicate,
     RowError,
     RowOp,
@@ -52,6 +53,7 @@ from .entries import schema_of_entry, source_of_entry
 from .error_runs import PackedErrors
 from .hash_index import I64, U64, Bools
 from .ledger import ClientResult, Ledger, SourceState
+from .look_up import Keys, LookUp, Rows, keys_of
 from .maintenance import Maintenance
 from .memstore import unique_by_hash
 from .resolve import Checked, WireRows, apply_distinct, apply_rows, check_rows
@@ -77,6 +79,7 @@ class Tablet:
         self._contents = Contents(disk, superblock, blocks)
         self._work = Maintenance(self._contents)
         self._decoders: dict[tuple[int, tuple[int, ...]], BatchDecoder] = {}
+        self._keys_decoder: MessageDecoder | None = None
         self._checked: dict[int, tuple[bytes, Any]] = {}
         """Small batches that passed `check_write` and are not applied yet, by the identity of their bytes."""
         spec = superblock.partition
@@ -526,6 +529,43 @@ class Tablet:
         for name in (*names, *(p.column for p in predicates)):
             view.schema.column(name)
         return Scan(view, ScanSpec(names, tuple(predicates), at, limit, pos, count, count_only=count_only), stop)
+
+    def keys(self, payload: bytes) -> Keys:
+        """The keys of a Get, as they travel. Refused(INVALID_BATCH, TOO_LARGE) unless they are whole keys, of which one
+        call may have so many."""
+        columns = self._contents.schema.key_columns
+        if len(payload) > limits.GET_KEYS_BYTES_MAX:
+            what = "the keys of one call are too large; ask for fewer at a time"
+            raise Refused(Code.TOO_LARGE, what, bytes=len(payload), limit_bytes=limits.GET_KEYS_BYTES_MAX)
+        if self._keys_decoder is None:
+            self._keys_decoder = MessageDecoder(pa.schema([(c.name, c.arrow_type) for c in columns]))
+        batch = self._keys_decoder.decode(payload)
+        if batch.num_rows > limits.GET_KEYS_MAX:
+            what = "one call asks for too many keys; ask for fewer at a time"
+            raise Refused(Code.TOO_LARGE, what, keys=batch.num_rows, limit=limits.GET_KEYS_MAX)
+        if any(column.null_count for column in batch.columns):
+            raise Refused(Code.INVALID_BATCH, "a key has no nulls; give each column of it a value")
+        return keys_of(batch.columns)
+
+    def get(
+        self,
+        keys: Keys,
+        columns: Sequence[str] | None = None,
+        bytes_max: int = limits.GET_BYTES_MAX,
+        stop: Callable[[], None] = never_stop,
+    ) -> tuple[Rows, int]:
+        """(those rows of the keys that there are, the time at which they are read: the latest applied).
+
+        Of as many keys as fit into about `bytes_max`, of one at least. Refused as a scan; `stop` is called before each
+        block.
+        """
+        contents = self._contents
+        with contents.lock:
+            contents.check_open()
+            schema = contents.schema
+            wanted = schema.columns if columns is None else [schema.column(name) for name in columns]
+            look_up = LookUp(contents.stores, schema, contents.time, keys)
+        return look_up.rows(wanted, bytes_max, stop), look_up.at
 
     def checksum(self, snapshot_time: int | None = None, stop: Callable[[], None] = never_stop) -> RowSum:
         """The sum of the rows visible at that time: the same on every replica, however its rows lie."""

@@ -176,6 +176,16 @@ SCAN_VALUES_PUSHED_BYTES_MAX = 1 << 20
 """Values that Spark pushes down by itself: each of its tasks carries them all. What is more is filtered in Spark."""
 SCAN_ODD_VALUES_MAX = 1000
 """Of all lists of one scan, values that the column's type cannot hold: each is one comparison of every batch."""
+GET_KEYS_MAX = 4096
+"""Keys that one call of Get asks for."""
+GET_KEYS_BYTES_MAX = 1 << 20
+"""Of these keys, as they travel."""
+GET_BYTES_MAX = 4 << 20
+"""Of the rows that one call of Get answers, about; the keys after them are asked for again. One row is always
+answered."""
+GET_REPLY_BYTES_MAX = GET_BYTES_MAX + (1 << 20) + (512 << 10)
+GETS_OPEN_MAX = 256
+GETS_OPEN_PER_HOST_MAX = 192
 SCANS_OPEN_MAX = 64
 SCANS_OPEN_PER_HOST_MAX = 48
 CHECKSUMS_OPEN_MAX = 64
@@ -425,6 +435,15 @@ REQUESTS: dict[str, RequestBound] = {
         wait_s=600.0,
         reply_bytes=SCAN_CHUNK_BYTES_MAX,
     ),
+    "TabletService.Get": RequestBound(
+        GET_KEYS_BYTES_MAX + 64 * _KIB,
+        2000,
+        items="count",
+        item_bytes=2400,
+        wait_s=60.0,
+        reply_bytes=GET_REPLY_BYTES_MAX,
+        reply_item_bytes=ROW_SIZE_BYTES_MAX + 128 * _KIB,
+    ),
     "TabletService.ListTablets": RequestBound(2 * _MIB, 10_100, field_bytes=512, reply_bytes=GRPC_MESSAGE_BYTES_MAX),
     "TabletService.CreateTablet": _TABLE._replace(fixed_bytes=128 * _KIB),
     "TabletService.DeleteTablet": _CHANGE._replace(fixed_bytes=128 * _KIB),
@@ -489,6 +508,7 @@ of consensus messages, `PeerBatch`, are bounded by `replica/transport/batch_boun
 
 REPEATED: dict[str, int] = {
     "ScanRequest.columns": COLUMNS_MAX,
+    "GetRequest.columns": COLUMNS_MAX,
     "ScanRequest.predicates": SCAN_PREDICATES_MAX,
     "WriteRequest.column_ids": COLUMNS_MAX,
     "ListTabletsRequest.tablet_ids": 10_000,

@@ -121,6 +121,40 @@ def test_scans_select_project_limit_and_count(cluster: nyala.Cluster) -> None:
         table.scan(columns=["dealy"])
 
 
+def test_rows_by_key_are_there_at_once_and_in_the_order_of_the_keys(
+    cluster: nyala.Cluster, servers: LocalCluster
+) -> None:
+    """RD-02. Goal: a read by key, by its public name. Method: single keys and many, in each form, strong and stale, of
+    a table of three tablets, after every kind of write; more keys than one call takes; wrong ones."""
+    table = cluster.create_table("looked", {"k": "int64", "n": "int32", "v": "string"}, key=["k", "n"], hash_buckets=3)
+    size = 30_000
+    table.insert(pa.table({"k": np.arange(size), "n": np.arange(size) % 7, "v": [f"v{k}" for k in range(size)]}))
+    table.upsert({"k": 3, "n": 3, "v": "new"})
+    table.delete({"k": 4, "n": 4})
+    assert table.get((3, 3)) == {"k": 3, "n": 3, "v": "new"} == table.get({"n": 3, "k": 3})
+    assert table.get((4, 4)) is None and table.get((5, 4)) is None
+    assert table.get((5, 5), columns=["v"]) == {"v": "v5"}
+    found = table.get([(9, 2), (4, 4), (3, 3), (9, 2)])
+    assert found.schema == table.schema and found.column("v").to_pylist() == ["v9", "new", "v9"]
+    assert table.get([]).num_rows == 0 and table.get([(4, 4)]).schema == table.schema
+    asked = np.random.default_rng(5).permutation(size)
+    keys = pa.table({"n": asked % 7, "k": asked})
+    for given in (keys, keys.to_pandas(), pl.from_arrow(keys)):
+        found = table.get(given, columns=["k", "v"])
+        assert found.column("k").to_pylist() == [k for k in asked.tolist() if k != 4]
+    assert found.column("v").to_pylist() == ["new" if k == 3 else f"v{k}" for k in asked.tolist() if k != 4]
+    with nyala.connect(servers.masters[0].address) as other:
+        for row in range(3):
+            other.table("looked").upsert({"k": 3, "n": 3, "v": f"row {row}"})
+            newest = {"k": 3, "n": 3, "v": f"row {row}"}
+            assert table.get((3, 3)) == newest == table.get((3, 3), staleness=3600)
+    for wrong in ((1, 2, 3), 1, {"k": 1}, {"k": 1, "n": 1, "v": "x"}, ("one", 1), [(1, None)], [1], "k"):
+        with pytest.raises(nyala.NotApplied):
+            table.get(wrong)  # type: ignore[call-overload]
+    with pytest.raises(nyala.NotApplied, match="there is no column 'w'"):
+        table.get((1, 1), columns=["w"])
+
+
 def test_snapshot_read_stays_the_same_while_the_table_changes(cluster: nyala.Cluster) -> None:
     """Goal: one time, one answer. Method: read, remember the time, change everything, read at that time."""
     table = cluster.create_table("history", {"k": "int64", "v": "int64"}, key="k", hash_buckets=3)

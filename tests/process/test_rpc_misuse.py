@@ -181,6 +181,7 @@ MISSING = (Code.TABLET_NOT_FOUND,)
 WRONG_TABLET = [
     Misuse(T, "Write", MISSING, tablet_of(NOWHERE)),
     Misuse(T, "Scan", MISSING, tablet_of(NOWHERE, all_columns=True)),
+    Misuse(T, "Get", MISSING, tablet_of(NOWHERE, all_columns=True)),
     Misuse(T, "ListTablets", (0,), lambda w: {"tablet_ids": [NOWHERE]}),
     Misuse(T, "CreateTablet", (Code.INVALID_ARGUMENT,), tablet_of(NOWHERE)),
     Misuse(T, "DeleteTablet", MISSING, tablet_of(NOWHERE)),
@@ -238,6 +239,8 @@ LATE = [
     Misuse(T, "DeleteTablet", (Code.CAS_FAILED,), own(has_cas=True, committed_config_id=opid(0, 0)), True),
     Misuse(T, "Write", (Code.WRONG_TABLE,), lambda w: {**write_fields(w), "table_id": NOWHERE}),
     Misuse(T, "Scan", (Code.WRONG_TABLE,), own(table_id=NOWHERE, all_columns=True)),
+    Misuse(T, "Get", (Code.WRONG_TABLE,), own(table_id=NOWHERE, all_columns=True)),
+    Misuse(T, "Get", (Code.INVALID_BATCH,), own(keys=b"none", count=1, all_columns=True)),
     Misuse(C, "StartTabletCopy", (Code.BAD_TERM,), own(**FROM, term=0, current_state=int(DataState.READY))),
     Misuse(C, "StartTabletCopy", (Code.ILLEGAL_STATE,), own(**FROM, term=900, current_state=int(DataState.DELETED))),
     Misuse(
@@ -305,6 +308,7 @@ AT_A_FOLLOWER = [
         lambda w: {"tablet_id": w.tablet, "table_id": w.table_id, "all_columns": True},
         True,
     ),
+    Misuse(T, "Get", (Code.NOT_LEADER,), own(all_columns=True), True),
     Misuse(T, "ChangeConfig", (Code.NOT_LEADER,), own(edits=[ADD]), True),
     Misuse(T, "ChangeConfig", (Code.NOT_LEADER,), own(abort=True), True),
     Misuse(T, "TransferLeadership", (Code.NOT_LEADER,), own(), True),

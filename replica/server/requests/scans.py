@@ -1,4 +1,5 @@
-"""The Scan and Checksum calls: strong reads and snapshots at the leader; stale reads and checksums at any replica."""
+"""The Scan, Get and Checksum calls: strong reads and snapshots at the leader, stale reads and checksums at any
+replica."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from nyala.replica.fs import exhausted
 from nyala.replica.raft_driver import Replica
@@ -50,6 +51,15 @@ async def when(start: Callable[[Callable[[Any], None]], None], timeout_s: float,
     return result
 
 
+class ReadTime(NamedTuple):
+    """What a caller says of the time to read at; each as in ScanRequest, 0 if it says nothing."""
+
+    timeout_us: int
+    propagated_time: int
+    staleness_us: int
+    snapshot_time: int = 0
+
+
 class Scans:
     """Reads of all tablets of one server, bounded in number.
 
@@ -74,6 +84,8 @@ class Scans:
         self._patience_s = patience_s
         self._pool = started_pool(threads, "scan")
         self._sums = started_pool(max(1, threads // 2), "checksum")
+        self._gets = started_pool(max(1, threads // 2), "get")
+        self.getting = CallsInFlight(CallBounds(limits.GETS_OPEN_MAX, limits.GETS_OPEN_PER_HOST_MAX), "gets")
         self.open = CallsInFlight(CallBounds(limits.SCANS_OPEN_MAX, limits.SCANS_OPEN_PER_HOST_MAX), "scans")
         of_sums = CallBounds(limits.CHECKSUMS_OPEN_MAX, limits.CHECKSUMS_OPEN_PER_HOST_MAX)
         self.summing = CallsInFlight(of_sums, "checksums")
@@ -89,7 +101,8 @@ class Scans:
         deadline = deadline or RequestDeadline.of(None, request.timeout_us)
         replica, tablet = hosted.serving(request.table_id)
         with self._reading(self.open, hosted, deadline):
-            snapshot_time = await self._ready_to_read(replica, request)
+            told = (request.timeout_us, request.propagated_time, request.staleness_us, request.snapshot_time)
+            snapshot_time = await self._ready_to_read(replica, ReadTime(*told))
             reader, loop = asyncio.current_task(), asyncio.get_running_loop()
             async for chunk in self._chunks(tablet, request, snapshot_time, deadline):
                 gone = loop.call_later(self._patience_s, reader.cancel) if reader is not None else None
@@ -98,6 +111,35 @@ class Scans:
                 finally:
                     if gone is not None:
                         gone.cancel()
+
+    async def get(
+        self, hosted: HostedTablet, request: pb.GetRequest, deadline: RequestDeadline | None = None
+    ) -> pb.GetReply:
+        """The rows of some keys: at the leader, or with a staleness at any replica that is new enough. Raises
+        Refused."""
+        deadline = deadline or RequestDeadline.of(None, request.timeout_us)
+        replica, tablet = hosted.serving(request.table_id)
+
+        def found() -> pb.GetReply:
+            deadline.stop()
+            keys = tablet.keys(request.keys)
+            if keys.rows != request.count:
+                what = "the request does not say how many keys it has; send their number with them"
+                raise Refused(Code.INVALID_ARGUMENT, what, said=request.count, keys=keys.rows)
+            columns = None if request.all_columns else request.columns
+            rows, time = tablet.get(keys, columns, stop=deadline.stop)
+            return pb.GetReply(
+                arrow_schema=rows.batch.schema.serialize().to_pybytes(),
+                arrow_batch=rows.batch.serialize().to_pybytes(),
+                found=rows.found.tolist(),
+                answered=rows.answered,
+                snapshot_time=time,
+            )
+
+        with self._reading(self.getting, hosted, deadline):
+            told = ReadTime(request.timeout_us, request.propagated_time, request.staleness_us)
+            await self._ready_to_read(replica, told)
+            return await asyncio.get_running_loop().run_in_executor(self._gets, found)
 
     @contextmanager
     def _reading(self, places: CallsInFlight, hosted: HostedTablet, deadline: RequestDeadline) -> Iterator[None]:
@@ -114,7 +156,7 @@ class Scans:
             finally:
                 deadline.leave()
 
-    async def _ready_to_read(self, replica: Replica, request: pb.ScanRequest) -> int | None:
+    async def _ready_to_read(self, replica: Replica, request: ReadTime) -> int | None:
         """The time to scan at, once everything that belongs to it is applied here; None: the latest applied.
 
         Latest: after the barrier, everything acknowledged before this call is applied. At a time: at the leader, once
@@ -134,7 +176,7 @@ class Scans:
         await when(replica.read_barrier, timeout_s, "the leader's read barrier")
         return None
 
-    async def _fresh_enough(self, replica: Replica, request: pb.ScanRequest, timeout_s: float) -> int | None:
+    async def _fresh_enough(self, replica: Replica, request: ReadTime, timeout_s: float) -> int | None:
         """The time to scan at, on any replica; LAGGING if this one cannot get data that is new enough in time."""
         mine = replica.active_config.member(replica.uuid)
         if mine is not None and not mine.holds_data:
@@ -152,7 +194,7 @@ class Scans:
             raise too_old(self._hybrid_clock.now(), replica.applied_time, request.staleness_us) from error
         return int(request.snapshot_time) or None
 
-    async def _fresh_by_barrier(self, replica: Replica, request: pb.ScanRequest, timeout_s: float) -> int | None:
+    async def _fresh_by_barrier(self, replica: Replica, request: ReadTime, timeout_s: float) -> int | None:
         """While hybrid times are ahead of the wall clock they stand still, so they do not show how old data is. Then
         only the leader answers, by a barrier."""
         if not replica.is_leader:
@@ -281,7 +323,7 @@ class Scans:
 
     def close(self, *, wait: bool = False) -> None:
         """No more scans; `wait`: until the threads have ended."""
-        for pool in (self._pool, self._sums):
+        for pool in (self._pool, self._sums, self._gets):
             pool.shutdown(wait=wait, cancel_futures=True)
 
 

@@ -144,6 +144,15 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
         except ReplicaError as error:
             yield pb.ScanChunk(error=error_to_pb(as_refusal(error, self._manager.on_fatal)), last=True)
 
+    async def Get(self, request: pb.GetRequest, context: Context) -> pb.GetReply:
+        """The rows of some keys of one tablet."""
+
+        async def act() -> pb.GetReply:
+            deadline = RequestDeadline.of(context, request.timeout_us)
+            return await self._scans.get(self._manager.get(request.tablet_id), request, deadline)
+
+        return await self._answer(request, pb.GetReply, act)
+
     async def ListTablets(self, request: pb.ListTabletsRequest, context: Context) -> pb.ListTabletsReply:
         """Status of all replicas, or of those asked for that are here."""
 

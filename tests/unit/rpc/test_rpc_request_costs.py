@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pandas  # noqa: F401 - pyarrow imports it when it is first asked for an array, which is no cost of a request
 import pyarrow as pa
 
-from nyala.replica.rows import Predicate, RowOp
+from nyala.replica.rows import Predicate, RowOp, encode_batch
 from nyala.replica.rpc import checked_request, count_fields, pb, predicate_to_pb
 from nyala.replica.rpc.call_costs import arrival_cost, fields_cost, reply_bytes, reply_cost, request_cost
 from nyala.replica.types import limits
@@ -142,6 +142,16 @@ def scan(predicate: Callable[[int], Predicate], kind: Any, each: int = 0) -> Mak
     return make
 
 
+def keys(kind: Any) -> Make:
+    """Keys as small as there are, each of which has a row."""
+
+    def make(world: Any, count: int) -> Any:
+        payload = encode_batch(pa.record_batch([pa.array(range(count), kind)], names=["k"]))
+        return pb.GetRequest(dest_uuid=world.uuid, tablet_id=TABLET, all_columns=True, keys=payload, count=count)
+
+    return make
+
+
 def ids(count: int) -> list[str]:
     return [f"{n:032x}" for n in range(count)]
 
@@ -257,6 +267,7 @@ AT_SERVERS: dict[str, tuple[str, Make, int]] = {
     ),
     "conditions": ("TabletService.Scan", scan(lambda n: Predicate("k", "=", (1,)), pa.int64(), each=1), 300),
     "empty conditions": ("TabletService.Scan", scan(lambda n: Predicate("k", "is_null"), pa.int64(), each=1), 900),
+    "keys": ("TabletService.Get", keys(pa.int64()), 4096),
     "ids": (
         "TabletService.ListTablets",
         lambda world, count: pb.ListTabletsRequest(dest_uuid=world.uuid, tablet_ids=ids(count)), 1500,

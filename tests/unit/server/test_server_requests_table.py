@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from nyala.replica.rows import CHECKSUM_DEFINITION
+from nyala.replica.rows import CHECKSUM_DEFINITION, encode_batch
 from nyala.replica.rpc import address_to_pb, pb
 from nyala.replica.types import Code, DataState, hybrid_from_us
 from tests.harness.copies import TABLET
@@ -26,6 +27,7 @@ SOON, FAR = (hybrid_from_us(1_000_000 + ahead_us) for ahead_us in (5_000_000, 20
 MOVED = learner("1", port=2)
 """A member elsewhere than the config says."""
 SOURCE = pb.SourceKey(cluster_id="k", topic_id="t", kafka_partition=0)
+KEYS = encode_batch(pa.record_batch([pa.array([1, 2], pa.int64())], names=["k"]))
 NO_TIME = "it names nothing that could be another meanwhile"
 
 
@@ -267,6 +269,12 @@ ROWS = [
         ask(pb.ScanRequest, tablet_id=TABLET, all_columns=True),
         elsewhere(pb.ScanRequest),
         Stale("of a dropped table", ask(pb.ScanRequest, tablet_id=TABLET, table_id="t0"), Code.WRONG_TABLE),
+    ),
+    reading(
+        "TabletService.Get",
+        ask(pb.GetRequest, tablet_id=TABLET, all_columns=True, keys=KEYS, count=2),
+        elsewhere(pb.GetRequest),
+        Stale("of a dropped table", ask(pb.GetRequest, tablet_id=TABLET, table_id="t0"), Code.WRONG_TABLE),
     ),
     reading("TabletService.ListTablets", ask(pb.ListTabletsRequest)),
     Row(

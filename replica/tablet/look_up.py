@@ -1,0 +1,147 @@
+"""Finds the rows of some keys as they are now: what memory knows under the tablet's lock, the blocks without it.
+
+A block is asked by its sidecar's Bloom filter and hashes, as for a write by key. But a write trusts the sidecar until
+the scrub has read it again; here every page that is looked at is checked before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from nyala.replica.rows import VARIABLE_LENGTH, Column, TableSchema, key_hash, lengths_at, never_stop
+
+from .block import Block, Deltas, Needles, bloom_bits, needles_of
+from .columns import Place, gathered, take
+from .hash_index import I64, Bools, rotate
+from .memstore import Chunk, places
+from .page_crcs import PageChecks
+from .stores import Stores
+
+
+class Keys(NamedTuple):
+    """Keys that somebody looks for, each any number of times. `columns`: the key's, in key order."""
+
+    columns: Sequence[pa.Array]
+    needles: Needles
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return len(self.needles.rotated)
+
+
+class Rows(NamedTuple):
+    """Rows that were found. `batch`: pa.RecordBatch, one row for each of `found`, positions of keys, ascending.
+
+    `answered`: this is all about so many keys, from the first on.
+    """
+
+    batch: Any
+    found: I64
+    answered: int
+
+
+def keys_of(columns: Sequence[pa.Array]) -> Keys:
+    """From the key's columns, without nulls, in key order."""
+    return Keys(columns, needles_of(rotate(key_hash(columns))))
+
+
+class LookUp:
+    """One look-up. Made under the tablet's lock; everything else without it, by one thread."""
+
+    def __init__(self, stores: Stores, schema: TableSchema, at: int, keys: Keys) -> None:
+        """`at`: the latest applied time, at which the rows are read."""
+        self.at = at
+        self._schema = schema
+        self._keys = keys
+        self._left: Bools = np.ones(keys.rows, dtype=np.bool_)
+        """Keys of which memory knows nothing. What it knows decides: a block may still hold what an upsert replaced."""
+        self._memory: list[tuple[I64, tuple[Chunk, ...], I64]] = []
+        self._blocks: tuple[tuple[Block, tuple[Deltas, ...]], ...] = tuple((b, b.deltas) for b in stores.blocks)
+        hashes = np.empty_like(keys.needles.rotated)
+        hashes[keys.needles.order] = keys.needles.rotated
+        for store in (stores.active, stores.frozen):
+            rows = np.flatnonzero(self._left)
+            if store is None or not store.rows or not len(rows):
+                continue
+            newest = store.find(hashes[rows], [take(column, rows) for column in keys.columns])
+            known = newest >= 0
+            self._left[rows[known]] = False
+            live = known & store.live(newest)
+            if live.any():
+                self._memory.append((rows[live], tuple(store.chunks), newest[live]))
+
+    def rows(self, columns: Sequence[Column], bytes_max: int, stop: Callable[[], None] = never_stop) -> Rows:
+        """These columns of the rows, of as many keys as fit into about `bytes_max`, but of one at least.
+
+        `stop` is called before each block; what it raises ends the look-up. Corruption if a page is not what it was.
+        """
+        found = [
+            Place(mine[place.mine], place.batch, place.schema, place.at)
+            for mine, chunks, ids in self._memory
+            for place in places(chunks, ids)
+        ]
+        bits, order = bloom_bits(self._keys.needles.rotated), self._keys.needles.order
+        left = self._left[order]
+        for block, deltas in reversed(self._blocks):
+            if not left.any():
+                break
+            stop()
+            checks = block.page_checks()
+            who, at = block.find(self._keys.needles, bits, left, self._keys.columns, checks)
+            live = block.live_at(deltas, at)
+            who, at = who[live], at[live]
+            left[who] = False
+            if len(who):
+                place = Place(order[who], block.batch, block.schema, at)
+                _check(place, columns, checks)
+                found.append(place)
+        return self._fitting(found, columns, bytes_max)
+
+    def _fitting(self, found: Sequence[Place], columns: Sequence[Column], bytes_max: int) -> Rows:
+        names = [column.name for column in columns]
+        schema = pa.schema([self._schema.arrow.field(name) for name in names])
+        sizes = np.zeros(self._keys.rows, dtype=np.int64)
+        has_row = np.zeros(self._keys.rows, dtype=np.bool_)
+        for place in found:
+            sizes[place.mine] = _bytes_of(place, columns)
+            has_row[place.mine] = True
+        beyond = np.flatnonzero(np.cumsum(sizes) > bytes_max)
+        answered = max(1, int(beyond[0])) if len(beyond) else self._keys.rows
+        rows = np.flatnonzero(has_row[:answered])
+        if not len(rows):
+            return Rows(pa.RecordBatch.from_pylist([], schema=schema), rows, answered)
+        wanted = [_until(place, answered) for place in found]
+        ranked = [place._replace(mine=np.searchsorted(rows, place.mine)) for place in wanted if len(place.mine)]
+        arrays = gathered(ranked, lambda place: place.values(columns))
+        return Rows(pa.RecordBatch.from_arrays(arrays, schema=schema), rows, answered)
+
+
+def _until(place: Place, answered: int) -> Place:
+    """Those rows of the place whose keys are answered, in the order of the keys."""
+    order = np.argsort(place.mine)
+    order = order[place.mine[order] < answered]
+    return place._replace(mine=place.mine[order], at=place.at[order])
+
+
+def _check(place: Place, columns: Sequence[Column], checks: PageChecks) -> None:
+    arrays = (place.column(column.id) for column in columns)
+    checks.check_rows((array for array in arrays if array is not None), place.at)
+
+
+def _bytes_of(place: Place, columns: Sequence[Column]) -> I64:
+    """Bytes of each row in these columns, about: what a bitmap takes is left out."""
+    sizes = np.zeros(len(place.at), dtype=np.int64)
+    for column in columns:
+        array = place.column(column.id)
+        if array is None:
+            sizes += place._replace(at=place.at[:1]).values([column])[0].nbytes
+        elif column.type in VARIABLE_LENGTH:
+            sizes += 4 + lengths_at(array, place.at)
+        else:
+            sizes += -(-array.type.bit_width // 8)
+    return sizes

@@ -1,0 +1,212 @@
+"""Reads by key: the row as it is, from wherever its newest version lies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from nyala.replica.fs import RealDisk
+from nyala.replica.rows import RowOp, TableSchema, encode_batch
+from nyala.replica.tablet import Tablet
+from nyala.replica.tablet import block as block_module
+from nyala.replica.tablet.look_up import LookUp, keys_of
+from nyala.replica.tablet.memstore import MemStore
+from nyala.replica.types import Code, Corruption, Refused, limits
+from tests.harness.tablet_twin import (
+    INT_SCHEMA,
+    PAIR_SCHEMA,
+    STRING_SCHEMA,
+    Twin,
+    colliding_key,
+    superblock,
+    write_entry,
+)
+
+KEYS: dict[str, tuple[TableSchema, list[tuple[Any, ...]]]] = {
+    "number": (INT_SCHEMA, [(k,) for k in range(-20, 20)]),
+    "text-and-number": (STRING_SCHEMA, [(f"key {k // 5}", k % 5) for k in range(40)]),
+    "one-hash": (PAIR_SCHEMA, [colliding_key(k) for k in range(8)]),
+}
+
+
+def tablet_of(root: Path, schema: TableSchema) -> Tablet:
+    disk = RealDisk(root)
+    disk.mkdir("tablet-meta")
+    return Tablet.create(disk, superblock(schema))
+
+
+def as_columns(schema: TableSchema, keys: list[tuple[Any, ...]]) -> list[Any]:
+    columns = zip(*keys, strict=True)
+    return [pa.array(values, schema.column(n).arrow_type) for n, values in zip(schema.key, columns, strict=True)]
+
+
+def got(tablet: Tablet, schema: TableSchema, keys: list[tuple[Any, ...]]) -> list[dict[str, Any] | None]:
+    """What a read says of each key."""
+    rows, at = tablet.get(keys_of(as_columns(schema, keys)))
+    assert rows.answered == len(keys) and at == tablet.applied_time
+    found: list[dict[str, Any] | None] = [None] * len(keys)
+    for pos, row in zip(rows.found.tolist(), rows.batch.to_pylist(), strict=True):
+        found[pos] = row
+    return found
+
+
+@pytest.mark.parametrize("kind", KEYS)
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_by_key_are_those_of_the_twin(kind: str, seed: int, tmp_path: Path) -> None:
+    """RD-02. Goal: a read by key says what was written last, whatever was flushed and merged when. Method: random
+    inserts, upserts, updates and deletes beside a slow twin, with flushes and compactions between; after each step, all
+    keys, some of them twice, and keys that were never written, in one read and one by one."""
+    schema, keys = KEYS[kind]
+    tablet, twin, rng = tablet_of(tmp_path, schema), Twin(schema), np.random.default_rng(seed)
+    # Upserts of whole rows do not look the blocks up.
+    names, offset = [*schema.key, "r", "s", *(["v"] if seed % 2 else [])], 0
+    for step in range(1, 30):
+        rows = []
+        for pos in rng.choice(len(keys), size=int(rng.integers(1, 12))).tolist():
+            op = RowOp(int(rng.choice([1, 2, 2, 2, 3, 4, 4])))
+            key = dict(zip(schema.key, keys[pos], strict=True))
+            rows.append({"op": op, "offset": offset, **key, "r": step, "s": f"s{step} {offset}"})
+            offset += 1
+        tablet.apply([write_entry(step, schema, names, rows)])
+        twin.apply(names, rows, step * 1000, None, 0)
+        match int(rng.integers(0, 6)):
+            case 0:
+                tablet.flush()
+            case 1:
+                tablet.flush()
+                tablet.compact()
+        asked = [*keys, *keys[::3]]
+        wanted = [twin.current(key) for key in asked]
+        assert got(tablet, schema, asked) == wanted, step
+        assert [got(tablet, schema, [key])[0] for key in keys[::5]] == wanted[: len(keys) : 5]
+
+
+def test_row_by_key_is_that_of_the_moment_whatever_comes_after(tmp_path: Path) -> None:
+    """RD-02. Goal: a read by key that has begun is of one moment. Method: between its look at memory under the lock and
+    its look at the blocks, every row is replaced or deleted, flushed and merged."""
+    tablet = tablet_of(tmp_path, INT_SCHEMA)
+    names, keys = ["k", "r", "s"], list(range(40))
+
+    def put(index: int, op: RowOp, some: list[int]) -> None:
+        rows = [{"op": op, "offset": index * 100 + k, "k": k, "r": index, "s": f"of {index}"} for k in some]
+        tablet.apply([write_entry(index, INT_SCHEMA, names, rows)])
+
+    put(1, RowOp.INSERT, keys)
+    tablet.flush()
+    put(2, RowOp.UPSERT, keys[::2])
+    tablet.flush()
+    put(3, RowOp.DELETE, keys[::5])
+    contents = tablet._contents
+    with contents.lock:
+        look_up = LookUp(contents.stores, INT_SCHEMA, contents.time, keys_of([pa.array(keys, pa.int64())]))
+    put(4, RowOp.UPSERT, keys[1::2])
+    put(5, RowOp.DELETE, [k for k in keys if k % 2 == 0 and k % 5])
+    tablet.flush()
+    tablet.compact()
+    rows = look_up.rows(INT_SCHEMA.columns, limits.GET_BYTES_MAX)
+    assert rows.found.tolist() == [k for k in keys if k % 5]
+    assert [row["r"] for row in rows.batch.to_pylist()] == [2 if k % 2 == 0 else 1 for k in keys if k % 5]
+
+
+def test_rows_that_a_flush_has_in_hand_are_found_by_key(tmp_path: Path) -> None:
+    """RD-02. Goal: rows on their way to disk are as good as others. Method: a store that is frozen and not yet a block,
+    with rows that later entries replace, delete and leave alone."""
+    tablet = tablet_of(tmp_path, STRING_SCHEMA)
+    names = ["k", "k2", "r", "s"]
+    keys: list[tuple[Any, ...]] = [(f"key {k}", k) for k in range(12)]
+    rows = [{"op": 1, "offset": n, "k": k, "k2": k2, "r": 1, "s": "x"} for n, (k, k2) in enumerate(keys)]
+    tablet.apply([write_entry(1, STRING_SCHEMA, names, rows)])
+    contents = tablet._contents
+    with contents.lock:
+        contents.stores.frozen, contents.stores.active = contents.stores.active, MemStore(STRING_SCHEMA)
+    rows = [{**rows[0], "op": 2, "offset": 20, "r": 2}, {**rows[1], "op": 4, "offset": 21}]
+    tablet.apply([write_entry(2, STRING_SCHEMA, names, rows)])
+    found = got(tablet, STRING_SCHEMA, keys)
+    assert [row and row["r"] for row in found] == [2, None, *[1] * 10]
+
+
+def test_rows_beyond_the_bound_are_for_the_next_read(tmp_path: Path) -> None:
+    """RD-02. Goal: an answer is bounded whatever the rows' lengths, and says how far it goes. Method: rows of 1 to 300
+    KB, in memory and in a block; each answer has as many keys as fit, one at least, and all together have each row."""
+    tablet = tablet_of(tmp_path, INT_SCHEMA)
+    sizes = [1000, 300_000, 1000, 250_000, 300_000, 10, 90_000, 299_000]
+    for index, half in ((1, range(0, 8, 2)), (2, range(1, 8, 2))):
+        rows = [{"op": 1, "offset": 10 * index + k, "k": k, "r": k, "s": "x" * sizes[k]} for k in half]
+        tablet.apply([write_entry(index, INT_SCHEMA, ["k", "r", "s"], rows)])
+        if index == 1:
+            tablet.flush()
+    keys, at, answers = pa.array([0, 1, 2, 3, 99, 4, 5, 6, 7], pa.int64()), 0, []
+    while at < len(keys):
+        rows, _ = tablet.get(keys_of([keys.slice(at)]), ["s", "k"], 260_000)
+        assert rows.answered >= 1 and (len(rows.found) == 1 or rows.batch.nbytes < 261_000)
+        answers.append(rows.batch.column(1).to_pylist())
+        at += rows.answered
+    assert answers == [[0], [1], [2, 3], [4], [5, 6], [7]]
+
+
+def test_keys_that_are_none_are_refused(tmp_path: Path) -> None:
+    """IN-60. Goal: what a caller sends as keys costs no more than it says. Method: too many, too long, with a null, and
+    no batch at all."""
+    tablet = tablet_of(tmp_path, INT_SCHEMA)
+
+    def keys(*values: Any) -> bytes:
+        return encode_batch(pa.record_batch([pa.array(values, pa.int64())], names=["k"]))
+
+    assert tablet.keys(keys(1, 2)).rows == 2
+    for payload, code in (
+        (keys(*range(limits.GET_KEYS_MAX + 1)), Code.TOO_LARGE),
+        (b"x" * (limits.GET_KEYS_BYTES_MAX + 1), Code.TOO_LARGE),
+        (keys(1, None), Code.INVALID_BATCH),
+        (b"nothing", Code.INVALID_BATCH),
+        (b"", Code.INVALID_BATCH),
+    ):
+        with pytest.raises(Refused) as refused:
+            tablet.keys(payload)
+        assert refused.value.code is code, refused.value
+
+
+@pytest.mark.parametrize("schema", [INT_SCHEMA, STRING_SCHEMA], ids=["number", "text"])
+def test_rot_of_a_block_or_its_sidecar_hides_no_row_by_key(
+    schema: TableSchema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TC-51, scenario 158. Goal: a read by key is right or Corruption, too. Method: each page of both files of a block
+    is spoilt in turn under an open tablet, which checks pages of sidecars each time; keys together and one by one."""
+    monkeypatch.setattr(block_module, "CHECKED_FOR_S", -1.0)
+    tablet = tablet_of(tmp_path, schema)
+    keys = [(k,) if schema is INT_SCHEMA else (f"key {k // 5:06d}", k % 5) for k in range(60_000)]
+    rows = [
+        {"op": 1, "offset": n, **dict(zip(schema.key, key, strict=True)), "r": n, "s": "x"}
+        for n, key in enumerate(keys)
+    ]
+    tablet.apply([write_entry(1, schema, [*schema.key, "r", "s"], rows)])
+    result = tablet.flush()
+    assert result is not None
+    asked = [*keys[7::5999], (-1,) if schema is INT_SCHEMA else ("none", 0)]
+    before = got(tablet, schema, asked)
+    assert before[-1] is None and None not in before[:-1]
+    seen = {"right": 0, "corruption": 0}
+    for path in (tmp_path / name for block in tablet._contents.superblock.blocks for name, _, _ in block.files):
+        size = path.stat().st_size
+        for at in range(0, size, 1 << 16):
+            places = range(at + 7, min(size, at + (1 << 16)), 8)
+            data = bytearray(path.read_bytes())
+            clean = bytes(data)
+            for place in places:
+                data[place] ^= 0x55
+            with path.open("r+b") as file:
+                file.write(data)
+            for first, end in ((0, len(asked)), *((n, n + 1) for n in range(len(asked)))):
+                try:
+                    assert got(tablet, schema, asked[first:end]) == before[first:end]
+                    seen["right"] += 1
+                except Corruption as error:
+                    assert path.name in str(error)
+                    seen["corruption"] += 1
+            with path.open("r+b") as file:
+                file.write(clean)
+    assert seen["corruption"] > 5
+    assert got(tablet, schema, asked) == before
