@@ -44,8 +44,8 @@ class Cluster:
 
     @property
     def kafka(self) -> str:
-        """Where the cluster's Kafka is, "host:port[,host:port]": as `connect` was told, else as the masters say. Empty
-        if neither names one."""
+        """The addresses of the cluster's Kafka, "host:port[,host:port]": `connect`'s argument, else what the masters
+        name. Empty if there is neither."""
         return self._kafka or self._client.kafka_of_masters()
 
     def tables(self) -> list[str]:
@@ -53,7 +53,7 @@ class Cluster:
         return self._client.table_names()
 
     def table(self, name: str) -> Table:
-        """The table of that name; NotApplied(NOT_FOUND) says which tables there are."""
+        """The table of that name; NotApplied(NOT_FOUND) lists the tables that exist."""
         valid_text(check_token, name, "a table's name")
         try:
             return Table(self._client, self._client.get_table(name))
@@ -82,14 +82,14 @@ class Cluster:
     ) -> Table:
         """Create a table, and the Kafka topic that feeds it.
 
-        `columns`: {"id": "int64", "price": "decimal(9,2)", "name": "string not null"}, pairs, or a pa.Schema, which
-        may also be given as `schema`. `key`: one name or several, in order. `hash_buckets` times the ranges that
-        `range_splits` make is the number of tablets; `hash_columns` are the key's unless named.
-        `history_retention_s`: how far back `at=` may reach; 0 is the cluster's default. `topic`, `framing` and
-        `reader_schema` describe the Kafka topic that feeds it, `writes.<name>` unless named.
-        `make_topic`: None makes the topic, of so many `partitions`, where a Kafka is known (see `kafka`); True refuses
-        where none is; False leaves it to others. A topic that exists is left as it is. If Kafka does not answer,
-        nothing is created; TopicNotMade says that the table was created and its topic was not.
+        `columns`: {"id": "int64", "price": "decimal(9,2)", "name": "string not null"}, pairs, or a pa.Schema, which may
+        also be given as `schema`. `key`: one name or several, in order. The number of tablets is `hash_buckets` times
+        the number of ranges between `range_splits`; `hash_columns`: default all key columns. `history_retention_s`: how
+        far back `at=` may reach; 0 is the cluster's default. `topic`, `framing` and `reader_schema` describe the Kafka
+        topic that feeds the table; default `writes.<name>`. `make_topic`: None makes the topic, with `partitions`, if a
+        Kafka is known (see `kafka`); True refuses if none is known; False makes none. A topic that exists is left as it
+        is. If Kafka does not answer, nothing is created; TopicNotMade means that the table was created and its topic
+        was not.
         """
         partitions_of_topic(partitions)
         given = columns if columns is not None else schema
@@ -136,7 +136,7 @@ class Cluster:
         return table
 
     def create_topic(self, name: str, *, partitions: int = PARTITIONS) -> int:
-        """Make the Kafka topic that feeds the table; one that exists is left as it is. The number of its partitions."""
+        """Make the Kafka topic that feeds the table, unless it exists. Returns the number of its partitions."""
         partitions_of_topic(partitions)
         topic = self.table(name).handle.source.topic
         with ExitStack() as stack:
@@ -144,7 +144,7 @@ class Cluster:
             return maker.make(topic, partitions) if maker is not None else 0
 
     def _topic_maker(self, stack: ExitStack, *, required: bool) -> TopicMaker | None:
-        """A connection to Kafka, which ends with `stack`; None if no Kafka is known and none is `required`."""
+        """A connection to Kafka that `stack` closes; None if no Kafka is known and none is `required`."""
         kafka = self.kafka
         if kafka:
             return stack.enter_context(TopicMaker(kafka, self._kafka_security))
@@ -156,7 +156,7 @@ class Cluster:
         return None
 
     def drop_table(self, name: str, *, if_exists: bool = False) -> bool:
-        """Drop a table and its rows; whether there was one. NotApplied(NOT_FOUND) unless `if_exists`."""
+        """Drop a table and its rows. Without such a table: False with `if_exists`, else NotApplied(NOT_FOUND)."""
         valid_text(check_token, name, "a table's name")
         try:
             self._client.drop_table(name)
@@ -167,7 +167,7 @@ class Cluster:
         return True
 
     def _explained(self, error: Refused, name: str) -> Refused:
-        """For a table that does not exist: the names that do."""
+        """The error, with the names of the existing tables if it says that there is no such table."""
         if error.code is not Code.NOT_FOUND:
             return error
         try:
@@ -176,7 +176,7 @@ class Cluster:
             return error
 
     def close(self) -> None:
-        """Close all connections. Tables and scans of this cluster end with it."""
+        """Close all connections. Tables and scans of this cluster cannot be used afterwards."""
         self._client.close()
 
     def __enter__(self) -> Cluster:
@@ -190,7 +190,7 @@ class Cluster:
 
 
 def partitions_of_topic(partitions: int) -> None:
-    """NotApplied unless a topic may have so many partitions."""
+    """NotApplied unless a topic may have this number of partitions."""
     if not isinstance(partitions, int) or isinstance(partitions, bool) or not 1 <= partitions <= PARTITIONS_MAX:
         raise invalid_argument(
             f"a topic has 1 to {PARTITIONS_MAX} partitions", "give a whole number", partitions=repr(partitions)[:80]
@@ -204,12 +204,13 @@ def connect(
     kafka_properties: Mapping[str, str] | None = None,
     options: ClientOptions | None = None,
 ) -> Cluster:
-    """Connect to the cluster of these masters: "host:port" or "host:port,host:port"; without, those of NYALA_MASTERS.
+    """Connect to the cluster of these masters: "host:port" or "host:port,host:port"; default: NYALA_MASTERS.
 
     `kafka`: where the topics of its tables are made, "host:port[,host:port]"; default: the Kafka that the masters name.
-    `kafka_properties`: how to log in there, by properties of Kafka's Java client such as {"security.protocol": "SSL"}.
+    `kafka_properties`: how to log in there: properties of Kafka's Java client, for example {"security.protocol":
+    "SSL"}.
 
-    Asks a master before it returns, so that a wrong address is told here and soon: NotApplied(UNAVAILABLE).
+    Calls a master before it returns, so that a wrong address raises NotApplied(UNAVAILABLE) here.
     """
     if address is None and not (address := os.environ.get("NYALA_MASTERS")):
         raise invalid_argument(

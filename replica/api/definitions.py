@@ -1,4 +1,4 @@
-"""What `create_table` takes, as a schema and a partition spec."""
+"""Turns the arguments of `create_table` into a schema and a partition spec."""
 
 from __future__ import annotations
 
@@ -38,12 +38,13 @@ _OTHER_NAMES = {
 _PYTHON_TYPES = {bool: "bool", int: "int64", float: "double", str: "string", bytes: "binary"}
 
 Columns = Mapping[str, Any] | Iterable[Any]
-"""{name: type}, or a list of (name, type) or Column, or a pa.Schema. A type is text such as "int64",
-"decimal(9,2)" or "string not null", a pa.DataType, or one of bool, int, float, str, bytes."""
+"""{name: type}, or a list of (name, type) or Column, or a pa.Schema. A type is text (for example "int64",
+"decimal(9,2)", "string not null"), a pa.DataType, or one of bool, int, float, str, bytes."""
 
 
 def schema_of(columns: Columns, key: str | Sequence[str]) -> TableSchema:
-    """The schema that a user describes. Key columns are never nullable; the others are unless they say otherwise."""
+    """The schema that a user describes. Key columns are never nullable; others are, unless their type says "not
+    null"."""
     keys = (key,) if isinstance(key, str) else tuple(key)
     made = [_column(pos + 1, name, kind, name in keys) for pos, (name, kind) in enumerate(_pairs(columns))]
     names = [c.name for c in made]
@@ -63,7 +64,7 @@ def partition_of(
     range_column: str,
     range_splits: Sequence[object],
 ) -> PartitionSpec:
-    """The partition spec that a user describes; all key columns are hashed unless some are named."""
+    """The partition spec that a user describes; default: all key columns are hashed."""
     columns = tuple(hash_columns) if hash_columns is not None else schema.key
     for name in (*columns, *((range_column,) if range_column else ())):
         if not schema.has(name):

@@ -4,9 +4,9 @@
     (nyala.col("carrier").isin(["AA", "UA"])) & nyala.col("cancelled").is_null()
     "carrier = 'AA' and delay > 10"
 
-All parts of a condition must hold (AND). Text: names, or "names in double quotes"; operators = == != <> < <= > >=,
-IN (...), BETWEEN a AND b, IS NULL, IS NOT NULL; values: 'text' ('' is a quote), numbers, true, false.
-A text value beside a date, timestamp or decimal column is read as one, in ISO form; without a zone, in UTC.
+All parts of a condition must hold (AND). A text has names, or "names in double quotes"; operators = == != <> < <= >
+>=, IN (...), BETWEEN a AND b, IS NULL, IS NOT NULL; values: 'text' ('' is a quote), numbers, true, false.
+For a date, timestamp or decimal column a text value is converted to that type, from ISO form; default zone: UTC.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Col:
             raise invalid_argument(
                 "isin() takes a list of values", "give one, as in isin([1, 2])", got=repr(values)[:80]
             )
-        # One more than a scan may have is refused as well as all of them, and they may be without end.
+        # `values` may be endless: one more than a scan may have is enough for the refusal.
         given = tuple(itertools.islice(values, limits.SCAN_VALUES_MAX + 1))
         if any(map(_is_nan, given)):
             raise invalid_argument("isin() takes no NaN, which equals nothing", "leave it out", column=self.name)
@@ -142,7 +142,7 @@ def col(name: str) -> Col:
 
 
 Where = Condition | str | Sequence[Any] | None
-"""What `where=` takes: a condition, text, or a list of either; None is everything."""
+"""The forms of `where=`: a condition, text, or a list of either; None selects all rows."""
 
 
 def as_condition(where: Where) -> Condition:
@@ -175,9 +175,9 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _NUMBER_CHARS_MAX = 400
-"""The highest that a double holds has 309 digits."""
+"""Characters of one number. The highest double has 309 digits."""
 _PARENTHESES_MAX = 32
-"""Within one another."""
+"""How deep parentheses may be nested."""
 _OPERATORS = {"=": "=", "==": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 
@@ -207,7 +207,7 @@ class _Reader:
         )
 
     def is_word(self, *words: str) -> bool:
-        """Whether the next token is one of these words; then it is taken."""
+        """Whether the next token is one of these words; if so, it is consumed."""
         if self.at < len(self.tokens):
             kind, value, _ = self.tokens[self.at]
             if kind == "word" and value.lower() in words:
@@ -216,7 +216,7 @@ class _Reader:
         return False
 
     def is_mark(self, *marks: str) -> str:
-        """The next token if it is one of these marks; then it is taken."""
+        """Consume and return the next token if it is one of these marks; else return an empty text."""
         if self.at < len(self.tokens) and self.tokens[self.at][0] == "mark" and self.tokens[self.at][1] in marks:
             self.at += 1
             return self.tokens[self.at - 1][1]
@@ -255,7 +255,7 @@ class _Reader:
 
 
 def parse_condition(text: str) -> Condition:
-    """Text such as `carrier = 'AA' and delay > 10` as a condition; the refusal says where it cannot be read."""
+    """Parse text, for example `carrier = 'AA' and delay > 10`; the refusal names the position of a mistake."""
     reader = _Reader(text)
     if not reader.tokens:
         return Condition(())
@@ -316,8 +316,8 @@ def _one(reader: _Reader, depth: int = 1) -> Condition:
 
 
 def bound(condition: Condition, schema: TableSchema) -> tuple[Predicate, ...]:
-    """The predicates with values in their columns' types. NotApplied(INVALID_ARGUMENT) for unknown columns, impossible
-    values, and conditions that are more than one scan may have."""
+    """The predicates, with values in their columns' types. NotApplied(INVALID_ARGUMENT) for unknown columns, impossible
+    values, and more conditions than one scan may have."""
     return _checked(
         Predicate(p.column, p.op, tuple(_as_type(v, column_of(schema, p.column)) for v in p.values))
         for p in condition.predicates
@@ -325,7 +325,7 @@ def bound(condition: Condition, schema: TableSchema) -> tuple[Predicate, ...]:
 
 
 def _checked(predicates: Iterable[Predicate]) -> tuple[Predicate, ...]:
-    """The predicates; NotApplied(INVALID_ARGUMENT) if they are more than one scan may have."""
+    """The predicates; NotApplied(INVALID_ARGUMENT) if there are more than one scan may have."""
     given = tuple(predicates)
     try:
         conditions_size(given).check()

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     import polars as pl
 
 EARLIEST_HYBRID_TIME = hybrid_from_us(946_684_800_000_000)
-"""The year 2000: a smaller number is seconds or microseconds that somebody took for a hybrid time."""
+"""The year 2000: a smaller number is taken for seconds or microseconds by mistake, and refused."""
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def hybrid_time_of(at: dt.datetime | int | None) -> int:
-    """The hybrid time that `at=` means: all of that microsecond for a datetime, which must name its zone; None is 0."""
+    """The hybrid time of `at=`. A datetime must have a zone, and includes its whole microsecond; None is 0."""
     if at is None:
         return 0
     if isinstance(at, dt.datetime):
@@ -53,7 +53,7 @@ def hybrid_time_of(at: dt.datetime | int | None) -> int:
 
 
 def staleness_us_of(staleness: float) -> int:
-    """Microseconds of `staleness=` seconds, which are more than servers' clocks may differ."""
+    """Microseconds of `staleness=` seconds; refused unless above the most that servers' clocks may differ."""
     if not isinstance(staleness, int | float) or isinstance(staleness, bool) or math.isnan(staleness):
         raise invalid_argument(
             "staleness= is a number of seconds", "give one, as in staleness=5", staleness=repr(staleness)[:80]
@@ -80,7 +80,7 @@ def named(columns: Sequence[str] | None, schema: TableSchema) -> tuple[str, ...]
 
 
 class Scan:
-    """A read that runs when its rows are asked for; each run reads anew. All rows are of one time."""
+    """A read. Each call of a method below that returns rows reads the table anew, all rows as of one time."""
 
     def __init__(self, client: Client, handle: TableHandle, spec: ScanSpec) -> None:
         self._client = client
@@ -95,7 +95,7 @@ class Scan:
         return result_schema(self._handle, self._spec)
 
     def batches(self) -> Iterator[Any]:
-        """pa.RecordBatch after pa.RecordBatch. A tablet's rows come when that tablet has been read to its end."""
+        """Yield pa.RecordBatch objects. A tablet's rows come after that tablet has been read completely."""
         left = self._spec.limit
         schema = self.schema
         for part in self._client.scan(self._handle, self._spec):
@@ -134,7 +134,7 @@ class Scan:
         return frame if isinstance(frame, polars.DataFrame) else frame.to_frame()
 
     def count(self) -> int:
-        """Number of rows; only numbers travel."""
+        """Number of rows; the servers send numbers, no rows."""
         return self._client.count(self._handle, self._spec)
 
     def __repr__(self) -> str:
@@ -151,7 +151,7 @@ class Table:
         self._client = client
         self._handle = handle
         self.topic_partitions: int | None = None
-        """Of the Kafka topic, where `create_table` made it or found it there; None otherwise."""
+        """Partitions of the Kafka topic, if `create_table` made it or found it; else None."""
 
     @property
     def name(self) -> str:
@@ -160,7 +160,7 @@ class Table:
 
     @property
     def handle(self) -> TableHandle:
-        """All that the catalog says of the table."""
+        """The table's description in the catalog."""
         return self._handle
 
     @property
@@ -184,12 +184,12 @@ class Table:
         """A read of the table.
 
         `columns`: their names, default all. `where`: see `nyala.col`, or text. `at`: a datetime with its zone, or a
-        hybrid time such as `Scan.snapshot_time`; default: the latest, with every write acknowledged before.
-        `limit`: at most so many rows, any of them.
-        `staleness`: seconds; any replica may answer, the leader is asked last, and every write acknowledged longer ago
-        than that is there, and this cluster object's own writes and what it has read before. A replica whose data is
-        older says LAGGING with how old it is, another one is asked, and the scan ends with that if none can do it in
-        time. Servers' clocks may differ by half a second, so a staleness is longer; without it reads are linearizable.
+        hybrid time, for example `Scan.snapshot_time`; default: the latest, with every write acknowledged before.
+        `limit`: at most this number of rows, any of them.
+        `staleness`: seconds, more than 0.5, which is the most that servers' clocks may differ. Any replica may answer;
+        the leader is called last. The rows include every write acknowledged longer ago than that, this cluster object's
+        own writes, and all that it has read before. A replica with older data answers LAGGING with the age, and another
+        is called; the scan raises LAGGING if no replica answers in time. Without it reads are linearizable.
         Wrong arguments raise NotApplied here, before anything is read.
         """
         schema = self._handle.schema
@@ -252,17 +252,17 @@ class Table:
         return self.scan(where=where, at=at, staleness=staleness).count()
 
     def insert(self, rows: Any, *, ignore_existing: bool = False, on_error: OnError = "raise") -> WriteResult:
-        """Add rows; one whose key exists is an error of that row, or is left out with `ignore_existing`.
+        """Add rows. A row whose key exists is an error of that row; with `ignore_existing` it is left out.
 
         `rows`: a pyarrow Table or RecordBatch, a pandas or polars DataFrame, a list of dicts, or one dict.
-        Rows that could not be applied raise RowErrors, which has them, why each failed, and how many others were
-        applied: those stay in the table. With `on_error="return"` they are in the result instead. A call that cannot be
-        carried out raises NotApplied or OutcomeUnknown.
+        If rows could not be applied, RowErrors has these rows, the reason of each, and the number of the others, which
+        are applied and stay so. With `on_error="return"` the result has all that instead. A call that fails as a whole
+        raises NotApplied or OutcomeUnknown.
         """
         return self._write(rows, RowOp.INSERT_IGNORE if ignore_existing else RowOp.INSERT, on_error)
 
     def upsert(self, rows: Any, *, ignore_null: bool = False, on_error: OnError = "raise") -> WriteResult:
-        """Add rows, or set the columns given where the key exists. Rows and `on_error` as in `insert`.
+        """Add rows; if the key exists, set the given columns. Rows and `on_error` as in `insert`.
 
         `ignore_null`: a null leaves the column as it is; where the key is new, the column takes its default.
         """
@@ -271,14 +271,14 @@ class Table:
     def update(
         self, rows: Any, *, ignore_missing: bool = False, ignore_null: bool = False, on_error: OnError = "raise"
     ) -> WriteResult:
-        """Set the columns given; a key that does not exist is an error of that row. Rows, `on_error` as in `insert`.
+        """Set the given columns; a key that does not exist is an error of that row. Rows and `on_error` as in `insert`.
 
         `ignore_null`: a null leaves the column as it is.
         """
         return self._write(rows, RowOp.UPDATE_IGNORE if ignore_missing else RowOp.UPDATE, on_error, ignore_null)
 
     def delete(self, rows: Any, *, ignore_missing: bool = False, on_error: OnError = "raise") -> WriteResult:
-        """Remove the rows of these keys; other columns are not looked at. Rows and `on_error` as in `insert`."""
+        """Remove the rows of these keys; other columns are ignored. Rows and `on_error` as in `insert`."""
         return self._write(rows, RowOp.DELETE_IGNORE if ignore_missing else RowOp.DELETE, on_error)
 
     def _write(self, rows: Any, op: RowOp, on_error: OnError, ignore_null: bool = False) -> WriteResult:

@@ -1,4 +1,4 @@
-"""Rows as users have them, turned into columns of the table, and written."""
+"""Converts users' rows into columns of the table, and writes them."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _REFUSALS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 @dataclass(frozen=True)
 class WriteResult:
-    """What became of a write: every row is either applied or among `errors`."""
+    """The result of a write: every row is either applied or in `errors`."""
 
     applied: int
     errors: tuple[RowFailure, ...]
     hybrid_time: int = 0
     """A scan `at` this time, or later, sees the write."""
     failed: Any = field(default=None, repr=False, compare=False)
-    """pa.Table of the rows that were not applied, in the order of `errors`, as they were sent: in the types of the
-    table's columns, and of a delete only the keys. None if all were applied."""
+    """pa.Table of the rows that were not applied, in the order of `errors`, in the types of the table's columns; of a
+    delete it has the key columns alone. None if all were applied."""
     table: str = field(default="", repr=False, compare=False)
     op: RowOp | None = field(default=None, repr=False, compare=False)
 
@@ -63,7 +63,7 @@ class WriteResult:
 
 
 def advice(codes: Sequence[RowCode], op: RowOp | None) -> str:
-    """What a caller can do about the most frequent of these reasons."""
+    """A sentence that says what a caller can do about the most frequent of these codes."""
     code = Counter(codes).most_common(1)[0][0]
     if code is RowCode.ALREADY_PRESENT:
         what = "A row with this key exists: use upsert to change it, or insert with ignore_existing=True to keep it."
@@ -79,7 +79,7 @@ def advice(codes: Sequence[RowCode], op: RowOp | None) -> str:
 
 
 def checked_on_error(on_error: str) -> OnError:
-    """The two words there are; NotApplied for another one."""
+    """`on_error`; NotApplied unless it is one of the two allowed values."""
     for known in get_args(OnError):
         if on_error == known:
             return cast(OnError, known)
@@ -88,7 +88,7 @@ def checked_on_error(on_error: str) -> OnError:
 
 
 def as_table(rows: Any, schema: TableSchema) -> Any:
-    """pa.Table of what a user hands in, columns as they come. A list of dicts is read in the schema's types."""
+    """pa.Table of a user's rows, with the columns as given. The values of a list of dicts get the schema's types."""
     if isinstance(rows, pa.Table):
         return rows
     if isinstance(rows, pa.RecordBatch):
@@ -139,7 +139,7 @@ def _table_of_dicts(rows: list[Any], schema: TableSchema) -> Any:
 
 
 def _bad_value(column: Column, values: list[Any]) -> NotApplied:
-    """Names the first value that the column cannot hold."""
+    """An error that names the first value that the column cannot hold."""
     for pos, value in enumerate(values):
         try:
             check_decimals([value])
@@ -287,7 +287,7 @@ def _has_rows(rows: Any) -> bool:
 
 
 def _order_matters(columns: Any, schema: TableSchema) -> bool:
-    """Whether a key comes twice and the rows are more than one batch: then batches must not overtake each other."""
+    """Whether a key occurs twice and there is more than one batch: then batches must not overtake each other."""
     if columns.nbytes < limits.BATCH_TARGET_BYTES // 2:
         return False
     hashes = key_hash([columns.column(n) for n in schema.key])
@@ -295,7 +295,7 @@ def _order_matters(columns: Any, schema: TableSchema) -> bool:
 
 
 def _half_way(error: Refused, rows: int, batches: int, applied: int, failed: int) -> Refused:
-    """Earlier batches may be in the table although this one is not: then `nothing was applied` would be a lie."""
+    """The error of one batch as that of the whole write: it counts the rows that earlier batches have applied."""
     if batches <= 1 and error.applied is Applied.NOT_APPLIED:
         return NotApplied(error.code, error.what, detail=error.detail, **error.values)
     return OutcomeUnknown(

@@ -1,4 +1,4 @@
-"""Thin typed methods for what the masters and single servers are asked to do."""
+"""Thin typed methods for the calls to masters and single servers."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from .tables import SourceFormat, TableHandle, WriterSchemaInfo, locations_from_
 
 
 def row_sum_from_pb(reply: pb.ChecksumReply, definition: int) -> RowSum:
-    """The sum that a server gave; Refused(INVALID_ARGUMENT) if it is of another definition than was asked for.
+    """The sum that a server gave; Refused(INVALID_ARGUMENT) if it is of another definition than the caller wants.
 
-    A server from before definitions had numbers neither reads the question nor names the answer: that is 1.
+    Definition 1 is also that of servers from before definitions had numbers: those ignore and send no number.
     """
     given = reply.definition or 1
     if given != definition:
@@ -67,14 +67,15 @@ class Admin:
         return [t.name for page in self._masters.pages("ListTables", pb.TableRequest(brief=True)) for t in page.tables]
 
     def get_table(self, name: str = "", *, table_id: str = "", timeout_s: float | None = None) -> TableHandle:
-        """One table with its tablets, by name or id; refreshes what is known of their leaders. NOT_FOUND if none."""
+        """One table with its tablets, by name or id; NOT_FOUND if none. The client takes the leaders' addresses from
+        it."""
         request = pb.TableRequest(name=name, table_id=table_id, with_tablets=True)
         reply = self._masters.whole_table(request, timeout_s=timeout_s)
         self._calls.locator.remember(locations_from_pb(reply))
         return table_from_pb(reply.table, list(reply.tablets), reply.cluster_id)
 
     def tablet_infos(self, name: str) -> list[pb.TabletInfo]:
-        """What the masters know and want of each tablet of a table."""
+        """The state and the desired state of each tablet of a table, from the masters."""
         return list(self._masters.whole_table(pb.TableRequest(name=name, with_tablets=True)).tablets)
 
     def create_table(
@@ -113,7 +114,7 @@ class Admin:
         try:
             self._masters.call("DropTable", pb.TableRequest(name=name, table_id=table_id))
         except Refused as e:
-            # By id, so a repetition after a lost answer finds it gone: that is what was wanted.
+            # By id: if a repetition after a lost answer finds no table, the first call has dropped it.
             if not (e.applied is Applied.UNKNOWN and e.code in (Code.NOT_FOUND, Code.WRONG_TABLE)):
                 raise
         self._calls.locator.forget_table(name)
@@ -140,7 +141,7 @@ class Admin:
         return whole
 
     def _desired_changes(self) -> int:
-        """How often desired state was changed."""
+        """The number of changes of desired state so far."""
         reply = self._masters.call("ListServers", pb.ListServersRequest(limit_bytes=1))
         return int(reply.desired_changes)
 
@@ -150,7 +151,7 @@ class Admin:
         return reply
 
     def identity_of_master(self, address: Address, *, timeout_s: float = 5.0) -> pb.IdentityReply:
-        """Who the master at this address is, and what its build knows; Refused if it does not answer."""
+        """The identity and feature levels of the master at this address; Refused if it does not answer."""
         reply: pb.IdentityReply = self._masters.ask(address, "GetIdentity", pb.Empty(), timeout_s)
         return reply
 
@@ -158,14 +159,14 @@ class Admin:
         """Raise the cluster's feature level, to that of the masters' build if `level` is 0; returns it and the former.
 
         No process can go back to a build that does not know the level. Refused(ILLEGAL_STATE) if a process runs such a
-        build, or does not answer and is not in `without`: uuids of tablet servers.
+        build, or if one does not answer and is not in `without` (uuids of tablet servers).
         """
         request = pb.FinalizeUpgradeRequest(level=level, without=without)
         reply = self._masters.call("FinalizeUpgrade", request)
         return reply.level, reply.before
 
     def check_masters(self) -> None:
-        """Return once a leading master has answered, with one name at most: it costs the same whatever there is."""
+        """Return once a leading master has answered. The answer has at most one table's name, so it is cheap."""
         self._masters.call("ListTables", pb.TableRequest(brief=True, limit_bytes=1))
 
     def kafka_of_masters(self, *, timeout_s: float = 5.0) -> str:
@@ -203,8 +204,8 @@ class Admin:
         definition: int = CHECKSUM_DEFINITION,
         timeout_s: float = 60.0,
     ) -> RowSum:
-        """The sum of one replica's rows at one time. Refused(INVALID_ARGUMENT) unless the server sums rows up by that
-        definition: sums of two definitions say nothing about each other."""
+        """The sum of one replica's rows at one time. Refused(INVALID_ARGUMENT) unless the server uses that definition:
+        sums of two definitions cannot be compared."""
         request = pb.ChecksumRequest(
             tablet_id=tablet_id, snapshot_time=snapshot_time, timeout_us=int(timeout_s * 1e6), definition=definition
         )
@@ -217,12 +218,12 @@ class Admin:
         return opid_from_pb(reply.flush_opid)
 
     def list_quarantine(self, server: pb.ServerInfo, tablet_id: str = "") -> list[pb.QuarantineItem]:
-        """What deletions on one server have put aside, of one tablet or of all."""
+        """The quarantined folders of deletions on one server, of one tablet or of all."""
         request = pb.QuarantineRequest(tablet_id=tablet_id)
         return [q for page in self._server_pages(server, "ListQuarantine", request, timeout_s=60) for q in page.items]
 
     def purge_quarantine(self, server: pb.ServerInfo, tablet_id: str) -> pb.PurgeQuarantineReply:
-        """Remove what deletions of one tablet have put aside on one server; its tombstone stays."""
+        """Remove the quarantined folders of one tablet on one server; its tombstone stays."""
         request = pb.QuarantineRequest(tablet_id=tablet_id)
         reply: pb.PurgeQuarantineReply = self._server(server, "PurgeQuarantine", request, timeout_s=300)
         return reply
@@ -238,17 +239,17 @@ class Admin:
         return pages_of(lambda asked: self._server(server, method, asked, timeout_s=timeout_s), request)
 
     def list_copies(self, server: pb.ServerInfo, *, timeout_s: float = 5.0) -> list[pb.CopyJob]:
-        """Tablet copies that a server knows of, as target or lately ended."""
+        """Tablet copies into a server, those that ended lately included."""
         request = pb.ListCopiesRequest(dest_uuid=server.uuid)
         return list(self._copier(server, "ListCopies", request, mutates=False, timeout_s=timeout_s).jobs)
 
     def start_copy(
         self, server: pb.ServerInfo, source: pb.ServerInfo, leader: pb.ReplicaStatus, current_state: DataState
     ) -> None:
-        """Begin a copy into a server from another one, which leads the tablet as its status says.
+        """Begin a copy into a server from another one whose status says that it leads the tablet.
 
-        `current_state`: what the server has of the tablet, compared there. Refused BAD_TERM, ILLEGAL_STATE or
-        ALREADY_INPROGRESS: nothing was begun.
+        `current_state`: the state of the target's replica as the caller knows it; the target compares it. Refused
+        BAD_TERM, ILLEGAL_STATE or ALREADY_INPROGRESS: no copy was begun.
         """
         request = pb.StartTabletCopyRequest(
             dest_uuid=server.uuid,
@@ -262,9 +263,9 @@ class Admin:
         self._copier(server, "StartTabletCopy", request, mutates=True, timeout_s=5.0)
 
     def cancel_copy(self, server: pb.ServerInfo, tablet_id: str, *, started_us: int = 0) -> pb.CancelCopyReply:
-        """End the copy of a tablet into a server; returns when it has ended, with the job and the state it left.
+        """End the copy of a tablet into a server. Returns the job and the replica's state after the copy has ended.
 
-        `started_us` names the job meant, so that repeating is safe; 0 means whichever runs. NOT_FOUND if none does.
+        `started_us` identifies the job, so that the call may be repeated; 0: any that runs. NOT_FOUND if none runs.
         """
         request = pb.CancelCopyRequest(dest_uuid=server.uuid, tablet_id=tablet_id, started_us=started_us)
         reply: pb.CancelCopyReply = self._copier(server, "CancelCopy", request, mutates=True, timeout_s=30.0)
@@ -290,7 +291,7 @@ class Admin:
         lease_us: int,
         checkpoint_table_id: str = "",
     ) -> pb.OpenSourcesReply:
-        """Take over the named sources for one run of a query: SOURCE_OWNED, SOURCE_POSITION or WRONG_TABLE if not."""
+        """Take over the named sources for one run of a query. Refused SOURCE_OWNED, SOURCE_POSITION or WRONG_TABLE."""
         request = pb.OpenSourcesRequest(
             table=table,
             checkpoint_table_id=checkpoint_table_id,
@@ -334,7 +335,7 @@ class Admin:
     ) -> pb.SourcePosition:
         """Begin a new generation of a source at another offset. `topic`: its name, for a source of a new topic id.
 
-        `generation`: the one before, as far as the caller knows, for which the request is good once; 0: whichever.
+        `generation`: the present one as the caller knows it; refused if it has changed meanwhile. 0: any.
         """
         request = pb.ResetSourceRequest(
             table=table,
@@ -348,7 +349,7 @@ class Admin:
         return reply.position
 
     def lower_source(self, table: str, source: SourceKey, to_offset: int) -> pb.SourcePosition:
-        """Say that a source is complete up to `to_offset` only; it never rises by this. Its owner loses the lease."""
+        """Lower a source's done position to `to_offset`; a lower one stays. The source's owner loses the lease."""
         request = pb.ResetSourceRequest(
             table=table, source=source_to_pb(source), to_offset=to_offset, keep_generation=True
         )
@@ -356,7 +357,7 @@ class Admin:
         return reply.position
 
     def confirm_config(self, tablet_id: str, config: RaftConfig) -> None:
-        """Say that this is the tablet's committed config: the masters believe its members from now on, and others not.
+        """Make this the tablet's committed config at the masters, which then believe its members and no other server.
 
         For a config that was forced. Refused(CAS_FAILED) if the masters know one at the same or a later position.
         """
@@ -364,41 +365,41 @@ class Admin:
 
     # ---- placement, by way of the masters
 
-    # With `seen`, as `tablet_infos` told it, a request is good for that state of the tablet only: one that is late, or
-    # repeated after it was carried out and undone again, is refused with CAS_FAILED.
+    # With `seen` (from `tablet_infos`) a request holds for that state of the tablet only: a late one, or a repetition
+    # after the change was made and undone, is refused with CAS_FAILED.
 
     def move_replica(
         self, tablet_id: str, from_uuid: str, to_uuid: str, *, reason: str = "", seen: pb.TabletInfo | None = None
     ) -> None:
-        """Ask for one replica to stand elsewhere; an empty `from_uuid` moves the leadership. Desired state."""
+        """Want one replica on another server; with an empty `from_uuid`, another leader. Desired state."""
         request = pb.MoveReplicaRequest(
             tablet_id=tablet_id, from_uuid=from_uuid, to_uuid=to_uuid, reason=reason, seen=_seen(seen)
         )
         self._masters.call("MoveReplica", request)
 
     def add_replica(self, tablet_id: str, server_uuid: str, role: str, *, seen: pb.TabletInfo | None = None) -> None:
-        """Ask for one more member."""
+        """Want one more member. Desired state."""
         request = pb.ReplicaRequest(tablet_id=tablet_id, server_uuid=server_uuid, role=role, seen=_seen(seen))
         self._masters.call("AddReplica", request)
 
     def remove_replica(self, tablet_id: str, server_uuid: str, *, seen: pb.TabletInfo | None = None) -> None:
-        """Ask for one member to leave."""
+        """Want one member removed. Desired state."""
         request = pb.ReplicaRequest(tablet_id=tablet_id, server_uuid=server_uuid, seen=_seen(seen))
         self._masters.call("RemoveReplica", request)
 
     def change_role(self, tablet_id: str, server_uuid: str, role: str, *, seen: pb.TabletInfo | None = None) -> None:
-        """Ask for a member to vote (`VOTER`), or to stay without a vote (`NON_VOTER`)."""
+        """Want a member to vote (`VOTER`), or to stay without a vote (`NON_VOTER`). Desired state."""
         request = pb.ReplicaRequest(tablet_id=tablet_id, server_uuid=server_uuid, role=role, seen=_seen(seen))
         self._masters.call("ChangeRole", request)
 
     def cancel_change(self, tablet_id: str, *, seen: pb.TabletInfo | None = None) -> None:
-        """Give up what is wanted of a tablet. NOT_FOUND if nothing is, ILLEGAL_STATE if it is too late."""
+        """Take back the desired change of a tablet. NOT_FOUND if there is none, ILLEGAL_STATE if it is too late."""
         self._masters.call("CancelChange", pb.ReplicaRequest(tablet_id=tablet_id, seen=_seen(seen)))
 
     def set_replication(self, table: str, replicas: int, *, tablet_id: str = "") -> None:
-        """Want so many voters of a table, or of one tablet (0: as many as its table wants). Desired state.
+        """Set the wanted number of voters of a table, or of one tablet (0: its table's number). Desired state.
 
-        CAS_FAILED if somebody else changed desired state meanwhile, or this call came late and another holds now.
+        CAS_FAILED if another caller has changed desired state since this call began.
         """
         request = pb.SetReplicationRequest(
             table=table, tablet_id=tablet_id, replicas=replicas, seen_changes=self._desired_changes()
@@ -406,7 +407,7 @@ class Admin:
         self._masters.call("SetReplication", request)
 
     def retire_server(self, server_uuid: str, *, undo: bool = False, reason: str = "") -> None:
-        """Want a tablet server emptied; or, with `undo`, no longer. Desired state; CAS_FAILED as `set_replication`."""
+        """Want a tablet server emptied; with `undo`, no longer. Desired state; CAS_FAILED as in `set_replication`."""
         request = pb.RetireServerRequest(
             server_uuid=server_uuid, undo=undo, reason=reason, seen_changes=self._desired_changes()
         )
@@ -419,10 +420,10 @@ class Admin:
         floors: Mapping[SourceKey, int] | None = None,
         despite_replicas: bool = False,
     ) -> pb.ReplaceTabletsReply:
-        """Unsafe: put empty tablets in the place of lost ones, all or none, and lower their tables' source positions.
+        """Unsafe: replace lost tablets by empty ones, all or none, and lower their tables' source positions.
 
-        `floors`: the first offset that Kafka still has, by source. What was replaced before is answered with what
-        replaced it. ILLEGAL_STATE while a live server holds rows of one of them, unless `despite_replicas`.
+        `floors`: the first offset that Kafka still has, by source. For a tablet that was replaced before, the answer
+        has its replacement. ILLEGAL_STATE while a live server holds rows of one of them, unless `despite_replicas`.
         """
         request = pb.ReplaceTabletsRequest(
             tablet_ids=tablet_ids,
@@ -443,10 +444,10 @@ class Admin:
         cas: OpId | None = None,
         timeout_s: float | None = None,
     ) -> RaftConfig:
-        """Propose one config change at the leader.
+        """Propose one config change at the leader; returns the committed config.
 
-        The config that was committed. With `cas`, repeating is safe: the second attempt meets CAS_FAILED; without, an
-        unknown outcome is not repeated.
+        With `cas` the call may be repeated, because a second attempt is refused CAS_FAILED; without it, a call whose
+        outcome is unknown is not repeated.
         """
         request = pb.ChangeConfigRequest(
             tablet_id=tablet_id,
@@ -458,7 +459,7 @@ class Admin:
         return config_from_pb(reply.config)
 
     def abort_change(self, table_name: str, tablet_id: str) -> RaftConfig:
-        """Have the leader take back the config change that it could not commit; the config that holds again.
+        """Have the leader take back a config change that it cannot commit; returns the config in force again.
 
         NOT_FOUND if none is under way.
         """
@@ -467,13 +468,13 @@ class Admin:
         return config_from_pb(reply.config)
 
     def transfer_leadership(self, table_name: str, tablet_id: str, target_uuid: str = "") -> str:
-        """Hand leadership to a member, or to the most up-to-date one; the uuid of the new leader."""
+        """Transfer leadership to a member, or to the most up-to-date one; returns the uuid of the new leader."""
         request = pb.TransferRequest(tablet_id=tablet_id, target_uuid=target_uuid)
         reply = self._at_leader(table_name, tablet_id, "TransferLeadership", request, bool(target_uuid), None)
         return str(reply.new_leader_uuid)
 
     def ledger(self, table_name: str, tablet_id: str) -> list[pb.LedgerSource]:
-        """What the tablet's ledger holds of each source."""
+        """The tablet's ledger, one part for each source."""
         reply = self._at_leader(table_name, tablet_id, "Ledger", pb.LedgerRequest(tablet_id=tablet_id), True, None)
         return list(reply.sources)
 

@@ -1,4 +1,4 @@
-"""One call to a tablet's leader, with everything that may go wrong on the way to it."""
+"""Calls to a tablet's leader: finds it, calls it, and reacts to each failure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TabletCalls:
 
     @property
     def time_seen(self) -> int:
-        """Highest hybrid time of any reply; sent along, so that later times are above it on every server."""
+        """Highest hybrid time of any reply. Every request carries it, so that servers give later times only."""
         return self._time_seen
 
     def observe(self, hybrid_time: int) -> None:
@@ -57,7 +57,7 @@ class TabletCalls:
         mutates: bool = False,
         retry_safe: bool = True,
     ) -> T:
-        """`ask` at the tablet's leader, repeated as the table of reactions says. NotApplied or OutcomeUnknown."""
+        """Run `ask` at the tablet's leader, repeated by the table of reactions. NotApplied or OutcomeUnknown."""
         attempts = Attempts(self.options, deadline, self.rng)
         while True:
             version = self.locator.version(table_name)
@@ -75,7 +75,7 @@ class TabletCalls:
             try:
                 delay_s = attempts.failed(error, retry_safe=retry_safe)
             except Refused:
-                # This call ends, the next one need not wait for the same silent server again.
+                # This call ends here; the next one must not wait for the same silent server again.
                 if reaction_to(error) in (Reaction.REFRESH, Reaction.FOLLOW):
                     self.locator.doubt(tablet_id, uuid)
                 raise
@@ -85,9 +85,9 @@ class TabletCalls:
                 raise final(gone, unknown=attempts.unknown) from error
 
     def at_any(self, table_name: str, tablet_id: str, ask: Ask[T], *, deadline: Deadline) -> T:
-        """`ask`, which changes nothing, at one replica after the other until one answers. NotApplied.
+        """Run `ask`, which changes nothing, at one replica after the other until one answers. NotApplied.
 
-        Each round goes through all of them, the leader last; between rounds there is a pause and a new look-up.
+        Each round calls all of them, the leader last; between rounds there is a pause and a new look-up.
         """
         attempts = Attempts(self.options, deadline, self.rng)
         while True:
@@ -107,7 +107,7 @@ class TabletCalls:
                 if reaction_to(e) is Reaction.FAIL:
                     raise
                 refusals.append(e)
-            # How far one lags says more than that another could not be reached.
+            # For the caller, the lag of one replica is more useful than that another could not be reached.
             told = next((e for e in refusals if e.code is Code.LAGGING), refusals[-1])
             delay_s = attempts.failed(told, retry_safe=True)
             self.ask_elsewhere(table_name, tablet_id, "", Refused(Code.NOT_READY, told.what), version, delay_s)
@@ -115,14 +115,14 @@ class TabletCalls:
     def ask_elsewhere(
         self, table_name: str, tablet_id: str, uuid: str, error: Refused, version: int, delay_s: float
     ) -> None:
-        """Wait, and find out whom to ask next after `error` from `uuid`."""
+        """Wait, and choose the next server after `error` from `uuid`."""
         reaction = reaction_to(error)
         if reaction is Reaction.FOLLOW and self.locator.follow(tablet_id, uuid, error.detail):
             time.sleep(delay_s)
             return
         if reaction in (Reaction.REFRESH, Reaction.FOLLOW):
             self.locator.doubt(tablet_id, uuid, silent=error.code is Code.TIMED_OUT)
-        # The wait comes before the look-up: an election is under way more often than not.
+        # The wait comes before the look-up, because an election is usually under way.
         time.sleep(delay_s)
         if reaction in (Reaction.REFRESH, Reaction.FOLLOW):
             try:
@@ -130,7 +130,7 @@ class TabletCalls:
             except Refused as e:
                 if e.code in (Code.NOT_FOUND, Code.WRONG_TABLE):
                     raise
-                return  # Masters away: the members known may still find a leader among themselves.
+                return  # Without masters, the known members may still elect a leader.
             if self.locator.location(tablet_id) is None:
                 raise Refused(
                     Code.WRONG_TABLE,
@@ -143,7 +143,7 @@ class TabletCalls:
     def at_server(
         self, address: Address, uuid: str, method: str, request: NamedRequest, *, timeout_s: float | None = None
     ) -> Any:
-        """One call to one server, not repeated. Refused with what the server or the network said."""
+        """One call to one server, not repeated. Refused with the error of the server or of the network."""
         request.dest_uuid = uuid
         mutates = method not in ("ListTablets", "Lateness", "Checksum", "ListQuarantine")
         try:

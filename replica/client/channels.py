@@ -31,7 +31,7 @@ class Channels:
         return self._stub(address, "tablet", pb_grpc.TabletServiceStub)
 
     def small_writes(self, address: Address) -> SmallWrites:
-        """Writes that a thread waits for, to the TabletService there."""
+        """Calls that write to the TabletService at `address` and block the thread until they are answered."""
         stub = self.tablet_server(address)
         with self._lock:
             found = self._writes.get(address)

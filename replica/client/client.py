@@ -31,9 +31,9 @@ from .writes import SessionWriter, SourceWriter, WriteOutcome, WriteWindow, writ
 
 
 class Client(Admin):
-    """Everything that can be asked of a cluster. Opens connections on first use, in the process that uses them.
+    """All calls to a cluster. Opens connections on first use, in the process that uses them.
 
-    Concurrency: any thread. Writers that it makes are for one thread each.
+    Concurrency: any thread; each of its writers: one thread.
     """
 
     def __init__(self, masters: Sequence[str | Address], options: ClientOptions | None = None) -> None:
@@ -48,11 +48,12 @@ class Client(Admin):
         self._gets = Gets(self.calls)
         self._client_ids = ClientIds()
         self._present: dict[str, tuple[TabletHandle, ...]] = {}
-        """By table id, the tablets of tables that lost one and got another, for handles from before. Set whole."""
+        """By table id, the present tablets of a table of which some were replaced, for older handles. Never changed,
+        only replaced as a whole."""
 
     def _look_up(self, table_name: str) -> list[Location]:
         request = pb.TableRequest(name=table_name, with_tablets=True)
-        # Shorter than a call's own deadline: the caller goes on with the members it knows when masters are away.
+        # Shorter than a call's own deadline: if no master answers, the caller goes on with the members it knows.
         reply = self._all_masters.whole_table(request, timeout_s=min(2.0, self.options.timeout_s))
         return locations_from_pb(reply)
 
@@ -67,15 +68,15 @@ class Client(Admin):
         self.close()
 
     def ensure_located(self, handle: TableHandle) -> None:
-        """Know where the table's tablets are; a handle that came from another process brings no locations."""
+        """Look up where the table's tablets are, unless known; a handle from another process has no locations."""
         if self._unlocated(handle):
             self.locator.refresh(handle.name, self.locator.version(handle.name))
 
     def current(self, handle: TableHandle) -> TableHandle:
-        """The handle with its tablets located, and with the table's present ones if some were replaced meanwhile.
+        """The handle with the table's present tablets, located.
 
-        WRONG_TABLE if the table was dropped and created again. Not for sources: what was read before a tablet was
-        replaced is not what the new one needs first.
+        WRONG_TABLE if the table was dropped and created again. Not for sources: the new tablet in the place of a lost
+        one needs earlier records than those that the caller has read.
         """
         if handle.table_id in self._present:
             handle = replace(handle, tablets=self._present[handle.table_id])
@@ -108,9 +109,9 @@ class Client(Admin):
         return SourceWriter(self.calls, handle, source, generation=generation, done=done, acknowledged=acknowledged)
 
     def session_writer(self, handle: TableHandle, *, on_error: OnError = "raise") -> SessionWriter:
-        """Writer for rows that come from no Kafka source. Use it as a context, or close it: its client id is lent.
+        """Writer for rows that come from no Kafka source. Use it as a context or close it, to give its client id back.
 
-        Rows that could not be applied raise RowErrors, or are only in its `row_errors` with `on_error="return"`.
+        Rows that could not be applied raise RowErrors; with `on_error="return"` they are in its `row_errors` alone.
         """
         handle = self.current(handle)
         return SessionWriter(self.calls, handle, self._client_ids, on_error)
@@ -146,23 +147,24 @@ class Client(Admin):
         return self._gets.rows(self.current(handle), keys, columns, staleness_us)
 
     def count(self, handle: TableHandle, spec: ScanSpec) -> int:
-        """Rows that a scan would return; only numbers travel."""
+        """The number of rows that a scan would return; the servers send numbers, no rows."""
         handle = self.current(handle)
         return self._scans.count_table(handle, spec)
 
     @property
     def time_seen(self) -> int:
-        """The hybrid time of the newest that this client has read or written; no stale read of it is older."""
+        """The highest hybrid time that this client has read or written; no stale read of it is older."""
         return self.calls.time_seen
 
     def observe(self, hybrid_time: int) -> None:
-        """The caller has seen data of this time elsewhere: no later stale read is older."""
+        """Take note that the caller has seen data of this time elsewhere: no later stale read is older."""
         self.calls.observe(hybrid_time)
 
     def snapshot_time(self, handle: TableHandle, staleness_us: int = 0) -> int:
-        """A hybrid time at or above that of every write acknowledged so far; or so long ago, and every own one.
+        """A hybrid time at or above that of every write acknowledged so far.
 
-        `observe` it as soon as something was read at it that this client does not see itself.
+        With `staleness_us`: of every write acknowledged longer ago than that, and of every write of this client. If
+        another program reads at this time, call `observe` with it.
         """
         handle = self.current(handle)
         if staleness_us:
@@ -178,7 +180,7 @@ def _address(text: str) -> Address:
 
 
 def parse_masters(text: str) -> list[Address]:
-    """From `host:port[,host:port]`; Refused(INVALID_ARGUMENT) says what is wrong."""
+    """The addresses in `host:port[,host:port]`; Refused(INVALID_ARGUMENT) says what is wrong."""
     return [_address(part) for part in text.split(",") if part.strip()]
 
 
@@ -187,7 +189,7 @@ _shared_lock = threading.Lock()
 
 
 def shared_client(masters: str | Sequence[str | Address]) -> Client:
-    """The one client of this process for these masters: Spark workers run many tasks and look leaders up once.
+    """This process's client for these masters: Spark workers run many tasks and look leaders up once.
 
     Keyed by process id, so that a forked worker makes its own. Never closed.
     """
@@ -202,7 +204,7 @@ def shared_client(masters: str | Sequence[str | Address]) -> Client:
 
 
 def _forget_after_fork() -> None:
-    """The parent's lock may be held and its connections do not work here."""
+    """After a fork the parent's lock may be held, and its connections do not work: forget both."""
     global _shared_lock
     _shared_lock = threading.Lock()
     _shared.clear()

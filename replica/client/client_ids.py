@@ -11,7 +11,7 @@ from nyala.replica.types import new_uuid
 
 @dataclass
 class ClientId:
-    """One client as tablets know it. `sequence`: the last number used."""
+    """A client's identity in the tablets' ledgers. `sequence`: the last number used."""
 
     client_id: str
     sequence: int = 0
@@ -26,8 +26,8 @@ class ClientIds:
     """Lends client ids to writers and takes them back.
 
     A tablet remembers every client that wrote lately, up to a bound; so a program that makes a writer for each row must
-    not become a new client each time. Only ids without an open write come back: what is open may still be
-    repeated, and its number must not be called forgotten. Concurrency: any thread; a forked child begins with none.
+    not become a new client each time. Ids with an open write are not given back, because that write may be repeated and
+    its number must still be known. Concurrency: any thread; a forked child begins with none.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class ClientIds:
             return self._free.pop() if self._free else ClientId(new_uuid())
 
     def give_back(self, identity: ClientId) -> None:
-        """Every write under it has a known outcome, and its holder lets go of it."""
+        """Take the id back from a writer all of whose writes have known outcomes."""
         if self._pid == os.getpid():
             with self._lock:
                 self._free.append(identity)

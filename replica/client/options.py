@@ -1,4 +1,4 @@
-"""What a client may be told; seconds, counts and bytes, as the name's end says."""
+"""Options of a client. The end of a name says whether it is seconds, a count, or bytes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class ClientOptions:
     timeout_s: float = 30.0
     """Deadline of one call with all its retries."""
     write_timeout_s: float = 60.0
-    """Deadline of one write with all its retries: longer than a failover or a full memory takes, and at most half the
-    time for which tablets remember a silent client, or a repetition could be taken for a new write."""
+    """Deadline of one write with all its retries: longer than a failover or a full memory takes. At most half the time
+    for which tablets remember a silent client; otherwise they could take a repetition for a new write."""
     scan_timeout_s: float = 600.0
     """Deadline of one tablet's scan with all its restarts."""
     connect_timeout_s: float = 4.0
@@ -26,7 +26,7 @@ class ClientOptions:
     backoff_max_s: float = 1.0
     writes_inflight_per_tablet_max: int = 4
     writes_inflight_max: int = 256
-    """Of one writer, to all tablets together."""
+    """Writes of one writer that are under way, to all tablets together."""
     write_bytes_inflight_max: int = limits.TABLET_WRITE_BYTES_PENDING_MAX
     scan_parallel_max: int = 4
     """Tablets read at the same time; each holds its result until it is complete."""

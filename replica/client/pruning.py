@@ -1,4 +1,4 @@
-"""Which tablets can hold rows that meet the conditions: the others need not be asked."""
+"""Finds the tablets that can hold rows which meet the conditions: a scan reads no others."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ ALTERNATIVES_MAX = 256
 
 
 def positions(schema: TableSchema, spec: PartitionSpec, predicates: Sequence[Predicate]) -> list[int]:
-    """Tablet positions that may hold matching rows, ascending. Never leaves one out that may."""
+    """Positions of all tablets that may hold matching rows, ascending; a few others may be among them."""
     buckets = _buckets(schema, spec, predicates)
     ranges = _ranges(spec, predicates)
     return [r * spec.buckets + b for r in ranges for b in buckets]
 
 
 def _buckets(schema: TableSchema, spec: PartitionSpec, predicates: Sequence[Predicate]) -> list[int]:
-    """All buckets, unless each hash column is pinned: all by `=`, or a single one by `in`."""
+    """Buckets that may hold matching rows: all, unless every hash column has an `=`, or a single one an `in`."""
     every = list(range(spec.buckets))
     if spec.buckets == 1:
         return every
@@ -44,7 +44,7 @@ def _buckets(schema: TableSchema, spec: PartitionSpec, predicates: Sequence[Pred
 
 
 def _exact(values: Sequence[object], data_type: Any) -> Any:
-    """The values in the column's type, or None where that changes one of them."""
+    """The values in the column's type, or None if the type cannot hold one of them exactly."""
     try:
         check_decimals(values)
         array = pa.array(list(values), type=data_type)

@@ -1,7 +1,7 @@
 """Reads: all tablets of a table at one time, each tablet's part delivered whole or not at all.
 
-A replica's order of rows is its own, so a broken part cannot be continued elsewhere: it is read again from its start,
-and nothing of it has been handed out before it was complete. That is what keeps rows from coming twice.
+Replicas differ in the order of their rows, so a broken part cannot be continued at another one: it is read again from
+its start. A part is handed out only when it is complete, so no row comes twice.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NEVER = threading.Event()
 
 @dataclass(frozen=True)
 class TabletPart:
-    """One complete part of one tablet: its batches, their rows, and the time they are of."""
+    """One complete part of one tablet: its batches, the number of rows, and the time as of which they were read."""
 
     tablet_id: str
     batches: tuple[Any, ...]
@@ -40,8 +40,8 @@ class TabletPart:
 
 
 def check_spec(handle: TableHandle, spec: ScanSpec) -> None:
-    """Refused(INVALID_ARGUMENT) unless all columns exist, the numbers make sense, and the conditions are no more than
-    one scan may have."""
+    """Refused(INVALID_ARGUMENT) for columns that do not exist, impossible numbers, or more conditions than one scan may
+    have."""
     conditions_size(spec.predicates).check()
     for name in (*(spec.columns or ()), *(p.column for p in spec.predicates)):
         handle.schema.column(name)
@@ -72,7 +72,8 @@ class Scans:
         self._calls = calls
 
     def time_now(self, handle: TableHandle, tablets: Sequence[TabletHandle] | None = None) -> int:
-        """A hybrid time at or above that of every write that these tablets have acknowledged: asked of all leaders."""
+        """A hybrid time at or above that of every write that these tablets have acknowledged, from all their
+        leaders."""
         highest = self._calls.time_seen
         asked: set[str] = set()
         for tablet in tablets if tablets is not None else handle.tablets:
@@ -137,14 +138,14 @@ class Scans:
     def _seen(self, part: TabletPart) -> TabletPart:
         """Remember the time of a part that the caller gets: no later read of this client is older.
 
-        A time at which nothing was read yet is not remembered: after a strong read that failed because a leader is
-        away, a stale read must still be possible.
+        A time is remembered only after a read at it: after a strong read that failed because a leader is away, a stale
+        read must still be possible.
         """
         self._calls.observe(part.snapshot_time)
         return part
 
     def _pinned(self, handle: TableHandle, spec: ScanSpec, tablets: Sequence[TabletHandle]) -> ScanSpec:
-        """One time for all tablets. A single part needs none: `latest` is linearizable at its leader."""
+        """The spec with one time for all tablets. A single part needs none: `latest` is linearizable at its leader."""
         if spec.snapshot_time or len(tablets) * spec.slice_count <= 1:
             return spec
         time = (
@@ -154,7 +155,7 @@ class Scans:
 
     def time_of_staleness(self, handle: TableHandle, staleness_us: int) -> int:
         """A time for all tablets, at most `staleness_us` old by the clock of one server, and not below what this client
-        has seen. Never older than half of the history that the table keeps: it is to be read for a while."""
+        has seen. At most half of the kept history old, so that the scan has time to read it."""
 
         def ask(stub: Any, uuid: str, timeout_s: float) -> int:
             reply = stub.ServerTime(pb.ServerTimeRequest(dest_uuid=uuid), timeout=timeout_s)
@@ -176,7 +177,7 @@ class Scans:
                 yield self._unless(_NEVER, handle, tablet, part, conditions)
             return
         with ThreadPoolExecutor(parallel, thread_name_prefix="nyala-scan") as pool:
-            # Bounded look-ahead: a part is started only when one has been taken.
+            # Bounded read-ahead: the next part begins only when one has been taken.
             running: queue.SimpleQueue[Any] = queue.SimpleQueue()
             todo = iter(work)
             stop = threading.Event()
@@ -204,7 +205,7 @@ class Scans:
         spec: ScanSpec,
         conditions: Sequence[pb.Predicate],
     ) -> TabletPart:
-        """One part; an empty one, soon, once nobody waits for it any more."""
+        """One part; once the scan has ended, an empty one soon."""
         return self._whole(handle, tablet, _request(handle, tablet, spec, conditions), spec, stop)
 
     def _whole(
@@ -219,11 +220,11 @@ class Scans:
             request.dest_uuid = uuid
             request.propagated_time = self._calls.time_seen
             request.timeout_us = int(deadline.left_s * 1e6)
-            # A long scan is no dead server: keepalive pings tell the two apart, not the attempt's time limit.
+            # A long scan is no sign of a dead server; keepalive pings find that, so the attempt has no time limit.
             return self._collect(tablet, stub.Scan(request, timeout=max(0.001, deadline.left_s)), spec, stop)
 
         if spec.staleness_us:
-            # The scan may take long, but not finding a replica that is fresh enough for it.
+            # The scan may take long, but the search for a replica that is fresh enough may not.
             fresh_by = Deadline(min(self._calls.options.timeout_s, self._calls.options.scan_timeout_s))
             return self._calls.at_any(handle.name, tablet.tablet_id, ask, deadline=fresh_by)
         return self._calls.at_leader(handle.name, tablet.tablet_id, ask, deadline=deadline)
@@ -254,12 +255,12 @@ class Scans:
 
 
 def _nothing(tablet: TabletHandle, spec: ScanSpec) -> TabletPart:
-    """In the place of a part that nobody takes."""
+    """An empty part, for a scan that has ended."""
     return TabletPart(tablet.tablet_id, (), 0, spec.snapshot_time)
 
 
 def _encoded(handle: TableHandle, spec: ScanSpec) -> list[pb.Predicate]:
-    """The conditions as they travel. Made once for all parts of a scan: 100,000 texts take 10 ms each time."""
+    """The conditions in wire form. Made once for all parts of a scan, because 100,000 texts take 10 ms."""
     return [predicate_to_pb(p, handle.schema.column(p.column).arrow_type) for p in spec.predicates]
 
 

@@ -56,7 +56,7 @@ class TableHandle:
     tablets: tuple[TabletHandle, ...] = ()
     """In order of position; empty in lists of tables."""
     cluster_id: str = ""
-    """Of the masters that described it; empty in lists of tables, and from masters of an older build."""
+    """The cluster of the masters that described it; empty in lists of tables, and from masters of an older build."""
 
     def tablet(self, tablet_id: str) -> TabletHandle | None:
         """The tablet of that id, or None."""
@@ -89,7 +89,7 @@ def table_from_pb(info: pb.TableInfo, tablets: list[pb.TabletInfo] | None = None
 
 @dataclass(frozen=True)
 class Location:
-    """Where one tablet's replicas are, and who is believed to lead them."""
+    """The addresses of one tablet's replicas, and the one that the masters take for the leader."""
 
     tablet_id: str
     table_name: str
@@ -98,7 +98,8 @@ class Location:
 
 
 def locations_from_pb(reply: pb.TableReply) -> list[Location]:
-    """Locations of all tablets of a reply. Servers' own addresses win over those in configs: a server may move."""
+    """Locations of all tablets of a reply. A server's reported address replaces that in the config: servers may
+    move."""
     servers = {s.uuid: addresses_from_pb(s.addresses) for s in reply.servers}
     found = []
     for tablet in reply.tablets:

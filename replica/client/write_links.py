@@ -1,10 +1,10 @@
-"""Sends small writes to one server over one connection: the calling threads send and read, no other thread does.
+"""Sends small writes to one server over one connection. The calling threads send and read; there is no other thread.
 
-1. A thread that writes sends its request itself, unless another thread is sending; then that one sends it too.
-2. A thread that wants the outcome reads replies until its own is there, unless another thread is reading; then that one
-   hands it over.
+1. A thread that writes sends its request itself, unless another thread is sending: then that thread sends it too.
+2. A thread that wants the outcome reads replies until its own arrives, unless another thread is reading: then that
+   thread hands it over.
 
-A call through gRPC would cost several changes of thread on both sides, which is more than the write costs itself.
+A gRPC call would cost several thread switches on both sides, which is more than the write itself costs.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from nyala.replica.types import Address, Applied, Code, Refused, limits
 from .retry import NO_ANSWER, refusal_of_rpc_error
 
 _PAYLOAD_BYTES_MAX = 16 << 10
-"""Larger writes are calls of their own: they gain nothing and would hold up the small ones."""
+"""Larger writes go as gRPC calls: they gain nothing from a link and would delay the small ones."""
 _BUNDLE_WRITES_MAX = 256
 _READ_BYTES = 64 << 10
 _CONNECT_S = 2.0
-"""A firewall may drop what is sent to that port; then there is time left for a gRPC call."""
+"""How long connecting may take. A firewall may drop packets to that port; then time is left for a gRPC call."""
 _CALLS_INSTEAD_S = 30.0
-"""How long writes go as calls after the port for links could not be reached."""
+"""How long writes go as gRPC calls after the port for links could not be reached."""
 _SILENCE_MS = 15_000
-"""A server that is gone without a word is missed after so long, as by gRPC's keep-alive."""
+"""TCP gives a silent connection up after this time, as gRPC's keep-alive does."""
 
 
 class _Waiting:
-    """One write, the thread that made it, and the reply. Except `sleep`, under the link's lock."""
+    """One write, the thread that made it, and the reply. All but `sleep` needs the link's lock."""
 
     __slots__ = ("_awake", "_ready", "error", "number", "present", "reply")
 
@@ -47,7 +47,7 @@ class _Waiting:
         self._ready.acquire()
         self._awake = False
         self.present = False
-        """Whether its thread waits here now, and can be woken to do something."""
+        """Whether its thread waits in `finish`, so that it can be woken to send or read."""
         self.reply: pb.WriteReply | None = None
         self.error: Exception | None = None
 
@@ -56,19 +56,19 @@ class _Waiting:
         return self.reply is not None or self.error is not None
 
     def wake(self) -> None:
-        """It is settled, or there is something to do for it."""
+        """Wake the thread: its write is settled, or it must send or read."""
         if not self._awake:
             self._awake = True
             self._ready.release()
 
     def woken(self) -> None:
-        """It looks around now."""
+        """The thread is awake and looks for work now."""
         if self._awake:
             self._awake = False
             self._ready.acquire()
 
     def sleep(self, timeout_s: float) -> None:
-        """Until it is woken, or long enough."""
+        """Block the thread until `wake`, or for `timeout_s`."""
         if self._ready.acquire(timeout=timeout_s):
             self._ready.release()
 
@@ -76,17 +76,17 @@ class _Waiting:
 class _Link:
     """One connection, until it breaks.
 
-    Invariants: at most one thread sends and at most one reads; while something is queued or waited for, some thread
-    does so or has been woken to. Concurrency: any thread.
+    Invariants: at most one thread sends and at most one reads; while a request is queued or a reply is awaited, some
+    thread sends or reads, or has been woken to do so. Concurrency: any thread.
     """
 
     def __init__(self, sock: socket.socket) -> None:
-        """`sock`: connected, not blocking; the server has spoken."""
+        """`sock`: connected, not blocking; the server has accepted the ticket."""
         self._sock = sock
         self._lock = threading.Lock()
         self._queue: list[tuple[int, pb.WriteRequest]] = []
         self._waiting: dict[int, _Waiting] = {}
-        """Who is not settled, the oldest first."""
+        """Writes that are not settled, the oldest first."""
         self._number = 0
         self._sender: _Waiting | None = None
         self._reader: _Waiting | None = None
@@ -94,9 +94,9 @@ class _Link:
         self.broken = False
 
     def begin(self, request: pb.WriteRequest, timeout_s: float) -> _Waiting | None:
-        """Send it, or leave it to whoever is sending; what `finish` or `forget` is to be told.
+        """Send the request, or leave it to the thread that is sending; returns the argument for `finish` or `forget`.
 
-        None if the link was broken before, and nothing was sent.
+        None if the link was broken before; then nothing was sent.
         """
         waiting = _Waiting()
         with self._lock:
@@ -113,7 +113,7 @@ class _Link:
         return waiting
 
     def finish(self, waiting: _Waiting, timeout_s: float) -> pb.WriteReply:
-        """The reply. Refused TIMED_OUT if it is late: UNKNOWN if the request has left, or is about to."""
+        """The reply. Refused TIMED_OUT if it is late, with outcome UNKNOWN if the request has left or is about to."""
         deadline = time.monotonic() + timeout_s
         with self._lock:
             waiting.present = True
@@ -131,11 +131,11 @@ class _Link:
         return waiting.reply
 
     def forget(self, waiting: _Waiting) -> None:
-        """Nobody asks for the outcome; what has not left by now never does."""
+        """Give the outcome up. A request that has not left yet is not sent."""
         self._leave(waiting, time.monotonic() + _CONNECT_S)
 
     def _leave(self, waiting: _Waiting, deadline: float) -> bool:
-        """Wait no more; whether the request was taken to be sent. What is still queued then never is."""
+        """End the wait. Returns whether the request was taken to be sent; a queued one is removed."""
         with self._lock:
             self._waiting.pop(waiting.number, None)
             queued = len(self._queue)
@@ -148,7 +148,8 @@ class _Link:
         return taken
 
     def _send_while(self, send: bool, sender: _Waiting, deadline: float) -> None:
-        """As long as it is for `sender` to send what is queued: it goes away then, so nobody may be left waiting."""
+        """Send queued requests while that is `sender`'s task. Its thread leaves then, so it must not leave a queue
+        behind."""
         try:
             while send:
                 self._send(deadline)
@@ -159,7 +160,7 @@ class _Link:
             raise
 
     def fail(self, error: Exception) -> None:
-        """The connection is of no use any more; nobody knows what became of what was sent."""
+        """The connection is broken; the outcome of every request that was sent is unknown."""
         with self._lock:
             if self.broken:
                 return
@@ -174,7 +175,7 @@ class _Link:
             self._close_if_unused()
 
     def _work_until_settled(self, waiting: _Waiting, deadline: float) -> None:
-        """Send what is queued, or read, if nobody else does; until `waiting` is settled or late."""
+        """Send queued requests, or read, unless other threads do; until `waiting` is settled or late."""
         while (left := deadline - time.monotonic()) > 0:
             with self._lock:
                 waiting.woken()
@@ -194,9 +195,11 @@ class _Link:
                 waiting.sleep(left)
 
     def _pass_on(self, leaving: _Waiting) -> bool:
-        """Under the lock: somebody who still waits does what nobody does; whether `leaving` must send.
+        """Under the lock: wake a waiting thread for sending or reading, if none does it. Returns whether `leaving` must
+        send.
 
-        Who reads waits for the socket and cannot be woken. If nobody else is left, who leaves sends what is queued.
+        A thread that reads waits for the socket and cannot be woken. If no other thread waits, the leaving one sends
+        the queued requests.
         """
         send = bool(self._queue) and self._sender is None
         if not send and self._reader is not None:
@@ -210,7 +213,7 @@ class _Link:
         return send
 
     def _send(self, deadline: float) -> None:
-        """Send what is queued, in one message."""
+        """Send all queued requests in one message."""
         try:
             with self._lock:
                 taken, self._queue = self._queue[:_BUNDLE_WRITES_MAX], self._queue[_BUNDLE_WRITES_MAX:]
@@ -226,7 +229,8 @@ class _Link:
                 self._close_if_unused()
 
     def _read(self, waiting: _Waiting, deadline: float) -> None:
-        """Settle whose replies come, until `waiting` is settled, something is to be sent, or it is late."""
+        """Read replies and settle their writes, until `waiting` is settled, a request is queued, or the time is
+        over."""
         try:
             while not waiting.settled and not (self._queue and self._sender is None) and self._receive(deadline):
                 pass
@@ -238,12 +242,12 @@ class _Link:
                 self._close_if_unused()
 
     def _close_if_unused(self) -> None:
-        """Under the lock: a broken connection is closed by whoever uses it last."""
+        """Under the lock: the thread that uses a broken connection last closes it."""
         if self.broken and self._sender is None and self._reader is None:
             self._sock.close()
 
     def _receive(self, deadline: float) -> bool:
-        """Take what has arrived and settle those whose replies are whole; False if nothing came in time."""
+        """Read the bytes that have arrived and settle writes by complete replies; False if none came in time."""
         data = _receive_some(self._sock, deadline)
         if data is None:
             return False
@@ -271,13 +275,13 @@ class _Link:
 
 
 class LinkedWrite:
-    """A write that has left, or is about to; `result` or `cancel` it, once. Concurrency: one thread."""
+    """A write that has left or is about to. Call `result` or `cancel`, once. Concurrency: one thread."""
 
     def __init__(self, writes: SmallWrites, link: _Link, waiting: _Waiting, timeout_s: float) -> None:
         self._writes, self._link, self._waiting, self._timeout_s = writes, link, waiting, timeout_s
 
     def result(self) -> pb.WriteReply:
-        """The pb.WriteReply; Refused, with an unknown outcome unless it says otherwise."""
+        """The pb.WriteReply. A Refused has outcome UNKNOWN unless it says otherwise."""
         try:
             reply = self._link.finish(self._waiting, self._timeout_s)
         finally:
@@ -286,7 +290,7 @@ class LinkedWrite:
         return reply
 
     def cancel(self) -> None:
-        """Wait for it no more."""
+        """Give the outcome up."""
         self._link.forget(self._waiting)
         self._writes.ended()
 
@@ -303,12 +307,12 @@ class SmallWrites:
         self._calls_until = 0.0
         self._closed = False
         self.linked = 0
-        """Writes that went over a link."""
+        """Writes so far that went over a link."""
         self.under_way = 0
-        """Writes that have begun here, and whose outcome nobody has taken yet."""
+        """Writes that have begun and whose outcome the caller has not taken yet."""
 
     def begin(self, request: pb.WriteRequest, timeout_s: float) -> LinkedWrite | None:
-        """Send it; its outcome can be asked for later. None if it must go as a call: it is large, or there is no link.
+        """Send the write. None if it must go as a gRPC call, because it is large or there is no link.
 
         Refused if the server refuses a link.
         """
@@ -324,7 +328,7 @@ class SmallWrites:
         return None
 
     def ended(self) -> None:
-        """One was settled or given up."""
+        """One write was settled or given up."""
         with self._lock:
             self.under_way -= 1
 
@@ -335,7 +339,7 @@ class SmallWrites:
             self._link.fail(_lost("the client was closed"))
 
     def _open(self, dest_uuid: str, deadline: float) -> _Link | None:
-        """The link, opened if there is none; None if its port cannot be reached. Refused if the server refuses."""
+        """The link, opened if there is none; None if the port cannot be reached. Refused if the server refuses."""
         link = self._link
         if link is not None and not link.broken:
             return link
@@ -357,7 +361,7 @@ class SmallWrites:
             try:
                 self._link = _Link(_connected(self._address, granted, deadline))
             except OSError:
-                # A wall that lets only the server's own port through must not stop writes.
+                # A firewall that lets only the server's gRPC port through must not stop writes.
                 self._calls_until = time.monotonic() + _CALLS_INSTEAD_S
                 return None
             if self._closed:
@@ -366,7 +370,7 @@ class SmallWrites:
 
 
 def _connected(address: Address, granted: pb.OpenWritesReply, deadline: float) -> socket.socket:
-    """A connection whose ticket the server took; OSError if there is none in time."""
+    """A connection whose ticket the server has accepted; OSError if there is none in time."""
     left = min(_CONNECT_S, max(0.001, deadline - time.monotonic()))
     sock = connection_to(address, granted.port, left)
     try:
@@ -392,7 +396,7 @@ def _send_all(sock: socket.socket, data: bytes, deadline: float) -> None:
 
 
 def _receive_some(sock: socket.socket, deadline: float) -> bytes | None:
-    """What has arrived, at least a byte; None if nothing did in time. ConnectionError at the end."""
+    """At least one received byte; None if none came in time. ConnectionError if the peer has closed."""
     if not _await(sock, select.POLLIN, deadline):
         return None
     try:

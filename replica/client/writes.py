@@ -1,7 +1,7 @@
 """Writes: one at a time, or a pipelined window of them per tablet, retried in order until their outcome is known.
 
-Every write names its origin, a Kafka source with offsets or a client with a sequence number, so that each tablet's
-ledger drops what it has applied before: repeating a write is safe, always.
+Every write names its origin: a Kafka source with offsets, or a client with a sequence number. By it a tablet's ledger
+drops writes that were applied before, so a write may always be repeated.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ GAP_RETRIES_MAX = 3
 
 @dataclass(frozen=True)
 class WriteOutcome:
-    """What became of one batch. `rows_replayed`: the tablet had them already. `last_offset`: of the source, if any."""
+    """The outcome of one batch. `rows_replayed`: rows that the tablet had already. `last_offset`: of the source, if
+    any."""
 
     tablet_id: str
     rows: int
@@ -68,9 +69,9 @@ def write_request(handle: TableHandle, batch: WireBatch, meta: WriteMeta) -> pb.
 
 
 class _CallWhenAsked:
-    """A call that begins when its outcome is asked for.
+    """A call that begins when the caller asks for its outcome.
 
-    Where the thread sends nothing else meanwhile, waiting itself costs half of a call that runs beside it.
+    If the thread sends nothing else meanwhile, a blocking call costs half of one that runs in gRPC's threads.
     """
 
     def __init__(self, write: Any, request: pb.WriteRequest, timeout_s: float) -> None:
@@ -80,15 +81,16 @@ class _CallWhenAsked:
         return self._write(self._request, timeout=self._timeout_s)
 
     def cancel(self) -> None:
-        """Nothing is under way."""
+        """Do nothing: no call is under way."""
 
 
 @dataclass
 class _InFlight:
     """One write under way.
 
-    `clean`: every earlier write to the tablet was acknowledged when it was last sent. `behind_linked`: the one before
-    it goes over the link; behind one that is a call, it must be a call too, or it would overtake that.
+    `clean`: every earlier write to the tablet was acknowledged when it was last sent. `behind_linked`: the write before
+    it goes over the link. After one that goes as a call, it must be a call too, because over the link it would
+    overtake.
     """
 
     request: pb.WriteRequest
@@ -97,7 +99,7 @@ class _InFlight:
     size_bytes: int
     alone: bool = False
     number: int = 0
-    """In the order in which the writes of a window were put in."""
+    """Position in the order in which the caller put the window's writes in."""
     call: Any = None
     error: Refused | None = None
     uuid: str = ""
@@ -120,7 +122,7 @@ def _age(tablet: _TabletQueue) -> int:
 
 
 class WriteWindow:
-    """Pipelined writes to the tablets of one table. The oldest of a tablet is settled before the next one is looked at.
+    """Pipelined writes to the tablets of one table. A tablet's writes are settled in order, the oldest first.
 
     Invariants: at most `writes_inflight_per_tablet_max` writes a tablet, `writes_inflight_max` writes and
     `write_bytes_inflight_max` bytes in all are under way; writes to one tablet are acknowledged in the order in which
@@ -136,10 +138,10 @@ class WriteWindow:
         self._bytes = self._writes = self._put = 0
 
     def put(self, request: pb.WriteRequest, *, depth: int | None = None, alone: bool = False) -> None:
-        """Send, after settling as many older writes as the bounds ask for; `depth` lowers the window of the tablet.
+        """Send, after settling as many older writes as the bounds demand; `depth` lowers the window of the tablet.
 
-        `alone`: nothing else will be put in before this is drained. Raises what an older write ended with: NotApplied
-        or OutcomeUnknown.
+        `alone`: the caller puts no other write in before it calls `drain`. Raises the error of an older write:
+        NotApplied or OutcomeUnknown.
         """
         options = self._calls.options
         tablet = self._queues.setdefault(request.tablet_id, _TabletQueue(request.tablet_id))
@@ -162,14 +164,14 @@ class WriteWindow:
         self._send(item)
 
     def drain(self) -> None:
-        """Settle everything. Raises what a write ended with, and again whenever it is called after that: what was put
-        in behind that write is not looked at, and `abandon` is all that is left to do."""
+        """Settle all writes. Raises the error of a write, and the same at each later call: the writes after that one
+        are not settled, and the caller can only `abandon` them."""
         for tablet in self._queues.values():
             while tablet.writes:
                 self._settle_oldest(tablet)
 
     def abandon(self) -> None:
-        """Cancel what is under way; the outcomes stay unknown, and the ledger makes a later repetition safe."""
+        """Cancel the writes under way; their outcomes stay unknown, and the ledger makes a later repetition safe."""
         for tablet in self._queues.values():
             for item in tablet.writes:
                 if item.call is not None:
@@ -178,7 +180,7 @@ class WriteWindow:
         self._bytes = self._writes = 0
 
     def _send(self, item: _InFlight) -> None:
-        """Start one attempt; its outcome is read later. Never raises."""
+        """Begin one attempt; never raises. `_settle_oldest` reads its outcome."""
         item.call, item.error = None, None
         item.version = self._calls.locator.version(self._handle.name)
         try:
@@ -199,10 +201,10 @@ class WriteWindow:
         return _CallWhenAsked(write, request, timeout_s) if item.alone else write.future(request, timeout=timeout_s)
 
     def _settle_oldest(self, tablet: _TabletQueue) -> None:
-        """Wait for the oldest write's outcome, sending it again as long as that makes sense."""
+        """Wait for the oldest write's outcome; send it again as long as the table of reactions says so."""
         item = tablet.writes[0]
         if item.attempts.count == 0:
-            # The time that the writes before it took is not its own.
+            # The time that earlier writes took does not count for this one.
             item.deadline.restart()
         while True:
             try:
@@ -241,7 +243,7 @@ class WriteWindow:
 
     def _again_or_raise(self, item: _InFlight, error: Refused) -> None:
         if error.code is Code.GAP and (not item.clean or item.gaps < GAP_RETRIES_MAX):
-            # Overtook an earlier write that had to be sent again; by now that one is acknowledged.
+            # It overtook an earlier write that had to be sent again, and which is acknowledged by now.
             item.gaps += item.clean
             time.sleep(self._calls.options.backoff_first_s * (1 << item.gaps) if item.clean else 0.0)
         else:
@@ -259,8 +261,8 @@ class WriteWindow:
 class SourceWriter:
     """Writes of one task: the records of one Kafka partition, in order, to the tablets that they belong to.
 
-    Each batch names as `after` the highest offset that the tablet is known to have acknowledged, or will have when the
-    batch before it is; so the tablet notices when something is missing.
+    `after` of each batch is the highest offset that the tablet has acknowledged, or will have with the batch before; so
+    the tablet notices a missing batch.
     Concurrency: one thread.
     """
 
@@ -313,8 +315,8 @@ class SourceWriter:
 class SessionWriter:
     """Writes of a client that is no Kafka source: a client id of its own, and a sequence number for each batch.
 
-    Row errors name the offsets that the batches carry. They are raised as RowErrors, each once, by `flush`, `write` and
-    the end of a `with` block; with `on_error="return"` they are only in `row_errors`. Concurrency: one thread.
+    Row errors have the offsets of their batches. `flush`, `write` and the end of a `with` block raise each once, as
+    RowErrors; with `on_error="return"` they are in `row_errors` alone. Concurrency: one thread.
     """
 
     def __init__(
@@ -328,7 +330,7 @@ class SessionWriter:
         self._open: deque[tuple[str, int]] = deque()
         self._window = WriteWindow(calls, handle, self._take)
         self.row_errors: list[RowError] = []
-        """All of them, raised or not."""
+        """All row errors so far, raised or not."""
         self.rows_applied = 0
         self.last_time = 0
         """Highest hybrid time acknowledged: a scan at or after it sees these writes."""
@@ -341,7 +343,8 @@ class SessionWriter:
         self._window.put(self._request(batch), depth=depth)
 
     def write(self, batch: WireBatch) -> None:
-        """Hand over one batch and return when it and all before it are acknowledged: the quick way for a single one.
+        """Hand over one batch and return when it and all before it are acknowledged; for a single batch this is
+        fastest.
 
         NotApplied or OutcomeUnknown, of this batch or of an earlier one; RowErrors.
         """
@@ -358,9 +361,9 @@ class SessionWriter:
             raise RowErrors(sorted(errors), table=self._handle.name, rows_applied=applied)
 
     def close(self) -> None:
-        """Let go of what is under way and of the client id; harmless when called twice.
+        """Abandon the writes under way and give the client id back; a second call does nothing.
 
-        Nothing is waited for: call `flush` before, or leave the writer's `with` block without an error.
+        It does not wait: call `flush` before, or leave the writer's `with` block without an error.
         """
         identity, self._identity = self._identity, None
         self._window.abandon()
@@ -391,6 +394,6 @@ class SessionWriter:
         self.rows_applied += outcome.rows_applied
         self.row_errors.extend(outcome.row_errors)
         self.last_time = max(self.last_time, outcome.hybrid_time)
-        # Acknowledged in order per tablet: the oldest open one of this tablet is the one that was settled.
+        # A tablet's writes are acknowledged in order, so the settled one is the oldest open one of its tablet.
         settled = next(i for i, (tablet_id, _) in enumerate(self._open) if tablet_id == outcome.tablet_id)
         del self._open[settled]

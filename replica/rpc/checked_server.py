@@ -1,7 +1,7 @@
 """The gRPC server of masters and tablet servers: a request is measured and checked before its handler sees it.
 
-One place for every call of every service: its bytes and the number of its fields are judged before it is parsed, its
-names, ids and numbers before the handler runs. What is refused is told in the reply's `error`, as everything else is.
+It checks every call of every service: the request's bytes and number of fields before it is parsed; its names, ids and
+numbers before the handler runs. A refusal is in the reply's `error`, like all other errors.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .request_fields import check_fields
 Handler = Any
 """A grpc.RpcMethodHandler."""
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
-"""What a handler knows of its call."""
+"""gRPC's context of a call."""
 
 
 def host_of_caller(context: Context | None) -> str:
@@ -40,19 +40,20 @@ def host_of_caller(context: Context | None) -> str:
 
 
 def new_server(checks: RequestChecks | None = None) -> Any:
-    """A grpc.aio.Server whose handlers see checked requests only. Whoever gives it `checks` closes them behind it."""
+    """A grpc.aio.Server whose handlers see checked requests only. A caller that passes `checks` closes them after
+    it."""
     return grpc.aio.server(options=SERVER_OPTIONS, interceptors=[checks or RequestChecks()])
 
 
 def checked_request(method: str, data: bytes, message_class: Any) -> Any:
-    """The request that these bytes are; Refused TOO_LARGE or INVALID_ARGUMENT unless it is one that may be answered."""
+    """Parse and check the request in these bytes; Refused TOO_LARGE or INVALID_ARGUMENT."""
     if check_size(method, data):
         count_fields(method, data, message_class.DESCRIPTOR)
     return parsed_request(method, data, message_class)
 
 
 def parsed_request(method: str, data: bytes, message_class: Any) -> Any:
-    """The same of bytes whose number and fields are known to be few enough."""
+    """The same for bytes whose length and number of fields have been checked."""
     try:
         request = message_class.FromString(data)
     except DecodeError as error:
@@ -63,11 +64,11 @@ def parsed_request(method: str, data: bytes, message_class: Any) -> Any:
 
 
 class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
-    """Checks the requests of all services that a server has. A service that it does not know is refused.
+    """Checks the requests of all services of a server, and refuses calls of unknown services.
 
     Invariants: the memory that calls under way may take is bounded, per host and in all (`calls_in_flight.py`); a call
-    is under way until its reply has left. No reply is longer than its row says.
-    Concurrency: the loop's thread; requests of many parts are read on one of its own, which runs from the beginning.
+    is under way until its reply has left. No reply is longer than its row in `limits.REQUESTS` allows.
+    Concurrency: the loop's thread; a thread of its own, started in the constructor, parses requests of many fields.
     """
 
     def __init__(
@@ -76,9 +77,9 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         under_way: CallsInFlight | None = None,
         reply_s: float = limits.REPLY_S_MAX,
     ) -> None:
-        """`wait_s(method)`: how long a handler may wait for a caller who gives no deadline; 0: it does not wait.
+        """`wait_s(method)`: how long a handler may wait if the caller gives no deadline; 0: it does not wait.
 
-        `reply_s`: a reply that the caller does not take within this time, plus the time that its bytes need, is
+        `reply_s`: a reply that its caller has not received within this time, plus the time that its bytes need, is
         dropped.
         """
         self._wait_s = wait_s
@@ -88,13 +89,13 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         self._pool = started_pool(1, "read-request")
 
     def close(self) -> None:
-        """End the thread. After the server, which gives it work."""
+        """End the thread. Called after the server has stopped, because that gives it work."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def intercept_service(
         self, continuation: Callable[[Any], Awaitable[Handler]], handler_call_details: Any
     ) -> Handler:
-        """[gRPC] The handler of a call, behind the checks."""
+        """[gRPC] A handler that checks the request and then calls the service's handler."""
         known = self._checked.get(handler_call_details.method)
         if known is not None:
             return known
@@ -141,13 +142,13 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         return grpc.unary_unary_rpc_method_handler(answer, None, None)
 
     def _begin(self, method: str, size_bytes: int, message_type: Descriptor, context: Context) -> Call:
-        """The call, counted until its answer has left, or its caller has, or its connection."""
+        """Count the call until its reply has left, its caller has given up, or its connection has ended."""
         call = self.under_way.begin(host_of_caller(context), arrival_cost(method, size_bytes, message_type))
         context.add_done_callback(lambda _: call.end())
         return call
 
     def _give_up_untaken(self, size_bytes: int, context: Context) -> None:
-        """End the call if its caller does not take the reply in time: until then it is in this server's memory."""
+        """End the call if its caller does not receive the reply in time, because the reply takes memory here."""
         answering = asyncio.current_task()
         if answering is not None:
             late_s = self._reply_s + size_bytes / limits.FRAME_BYTES_PER_S_MIN
@@ -155,8 +156,8 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
             context.add_done_callback(lambda _: timer.cancel())
 
     async def _in_time(self, method: str, work: Awaitable[Any], context: Context) -> Any:
-        """The reply; Refused TIMED_OUT if it takes longer than is stated for a caller who gives no deadline. Another
-        one's call is cancelled by gRPC."""
+        """The reply; Refused TIMED_OUT if the caller gave no deadline and the work takes longer than `wait_s`. With a
+        deadline, gRPC cancels the call."""
         wait_s = self._wait_s(method)
         if not wait_s or context.time_remaining() is not None:
             return await work
@@ -170,7 +171,7 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
             raise Refused(Code.TIMED_OUT, what, applied=Applied.UNKNOWN, method=method, seconds=wait_s) from error
 
     async def _request(self, method: str, data: bytes, request_class: Any, call: Call) -> Any:
-        """The checked request, for which `call` is charged step by step."""
+        """The checked request. Its memory is charged to `call` step by step."""
         run: Callable[..., Awaitable[Any]] = _here
         if check_size(method, data):
             if many_fields(method):
@@ -186,7 +187,7 @@ async def _here(work: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _sendable(method: str, reply: bytes) -> bytes:
-    """The reply; Refused TOO_LARGE if it is longer than the call's row says."""
+    """The reply; Refused TOO_LARGE if it is longer than the call's row allows."""
     most = limits.REQUESTS[method].reply_bytes
     if len(reply) > most:
         what = "the answer is longer than this server sends: ask for less; what was asked for may have been done"
@@ -195,7 +196,7 @@ def _sendable(method: str, reply: bytes) -> bytes:
 
 
 async def _refusal(reply_class: Any, error: Refused, context: Context) -> Any:
-    """The reply that carries the error; a reply without room for one is gRPC's own."""
+    """A reply with the error; if its class has no field for one, the call ends with a gRPC status."""
     fields = reply_class.DESCRIPTOR.fields_by_name
     if "error" not in fields:
         busy = error.code is Code.OVERLOADED

@@ -1,6 +1,6 @@
-"""The one place where servers, masters and clients connect and listen: gRPC's channels, and connections of our own.
+"""All connecting and listening of servers, masters and clients: gRPC channels, and connections of our own.
 
-Whatever shall hold for all of them, such as encryption and proof of who is at the other end, belongs here.
+What must hold for all of them, for example encryption and authentication, belongs here.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .connection_options import CHANNEL_OPTIONS, ONCE_CHANNEL_OPTIONS
 
 Options = tuple[tuple[str, int], ...]
 HEAD_BYTES = 4
-"""Of a frame on connections of our own: its length, big-endian, and then as many bytes."""
+"""A frame on connections of our own begins with its body's length, big-endian, in so many bytes."""
 _JOINED_BYTES_MAX = 256 << 10
-"""A longer body is not copied only to be written at once with its head."""
+"""A longer body is written separately from its head, because a copy would cost more than a second write."""
 
 
 def channel_to(address: Address | str, options: Options = CHANNEL_OPTIONS) -> grpc.Channel:
@@ -37,8 +37,8 @@ def async_channel_to(address: Address | str, options: Options = CHANNEL_OPTIONS)
 
 @asynccontextmanager
 async def channel_for_one_call(address: Address) -> AsyncIterator[grpc.aio.Channel]:
-    """A channel for one call to whoever listens there; Refused UNAVAILABLE if the call fails."""
-    # The scheme is named, or a host called `unix` or `xds` would choose another one.
+    """A channel for one call to the process at this address; Refused UNAVAILABLE if the call fails."""
+    # With the scheme, because a host called `unix` or `xds` would otherwise be taken for one.
     try:
         async with async_channel_to(f"dns:///{address}", ONCE_CHANNEL_OPTIONS) as channel:
             yield channel
@@ -48,7 +48,7 @@ async def channel_for_one_call(address: Address) -> AsyncIterator[grpc.aio.Chann
 
 
 def listen_on(server: Any, address: str) -> int:
-    """The port at which gRPC `server` will answer, of `address` as host:port; Refused ILLEGAL_STATE if it cannot."""
+    """Let gRPC `server` listen at `address` (host:port) and return the port; Refused ILLEGAL_STATE if it cannot."""
     try:
         return int(server.add_insecure_port(address))
     except RuntimeError as error:
@@ -70,7 +70,7 @@ async def async_connection_to(address: Address, port: int, protocol: asyncio.Bas
 
 
 async def accept_on(host: str, port: int, protocol: Callable[[], asyncio.BaseProtocol]) -> asyncio.Server:
-    """Listen for such connections at one address of `host`, for the wildcard `::` at IPv4's too.
+    """Listen for such connections at one address of `host`; for the wildcard `::`, at that of IPv4 too.
 
     OSError if the port is taken.
     """
@@ -87,7 +87,7 @@ def frame(body: bytes) -> bytes:
 
 
 def frame_parts(body: bytes) -> tuple[bytes, ...]:
-    """What to write for one frame: joined if that is cheaper than a second write."""
+    """The buffers to write for one frame: one if joining is cheaper than a second write, else two."""
     return (frame(body),) if len(body) < _JOINED_BYTES_MAX else (_head(body), body)
 
 

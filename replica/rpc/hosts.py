@@ -1,4 +1,4 @@
-"""Which host a connection comes from, as far as bounds per host are concerned. Pure."""
+"""The host that a connection comes from, for all bounds per host. Pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from functools import lru_cache
 from urllib.parse import unquote
 
 _NETWORK_BITS = 64
-"""Of an IPv6 address. The rest is the host's own to choose, so that one host has as many addresses as it likes."""
+"""The bits of an IPv6 address that count. A host chooses the others itself, so it has any number of addresses."""
 
 
 def host_of_peer(peer: str) -> str:
-    """The host in gRPC's name for the other end of a connection, such as `ipv4:10.0.0.1:4711`."""
+    """The host in gRPC's name for the other end of a connection, for example `ipv4:10.0.0.1:4711`."""
     kind, _, rest = peer.partition(":")
     if kind not in ("ipv4", "ipv6"):
         return kind
@@ -20,7 +20,7 @@ def host_of_peer(peer: str) -> str:
 
 @lru_cache(maxsize=4096)
 def counted_host(address: str) -> str:
-    """One name for all addresses that belong to one host; what is no IP address is returned as it is."""
+    """One name for all addresses of one host; text that is no IP address is returned unchanged."""
     text = unquote(address).strip("[]").partition("%")[0]
     try:
         parsed = ipaddress.ip_address(text)

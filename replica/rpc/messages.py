@@ -60,7 +60,7 @@ def message_to_pb(tablet_id: str, message: Message) -> pb.RaftMessage:
 def message_from_pb(wire: pb.RaftMessage) -> Message:
     """From the wire; Refused(INVALID_ARGUMENT) for a body, code, state or entry kind that this build does not know.
 
-    Refused(INVALID_BATCH) if the payload of an entry does not have its CRC: nothing of the message may be used then.
+    Refused(INVALID_BATCH) if the payload of an entry does not match its CRC; the message must not be used then.
     """
     kind = wire.WhichOneof("body")
     if kind is None:
@@ -75,7 +75,7 @@ def _envelope(wire: pb.RaftMessage) -> dict[str, Any]:
 def _append_entries(body: pb.AppendEntries, envelope: dict[str, Any]) -> Message:
     entries = tuple(entry_from_pb(e) for e in body.entries)
     for entry in entries:
-        # Before it is stepped: the log takes a bad payload for a bug of this server and ends the process.
+        # Checked before `step`: the log takes a bad payload for a bug of this server and ends the process.
         if crc32c(entry.payload) != entry.payload_crc:
             raise Refused(Code.INVALID_BATCH, "the payload of an entry does not have its CRC", opid=entry.opid)
     return AppendEntries(

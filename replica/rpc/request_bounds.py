@@ -1,4 +1,4 @@
-"""How large a request may be, judged from its bytes before anything is made of them. Pure."""
+"""Bounds a request by its bytes, before it is parsed. Pure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .wire_fields import wire_fields
 
 
 def check_size(method: str, data: bytes) -> bool:
-    """Refused unless `limits.REQUESTS` has a row for this method and the bytes are as few as it says.
+    """Refused unless `limits.REQUESTS` has a row for this method that allows so many bytes.
 
-    Whether the fields have to be counted too, by `count_fields`, before the message is parsed.
+    Returns whether `count_fields` must count the fields too, before the message is parsed.
     """
     bound = limits.REQUESTS.get(method)
     if bound is None:
@@ -33,16 +33,16 @@ def check_size(method: str, data: bytes) -> bool:
 
 
 def many_fields(method: str) -> bool:
-    """Whether counting the fields of such a request may take longer than the event loop should be held."""
+    """Whether counting the fields of such a request may block the event loop for too long."""
     return limits.REQUESTS[method].fields_max > limits.REQUEST_FIELDS_INLINE_MAX
 
 
 def count_fields(method: str, data: bytes, message_type: Any) -> int:
-    """Fields of a serialised message, those of its parts that may repeat included; Refused(TOO_LARGE) as soon as they
-    are more than `limits.REQUESTS` says, and INVALID_ARGUMENT for bytes that are no message.
+    """Count the fields of a serialised message, with those of its nested messages in which fields may repeat.
 
-    A field of two bytes becomes an object of a hundred: so the count bounds memory, and the time of this look. The
-    items of each repeated field are bounded by `limits.REPEATED` as well.
+    Refused(TOO_LARGE) as soon as there are more than `limits.REQUESTS` allows, INVALID_ARGUMENT for bytes that are no
+    message. A field of two bytes becomes an object of a hundred, so the bound on fields bounds memory, and the time of
+    this function. `limits.REPEATED` bounds the items of each repeated field too.
     """
     most = limits.REQUESTS[method].fields_max
     found, parts = 0, [(0, len(data), message_type)]
@@ -74,13 +74,13 @@ def count_fields(method: str, data: bytes, message_type: Any) -> int:
 
 
 def may_repeat(message_type: Descriptor) -> bool:
-    """Whether a message of this type may have any number of parts that are more than a number."""
+    """Whether a message of this type may have any number of texts or nested messages."""
     return bool(_grows(message_type))
 
 
 @cache
 def _repeating(descriptor: Any) -> dict[int, Any]:
-    """Number -> type of those message fields in which something may repeat that is more than a number."""
+    """Field number -> type, of the nested messages that may have any number of texts or messages."""
     return {
         f.number: f.message_type for f in descriptor.fields if f.message_type is not None and _grows(f.message_type)
     }
@@ -88,7 +88,7 @@ def _repeating(descriptor: Any) -> dict[int, Any]:
 
 @cache
 def _items(descriptor: Any) -> dict[int, int]:
-    """Number -> most items, of repeated texts and messages. (Numbers may be packed: many in one field.)"""
+    """Field number -> most items, of repeated texts and messages. (Repeated numbers may be packed into one field.)"""
     return {
         f.number: limits.REPEATED[f"{descriptor.name}.{f.name}"]
         for f in descriptor.fields

@@ -1,4 +1,4 @@
-"""Checks that a request names this server, and turns an error into what the caller gets."""
+"""Checks that a request names this server, and turns an error into its wire form."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def check_name(dest_uuid: str, own_uuid: str) -> None:
 
 
 def check_tablet_id(tablet_id: str) -> None:
-    """Refused INVALID_ARGUMENT for what cannot name a tablet's files; before anything is made under that name."""
+    """Refused INVALID_ARGUMENT unless the id can name a tablet's files; checked before any file is made."""
     check_id(tablet_id, "a tablet")
 
 
 def as_refusal(error: ReplicaError, on_fatal: Callable[[BaseException], None]) -> Refused:
-    """The wire form of an error; a corruption is told. A failing disk or a bug of ours ends the process."""
+    """The wire form of a refusal or a corruption. A failing disk or a bug of ours ends the process."""
     if isinstance(error, Refused):
         return error
     if isinstance(error, Corruption):

@@ -1,6 +1,6 @@
-"""What every field of every request may be: one alphabet, one length and one range each, by its name. Pure.
+"""The allowed values of every field of every request, by its name: an alphabet and a length, or a range. Pure.
 
-Empty texts and zeros are a field's absence: whether it may be absent is the handler's to say.
+An empty text or a zero means that the field is absent; the handler decides whether it may be.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nyala.replica.types import check_id, check_text, check_token, check_topic, 
 from nyala.replica.types.names import check_length, refused
 
 Rule = Callable[[Any, str], object]
-"""(value, what to call it): Refused(INVALID_ARGUMENT) unless it may be so."""
+"""(value, name for the error): Refused(INVALID_ARGUMENT) unless the value is allowed."""
 
 HYBRID_TIME_MAX = (1 << 63) - 1
 _HOST = re.compile(r"[A-Za-z0-9._:%\[\]-]{1,255}")
@@ -68,7 +68,7 @@ _PLACE = partial(check_token, length_max=limits.PLACE_LENGTH_MAX)
 _INT32 = _Whole((1 << 31) - 1)
 _HYBRID = _Whole(HYBRID_TIME_MAX)
 _ID = lru_cache(maxsize=8192)(check_id)
-"""The same few ids come again and again; only good ones are remembered."""
+"""Most requests repeat a few ids; only valid ones are remembered."""
 
 
 def _of(rule: Rule, names: str) -> dict[str, Rule]:
@@ -92,9 +92,9 @@ RULES: dict[str, Rule] = {
     **_of(_host, "host"),
     **_of(_file, "doubted FetchRequest.name"),
     **_of(_json, "reader_schema avro_json default_json range_splits_json"),
-    # Bytes that have a reader of their own.
+    # Bytes that another module checks when it reads them.
     **_of(_anything, "payload values keys"),
-    # Numbers that say nothing by their size: any is as good as another.
+    # Numbers without an order: any value is allowed.
     **_of(_anything, "payload_crc process takeover seen number"),
     **_of(_Whole(65535), "port"),
     **_of(_HYBRID, "snapshot_time propagated_time safe_time"),
@@ -110,14 +110,15 @@ RULES: dict[str, Rule] = {
         commit_term definition used"""),
     **_of(_measure, "last_s loop_lag_ms_max gil_hold_ms_max"),
 }  # fmt: skip
-"""By a field's name, or by `Message.field` where two messages mean different things by one name."""
+"""Rules by a field's name, or by `Message.field` where two messages use one name differently."""
 
 REPORTED = frozenset({"ReplicaStatus", "PeerHealth"})
-"""Messages whose numbers are what a server says of itself: the masters judge them, and take none for more than that."""
+"""Messages whose numbers are a server's reports of itself: they have no rules here, because the masters judge them."""
 
 
 def rule_of(field: Any) -> Rule | None:
-    """The rule of a field, by its descriptor; None for flags and parts, which need none. KeyError if it has none."""
+    """The rule of a field, by its descriptor; None for flags and nested messages. KeyError if a field lacks its
+    rule."""
     if field.message_type is not None or field.cpp_type in (field.CPPTYPE_BOOL, field.CPPTYPE_ENUM):
         return None
     message = field.containing_type.name
@@ -128,7 +129,7 @@ def rule_of(field: Any) -> Rule | None:
 
 
 def check_fields(message: Any) -> None:
-    """Refused(INVALID_ARGUMENT) that names the first field, at any depth, that is not as it may be, or has too many
+    """Refused(INVALID_ARGUMENT), with its name, if a field at any depth has a value that is not allowed or too many
     items."""
     waiting = [message]
     while waiting:
@@ -160,16 +161,16 @@ def _each(items: Iterable[Any], name: str, rule: Rule) -> None:
 
 
 class _Plan(NamedTuple):
-    """The fields of one kind of message that are looked at, each by its name."""
+    """The fields of one kind of message that need a check, each by its name."""
 
     single: list[tuple[str, Rule]]
     numbers: list[tuple[str, int, Rule]]
-    """With the highest that each may be."""
+    """Numbers, with the highest value of each."""
     repeated: list[tuple[str, int, Rule | None]]
-    """With the most items that each may have."""
+    """Repeated fields, with the most items of each."""
     parts: list[str]
     many: list[str]
-    """Repeated parts."""
+    """Repeated nested messages."""
 
 
 @cache

@@ -124,12 +124,12 @@ def row_errors_to_pb(errors: Iterable[RowError]) -> list[pb.RowErrorPb]:
 
 
 def row_errors_from_pb(messages: Iterable[pb.RowErrorPb]) -> list[RowError]:
-    """From the wire. A code of a newer server says its number, and that this program is older."""
+    """From the wire. For a code of a newer server the text has its number, and that this program is older."""
     return [RowError(m.offset, read_number(RowCode, m.code), m.column) for m in messages]
 
 
 def predicate_to_pb(predicate: Predicate, data_type: Any) -> pb.Predicate:
-    """To the wire. Values travel as `data_type`, the column's type, or as their own where that cannot hold them."""
+    """To the wire. Values are sent as `data_type`, the column's type, or in their own type if that cannot hold them."""
     message = pb.Predicate(column=predicate.column, op=predicate.op)
     values = [v for v in predicate.values if v is not None]
     if values or predicate.op == "in":
@@ -147,7 +147,7 @@ def _values_array(values: list[object], data_type: Any) -> Any:
     try:
         check_decimals(values)
         array = pa.array(values, type=data_type)
-        # A float that was cut down to an integer must keep its fraction: `x > 1.5`.
+        # A float must not lose its fraction in an integer column: `x > 1.5`.
         if not any(isinstance(v, float) for v in values) or array.to_pylist() == values:
             return array
     except refusals:
@@ -185,7 +185,7 @@ def predicate_from_pb(message: pb.Predicate) -> Predicate:
 def predicates_from_pb(
     messages: Sequence[pb.Predicate], stop: Callable[[], None] = never_stop
 ) -> tuple[Predicate, ...]:
-    """All conditions of one scan; Refused(INVALID_ARGUMENT) as for one, or if they are too many, or their values.
+    """All conditions of one scan; Refused(INVALID_ARGUMENT) as for one, or for too many conditions or values.
 
     `stop` is called before each, and may raise.
     """

@@ -1,4 +1,4 @@
-"""What a tablet server tells of its replicas, from the wire."""
+"""Reads a tablet server's reports of its replicas from the wire."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from .values import config_from_pb, opid_from_pb
 
 
 def tablet_report_from_pb(status: pb.ReplicaStatus, before: TabletReport | None = None) -> TabletReport:
-    """From the wire: what masters decide by, and nothing else of the message. `before`: what was told last of the same
-    replica; a config that is told again is not converted again, which takes ten times as long as all the rest."""
+    """From the wire: the fields that the masters use. `before`: the last report of the same replica; an unchanged
+    config is taken from it, because converting one takes ten times as long as all the rest."""
     told = status.committed_config if status.HasField("committed_config") else None
     wire = told.SerializeToString() if told is not None else b""
     if before is not None and before.config_wire == wire:

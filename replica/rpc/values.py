@@ -1,4 +1,4 @@
-"""The values of `types` and their wire form. What a peer sends is refused, and never breaks an invariant here."""
+"""The values of `types` and their wire form. An impossible value from a peer is refused, and breaks no invariant."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def address_to_pb(address: Address) -> pb.Address:
 
 
 def place_to_pb(uuid: str, addresses: Iterable[Address]) -> pb.ServerPlace:
-    """Who listens where, to the wire."""
+    """A server's uuid and addresses, to the wire."""
     return pb.ServerPlace(uuid=uuid, addresses=map(address_to_pb, addresses))
 
 
