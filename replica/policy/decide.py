@@ -1,4 +1,4 @@
-"""From the cluster's view to the decisions it needs now. Level-triggered: nothing is remembered from call to call."""
+"""Turns the cluster's view into the decisions it needs now. Level-triggered: no state is kept from call to call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .witnesses import demoted, demoted_again, restored, wants_witness
 
 
 class _Slots:
-    """Copies under way, and how many more may start. A member that waits for promotion counts, reachable or not."""
+    """Counts copies under way, and limits new ones. A member that waits for promotion counts, reachable or not."""
 
     def __init__(self, view: ClusterView, caps: Caps) -> None:
         self._caps = caps
@@ -25,7 +25,7 @@ class _Slots:
         for tablet in view.tablets:
             for target in tablet.copying:
                 if tablet.health_of(target) is Health.FAILED_UNRECOVERABLE:
-                    self._of[target] += 1  # nothing arrives there: it keeps nobody from being healed elsewhere
+                    self._of[target] += 1  # no data arrives there: it must not keep other tablets from being healed
                     continue
                 leave = (m.uuid for m in tablet.config.members if m.votes and (m.replace or m.uuid in draining))
                 self._count(target, *leave)
@@ -75,7 +75,7 @@ class _Evaluation:
         if advice.need is Need.TRANSFER:
             return self._transfer(tablet, advice.uuid, advice.reason)
         if not can_commit(tablet):
-            return None  # whatever is wanted can wait until a change would not only hang at the leader
+            return None  # no leader could commit a change now, so desired changes wait
         if known and not wanted:
             return self._cancel(tablet, known)
         if advice.need is Need.ADD:
@@ -83,9 +83,10 @@ class _Evaluation:
         return self._grant(tablet, wanted) if wanted else None
 
     def _keeping_failing_learners(self, tablet: TabletView) -> TabletView:
-        """`tablet`, with a learner whose copies fail seen as one that may still come, if no better server is free.
+        """`tablet`, with a learner whose copies fail taken for one that may still catch up, if no better server is
+        free.
 
-        Its leader tries again and again; to evict it and to add it anew would be that, with config changes between.
+        Its leader repeats the copy anyway; to evict the learner and add it anew would add only config changes to that.
         """
         failing = [
             u
@@ -107,7 +108,7 @@ class _Evaluation:
         return self._change(tablet, (ConfigEdit(EditKind.REMOVE, member),), f"evict: {advice.reason}")
 
     def _of_lost(self, tablet: TabletView, advice: Advice) -> Decision:
-        """A lost voter is demoted, kept or restored, as its config marks it, not as a retirement has it seen."""
+        """For a lost voter: demote, keep or restore it by the marks of its config, ignoring retirements."""
         member = _member(tablet, advice.uuid)
         if advice.need is Need.DEMOTE:
             return self._change(tablet, (demoted(member),), f"demote: {advice.reason}")
@@ -126,7 +127,7 @@ class _Evaluation:
         return self._change(tablet, (_join(target, witness=wants_witness(tablet)),), f"add: {advice.reason}")
 
     def _wanted_target(self, tablet: TabletView, wanted: DesiredChange | None) -> ServerView | None:
-        """The move's own target, if it still can be it."""
+        """The target of the wanted move, if it is still possible."""
         if wanted is None or wanted.kind is not ChangeKind.MOVE or tablet.config.member(wanted.to_uuid):
             return None
         server = self.servers.get(wanted.to_uuid)
@@ -171,8 +172,7 @@ class _Evaluation:
         return self._change(tablet, (ConfigEdit(EditKind.CHANGE, replace(member, promote=True)),), _reason(desired))
 
     def _cancel(self, tablet: TabletView, desired: DesiredChange) -> Decision:
-        """Take back what an expired or cancelled desired change began. Its target does not vote, else there is no way
-        back."""
+        """Take back what an expired or cancelled desired change began; impossible once its target votes."""
         edits = []
         target, source = tablet.config.member(desired.to_uuid), tablet.config.member(desired.from_uuid)
         if target is not None:
@@ -210,7 +210,7 @@ class _Evaluation:
 
 
 def _member(tablet: TabletView, uuid: str) -> Member:
-    """A member that the advice or an open desired change names: it is there."""
+    """The member that the advice or an open desired change names; it is in the config."""
     return next(m for m in tablet.config.members if m.uuid == uuid)
 
 
@@ -219,7 +219,7 @@ def _reason(desired: DesiredChange) -> str:
 
 
 def _join(server: ServerView, *, votes: bool = True, witness: bool = False) -> ConfigEdit:
-    """Everybody joins without a vote; the leader promotes a member that caught up [thesis §4.2.1].
+    """A new member joins without a vote; the leader promotes it when it has caught up [thesis §4.2.1].
 
     A witness has caught up as soon as it has a log.
     """
@@ -228,9 +228,9 @@ def _join(server: ServerView, *, votes: bool = True, witness: bool = False) -> C
 
 
 def decide(view: ClusterView, catalog_term: int, caps: Caps | None = None) -> list[Decision]:
-    """The decisions that `view` needs, at most one a tablet, within `caps`; the tablets in most danger first.
+    """The decisions that `view` needs, at most one for each tablet, within `caps`; the tablets in most danger first.
 
-    Deterministic in its arguments. Nothing follows from a server or a tablet that is missing from the view.
+    Deterministic in its arguments. A server or tablet that is missing from the view causes no decision.
     """
     evaluation = _Evaluation(view, catalog_term, caps or Caps())
 

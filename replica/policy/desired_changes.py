@@ -1,4 +1,4 @@
-"""When a desired change holds, when it failed, and when what it began is taken back."""
+"""Decides whether a desired change holds, has failed, or must be taken back."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from .views import ChangeKind, DesiredChange, TabletView
 
 
 class ChangeState(StrEnum):
-    """Where a desired change stands."""
+    """The state of a desired change."""
 
     OPEN = "OPEN"
     DONE = "DONE"
     FAILED = "FAILED"
     CANCEL = "CANCEL"
-    """Its deadline has passed and it left marks or a learner behind, which go first."""
+    """Its deadline has passed, and the marks or the learner that it left must be removed first."""
 
 
 def copy_is_under_way(tablet: TabletView) -> bool:
-    """Whether a member of `tablet` waits for promotion and is not lost: the next one waits for it."""
+    """Whether a member of `tablet` waits for promotion and is not lost: no other copy begins before it has ended."""
     return any(not tablet.health_of(u).failed for u in tablet.copying)
 
 
 def change_state(tablet: TabletView, desired: DesiredChange, now_us: int) -> ChangeState:
-    """Where `desired` stands for the committed config of `tablet` at the wall clock `now_us`."""
+    """The state of `desired`, by the committed config of `tablet` and the wall clock `now_us`."""
     target, source = tablet.config.member(desired.to_uuid), tablet.config.member(desired.from_uuid)
     if desired.kind is ChangeKind.TRANSFER:
         if tablet.leader_uuid == desired.to_uuid:
@@ -58,6 +58,6 @@ def _settled(
         return ChangeState.FAILED if desired.kind is ChangeKind.PROMOTE else None
     if not desired.votes:
         return ChangeState.DONE
-    # While more vote than are wanted, the open desired change says who must not be the one that leaves.
+    # While there are surplus voters, the open desired change protects its own member from removal.
     enough = len(tablet.config.voters) <= tablet.replication_factor
     return ChangeState.DONE if target.votes and (enough or expired) else None

@@ -1,4 +1,4 @@
-"""Where replicas go: of new tablets, and of replacements. Least loaded first, spread over locations."""
+"""Chooses servers for the replicas of new tablets and for replacements: least loaded, spread over locations."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .views import ClusterView, ServerView, TabletView
 
 
 def replica_load(view: ClusterView) -> Counter[str]:
-    """Replicas per server uuid, those on their way included."""
+    """Replicas per server uuid, including those that are being copied there."""
     return Counter(m.uuid for t in view.tablets for m in t.config.members)
 
 
 def room_left(servers: Sequence[ServerView], load: Mapping[str, int]) -> int | None:
-    """How many more replicas all servers together take that may get any; None: one of them names no limit."""
+    """How many more replicas the servers that may get any take together; None if one of them has no limit."""
     fit = [s for s in servers if s.alive and not s.draining]
     if any(not s.tablets_max for s in fit):
         return None
@@ -26,10 +26,10 @@ def room_left(servers: Sequence[ServerView], load: Mapping[str, int]) -> int | N
 def pick_server(
     candidates: Sequence[ServerView], taken: Sequence[ServerView], loads: Sequence[Mapping[str, int]]
 ) -> ServerView | None:
-    """The best candidate beside the servers `taken`: copies do not fail there, the disk has room, the location is used
-    least, then the smallest of each load in turn.
+    """The best candidate that is not in `taken`: one where copies do not fail, then with room on the disk, then in the
+    location used least, then with the smallest of each load in turn.
 
-    The last load is the number of all replicas: a server that holds as many as it may is no candidate.
+    The last load is the number of all replicas: a server at its limit is no candidate.
     """
     return next(iter(_best(candidates, taken, loads)), None)
 
@@ -40,7 +40,7 @@ def _best(
     loads: Sequence[Mapping[str, int]],
     bytes_wanted: int = 0,
 ) -> list[ServerView]:
-    """The candidates that are as good as the best one but for the loads; the least loaded first."""
+    """All candidates that differ from the best one in their loads alone; the least loaded first."""
     used = Counter(s.location for s in taken)
     names = {s.uuid for s in taken}
     fit = [s for s in candidates if s.alive and not s.draining and s.uuid not in names]
@@ -97,10 +97,10 @@ def place_tablets(
 
 
 def replacements_for(view: ClusterView, tablet: TabletView, load: Mapping[str, int]) -> list[ServerView]:
-    """Where a replacement replica of `tablet` may go, the best server first; empty if no live server is free of it.
+    """Servers for a replacement replica of `tablet`, the best first; empty if every live server has a replica.
 
-    They are as good as each other but for their loads: if the first is busy with copies, the next one takes it. Worse
-    ones are not named: who is copied to a location that has one already stays there.
+    They differ in their loads alone: if the first is busy with copies, the next one gets it. Servers in a worse
+    location are left out, because a replica that was copied there would stay there.
     """
     by_uuid = {s.uuid: s for s in view.servers}
     members = [by_uuid.get(m.uuid) for m in tablet.config.members]

@@ -18,17 +18,18 @@ from .views import Caps, ClusterView, Health, Move, MoveKind, ServerView, Tablet
 
 
 class Layout:
-    """Who holds what, as it will be after the moves planned so far."""
+    """The replicas of each server, as they will be after the moves planned so far."""
 
     def __init__(self, view: ClusterView) -> None:
         self.servers: dict[str, ServerView] = {s.uuid: s for s in view.servers if s.alive}
         self.tablets: dict[str, TabletView] = {}
         self.holders: dict[str, set[str]] = {}
-        """Of today: a tablet that was planned is not planned again."""
+        """Tablet -> servers, before all moves: a tablet moves at most once in a plan, so this stays true of the
+        others."""
         self.of_server: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         """server uuid -> table id -> tablet ids"""
         self.held: Counter[str] = replica_load(view)
-        """Replicas per server against its limit: one that is to leave counts until it has left, in the next plan."""
+        """Replicas per server, to compare with its limit: one that a plan moves away counts until the next plan."""
         self.busy: set[str] = set()
         for tablet in view.tablets:
             self._add(tablet)
@@ -50,7 +51,7 @@ class Layout:
         return len(held[table]) if table is not None else sum(len(t) for t in held.values())
 
     def keeps_spread(self, tablet: str, source: str, target: str) -> bool:
-        """Whether moving keeps the number of locations that the tablet stands in."""
+        """Whether the move keeps the number of locations that have a replica of the tablet."""
         places = [self.servers[u].location for u in self.holders[tablet] if u in self.servers and u != source]
         return len({*places, self.servers[target].location}) >= len({*places, self.servers[source].location})
 
@@ -70,7 +71,7 @@ class Layout:
         return min(fit, key=lambda t: (self.tablets[t].leader_uuid == source, t), default=None)
 
     def move(self, tablet: str, source: str, target: str, reason: str) -> Move:
-        """Carry one replica move out on the layout; each tablet moves once in a plan."""
+        """Apply one replica move to the layout; each tablet moves at most once in a plan."""
         view = self.tablets[tablet]
         self.held[target] += 1
         self.of_server[source][view.table_id].discard(tablet)
@@ -86,9 +87,9 @@ def _is_settled(tablet: TabletView) -> bool:
 
 
 def not_settled(view: ClusterView) -> tuple[str, ...]:
-    """Tablets that a plan leaves alone for now: a change, a desired change, a sick member, no leader. Sorted by id.
+    """Tablets that no plan moves now, because they have a change, a desired change, a sick member or no leader; sorted.
 
-    A plan without moves says that all is even only if there are none of these.
+    A plan without moves means that the cluster is even only if this is empty.
     """
     return tuple(sorted(t.tablet_id for t in view.tablets if not _is_settled(t)))
 
@@ -111,13 +112,13 @@ def _move(kind: MoveKind, tablet: TabletView, source: str, target: str, reason: 
 def plan_rebalance(view: ClusterView, caps: Caps | None = None) -> list[Move]:
     """Moves that bring `view` nearer to even, the most useful first, cut to `caps`; empty when nothing is to be done.
 
-    Replicas leave draining servers, then each table is evened out, then the cluster; then leaders. Tablets that are
-    not settled (a change, a desired change, a sick member) are left alone, and nothing goes to a server that is full. A
-    plan run to its end and planned anew shrinks to [].
+    Replicas leave draining servers, then each table is evened out, then the cluster; then leaders. Tablets of
+    `not_settled` are not moved, and no replica goes to a full server. After a plan was carried out completely, the next
+    one is shorter, and in the end [].
     """
     layout = Layout(view)
     replicas = list(_bounded(_plan_replicas(layout), caps or Caps()))
-    # Leaders are planned on the layout that is there today: a leader can only go to a replica that stands already.
+    # Leaders are planned on today's layout, because only an existing replica can become leader.
     return [*replicas, *_plan_leaders(view, {m.tablet_id for m in replicas})]
 
 
@@ -198,11 +199,11 @@ def _even_cluster(layout: Layout) -> Iterable[Move]:
 
 
 class _Leaders:
-    """Who leads what, as it will be after the transfers planned so far."""
+    """The leader of each tablet, as it will be after the transfers planned so far."""
 
     def __init__(self, layout: Layout, moving: set[str]) -> None:
         self.fit = [t for n, t in sorted(layout.tablets.items()) if n not in layout.busy and n not in moving]
-        """Tablets that may be led from elsewhere; all others count where they are led today."""
+        """Tablets whose leader may change; all others count for their present leader."""
         self.targets = set(layout.targets)
         self.leader: dict[str, str] = {}
         self.whole: Counter[str] = Counter()
@@ -212,7 +213,7 @@ class _Leaders:
             self.leader[name] = tablet.leader_uuid
 
     def transfer(self, tablet: TabletView, target: str) -> None:
-        """Carry one transfer out."""
+        """Apply one transfer to these counts."""
         self._count(tablet, self.leader[tablet.tablet_id], -1)
         self._count(tablet, target, 1)
         self.leader[tablet.tablet_id] = target
@@ -223,7 +224,7 @@ class _Leaders:
 
 
 def _plan_leaders(view: ClusterView, moving: set[str]) -> Iterable[Move]:
-    """Leadership transfers that even each table out, then the cluster. No data moves, so the caps do not count them."""
+    """Leadership transfers that even out each table, then the cluster. They move no data, so the caps ignore them."""
     layout = Layout(view)
     leaders = _Leaders(layout, moving)
     for table in layout.tables:
@@ -269,7 +270,7 @@ def _walk_back(came: dict[str, tuple[str, TabletView]], source: str, there: str)
 
 
 def _leader_step(leaders: _Leaders) -> tuple[TabletView, str] | None:
-    """A transfer that evens the cluster out and leaves the table as even as it is; None if there is none."""
+    """A transfer that makes the cluster more even and no table less; None if there is none."""
     whole = leaders.whole
     for tablet in leaders.fit:
         source, of_table = leaders.leader[tablet.tablet_id], leaders.of_table[tablet.table_id]
@@ -281,7 +282,7 @@ def _leader_step(leaders: _Leaders) -> tuple[TabletView, str] | None:
 
 
 def skew(view: ClusterView, table: str | None = None) -> int:
-    """Replicas on the fullest live server less those on the emptiest, of one table or of all."""
+    """Replicas on the fullest live server minus those on the emptiest, of one table or of all."""
     layout = Layout(view)
     counts = [layout.count(u, table) for u in layout.targets]
     return max(counts, default=0) - min(counts, default=0)

@@ -10,7 +10,7 @@ from .views import ClusterView, Health, ServerView, TabletView
 
 
 def view_of_reports(reports: Iterable[Report], now_us: int, draining: Iterable[str] = ()) -> ClusterView:
-    """The view that the newest report of each tablet and server gives."""
+    """The view by the newest report of each tablet and server."""
     servers: dict[str, ServerView] = {}
     tablets: dict[str, TabletView] = {}
     away = frozenset(draining)

@@ -1,4 +1,4 @@
-"""What the policy sees and what it says: frozen values, with nothing of clocks, wires or disks."""
+"""The policy's inputs and results: frozen values without clocks, wires or disks."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ alone take 64 MB a busy tablet, and a disk that is full stops all of its replica
 
 
 class Health(IntEnum):
-    """How one replica fares, as its leader and the heartbeats tell. Ordered from best to worst."""
+    """The health of one replica, by its leader's reports and the heartbeats. Ordered from best to worst."""
 
     HEALTHY = 0
     UNKNOWN = 1
-    """Nothing certain is known: wait, it becomes one of the others."""
+    """Not known yet: the policy waits until it becomes one of the others."""
     FAILED = 2
     """Silent for longer than the re-replication delay."""
     FAILED_UNRECOVERABLE = 3
-    """The replica is offline, or silent for so long and behind the leader's log, or copies into its server fail. Wins
-    over everything else."""
+    """The replica is offline, or silent for as long and needs entries that the leader's log no longer has, or copies
+    into its server fail. Overrides the others."""
 
     @property
     def failed(self) -> bool:
@@ -32,7 +32,7 @@ class Health(IntEnum):
 
 
 class ChangeKind(StrEnum):
-    """What an operator or a batch job wants of one tablet."""
+    """The kinds of change of one tablet that an operator or a batch job can want."""
 
     MOVE = "MOVE"
     ADD = "ADD"
@@ -61,7 +61,7 @@ class DesiredChange:
     """Wall clock; 0 means none."""
     reason: str = ""
     proposal: bool = False
-    """Whether somebody waits for its outcome on the topic."""
+    """Whether it came as a proposal, so that its outcome goes to the topic."""
     cancelled: bool = False
 
     def __post_init__(self) -> None:
@@ -77,14 +77,14 @@ class DesiredChange:
 
 @dataclass(frozen=True, kw_only=True)
 class TabletView:
-    """One tablet: its committed config, who leads it, and how its members fare."""
+    """One tablet: its committed config, its leader, and the health of its members."""
 
     tablet_id: str
     table_id: str
     replication_factor: int
     config: RaftConfig
     leader_uuid: str = ""
-    """Empty when no leader has reported lately: then nothing can be decided."""
+    """Empty if no leader has reported lately: then no decision is possible."""
     pending: bool = False
     """A config change is under way at the leader."""
     health: Mapping[str, Health] = field(default_factory=dict)
@@ -92,19 +92,19 @@ class TabletView:
     bytes_on_disk: int = 0
     desired: DesiredChange | None = None
     damaged: frozenset[str] = frozenset()
-    """Members whose server has their replica, FAILED by damage that a copy in its place would heal."""
+    """Members whose replica FAILED by damage that a copy in its place would repair."""
     unmade: frozenset[str] = frozenset()
-    """Members whose server, which lives, has no replica at the moment: a tombstone, or a copy under way."""
+    """Members whose server is alive and has no replica now: a tombstone, or a copy under way."""
     caught_up: frozenset[str] = frozenset()
-    """Members that have the leader's log, as it says, and itself."""
+    """The leader, and the members that have its whole log according to it."""
     estranged: frozenset[str] = frozenset()
-    """Servers outside the config whose live replica is of a former generation: it hears nothing of the group's leader,
-    so its server cannot be copied to before that replica is deleted."""
+    """Servers outside the config with a live replica of a former generation. Such a replica ignores the group's leader,
+    so no copy can go there before it is deleted."""
     by_witness: bool = False
-    """A lost voter's place is taken by a witness first, and the lost one is demoted instead of removed."""
+    """Whether a witness first takes the place of a lost voter, which is demoted instead of removed."""
 
     def health_of(self, uuid: str) -> Health:
-        """The member's health; UNKNOWN if nobody reported it."""
+        """The member's health; UNKNOWN without a report."""
         return self.health.get(uuid, Health.UNKNOWN)
 
     @property
@@ -119,30 +119,30 @@ class ServerView:
 
     uuid: str
     member: Member
-    """How it would stand in a config: uuid and addresses."""
+    """The server as a member of a config: uuid and addresses."""
     alive: bool = True
     location: str = ""
     draining: bool = False
-    """Its replicas shall stand elsewhere, and it gets no new ones."""
+    """Its replicas shall move to other servers, and it gets no new ones."""
     tablets_max: int = 0
-    """How many replicas it holds at most; 0: it does not say."""
+    """The most replicas that it may hold; 0: it reports no limit."""
     avoided: bool = False
     """Copies into it failed lately, for its own reasons: it gets new replicas only if no other server is free."""
     disk_bytes_free: int | None = None
-    """None: it does not say."""
+    """None: it reports no number."""
 
     def nearly_full(self, bytes_wanted: int = 0) -> bool:
-        """Whether its disk would be, with so many bytes more."""
+        """Whether its disk would be nearly full after `bytes_wanted` more."""
         return self.disk_bytes_free is not None and self.disk_bytes_free - bytes_wanted < DISK_BYTES_SPARE
 
     def has_room(self, replicas: int) -> bool:
-        """Whether it takes one more replica than these."""
+        """Whether it may hold one more than so many replicas."""
         return not self.tablets_max or replicas < self.tablets_max
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterView:
-    """Everything one evaluation looks at. `now_us` is the wall clock at which the view was taken."""
+    """The whole input of one evaluation. `now_us` is the wall clock at which the view was taken."""
 
     servers: tuple[ServerView, ...]
     tablets: tuple[TabletView, ...]

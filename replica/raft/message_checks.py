@@ -1,14 +1,14 @@
 """Refuses messages that no honest peer can have sent: with a reason, and without any change.
 
-Two questions, each a pure function that answers with the reason, or with an empty text if there is none:
+Two pure functions, each of which returns the reason, or an empty text if there is none:
 
-- `invalid_reason(message)`: can any replica, in any state, send this? It looks at the message alone.
-- `conflict_reason(state, message)`: can a peer of *this* replica send this, given what this replica knows for certain:
-  its term, its own log if it leads, what is committed here, its configs?
+- `invalid_reason(message)`: why no replica in any state can send this. It reads the message alone.
+- `conflict_reason(state, message)`: why no peer of *this* replica can send this, given what this replica knows for
+  certain: its term, its own log if it leads, its commit index, its configs.
 
-A message that passes may still be a lie (a vote that was never given, a position that is not durable there): Raft
-trusts its members for that. It cannot break an invariant of this replica. `replica/transport/DESIGN.md` has the table
-of every field; the tests go through it row by row.
+A message that passes may still be false (a vote that was never given, a position that is not durable at its sender):
+Raft trusts its members there. It cannot break an invariant of this replica. `replica/transport/DESIGN.md` has a table
+of all fields; the tests check it row by row.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ _REPLY_CODES = frozenset(
     )
 )
 _TERM_MIN = {AppendEntries: 1, AppendReply: 0, VoteRequest: 1, VoteReply: 0, TimeoutNow: 1}
-"""Nobody leads or campaigns in term 0; a replica that has seen no election yet may deny a vote in it."""
+"""The least term of each message. No replica leads or campaigns in term 0; one that has seen no election may deny a
+vote in it."""
 
 
 # ------------------------------------------------------------------------------------------- by the message alone
@@ -144,7 +145,7 @@ def _impossible_vote_reply(m: VoteReply) -> str:
 
 
 def is_position(opid: OpId) -> bool:
-    """Whether a log can have it: 0.0 before the first entry, and from 1 on both numbers."""
+    """Whether a log can have this position: 0.0 (before the first entry), or term and index of at least 1."""
     if opid.term < 1 or opid.index < 1:
         return opid.term == opid.index == 0
     return opid.term <= limits.RAFT_TERM_MAX and opid.index <= limits.RAFT_INDEX_MAX
@@ -168,7 +169,7 @@ def invalid_config_reason(config: RaftConfig) -> str:
 
 
 def conflict_reason(s: State, m: Message) -> str:
-    """Why no honest peer can have sent `m` to this replica; empty if one can. What is stale is no contradiction."""
+    """Why no honest peer can have sent `m` to this replica; empty if one can. A stale message is no contradiction."""
     if m.to_uuid != s.uuid or generation_of(m.term) != generation_of(s.hard.term) or m.term < s.hard.term:
         return ""  # told or ignored by `RaftCore.step`; nothing of it is used
     if too_far(s.hard.term, m.term):
@@ -187,11 +188,12 @@ def conflict_reason(s: State, m: Message) -> str:
 
 
 def too_far(own: int, term: int) -> bool:
-    """Whether no group can have come to `term`, whatever this replica has missed since its own term.
+    """Whether no group can have reached `term`, whatever this replica has missed since its own term.
 
-    A replica keeps a term that it has taken, and after the last term of a generation nobody can be elected: one message
-    must not bring a group there. Every term of the first half of a generation is allowed, more than a group can use up,
-    so that a replica that was away follows. In the second half, a term may be a bounded distance above the own one.
+    A replica never gives up a term that it has adopted, and after the last term of a generation no replica can be
+    elected: so one message must not bring a group there. Every term of the first half of a generation is allowed, since
+    a replica that was away must be able to follow, and no group uses up that half. In the second half, a term may be a
+    bounded distance above this replica's own.
     """
     further = generation_of(term) - generation_of(own)
     if not 0 <= further <= limits.RAFT_GENERATION_JUMP_MAX:
@@ -255,9 +257,9 @@ def _contradicts_vote_reply(hard: PersistentState, m: VoteReply) -> str:
 
 
 def is_stranger(hard: PersistentState, m: Message) -> bool:
-    """Whether an answer comes from a server to which no config here gives a part: nothing of it is used, not its term.
+    """Whether an answer comes from a server that no config of this replica names: it is ignored, its term too.
 
-    An honest server may send it: a removed member answers late, or another server has a lost one's address.
+    An honest server may send one: a removed member answers late, or another server now has a lost server's address.
     """
     if isinstance(m, VoteReply):
         return not any((member := config.member(m.from_uuid)) is not None and member.votes for config in hard.configs)

@@ -1,4 +1,4 @@
-"""What cores say to each other. Frozen; one class per message; the tablet id and the wire belong to the driver."""
+"""The messages between Raft cores. Frozen; one class for each; the driver adds the tablet id and the wire format."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nyala.replica.types import ZERO_OPID, Code, DataState, Entry, OpId
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AppendEntries:
-    """Entries after `prev`, or none: then it is a heartbeat and a probe at once [raft §5.3]."""
+    """Entries after `prev`; without entries, a heartbeat that also probes the follower's log [raft §5.3]."""
 
     to_uuid: str
     from_uuid: str
@@ -22,7 +22,7 @@ class AppendEntries:
     safe_time: int = 0
     """Hybrid time: no entry of this leader after the last one of this message is at or below it. 0: unknown."""
     quiet: bool = False
-    """A heartbeat that asks the follower to rest; see quiet.py."""
+    """A heartbeat that asks the follower to become quiet; see quiet.py."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

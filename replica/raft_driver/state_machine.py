@@ -1,4 +1,4 @@
-"""What a replica needs of the state that it replicates. A data tablet and the masters' catalog implement it."""
+"""The interface of the state that a replica changes by entries. Data tablets and the masters' catalog implement it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class StateMachine(Protocol):
 
     @property
     def flush_opid(self) -> OpId:
-        """Everything up to this entry is durable without the log; after a restart, what follows is applied again."""
+        """Entries up to this one are durable without the log; after a restart, all later ones are applied again."""
         ...
 
     @property

@@ -63,10 +63,11 @@ class ReplicaStatus:
     last_logged: OpId
     commit_index: int
     commit_opid: OpId
-    """At `commit_index`, up to which `committed_config` is the last config; ZERO_OPID if its term is not at hand."""
+    """The entry at `commit_index`, up to which `committed_config` is the last config; ZERO_OPID if its term is
+    unknown."""
     applied_index: int
     applied_time: int
-    """Hybrid time of the last applied entry: snapshots at or below are complete here."""
+    """Hybrid time of the last applied entry: this replica has all rows of snapshots at or below it."""
     flush_index: int
     first_index: int
     """First entry that the log still holds."""
@@ -76,7 +77,8 @@ class ReplicaStatus:
     writes_pending: int
     error: str = ""
     withheld: OpId | None = None
-    """The lost end of its log, which may have been acknowledged; until a leader has sent it again, it does not vote."""
+    """The end of its log that was lost and may have been acknowledged; the replica does not vote until a leader has
+    sent it again."""
     quiet: bool = False
     """The replica needs no ticks until something arrives."""
     peers: tuple[PeerStatus, ...] = ()
@@ -85,7 +87,7 @@ class ReplicaStatus:
 def peer_status(peers: Sequence[CorePeerStatus], options: RaftOptions, rested_ticks: int = 0) -> Iterator[PeerStatus]:
     """What the core knows of each peer, in the words of operators.
 
-    A quiet leader hears nothing and has counted no ticks for `rested_ticks`. A peer that was away then still is.
+    A quiet leader gets no replies and has counted no ticks for `rested_ticks`. A peer that was away before still is.
     """
     for peer in peers:
         contact_ticks = peer.contact_ticks + (rested_ticks if peer.absent else 0)
@@ -99,7 +101,7 @@ def peer_status(peers: Sequence[CorePeerStatus], options: RaftOptions, rested_ti
 
 
 def leader_hint(core: RaftCore) -> str:
-    """`uuid@host:port` of the leader as far as known; empty if not, or if this replica is it."""
+    """`uuid@host:port` of the leader; empty if it is unknown or this replica."""
     leader = core.leader_uuid
     if not leader or leader == core.uuid:
         return ""

@@ -1,9 +1,9 @@
 """The write batcher: small writes that arrive while others are under way wait for those, and leave as one batch.
 
-A proposal costs three servers a `Ready`, a group commit, a message and an answer each, whatever it carries. A writer
-that is alone never waits. Many writers wait for the batch under way, as they would for the disk, and the next batch
-takes all that arrived meanwhile. When a batch ends, its writers are answered, and most of them write again at once. If
-the next batch left without them, the writers would stay split into two halves, with twice as many batches.
+A proposal of any size costs three servers a `Ready`, a group commit, a message and an answer each. A lone writer never
+waits. Many writers wait for the batch under way, and the next batch takes all writes that arrived meanwhile. When a
+batch ends, its writers are answered, and most of them write again at once. If the next batch left without them, the
+writers would stay split into two halves, with twice as many batches.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BATCH_WRITES_MAX = 64
 _WRITERS_MIN = 2
 _WAIT_US_MAX = 10_000
 _SKIPS_MAX = 64
-"""At most so many batches do not wait, after waits in which no writer came."""
+"""The most batches in a row that do not wait, after waits in which no writer came."""
 
 
 class Wait(NamedTuple):
@@ -46,13 +46,13 @@ class Write(NamedTuple):
 class WriteBatcher:
     """The writes that wait for the batch under way, or for writers that were just answered.
 
-    A batch is the small writes that are proposed until it leaves; it ends when the last of them is applied. The next
-    one waits for as many writers as were seen, those that were answered and those that wait, but no longer than half
-    of what the last one took. After a wait in which no writer came the next batch does not wait, then the next two,
-    four and so on, until a writer comes during a wait.
-    Invariants: writes leave in the order in which they came; nothing waits unless a batch is under way or writers are
-    expected, so whatever ends that (the batch is applied, the time is over, leadership is lost, the replica falls
-    silent) takes or answers all of them; what waits is bounded by one batch. Concurrency: the owner's thread.
+    A batch consists of the small writes that are proposed until it leaves; it ends when the last of them is applied.
+    The next batch waits for as many writers as the last one answered, plus those that wait already, but at most half of
+    the time that the last one took. After a wait in which no writer came the next batch does not wait, then the next
+    two, four and so on, until a writer comes during a wait.
+    Invariants: writes leave in the order in which they came; a write waits only while a batch is under way or writers
+    are expected, so each event that ends this (the batch is applied, the time is over, leadership is lost, the replica
+    falls silent) proposes or answers all waiting writes; these are at most one batch. Concurrency: the owner's thread.
     """
 
     def __init__(self) -> None:
@@ -72,9 +72,9 @@ class WriteBatcher:
         return len(self._writes)
 
     def holds_back(self, write: Write) -> bool:
-        """Take `write` if it is small, has something to wait for, and there is room; whether it was taken.
+        """Take `write` if it is small, there is something to wait for, and there is room. True: it was taken.
 
-        If not, what was taken before goes with it.
+        False: the caller proposes it at once, after the writes that were taken before.
         """
         if not (self._left or self._expected) or write.size_bytes > WRITE_BYTES_MAX:
             return False
@@ -92,16 +92,16 @@ class WriteBatcher:
         if self._batch_end is None:
             self._began_us = now_us
         if self._left:
-            self._batch_writes = 0  # it goes on with others: writers that left with it may be back by its end
+            self._batch_writes = 0  # it goes on with its other writes; its writers may write again by its end
         self._batch_end, self._left = index, False
         self._batch_writes += 1
 
     def leave(self) -> None:
-        """What was proposed is on its way."""
+        """The batch leaves: no further write joins it."""
         self._left = self._batch_end is not None
 
     def applied(self, index: int) -> bool:
-        """Entries up to `index` are applied; whether the batch has ended with that."""
+        """Entries up to `index` are applied. Returns whether the batch has ended with that."""
         return self._batch_end is not None and index >= self._batch_end
 
     def end(self, now_us: int | None) -> Wait | None:
@@ -119,7 +119,7 @@ class WriteBatcher:
         return Wait(self._wait_number, min(took_us // 2, _WAIT_US_MAX))
 
     def waited(self, number: int) -> bool:
-        """The time of wait `number` is over. True if it was still going on: then `take` what waits."""
+        """The time of wait `number` is over. True if this wait had not ended before: then the caller calls `take`."""
         if not self._expected or number != self._wait_number:
             return False
         if not self._write_came:

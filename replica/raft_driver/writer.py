@@ -18,8 +18,11 @@ from .write_batcher import WRITE_BYTES_MAX, Write, WriteBatcher
 
 
 class Writer:
-    """Invariants: writes get their indexes in the order in which they came; what waits, with an index or without one,
-    is bounded; each `done` is called once, never before `write` returns. Concurrency: the owner's thread."""
+    """Proposes writes and answers them.
+
+    Invariants: writes get their indexes in the order in which they came; unanswered writes, with an index or without
+    one, are bounded; each `done` is called once, never before `write` returns. Concurrency: the owner's thread.
+    """
 
     def __init__(
         self,
@@ -48,7 +51,7 @@ class Writer:
 
     @property
     def indexed(self) -> int:
-        """Those of them that have an index."""
+        """Unanswered writes that have an index."""
         return len(self._writes)
 
     def write(self, kind: EntryKind, schema_id: int, meta: bytes, payload: bytes, payload_crc: int, done: Done) -> None:
@@ -63,7 +66,7 @@ class Writer:
             self._propose([*self._batcher.take(), write])
 
     def batch_left(self) -> None:
-        """What was proposed is on its way."""
+        """The proposed writes have left as one batch."""
         self._batcher.leave()
 
     def finish(self, entries: Sequence[Entry], results: Sequence[object]) -> None:
@@ -72,7 +75,8 @@ class Writer:
             self._writes.finish(entry.opid, result)
 
     def applied(self, index: int) -> None:
-        """If a batch ends with that, propose what waits: now, or after a wait for the writers just answered."""
+        """If the batch ends with `index`, propose the waiting writes: now, or after a wait for the writers just
+        answered."""
         if not self._batcher.applied(index):
             return
         timer = self._environment.timer
@@ -83,16 +87,17 @@ class Writer:
             timer.after(wait.limit_us, lambda: self._waited_for_more(wait.number))
 
     def leadership_lost(self, hint: str) -> None:
-        """Writes without an index are told that they never get one."""
+        """Answer the writes without an index that they never get one."""
         for write in self._batcher.abandon():
             write.done(Refused(Code.NOT_LEADER, "leadership was lost before the write got an index", detail=hint))
 
     def settle(self, told_later: int, term_at: Callable[[int], int | None], hint: str) -> None:
-        """Answer writes with an index by what is known now; see `PendingEntries.leadership_lost`."""
+        """Answer the writes with an index whose outcome is known now; see `PendingEntries.leadership_lost`."""
         self._writes.leadership_lost(told_later, term_at, hint)
 
     def fail_all(self, code: Code, what: str) -> None:
-        """The replica falls silent: nothing was applied of what has no index, and the rest is unknown."""
+        """Answer all writes because the replica falls silent: one without an index was not applied; others are
+        unknown."""
         for write in self._batcher.abandon():
             write.done(Refused(code, what))
         self._writes.fail_all(code, what)
@@ -106,7 +111,7 @@ class Writer:
             self._propose(gathered)
 
     def _propose(self, writes: Sequence[Write]) -> None:
-        """Give each write its index and time, in order; what gets none is answered soon. They leave together."""
+        """Give each write its index and time, in order, and let them leave together; a refused one is answered soon."""
         timer = self._environment.timer
         for write in writes:
             refusal = self._no_room(write.size_bytes)
@@ -138,7 +143,7 @@ class Writer:
         return self._no_room(size_bytes)
 
     def _no_room(self, size_bytes: int) -> Refused | None:
-        """Why the log takes no more now, or None."""
+        """Why the log has no room for a write of this size now, or None."""
         if self._persister.full:
             return self._persister.refusal
         if not self._persister.has_room(size_bytes):

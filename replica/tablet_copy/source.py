@@ -1,8 +1,8 @@
-"""The leader's side of a tablet copy: sessions that hold blocks, WAL segments and the log behind them.
+"""The leader's side of a tablet copy: sessions that hold blocks, WAL segments and the log after them.
 
-What a session names stays readable until it ends or was not asked for within its time to live: blocks are held at the
-tablet, WAL segments are pinned, and the log is anchored at the first entry the copy needs, so that log GC leaves the
-copy and everything after it in place [kudu raft-tablet-copy, "Follower Tablet Copy"].
+The files of a session stay readable until it ends, or until its target has fetched nothing for its time to live. The
+tablet holds the blocks, the log pins the WAL segments, and an anchor at the first entry that the copy needs keeps log
+GC from that entry and all later ones [kudu raft-tablet-copy, "Follower Tablet Copy"].
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .deletion import wal_folder
 from .manifest import WHOLE, CopyFile, CopyManifest, CopyWanted, FileKind
 
 LINGER_US = 30 * 1_000_000
-"""How long the log anchor of a finished copy stays: until the new follower's own progress holds the log."""
+"""How long the log anchor of a finished copy stays: by then the new follower's own progress holds the log."""
 
 
 class HeldState(Protocol):
@@ -47,7 +47,7 @@ class HeldState(Protocol):
 
 
 class Releasable(Protocol):
-    """A hold that is let go once; letting go twice is harmless."""
+    """A hold that can be released; a second release does nothing."""
 
     def release(self) -> None: ...
 
@@ -86,13 +86,13 @@ def capture_session(
     committed: OpId = ZERO_OPID,
     wanted: CopyWanted = WHOLE,
 ) -> CopySourceSession:
-    """Fix what a copy of this replica is: superblock, metadata, blocks, and the WAL from the flush index on.
+    """Open a session on this replica's superblock, metadata, blocks, and WAL from the flush index on.
 
-    The log is anchored before the superblock is read, so that no flush in between can let go of what the superblock
-    needs. Segments that end at or below the flush index are left out: the superblock names that position and its term.
-    `config_index` is the last committed config's: until the metadata has it, entries behind the metadata's go along.
-    `commit_index` is what the source knows to be committed: Refused NOT_READY while its own log does not hold that, for
-    the others' acknowledgements, perhaps the requestor's own, are all that keeps those entries.
+    The log is anchored before the superblock is read, so that no flush in between can release entries that the
+    superblock needs. Segments that end at or below the flush index are left out: the superblock names that position and
+    its term. `config_index` is the index of the last committed config: if the metadata has an earlier config, the
+    session also has the entries after that one. `commit_index` is the source's commit index: Refused NOT_READY while
+    its own log does not hold that entry, because then only other members, perhaps the requestor, hold it.
     `wanted.log_only`: no blocks; and no log either, if the log may begin after `committed`, the OpId at `commit_index`
     of a leader of `term`. See DESIGN.md, "Witnesses".
     Heavy: it rolls the log and reads the chosen segments once for their checksums.
@@ -107,7 +107,7 @@ def capture_session(
             raise Refused(Code.NOT_READY, what, flushed=superblock.flush_opid, wanted=wanted.flushed)
         anchor = log.anchor(flush_index)
         first.release()
-        kept = undo.enter_context(ExitStack())  # the anchor is let go here only if something below fails
+        kept = undo.enter_context(ExitStack())  # the anchor is released here only if something below fails
         kept.callback(anchor.release)
         log.roll()
         pin = log.pin()
@@ -157,16 +157,16 @@ def capture_session(
 
 
 def _retained(segments: Sequence[SegmentInfo], below: int) -> Sequence[SegmentInfo]:
-    """From the first segment with an entry above `below` to the last with any: a log may lack none in between.
+    """All segments from the first with an entry above `below` to the last with any entry.
 
-    One in between can be empty, or hold only entries that were overwritten later.
+    One in between can be empty, or hold only entries that were overwritten later; a log needs it all the same.
     """
     wanted = [pos for pos, s in enumerate(segments) if s.last_index > below and s.last_index >= s.first_index]
     return segments[wanted[0] : wanted[-1] + 1] if wanted else ()
 
 
 class SessionFile:
-    """An open file of a session. Concurrency: one thread; a session that ends meanwhile ends the next call."""
+    """An open file of a session. Concurrency: one thread; after the session has ended every call is refused."""
 
     def __init__(self, session: CopySourceSession, named: CopyFile, path: str, file: DiskFile) -> None:
         self._session = session
@@ -175,7 +175,7 @@ class SessionFile:
         self._file = file
 
     def read(self, byte_offset: int, length_bytes: int) -> bytes:
-        """At least one byte, and COPY_CHUNK_BYTES at most. Corruption if a block cannot be read: it is lost here."""
+        """1 to COPY_CHUNK_BYTES bytes. Corruption if a block cannot be read: this replica has lost it."""
         check(length_bytes <= limits.COPY_CHUNK_BYTES, "a read for a copy is bounded", bytes=length_bytes)
         self._session.check_open()
         with _trouble(self._named, self._path):
@@ -192,7 +192,7 @@ class SessionFile:
             raise self._shorter(ends)
 
     def send(self, fd: int, byte_offset: int, length_bytes: int) -> None:
-        """Exactly these bytes to a blocking socket; raises as `read`, and OSError for trouble with the socket."""
+        """Send exactly these bytes to a blocking socket. Raises as `read` does, and OSError if the socket fails."""
         end = byte_offset + length_bytes
         while byte_offset < end:
             with _trouble(self._named, self._path):
@@ -243,10 +243,11 @@ class CopySourceSession:
 
     @contextmanager
     def opened(self, kind: int, name: str, byte_offset: int, length_bytes: int) -> Iterator[SessionFile]:
-        """One of the session's files, for that range; NOT_FOUND for a file it does not name, EXPIRED once it has ended.
+        """Open one of the session's files for that range; NOT_FOUND unless the session names it, EXPIRED once it has
+        ended.
 
-        Corruption if the file is gone, or a block that cannot be opened: the replica here has lost it.
-        The handle is the caller's own: a session may be closed while somebody still reads.
+        Corruption if the file is missing or a block cannot be opened: this replica has lost it.
+        The caller closes the file. The session may end while the caller reads.
         """
         named = self._named.get((kind, name))
         if named is None:
@@ -259,7 +260,7 @@ class CopySourceSession:
             try:
                 with _trouble(named, path):
                     file = self._disk.open(path)
-            except FileNotFoundError as error:  # held and not yet let go: nobody here has removed it
+            except FileNotFoundError as error:  # the session still holds it, so this server has not removed it
                 raise Corruption("a file that a copy session holds is gone", path=path) from error
         try:
             yield SessionFile(self, named, path, file)
@@ -267,7 +268,7 @@ class CopySourceSession:
             file.close()
 
     def read(self, kind: int, name: str, byte_offset: int, length_bytes: int) -> Iterator[tuple[int, bytes]]:
-        """(offset, bytes) chunks of at most COPY_CHUNK_BYTES; raises as `opened` and as `SessionFile.read`."""
+        """Yield (offset, bytes) chunks of at most COPY_CHUNK_BYTES; raises as `opened` and `SessionFile.read` do."""
         end = byte_offset + length_bytes
         with self.opened(kind, name, byte_offset, length_bytes) as file:
             while byte_offset < end:
@@ -276,7 +277,8 @@ class CopySourceSession:
                 byte_offset += len(chunk)
 
     def verify_block(self, name: str) -> None:
-        """Corruption if a block of the session is not what the superblock recorded; NOT_FOUND if it names none so."""
+        """Corruption if the block differs from what the superblock recorded; NOT_FOUND if the session has no such
+        block."""
         named = next((f for f in self.manifest.files if f.kind is FileKind.BLOCK and f.name == name), None)
         if named is None:
             raise Refused(Code.NOT_FOUND, "the session names no such block", name=name)
@@ -289,7 +291,7 @@ class CopySourceSession:
             raise Refused(Code.EXPIRED, "the copy session has ended", session=self.manifest.session_id)
 
     def release_data(self) -> None:
-        """Let go of blocks and pinned segments; the log stays anchored."""
+        """Release the blocks and pinned segments; the log stays anchored."""
         with self._lock:
             if self._closed:
                 return
@@ -297,13 +299,14 @@ class CopySourceSession:
         self._hold.close()
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release everything that the session holds."""
         self.release_data()
         self.anchor.release()
 
 
 class Served(NamedTuple):
-    """An open session, for operators: since when (wall clock), and for how long nobody asked for anything."""
+    """An open session, for operators: when it began (wall clock), and how long ago its target last fetched
+    something."""
 
     session: CopySourceSession
     started_us: int
@@ -311,36 +314,36 @@ class Served(NamedTuple):
 
 
 class Asker(NamedTuple):
-    """Who asks for a session, as far as its place is concerned."""
+    """What the bounds on sessions need to know of a requestor."""
 
     host: str = ""
-    """Where it is; empty if it is this process."""
+    """The host that the call came from; empty if it is this process."""
     is_member: bool = True
-    """Whether it names a member of the tablet's config."""
+    """Whether the requestor's uuid is that of a member of the tablet's config."""
 
 
 class _Begun(NamedTuple):
-    """Who began a session, and by which of its attempts."""
+    """The requestor that began a session, and the number of its attempt."""
 
     requestor_uuid: str
     tablet_id: str
     run: str
-    """Names the requestor's process; empty if it did not say."""
+    """Identifies the requestor's process; empty if the request has none."""
     attempt: int
-    """Rises with each that the requestor makes, whichever tablet it is of; 0 if it did not say."""
+    """Rises with each attempt of the requestor, of any tablet; 0 if the request has none."""
     asker: Asker
 
     def replaces(self, other: _Begun) -> bool:
-        """Whether the other one's target does not go on with it, as this one shows, if it is the later of the two.
+        """Whether this attempt, if it is the later one, shows that the other's target has given that one up.
 
-        Never across hosts: anybody can name another server's uuid.
+        Never across hosts, because any caller can send another server's uuid.
         """
         another_process = bool(self.run and other.run and self.run != other.run)
         same_server = (self.requestor_uuid, self.asker.host) == (other.requestor_uuid, other.asker.host)
         return same_server and (self.tablet_id == other.tablet_id or another_process)
 
     def is_late(self, other: _Begun) -> bool:
-        """Whether it comes after the other one, which was begun later."""
+        """Whether this request arrives after the other one although the requestor made it earlier."""
         return self.replaces(other) and 0 < self.attempt < other.attempt
 
 
@@ -350,7 +353,7 @@ class _Slot:
     started_us: int
     """Wall clock."""
     asked_us: int
-    """When its target last asked for something; monotonic."""
+    """When its target last fetched something; monotonic clock."""
     begun: _Begun
 
 
@@ -367,8 +370,8 @@ class SourceSessions:
     _slots: dict[str, _Slot] = field(default_factory=dict)
     _opening: list[_Begun] = field(default_factory=list)
     _latest: dict[tuple[str, str, str], tuple[_Begun, int]] = field(default_factory=dict)
-    """By requestor, host and tablet: the latest attempt, and when it came; as long as its session, and for a time to
-    live."""
+    """By requestor, host and tablet: the latest attempt, and when it arrived. Kept while its session is open, and for a
+    time to live."""
     _lingering: list[tuple[str, Releasable, int]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -382,12 +385,12 @@ class SourceSessions:
         attempt: int = 0,
         asker: Asker = Asker(),
     ) -> CopySourceSession:
-        """Run `capture(session_id, ttl_us)` with the log anchored at `anchor_index`; Refused OVERLOADED when full, of
-        the asker's host or of servers that are no members as well.
+        """Run `capture(session_id, ttl_us)` with the log anchored at `anchor_index`. Refused OVERLOADED if there are
+        too many sessions: in all, of the asker's host, or of servers that are no members.
 
-        A requestor that starts over replaces its earlier session of the same tablet, and one that is another process
-        than before (`run`) all that its earlier process left. Refused CAS_FAILED, with the later `attempt` as detail,
-        if it did so meanwhile: this request was on its way for long.
+        A requestor that starts a copy anew replaces its earlier session of the same tablet; a new process of a
+        requestor (`run`) replaces all sessions of its earlier process. Refused CAS_FAILED, with the later `attempt` as
+        detail, if a later attempt has arrived before this one.
         """
         self.expire()
         session_id, begun = new_uuid(), _Begun(requestor_uuid, tablet_id, run, attempt, asker)
@@ -420,7 +423,10 @@ class SourceSessions:
                 self._opening.remove(begun)
 
     def _full(self, asker: Asker) -> tuple[str, int] | None:
-        """Whose places are taken, and how many they are, if this one finds none. With the lock."""
+        """If a bound is reached for this requestor: a text that says whose sessions it counts, and its number.
+
+        The caller holds the lock.
+        """
         there = [slot.begun.asker for slot in self._slots.values()] + [begun.asker for begun in self._opening]
         if len(there) >= self.sessions_max:
             return "", self.sessions_max
@@ -432,14 +438,14 @@ class SourceSessions:
         return None
 
     def _check_latest(self, begun: _Begun) -> None:
-        """With the lock."""
+        """Refuse an attempt that a later one has overtaken. The caller holds the lock."""
         later = max((b.attempt for b, _ in self._latest.values() if begun.is_late(b)), default=0)
         if later:
             what = "a later attempt of this server to copy has begun here: this one is over"
             raise Refused(Code.CAS_FAILED, what, detail=str(later), attempt=begun.attempt, later=later)
 
     def get(self, session_id: str) -> CopySourceSession:
-        """The session, with its time to live started anew; Refused EXPIRED if it is gone."""
+        """The session, whose time to live begins again; Refused EXPIRED if it has ended."""
         self.expire()
         with self._lock:
             slot = self._slots.get(session_id)
@@ -463,7 +469,7 @@ class SourceSessions:
             slot.session.close()
 
     def end_tablet(self, tablet_id: str) -> None:
-        """Close every session of a tablet that is being stopped here, and let go of its log."""
+        """Close every session of a tablet that this server stops, and release the anchors on its log."""
         with self._lock:
             gone = [sid for sid, slot in self._slots.items() if slot.session.tablet_id == tablet_id]
             sessions = [self._slots.pop(sid).session for sid in gone]
@@ -475,9 +481,10 @@ class SourceSessions:
             anchor.release()
 
     def expire(self) -> None:
-        """Close what nobody has asked for within its time to live. May write to the disk.
+        """Close the sessions whose targets have fetched nothing for their time to live. May write to the disk.
 
-        Whoever keeps this calls it now and then: a target that died asks for nothing, and nobody else may either.
+        The server calls it periodically: when a target has died, no further request may come that would close its
+        session.
         """
         now = self.clock.monotonic_us()
         with self._lock:
@@ -497,7 +504,7 @@ class SourceSessions:
         return [served.session for served in self.served()]
 
     def served(self) -> list[Served]:
-        """The open sessions, with when they were last of use."""
+        """The open sessions, with the times that operators see."""
         now = self.clock.monotonic_us()
         with self._lock:
             return [Served(s.session, s.started_us, now - s.asked_us) for s in self._slots.values()]
@@ -509,7 +516,8 @@ class LocalCopySource:
     def __init__(
         self, sessions: SourceSessions, capture: Callable[[str, str, bool, str, int, CopyWanted], CopySourceSession]
     ) -> None:
-        """`capture(tablet_id, requestor_uuid, allow_leaderless, session_id, ttl_us, wanted)`: a session, or Refused."""
+        """`capture(tablet_id, requestor_uuid, allow_leaderless, session_id, ttl_us, wanted)` returns a session or
+        raises Refused."""
         self._sessions = sessions
         self._capture = capture
 
@@ -530,5 +538,5 @@ class LocalCopySource:
             yield chunk
 
     def end(self, session_id: str, success: bool, doubted: str = "") -> None:
-        """End the session. Nobody here could tell the replica that it has lost a block: `doubted` is for servers."""
+        """End the session. `doubted` is ignored: only a server can report a lost block to its replica."""
         self._sessions.end(session_id, success)

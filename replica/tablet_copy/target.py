@@ -1,7 +1,7 @@
 """The target's side of a tablet copy: COPY.1 to COPY.5, the last of which commits.
 
-Until the READY superblock is durable the replica is COPYING, keeps its last logged OpId and goes back to a tombstone
-whatever happens; everything the READY superblock names is checked and synced before it is written
+Until the READY superblock is durable the replica is COPYING and keeps its last logged OpId; a copy that fails leaves a
+tombstone. All files that the READY superblock names are checked and synced before it is written
 [kudu raft-tablet-copy, "Follower Tablet Copy"].
 """
 
@@ -30,21 +30,20 @@ _log = logging.getLogger(__name__)
 class TargetCopy:
     """One run of COPY.1 to COPY.5; the caller starts the replica (COPY.6).
 
-    `own_last_opid` and `own_term` are what this server has promised, as far as the caller knows at the start.
-    `stop_and_delete(check_source)` is called once the source has been accepted and before anything here changes. It
-    stops the replica if there is one, calls `check_source(last OpId, term)` with the stopped replica's, which no longer
-    change, deletes a READY one, and returns the superblock in force (None: the tablet never was here). `check_source`
-    raises Refused if the stopped replica has promised more than the source offers; nothing is lost then, and the caller
-    starts it again.
-    `merge(remote)` merges the source's consensus metadata into the local one, under the lock that this server's votes
-    for the tablet take too; without it the file is merged directly.
+    `own_last_opid` and `own_term`: the last OpId and the term that this server has promised, as the caller knows them.
+    `stop_and_delete(check_source)` is called after the source has been accepted and before this server changes
+    anything. It stops the replica if there is one, calls `check_source(last OpId, term)` with the stopped replica's
+    values, deletes a READY replica, and returns the superblock in force (None: this server never had the tablet).
+    `check_source` raises Refused if the stopped replica has promised more than the source offers; nothing has changed
+    then, and the caller starts the replica again. `merge(remote)` merges the source's consensus metadata into the local
+    one, under the lock that this server's votes for the tablet take too; without it the file is merged directly.
     `log_only`: the replica becomes a witness, which has no rows; see DESIGN.md, "Witnesses". `own_last_known`: whether
-    `own_last_opid` is the last OpId that was acknowledged, not only one below it.
-    `promised()`: the consensus metadata, if this server has them in memory; else they are read. They are asked for if
-    the superblock is lost (`lost_superblock.py`): the copy starts over a tombstone whose acknowledged OpId is unknown.
-    Cancelled before COPY.1 it leaves everything as it was, later a tombstone; after COPY.5 it is too late.
+    `own_last_opid` is the last OpId that was acknowledged, not only one below it. `promised()`: the consensus metadata,
+    if this server has them in memory; else they are read. They are needed if the superblock is lost
+    (`lost_superblock.py`): then the acknowledged OpId of the tombstone is unknown. A copy that is cancelled before
+    COPY.1 changes nothing, one that is cancelled before COPY.5 leaves a tombstone; after COPY.5 it cannot be cancelled.
 
-    Durability: `run` returns only when the READY superblock and all it names are durable.
+    Durability: `run` returns only when the READY superblock and all files that it names are durable.
     """
 
     def __init__(
@@ -75,7 +74,7 @@ class TargetCopy:
         self._was_here = False
 
     def run(self) -> Superblock:
-        """The READY superblock. Refused or Corruption if the copy failed; the replica then is a tombstone again."""
+        """Copy, and return the READY superblock. Refused or Corruption if the copy failed; then a tombstone is left."""
         self._progress.phase = "BEGIN"
         disk, tablet_id = self._disk, self._tablet_id
         lost = not Superblock.exists(disk, tablet_id) and was_here(disk, tablet_id)
@@ -106,7 +105,7 @@ class TargetCopy:
         return CopyWanted(log_only=True, acknowledged=acknowledged) if self._log_only else WHOLE
 
     def _accept(self, manifest: CopyManifest) -> Superblock:
-        """The source's superblock, if this server may copy from it; nothing has been changed yet."""
+        """The source's superblock; Refused if this server must not copy from it. Changes nothing."""
         remote = accept_offer(manifest, self._tablet_id, self._own[1])
         if remote.data_state is not DataState.READY:
             raise Refused(Code.ILLEGAL_STATE, "the source's replica is not READY", state=remote.data_state.name)
@@ -116,7 +115,7 @@ class TargetCopy:
         return remote
 
     def _admit(self, manifest: CopyManifest, last_opid: OpId, term: int) -> None:
-        """Refused if the source does not have, for certain, all that this server has acknowledged."""
+        """Refused unless the source certainly has every entry that this server has acknowledged."""
         refusal = source_refusal(
             source_last_opid=manifest.last_opid,
             source_term=term_of(self._tablet_id, manifest.cmeta),
@@ -129,7 +128,10 @@ class TargetCopy:
             raise refusal
 
     def _check_base(self, manifest: CopyManifest, remote: Superblock, local: Superblock) -> None:
-        """A witness without a log is refused to who turned out not to know what it acknowledged: it asks anew."""
+        """Refused if the source sent no log and this server turns out not to know its last acknowledged OpId.
+
+        The next attempt asks for the log.
+        """
         if (
             remote.witness
             and not manifest.files
@@ -140,7 +142,7 @@ class TargetCopy:
             raise Refused(Code.ILLEGAL_STATE, what, detail="OPID", tablet=self._tablet_id)
 
     def _mark_copying(self, remote: Superblock, local: Superblock | None) -> Superblock:
-        """COPY.1: the quarantine path is cleared, the last logged OpId is kept."""
+        """COPY.1: write the COPYING superblock without a quarantine path and with the last logged OpId."""
         self._progress.phase = "COPY.1"
         disk, tablet_id = self._disk, self._tablet_id
         check(local is None or local.data_state is DataState.DELETED, "a copy starts over a tombstone or over nothing")
@@ -161,7 +163,7 @@ class TargetCopy:
         copying.save(disk)
         disk.crash_point("copy.1")
         if disk.exists(wal_folder(tablet_id)):
-            # No superblock named this log; it may hold promises, so it is kept aside, not overwritten.
+            # No superblock named this log; it may hold promises, so it is moved aside and not overwritten.
             quarantine = fresh_quarantine(disk, tablet_id)
             disk.mkdir(quarantine)
             disk.rename(wal_folder(tablet_id), f"{quarantine}/wal")
@@ -195,9 +197,10 @@ class TargetCopy:
         ConsensusMeta.adopt(self._disk, self._tablet_id, self._uuid, remote, lost=self._was_here)
 
     def _back_to_deleted(self, error: Exception) -> None:
-        """A copy that failed ends as a tombstone with the last logged OpId it had; its blocks are named by nobody.
+        """Turn a failed copy into a tombstone with the last logged OpId, and delete its blocks, which no superblock
+        names.
 
-        They go first: where they have filled the disk, the tombstone has no other room.
+        The blocks are deleted first: if they have filled the disk, the tombstone cannot be written before.
         """
         _log.warning("T %s P %s copy failed in %s: %s", self._tablet_id, self._uuid, self._progress.phase, error)
         if not Superblock.exists(self._disk, self._tablet_id):

@@ -1,4 +1,4 @@
-"""The catalog copied into the directory of a stopped master: one that takes a lost master's place, or joins its group.
+"""Copies the catalog into the directory of a stopped master that takes a lost master's place, or joins its group.
 
 [kudu master permanent failure, "Design proposal", steps 3 to 7; "Migration", steps 8 and 9]. The caller holds the
 directory's lock.
@@ -37,15 +37,15 @@ def copy_catalog(
     allow_leaderless: bool = False,
     progress: CopyProgress | None = None,
 ) -> Superblock:
-    """Copy the catalog from the master at `source` to the directory of `own`, which its next start then runs.
+    """Copy the catalog from the master at `source` to the directory of `own`, which runs it at its next start.
 
-    The source leads. With `allow_leaderless` it need not, unless `own` stands for promises that are not here: its uuid
-    was another directory's, or its catalog was lost. Then it takes that uuid over first: the group commits so, every
-    other master that answers has applied it before anything is copied, and none hears the former one again; votes are
-    abstained from in every term that any of them knows, since the former one may have voted in it. Refused, before
-    anything is changed: INVALID_ARGUMENT if either is no master, INVALID_NAME if the source's group has no such member,
-    ILLEGAL_STATE if somebody answers at that member's address, UNAVAILABLE if the source does not. A copy that fails is
-    repeated.
+    The source must lead. With `allow_leaderless` it need not, unless the promises of `own` are lost: its uuid was
+    another directory's, or its catalog was lost. Then it first takes that uuid over: the group commits this, and every
+    other master that answers has applied it before the copy begins, so that none hears the former one again. The new
+    one abstains from votes in every term that any of them knows, because the former one may have voted in it. Refused,
+    before any change: INVALID_ARGUMENT if either is no master, INVALID_NAME if the source's group has no such member,
+    ILLEGAL_STATE if a process answers at that member's address, UNAVAILABLE if the source does not. A copy that fails
+    can be repeated.
     """
     if own.kind != MASTER:
         what = "this is a tablet server's directory, and only a master has the catalog"
@@ -83,7 +83,7 @@ def copy_catalog(
 
 
 def _take_over(disk: Disk, own: Instance, source: Address, leader: str, config: RaftConfig) -> int:
-    """Make this directory the one that stands for its uuid; the highest term that any other master knows."""
+    """Make this directory the only one with its uuid; returns the highest term that any other master knows."""
     with _stub_of(source) as stub:
         seen = own.takeover
         for _ in range(2):
@@ -105,9 +105,9 @@ def _take_over(disk: Disk, own: Instance, source: Address, leader: str, config: 
 
 
 def _term_once_told(member: Member, index: int) -> int:
-    """The term of another master, once it has applied that entry; 0 of one that does not answer.
+    """The term of another master, when it has applied that entry; 0 if it does not answer.
 
-    One that is away, and lacks the entry, cannot be elected by those that have it.
+    A master that does not answer and lacks the entry cannot be elected by those that have it.
     """
     deadline = time.monotonic() + TOLD_TIMEOUT_S
     while True:
@@ -125,13 +125,13 @@ def _term_once_told(member: Member, index: int) -> int:
 
 @contextmanager
 def _stub_of(address: Address) -> Iterator[Any]:
-    """Of the MasterService at `address`, on a connection of its own."""
+    """A stub of the MasterService at `address`, on a connection of its own."""
     with channel_to(address, ONCE_CHANNEL_OPTIONS) as channel:
         yield pb_grpc.MasterServiceStub(channel)
 
 
 def _status_of(address: Address) -> pb.MasterStatusReply:
-    """What the master at `address` says of itself and of its group."""
+    """The status of the master at `address` and of its group."""
     with _stub_of(address) as stub:
         try:
             status: pb.MasterStatusReply = stub.Status(pb.Empty(), timeout=CONNECT_TIMEOUT_S)
@@ -149,7 +149,7 @@ def _no_master(address: Address, error: grpc.RpcError) -> Refused:
 
 
 def _need_nobody(address: Address, uuid: str) -> None:
-    """Refused if a process is where this master is to be: the one that is replaced must be dead for good."""
+    """Refused if a process answers at this master's address: the replaced master must be dead for good."""
     with _stub_of(address) as stub:
         try:
             answers = stub.GetIdentity(pb.Empty(), timeout=RIVAL_TIMEOUT_S).uuid

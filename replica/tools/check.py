@@ -1,4 +1,4 @@
-"""Is the cluster as the catalog wants it? One view gathered from every server, one pure function that judges it."""
+"""Checks that the cluster is as the catalog wants it: a view gathered from all servers, and a pure function over it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from .wanted import change_json
 
 REPLICAS_DIFFER = "replicas differ"
 LAG_ENTRIES_MAX = 10_000
-"""A voter that has applied less than what is committed, by more entries than these, is named."""
+"""A voter that lags behind the committed entries by more than this is reported."""
 
 
 class Severity(StrEnum):
-    """ERROR: data, availability or redundancy is at stake. WARNING: tidiness is."""
+    """ERROR: data, availability or redundancy is at risk. WARNING: something is out of order."""
 
     ERROR = "ERROR"
     WARNING = "WARNING"
@@ -41,7 +41,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One defect, named once."""
+    """One defect."""
 
     severity: Severity
     subject: str
@@ -50,7 +50,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class ReplicaView:
-    """One replica as its server reports it; `checksum` None if it was not asked for or not answered."""
+    """One replica as its server reports it; `checksum` None if it was not requested or the server did not answer."""
 
     server_uuid: str
     status: pb.ReplicaStatus
@@ -60,7 +60,7 @@ class ReplicaView:
 
 @dataclass(frozen=True)
 class MasterView:
-    """One master of the masters' config as it answers itself; `status` None if it does not, and `error` says why."""
+    """One master of the masters' config, with its own answer; without one, `status` is None and `error` says why."""
 
     uuid: str
     status: pb.MasterStatusReply | None
@@ -68,13 +68,14 @@ class MasterView:
 
     @property
     def serves(self) -> bool:
-        """Whether it answered, is the one that is meant, and takes part in the catalog."""
+        """Whether it answered, has the uuid of the config, and takes part in the catalog."""
         return self.status is not None and self.status.uuid == self.uuid and self.status.replica.phase != "FAILED"
 
 
 @dataclass
 class ClusterView:
-    """What was seen: masters, servers of the catalog, unreachable ones, tables with tablets, replicas by tablet id."""
+    """The gathered state: masters, servers of the catalog, unreachable ones, tables with tablets, replicas by
+    tablet."""
 
     cluster_id: str
     servers: list[pb.ServerInfo]
@@ -86,14 +87,14 @@ class ClusterView:
     foreign: list[pb.ServerInfo] = field(default_factory=list)
     """Servers of another cluster that report to these masters."""
     candidates: list[pb.ServerInfo] = field(default_factory=list)
-    """Senders of heartbeats that the masters do not count; some of `candidates_total`."""
+    """Senders of heartbeats that the masters do not accept as servers; some of `candidates_total`."""
     candidates_total: int = 0
     wanted: dict[str, pb.TabletInfo] = field(default_factory=dict)
-    """By tablet id, what the masters know and want of it."""
+    """By tablet id, its state and desired state from the masters."""
 
 
 def gather(client: Client, *, checksum: bool = False) -> ClusterView:
-    """Ask every master and every server. Those that do not answer are noted, not raised."""
+    """Call every master and every server. One that does not answer is noted and raises no error."""
     listing = client.list_servers()
     view = ClusterView(
         listing.cluster_id,
@@ -119,7 +120,7 @@ def gather(client: Client, *, checksum: bool = False) -> ClusterView:
 
 
 def ask_masters(client: Client, listing: pb.ListServersReply) -> list[MasterView]:
-    """How each master fares by its own word: the leader that made the listing knows only who the others are."""
+    """Call each master for its status: the leader that made the listing knows only the others' names."""
     found = []
     for master in listing.masters:
         try:
@@ -146,14 +147,14 @@ def _add_checksums(client: Client, view: ClusterView) -> None:
 
 
 def checksum_timeout_s(replicas: Iterable[pb.ReplicaStatus], columns: int) -> float:
-    """How long the checksum of each replica of one tablet may take, by what they say that they hold."""
+    """How long the checksum of each replica of one tablet may take, by the sizes that they report."""
     return limits.CHECKSUM_WAIT_S + checksum_work_s(replicas, columns)
 
 
 def checksum_work_s(replicas: Iterable[pb.ReplicaStatus], columns: int) -> float:
     """How long a server may work on the checksum of a replica of one tablet.
 
-    The largest counts for all: one that is behind catches up meanwhile. Rows in memory count like those on disk.
+    The largest replica counts for all, because one that lags may catch up meanwhile. Rows in memory count too.
     """
     work_s = (
         (r.bytes_on_disk + r.memory_bytes) / limits.CHECKSUM_BYTES_PER_S_MIN
@@ -176,7 +177,7 @@ def _with_checksum(
 
 
 def judge(view: ClusterView) -> list[Finding]:
-    """Every defect of the view, errors first; empty when all is well."""
+    """Every defect of the view, errors first; empty if there is none."""
     found = [_judge_master(m) for m in view.masters if not m.serves]
     found += [
         Finding(Severity.ERROR, f"master {m.uuid}", m.status.replica.error)
@@ -232,7 +233,7 @@ def judge(view: ClusterView) -> list[Finding]:
 
 
 def _judge_proof(subject: str, info: pb.TabletInfo | None) -> list[Finding]:
-    """A config that only an operator can make the masters' own: nobody who could confirm it is left, or willing."""
+    """A config that the masters cannot confirm by themselves, because no member is left, or willing, to confirm it."""
     if info is None or not info.HasField("unproven"):
         return []
     told = info.unproven
@@ -262,8 +263,8 @@ def _judge_proof(subject: str, info: pb.TabletInfo | None) -> list[Finding]:
 
 
 def _judge_candidates(view: ClusterView) -> list[Finding]:
-    """Who sends heartbeats and does not count: each that was listed, and how many more there are. And what servers say
-    of tablets and is not believed: for a moment after a change that is no defect, for longer it is one."""
+    """Senders of heartbeats that the masters do not accept: each listed one, and the number of others. Also reports of
+    tablets that the masters do not believe: for a moment after a change that is normal, for longer it is a defect."""
     doubts = [
         Finding(Severity.WARNING, f"server {s.uuid}", f"is not believed: {what}")
         for s in view.servers
@@ -323,7 +324,7 @@ def _judge_tablet(table: TableHandle, tablet_id: str, replicas: Iterable[Replica
 
 
 def _judge_lost_ends(subject: str, tablet_id: str, live: Iterable[ReplicaView]) -> list[Finding]:
-    """A tablet that has no leader and gets none: voters that it needs have lost the ends of their logs."""
+    """A tablet that cannot get a leader, because voters that it needs have lost the ends of their logs."""
     seen = [of_status(r.server_uuid, "", r.status) for r in live]
     living, lost = living_majority(seen), [r for r in seen if r.withheld > r.last]
     if living is None or living.goes_on or not lost:
@@ -338,12 +339,12 @@ def _judge_lost_ends(subject: str, tablet_id: str, live: Iterable[ReplicaView]) 
 
 
 def _takes_part(status: pb.ReplicaStatus) -> bool:
-    """Whether it votes and logs: a replica whose data is all there, and that is open."""
+    """Whether it votes and logs: it is open, and its data is complete."""
     return status.data_state == DataState.READY and status.phase in ("CONFIGURING", "RUNNING")
 
 
 def _judge_voters(subject: str, voters: Iterable[ReplicaView], committed: int) -> list[Finding]:
-    """Of voters that have a replica: who has no part in the group, or only just; those that FAILED are told of."""
+    """Voters that have a replica and take no part in the group, or hardly any. FAILED ones are reported elsewhere."""
     found = []
     for voter in voters:
         status, on = voter.status, f"voter on {voter.server_uuid}"
@@ -362,7 +363,7 @@ def _judge_voters(subject: str, voters: Iterable[ReplicaView], committed: int) -
 
 
 def committed_index(replicas: Iterable[ReplicaView]) -> int:
-    """The last entry of a tablet that anybody, and so its leader, knows to be committed."""
+    """The last entry of a tablet that any replica, and so its leader, knows to be committed."""
     return max((r.status.commit_index for r in replicas), default=0)
 
 
@@ -388,7 +389,7 @@ def _judge_checksums(subject: str, live: Iterable[ReplicaView]) -> list[Finding]
 
 
 def as_json(view: ClusterView, findings: list[Finding]) -> dict[str, Any]:
-    """Everything a program wants to know."""
+    """The view and the findings as JSON."""
     return {
         "cluster_id": view.cluster_id,
         "healthy": not any(f.severity is Severity.ERROR for f in findings),
@@ -414,13 +415,13 @@ def _replicas_json(replicas: list[ReplicaView]) -> list[dict[str, Any]]:
 
 
 def bytes_on_disk(status: pb.ReplicaStatus) -> int:
-    """What a replica takes on its disk: its blocks, which the status counts alone, and its log, in which rows are first
-    and stay until the tablet is flushed."""
+    """Bytes of a replica on its disk: blocks and log, which the status counts separately. Rows that were not flushed
+    yet are in the log alone."""
     return int(status.bytes_on_disk + status.wal_bytes)
 
 
 def replica_json(replica: ReplicaView, committed: int) -> dict[str, Any]:
-    """One replica for a program; `committed`: the last entry of its tablet that is."""
+    """One replica as JSON; `committed`: the last committed entry of its tablet."""
     status = replica.status
     return {
         "server": replica.server_uuid,

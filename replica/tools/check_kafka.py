@@ -1,4 +1,4 @@
-"""What the masters say about Kafka, for operators: one line for each thing, and what of it is a defect. Pure."""
+"""Texts for operators about the masters' connection to Kafka, and its defects. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ FINE = ("connected", "not leading")
 
 
 def kafka_problems(status: pb.MasterStatusReply) -> Iterator[tuple[bool, str]]:
-    """(whether it is an error, the text) of everything about Kafka that is not as it should be at this master.
+    """Yield (whether it is an error, text) for each defect of this master's connection to Kafka.
 
-    Kafka that is away is an error of the leading master only: the others publish nothing.
+    An unreachable Kafka is an error of the leading master only, because the others publish nothing.
     """
     leads = status.replica.role == "LEADER"
     by_state: dict[tuple[str, str, str, str], list[str]] = {}
@@ -40,7 +40,7 @@ def _skipped_text(skipped: pb.SkippedRecords) -> str:
 
 
 def letters_text(table: str, count: int) -> str:
-    """What is told of a table of whose records some did not become rows."""
+    """The text for a table some of whose records did not become rows."""
     return (
         f"{count} records at most did not become rows and are in dead-letters.{table}, as long as nobody removes them: "
         f"`nyala dead-letter list {table}` says why of each; once that is mended, `nyala dead-letter replay {table}` "
@@ -49,7 +49,7 @@ def letters_text(table: str, count: int) -> str:
 
 
 def kafka_line(status: pb.MasterStatusReply) -> str:
-    """How a master fares with Kafka, in one line; empty for one that was given no Kafka."""
+    """The state of a master's connection to Kafka in one line; empty for a master without Kafka."""
     if not status.kafka_named:
         return ""
     bad = [text for _, text in kafka_problems(status)]
@@ -63,7 +63,7 @@ def _since(channel: pb.KafkaChannel) -> str:
 
 
 def ago(us: int) -> str:
-    """A time that passed, for people."""
+    """A duration, for people."""
     seconds = us // 1_000_000
     if seconds < 120:
         return f"{seconds} s ago"

@@ -1,6 +1,6 @@
-"""What is left of tablets in stopped servers' directories. Reading only.
+"""Reads what stopped servers' directories still hold of tablets. It changes nothing.
 
-Whatever cannot be read is evidence too: it says where, and why.
+An unreadable file is evidence too, with its path and the reason.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def of_directory(
 ) -> Iterator[ReplicaEvidence]:
     """Each replica in the directory of a stopped server, of the named tablets or of all. The caller holds its lock.
 
-    Every byte of its blocks is read; without `blocks` nobody may build upon what is found. `progress(path, bytes)`
-    before each tablet's log and after each file of its blocks.
+    Every byte of its blocks is read; without `blocks` no plan may use the replica as survivor. `progress(path, bytes)`
+    is called before each tablet's log and after each file of its blocks.
     """
     for tablet_id in Superblock.list_tablets(disk):
         if not tablets or tablet_id in tablets:
@@ -60,7 +60,8 @@ def block_bytes(disk: Disk, tablets: Sequence[str]) -> int:
 def _of_tablet(
     disk: Disk, uuid: str, place: str, tablet_id: str, blocks_read: Callable[[str, int], None] | None
 ) -> ReplicaEvidence:
-    """`blocks_read(path, bytes)` after each file of a block; None: they are not read."""
+    """The evidence of one replica. `blocks_read(path, bytes)` is called after each block's file; None: no block is
+    read."""
     base = ReplicaEvidence(tablet_id=tablet_id, server_uuid=uuid, place=place)
     try:
         superblock = Superblock.load(disk, tablet_id)
@@ -88,7 +89,7 @@ def _of_tablet(
 
 
 def _block_problem(disk: Disk, superblock: Superblock, read: Callable[[str, int], None]) -> str:
-    """Why a server would not open these blocks; empty if all are as they were written."""
+    """Why a server would not open these blocks; empty if all are intact."""
     for block in superblock.blocks:
         for path, length_bytes, crc in block.files:
             try:

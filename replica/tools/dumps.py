@@ -1,4 +1,4 @@
-"""Files of a server read without its lock: it may replace them meanwhile, or delete the tablet that they belong to."""
+"""Reads files of a server without its lock: the server may replace them meanwhile, or delete their tablet."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Promises:
     found: list[CmetaView] = field(default_factory=list)
     damaged: list[Corruption] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
-    """Tablets whose file was listed and then not there any more."""
+    """Tablets whose file was listed and had gone when it was read."""
 
     def __bool__(self) -> bool:
         return bool(self.found or self.damaged or self.gone)
 
 
 def read_promises(disk: Disk, tablet_id: str = "") -> Promises:
-    """Of every tablet of a directory, or of one."""
+    """The consensus metadata of every tablet of a directory, or of one."""
     out = Promises()
     for name in disk.listdir(FOLDER):
         if tablet_id not in ("", name):
@@ -38,7 +38,7 @@ def read_promises(disk: Disk, tablet_id: str = "") -> Promises:
 
 
 def read_file(path: Path) -> bytes:
-    """A file that its server replaces as a whole; Refused NOT_FOUND if it went away."""
+    """Read a file that its server only replaces as a whole; Refused NOT_FOUND if it has gone."""
     try:
         return path.read_bytes()
     except FileNotFoundError as error:

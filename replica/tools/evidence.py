@@ -1,4 +1,4 @@
-"""What is known of one replica of a tablet whose majority may be lost, and what running servers say of theirs."""
+"""The evidence about one replica of a tablet whose majority may be lost, and how to get it from running servers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nyala.replica.types import (
 
 @dataclass(frozen=True, kw_only=True)
 class SourceMark:
-    """Of one source: every offset below `position` that belongs to the tablet is in this replica."""
+    """A position in one source: this replica has every record of its tablet below `position`."""
 
     source: SourceKey
     generation: int
@@ -29,36 +29,36 @@ class SourceMark:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaEvidence:
-    """One replica, or what is left of it. Hybrid times; `last` of a tombstone is the OpId that it kept."""
+    """One replica, or its remains. Times are hybrid; `last` of a tombstone is the OpId that it kept."""
 
     tablet_id: str
     table_id: str = ""
     table_name: str = ""
     server_uuid: str
     place: str
-    """The directory, or where the running server says it is."""
+    """The directory, or the running server's address."""
     running: bool = False
     data_state: DataState = DataState.DOES_NOT_EXIST
     term: int = 0
     last: OpId = ZERO_OPID
     withheld: OpId = ZERO_OPID
-    """Highest OpId of a damaged end, which may have been acknowledged and is gone."""
+    """Highest OpId of the log's damaged end, which is lost and may have been acknowledged."""
     commit_index: int = 0
-    """Known to be committed at least; a stopped server does not keep more."""
+    """Entries up to this one are committed, and later ones may be; a stopped server has no later index on disk."""
     last_time: int = 0
     config: RaftConfig | None = None
-    """The committed one."""
+    """The committed config."""
     pending: RaftConfig | None = None
-    """A later one in the log, committed or not."""
+    """A later config in the log, committed or not."""
     sources: tuple[SourceMark, ...] = ()
     problem: str = ""
-    """Why this replica cannot be built upon."""
+    """Why this replica cannot be a survivor."""
     witness: bool = False
     """Its disk has a log and no rows."""
     leads: bool = False
-    """It runs, and says that it leads."""
+    """It runs and reports that it leads."""
     unreadable: bool = False
-    """Its superblock, metadata or log cannot be read: what it promised is not known, and no copy goes over it."""
+    """Its superblock, metadata or log cannot be read: its promises are unknown, so no copy may replace it."""
 
     @property
     def usable(self) -> bool:
@@ -67,17 +67,17 @@ class ReplicaEvidence:
 
     @property
     def configs(self) -> tuple[RaftConfig, ...]:
-        """Every config that it knows."""
+        """Every config that this replica knows."""
         return tuple(c for c in (self.config, self.pending) if c is not None)
 
     @property
     def highest(self) -> OpId:
-        """The highest OpId that it has, or knows that it had."""
+        """The highest OpId that this replica has, or is known to have had."""
         return max(self.last, self.withheld)
 
 
 def of_running(client: Client) -> tuple[list[ReplicaEvidence], dict[str, str]]:
-    """Each replica of each server that answers, and why the others do not, by uuid."""
+    """The replicas of all servers that answer, and the errors of the others by uuid."""
     found: list[ReplicaEvidence] = []
     silent: dict[str, str] = {}
     for server in client.list_servers().servers:
@@ -92,7 +92,7 @@ def of_running(client: Client) -> tuple[list[ReplicaEvidence], dict[str, str]]:
 
 
 def of_status(uuid: str, place: str, status: pb.ReplicaStatus) -> ReplicaEvidence:
-    """What the running server `uuid` at `place` says of one replica."""
+    """The evidence in the status of one replica, from the running server `uuid` at `place`."""
     config = config_from_pb(status.committed_config) if status.committed_config.members else None
     pending = config_from_pb(status.pending_config) if status.pending_config.members else None
     return ReplicaEvidence(
@@ -115,7 +115,7 @@ def of_status(uuid: str, place: str, status: pb.ReplicaStatus) -> ReplicaEvidenc
 
 
 def by_tablet(evidence: Iterable[ReplicaEvidence]) -> dict[str, list[ReplicaEvidence]]:
-    """Sorted by tablet, then server; of one server's two words about one replica, its directory's counts."""
+    """By tablet, sorted by server; if there is evidence of a running server and of its directory, the latter counts."""
     found: dict[str, dict[str, ReplicaEvidence]] = {}
     for item in evidence:
         known = found.setdefault(item.tablet_id, {})

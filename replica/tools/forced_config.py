@@ -1,7 +1,7 @@
-"""A config forced upon a replica at rest: at the end of its log and in its consensus metadata, the same in both.
+"""Forces a config upon a replica at rest: writes it at the end of its log and into its consensus metadata.
 
-In the log it is the newest entry, so no older config there can come back into force, and it travels to later members
-like any other; in the metadata it is committed, and with it everything the log holds before it.
+In the log it is the newest entry, so no older config there can come into force again, and later members get it like any
+other entry. In the metadata it is committed, and with it all earlier entries of the log.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ from nyala.replica.types import (
 from nyala.replica.wal import Log, read_offline
 
 UNDO = "undo"
-"""Folder of what offline tools replaced, under the server's directory. Nobody reads it; an operator may remove it."""
+"""Folder under the server's directory for what offline tools replaced. No program reads it; an operator may remove
+it."""
 _OFFSET_BY_HAND_MAX = 1 << 31
-"""Of a term within its generation: as many are left to elections as a hand may skip."""
+"""Highest term within its generation that an operator may set: as many are left to elections."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +46,10 @@ class Rewritten:
 
 
 def force_config(disk: Disk, tablet_id: str, config: RaftConfig, time: int) -> None:
-    """Append `config` to the log as an entry of its OpId and hybrid `time`, then put it in force. Repeatable.
+    """Append `config` to the log as an entry with its OpId and hybrid `time`, then put it in force. Can be repeated.
 
-    Refused(ILLEGAL_STATE), with nothing changed, unless the replica is READY and its log ends right before the config,
-    or with it.
+    Refused(ILLEGAL_STATE), with no change, unless the replica is READY and its log ends right before the config, or
+    with it.
     """
     superblock = Superblock.load(disk, tablet_id)
     if superblock.data_state is not DataState.READY:
@@ -78,7 +79,7 @@ def _append(log: Log, entry: Entry) -> None:
 
 
 def keep_undo(disk: Disk, tablet_id: str, data: bytes) -> str:
-    """Keep earlier metadata beside; the path. The same bytes are kept once."""
+    """Keep earlier metadata in the UNDO folder and return the path. The same bytes are kept once."""
     prefix = f"{tablet_id}.cmeta-"
     kept = [n for n in disk.listdir(UNDO) if n.startswith(prefix)] if disk.exists(UNDO) else []
     for name in kept:
@@ -94,9 +95,10 @@ def keep_undo(disk: Disk, tablet_id: str, data: bytes) -> str:
 def rewrite_config(disk: Disk, tablet_id: str, members: tuple[Member, ...], *, dry_run: bool = False) -> Rewritten:
     """Force `members` upon one replica, in a new generation of its group; the others have to be copied from it.
 
-    A rewrite to the same members that was cut off is finished. The undo is the metadata only: the entry stays logged.
-    Refused(INVALID_ARGUMENT) if nobody among the members could lead, ILLEGAL_STATE if this replica is a witness by its
-    disk and is to hold data: there are no rows to copy from it. `dry_run` changes nothing.
+    If an earlier rewrite to the same members was interrupted, it is finished. The undo folder has the metadata only:
+    the entry stays in the log. Refused(INVALID_ARGUMENT) if none of the members could lead, ILLEGAL_STATE if this
+    replica is a witness by its disk and is to hold data, because no rows can be copied from it. `dry_run` changes
+    nothing.
     """
     if not any(m.votes and m.holds_data for m in members):
         raise Refused(Code.INVALID_ARGUMENT, "nobody could lead: name at least one voter that holds data")
@@ -129,7 +131,7 @@ def rewrite_config(disk: Disk, tablet_id: str, members: tuple[Member, ...], *, d
 
 
 def _logged_only(before: CmetaView, final: Entry | None) -> RaftConfig | None:
-    """The forced config of a rewrite that was cut off: the log ends with it, the metadata never heard of its term."""
+    """The forced config of an interrupted rewrite: the log ends with it, the metadata have a lower term."""
     if final is None or final.kind is not EntryKind.CONFIG or final.opid.term <= before.term:
         return None
     config = decode_config(final.meta).with_opid(final.opid)
@@ -139,8 +141,8 @@ def _logged_only(before: CmetaView, final: Entry | None) -> RaftConfig | None:
 def raise_term(disk: Disk, tablet_id: str, term: int, *, dry_run: bool = False) -> Rewritten:
     """Make a replica at rest enter a higher term, without a vote in it. Repeating it changes nothing.
 
-    Refused(INVALID_ARGUMENT) for a lower term, which would take promises back, for one of another generation, in which
-    the replica would not hear its group any more, and for one so high in its generation that few are left to elections.
+    Refused(INVALID_ARGUMENT) for a lower term, which would take promises back; for one of another generation, in which
+    the replica would ignore its group; and for one so high in its generation that few are left to elections.
     """
     data, before = _read(disk, tablet_id)
     if term < before.term:

@@ -1,4 +1,4 @@
-"""A server's directory as a whole: format it, say whose it is, end its identity. Offline; the caller holds its lock."""
+"""A server's directory as a whole: format it, read its identity, wipe it. Offline; the caller holds its lock."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from nyala.replica.types import Code, Corruption, Disk, Refused, SystemClock, is
 from .forced_config import UNDO
 
 KINDS = {"tablet-server": TABLET_SERVER, "master": MASTER}
-"""As commands spell them -> as the file `instance` does."""
+"""Name in commands -> value in the file `instance`."""
 
 
 _TELLING = (INSTANCE, *PROMISES, FENCE)
-"""Names that nobody but a server makes. A folder `data` proves nothing: Kafka has one, and whoever keeps data."""
+"""Names that only our servers make. A folder `data` proves nothing: Kafka and other programs have one too."""
 
 
 def need_server_directory(root: Path) -> None:
-    """Refused NOT_FOUND unless something only a server makes is in `root`: others are left alone, unlocked."""
+    """Refused NOT_FOUND unless `root` has a name that only our servers make. Other directories are not even locked."""
     if not root.is_dir():
         raise Refused(Code.NOT_FOUND, "there is no such directory", root=str(root))
     if not _is_a_servers(root):
@@ -44,7 +44,7 @@ def _is_a_servers(root: Path) -> bool:
 
 
 def identity(disk: Disk) -> Instance:
-    """Whose directory it is; Refused NOT_FOUND if it was never formatted, Corruption if the file is damaged."""
+    """The directory's identity; Refused NOT_FOUND if it was never formatted, Corruption if the file is damaged."""
     found = read_instance(disk)
     if found is None:
         raise Refused(Code.NOT_FOUND, "the directory has no identity: no server ever ran here", path=disk.real_path(""))
@@ -52,10 +52,10 @@ def identity(disk: Disk) -> Instance:
 
 
 def need_formattable(root: Path, *, kind: str, uuid: str = "") -> None:
-    """Look only: what `format_root` would refuse is Refused, and not even a lock is left in somebody's directory.
+    """Refuse what `format_root` would refuse, without a change: not even a lock is left in a foreign directory.
 
-    INVALID_ARGUMENT for a uuid that is none, or for a tablet server, which never takes over another's promises;
-    ALREADY_EXISTS for a directory that is anybody's or holds anything.
+    INVALID_ARGUMENT for text that is no uuid, or for any uuid of a tablet server, which never takes over another's
+    promises; ALREADY_EXISTS for a directory that has an identity or is not empty.
     """
     if uuid and not is_uuid(uuid):
         raise Refused(Code.INVALID_ARGUMENT, "a uuid is 32 hexadecimal digits in lower case", uuid=uuid)
@@ -73,10 +73,10 @@ def need_formattable(root: Path, *, kind: str, uuid: str = "") -> None:
 
 
 def format_root(root: Path, *, kind: str, uuid: str = "") -> Instance:
-    """Give an empty directory, which is made if absent, an identity; the caller locks it.
+    """Give an empty directory an identity; it is made if absent. The caller locks it.
 
-    A `uuid` that is given is that of a master which this one is to replace: it starts once that one's catalog was
-    copied to it. Refused as by `need_formattable`.
+    `uuid`: that of a master which the new one is to replace; it can start after the catalog was copied to it. Refused
+    as by `need_formattable`.
     """
     need_formattable(root, kind=kind, uuid=uuid)
     return format_directory(RealDisk(root), SystemClock(), kind=kind, uuid=uuid, inherited=bool(uuid))
@@ -84,23 +84,23 @@ def format_root(root: Path, *, kind: str, uuid: str = "") -> Instance:
 
 @dataclass(frozen=True, kw_only=True)
 class WipePlan:
-    """What a wipe would remove: names in the root, in this order, and what goes with them."""
+    """What a wipe would remove: names in the root, in this order, and what they hold."""
 
     uuid: str
-    """Of the identity that ends; empty if the file is missing or damaged, which a wipe mends."""
+    """The uuid of the identity that ends; empty if the file is missing or damaged, which a wipe repairs."""
     names: tuple[str, ...]
     kept: tuple[str, ...]
-    """Names that no server made; they stay."""
+    """Names that our servers do not make; they stay."""
     tablets: int
     size_bytes: int
 
 
 def plan_wipe(root: Path) -> WipePlan:
-    """Look only. Refused NOT_FOUND for a directory that holds nothing a server made: it may be anybody's."""
+    """Plan a wipe, without a change. Refused NOT_FOUND for a directory with no name that only our servers make."""
     need_server_directory(root)
     present = {p.name for p in root.iterdir()}
-    # The identity goes first: cut off half-way, the rest has none, and no server starts on it until the wipe is done.
-    # What tells that it is a server's goes last, or that wipe could not be done.
+    # The identity goes first: after an interrupted wipe no server starts on the rest until the wipe is repeated.
+    # The name that shows a server's directory goes last, or an interrupted wipe could not be repeated.
     rest = [name for name in FOLDERS if name not in PROMISES]
     ours = [name for name in (INSTANCE, f".{INSTANCE}.tmp", *rest, UNDO, *PROMISES, FENCE) if name in present]
     try:
@@ -118,7 +118,7 @@ def plan_wipe(root: Path) -> WipePlan:
 
 
 def wipe(disk: Disk, names: Sequence[str]) -> None:
-    """Remove what a plan names, its first name durably before the others."""
+    """Remove the names of a plan; the first one durably before the others."""
     for name in names:
         if name in (*FOLDERS, UNDO):
             disk.remove_tree(name)

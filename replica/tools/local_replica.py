@@ -63,8 +63,8 @@ def make_tombstone(disk: Disk, tablet_id: str) -> Superblock:
 def last_promised(disk: Disk, superblock: Superblock) -> LastLogged:
     """The last OpId that a replica at rest may have acknowledged; a log's torn end is cut, as at a start.
 
-    Of a log that cannot be read, a lower bound (`last_of_unopened`), lower still if the consensus metadata do not read
-    back either. LaterFormat if a later build wrote them: what they forbid cannot be told.
+    For a log that cannot be read, a lower bound (`last_of_unopened`), which is lower still if the consensus metadata
+    cannot be read either. LaterFormat if a later build wrote them, because then their promises are unknown.
     """
     if superblock.data_state is not DataState.READY:
         return LastLogged(superblock.last_logged or ZERO_OPID, superblock.last_logged_known)
@@ -81,12 +81,12 @@ def last_promised(disk: Disk, superblock: Superblock) -> LastLogged:
 
 
 def erase(disk: Disk, tablet_id: str) -> list[str]:
-    """Remove everything of one tablet, promises included, under a uuid that goes on; the removed paths, sorted.
+    """Remove all files of one tablet, promises included, although the uuid goes on; returns the removed paths, sorted.
 
     Unsafe: the server may vote twice in one term and forget what it acknowledged. Blocks that another superblock names
-    stay; if one cannot be read, blocks stay too, and a later start sweeps what nobody names. The consensus metadata go
-    last: cut off half-way, the promises still stand. A master without its catalog is copied to before it starts again.
-    Refused TABLET_NOT_FOUND if there is nothing.
+    stay; if a superblock cannot be read, all blocks stay, and a later start sweeps those without a name. The consensus
+    metadata are removed last, so that after an interruption the promises still hold. A master without its catalog needs
+    a copy of it before it starts again. Refused TABLET_NOT_FOUND if there is no file.
     """
     places = [superblock_path(tablet_id), path_of(tablet_id), wal_folder(tablet_id)]
     if not any(disk.exists(p) for p in places):
@@ -131,12 +131,12 @@ def copy_replica(
 ) -> Superblock:
     """Copy a tablet from `source` into the directory of server `uuid`: COPY.1 to COPY.5, as its server would.
 
-    `vote_floor`: what the uuid promised is elsewhere; it abstains from votes in all terms up to that and the source's.
-    The source must lead, unless `allow_leaderless`, and hold everything that this directory acknowledged. Consensus
-    metadata that are lost or do not read back are replaced as by a server (`ConsensusMeta.adopt`), which never again
-    votes in a term up to the source's. Then the source must lead whatever is allowed: one that does not may know of
-    none of the terms in which this server voted. A READY replica goes to quarantine first. A copy that fails leaves a
-    tombstone, or nothing where nothing was; COPY.1 not reached, everything is as it was.
+    `vote_floor`: the uuid's promises are not in this directory; it abstains from votes in all terms up to that and the
+    source's. The source must lead, unless `allow_leaderless`, and hold everything that this directory acknowledged.
+    Consensus metadata that are lost or unreadable are replaced as by a server (`ConsensusMeta.adopt`), which never
+    again votes in a term up to the source's. Then the source must lead in any case, because another one may not know
+    the terms in which this server voted. A READY replica goes to quarantine first. A copy that fails leaves a
+    tombstone, or nothing if there was no replica; one that fails before COPY.1 changes nothing.
     """
 
     def local() -> Superblock | None:
@@ -164,7 +164,7 @@ def copy_replica(
     def merge(remote: bytes) -> None:
         merged = ConsensusMeta.adopt(disk, tablet_id, uuid, remote, lost=lost or lost_here or before is not None)
         if vote_floor is not None:
-            # What an earlier attempt has left here abstains from terms up to its own source's.
+            # The metadata of an earlier attempt abstain from terms up to that of its own source.
             merged.raise_vote_floor(max(merged.term, vote_floor))
 
     copy = TargetCopy(

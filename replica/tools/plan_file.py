@@ -1,4 +1,4 @@
-"""A recovery plan as a document: printed for programs, and left in each directory until it is carried out."""
+"""A recovery plan as JSON: printed for programs, and stored in each directory until it has been carried out."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def save_journal(disk: Disk, plan: RecoveryPlan) -> None:
 
 
 def load_journal(disk: Disk) -> RecoveryPlan | None:
-    """The plan that is unfinished in this directory, if any; Corruption if it does not read back."""
+    """The unfinished plan in this directory, if any; Corruption if it cannot be read."""
     if not disk.exists(FENCE):
         return None
     try:
@@ -82,7 +82,8 @@ def plan_json(plan: RecoveryPlan) -> dict[str, Any]:
 
 
 def plan_of_json(document: dict[str, Any]) -> RecoveryPlan:
-    """The inverse of `plan_json`, as far as carrying it out needs; KeyError, TypeError or ValueError if it is none."""
+    """The inverse of `plan_json`, with all that carrying it out needs; KeyError, TypeError or ValueError if it is
+    none."""
     tablets = tuple(
         TabletPlan(
             tablet_id=t["tablet_id"],

@@ -1,8 +1,8 @@
 """Carry out a recovery plan in stopped servers' directories: fence, copy, rewrite, verify, lower the source positions,
 confirm the configs, unfence.
 
-Every step can be repeated, and the plan lies in each directory from before the first change until after the last; so a
-recovery that was cut off anywhere goes on when it is run again, and no server starts on half of it.
+Every step can be repeated, and the plan is stored in each directory from before the first change until after the last.
+So an interrupted recovery continues when it is run again, and no server starts before it is complete.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ Confirm = Callable[[str, RaftConfig], None]
 class Recovery:
     """One plan and the directories it is carried out in, by server uuid. The caller holds their locks.
 
-    `lower` moves one source position back, `confirm` tells the masters a forced config; both must be repeatable.
-    `say` is told each step as it is done.
+    `lower` moves one source position back, `confirm` sends a forced config to the masters; both must be repeatable.
+    `say` is called with each step when it is done.
     """
 
     def __init__(
@@ -66,11 +66,12 @@ class Recovery:
 
     @property
     def only_fences_left(self) -> bool:
-        """Whether everything was done before: servers whose fences fell may have gone on, so nothing is compared."""
+        """Whether all other steps were done before. Servers without a fence may have started, so nothing is
+        compared."""
         return any(disk.exists(self._mark) for disk in self._disks.values())
 
     def run(self) -> None:
-        """All steps. Refused or Corruption leaves the fences up: run it again once the cause is gone."""
+        """Run all steps. Refused or Corruption leaves the fences; call it again after the cause is removed."""
         if self.only_fences_left:
             self.unfence()
             return
@@ -89,9 +90,9 @@ class Recovery:
             disk.crash_point("recover.fenced")
 
     def copy(self) -> None:
-        """Bring every other member of the new configs to where the survivor is.
+        """Copy the survivor to every other member of the new configs.
 
-        Refused(NOT_READY) if the survivor is not what the plan saw: no other replica is replaced by it then.
+        Refused(NOT_READY) if the survivor has changed since the plan was made: then it replaces no other replica.
         """
         for tablet in self._plan.tablets:
             late = [uuid for uuid in _others(tablet) if self._lack(uuid, tablet)]
@@ -105,10 +106,11 @@ class Recovery:
                 self._disks[uuid].crash_point("recover.copied")
 
     def rewrite(self) -> None:
-        """Force the configs, once every member of all of them has all that the survivor has, and reads back whole.
+        """Force the configs, after checking that every member of all of them is intact and has all that its survivor
+        has.
 
-        Refused(NOT_READY) names the members that have not: with some rewritten and some not, two groups could form, and
-        the recovery could not be abandoned any more.
+        Refused(NOT_READY) names the members that fail the check: if only some were rewritten, two groups could form,
+        and the recovery could not be abandoned any more.
         """
         late = [
             f"T {tablet.tablet_id} on {uuid}: {lack}"
@@ -130,9 +132,9 @@ class Recovery:
             self._say(f"T {tablet.tablet_id} config {tablet.config.opid}: voters {voters}")
 
     def verify(self) -> None:
-        """Read everything back: each member whole, at the forced config, in the log and in the metadata alike.
+        """Check that each member is intact and has the forced config in its log and in its metadata.
 
-        Corruption if one is not: it went bad since it was rewritten. Run again, the recovery copies it anew.
+        Corruption if one fails, because it was damaged after the rewrite. When run again, the recovery copies it anew.
         """
         for tablet in self._plan.tablets:
             for uuid in (tablet.survivor, *_others(tablet)):
@@ -150,7 +152,8 @@ class Recovery:
         return _lacks(_look(self._disks[uuid], uuid, tablet), tablet)
 
     def lower_sources(self) -> None:
-        """Before any server starts: a query that begins anew must not begin behind what is lost."""
+        """Lower the source positions before any server starts: a query that begins anew must read the lost records
+        again."""
         for lowering in self._plan.lowerings:
             place = f"source {lowering.topic}[{lowering.source.kafka_partition}] of {lowering.table}"
             try:
@@ -163,7 +166,8 @@ class Recovery:
                 self._say(f"{place}: done {lowering.done} -> {lowering.to}")
 
     def confirm_configs(self) -> None:
-        """Before any server starts: the members that the masters know cannot prove a config that drops them."""
+        """Confirm the configs before any server starts: the members that the masters know cannot prove a config without
+        them."""
         for tablet in self._plan.tablets:
             try:
                 self._confirm(tablet.tablet_id, tablet.config)
@@ -173,7 +177,7 @@ class Recovery:
                 self._say(f"T {tablet.tablet_id}: dropped since the plan was made, nothing to confirm")
 
     def unfence(self) -> None:
-        """The servers may start. Each directory says that all is done before the first fence falls."""
+        """Let the servers start. Before the first fence is removed, each directory records that all steps are done."""
         fenced = [disk for disk in self._disks.values() if disk.exists(FENCE)]
         for disk in fenced:
             disk.mkdir(UNDO)
@@ -185,10 +189,10 @@ class Recovery:
 
 
 def abandon(plan: RecoveryPlan, disks: Mapping[str, Disk]) -> list[str]:
-    """Give an unfinished recovery up: its fences in `disks` fall; the servers, sorted. Copies that were made stay.
+    """Give an unfinished recovery up: remove its fences in `disks`; returns the servers, sorted. Finished copies stay.
 
-    Refused(NOT_READY) once a config was rewritten, for then it can only be finished. A survivor is rewritten before
-    the other members of its tablet, so every survivor's directory has to be among `disks`, and tells for all.
+    Refused(NOT_READY) after a config was rewritten, because then it can only be finished. A survivor is rewritten
+    before the other members of its tablet, so it is enough that every survivor's directory is among `disks`.
     """
     missing = sorted({t.survivor for t in plan.tablets} - disks.keys())
     if missing:
@@ -209,7 +213,7 @@ def abandon(plan: RecoveryPlan, disks: Mapping[str, Disk]) -> list[str]:
 def _is_rewritten(survivor: Disk, plan: RecoveryPlan, tablet: TabletPlan) -> bool:
     if survivor.exists(_mark_of(plan)):
         return True
-    if not survivor.exists(FENCE):  # all directories are fenced before anything else happens
+    if not survivor.exists(FENCE):  # all directories are fenced before any other step
         return False
     forced = ConsensusMeta.load(survivor, tablet.tablet_id).committed_config == tablet.config
     return forced or read_offline(survivor, wal_folder(tablet.tablet_id), tablet.tablet_id).last == tablet.config.opid
@@ -234,13 +238,13 @@ def _others(tablet: TabletPlan) -> list[str]:
 
 
 def _look(disk: Disk, uuid: str, tablet: TabletPlan) -> ReplicaEvidence:
-    """What is there now; every byte of its blocks is read."""
+    """The evidence of one replica as it is now; every byte of its blocks is read."""
     nothing = ReplicaEvidence(tablet_id=tablet.tablet_id, server_uuid=uuid, place="", problem="nothing of it is here")
     return next(of_directory(disk, uuid, "", [tablet.tablet_id]), nothing)
 
 
 def _lacks(found: ReplicaEvidence, tablet: TabletPlan) -> str:
-    """What keeps a replica from being a member; empty if it is whole, has rows, and ends where the survivor did.
+    """Why a replica cannot be a member; empty if it is intact, has rows, and ends at the survivor's last entry.
 
     Equal last entries mean equal logs [raft §5.3], not equal rows: blocks may be damaged, and a witness has none.
     """
@@ -253,7 +257,7 @@ def _lacks(found: ReplicaEvidence, tablet: TabletPlan) -> str:
 
 @dataclass(frozen=True)
 class _AtRest:
-    """The state of a replica that nobody runs: its superblock, whose blocks nobody removes."""
+    """The state of a replica of a stopped server: its superblock, whose blocks no process removes."""
 
     superblock: Superblock
 
@@ -263,7 +267,7 @@ class _AtRest:
 
 
 def _source_at_rest(disk: Disk) -> LocalCopySource:
-    """A copy source over a stopped server's directory. It has no leader, and says so."""
+    """A copy source over a stopped server's directory. It reports that it does not lead."""
 
     def capture(
         tablet_id: str, requestor: str, leaderless: bool, session: str, ttl_us: int, wanted: CopyWanted
@@ -288,7 +292,7 @@ def _source_at_rest(disk: Disk) -> LocalCopySource:
 
 
 def plans_agree(plans: Sequence[RecoveryPlan]) -> RecoveryPlan | None:
-    """The one plan that is unfinished in some directories, None if there is none; Refused if there are several."""
+    """The unfinished plan of these directories, None if there is none; Refused if there are different ones."""
     if len({p.fingerprint for p in plans}) > 1:
         what = "two recoveries are unfinished in these directories: finish them one after the other"
         raise Refused(Code.ALREADY_INPROGRESS, what, fingerprints=", ".join(sorted(p.fingerprint for p in plans)))

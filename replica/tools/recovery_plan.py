@@ -1,7 +1,7 @@
 """What to do about tablets whose majority is lost for good: a pure function from evidence to a plan.
 
-No promise holds for such a tablet any more [kudu raft-config-change, "Catastrophe"]: the plan keeps as much as one
-survivor has, says what may be missing, and begins a new generation of the group with it.
+No promise holds for such a tablet any more [kudu raft-config-change, "Catastrophe"]: the plan keeps what one survivor
+has, lists what may be missing, and begins a new generation of the group with the survivor.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ class Why(StrEnum):
     """Why a tablet is left as it is."""
 
     UNKNOWN = "UNKNOWN"
-    """Nobody who was asked knows it."""
+    """No directory, server or master knows it."""
     NO_SURVIVOR = "NO_SURVIVOR"
-    """Nothing is left that a group could go on from."""
+    """No replica is left that a group could go on from."""
     MAJORITY = "MAJORITY"
-    """It needs no recovery: a majority lives, and one of it leads or can be elected by it."""
+    """It needs no recovery: a majority lives, and one of its members leads or can be elected."""
     RUNNING = "RUNNING"
     """The server of the most up-to-date replica has to be stopped first, and its directory named."""
     REPLICA = "REPLICA"
     """It cannot be replaced by an empty tablet: a running server holds rows of it."""
     TARGET = "TARGET"
-    """A server that is to receive a copy remembers more than the survivor has, or cannot say what it remembers."""
+    """A server that is to receive a copy has acknowledged more than the survivor has, or its promises are unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class TabletPlan:
-    """One tablet's recovery. `config` stands at the position right after all that the survivor has."""
+    """One tablet's recovery. The position of `config` is right after the survivor's last entry."""
 
     tablet_id: str
     table_id: str
@@ -83,27 +83,27 @@ class TabletPlan:
     config: RaftConfig
     before: RaftConfig
     known: OpId
-    """The highest OpId that anything which was seen has, or once had."""
+    """The highest OpId in all evidence."""
     unseen: tuple[str, ...] = ()
-    """Members of known configs of which nothing was seen, neither running nor in a directory: they may live."""
+    """Members of known configs without any evidence, neither running nor in a directory: they may live."""
     stuck: str = ""
-    """Why a majority that lives cannot go on by itself; empty if none lives."""
+    """Why a live majority cannot go on by itself; empty if no majority lives."""
     sources: tuple[SourceMark, ...] = ()
 
     @property
     def entries_lost(self) -> int:
-        """Entries that are known to be lost, at least."""
+        """The least number of entries that are lost."""
         return max(0, self.known.index - self.last.index) if self.known > self.last else 0
 
     @property
     def given_up(self) -> tuple[str, ...]:
-        """Members of before that are none any more: what they hold beyond the survivor is lost."""
+        """Former members that the new config drops: entries that only they have are lost."""
         return tuple(sorted(m.uuid for m in self.before.members if self.config.member(m.uuid) is None))
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceLowering:
-    """Where the catalog says too much of a source: `done` has to go back to `to`."""
+    """A source whose `done` in the catalog is too high: it must go back to `to`."""
 
     table: str
     topic: str
@@ -115,7 +115,7 @@ class SourceLowering:
 
 @dataclass(frozen=True, kw_only=True)
 class RecoveryPlan:
-    """All of it. `fingerprint` names the decisions: the same evidence makes the same one, anything else another."""
+    """The whole plan. `fingerprint` identifies its decisions: the same evidence gives the same one."""
 
     tablets: tuple[TabletPlan, ...]
     left_alone: tuple[LeftAlone, ...] = ()
@@ -130,9 +130,9 @@ def chosen_tablets(
     tablets: Sequence[str] = (),
     tables: Sequence[str] = (),
 ) -> set[str]:
-    """The tablets that were asked for by id, or its beginning, or by table; all of directories and catalog if none was.
+    """The tablets asked for by id, by its beginning, or by table; default: all of directories and catalog.
 
-    `catalog`: table name to tablet ids, as far as masters answer. A tablet of which nothing is left is in no directory.
+    `catalog`: table name to tablet ids, if masters answer. A tablet of which nothing is left is in no directory.
     Refused(NOT_FOUND) for a table that neither knows, INVALID_ARGUMENT for the beginning of several tablets.
     """
     found = list(found)
@@ -148,7 +148,7 @@ def chosen_tablets(
 
 
 def _whole_id(asked: str, known: Iterable[str]) -> str:
-    """The one id that begins so; what nobody knows stays as it is, for the plan to say so."""
+    """The only id that begins so; an unknown one is returned unchanged, and the plan reports it."""
     fitting = sorted(t for t in known if asked and t.startswith(asked))
     if len(fitting) > 1 and asked not in fitting:
         raise Refused(Code.INVALID_ARGUMENT, "several tablets begin so: give more of the id", tablet=asked)
@@ -181,7 +181,7 @@ def make_plan(
 def decide(
     tablet_id: str, replicas: Sequence[ReplicaEvidence], targets: Sequence[Target] = (), *, despite_majority: bool
 ) -> TabletPlan | LeftAlone:
-    """What to do about one tablet."""
+    """The plan for one tablet."""
     name = next((r.table_name for r in replicas if r.table_name), "")
 
     def left(why: Why, what: str) -> LeftAlone:
@@ -214,10 +214,10 @@ def decide(
 
 
 def most_up_to_date(replicas: Iterable[ReplicaEvidence]) -> ReplicaEvidence | None:
-    """The survivor to build upon: by (term, index) of its last entry, as an election would choose [raft §5.4.1].
+    """The survivor: the highest (term, index) of the last entry, as in an election [raft §5.4.1].
 
     A longer log that ends in an older term loses: its end was never committed, or a later leader's log has it. A
-    witness is no survivor; its disk tells who is one, for the config may not say yet that the rows are there.
+    witness is no survivor. The disk shows which replica is one, because the config may not record its rows yet.
     """
     usable = [r for r in replicas if r.usable and not r.witness]
     return max(usable, key=lambda r: (r.last, r.commit_index, not r.running, r.server_uuid), default=None)
@@ -256,7 +256,7 @@ def _plan_of(
 
 
 def _known(replica: ReplicaEvidence) -> OpId:
-    """What is known to have existed there. A member's config, or commit index, may be ahead of a damaged log."""
+    """The highest OpId that the replica is known to have had: its config or commit index may be above a damaged log."""
     configs = [c.opid for c in replica.configs]
     return max([replica.highest, *configs])
 
@@ -275,10 +275,10 @@ def _remains(replica: ReplicaEvidence) -> str:
 
 
 def lower_sources(planned: Sequence[TabletPlan], positions: Iterable[pb.SourcePosition]) -> Iterable[SourceLowering]:
-    """Per source of the tables concerned, how far every recovered tablet is complete, where the catalog says more.
+    """The sources of the recovered tables whose `done` is above the position up to which every tablet is complete.
 
-    A tablet that knows nothing of a source's present generation has nothing of it: then everything is read again.
-    Reading again what is there changes nothing: the tablets' ledgers drop it [design §3.4].
+    A tablet without the source's present generation has none of its records, so all of them are read again. Records
+    that are read again are applied once, because the tablets' ledgers drop them [design §3.4].
     """
     for position in sorted(positions, key=lambda p: (p.table, p.topic, p.source.kafka_partition)):
         key = SourceKey(position.source.cluster_id, position.source.topic_id, position.source.kafka_partition)

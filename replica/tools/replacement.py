@@ -1,7 +1,7 @@
-"""Which lost tablets an empty one may take the place of: a pure function from what is seen to a plan.
+"""Plans which lost tablets empty ones replace: a pure function from evidence to a plan.
 
-The other end of a catastrophe: `recovery_plan` goes on from a survivor, and here is none. What the plan says is for a
-person to read; the masters judge by their own knowledge once more when it is carried out.
+`recovery_plan` needs a survivor; this plan is for tablets without one. A person reads it; when it is carried out, the
+masters check it again by what they know themselves.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .recovery_plan import LeftAlone, SourceLowering, Why
 
 @dataclass(frozen=True, kw_only=True)
 class LostTablet:
-    """A tablet that is to be replaced, and what was seen of it."""
+    """A tablet that is to be replaced, and the evidence about it."""
 
     tablet_id: str
     table_id: str
@@ -30,14 +30,14 @@ class LostTablet:
     members: tuple[str, ...]
     """Servers of the last config that the masters know."""
     unseen: tuple[str, ...]
-    """Those of them that did not answer: they may live, or their disks may."""
+    """Those of them that did not answer: they, or their disks, may still exist."""
     with_rows: tuple[str, ...] = ()
     """Running servers whose replica still holds rows; it is deleted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceLoss:
-    """Offsets of a source that Kafka no longer has: their rows do not come back."""
+    """Offsets of a source that Kafka no longer has: their rows are lost."""
 
     table: str
     topic: str
@@ -48,7 +48,8 @@ class SourceLoss:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplacementPlan:
-    """All of it. `fingerprint` names what is given up; how far Kafka has moved since is not part of it."""
+    """The whole plan. `fingerprint` identifies the tablets that it gives up; Kafka's first offsets are no part of
+    it."""
 
     tablets: tuple[LostTablet, ...]
     left_alone: tuple[LeftAlone, ...] = ()
@@ -68,7 +69,7 @@ def plan_replacement(
     despite_replicas: bool = False,
 ) -> ReplacementPlan:
     """The plan for these tablets. `names`: table id to name; `evidence`: of running servers, by tablet; `answered`:
-    uuids of the servers that said what they hold; `floors`: the first offset that Kafka still has, by source."""
+    uuids of the servers that reported their replicas; `floors`: the first offset that Kafka still has, by source."""
     heard = frozenset(answered)
     lost: list[LostTablet] = []
     alone: list[LeftAlone] = []
@@ -112,7 +113,7 @@ def _why_alone(info: pb.TabletInfo, holders: Sequence[ReplicaEvidence]) -> str:
 def _sources(
     positions: Iterable[pb.SourcePosition], floors: Mapping[SourceKey, int]
 ) -> tuple[list[SourceLowering], list[SourceLoss]]:
-    """What is read again: from a source's start, or from the first offset that Kafka has; and what cannot be."""
+    """The positions from which sources are read again (their start, or Kafka's first offset), and the offsets lost."""
     lowerings, losses = [], []
     for p in sorted(positions, key=lambda p: (p.table, p.topic, p.source.kafka_partition)):
         key = SourceKey(p.source.cluster_id, p.source.topic_id, p.source.kafka_partition)
@@ -143,7 +144,7 @@ def _fingerprint(plan: ReplacementPlan) -> str:
 
 
 def replacement_json(plan: ReplacementPlan, replaced_by: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """A plan as a document; `replaced_by`: new tablet by lost one, once it is carried out."""
+    """A plan as JSON; `replaced_by`: lost tablet -> new one, after it was carried out."""
     return {
         "fingerprint": plan.fingerprint,
         "tablets": [

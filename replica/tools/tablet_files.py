@@ -1,4 +1,4 @@
-"""One tablet's files on the disk of a stopped server: read, checked, and summed up. Nothing is changed."""
+"""Reads and checks one tablet's files on the disk of a stopped server. It changes nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .check import Severity
 
 @dataclass(frozen=True, kw_only=True)
 class FileFinding:
-    """One thing that is wrong with a file, named once. `path` is relative to the server's directory."""
+    """One defect of a file. `path` is relative to the server's directory."""
 
     severity: Severity
     path: str
@@ -28,7 +28,7 @@ class FileFinding:
 
 @dataclass(kw_only=True)
 class TabletFiles:
-    """What of one tablet could be read; None where it could not, or is not there."""
+    """The readable files of one tablet; None for one that is missing or cannot be read."""
 
     tablet_id: str
     superblock: Superblock | None = None
@@ -39,7 +39,7 @@ class TabletFiles:
 
     @property
     def last_opid(self) -> OpId | None:
-        """End of the log, or what a tombstone kept of it; None if it is not known."""
+        """The last OpId of the log, or the one that a tombstone kept; None if unknown."""
         if self.superblock is None:
             return None
         if self.superblock.data_state is not DataState.READY:
@@ -48,15 +48,15 @@ class TabletFiles:
 
     @property
     def block_bytes(self) -> int:
-        """Of the files that the superblock names, as it says."""
+        """Bytes of the files that the superblock names, by its own numbers."""
         return sum(n for b in (self.superblock.blocks if self.superblock else ()) for _, n, _ in b.files)
 
     def error(self, path: str, what: object) -> None:
-        """Note what stops this replica, or makes it forget."""
+        """Note a defect that stops this replica, or makes it forget promises."""
         self.findings.append(FileFinding(severity=Severity.ERROR, path=path, what=str(what), tablet_id=self.tablet_id))
 
     def warn(self, path: str, what: object) -> None:
-        """Note what the next start puts in order."""
+        """Note a defect that the next start repairs."""
         self.findings.append(
             FileFinding(severity=Severity.WARNING, path=path, what=str(what), tablet_id=self.tablet_id)
         )
@@ -121,7 +121,7 @@ def _read_metadata(disk: Disk, found: TabletFiles) -> None:
 
 
 def _judge_ready(disk: Disk, found: TabletFiles, superblock: Superblock) -> None:
-    """What a start would refuse, or lose, given parts that are each readable."""
+    """Find defects for which a start would fail or lose data although each file can be read."""
     folder, log, flushed = wal_folder(found.tablet_id), found.log, superblock.flush_opid
     if not disk.exists(folder):
         found.error(folder, "the log's folder is missing")
@@ -146,7 +146,7 @@ def _judge_ready(disk: Disk, found: TabletFiles, superblock: Superblock) -> None
 
 
 def _tell_replays(disk: Disk, found: TabletFiles, superblock: Superblock) -> None:
-    """What is not written wrongly, and yet cannot be applied by the build that ran here."""
+    """Find intact entries that the build which ran here could not apply."""
     marker = ReplayMarker.load(disk, found.tablet_id)
     if marker is not None and marker.wal_generation == superblock.wal_generation and (told := marker.told()):
         found.error(marker_path(found.tablet_id), told)

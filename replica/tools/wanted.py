@@ -1,4 +1,4 @@
-"""What is wanted of tablets and servers and does not hold yet. Pure."""
+"""Desired changes of tablets and servers that do not hold yet, as texts and JSON. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from nyala.replica.rpc import pb
 
 @dataclass(frozen=True)
 class Wanted:
-    """One tablet whose membership is not as it is wanted."""
+    """One tablet whose members differ from the desired state."""
 
     tablet_id: str
     voters: int
     voters_wanted: int
     change: str
-    """In words; empty if only the number of voters differs."""
+    """The desired change as text; empty if only the number of voters differs."""
 
 
 def change_words(change: pb.DesiredChangeInfo) -> str:
@@ -35,7 +35,7 @@ def change_words(change: pb.DesiredChangeInfo) -> str:
 
 
 def unsettled(tablets: Iterable[pb.TabletInfo], draining: frozenset[str]) -> list[Wanted]:
-    """The tablets of which a change is wanted, whose voters are too few or too many, or which are to leave a server."""
+    """The tablets with a desired change, with too few or too many voters, or with a replica on a retiring server."""
     found = []
     for tablet in tablets:
         changes = [change_words(tablet.wish)] if tablet.HasField("wish") else []
@@ -49,7 +49,7 @@ def unsettled(tablets: Iterable[pb.TabletInfo], draining: frozenset[str]) -> lis
 
 
 def drain_words(server: pb.ServerInfo) -> str:
-    """How far a server that is being retired is emptied; empty for the others."""
+    """The progress of a server that is being retired; empty for other servers."""
     if not server.draining:
         return ""
     if server.drained:
@@ -59,7 +59,7 @@ def drain_words(server: pb.ServerInfo) -> str:
 
 
 def drain_json(server: pb.ServerInfo) -> dict[str, Any] | None:
-    """The same for a program; None for a server that is not being retired."""
+    """The same as JSON; None for a server that is not being retired."""
     if not server.draining:
         return None
     return {
@@ -72,7 +72,7 @@ def drain_json(server: pb.ServerInfo) -> dict[str, Any] | None:
 
 
 def change_json(tablet: pb.TabletInfo | None) -> dict[str, Any]:
-    """What is wanted of one tablet, for a program."""
+    """The desired state of one tablet, as JSON."""
     if tablet is None:
         return {"voters": None, "voters_wanted": None, "desired_change": None}
     change = tablet.wish

@@ -1,58 +1,58 @@
-"""Every bound of the system in one place. Bytes, microseconds or counts, as the name's end says."""
+"""Every bound of the system in one place. The end of a name says whether it is bytes, microseconds or a count."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 ROW_SIZE_BYTES_MAX = 1 << 20
-"""Of a row's values of variable length together: of those that a batch gives, and of all that the row then has."""
+"""All values of variable length of a row: those that a batch gives, and those that the row then has."""
 BATCH_SIZE_BYTES_MAX = 8 << 20
 BATCH_ROWS_MAX = 1 << 20
 BATCH_FILLED_BYTES_MAX = 128 << 20
-"""Of what a batch's rows become beyond what it gives: in each row the default, or the null, of every column left out.
-So eight bytes of a row stand for a megabyte, if a default is as long."""
+"""What the columns that a batch leaves out add to its rows: in each row their defaults or nulls. A row of eight bytes
+becomes one of a megabyte, if a default is as long."""
 DEFAULTS_BYTES_MAX = 16 << 10
-"""Of the defaults of variable length of all columns of one table, as of a key: each row that leaves the columns out is
-longer by so much, and so is every row that was there before a column."""
+"""Defaults of variable length of all columns of one table; as many bytes as of a key. Each row that leaves the columns
+out is longer by these defaults, and so is every row that is older than a column."""
 WRITE_REPLY_BYTES_MAX = 15 << 20
-"""Of the reply to one batch, if all of its rows fail: it is one message. A batch that could have a longer one is
+"""The reply to one batch if all its rows fail. It is one message, so a batch that could have a longer one is
 refused."""
 KEPT_BYTES_MAX = 8 << 20
-"""Of values that a tablet copies at a time for rows of which a batch gives some columns only; a longer row is copied
-alone. As many bytes as a batch may bring itself."""
+"""Values that a tablet copies at a time for rows of which a batch gives some columns only; a longer row is copied
+alone. As many bytes as a batch itself may have."""
 BATCH_TARGET_BYTES = 1 << 20
 COLUMNS_MAX = 300
 KEY_SIZE_BYTES_MAX = 16 << 10
 NAME_LENGTH_MAX = 256
 NUMBER_MAX = 1 << 62
-"""Whole numbers that come in, such as offsets, terms and durations in microseconds, are from 0 to this: the sum of two
-does not overflow. Hybrid times alone are larger."""
+"""Received whole numbers (offsets, terms, durations in microseconds and so on) are from 0 to this: the sum of two does
+not overflow. Hybrid times alone may be larger."""
 ID_LENGTH_MAX = 128
-"""Of tablets, tables, servers and clusters. A tablet's id with all that is put before and after it is a file's name."""
+"""Ids of tablets, tables, servers and clusters. File names consist of a tablet's id, a prefix and a suffix."""
 TOKEN_LENGTH_MAX = 256
 """Keys that callers make up: request ids, plan ids, runs."""
 TEXT_LENGTH_MAX = 4096
-"""Words for a human that come in: reasons, errors, versions, locations."""
+"""Received texts for people: reasons, errors, versions, locations."""
 REPORTED_TEXT_LENGTH_MAX = 64 << 10
-"""The same where a server tells of its own errors: a report must not be lost for a long one."""
+"""The same for errors in a server's report: a long one must not cause the report's refusal."""
 JSON_DEPTH_MAX = 32
 SCHEMA_DEPTH_MAX = 100
 """Of an Avro schema as JSON: a record within a record is three levels."""
 SECONDS_MAX = 366 * 86_400.0
-"""Durations that come in as seconds."""
+"""Received durations in seconds."""
 TOPIC_LENGTH_MAX = 249
 """Kafka's own."""
 TABLE_NAME_LENGTH_MAX = 236
 """So that `dead-letters.<table>`, the longest of a table's topics, is a name that Kafka takes."""
 
 TOPIC_RECORD_BYTES_MAX = 1 << 20
-"""Of a record on one of the masters' topics. Kafka's own bound for a topic that nobody sets another one for."""
+"""A record on one of the masters' topics: Kafka's default bound."""
 TOPIC_TEXT_BYTES_MAX = 64 << 10
 """Of one text in such a record: a reason or an error's message is the longest that a master or an executor writes."""
 TOPIC_ITEMS_MAX = 64
 """Of one list in such a record: the members of a config, or the edits of a decision, are the most."""
 TOPIC_NAME_CHARS_MAX = 512
-"""Of an id in such a record. A proposal's is made of two uuids, its sender may have made a longer one."""
+"""An id in such a record. A proposal's consists of two uuids; its sender may have made a longer one."""
 CHANGE_DEADLINE_US_MAX = 7 * 86_400 * 1_000_000
 """How far ahead the deadline of a desired change may be. Until then no other change of its tablet is accepted."""
 
@@ -71,59 +71,63 @@ APPEND_INFLIGHT_MESSAGES_MAX = 64
 RAFT_TERM_MAX = (1 << 63) - 1
 """As the wire and the metadata hold it."""
 RAFT_INDEX_MAX = 1 << 62
-"""Of positions and of heartbeat rounds: half of what an int64 holds, so that one position more is still one."""
+"""Log indexes and numbers of heartbeat rounds: half of what an int64 holds, so that adding one never overflows."""
 RAFT_TERMS_HONEST_MAX = 1 << 31
-"""Terms of a generation that a group can have come to: at one election every 0.6 s, which is the shortest, it would
-have held elections without a break for forty years. Half of a generation, so that as many are left behind it."""
+"""Terms of a generation that a group can have reached: with the shortest interval, 0.6 s, it would have held elections
+without a break for forty years. This is half of a generation, so that as many are left."""
 RAFT_TERM_JUMP_MAX = 1 << 24
-"""Behind those, a message whose term lies further above the receiver's is refused: 128 of them lead to the last one."""
+"""Above those terms, a message whose term is higher than the receiver's by more than this is refused: it takes at least
+128 messages to reach the last term."""
 RAFT_GENERATION_JUMP_MAX = 1000
-"""The same for generations, each of which an operator began by hand."""
+"""The same for generations, each of which an operator begins."""
 CONFIG_MEMBERS_PROPOSED_MAX = 16
-"""Members of one group: a leader adds none beyond them. It sends to each of them; nobody needs more than seven voters,
-and as many that join."""
+"""Members of one group: a leader adds no more. It sends to each of them; seven voters, and as many joining members, are
+enough for every group."""
 CONFIG_MEMBERS_MAX = 64
-"""Members of a config that followers, copies and masters take in. It is never less than what a leader may propose: a
-config that one of them refuses ends its part in the group, since the entry stays in the log."""
+"""Members of a config that followers, copies and masters accept. Never less than a leader may propose: a replica that
+refused a config could not go on in its group, since the entry stays in the log."""
 VOTE_REASON_CHARS_MAX = 1024
 HOST_CHARS_MAX = 255
 """Of a name in an address: DNS has none that is longer."""
 PEER_QUEUE_BYTES_MAX = 64 << 20
 
 CONNECTIONS_UNPROVEN_MAX = 256
-"""Connections to the links' port that have not shown their ticket: a server shows it a round trip after it connects,
-so even at a thousand new ones a second this is time enough. The oldest goes first, of the address that has most."""
+"""Connections to the links' port that have not shown their ticket: a server shows it a round trip after it connects, so
+that there is time enough even at a thousand new ones a second. Beyond, the oldest of the address with most is
+closed."""
 LINKS_OF_SERVERS_MAX = 1024
-"""Links of servers that are in some config here, or that the masters name. One each, so this is a size of cluster."""
+"""Links of servers that are in a config of this server, or that the masters name. Each has one, so this is the largest
+cluster."""
 LINKS_OF_SERVERS_BYTES_MAX = 128 << 20
-"""Of batches that are begun. They have 4 MB and are whole within milliseconds, so a few are under way at a time."""
+"""Batches that have arrived in part. A batch has 4 MB and is complete within milliseconds, so there are few at a
+time."""
 LINKS_OF_STRANGERS_MAX = 64
-"""Links of servers that nothing here names. An honest one is unknown for a moment: a new server that is to get its
-first replica hears its leader before it knows a config."""
+"""Links of servers that this server does not know. An honest one is unknown for a moment: a new server, which is to get
+its first replica, hears from its leader before it knows a config."""
 LINKS_OF_STRANGERS_BYTES_MAX = 32 << 20
 LINKS_OF_CLIENTS_MAX = 1024
 """Links for small writes; a client process has one to each server. The one that was idle longest goes first, and its
 client opens another when it writes again."""
 LINKS_OF_CLIENTS_PER_ADDRESS_MAX = 512
-"""Half of all: one host cannot take every link. More would be needed only by more processes than one host runs. On a
-machine with the whole cluster, where all clients have one address, the links of servers have a share of their own."""
+"""Half of all, so that one host cannot take every link; no host runs so many client processes. On a machine with the
+whole cluster, where all clients have one address, the servers' links are counted separately."""
 LINKS_OF_CLIENTS_BYTES_MAX = 64 << 20
 LINK_REPLIES_BYTES_MAX = 16 << 20
 """Replies that wait for one client which does not read them; beyond it the link ends."""
 FRAME_S_MAX = 15.0
-"""A frame that is begun is whole by then, or its connection ends; a long one has as long as its bytes need at
-`FRAME_BYTES_PER_S_MIN`."""
+"""A frame must be complete within this time of its first byte, or its connection is closed; a long one has the time
+that its bytes need at `FRAME_BYTES_PER_S_MIN`."""
 FRAME_BYTES_PER_S_MIN = 256 << 10
 PEERS_UNKNOWN_MAX = 256
-"""Servers that nothing here names, whose addresses are remembered and to which answers wait."""
+"""Unknown servers whose addresses this server remembers, and to which answers may wait."""
 GRPC_CONNECTIONS_MAX = 2048
-"""gRPC's own, of one server; a client process has one or two to each server. What is over it is closed at once."""
+"""gRPC connections of one server; a client process has one or two to each server. Further ones are closed at once."""
 GRPC_STREAMS_PER_CONNECTION_MAX = 256
 """Calls under way on one connection; further ones wait at the client."""
 GRPC_HANDSHAKE_MS_MAX = 10_000
-"""A connection that says nothing, or half of HTTP/2's preface, ends after it."""
+"""A connection on which HTTP/2's preface is not complete by then is closed."""
 GRPC_IDLE_MS_MAX = 300_000
-"""A connection without a call ends after it; its client connects anew when it calls again."""
+"""A connection without a call is closed after it; its client connects anew when it calls again."""
 CALLS_MAX = 16_384
 CALLS_PER_HOST_MAX = 8192
 """Calls of gRPC under way: half of all for one host, so that one alone cannot take everything. A task of a Spark job
@@ -131,14 +135,14 @@ has up to four writes under way for each tablet: 256 tasks on one host, with eig
 writes are no calls, they come on links."""
 CALLS_MEMORY_BYTES_MAX = 1 << 30
 CALLS_MEMORY_PER_HOST_BYTES_MAX = 512 << 20
-"""Memory that they may take together, by their rows of REQUESTS (`replica/rpc/call_costs.py`): half of all for one
-host. The costliest single call, a write of 8 MB in the smallest rows, fits into the half."""
+"""Memory that one host's calls may take together, by their rows of REQUESTS (`replica/rpc/call_costs.py`): half of all.
+The costliest single call, a write of 8 MB in the smallest rows, fits into it."""
 REPLY_S_MAX = 60.0
-"""A reply that its caller has not taken by then, and by as long as its bytes need at `FRAME_BYTES_PER_S_MIN`, is given
-up. Until it is taken, it is charged to the caller's host."""
+"""A reply is dropped if its caller has not received it within this time plus what its bytes need at
+`FRAME_BYTES_PER_S_MIN`. Until then it is charged to the caller's host."""
 PEER_BATCH_MESSAGES_MAX = 8192
-"""Messages of one batch between servers; a sender splits what is more. A batch has two or three for each tablet that
-both have, of 1,500 at most."""
+"""Messages of one batch between servers; a sender splits a longer one. A batch has two or three for each tablet that
+both servers have, which are 1,500 at most."""
 PEER_BATCH_ENTRIES_MAX = 1 << 16
 """Entries of one batch: a leader counts 64 bytes for each beside what it holds, and sends 4 MB at a time."""
 PEER_BATCH_ENTRIES_SENT = 1024
@@ -150,38 +154,39 @@ memory for a moment."""
 
 TABLET_WRITES_PENDING_MAX = 4096
 WRITES_PER_LINK_MAX = 1024
-"""Writes of one link under way; beyond it the link is not read, and flow control makes the client wait."""
+"""Writes under way on one link; at this number the server stops reading the link, and flow control makes the client
+wait."""
 TABLET_WRITE_BYTES_PENDING_MAX = 32 << 20
 SERVER_MEMORY_SOFT_BYTES = 340 << 20
 MEMSTORE_FLUSH_BYTES = 64 << 20
 
 SCAN_BATCH_BYTES = 1 << 20
-"""Of the rows that a scan looks at together, in the columns that it reads; a longer row is looked at alone."""
+"""Rows that a scan evaluates together, in the columns that it reads; a longer row is evaluated alone."""
 SCAN_PIECE_ROWS_MAX = 1 << 16
 """Of the same rows."""
 SCAN_CHUNK_BYTES_MAX = 2 * SCAN_BATCH_BYTES + (256 << 10)
-"""Of one message of a scan: SCAN_BATCH_BYTES of rows or one row, and what Arrow puts around 300 columns. Twice as much,
-because updates of single columns made longer rows in older builds."""
+"""One message of a scan: SCAN_BATCH_BYTES of rows or one row, and Arrow's metadata of 300 columns. The rows count
+twice, because updates of single columns made longer rows in older builds."""
 SCAN_SLICES_MAX = 1 << 20
 """Slices of a tablet's hash space."""
 SCAN_PREDICATES_MAX = 1000
-"""Conditions of one scan: each is one comparison of every batch."""
+"""Conditions of one scan: each is one comparison for every batch."""
 SCAN_VALUES_MAX = 100_000
-"""Values of all conditions of one scan together. Made ready once, on a scan's thread: a few milliseconds for so many
-of the column's own type, and in steps that end with the caller for others."""
+"""Values of all conditions of one scan together. A scan's thread prepares them once: in a few milliseconds if they have
+the column's type, else in steps that end if the caller leaves."""
 SCAN_VALUES_BYTES_MAX = 7 << 20
-"""Of the same values as they travel: so many texts of 64 characters, such as SHA-256 sums, fit."""
+"""The same values in wire form: SCAN_VALUES_MAX texts of 64 characters (SHA-256 sums) fit."""
 SCAN_VALUES_PUSHED_MAX = 10_000
 SCAN_VALUES_PUSHED_BYTES_MAX = 1 << 20
-"""Values that Spark pushes down by itself: each of its tasks carries them all. What is more is filtered in Spark."""
+"""Values that Spark pushes down by itself: each of its tasks has them all. Longer lists are filtered in Spark."""
 SCAN_ODD_VALUES_MAX = 1000
-"""Of all lists of one scan, values that the column's type cannot hold: each is one comparison of every batch."""
+"""Values in lists of one scan that the column's type cannot hold: each is one comparison for every batch."""
 GET_KEYS_MAX = 4096
 """Keys that one call of Get asks for."""
 GET_KEYS_BYTES_MAX = 1 << 20
-"""Of these keys, as they travel."""
+"""These keys in wire form."""
 GET_BYTES_MAX = 4 << 20
-"""Of the rows that one call of Get answers, about; the keys after them are asked for again. One row is always
+"""Rows in the answer of one call of Get, about; the client asks for the remaining keys again. One row is always
 answered."""
 GET_REPLY_BYTES_MAX = GET_BYTES_MAX + (1 << 20) + (512 << 10)
 GETS_OPEN_MAX = 256
@@ -189,83 +194,87 @@ GETS_OPEN_PER_HOST_MAX = 192
 SCANS_OPEN_MAX = 64
 SCANS_OPEN_PER_HOST_MAX = 48
 CHECKSUMS_OPEN_MAX = 64
-"""Of one server: each reads a whole replica, on threads of their own. Those beyond the threads wait."""
+"""Checksum calls of one server. Each reads a whole replica, on threads for checksums; further calls wait for a
+thread."""
 CHECKSUMS_OPEN_PER_HOST_MAX = 48
 CHECKSUM_WAIT_S = 60.0
-"""For one replica to apply everything up to the time of a comparison, and for its turn."""
+"""How long one replica may take to get a thread and to apply all entries up to the time of a comparison."""
 CHECKSUM_BYTES_PER_S_MIN = 20 << 20
 CHECKSUM_CELLS_PER_S_MIN = 1_000_000
-"""Whoever asks for a replica's checksum gives it the time that its bytes and its cells need at these rates. A core sums
-ten times as fast (`nyala bench checksum`); a disk that is read from for the first time may not, nor a busy core."""
+"""A caller of a replica's checksum gives it the time that its bytes and its cells need at these rates. A core sums ten
+times as fast (`nyala bench checksum`); a busy core, or a disk that is read for the first time, may be slower."""
 LOOP_THREADS = 8
-"""Of a server's event loop, for calls that may block: names that are looked up, its identity's file, a mount."""
+"""Threads of a server's event loop for calls that may block: looking up names, reading its identity's file, a mount."""
 CALLER_STAYS_S_MAX = 24 * 3600.0
-"""No caller's work goes on for longer, whatever deadline it names."""
+"""The work for one call ends after this time, whatever its deadline."""
 CALLER_STAYS_S_DEFAULT = 600.0
 """The same for a caller that names none."""
 GRPC_MESSAGE_BYTES_MAX = 16 << 20
 REPORT_BYTES_MAX = 4 << 20
-"""Of the replicas' statuses in one heartbeat: 1,500 of them, each of a tablet with seven members, are below it."""
+"""The replicas' statuses in one heartbeat: 1,500 of them, each of a tablet with seven members, are smaller."""
 REPORT_REPLICAS_MAX = 10_000
-"""Statuses in one heartbeat: a server sends no more, a master takes no more. What is more, such as many small ones of
-deleted tablets, is told with the next heartbeats."""
+"""Statuses in one heartbeat: a server sends no more, a master takes no more. Further ones, for example of many deleted
+tablets, are in the next heartbeats."""
 ORDERS_BYTES_MAX = 4 << 20
-"""Of the orders in one heartbeat's reply. An order to create a tablet has the whole description of its table."""
+"""The orders in one heartbeat's reply. An order to create a tablet has the whole description of its table."""
 DESCRIPTIONS_PER_HEARTBEAT_MAX = 50
-"""Tables whose descriptions one heartbeat has encoded for its orders, one in each step of the loop: 300 columns take
-some 5 ms, and a server waits 3 s for the reply. The next heartbeat brings the orders that are left."""
+"""Table descriptions that the master encodes for the orders of one heartbeat, one in each step of the loop: 300 columns
+take some 5 ms, and a server waits 3 s for the reply. The next heartbeat's reply has the remaining orders."""
 DESCRIPTIONS_BYTES_MAX = 32 << 20
-"""Of encoded descriptions that a master keeps: 2,500 tables of 300 columns, or what eight replies can hold."""
+"""Encoded descriptions that a master keeps: of 2,500 tables with 300 columns, or as many as eight replies can hold."""
 TABLE_BYTES_MAX = 1 << 20
-"""Of the description of one table. 300 columns with names of 256 characters and ten schemas of 40 KB are below it."""
+"""The description of one table. 300 columns with names of 256 characters and ten schemas of 40 KB are smaller."""
 WRITER_SCHEMA_BYTES_MAX = 256 << 10
 WRITER_SCHEMAS_MAX = 200
-"""Of one table. An operator makes room by forgetting one: nobody else knows which events still wait in Kafka."""
+"""Writer schemas of one table. At the bound an operator removes one, because only people know which events still wait
+in Kafka."""
 TABLES_MAX = 20_000
 TABLETS_PER_TABLE_MAX = 1024
 TABLETS_MAX = 100_000
-"""Of all tables, dropped ones included until they are forgotten."""
+"""Tablets of all tables, including dropped ones until the catalog forgets them."""
 SOURCES_PER_TABLE_MAX = 10_000
 CATALOG_BYTES_MAX = 192 << 20
-"""Of the masters' catalog, as far as tables, tablets and sources may be added. A copy of it goes in one message, of
-COPY_MANIFEST_BYTES_MAX; the rest is for what keeps those going that are there."""
+"""The masters' catalog: at this size no table, tablet or source is added. A copy of it is one message of at most
+COPY_MANIFEST_BYTES_MAX; the difference is for changes of the existing ones."""
 PLACE_LENGTH_MAX = 256
-"""Of the place in a list behind which a page begins: a source's key, of four names, is the longest."""
+"""The place in a list after which a page begins: a source's key, of four names, is the longest."""
 PAGE_BYTES = 1 << 20
 """Of one page of a list, as our clients ask for it."""
 PAGE_BYTES_MAX = 12 << 20
 """Of one page at most, whatever its caller asks for. With the largest single item it stays below one message."""
 COPY_MANIFEST_BYTES_MAX = 256 << 20
-"""A session's superblock travels whole: the masters' holds the catalog, a tablet's what sources and writers left."""
+"""A session's superblock is one message: the masters' has the catalog, a tablet's the ledger of sources and clients."""
 
 COPY_FAILURES_MAX = 3
 """After so many copies in a row that failed for reasons of the target server, the masters choose another server. One or
-two may have a cause that passes, such as a quarantine that is being purged; three, with a leader's back-off between
-them, do not. A wrong decision costs a copy elsewhere, and waiting for more costs time with a replica too few."""
+two may have a temporary cause, for example a quarantine that is being purged; three, with a leader's back-off between
+them, have not. A wrong decision costs a copy elsewhere; waiting for more costs time with one replica too few."""
 MASTERS = (1, 3, 5)
-"""Members of a group of masters. An even number survives no more failures than one less, and more than five only make
-each change of the catalog wait for more disks."""
+"""Allowed numbers of masters. An even number survives no more failures than one less, and with more than five each
+change of the catalog waits for more disks."""
 MASTER_ADDRESSES_MAX = 16
-"""Addresses that one server sends heartbeats to: those that it was told, former ones and second names of one master
-included, and those that the masters name. Three for each of five masters, and one more."""
+"""Addresses that one server sends heartbeats to: those of its options, which may include former ones and second names
+of one master, and those that the masters name. Three for each of five masters, and one more."""
 SERVERS_MAX = 4096
-"""Tablet servers that the masters know: each answered a call of theirs. A hundred times the largest cluster tried."""
+"""Tablet servers that the masters know, each of which has answered a call of theirs. A hundred times the largest
+cluster tried."""
 SERVERS_PER_HOST_MAX = 256
-"""Of those, the ones whose heartbeats come from one host. A machine runs one, or some dozens in a test, so that a rack
-behind one address finds room as well. A server at an address where the masters know it is not bounded by either."""
+"""Tablet servers whose heartbeats come from one host. A machine runs one, or some dozens in a test; a rack behind one
+address has room as well. A server at an address where the masters know it is bounded by neither."""
 SERVER_ADDRESSES_MAX = 4
 SERVER_CANDIDATES_MAX = 1024
 SERVER_CANDIDATES_PER_HOST_MAX = 64
 """Senders of heartbeats that the leading master has not reached at the address that they give. An honest one is a
-candidate for some milliseconds, so a whole machine's servers find room; made-up ones fill their own host's share."""
+candidate for some milliseconds, so there is room for a whole machine's servers; false ones fill their own host's
+share."""
 SERVER_CANDIDATES_PER_UUID_MAX = 8
 SERVER_CANDIDATES_PER_UUID_AND_HOST_MAX = 2
-"""Of those that give one uuid: a server that starts again while the call to its former process is under way needs two.
+"""Candidates with one uuid: a server that starts again while the call to its former process is under way needs two.
 Known addresses of the server are counted separately, so forged heartbeats do not take the server's places."""
 SERVER_CALLS_MAX = 16
 SERVER_CALLS_PER_HOST_MAX = 4
-"""Candidates that the master calls at once; a call ends after 1.5 s. One host's made-up ones hold four. There are as
-many calls again for servers at addresses where the masters know them."""
+"""Candidates of one host that the master calls at the same time; a call ends after 1.5 s. Servers at addresses where
+the masters know them have as many calls of their own."""
 REPLICAS_REPORTED_MAX = 20_000
 """Replicas and tombstones that the masters take from one server: it holds 1,500 tablets, and remembers deleted ones."""
 REPLICA_STATUS_BYTES_MAX = 64 << 10
@@ -273,24 +282,25 @@ REPORT_MEMORY_BYTES_MAX = 64 << 20
 """Memory for what the masters keep of one server's statuses, by `master/heartbeats/report_limits.py`: 1,500
 tablets of seven members each are 14 MB, and as many deleted ones as may be reported 21 MB."""
 REPORT_STRANGERS_MEMORY_BYTES_MAX = 512 << 20
-"""The same for statuses of replicas whose servers are no members of the tablet, of all servers together: members are
-bounded by the catalog, and whoever answers at an address may report anything else."""
+"""The same for statuses of replicas whose servers are no members of the tablet, of all servers together. The catalog
+bounds members; any process that answers at an address may report other replicas."""
 REPORT_STATUSES_PER_S_MAX = 8000
 REPORT_STATUSES_BURST_MAX = 60_000
 REPORT_STATUSES_OF_HEARTBEAT = 50
-"""Statuses that one server reports: a server of 1,500 tablets which all change tells 3,000 a second, and one with
-20,000 tells of all of them at once to a master that begins to lead. Each heartbeat counts as so many more."""
+"""Statuses that one server reports: a server of 1,500 tablets which all change reports 3,000 a second, and one with
+20,000 reports all of them at once to a new leading master. Each heartbeat counts as so many more."""
 COPIES_FAILING_MAX = 200
 COPY_ERROR_CHARS_MAX = 300
-"""Copies that fail, of one server, and of the text of each: what a heartbeat says, and what masters keep and show."""
+"""Failing copies of one server, and the text of each error: in a heartbeat, and as masters keep and show them."""
 INQUIRIES_MAX = 8
-"""Tablets whose members the master asks at once, before a deletion or after a change: three calls each, as a rule."""
+"""Tablets whose members the master calls at the same time, before a deletion or after a change: usually three calls for
+each."""
 INQUIRIES_PENDING_MAX = 64
-"""Those and the ones that wait for their turn; others are wanted again by a later tick or heartbeat."""
+"""Inquiries under way or waiting; a later tick or heartbeat asks for the others again."""
 INQUIRIES_PENDING_PER_SERVER_MAX = 8
-"""Of those, the ones for replicas that one server reports: whoever reports thousands keeps nobody else waiting."""
+"""Of those, inquiries about replicas that one server reports: one that reports thousands does not delay others."""
 PEERS_SOUGHT_MAX = 64
-"""Servers that one heartbeat asks the masters for; the others are asked for by the next ones."""
+"""Servers whose addresses one heartbeat asks for; the next heartbeats ask for the others."""
 
 LEDGER_ERRORS_BYTES_MAX = 8 << 20
 """Memory for the row errors of all clients that a tablet remembers; saved they take no more than half of it. They are
@@ -315,36 +325,37 @@ CLOCK_AHEAD_OF_PEERS_US_MAX = 30 * 1_000_000
 """The same for times of a leader: more, so that a server which followed a caller to its bound is still followed."""
 
 CLOCK_DIFFERENCE_US_MAX = 500_000
-"""How far the wall clocks of two servers of a cluster may lie apart for reads of bounded staleness to be as fresh as
-they say. Nothing else rests on it."""
+"""The most that the wall clocks of two servers may differ, or reads of bounded staleness may be older than asked for.
+Nothing else depends on it."""
 HISTORY_RETENTION_US_MAX = 10 * 366 * 86_400 * 1_000_000
 STALENESS_US_MAX = 366 * 86_400 * 1_000_000
 
 COPY_CHUNK_BYTES = 1 << 20
 COPY_READ_BYTES = 256 << 10
-"""So many bytes of a copy are taken from the network and written at once: larger blocks of memory are given back to the
-kernel and cleared anew each time."""
+"""Bytes of a copy that are received and written at once. The allocator gives larger blocks of memory back to the
+kernel, which clears them anew each time."""
 COPY_STREAMS_MAX = 4
-"""Files of one session that are fetched at once. Of each one's connection the kernels of both ends keep up to 10 MB."""
+"""Files of one session that are fetched at once. For each one's connection the kernels of both ends keep up to 10
+MB."""
 COPY_IN_FLIGHT_BYTES = 16 << 20
-"""Of one session, fetched by the target and not written yet. With the kernel's share of its connections a session stays
-below 64 MB of memory."""
+"""Bytes of one session that the target has fetched and not written yet. With the kernel's memory for its connections a
+session stays below 64 MB."""
 COPY_BUSY_RATE_BYTES_PER_S = 32 << 20
-"""What a server's copies get while clients write, unless an operator says otherwise."""
+"""The rate of all copies of a server while clients write, unless an operator sets another."""
 COPY_RATE_MIN_BYTES_PER_S = 128 << 10
-"""Below it, a stream's turn could come after the other end's patience, while all streams of a server share the rate."""
+"""At a lower rate, which all streams of a server share, a stream could wait longer than its receiver's time limit."""
 COPY_FETCH_BYTES = 8 << 20
-"""One request for a file's bytes asks for so many at most."""
+"""The most bytes of a file in one request."""
 COPY_SESSIONS_MAX = 4
 COPY_SESSIONS_PER_HOST_MAX = 3
-"""Of those: one host, whatever uuids it names, leaves a place to the others."""
+"""Sessions of one host, whatever uuids it names, so that there is always a place for another host."""
 COPY_SESSIONS_OF_STRANGERS_MAX = 2
-"""Of those, for all servers together that are no members of their tablet's config. A leader adds a server before it
-copies to it, so these are operators' copies alone (`nyala copy start`)."""
+"""Sessions of all servers that are no members of their tablet's config. A leader adds a server before it copies to it,
+so these are operators' copies alone (`nyala copy start`)."""
 COPY_FETCHES_PER_SESSION_MAX = 8
-"""Connections on which a session's files are fetched: COPY_STREAMS_MAX, and again as many that end just now."""
+"""Connections on which a session's files are fetched: COPY_STREAMS_MAX, and as many again that are about to end."""
 COPY_FETCHES_MAX = COPY_SESSIONS_MAX * COPY_FETCHES_PER_SESSION_MAX
-"""Of all sessions. A connection whose session is over is closed when another one comes."""
+"""The same of all sessions. A connection whose session is over is closed when another one comes."""
 COPY_SESSION_TTL_US = 60 * 1_000_000
 
 
@@ -372,35 +383,34 @@ class RequestBound(NamedTuple):
     """Fields on the wire, those of nested messages counted as far as they or their parts may repeat."""
     memory_factor: int = 4
     field_bytes: int = REQUEST_FIELD_BYTES
-    """For one field: parsed, such as an empty message in a list, which is two bytes on the wire; and what the handler
-    makes of it."""
+    """Memory for one field, parsed and handled. An empty message in a list has two bytes on the wire."""
     memory_base: int = 1 << 20
-    """What a request longer than REQUEST_SMALL_BYTES may take, whatever is in it."""
+    """Memory that a request longer than REQUEST_SMALL_BYTES may take, whatever is in it."""
     fixed_bytes: int = 48 << 10
-    """What a request of any size may take."""
+    """Memory that a request of any size may take."""
     items: str = ""
     """The field that says how many items the request asks for: a number, or a list."""
     item_bytes: int = 0
-    """What the handler makes of one item, beyond its bytes."""
+    """Memory that the handler takes for one item, beyond its bytes."""
     reply_bytes: int = REPLY_SHORT_BYTES
     """The longest reply; of a stream, the longest of its messages. Nothing longer is sent."""
     reply_item_bytes: int = 0
     """The reply's bytes for one item, if it has no more than those; 0: any reply may have `reply_bytes`."""
     reply_late: bool = False
-    """The reply is charged once it is there: something else bounds how many are made at a time."""
+    """The reply is charged when it has been made, because another bound limits how many are made at a time."""
     field_steps: int = 100
     wait_s: float = 0.0
-    """How long the handler itself may wait, or work on a thread, for this caller if that one gives no deadline and does
-    not leave; 0: it answers at once. With a deadline: until then."""
+    """How long the handler may wait, or work on a thread, if the caller gives no deadline and does not leave; 0: it
+    answers at once. With a deadline: until then."""
 
 
 REQUEST_SMALL_BYTES = 64 << 10
-"""A request up to this length is parsed without a look at its fields: they cannot be many."""
+"""A request up to this length is parsed without counting its fields, because they cannot be many."""
 REPLY_COPIES = 2
-"""Of a reply in memory: the message, and its bytes on the way out. Of a stream: one that is sent and the next one."""
+"""Copies of a reply in memory: the message and its encoded bytes; of a stream: the message being sent and the next."""
 REPLY_PAGE_BYTES_MIN = (1 << 20) + (256 << 10)
-"""A page is charged for so many bytes, even if its caller asks for fewer: its first item comes anyway, and a table's
-description may be as long. A longer first item is charged once it is there."""
+"""A page is charged for so many bytes even if its caller asks for fewer, because it has at least one item, and a
+table's description may be as long. A longer first item is charged when it has been made."""
 REQUEST_STEPS = 20_000
 """Calls of functions by the handler of a request of any size."""
 REQUEST_FIELDS_INLINE_MAX = 4000

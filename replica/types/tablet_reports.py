@@ -1,4 +1,4 @@
-"""What a tablet server tells of one of its replicas, as the masters keep it and decide by it."""
+"""A tablet server's report of one of its replicas, as the masters keep it and decide by it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .ids import OpId, RaftConfig
 
 @dataclass(frozen=True, slots=True)
 class PeerReport:
-    """What a tablet's leader says of another member. `health`: as `PeerHealth` names it."""
+    """A leader's report of another member. `health`: a name of `PeerHealth`."""
 
     uuid: str
     health: str
@@ -18,7 +18,7 @@ class PeerReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TabletReport:
-    """One replica. Phase, role and data state are as told: a newer build may know others."""
+    """One replica. Phase, role and data state are plain text, because a newer build may have others."""
 
     tablet_id: str
     data_state: int
@@ -27,17 +27,17 @@ class TabletReport:
     term: int
     leader_uuid: str
     commit_opid: OpId
-    """How far its log is committed; of an older build: term 0."""
+    """The last entry that it knows to be committed; from an older build: term 0."""
     config: RaftConfig | None
-    """The committed config that it tells; None if it tells none, or one that is none."""
+    """The committed config that it reports; None if it reports none, or an impossible one."""
     config_opid: OpId
-    """The position of what it tells, whatever that is; 0.0 if it tells none."""
+    """The position of the reported config, possible or not; 0.0 if it reports none."""
     config_wire: bytes = field(repr=False)
-    """The same as it was told, so that a report that repeats it costs nothing."""
+    """The config in wire form, so that a report that repeats it need not be converted."""
     pending: bool
     """Whether a config change waits to be committed."""
     peers: tuple[PeerReport, ...]
-    """Of a leader."""
+    """Reports of the other members; empty unless this replica leads."""
     damaged: bool
     witness: bool
     rows: int

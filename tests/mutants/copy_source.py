@@ -244,7 +244,7 @@ MUTANTS = (
         file="replica/tablet_copy/source.py",
         function="CopySourceSession.opened",
         before="""
-            except FileNotFoundError as error:  # held and not yet let go: nobody here has removed it
+            except FileNotFoundError as error:  # the session still holds it, so this server has not removed it
                 raise Corruption("a file that a copy session holds is gone", path=path) from error
         """,
         after="""
