@@ -383,28 +383,28 @@ class SimNet(Net):
         members = leader.core.active_config.members
         others = [m for m in members if m.uuid != leader.uuid]
         stand_ins = [m for m in others if not m.holds_data]
-        parked = [m for m in others if m.holds_data and not m.votes and m.replace]
+        demoted = [m for m in others if m.holds_data and not m.votes and m.replace]
         returning = [m for m in others if m.holds_data and not m.votes and m.promote]
         steps: list[list[ConfigEdit]] = []
         if not stand_ins:
-            steps += [[ConfigEdit(EditKind.REMOVE, m)] for m in parked]
-            if self.fresh < len(NAMES) and not parked:
+            steps += [[ConfigEdit(EditKind.REMOVE, m)] for m in demoted]
+            if self.fresh < len(NAMES) and not demoted:
                 joining = Member(NAMES[self.fresh], votes=False, promote=True, holds_data=False)
                 steps.append([ConfigEdit(EditKind.ADD, joining)])
         for stand_in in stand_ins:
-            if stand_in.votes and stand_in.promote and not parked:
+            if stand_in.votes and stand_in.promote and not demoted:
                 for m in (m for m in others if m.votes and m.holds_data):
                     lost = replace(m, votes=False, promote=False, replace=True)
                     steps.append([ConfigEdit(EditKind.CHANGE, lost)])
             away = replace(stand_in, promote=False, replace=True)
-            for m in parked:
+            for m in demoted:
                 back = replace(m, promote=True, replace=False)
                 steps.append([ConfigEdit(EditKind.CHANGE, back), ConfigEdit(EditKind.CHANGE, away)])
             for m in returning:
                 lost = replace(m, promote=False, replace=True)
                 here = replace(stand_in, promote=True, replace=False)
                 steps.append([ConfigEdit(EditKind.CHANGE, lost), ConfigEdit(EditKind.CHANGE, here)])
-            if not returning and not parked and (stand_in.replace or not stand_in.votes):
+            if not returning and not demoted and (stand_in.replace or not stand_in.votes):
                 steps.append([ConfigEdit(EditKind.REMOVE, stand_in)])
         return steps
 
@@ -434,7 +434,7 @@ class SimNet(Net):
         self.marks.update({f"{verifier} looked": count for verifier, count in self.verify.looks.items()})
         voters = [config.voters for config in self.verify.configs]
         self.marks["promotion"] += sum(len(after) > len(before) for before, after in itertools.pairwise(voters))
-        parked: set[str] = set()
+        demoted: set[str] = set()
         for before, after in itertools.pairwise(self.verify.configs):
             for old in before.members:
                 new = after.member(old.uuid)
@@ -443,9 +443,9 @@ class SimNet(Net):
                     continue
                 self.marks["witness votes"] += new.votes and not old.votes and not new.holds_data
                 self.marks["witness whole"] += new.holds_data and not old.holds_data
-                self.marks["demoted voter restored"] += new.votes and not old.votes and new.uuid in parked
+                self.marks["demoted voter restored"] += new.votes and not old.votes and new.uuid in demoted
                 if old.votes and not new.votes and new.replace:
-                    parked.add(new.uuid)
+                    demoted.add(new.uuid)
                     self.marks["lost voter demoted"] += 1
 
     # ------------------------------------------------------------------------------------------------ liveness

@@ -30,6 +30,8 @@ FORMER = {
     "leash": "parent's death signal",
     "leashed": "ended with its parent",
     "mistakes": "argument errors",
+    "park": "demote",
+    "parked": "demoted",
     "rooms": "folders, or packages",
     "steer": "decision executor",
     "tend": "what is done, such as setting keep-alive",
