@@ -42,7 +42,7 @@ def options_parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    """Run the query, and run it again as long as what ends it goes away."""
+    """Run the query, and again as long as it ends for temporary causes."""
     log_to_stderr(logging.WARNING)
     given = parsed(options_parser())
 

@@ -22,7 +22,7 @@ from nyala.schemas import to_avro
 
 
 def carry_out(rebalancer: Rebalancer, plan: Plan, given: argparse.Namespace, wait_s: float) -> dict[str, str]:
-    """Show, propose, wait: what became of each move, empty if there is none to wait for."""
+    """Print the plan, propose it, and wait; returns the result of each move, or an empty dict without a wait."""
     if not given.json:
         say(describe(plan))
     state: dict[str, str] = {}
@@ -40,7 +40,7 @@ def carry_out(rebalancer: Rebalancer, plan: Plan, given: argparse.Namespace, wai
 
 
 def say(text: str) -> None:
-    """One line, at once."""
+    """Print one line, without buffering."""
     print(text, flush=True)
 
 
@@ -72,7 +72,7 @@ def options_parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    """Rounds of a plan each."""
+    """Run one or several rounds, each with a plan of its own."""
     log_to_stderr(logging.WARNING)
     parser = options_parser()
     given = parsed(parser)

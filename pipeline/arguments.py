@@ -13,13 +13,13 @@ from nyala.replica.types import Code, Refused, limits, shown
 
 DAY_S = 86_400.0
 LEASE_S_MAX = 3_600.0
-"""The masters give nobody a longer one."""
+"""The masters grant no longer lease."""
 COUNT_MAX = (1 << 31) - 1
 """Spark counts in 32 bits."""
 
 
 def seconds(option: str, least: float = 0.0, most: float = limits.SECONDS_MAX) -> Callable[[str], float]:
-    """What `argparse` calls with an option's value: gives a number of seconds from `least` to `most`, or Refused."""
+    """A function for `argparse` that turns an option's value into seconds from `least` to `most`, or raises Refused."""
 
     def read(text: str) -> float:
         try:
@@ -49,7 +49,7 @@ def count(option: str, least: int = 0, most: int = COUNT_MAX) -> Callable[[str],
 
 
 def add_restart_options(parser: argparse.ArgumentParser) -> None:
-    """When a query that is started again and again gives up."""
+    """Add the options that bound how often a query is restarted."""
     parser.add_argument(
         "--patience-s",
         type=seconds("--patience-s", 0.1),
@@ -60,7 +60,7 @@ def add_restart_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_kafka_timeout(parser: argparse.ArgumentParser, then: str = "") -> None:
-    """How long a job waits for a broker; `then`: what it does next, for the help."""
+    """Add the option for how long a job waits for a broker; `then`: what it does next, for the help."""
     kafka_s = seconds("--kafka-timeout-s", 1, DAY_S)
     parser.add_argument("--kafka-timeout-s", type=kafka_s, default=60.0, help=f"patience with a broker{then}")
 
@@ -70,7 +70,7 @@ def _refused(option: str, text: str, takes: str) -> Refused:
 
 
 def parsed(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line; or the process ends with status 1 and one line that says which number is none."""
+    """The parsed command line. For an option that is no number the process ends with status 1 and one line about it."""
     try:
         return parser.parse_args(arguments)
     except Refused as error:

@@ -88,9 +88,9 @@ def _field(name: str, kind: Any) -> Field:
 
 
 class Cursor:
-    """Where each datum is being read. Rows that turn out undecodable get a code and are read no further.
+    """The read position in each datum. Undecodable rows get a code and are read no further.
 
-    Invariants: a live row's position never passes its end unnoticed: each read checks it.
+    Invariants: each read checks that no live row's position passes its end.
     Shapes: `position`, `end`, `code`, `fault` are (rows,); `fault` is the position of the field that failed, or -1.
     """
 

@@ -1,4 +1,4 @@
-"""What the ingest query reads from, and keeps beside, Spark's checkpoint. Any Hadoop file system.
+"""Reads Spark's checkpoint of the ingest query, and keeps a file of ours beside it. Any Hadoop file system.
 
 Spark writes `offsets/<batch>` before it runs a micro-batch and `commits/<batch>` after it; a source's first offsets
 are in `sources/0/0`. Our own file is `nyala/query.json`: which table and topic the checkpoint is of, and the owner id.
@@ -25,7 +25,7 @@ class Checkpoint:
         self.location = location
 
     def next_offsets(self, topic: str) -> dict[int, int] | None:
-        """Where the query would go on reading; None if the checkpoint is empty."""
+        """The offsets from which the query would go on reading; None if the checkpoint is empty."""
         committed = self._numbers("commits")
         if committed:
             return self.batch_end(committed[-1], topic)
@@ -33,7 +33,7 @@ class Checkpoint:
         return None if first is None else self._parse(first, topic)
 
     def batch_end(self, batch_id: int, topic: str) -> dict[int, int]:
-        """The end offsets of a planned micro-batch; QueryRefused if Spark's file is not as known."""
+        """The end offsets of a planned micro-batch; QueryRefused if Spark's file has an unknown format."""
         text = self._read(f"offsets/{batch_id}")
         if text is None:
             raise QueryRefused(f"checkpoint {self.location} has no offsets of micro-batch {batch_id}: it is damaged")
@@ -56,7 +56,7 @@ class Checkpoint:
         return {str(name): str(value) for name, value in own.items()}
 
     def write_own(self, own: dict[str, str]) -> None:
-        """Replace our own file, whole or not at all, unless it says this already."""
+        """Replace our own file atomically, unless it has this content already."""
         text = json.dumps(own)
         if self._read(OWN_FILE) == text:
             return

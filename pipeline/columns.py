@@ -60,7 +60,7 @@ def fits(column: Column, field: Field) -> bool:
 def to_array(column: Column, field: Field, values: Values, cursor: Cursor, buffer: Any) -> Any:
     """A pyarrow array of the column's type. Rows whose value does not fit get a code in `cursor`.
 
-    `buffer` is the pa.Buffer under `cursor.data`. A null stays a null: whether it is allowed, the tablet says.
+    `buffer` is the pa.Buffer under `cursor.data`. A null stays a null: the tablet checks whether it is allowed.
     """
     return _MAKERS.get(column.type, _integer)(column, field, values, cursor, buffer)
 
@@ -154,7 +154,7 @@ def _decimal(column: Column, field: Field, values: Values, cursor: Cursor, buffe
 
 
 def _each(raw: Any, convert: Callable[[bytes], object], kind: Any, cursor: Cursor, code: RowCode) -> Any:
-    """The slow road, taken by a batch that holds at least one bad value."""
+    """The slow conversion, for a batch with at least one bad value."""
     out: list[object] = []
     for pos, value in enumerate(raw.to_pylist()):
         try:

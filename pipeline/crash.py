@@ -2,9 +2,9 @@
 
 Tasks of a batch write reach the first of them too.
 
-Armed by the environment of the worker process, off by default, unsafe: what the replica's disk has, for the pipeline.
-At the same points a worker can be told to pause instead, so that its driver can be killed just there:
-`NYALA_PAUSE_POINT=name:file` writes the worker's pid into the file and waits; a paused worker never goes on.
+Like the crash points of a replica's disk: off by default, set in the environment of the worker process, unsafe.
+At the same points a worker can pause instead, so that a test can kill its driver there: with
+`NYALA_PAUSE_POINT=name:file` it writes its pid into the file and waits; a paused worker never goes on.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from nyala.replica.types import CRASH_EXIT_CODE, CrashPoints
 
 PAUSE_VARIABLE = "NYALA_PAUSE_POINT"
 PAUSE_S_MAX = 60.0
-"""After which a paused worker dies, should nobody have killed it."""
+"""A paused worker ends after this time."""
 
 AFTER_FIRST_BATCH = "pipeline.after_first_batch"
-"""A tablet has acknowledged a batch of the task; more is to be sent. Reached in a task's first attempt only."""
+"""A tablet has acknowledged a batch of the task, and more batches follow. Reached in a task's first attempt only."""
 BEFORE_DEAD_LETTERS = "pipeline.before_dead_letters"
-"""A tablet has acknowledged a batch and told of a row that failed; its dead letter is not handed to Kafka yet."""
+"""A tablet has acknowledged a batch with a failed row, whose dead letter has not been sent to Kafka yet."""
 
 
 def reach(name: str) -> None:
-    """Die here if `name` is armed in this process and this is the pass it waits for; otherwise nothing."""
+    """End the process if `name` is set in its environment and this is the pass that it counts down to."""
     armed, _, file = os.environ.get(PAUSE_VARIABLE, "").partition(":")
     if armed == name:
         Path(file).write_text(str(os.getpid()))
@@ -37,7 +37,7 @@ def reach(name: str) -> None:
 
 
 def reach_in_first_attempt(name: str) -> None:
-    """As `reach`, but a task that Spark repeats lives."""
+    """As `reach`, but only in a task's first attempt."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

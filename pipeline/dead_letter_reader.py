@@ -1,6 +1,6 @@
-"""Reading dead letters back, and publishing their records again. Both in pages: a letter may be 32 MiB, and many.
+"""Reads dead letters and publishes their records again. Both in pages: there may be many, of up to 32 MiB each.
 
-A letter that was produced twice, because its task ran again, counts once: letters are keyed by their place in Kafka.
+A letter that was produced twice, because its task ran again, counts once: its key is its record's place in Kafka.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from .topics import dead_letter_topic
 
 COUNT_TIMEOUT_S = 15.0
 READ_WAIT_S = 30.0
-"""Without one more record; then the topic counts as unreadable."""
+"""If no further record comes within this time, the topic counts as unreadable."""
 PAGE_LETTERS_MAX = 500
 PAGE_BYTES_MAX = 16 << 20
-"""Of records that wait for Kafka's acknowledgement."""
+"""Bytes of records that wait for Kafka's acknowledgement."""
 KEYS_REMEMBERED_MAX = 1_000_000
-"""A doubled letter is known by its key as long as so many others did not come between."""
+"""Keys that are remembered: a doubled letter is found if there are fewer other letters between the two."""
 FOREIGN = "FOREIGN"
-"""Reason of a record in the dead-letter topic that is no dead letter: somebody else wrote it."""
+"""Reason of a record in the dead-letter topic that is no dead letter: another program wrote it."""
 
 
 class LettersUnreadable(ReplicaError):
@@ -44,7 +44,7 @@ class LettersUnreadable(ReplicaError):
 class StoredDeadLetter:
     """One dead letter as it was written: a dict of schema `dead_letter`, under its key.
 
-    `foreign`: the record is no dead letter. Its place is that in the dead-letter topic, `key` and `value` its own.
+    `foreign`: the record is no dead letter; place, `key` and `value` are those of the record in the dead-letter topic.
     """
 
     letter_key: bytes
@@ -61,7 +61,8 @@ class StoredDeadLetter:
 def read_letters(
     bootstrap: str, table: str, *, wait_s: float = READ_WAIT_S, security: KafkaSecurity = PLAINTEXT
 ) -> list[StoredDeadLetter]:
-    """All distinct letters of a table as of now, by topic, partition and offset: for few. See `iterate_letters`."""
+    """All distinct letters of a table as of now, sorted by topic, partition and offset. If there are many, use
+    `iterate_letters`."""
     return sorted(
         iterate_letters(bootstrap, table, wait_s=wait_s, security=security),
         key=lambda one: (one.record["topic"], one.record["kafka_partition"], one.record["kafka_offset"]),
@@ -73,7 +74,7 @@ def iterate_letters(
 ) -> Iterator[StoredDeadLetter]:
     """The distinct letters of a table as of now, in the order of their topic; none if there is no such topic.
 
-    Holds what Kafka hands over at once, and KEYS_REMEMBERED_MAX keys. QueryInterrupted if Kafka does not answer.
+    Keeps one answer of Kafka and KEYS_REMEMBERED_MAX keys in memory. QueryInterrupted if Kafka does not answer.
     """
     topic = dead_letter_topic(table)
     check_reachable(bootstrap)
@@ -99,10 +100,10 @@ def iterate_letters(
 def letters_held(
     bootstrap: str, tables: Iterable[str], *, security: KafkaSecurity = PLAINTEXT, timeout_s: float = COUNT_TIMEOUT_S
 ) -> dict[str, int]:
-    """By table that has any, how many records its dead-letter topic holds now, in three requests for all tables.
+    """Table -> the number of records in its dead-letter topic, if there are any; in three requests for all tables.
 
-    A record whose task ran again is there more than once, and FOREIGN ones count too: these are the most that were
-    refused, of those that nobody has removed. QueryInterrupted if Kafka does not answer.
+    Letters of a task that ran again count twice, and FOREIGN records count too, so the number of refused records is at
+    most this, without those that were removed. QueryInterrupted if Kafka does not answer.
     """
     check_reachable(bootstrap)
     try:
@@ -123,9 +124,9 @@ def letters_held(
 
 
 def letter_of(record: Any) -> StoredDeadLetter:
-    """The letter in a record of a dead-letter topic, or what stands there instead.
+    """The letter in a record of a dead-letter topic, or a FOREIGN one.
 
-    Bytes may look like a letter by chance; its Kafka key, which names its place once more, does not.
+    Other bytes may look like a letter by chance, but their key is not the place that the letter names.
     """
     try:
         found = schemas.decode("dead_letter", record.value)
@@ -153,7 +154,7 @@ def letter_of(record: Any) -> StoredDeadLetter:
 
 
 def _records(consumer: Any, partitions: Sequence[Any], wait_s: float) -> Iterator[Any]:
-    """What the partitions hold now, tombstones left out."""
+    """All records that the partitions hold now, except tombstones."""
     if not partitions:
         return
     consumer.assign(partitions)
@@ -173,11 +174,12 @@ def _records(consumer: Any, partitions: Sequence[Any], wait_s: float) -> Iterato
 def replay_letters(
     bootstrap: str, letters: Iterable[StoredDeadLetter], topic: str = "", *, security: KafkaSecurity = PLAINTEXT
 ) -> int:
-    """Publish the letters' records again, to the topic they came from or to `topic`; how many Kafka acknowledged.
+    """Publish the letters' records again, to the topic they came from or to `topic`; returns how many Kafka
+    acknowledged.
 
-    They go through the ingest query like any record: what was wrong with them must have been mended first, or they
-    come back as dead letters of their new offsets. The murmur2 partitioner sends a key where it came from. Foreign ones
-    are left out. LettersUnreadable says how many were acknowledged before a failure.
+    They go through the ingest query like any record: unless their defect was repaired before, they become dead letters
+    of their new offsets. The murmur2 partitioner sends a key to its former partition. Foreign ones are left out.
+    LettersUnreadable says how many were acknowledged before a failure.
     """
     check_reachable(bootstrap)
     published = 0

@@ -1,7 +1,7 @@
 """The decisions query: Kafka `decisions` -> the executor at each tablet's leader -> `outcomes`. All on the driver.
 
-Executing twice, late or out of order is safe: the leader checks term, version, config and deadline. So a micro-batch
-that runs again does no harm, and a decision that fails is left to the masters, which derive anew what is needed.
+Executing twice, late or out of order is safe, because the leader checks term, version, config and deadline. So a
+micro-batch may run again. After a failed decision the masters decide anew.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _log = logging.getLogger("nyala.pipeline")
 PARALLEL_MAX = 8
 RETRY_PAUSE_S = 0.5
 RETRY_FOR_S = 20.0
-"""How long one decision may be asked again; then its outcome is FAILED and the masters decide anew."""
+"""How long one decision is executed again; then its outcome is FAILED and the masters decide anew."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +43,9 @@ class DecisionsOptions:
     bootstrap: str
     checkpoint: str
     topic_prefix: str = ""
-    """What the masters put before `decisions` and `outcomes`."""
+    """The masters' prefix of the topics `decisions` and `outcomes`."""
     executor: str = "spark"
-    """Who carried it out, as `outcomes` shows it."""
+    """The executor's name in `outcomes`."""
     available_now: bool = False
     kafka_timeout_s: float = KAFKA_TIMEOUT_S
     kafka: Mapping[str, str] = field(default_factory=dict)
@@ -78,10 +78,10 @@ def newest(
 ) -> list[Decision]:
     """The decisions in force of (key, value, offset) records: the last of each tablet, withdrawn ones left out.
 
-    `terms`: of each key, the highest catalog term read so far, kept up to date here. A decision of a lower one is left
-    out wherever it stands: a deposed master said it, or what it said before came late. A decision of a term above
-    `term_max`, which is the masters' own, was said by no master: it changes nothing, and neither does a record that is
-    no decision. `skip` is told the offset and the reason.
+    `terms`: the highest catalog term of each key so far; this function updates it. A decision of a lower term is left
+    out, because a deposed master wrote it, or wrote it earlier. No master wrote a decision of a term above `term_max`,
+    which is the masters' own: it is left out, and so is a record that is no decision. `skip` is called with the offset
+    and the reason of each.
     """
     in_force: dict[bytes, tuple[int, Decision]] = {}
     for key, value, offset in sorted(records, key=lambda record: record[2]):
@@ -112,7 +112,7 @@ def carry_out(
     wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     pause: Callable[[float], None] = time.sleep,
 ) -> Outcome:
-    """Execute, and execute again while that may help and the deadline has not passed."""
+    """Execute a decision, and again while that may help and its deadline has not passed."""
     until_us = wall_us() + int(RETRY_FOR_S * 1e6)
     if decision.deadline_us > 0:
         until_us = min(until_us, decision.deadline_us)
@@ -228,7 +228,7 @@ class DecisionsQuery:
     def _term_max(self, records: Iterable[tuple[bytes | None, bytes | None, int]]) -> int:
         """The catalog term that the masters have reached; they are asked again only for a decision that is above it.
 
-        While no master answers, whatever is said is tried: the tablets' leaders check the term as well.
+        While no master answers, every decision is tried, because the tablets' leaders check the term too.
         """
         highest = max((term_of(key, value) for key, value, _ in records), default=0)
         if highest <= self._term_known:

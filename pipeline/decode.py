@@ -1,6 +1,6 @@
-"""One Arrow batch of Kafka records -> batches of rows in offset order, and the records that are no rows.
+"""Turns one Arrow batch of Kafka records into batches of rows in offset order, and the records that are no rows.
 
-Every record ends in exactly one of the two. The rows' batches carry the table's columns, `__op` and `__offset`.
+Every record is in exactly one of the two. The rows' batches have the table's columns, `__op` and `__offset`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OPS = {op.name: int(op) for op in RowOp}
 
 
 class WriterSchema(NamedTuple):
-    """A schema that producers write with, as the catalog has it."""
+    """A writer schema of producers, from the catalog."""
 
     avro_json: str
     registry_id: int = 0
@@ -52,7 +52,7 @@ class Decoded:
 
 @dataclass(frozen=True)
 class _Plan:
-    """How to read one writer's schema. `refusal` is why none of its rows can be of the table."""
+    """How to read one writer schema. `refusal`: why none of its rows can be rows of the table."""
 
     fields: tuple[Field, ...]
     refusal: tuple[RowCode, str] | None = None
@@ -101,7 +101,7 @@ class RowDecoder:
         self._plans: dict[int, _Plan] = {}
         if framing is Framing.BARE:
             self._plans[0] = self._plan_of(bare_schema)
-        # What `RowPublisher` writes of whole rows needs nobody to register it: it follows from the table.
+        # `RowPublisher`'s schema of whole rows need not be registered, because it follows from the table.
         self._learn([WriterSchema(row_schema_json(schema)), *writers] if framing is Framing.SINGLE_OBJECT else writers)
 
     def decode(self, keys: Any, values: Any, offsets: I64, op_headers: Any = None) -> Decoded:
@@ -129,7 +129,7 @@ class RowDecoder:
                 self._plans[writer.registry_id] = self._plan_of(writer.avro_json)
 
     def _plan_of(self, avro_json: str) -> _Plan:
-        """What to read, or why nothing of it can be a row; decided once for each writer schema."""
+        """How to read this writer schema, or why none of its rows fits; made once for each writer schema."""
         try:
             fields = plan(schemas.parse_json(avro_json))
         except UnsupportedSchema as error:
@@ -227,7 +227,7 @@ class RowDecoder:
         self, parts: dict[int, dict[str, Any]], groups: I64, keys: Any, ops: Any, code: Any, column: Any, offsets: I64,
         has_value: Any,
     ) -> Decoded:  # fmt: skip
-        """Cut the good rows into runs of one group; deletes by a null value join the run they stand in."""
+        """Cut the good rows into runs of one group; a delete by a null value joins the run around it."""
         out = Decoded()
         for pos in np.flatnonzero(code).tolist():
             out.faults.append(Fault(int(offsets[pos]), RowCode(int(code[pos])), str(column[pos])))

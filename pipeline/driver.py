@@ -1,7 +1,7 @@
-"""How a job's driver ends: in order at SIGTERM, with Spark's JVM if that is gone, and always within a bound.
+"""Ends a job's driver: in order at SIGTERM, and when Spark's JVM has ended; always within a bound.
 
-Under spark-submit the driver is two processes, Spark's JVM and its child, this interpreter. A JVM whose interpreter
-ends follows by itself; the other way round is here.
+Under spark-submit the driver is two processes, Spark's JVM and its child, this interpreter. The JVM ends by itself when
+its interpreter has ended; this module does the reverse.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from collections.abc import Callable
 from types import FrameType
 
 END_WITHIN_S = 15.0
-"""From the first SIGTERM to the end of the process, whatever it waits for then; what is cut off is replayed."""
+"""The longest time from the first SIGTERM to the end of the process; an interrupted micro-batch is replayed."""
 LOOK_S = 0.5
 
 
 def end_in_order(within_s: float = END_WITHIN_S) -> None:
     """Call once, on the main thread, at a job's start.
 
-    SIGTERM then raises SystemExit(0) there, once: what the job holds is given back on the way out. Under spark-submit
+    SIGTERM then raises SystemExit(0) on that thread, once, so that the job gives its leases back. Under spark-submit
     the JVM's death does the same.
     """
     ending = threading.Event()
 
     def end(_number: int, _frame: FrameType | None) -> None:
-        # The JVM's death follows the group's SIGTERM: a second one must not cut the orderly end off.
+        # After the group's SIGTERM the JVM dies too: that must not interrupt the orderly end.
         if not ending.is_set():
             ending.set()
             bound = threading.Timer(within_s, _end_now, [within_s])
@@ -42,9 +42,9 @@ def end_in_order(within_s: float = END_WITHIN_S) -> None:
 
 
 def run_uninterrupted(give_back: Callable[[], None]) -> None:
-    """Call it, and again if the SystemExit of `end_in_order` cuts in.
+    """Call `give_back`, and again if the SystemExit of `end_in_order` interrupts it.
 
-    What ends a run may be what the JVM's death did to it; SIGTERM then comes while the run gives back what it holds.
+    The JVM's death may end the run before SIGTERM arrives, which then comes during `give_back`.
     """
     try:
         give_back()

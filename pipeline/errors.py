@@ -1,4 +1,4 @@
-"""Why a query ends: what a person must resolve, and what goes away by itself."""
+"""Reasons for which a query ends: those that a person must resolve, and those that pass by themselves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RETRYABLE = frozenset(
         Code.SCHEMA_MISMATCH,
     }
 )
-"""A replica that is elsewhere, not ready or full now may serve later. All safe to repeat: the ledger drops replays.
+"""Codes after which a new run may succeed. Writes may be repeated, because the ledger drops replays.
 
 SCHEMA_MISMATCH: the table was altered meanwhile; a new run reads its new schema."""
 
@@ -32,11 +32,11 @@ _MARK = re.compile(r"nyala task \[(fatal|retryable)\]: (.*)")
 
 
 class QueryRefused(ReplicaError):
-    """The query must not run, or must not go on, until a person did what the text says. Never restarted."""
+    """The query must not run, or must not go on, until a person has done what the text says. Never restarted."""
 
 
 class QueryInterrupted(ReplicaError):
-    """The query ended for a cause that goes away: start it again."""
+    """The query ended for a temporary cause and may be started again."""
 
 
 class TaskFailed(ReplicaError):
@@ -47,13 +47,13 @@ class TaskFailed(ReplicaError):
 
 
 def of_refusal(error: Refused) -> QueryRefused | QueryInterrupted:
-    """What a refusal by a master or a tablet means for the query."""
+    """The query's error for a refusal by a master or a tablet."""
     kind = QueryInterrupted if error.code in RETRYABLE else QueryRefused
     return kind(str(error))
 
 
 def of_spark(error: BaseException) -> QueryRefused | QueryInterrupted:
-    """What an exception that came through Spark means; one that nobody marked may go away."""
+    """The query's error for an exception that came through Spark; one without our marks counts as temporary."""
     if isinstance(error, QueryRefused | QueryInterrupted):
         return error
     if isinstance(error, Refused):
@@ -67,7 +67,7 @@ def of_spark(error: BaseException) -> QueryRefused | QueryInterrupted:
 
 
 UNKNOWN_TOPIC = "UnknownTopicOrPartitionException"
-"""In what Spark raises: the topic is gone, or a broker that has just come up does not know it yet."""
+"""Part of Spark's error if the topic is gone, or if a broker that has just started does not know it yet."""
 _FATAL_SIGNS = (
     "KafkaDataLoss",
     "KAFKA_DATA_LOSS",
@@ -84,5 +84,5 @@ _PY4J = "An error occurred while calling "
 
 def _first_line(text: str) -> str:
     lines = [line.strip().removeprefix(": ") for line in text.splitlines()]
-    # py4j begins with which call it was, which tells nobody anything.
+    # py4j's first line names the call, which is of no use to a reader.
     return next((line for line in lines if line and not line.startswith(_PY4J)), "unknown")[:500]

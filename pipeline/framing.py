@@ -1,6 +1,6 @@
-"""How a record's value says which schema wrote it: a declared property of a table's source, never guessed.
+"""How a record's value names its writer schema: a declared property of a table's source, never guessed.
 
-A bare datum can begin with any bytes, another framing's magic included, so looking at the bytes decides nothing.
+A bare datum can begin with any bytes, those of another framing too, so the bytes alone decide nothing.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class Framing(StrEnum):
     CONFLUENT = "confluent"
     """00, then the writer schema's registry id, big-endian: five bytes."""
     BARE = "bare"
-    """Nothing: every value is written with the one schema that the source declares."""
+    """No header: every value is written with the one schema that the source declares."""
 
 
 HEADER_BYTES = {Framing.SINGLE_OBJECT: 10, Framing.CONFLUENT: 5, Framing.BARE: 0}
 
 
 def wrap(framing: Framing, datum: bytes, *, fingerprint: bytes = b"", registry_id: int = 0) -> bytes:
-    """A framed value; `fingerprint` is what `schemas.fingerprint64` gives."""
+    """A framed value; `fingerprint`: from `schemas.fingerprint64`."""
     if framing is Framing.SINGLE_OBJECT:
         return SINGLE_OBJECT_MAGIC + fingerprint + datum
     if framing is Framing.CONFLUENT:

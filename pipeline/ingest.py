@@ -1,8 +1,8 @@
 """The ingest query: stock Kafka source -> foreachBatch -> one sending task per Kafka partition.
 
-Order of one micro-batch: the topic is still the one we opened; every task has its records acknowledged by tablets or
-by the dead-letter topic; the topic is still the same; the catalog's `done` moves; Spark commits. A death between any
-two of them replays the micro-batch, and the tablets' ledgers drop what they have.
+Order of one micro-batch: the query checks that the topic is the one it opened; tablets or the dead-letter topic
+acknowledge every task's records; the query checks the topic again; the catalog's `done` moves; Spark commits. After a
+death between any two of these steps the micro-batch is replayed, and the tablets' ledgers drop what they have.
 """
 
 from __future__ import annotations
@@ -62,33 +62,34 @@ class IngestOptions:
     topic: str = ""
     """Default: the topic that the table's source declares, else `writes.<table>`."""
     starting: str = "earliest"
-    """Where a source that the catalog does not know begins: earliest or latest."""
+    """Where the query begins a source that the catalog does not know: earliest or latest."""
     trigger_s: float = 0.0
     """Seconds between micro-batches; 0 starts the next one at once."""
     available_now: bool = False
-    """Read what is there, then end."""
+    """Read the records that exist now, then end."""
     offsets_per_trigger_max: int = 400_000
-    """Of one micro-batch; at most `limits.LEDGER_ERROR_RUNS_MAX`, so that all its rows may fail and be remembered."""
+    """Offsets of one micro-batch; at most `limits.LEDGER_ERROR_RUNS_MAX`, so that a tablet can remember that all
+    failed."""
     isolation: str = "read_committed"
     lease_s: float = 30.0
     owner_wait_s: float = 40.0
-    """How long to wait for another owner's lease to end; longer than a lease, so that a dead query's one ends.
+    """How long to wait for another owner's lease to end; longer than a lease, so that a dead owner's ends.
 
-    A dead one of this machine is not waited for, and a live one is seen to renew."""
+    There is no wait for a dead owner on this machine, nor for a live one, which renews its lease."""
     owner_run: str = field(default_factory=new_owner_run)
     """Id of this run in the catalog: a new one in each process, the same for restarts with the same options."""
     accept_partitions: int = 0
     """How many partitions the topic may have grown to since it was opened first; 0: it must not have grown."""
     dead_letters_max: int | None = None
-    """More than these in one run end the query."""
+    """The query ends after more dead letters than this in one run."""
     ignore_null: bool = False
     """Upserts and updates leave a column whose value is null as it is: no event can then make a value null."""
     batch_bytes: int = limits.BATCH_TARGET_BYTES
     send_deadline_s: float = SEND_DEADLINE_S
     kafka_timeout_s: float = KAFKA_TIMEOUT_S
-    """How long each Kafka client waits for a broker that does not answer, before the run ends to be started again."""
+    """How long each Kafka client waits for a broker that does not answer; then the run ends and is restarted."""
     kafka: Mapping[str, str] = field(default_factory=dict)
-    """More options for Spark's Kafka source; those that say how to log in hold for all of the query's clients."""
+    """More options for Spark's Kafka source; those for logging in hold for all of the query's clients."""
 
     def __post_init__(self) -> None:
         check(self.starting in ("earliest", "latest"), "starting is earliest or latest", starting=self.starting)
@@ -110,7 +111,7 @@ class IngestOptions:
 class IngestQuery:
     """One run of the query on an existing SparkSession. `report` gets each micro-batch's Progress, on Spark's thread.
 
-    `life` hears QUERY_STARTS, and QUERY_ENDED if it ended by itself.
+    `life` gets QUERY_STARTS, and QUERY_ENDED if the query ended by itself.
 
     Concurrency: `run` blocks one thread; `stop` may be called from another.
     """
@@ -139,8 +140,8 @@ class IngestQuery:
     def run(self) -> None:
         """Run until the query ends. QueryRefused: a person must act; QueryInterrupted: start another run.
 
-        The lease is given back however the run ends, on SystemExit too, whenever that comes. Who takes it before the
-        next run displaces this query in order: a query writes only under its lease.
+        The lease is given back however the run ends, also on SystemExit at any moment. Another query that takes it
+        before the next run replaces this one safely, because a query writes only under its lease.
         """
         try:
             with interrupted_in_order(self._spark, self._stopping):
@@ -174,7 +175,7 @@ class IngestQuery:
         except Exception as error:
             ended = of_spark(self._failure or error)
             if self._failure is None and (isinstance(ended, QueryRefused) or UNKNOWN_TOPIC in str(error)):
-                # Spark says that the topic, or offsets, are gone; what became of the topic says what to do.
+                # Spark reports that the topic, or offsets, are gone; the topic's present state decides what to do.
                 self._topics.check_unchanged(self._topic, self._table.name)
             raise ended from error
 
@@ -190,7 +191,7 @@ class IngestQuery:
     # ------------------------------------------------------------------------------------------------ start
 
     def _open(self) -> SourceLease:
-        """Everything that can refuse the query, before anything is read."""
+        """Take the lease, after all checks that can refuse the query; nothing is read before."""
         options = self._options
         self._table: TableHandle = self._client.get_table(options.table)
         topic = options.topic or self._table.source.topic or writes_topic(options.table)
@@ -228,10 +229,11 @@ class IngestQuery:
         return lease
 
     def _opens(self, lease: SourceLease) -> list[pb.SourceOpen]:
-        """What to ask the catalog for: each partition with where the checkpoint, or else the topic, begins."""
+        """The request to the catalog: each partition with its first offset by the checkpoint, or else by the topic."""
         topic = self._topic
         at = self._checkpoint.next_offsets(topic.topic)
-        # What a topic grew by later is read whole: `latest` is about where this source began, not about partitions.
+        # Later partitions of a topic are read completely: `latest` is about the begin of this source, not of
+        # partitions.
         latest = self._options.starting == "latest" and not lease.known_partitions()
         initial = self._topics.offsets(topic.topic, topic.partitions, latest=latest)
         opens = []
@@ -251,7 +253,7 @@ class IngestQuery:
             .option("kafka.bootstrap.servers", options.bootstrap)
             .option("subscribe", self._topic.topic)
         )
-        # Only read when there is no checkpoint: then the catalog's `done` is the beginning.
+        # Spark uses it only without a checkpoint: then the catalog's `done` is the beginning.
         reader = reader.option("startingOffsets", begin).option("includeHeaders", "true")
         reader = reader.option("kafka.isolation.level", options.isolation).option("failOnDataLoss", "true")
         # The consumer hands over 500 records at a time unless told otherwise, and each hand-over costs.
@@ -272,7 +274,7 @@ class IngestQuery:
         try:
             self._carry_out(lease, rows, batch_id)
         except Exception as error:
-            # Spark hands on only the text; `run` wants the exception itself.
+            # Spark passes only the text on; `run` needs the exception itself.
             self._failure = self._failure or of_spark(error)
             raise
 
@@ -321,14 +323,14 @@ class IngestQuery:
         threading.Thread(target=work, name=name, daemon=True).start()
 
     def _watch_topic(self) -> None:
-        """Notice a topic that was deleted, recreated or grown while no micro-batch looks at it."""
+        """Find a topic that was deleted, recreated or grown while no micro-batch checks it."""
         topics = Topics(self._options.bootstrap, self._options.kafka_timeout_s, self._security)
         try:
             while not self._stopping.wait(self._options.lease_s / 3):
                 try:
                     topics.check_unchanged(self._topic, self._table.name)
                 except QueryInterrupted:
-                    # Kafka is away: the query itself finds out, or waits for it.
+                    # Kafka does not answer: the query itself notices that, or waits.
                     continue
                 except QueryRefused as refusal:
                     self._fail(refusal)

@@ -1,4 +1,4 @@
-"""Kafka options of a query: what Spark's source is given, and how all of the query's clients log in."""
+"""Kafka options of a query: those of Spark's source, and how all of the query's clients log in."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .errors import of_refusal
 
 
 def security_of(options: Mapping[str, str]) -> KafkaSecurity:
-    """How a query with these options of Spark's Kafka source logs in; QueryRefused if not all its clients can."""
+    """How all clients of a query with these options of Spark's Kafka source log in; QueryRefused if one cannot."""
     try:
         return KafkaSecurity.of(options)
     except Refused as error:
@@ -20,8 +20,8 @@ def security_of(options: Mapping[str, str]) -> KafkaSecurity:
 def kafka_options(pairs: Sequence[str], file: str = "") -> dict[str, str]:
     """Options of Spark's Kafka source from `NAME=VALUE` each, and from a file of Java client properties.
 
-    The file's names lack the prefix `kafka.`; passwords belong there, for everybody sees command lines. QueryRefused
-    for what cannot be read.
+    The file's names lack the prefix `kafka.`; passwords belong there, because command lines are visible to all users.
+    QueryRefused if an option or the file cannot be read.
     """
     prefix = kafka_security.PREFIX
     try:

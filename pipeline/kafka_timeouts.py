@@ -1,7 +1,7 @@
 """How long the pipeline's Kafka clients, in Python and in Spark, wait for a broker that does not answer.
 
-One number sets all: what a client does in that time is its own affair, what comes after it is ours. At the default,
-each client has about the time that it has by its own defaults.
+One number sets all timeouts; after that time the job decides what to do. At the default, each client has about the time
+of its own defaults.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .errors import QueryInterrupted, QueryRefused
 
 KAFKA_TIMEOUT_S = 60.0
 CLOSE_TIMEOUT_S = 2.0
-"""For closing a producer: what was not acknowledged by then is said again, or told by who waits for it."""
+"""For closing a producer: records that are not acknowledged by then are sent again, or reported as failed."""
 RECONNECT_MS_MAX = 5_000
 
 
@@ -48,9 +48,9 @@ def spark_options(timeout_s: float) -> dict[str, str]:
 
 
 def check_reachable(bootstrap: str) -> None:
-    """QueryInterrupted at once if no broker listens: a client whose constructor fails leaves its thread behind.
+    """QueryInterrupted at once if no broker listens, because a client whose constructor fails leaves a thread running.
 
-    QueryRefused for what is no address.
+    QueryRefused for text that is no address.
     """
     try:
         reach_kafka(bootstrap)

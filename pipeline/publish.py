@@ -1,7 +1,7 @@
 """Publish row events the way the ingest query expects them: keyed, murmur2-partitioned, idempotent, acks=all.
 
 kafka-python does about 20,000 records a second; with `bulk=True` confluent-kafka, an optional extra, does ten times
-that. librdkafka's default partitioner is another one than Java's and kafka-python's, so it is always set here: two
+that. librdkafka's default partitioner differs from Java's and kafka-python's, so it is always set here: two
 partitioners on one topic would break the order of a key's events.
 """
 
@@ -38,7 +38,7 @@ class PublishFailed(ReplicaError):
 
 
 class RowEncoder:
-    """Rows of one table as the keys and values of Kafka records. RowMisfit, a ValueError, if a row does not fit."""
+    """Encodes rows of one table as keys and values of Kafka records. RowMisfit, a ValueError, if a row does not fit."""
 
     def __init__(
         self, schema: TableSchema, framing: Framing, columns: list[str] | None, writer_json: str, registry_id: int
@@ -48,7 +48,7 @@ class RowEncoder:
         self._key = schemas.parse_json(key_schema_json(schema))
         self._prefix = wrap(framing, b"", fingerprint=schemas.fingerprint64(self._writer), registry_id=registry_id)
         self.has_op = any(f["name"] == OP_FIELD and not schema.has(OP_FIELD) for f in self._writer["fields"])
-        """Whether the value says what is done with the row; else a header does."""
+        """Whether the value has the row's operation; else a header has it."""
         self._columns = {*schema.names, *(field["name"] for field in self._writer["fields"])}
 
     def value(self, row: Mapping[str, object], op: RowOp) -> bytes:
@@ -70,7 +70,7 @@ class RowEncoder:
 
 
 class RowPublisher:
-    """Publishes rows of one table to one topic. Nothing counts as published before `flush` returned.
+    """Publishes rows of one table to one topic. No row counts as published before `flush` has returned.
 
     `columns` other than the key's make partial updates; `writer_json` overrides the derived writer schema, which the
     catalog must know (`client.add_writer_schema`); `security` says how to log in to Kafka. Refused if there is no such
@@ -103,11 +103,11 @@ class RowPublisher:
         self._sink.send(self._topic, self.key_of(row), value, headers)
 
     def delete(self, row: Mapping[str, object]) -> None:
-        """Queue a null value for the row's key: delete it if it is there."""
+        """Queue a null value for the row's key, which deletes the row if it exists."""
         self._sink.send(self._topic, self.key_of(row), None, [])
 
     def publish_raw(self, key: bytes | None, value: bytes | None) -> None:
-        """Queue given bytes: replays of dead letters."""
+        """Queue given bytes, to publish dead letters again."""
         self._sink.send(self._topic, key, value, [])
 
     def key_of(self, row: Mapping[str, object]) -> bytes:
@@ -115,7 +115,7 @@ class RowPublisher:
         return self._rows.key(row)
 
     def flush(self) -> None:
-        """Return when Kafka has acknowledged everything queued; PublishFailed if it did not."""
+        """Return when Kafka has acknowledged all queued records; PublishFailed if it has not."""
         self._sink.flush()
 
     def close(self) -> None:
@@ -133,7 +133,7 @@ class RowPublisher:
 
 
 def _write(out: io.BytesIO, schema: Any, datum: Mapping[str, object], row: Mapping[str, object]) -> None:
-    """`row` is what an error shows of a datum that does not fit."""
+    """Encode a datum; `row` is shown in the error if it does not fit."""
     try:
         fastavro.schemaless_writer(out, schema, datum)
     except (TypeError, ValueError, ArithmeticError, AttributeError, KeyError) as error:
@@ -146,8 +146,8 @@ def _shown(row: Mapping[str, object]) -> str:
 
 
 def _need_topic(bootstrap: str, topic: str, security: KafkaSecurity) -> None:
-    """Refused if the topic is not there, QueryInterrupted if no broker answers: a producer would wait for a minute and
-    then raise an error of its library's."""
+    """Refused if there is no such topic, QueryInterrupted if no broker answers: a producer would wait for a minute and
+    then raise an error of its library."""
     topics = Topics(bootstrap, security=security)
     try:
         if not topics.is_there(topic):
@@ -158,7 +158,7 @@ def _need_topic(bootstrap: str, topic: str, security: KafkaSecurity) -> None:
 
 
 class _Failures:
-    """Counts records without acknowledgement; never more than the first text is kept."""
+    """Counts records without acknowledgement, and keeps the text of the first error."""
 
     count = 0
     first = ""

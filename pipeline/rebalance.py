@@ -1,4 +1,4 @@
-"""Rebalancing as a Spark batch job: reports -> a plan -> proposals -> what became of them.
+"""Rebalancing as a Spark batch job: reports -> a plan -> proposals -> their outcomes.
 
 Spark reads the compacted `reports` topic and keeps the newest report of each tablet and server on the executors; the
 plan itself is the policy's pure function over that view, the same that masters call.
@@ -47,7 +47,7 @@ from .topics import Topics
 _log = logging.getLogger("nyala.pipeline")
 T = TypeVar("T", Outcome, Report)
 LOOK_AGAIN_S = 1.0
-"""Between two looks at what has to settle first."""
+"""Seconds between two readings of the reports while tablets have to settle first."""
 _NEWEST = "key binary, value binary, kafka_offset bigint"
 
 
@@ -57,7 +57,7 @@ class RebalanceOptions:
 
     bootstrap: str
     topic_prefix: str = ""
-    """What the masters put before `reports`, `proposals` and `outcomes`."""
+    """The masters' prefix of the topics `reports`, `proposals` and `outcomes`."""
     moves_max: int = 10
     moves_per_server_max: int = 2
     bytes_max: int = 1 << 62
@@ -90,13 +90,13 @@ class Plan:
 
     @property
     def unsettled(self) -> tuple[str, ...]:
-        """Tablets that were left alone because something else happens to them: they may have to move all the same."""
+        """Tablets that the plan leaves out because they are changing; they may have to move later."""
         return not_settled(self.view)
 
 
 def newest_reports(batches: Iterator[Any]) -> Iterator[Any]:
     """For `mapInArrow` over (key, value, offset): the last record of each key of this partition that is a report, or
-    deletes one. What anybody else wrote under a key hides nothing."""
+    deletes one. Foreign records under a key are ignored."""
     last: dict[bytes, tuple[int, bytes | None]] = {}
     for batch in batches:
         columns = (batch.column(name).to_pylist() for name in ("key", "value", "offset"))
@@ -140,9 +140,9 @@ class Rebalancer:
         return list(_usable(Report, ((bytes(row.key), bytes(row.value)) for row in rows)))
 
     def plan(self) -> Plan:
-        """What should move now; no moves when the cluster is even, or when nothing is known of it.
+        """The moves that are needed now; none if the cluster is even, or if there are no reports.
 
-        QueryRefused if a server to empty is not known, or nobody has room for what is on it.
+        QueryRefused if a server to empty is unknown, or if no other server has room for its replicas.
         """
         reports = self.reports()
         drained = servers_of(self._options.drain, {each.server_uuid for each in reports} - {""})
@@ -153,7 +153,7 @@ class Rebalancer:
         return Plan(new_uuid(), view, tuple(moves), names)
 
     def plan_when_settled(self, timeout_s: float, tell: Callable[[str], None] = lambda _: None) -> Plan:
-        """As `plan`, over again for as long as nothing can move only because tablets are not settled, or time is up."""
+        """As `plan`, repeated while no move is possible only because tablets are not settled, until `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         told = False
         while not (plan := self.plan()).moves and plan.unsettled and time.monotonic() < deadline:
@@ -197,7 +197,7 @@ class Rebalancer:
     def wait(self, plan: Plan, timeout_s: float, tell: Callable[[str], None] = lambda _: None) -> dict[str, str]:
         """Follow `outcomes` until each of the plan's tablets is DONE, REFUSED or FAILED, or time is up.
 
-        Returns tablet id -> last result; WAITING for those that nobody answered.
+        Returns tablet id -> last result; WAITING for those without an outcome.
         """
         state = {move.tablet_id: "WAITING" for move in plan.moves}
         deadline = time.monotonic() + timeout_s
@@ -213,7 +213,8 @@ class Rebalancer:
         return state
 
     def _outcomes(self, deadline: float) -> Iterator[Outcome]:
-        """Records of `outcomes` from its beginning, until the monotonic `deadline`; what is none is left out."""
+        """Yield the outcomes in `outcomes` from its beginning, until the monotonic `deadline`; other records are left
+        out."""
         topic = self._options.topic_prefix + kafka_topics.OUTCOMES
         places = [TopicPartition(topic, number) for number in range(self._partitions_of(topic))]
         options = client_options(self._options.kafka_timeout_s) | self._security.python()
@@ -232,7 +233,7 @@ class Rebalancer:
 
 
 def _usable(kind: type[T], records: Iterable[tuple[bytes | None, bytes | None]]) -> Iterator[T]:
-    """The records of a kind among these keys and values; what anybody else wrote there is left out, and told."""
+    """The records of a kind among these keys and values; foreign records are left out and logged."""
     skipped: list[str] = []
     for key, value in records:
         found = read_record(kind, key, value)
@@ -246,7 +247,7 @@ def _usable(kind: type[T], records: Iterable[tuple[bytes | None, bytes | None]])
 
 
 def servers_of(prefixes: Iterable[str], uuids: Iterable[str]) -> tuple[str, ...]:
-    """The one server that begins with each prefix; QueryRefused for a prefix of none, or of several."""
+    """The server whose uuid begins with each prefix; QueryRefused for a prefix of none, or of several."""
     known = sorted(uuids)
     found = []
     for prefix in prefixes:
@@ -273,7 +274,7 @@ def check_room(view: ClusterView) -> None:
 
 
 def ends_or_accepts(outcome: Outcome) -> bool:
-    """Whether an outcome speaks of the proposal as a whole: a decision's is only one step of a move."""
+    """Whether an outcome is of the proposal as a whole: that of a decision is only one step of a move."""
     return outcome.subject is Subject.PROPOSAL
 
 
@@ -283,7 +284,7 @@ def named(move: Move, names: Mapping[str, str]) -> str:
 
 
 def proposal_of(plan_id: str, move: Move, deadline_us: int) -> Proposal:
-    """What the masters are asked for."""
+    """A move as a proposal to the masters."""
     return Proposal(
         proposal_id=f"{plan_id}/{move.tablet_id}",
         plan_id=plan_id,
@@ -298,7 +299,7 @@ def proposal_of(plan_id: str, move: Move, deadline_us: int) -> Proposal:
 
 
 def describe(plan: Plan) -> str:
-    """The plan for a person: how things stand, and each move with its reason."""
+    """The plan as text for people: the present state, and each move with its reason."""
     view = plan.view
     lines = [
         f"plan {plan.plan_id}: {len(view.servers)} servers, {len(view.tablets)} tablets",
@@ -328,7 +329,7 @@ def describe(plan: Plan) -> str:
 
 
 def left_alone(plan: Plan) -> str:
-    """Which tablets the plan does not speak of, and why."""
+    """A text that says which tablets the plan leaves out, and why."""
     some = ", ".join(tablet_id[:8] for tablet_id in plan.unsettled[:5])
     more = ", ..." if len(plan.unsettled) > 5 else ""
     return (
@@ -338,7 +339,7 @@ def left_alone(plan: Plan) -> str:
 
 
 def summary(state: Mapping[str, str]) -> str:
-    """One line: how many moves ended how."""
+    """One line with the number of moves for each result."""
     counts = {result: sum(1 for each in state.values() if each == result) for result in sorted(set(state.values()))}
     return ", ".join(f"{count} {result.lower()}" for result, count in counts.items()) or "nothing to wait for"
 

@@ -15,7 +15,7 @@ from nyala.replica.rows import Column, ColumnType, RowOp, TableSchema
 OP_FIELD = "op"
 """Name of the enum field with the operation, in writer schemas of tables that have no column of that name."""
 OP_HEADER = "nyala-op"
-"""Kafka header with the operation; where present it decides."""
+"""Kafka header with the operation; if present it overrides the value's field."""
 NAMESPACE = "nyala.rows"
 
 _AVRO: dict[ColumnType, Any] = {

@@ -1,4 +1,4 @@
-"""One driver, one or two queries: ingest, and beside it, if wanted, the decisions query. Neither goes on alone."""
+"""Runs ingest in a driver, and beside it, if wanted, the decisions query. If one ends, the other is ended too."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def run_decisions(
     tell: Callable[[str], None],
     show: Callable[[str], None] | None = None,
 ) -> None:
-    """Run the decisions query, restarted as `restarts` says, until it ends: as `run_ingest`.
+    """Run the decisions query, restarted by `restarts`, until it ends; as `run_ingest`.
 
-    `show` gets a line for each outcome; they are told unless it is given.
+    `show` gets a line for each outcome; default: `tell`.
     """
     counter, line = ProgressCounter(), show or tell
 
@@ -46,9 +46,9 @@ def run_ingest(
     life: Callable[[str], None] = lambda _: None,
     decisions: DecisionsOptions | None = None,
 ) -> None:
-    """Run ingest, restarted as `restarts` says, until it ends. QueryRefused or QueryInterrupted says what ended it.
+    """Run ingest, restarted by `restarts`, until it ends. QueryRefused or QueryInterrupted says what ended it.
 
-    `life` hears QUERY_STARTS and QUERY_ENDED of each run.
+    `life` gets QUERY_STARTS and QUERY_ENDED of each run.
 
     With `decisions` that query runs too, restarted likewise; if it ends, ingest is ended.
     """

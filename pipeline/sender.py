@@ -1,7 +1,7 @@
-"""Rows of one Kafka partition -> write batches at the tablets' leaders.
+"""Sends the rows of one Kafka partition to the tablets' leaders as write batches.
 
-Rows are gathered per tablet to about a megabyte or the end of the task, encoded once, and handed to the client's
-SourceWriter, which keeps a window of them under way with the ledger's `after` chain.
+For each tablet it collects about a megabyte of rows, or those up to the end of the task, encodes them once, and hands
+them to the client's SourceWriter, which keeps a window of batches under way with the ledger's `after` chain.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .errors import RETRYABLE, TaskFailed
 
 
 class Writer(Protocol):
-    """What the client's SourceWriter offers: batches in offset order per tablet; errors are Refused."""
+    """The interface of the client's SourceWriter: batches in offset order per tablet; errors are Refused."""
 
     acknowledged: dict[str, int]
     """Tablet id -> highest offset acknowledged."""
@@ -51,7 +51,7 @@ class _TabletBuffer:
 
 @dataclass
 class Totals:
-    """What a task sent."""
+    """The totals of a task."""
 
     rows: int = 0
     batches: int = 0
@@ -61,8 +61,8 @@ class Totals:
 class Sender:
     """Sends one task's rows. Use: `push` in offset order, then `flush`.
 
-    `on_error` gets each row's error once per answer. TaskFailed: fatal for GAP and other refusals that a repeat cannot
-    cure, retryable when the client's deadline passed. Concurrency: one thread.
+    `on_error` gets each row's error once for each answer. TaskFailed: fatal for GAP and other refusals that recur on a
+    repeat, retryable when the client's deadline has passed. Concurrency: one thread.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Sender:
 
     @property
     def acknowledged(self) -> dict[str, int]:
-        """Highest offset acknowledged to this task, by tablet id; only tablets that were sent something."""
+        """Highest offset acknowledged to this task, by tablet id; only tablets that it has sent rows to."""
         before = self._known_before
         return {t: offset for t, offset in self._writer.acknowledged.items() if before.get(t) != offset}
 
@@ -106,14 +106,14 @@ class Sender:
         self._settle()
 
     def flush(self) -> None:
-        """Send what is gathered and return when all is acknowledged and every row error has been passed on."""
+        """Send all collected rows; return when all are acknowledged and `on_error` has got every row error."""
         for buffer in self._buffers:
             self._cut(buffer)
         self._call(self._writer.flush)
         self._settle()
 
     def close(self) -> None:
-        """Wait for nothing."""
+        """Abandon the writes under way, without a wait."""
         self._writer.abandon()
 
     def _gather(self, buffer: _TabletBuffer, rows: Any) -> None:
@@ -125,7 +125,7 @@ class Sender:
             self._cut(buffer)
 
     def _cut(self, buffer: _TabletBuffer) -> None:
-        """Send what was gathered."""
+        """Send the rows of one buffer as a batch."""
         if not buffer.gathered:
             return
         whole = buffer.gathered[0] if len(buffer.gathered) == 1 else pa.concat_batches(buffer.gathered)
@@ -144,7 +144,7 @@ class Sender:
         self._call(send)
 
     def _settle(self) -> None:
-        """Pass on errors that answers brought meanwhile."""
+        """Pass the row errors of the answers so far to `on_error`."""
         errors = self._writer.row_errors
         for error in errors[self._errors_seen :]:
             self._on_error(error)

@@ -17,15 +17,16 @@ SETTINGS: dict[str, str] = {
     # Decoding costs per batch, so batches are large; bytes bound them when records are.
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_RECORDS_PER_BATCH),
     "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BYTES_PER_BATCH),
-    # One client for each worker is kept over tasks.
+    # Workers are reused, and each keeps its client for later tasks.
     "spark.python.worker.reuse": "true",
-    # A second copy of a task would only send what the first one sends.
+    # A speculative second attempt of a task would only send the same rows.
     "spark.speculation": "false",
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.streaming.metricsEnabled": "false",
     # Spark asks Kafka for new offsets each 10 ms when there were none: one core of two for two idle queries.
     "spark.sql.streaming.pollingDelay": "200ms",
-    # A query whose source waits for an absent broker would hold its driver for minutes; what is cut off is replayed.
+    # A query whose source waits for an absent broker would keep its driver for minutes; an interrupted micro-batch is
+    # replayed.
     "spark.sql.streaming.stopTimeout": "10s",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -47,10 +48,11 @@ def spark_session(name: str) -> Any:
 
 
 def stop_query(query: Any) -> None:
-    """Stop a streaming query and wait for it, not for long; what it is doing is replayed by the next run.
+    """Stop a streaming query and wait a short time for its end; the next run replays its micro-batch.
 
-    On a thread, and so a connection to the JVM, of its own: SIGTERM interrupts the caller in the middle of a call, and
-    another call on that connection would wait for the first one's answer, which comes when the query has ended.
+    On a thread of its own, and so on a connection of its own to the JVM: SIGTERM may interrupt the caller during a
+    call, and another call on that connection would wait for the first one's answer, which comes when the query has
+    ended.
     """
 
     def stop() -> None:
@@ -67,10 +69,10 @@ def stop_query(query: Any) -> None:
 
 @contextmanager
 def interrupted_in_order(spark: Any, stopping: threading.Event) -> Iterator[None]:
-    """What a QueryInterrupted of the run inside means: it goes through if another run can help.
+    """Handle a QueryInterrupted of the run inside: it is raised again if another run can help.
 
-    QueryRefused if Spark's JVM is gone: no restart in this process can help. Nothing if the query was stopped: whoever
-    did so interrupted a micro-batch, perhaps, and that is no cause to begin again.
+    QueryRefused if Spark's JVM has ended, because no restart in this process can help. No error if `stopping` is set:
+    then the interruption is a result of the stop.
     """
     try:
         yield

@@ -16,12 +16,12 @@ from .kafka_timeouts import check_reachable, client_options
 
 LAG_TIMEOUT_S = 15.0
 OLDEST_WITHIN_S = 5.0
-"""For the oldest records of all partitions together; what did not come by then has an unknown age."""
+"""For reading the oldest records of all partitions; a record that does not come by then has an unknown age."""
 
 
 class SourceLag(NamedTuple):
-    """Of one Kafka partition. `records`: offsets from `done` to the end, transaction markers among them. `seconds`: the
-    age of the record at `done`, by the time that it carries; 0 with no records, None where Kafka did not say."""
+    """The lag of one Kafka partition. `records`: offsets from `done` to the end, transaction markers included.
+    `seconds`: the age of the record at `done`, by its timestamp; 0 without records, None if Kafka did not answer."""
 
     records: int
     seconds: float | None
@@ -35,7 +35,8 @@ def source_lags(
     security: KafkaSecurity = PLAINTEXT,
     now: Callable[[], float] = time.time,
 ) -> dict[int, SourceLag]:
-    """For each Kafka partition of `done`, the first offset that is not in the table yet. QueryInterrupted."""
+    """The lag of each Kafka partition. `done`: partition -> the first offset that is not in the table.
+    QueryInterrupted."""
     check_reachable(bootstrap)
     try:
         consumer = KafkaConsumer(
@@ -63,7 +64,7 @@ def _written_at(consumer: Any, late: Mapping[Any, int]) -> dict[Any, int]:
     found: dict[Any, int] = {}
     until = time.monotonic() + OLDEST_WITHIN_S
     for place, offset in late.items():
-        # One partition at a time, and one record: a poll of all may bring any number of one and none of others.
+        # One partition at a time, and one record: a poll of all may return any number of one and none of others.
         consumer.assign([place])
         consumer.seek(place, offset)
         left_s = until - time.monotonic()

@@ -57,7 +57,7 @@ def submit_environment(environ: Mapping[str, str] | None = None) -> dict[str, st
     environment["PYSPARK_PYTHON"] = sys.executable
     environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
     environment["JAVA_HOME"] = str(Path(java()).resolve().parents[1])
-    # Workers' warnings would end up between the job's own lines.
+    # Workers' warnings would appear between the job's own lines.
     environment.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
     # A JVM whose Kafka clients hang is given Hadoop's half minute to end, unless it is told otherwise before it starts.
     options = environment.get("SPARK_SUBMIT_OPTS", "")

@@ -1,4 +1,4 @@
-"""What one Spark task does with one Kafka partition's records: decode, send, dead-letter, report."""
+"""A Spark task of the ingest query: decode one Kafka partition's records, send rows, write dead letters, report."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ KAFKA_COLUMNS = (
     f"try_element_at(transform(filter(headers, h -> h.key = '{OP_HEADER}'), h -> coalesce(h.value, binary(''))), -1)"
     " AS op_header",
 )
-"""What a task reads of Spark's Kafka source, as SQL. Of several headers of one name the last counts, as in Kafka.
+"""The columns that a task reads from Spark's Kafka source, as SQL. Of several headers of one name the last counts, as
+in Kafka.
 
-The headers do not travel as they are: Spark looks at the size of the Arrow batch after each row, and for a list of
+The headers are not passed as they are: Spark checks the size of the Arrow batch after each row, and for a list of
 structs that takes time in proportion to the rows before it."""
 
 RESULT_SCHEMA = (
@@ -52,7 +53,7 @@ _RESULT_ARROW = pa.schema(
 
 
 class Position(NamedTuple):
-    """What the catalog says of one Kafka partition as a source."""
+    """The position of one Kafka partition as a source, from the catalog."""
 
     generation: int
     done: int
@@ -60,7 +61,7 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True)
 class TaskPlan:
-    """What the driver ships to the tasks of one micro-batch."""
+    """The input that the driver sends to the tasks of one micro-batch."""
 
     table: TableHandle
     topic: TopicIdentity
@@ -73,7 +74,7 @@ class TaskPlan:
     batch_bytes: int = limits.BATCH_TARGET_BYTES
     ignore_null: bool = False
     deadline_s: float = SEND_DEADLINE_S
-    """For one batch with all its retries."""
+    """The deadline of one batch with all its retries."""
     kafka_timeout_s: float = KAFKA_TIMEOUT_S
     security: KafkaSecurity = PLAINTEXT
 
@@ -82,7 +83,8 @@ class TaskPlan:
 class _Records:
     """Kafka records kept until their rows are acknowledged, because a row's error needs the record's bytes.
 
-    An acknowledged offset is not enough to drop them: a tablet that is ahead acknowledges what it has still to answer.
+    An acknowledged offset is not enough to drop a record: a tablet that had its rows before acknowledges a higher
+    offset than it has answered.
     """
 
     kept: list[tuple[int, int, Any]] = field(default_factory=list)
@@ -126,7 +128,7 @@ def decoder_of(plan: TaskPlan) -> RowDecoder:
 
 
 def run_task(plan: TaskPlan, batches: Iterator[Any]) -> Iterator[Any]:
-    """The function for `mapInArrow`: one row per tablet that acknowledged something, and one with the task's totals.
+    """The function for `mapInArrow`: one row for each tablet that acknowledged rows, and one with the task's totals.
 
     Succeeds only when every record is in its tablet or acknowledged by the dead-letter topic. TaskFailed otherwise.
     """
@@ -176,7 +178,7 @@ class Task:
                 if batch.num_rows:
                     self._take(batch)
             self._sender.flush()
-            # Before the task succeeds: what is neither in a table nor here would be lost.
+            # Before the task succeeds, or a record that is neither in a table nor a dead letter would be lost.
             self._sink.flush()
         finally:
             self._sender.close()

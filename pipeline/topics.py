@@ -1,4 +1,4 @@
-"""What the pipeline needs to know of Kafka topics: identity, partitions, policy, offsets."""
+"""Reads and checks Kafka topics for the pipeline: identity, partitions, clean-up policy, offsets."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def reset_to_new_topic(table: str, topic: str) -> str:
 
 
 def grown_text(topic: str, had: int, has: int) -> str:
-    """What a person is told of a topic that grew."""
+    """The text for people about a topic that has grown."""
     return (
         f"topic {topic} has {has} partitions and had {had}; keys move to other partitions when a topic grows, so "
         "events of one key may be read out of order. If the older partitions were read before it grew, or order "
@@ -82,7 +82,8 @@ class Topics:
         return self._identity(topic) is not None
 
     def _identity(self, topic: str) -> TopicIdentity | None:
-        """None if Kafka has said for UNKNOWN_FOR_S that there is none: a broker that just came up may not know yet."""
+        """None if Kafka has answered for UNKNOWN_FOR_S that there is none: a broker that has just started may not know
+        it."""
         until = time.monotonic() + UNKNOWN_FOR_S
         while True:
             found, cluster = self._call(lambda admin: (admin.describe_topics([topic])[0], admin.describe_cluster()))
@@ -136,7 +137,7 @@ class Topics:
     def check_retained(self, topic: TopicIdentity, table: str, begin: Mapping[int, int], checkpoint: str) -> None:
         """QueryRefused, with the exact offsets, if Kafka has removed records of partitions that are read on at `begin`.
 
-        What it removes under a running query Spark finds out, and the next start says here which.
+        Records that Kafka removes while a query runs are Spark's error; the next start names the offsets here.
         """
         first = self.offsets(topic.topic, topic.partitions)
         gone = [(n, at, first[n]) for n, at in sorted(begin.items()) if at < first.get(n, 0)]

@@ -1,4 +1,4 @@
-"""Checksums of many replicas at one time, read by Spark's tasks: the servers compute, the tasks only ask."""
+"""Reads checksums of many replicas at one time in Spark tasks: the servers compute, the tasks only call them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Sum = tuple[str, str, RowSum | None, str]
 def read_checksums(
     spark: Any, masters: str, replicas: Sequence[tuple[pb.ServerInfo, str, float]], at: int
 ) -> list[Sum]:
-    """The checksum of each (server, tablet id, seconds) at hybrid time `at`, of whatever can be read in its seconds.
+    """The checksum of each (server, tablet id, seconds) at hybrid time `at`, or an error after its seconds.
 
-    As many at a time as Spark runs tasks. Neighbours of the list go to different tasks, so that no server gets all.
-    QueryInterrupted if Spark itself fails; it may be tried again.
+    As many calls at a time as Spark runs tasks. Neighbours in the list go to different tasks, so that no server gets
+    all. QueryInterrupted if Spark itself fails; it may be tried again.
     """
     if not replicas:
         return []

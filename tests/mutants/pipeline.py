@@ -205,7 +205,7 @@ MUTANTS = (
         file="pipeline/ingest.py",
         function="IngestQuery._watch_topic",
         before="""
-            # Kafka is away: the query itself finds out, or waits for it.
+            # Kafka does not answer: the query itself notices that, or waits.
             continue
         """,
         after="""
