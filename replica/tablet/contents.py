@@ -1,8 +1,9 @@
 """What a tablet holds in memory, the locks that guard it, and the steps between an entry's memory and the files.
 
-Shared by who applies entries and reads (`tablet.py`) and who changes files (`maintenance.py`). `lock` guards all of it,
-and is held for the in-memory part of one entry or for taking a view; `resolver.guard` keeps blocks from being replaced
-under a lookup; `maintenance` lets one flush or compaction run at a time. Lock order: maintenance, guard, lock.
+`tablet.py`, which applies entries and reads, and `maintenance.py`, which changes files, share it. `lock` guards all of
+it, and is held for the in-memory part of one entry or for taking a view; `resolver.guard` keeps blocks from being
+replaced during a look-up; `maintenance` lets one flush or compaction run at a time. Lock order: maintenance, guard,
+lock.
 """
 
 from __future__ import annotations
@@ -97,14 +98,15 @@ class Contents:
             raise Refused(Code.NOT_READY, what, tablet=self.tablet_id)
 
     def let_go(self) -> None:
-        """Hold rows and blocks no longer. The caller holds all three locks."""
+        """Release rows and blocks. The caller holds all three locks."""
         self.closed = True
         self.stores, self._frozen = Stores(self.schema), None
 
     # ------------------------------------------------------------------------------------------------- flush
 
     def freeze(self) -> Frozen | None:
-        """What a flush writes: the same again until it is installed; None if nothing was applied since the last one.
+        """Freeze the content that a flush writes; the same again until it is installed. None if nothing was applied
+        since.
 
         The caller holds `maintenance`.
         """

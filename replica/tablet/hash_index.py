@@ -1,8 +1,8 @@
 """An open-addressing hash index over whole batches: rotated 64-bit key hash -> row id, in numpy.
 
-Inside one tablet the high bits of the key hash hardly differ, for they choose the tablet. So hashes are rotated by half
-their width, and this whole folder goes by the upper bits of that: a batch sorted once by rotated hash then walks
-through this table, through the Bloom filters and through the blocks' sorted hashes from one end to the other.
+Inside one tablet the high bits of the key hash hardly differ, because they choose the tablet. So hashes are rotated by
+half their width, and all modules of this folder use the upper bits of the result: a batch sorted once by rotated hash
+passes through this table, the Bloom filters and the blocks' sorted hashes from one end to the other.
 
 All rows of a batch are probed at once; each further pass handles only the rows that are not settled, and at a load of
 at most one half the passes are few. Nothing is ever removed: a key's slot is pointed at its newest row.

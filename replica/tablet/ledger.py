@@ -1,7 +1,7 @@
-"""What was applied already: per Kafka source the last offset, per client the results by sequence number.
+"""Records what was applied: for each Kafka source the last offset, for each client its results by sequence number.
 
-Part of the replicated state: it changes only in `apply`, expires by the entries' own hybrid time, and is saved with the
-flush that its positions belong to. Records are immutable and replaced, so a capture is a shallow copy.
+It is part of the replicated state: it changes only in `apply`, expires by the entries' own hybrid time, and is saved
+with the flush that its positions belong to. Records are immutable and replaced, so a capture is a shallow copy.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .error_runs import I64, NO_ERRORS, ErrorRuns, PackedErrors
 
 _CLIENT_BYTES = 800
 _RESULT_BYTES = 700
-"""What a client, and a result without errors, takes in memory, here and in the superblock."""
+"""Bytes that a client, and a result without errors, takes in memory, here and in the superblock."""
 _SOURCE_RUN_BYTES = 22
 """Of a source only what stands here: writes that move `done`, and so make room, are not refused for an estimate."""
 _FORGOTTEN = -1
-"""Rows applied by a write of which no more is known than that there was one."""
+"""Number of rows of a write whose outcome was forgotten: only that there was one is known."""
 
 
 class SourceState(NamedTuple):
@@ -84,7 +84,7 @@ class Ledger:
 
     @property
     def memory_bytes(self) -> int:
-        """What is remembered of sources and clients takes so much. Any thread."""
+        """Bytes of the records of sources and clients. Any thread."""
         clients = _CLIENT_BYTES * len(self._clients) + _RESULT_BYTES * len(self._results)
         return clients + self._failed_bytes + _SOURCE_RUN_BYTES * self._source_runs
 
@@ -234,7 +234,7 @@ class Ledger:
                 self._discount(client, sequence)
 
     def _due(self, now: int) -> str | None:
-        """The client that was silent for longest, if that is too long."""
+        """The client that was silent for longest, if that is longer than its time to live."""
         oldest = next(iter(self._clients), None)
         if oldest is None:
             return None

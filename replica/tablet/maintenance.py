@@ -1,4 +1,4 @@
-"""Flush and compaction: background work that changes files, never what a reader sees.
+"""Flush and compaction: background work that changes files and never the rows that a reader gets.
 
 A block holds supersessions by entries up to the superblock's flush position only. Later ones stay in memory, beside the
 memory store that caused them, and are carried over when the files they refer to are replaced: replay makes them again.
@@ -137,7 +137,8 @@ class Maintenance:
         return wasteful[:1]
 
     def _horizon(self) -> int:
-        """Versions that ended up to here may go: no snapshot sees them, and no replay needs them."""
+        """Versions that ended at or before this time may be dropped: no snapshot sees them, and no replay needs
+        them."""
         return min(self._contents.history_horizon, self._contents.superblock.flush_time)
 
     def compact(self) -> bool:
@@ -200,7 +201,7 @@ class Maintenance:
 
 
 def _inherited_deltas(inputs: Sequence[Block], superblock: Superblock) -> dict[str, Deltas]:
-    """What the inputs' sidecars say about blocks that stay."""
+    """The deltas in the inputs' sidecars for blocks that stay."""
     gone = {b.info.block_id for b in inputs}
     stay = {b.block_id for b in superblock.blocks} - gone
     found: dict[str, list[tuple[I64, I64]]] = {}

@@ -50,7 +50,7 @@ class Located(NamedTuple):
 
 
 class MemView(NamedTuple):
-    """What a reader needs: rows `[0, rows)`. Later rows and later supersessions have later times."""
+    """A reader's view: rows `[0, rows)`. Later rows and later supersessions have later times."""
 
     chunks: tuple[Chunk, ...]
     rows: int

@@ -1,4 +1,4 @@
-"""Many parts into one sorted block: what flush and compaction have in common."""
+"""Merges many parts into one sorted block, for flush and compaction."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ _LEAVES_NULLS = _table(RowOp.UPSERT, RowOp.UPDATE, RowOp.UPDATE_IGNORE)
 _MUST_EXIST = _table(RowOp.UPDATE, RowOp.DELETE)
 _NEVER_FAIL = _table(RowOp.UPSERT, RowOp.INSERT_IGNORE, RowOp.UPDATE_IGNORE, RowOp.DELETE_IGNORE)
 _SETTLE_ALL = _table(RowOp.UPSERT, RowOp.DELETE_IGNORE)
-"""What stands before it has no effect on the state after it; an upsert only if it gives all columns."""
+"""Operations after which earlier ones on the same key have no effect; an upsert only if it gives all columns."""
 
 
 class WireRows(NamedTuple):
@@ -114,7 +114,8 @@ Belongs = Callable[[Any, U64], Bools]
 def check_rows(
     rows: WireRows, schema: TableSchema, hash_keys: Callable[[list[Any]], U64], belongs: Belongs | None, size_bytes: int
 ) -> Checked:
-    """What is wrong with rows whatever the tablet holds. The first reason counts, in the order of the code below.
+    """Find the errors of rows that do not depend on the tablet's rows. The first reason counts, in the order of the
+    code.
 
     `size_bytes` bounds what all rows hold together; `belongs` is None for a table of one tablet.
     """

@@ -1,7 +1,7 @@
 """The root record of one tablet on one server: `tablet-meta/<tablet_id>`, replaced atomically.
 
-Its absence means DOES_NOT_EXIST, whatever else lies about. The block list, the ledger and `state` are complete to
-`flush_opid` and hold nothing later; replay starts right after it.
+Without it the tablet DOES_NOT_EXIST, whatever other files there are. The block list, the ledger and `state` are
+complete up to `flush_opid` and have nothing later; replay starts right after it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from nyala.replica.types import (
 
 FOLDER = "tablet-meta"
 LAST_LOGGED_UNKNOWN = "last-logged-unknown"
-"""A feature that a build which does not know it must not pass over: it would let such a tombstone vote."""
+"""A feature that an older build must not ignore: it would let such a tombstone vote."""
 
 WITNESS_FEATURE = "witness"
 

@@ -1,7 +1,7 @@
 """One data tablet: the replicated state machine that entries change and scans read.
 
-Threads: `apply` runs on one at a time; scans, checksums, flushes and compactions run beside it on others. What they
-share, and the locks that guard it, is in `contents.py`.
+Threads: `apply` runs on one at a time; scans, checksums, flushes and compactions run beside it on others. Their shared
+state and its locks are in `contents.py`.
 """
 
 from __future__ import annotations
@@ -118,10 +118,10 @@ class Tablet:
         return cls(disk, superblock, blocks)
 
     def close(self) -> None:
-        """Let go of rows and blocks: scans that have begun keep theirs, later ones are refused.
+        """Release rows and blocks: scans that have begun keep theirs, later ones are refused.
 
-        Waits for a running flush or compaction. A stopped replica's objects refer to each other, so that they stay
-        until a collection finds them, perhaps for long: none of its rows shall.
+        Waits for a running flush or compaction. A stopped replica's objects refer to each other, so they may stay in
+        memory until Python's garbage collection; its rows must not.
         """
         with self._contents.maintenance, self._contents.resolver.guard, self._contents.lock:
             self._contents.let_go()
@@ -129,12 +129,13 @@ class Tablet:
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called: what the tablet still says of itself is history."""
+        """Whether `close` was called: the tablet's other properties are then out of date."""
         return self._contents.closed
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """`_lock`, for what an entry changes. If that ends half-way, the entry is applied in part: no file is made."""
+        """Hold `_lock` while an entry changes rows. After an error in between, the entry is applied in part: no file is
+        made."""
         with self._contents.lock:
             try:
                 yield
@@ -193,7 +194,7 @@ class Tablet:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes that a flush would free, and what is kept about superseded rows of blocks."""
+        """Bytes that a flush would free, and those of the supersessions of rows in blocks."""
         return self._contents.stores.memory_bytes
 
     @property
@@ -203,7 +204,7 @@ class Tablet:
 
     @property
     def rows_estimate(self) -> int:
-        """Live rows; too high by upserts that nobody has resolved yet."""
+        """Live rows; too high by the upserts that are not resolved yet."""
         return max(0, self._contents.stores.live_rows)
 
     @property
@@ -222,7 +223,7 @@ class Tablet:
             return self._contents.ledger.sources
 
     def remembered(self, client_id: str, sequence: int) -> ApplyResult | None:
-        """What a client's write came to when it was applied; None if it was not, or is forgotten."""
+        """The result of a client's write when it was applied; None if it was not, or is forgotten."""
         with self._contents.lock:
             known = self._contents.ledger.client_result(client_id, sequence)
         return None if known is None else _replayed(self._contents.applied, known, 0)
@@ -235,7 +236,7 @@ class Tablet:
     def hold(self) -> Iterator[Superblock]:
         """The superblock of this moment; the files it names stay on disk until the context ends.
 
-        Refused NOT_READY once the tablet is closed: its files may be somebody else's by now.
+        Refused NOT_READY once the tablet is closed: another object may own its files by now.
         """
         with self._contents.lock:
             self._contents.check_open()
@@ -259,7 +260,7 @@ class Tablet:
         rows: int,
         ignore_null: bool = False,
     ) -> Any:
-        """What must hold of a batch before the leader gives it an index; the decoded pa.RecordBatch.
+        """Check a batch before the leader gives it an index; returns the decoded pa.RecordBatch.
 
         Refused(TOO_LARGE, INVALID_BATCH or SCHEMA_MISMATCH); nothing is applied. Heavy; any thread.
         """
@@ -400,7 +401,7 @@ class Tablet:
         return ApplyResult(entry.opid, entry.hybrid_time, error)
 
     def _advance(self, time: int, opid: OpId) -> None:
-        """Everything up to this entry is applied; every kind of entry comes by here."""
+        """Record that entries up to this one are applied; called for every kind of entry."""
         self._contents.time, self._contents.applied = time, opid
         self._contents.ledger.expire(time)
 

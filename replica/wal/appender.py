@@ -52,7 +52,7 @@ class Appender:
         self._options = options
         self._next_number = next_number
         self._end = self._end_said = end
-        """Where the files end, and where the record beside them says so."""
+        """The end of the files, and the end that the record beside them names."""
         self._next_size = size_bytes
         self._next = NextSegment(disk, folder, tablet_id, threaded=threaded)
         self._active: ActiveSegment | None = None
@@ -194,5 +194,5 @@ def _gather(slots: Sequence[Reservation], segment: int) -> tuple[list[bytes], li
 
 
 def closed_error(tablet_id: str) -> Refused:
-    """What waits for a reservation that the log was closed over."""
+    """The error for a reservation that was not appended before the log was closed."""
     return Refused(Code.ILLEGAL_STATE, "the log is closed", tablet_id=tablet_id)

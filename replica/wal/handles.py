@@ -1,4 +1,4 @@
-"""What a log hands out: the result of opening, a list of its segments, and holds against log GC."""
+"""The values that a log returns: the result of opening, a list of its segments, and holds against log GC."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nyala.replica.types import Entry, OpId
 
 @dataclass(frozen=True)
 class Replay:
-    """What survived, as of opening.
+    """The entries that the log had when it was opened.
 
     `entries` are in index order, a later entry at one index having replaced the earlier; they are read from disk on
     each iteration, which must end before the first append. `withheld` is the highest OpId of what the very end lost,
@@ -20,7 +20,7 @@ class Replay:
 
     entries: Iterable[Entry]
     first_index: int
-    """Of the first entry; 0 if there is none."""
+    """The index of the first entry; 0 if there is none."""
     last: OpId
     withheld: OpId | None
 

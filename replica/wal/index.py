@@ -1,4 +1,4 @@
-"""Where on disk each index is, and which term it has. In memory, rebuilt when the log is opened."""
+"""The place on disk and the term of each index. In memory, rebuilt when the log is opened."""
 
 from __future__ import annotations
 

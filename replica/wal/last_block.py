@@ -1,4 +1,4 @@
-"""The last block of a log, written once more when the log is opened."""
+"""Writes the last block of a log once more when the log is opened."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _WINDOW_BYTES = 1 << 20
 
 
 def rewrite_last_block(file: DiskFile, header: Header, content_end: int) -> None:
-    """The same bytes at the same place, so that the sync after this really carries them to the disk.
+    """Write the same bytes at the same place, so that the sync after this really writes them to the disk.
 
-    A sync that failed leaves pages that count as clean, with content that never arrived: the next process reads it from
-    the page cache, and its own sync has nothing to do. Only the last block can be such a one, since no block is written
-    before the one before it is synced. A power cut meanwhile finds the old bytes or the same ones.
+    A failed sync leaves pages that count as clean although their content never reached the disk: the next process reads
+    it from the page cache, and its own sync has nothing to do. This can happen to the last block alone, because each
+    block is synced before the next is written. After a power cut the disk has the old bytes or the same ones.
     """
     start = _start_of_last_block(file, header, content_end)
     if start < content_end:

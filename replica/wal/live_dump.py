@@ -12,7 +12,7 @@ from .log_report import LogReport, inspect_log
 from .recovery import is_segment_name
 
 READS_MAX = 10
-"""So often a file or a log that seems damaged is read before it is called one that is being written."""
+"""Readings of a file or a log that seems damaged; if no two agree, it counts as one that is being written."""
 
 _WRITING = "it is being written or collected: dump it again"
 
@@ -70,7 +70,7 @@ def _is_damage(item: Item) -> bool:
 
 
 def _judge(disk: Disk, folder: str, tablet_id: str, pause: Pause) -> Item:
-    """What a start would make of the segments: a gap between two, or damage that later entries follow."""
+    """The defect that a start would find in all segments together: a gap, or damage before later entries."""
     before: Item | None = None
     for _ in range(READS_MAX):
         try:

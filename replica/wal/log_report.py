@@ -1,4 +1,4 @@
-"""What a start would find in a log's folder, without changing anything in it."""
+"""Finds what a start would find in a log's folder, without a change."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from .recovery import read_all, standing_mark, worse
 
 @dataclass(frozen=True, kw_only=True)
 class LogReport:
-    """A log as it lies there. Whole blocks only: what a start would save of a broken last block is not counted."""
+    """A log as it is on disk. Whole blocks only: entries that a start would save from a broken last block do not
+    count."""
 
     segments: tuple[SegmentInfo, ...]
     terms: TermRuns
     withheld: OpId | None = None
-    """An entry at the end that may have been acknowledged and is damaged or missing: the replica would not vote."""
+    """An entry at the end that may have been acknowledged and is damaged or missing; with one the replica would not
+    vote."""
     torn: str = ""
-    """What a start would cut from the end, and where."""
+    """A text that says what a start would cut from the end, and where; empty if nothing."""
 
     @property
     def first_index(self) -> int:

@@ -1,4 +1,4 @@
-"""Read the entries of a log whose server does not run, and leave every byte as it is."""
+"""Reads the entries of a log whose server does not run, without a change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from .recovery import Recovered, read_all, read_withheld, worse
 
 
 def read_offline(disk: Disk, folder: str, tablet_id: str) -> Replay:
-    """What opening the log would find, as of now; Corruption where opening would be. Nobody may write meanwhile."""
+    """The entries that opening the log would find; Corruption where opening would raise it. No process may write
+    meanwhile."""
     found, broken = read_all(disk, folder, tablet_id)
     withheld, kept = read_withheld(disk, folder), []
     if broken is not None:

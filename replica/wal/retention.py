@@ -1,4 +1,4 @@
-"""Which segments there are, who holds them, and which the log may lose."""
+"""The list of a log's segments, the holds on them, and which of them log GC may remove."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Retention:
         self._holds.subtract(numbers)
 
     def pop_oldest(self, keep_from_index: int) -> SegmentInfo | None:
-        """Take the oldest segment off the list if nobody needs it; None if it must stay.
+        """Take the oldest segment off the list if it is not needed; None if it must stay.
 
         It must stay if it is open or held, or ever contained an entry at or above the index or an anchor.
         """

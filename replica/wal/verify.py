@@ -1,4 +1,4 @@
-"""Read a closed segment again while the log is in use, to see whether it is still what was written."""
+"""Reads a closed segment again while the log is in use, and checks that it is still intact."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from .index import SeenOpIds
 from .scan import Window, whole_blocks
 
 STEP_BYTES = 16 << 10
-"""Checked in one step, or one block if that is longer: small entries cost a tenth of a second of CPU a megabyte."""
+"""Bytes checked in one step, or one block if that is longer: small entries cost 0.1 s of CPU for each megabyte."""
 
 
 def verify_segment(disk: Disk, folder: str, tablet_id: str, info: SegmentInfo) -> Generator[int, None, None]:
-    """Check every byte of the closed segment `info` of that log, a little for each step, which yields how much.
+    """Check every byte of the closed segment `info` of that log in small steps, each of which yields its bytes.
 
-    Corruption if it is not what was written, or cannot be read. The file is open in between, and nothing else is held:
-    of a segment that log GC took away nothing can be said, and it may be missing. The page cache is asked to let go of
-    the file before and after. In memory is a megabyte, or one block.
+    Corruption if it has changed or cannot be read. Between steps only the file is held open, so log GC may remove the
+    segment; then the file may be missing, and the check has no result. The page cache is asked to drop the file before
+    and after. It takes a megabyte of memory, or one block.
     """
     path = f"{folder}/{info.name}"
     try:

@@ -1,8 +1,8 @@
-"""Which sectors of a block hold nothing but zeros because its entries do, so that those that a power cut lost are told.
+"""Tells a block's sectors that are zero because its entries are from those that a power cut lost.
 
-A sector that was never written shows the zeros of the preallocated file. An entry with a long run of zeros is flagged,
-and a block with such an entry ends in a statement of its own zero sectors, in the last entry's `reserved` field. A
-block without a flagged entry has none.
+A lost sector has the zeros of the preallocated file. An entry with a long run of zeros is flagged, and a block with
+such an entry ends in a statement of its own zero sectors, in the last entry's `reserved` field. A block without a
+flagged entry has no zero sector.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import NamedTuple
 import google_crc32c
 
 SECTOR_BYTES = 512
-"""What a disk writes whole or not at all; larger units are whole numbers of it, and begin where one begins."""
+"""Bytes that a disk writes entirely or not at all; larger units are multiples of it and begin where one begins."""
 FLAG = 1
-"""Of an entry: it has a long run of zeros, so its block ends in a statement. Builds that do not know it refuse it."""
+"""Flag of an entry with a long run of zeros, so that its block ends in a statement. Older builds refuse such an
+entry."""
 STATEMENT_BYTES = 17
 END_BYTES = 1 + STATEMENT_BYTES + 16
-"""From the statement's length to the end of the block's marker."""
+"""Bytes from the statement's length to the end of the block's marker."""
 
 _STRIDE = 96
 _RUN = bytes(_STRIDE)
@@ -31,16 +32,16 @@ _BODY = struct.Struct("<IQ")
 _PLACE = struct.Struct("<QQQ")
 _CRC = struct.Struct("<I")
 _LAST = b"Z"
-"""No statement ends in a zero byte; the last entry of every block without one does."""
+"""So that no statement ends in a zero byte; the last entry of every block without one does."""
 
 
 class ZeroSectors(NamedTuple):
-    """Of the sectors of a block, up to its last END_BYTES."""
+    """The zero sectors of a block, up to its last END_BYTES."""
 
     zeros: int
-    """Those that are all zero."""
+    """The number of sectors that are all zero."""
     lone: int
-    """Of those with one byte that is not zero, all together by xor: offset in the block << 8 | the byte."""
+    """The xor over all sectors with a single byte that is not zero, of: offset in the block << 8 | the byte."""
 
 
 NO_ZEROS = ZeroSectors(0, 0)
@@ -111,7 +112,7 @@ def state(found: ZeroSectors, segment: int, start: int, end: int) -> bytes:
 
 
 def stated(data: bytes, segment: int, start: int, end: int) -> ZeroSectors | None:
-    """What a statement says; None if it is none of that block's, or damaged."""
+    """The content of a statement; None if it is damaged, or not of that block."""
     if len(data) != STATEMENT_BYTES:
         return None
     found = ZeroSectors(*_BODY.unpack_from(data))
