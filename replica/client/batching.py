@@ -1,4 +1,4 @@
-"""Rows of a table as the batches that go to its tablets."""
+"""Turns rows of a table into the batches for its tablets."""
 
 from __future__ import annotations
 
@@ -80,9 +80,9 @@ def cut(
 ) -> Iterator[WireBatch]:
     """Encode rows of one tablet in equal parts of about the target size, in order.
 
-    `batch`: pa.RecordBatch of the wire schema, at least one row, offsets ascending. A part that a few large rows made
-    too large for the wire is halved; Refused(TOO_LARGE) names a row that alone is. No part becomes larger by what it
-    leaves out than a server takes.
+    `batch`: pa.RecordBatch of the wire schema, at least one row, offsets ascending. A part that is too large for the
+    wire because of a few large rows is halved; Refused(TOO_LARGE) names a row that is too large alone. With the columns
+    that it leaves out, no part is larger than a server accepts.
     """
     rows_max = schema.left_out(column_ids, ignore_null).rows_max
     parts = max(1, round(batch.nbytes / target_bytes), -(-batch.num_rows // rows_max))

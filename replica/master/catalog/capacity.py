@@ -1,4 +1,4 @@
-"""How much the catalog may hold, asked where something is added: what is there always fits in one message. Pure."""
+"""Bounds the catalog where something is added, so that it always fits into one message. Pure."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def check_description(table: pb.TableInfo) -> None:
 
 
 def check_defaults(schema: TableSchema) -> None:
-    """Refused(TOO_LARGE) if a row without values would be long by the defaults of its columns; it names the longest."""
+    """Refused(TOO_LARGE) if the defaults of variable length of a row are too long together; it names the longest."""
     lengths = {column.name: column.default_length for column in schema.columns}
     if sum(lengths.values()) > limits.DEFAULTS_BYTES_MAX:
         raise Refused(
@@ -68,8 +68,8 @@ def check_defaults(schema: TableSchema) -> None:
 def check_room(catalog: Catalog, puts: Mapping[str, Record]) -> None:
     """Refused(NO_SPACE) if the catalog would have too many tables or tablets, or too many bytes, with what `puts` adds.
 
-    Not asked of what keeps a cluster going, such as a mark on a tablet: between this bound and that of a message there
-    is room for it.
+    Changes that an existing cluster needs, for example a mark on a tablet, are not checked: between this bound and that
+    of a message there is room for them.
     """
     for prefix, most in (("table/", limits.TABLES_MAX), ("tablet/", limits.TABLETS_MAX)):
         added = sum(1 for key in puts if key.startswith(prefix) and key not in catalog)

@@ -35,7 +35,7 @@ def size_of(key: str, record: Json) -> int:
 
 
 def _range(keys: Sequence[str], prefix: str) -> tuple[int, int]:
-    """Where the keys with this prefix are among the sorted ones."""
+    """The range of positions of keys with this prefix among the sorted ones."""
     return bisect_left(keys, prefix), bisect_left(keys, prefix + chr(0x10FFFF))
 
 
@@ -65,7 +65,7 @@ def decode_change(
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """No garbage collection meanwhile: each would walk all records that are there, and none of them is garbage."""
+    """No garbage collection during this: each would walk all records, and none of them is garbage."""
     before = gc.isenabled()
     gc.disable()
     try:
@@ -76,7 +76,7 @@ def _uncollected() -> Iterator[None]:
 
 
 _NO_RECORD = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
-"""What Python raises over JSON that is not what a master wrote."""
+"""Python's exceptions for JSON that no master wrote."""
 
 
 def _read(key: str, record: Json) -> Record:
@@ -107,16 +107,16 @@ class Catalog:
         self._superblock = superblock
         self._lock = threading.Lock()
         self._records: dict[str, Json] = {}
-        """As they were put, with what a later build put there."""
+        """The records as they were put, with the fields of a later build."""
         self._groups: dict[str, dict[str, Any]] = {}
-        """What they say, by the first part of their key, so that listing one kind does not walk the others."""
+        """The parsed records, by the first part of their key, so that listing one kind does not walk the others."""
         self._keys: dict[str, list[str]] = {}
         """The keys of each group, sorted: a page of them is found by bisection."""
         self._tablets: dict[str, dict[str, Tablet]] = {}
         """By table id, the records of its tablets by key."""
         self._bytes = 0
         self._versions: dict[str, int] = {}
-        """By group, how often a record of it was changed."""
+        """By group, the number of changes of its records."""
         self._derived: dict[str, tuple[int, Any]] = {}
         self._requests: dict[str, None] = {}
         self._applied = superblock.flush_opid
@@ -178,8 +178,8 @@ class Catalog:
         return iter(found)
 
     def walk(self, kind: Kind[R], within: str = "", after: str = "") -> Iterator[tuple[str, R]]:
-        """As `items`, from behind the name `after`, of which there may be no record any more. Costs what is taken from
-        it, and goes on by name where records come and go meanwhile."""
+        """As `items`, after the name `after`, whose record may be gone. It costs only the records that the caller
+        takes, and goes on by name if records are added or removed meanwhile."""
         prefix = kind + within
         while True:
             with self._lock:
@@ -206,7 +206,7 @@ class Catalog:
             return high - low
 
     def derived(self, name: str, kind: Kind[R], compute: Callable[[Iterator[tuple[str, R]]], T]) -> T:
-        """What `compute` makes of `items(kind)`, kept under `name` until a record of that kind changes."""
+        """The result of `compute` for `items(kind)`, kept under `name` until a record of that kind changes."""
         version = self._versions.get(group_of(kind), 0)
         known = self._derived.get(name)
         if known is None or known[0] != version:
@@ -233,7 +233,7 @@ class Catalog:
         return write(record, self._records.get(key), self._groups.get(group_of(key), {}).get(key))
 
     def growth(self, puts: Mapping[str, Record]) -> int:
-        """By how many bytes these puts would make the catalog larger."""
+        """The bytes by which these puts would enlarge the catalog."""
         old = sum(size_of(key, self._records[key]) for key in puts if key in self._records)
         return sum(size_of(key, self.written(key, record)) for key, record in puts.items()) - old
 
@@ -311,12 +311,12 @@ class Catalog:
         return True
 
     def repair(self) -> bool:
-        """Write the superblock again if it is not there or does not read back; whether that was so."""
+        """Write the superblock again if it is missing or cannot be read; returns whether it was."""
         return self._superblock.repair(self._disk)
 
     @contextmanager
     def hold(self) -> Iterator[Superblock]:
-        """What is durable without the log, as of now: a whole superblock. A flush makes another one."""
+        """The superblock of this moment, with all that is durable without the log. A flush makes another one."""
         yield self._superblock
 
     def close(self) -> None:

@@ -31,7 +31,7 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class TableId:
-    """Which table has a name, or was created by a request."""
+    """The id of the table that has a name, or that a request created."""
 
     table_id: str
 
@@ -44,18 +44,18 @@ class Tablet:
     bucket: Small
     range_pos: Small
     members: tuple[Member, ...]
-    """With which it began, all of them voters."""
+    """Its first members, all of them voters."""
     formed: bool = False
-    """It had a leader."""
+    """Whether it has had a leader."""
     config: RaftConfig | None = None
     """The last committed config that was proven, or that an operator confirmed."""
     replication_factor: Small = 0
     """Its own number of voters; 0: its table's."""
     wishes: int = 0
-    """How many changes were wanted of it so far."""
+    """The number of its desired changes so far."""
     dropped_us: int | None = None
     holders: tuple[str, ...] | None = None
-    """Of a dropped tablet, the servers that may have a replica; None: not known yet."""
+    """The servers that may have a replica of the dropped tablet; None: not known yet."""
     gone_us: int | None = None
     """Since when no server has a replica of the dropped tablet."""
     replaced_by: str = ""
@@ -68,7 +68,7 @@ class Tablet:
 
     @cached_property
     def first_config(self) -> RaftConfig:
-        """The config with which it begins."""
+        """Its first config."""
         return RaftConfig(OpId(0, 0), self.members)
 
     @property
@@ -79,7 +79,7 @@ class Tablet:
 
 @dataclass(frozen=True, kw_only=True)
 class Position:
-    """How far one Kafka partition is in one table [design §3.4]."""
+    """The position of one Kafka partition in one table [design §3.4]."""
 
     table_id: str
     table: str
@@ -112,7 +112,7 @@ class Retired:
 
 @dataclass(frozen=True, kw_only=True)
 class Desired:
-    """How often desired state that outlives operations was changed."""
+    """The number of changes of desired state that outlives operations."""
 
     changes: int
 
@@ -126,7 +126,7 @@ class Cluster:
 
 @dataclass(frozen=True, kw_only=True)
 class Takeover:
-    """How often another directory took over a master's uuid."""
+    """The number of times that another directory took over a master's uuid."""
 
     takeover: int
 
@@ -145,7 +145,7 @@ R = TypeVar("R")
 
 
 class Kind(str, Generic[R]):
-    """What the keys of all records of one type begin with."""
+    """The first part of the keys of all records of one type."""
 
 
 TABLE, NAME, REQUEST = Kind[Table]("table/"), Kind[TableId]("name/"), Kind[TableId]("request/")
@@ -189,7 +189,7 @@ _WRITE: Mapping[str, Callable[[Any], object]] = {
     "config": _config_json,
     "holders": list,
 }
-"""By a field's name, how it is read and written, unless it is what it is."""
+"""By a field's name, how it is read and written, unless its JSON is the value itself."""
 
 
 def read(key: str, found: Json) -> Record:
@@ -204,8 +204,8 @@ def read(key: str, found: Json) -> Record:
 
 
 def write(record: Record, before: Json | None = None, was: Record | None = None) -> Json:
-    """The JSON of a record. `before`, and read `was`: of the record in whose place it is to be. What both have in
-    common stays as it is there, with what a later build has added to it."""
+    """The JSON of a record. `before`: the JSON of the record that it replaces; `was`: the same, read. Equal fields keep
+    their JSON, with all that a later build has added to it."""
     if isinstance(record, dict):
         return record
     if isinstance(record, Table):
@@ -223,7 +223,7 @@ def write(record: Record, before: Json | None = None, was: Record | None = None)
 
 
 def may_lack(kind: type, field: str) -> bool:
-    """Whether the JSON of such a record may be without that field."""
+    """Whether the JSON of such a record may lack that field."""
     if kind is DesiredChange:
         return field in ("witness", "cancelled")
     return any(f.name == field and f.default is not MISSING for f in fields(kind))

@@ -24,7 +24,7 @@ LEASE_US_DEFAULT = 60 * 1_000_000
 @dataclass(frozen=True, slots=True)
 class SourceOpen:
     """A source that a query opens. `checkpoint`: the first offset that it would read; None: it has no checkpoint.
-    `initial_start`: where a source begins that the catalog does not know."""
+    `initial_start`: the first offset of a source that the catalog does not know."""
 
     source: SourceKey
     topic: str
@@ -65,7 +65,7 @@ class AdvanceSources:
 
 @dataclass(frozen=True, slots=True)
 class ResetSource:
-    """A source goes to another offset. `topic`: whose position a source of a new topic id goes on from; `generation`:
+    """A source begins again at another offset. `topic`: its name, for a source of a new topic id; `generation`: the one
     that the caller knows; 0: any."""
 
     table: str
@@ -77,7 +77,7 @@ class ResetSource:
 
 
 def source_name(table_id: str, source: SourceKey) -> str:
-    """Under which the record of one source of one table is kept, among those of its kind."""
+    """The name of the record of one source of one table, among those of its kind."""
     return f"{table_id}/{source.cluster_id}/{source.topic_id}/{source.kafka_partition}"
 
 
@@ -157,7 +157,7 @@ def _refuse_other_topic(known: Sequence[Position], wanted: SourceOpen) -> None:
     """A topic with the name of one that feeds the table, of another id or cluster, is another topic.
 
     `known`: the table's positions of that topic's name and partition.
-    Its offsets mean nothing here: begun unasked, it would leave out rows, or apply old ones over newer ones.
+    Offsets of the known one do not hold for it: with them it would leave out rows, or apply old ones over newer ones.
     """
     cluster_id, topic_id = wanted.source.cluster_id, wanted.source.topic_id
     in_force = [r for r in known if not r.retired]
@@ -239,8 +239,8 @@ def _owned(catalog: Catalog, name: str, owner_run: str) -> Position:
 def advance_sources(catalog: Catalog, request: AdvanceSources, now_us: int) -> Change:
     """The change that moves `done` forward and renews, or releases, the owner's lease; its result is the positions.
 
-    Refused: SOURCE_OWNED, STALE_GENERATION, NOT_FOUND; then nothing moves. A lease that ran out is renewed as long as
-    nobody else took the source.
+    Refused: SOURCE_OWNED, STALE_GENERATION, NOT_FOUND; then nothing moves. An expired lease is renewed unless another
+    query has taken the source.
     """
     puts: dict[str, Position] = {}
     for advance in request.advances:
@@ -266,7 +266,7 @@ def advance_sources(catalog: Catalog, request: AdvanceSources, now_us: int) -> C
 
 
 def source_positions(catalog: Catalog, table: str, after: str = "") -> Iterator[tuple[str, Position]]:
-    """(key, position) of the sources of one table, or of all if `table` is empty, from behind a key on."""
+    """(key, position) of the sources of one table, or of all if `table` is empty, after the key `after`."""
     within = f"{find_table(catalog, table)[0]}/" if table else ""
     return ((key, record) for key, record in catalog.walk(SOURCE, within, after) if not record.retired)
 
@@ -274,9 +274,9 @@ def source_positions(catalog: Catalog, table: str, after: str = "") -> Iterator[
 def lower_source(catalog: Catalog, request: ResetSource) -> Change:
     """The change that moves `done` back to `to_offset`, in the same generation; its result is the position.
 
-    For offsets that are in the table no more: a tablet went on from a survivor [design §3.4]. Tablets drop what they
-    have. The owner, who believes in the later position, loses its lease. `done` never rises, nor falls below `start`.
-    Refused(STALE_GENERATION) as `reset_source`.
+    For records that a table has lost, because a tablet went on from a survivor [design §3.4]. Tablets drop records that
+    they have. The owner, which knows the later position, loses its lease. `done` never rises, nor falls below `start`.
+    Refused(STALE_GENERATION) as in `reset_source`.
     """
     table_id, _ = find_table(catalog, request.table)
     name = source_name(table_id, request.source)
@@ -289,7 +289,7 @@ def lower_source(catalog: Catalog, request: ResetSource) -> Change:
 
 
 def lowered_to(record: Position, offset: int) -> Position:
-    """The position, complete up to `offset` only: never above `done`, nor below `start`; nobody owns it."""
+    """The position with `done` lowered to `offset`, but not below `start` and never raised; without an owner."""
     done = max(record.start, min(record.done, offset))
     return replace(record, done=done, owner_run="", owner_deadline_us=0)
 

@@ -1,4 +1,4 @@
-"""Tables and their tablets in the catalog: creation, drop, and what clients ask about them."""
+"""Tables and their tablets in the catalog: create, drop, find and describe them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def table_info(table: Table) -> pb.TableInfo:
 
 
 def checked_table(table: pb.TableInfo) -> pb.TableInfo:
-    """`table` with ids and defaults filled in; Refused(INVALID_ARGUMENT) names what cannot be."""
+    """`table` with ids and defaults filled in; Refused(INVALID_ARGUMENT) names an impossible part."""
     out = pb.TableInfo()
     out.CopyFrom(table)
     check_table_name(out.name)
@@ -134,7 +134,7 @@ def create_table(
 
 
 def first_members(servers: Sequence[ServerView], names: Sequence[str]) -> tuple[Member, ...]:
-    """The members with which a new tablet begins on the servers that were named for it."""
+    """The first members of a new tablet, on the servers with these names."""
     addresses = {s.uuid: s.member.addresses for s in servers}
     return tuple(Member(uuid, addresses[uuid]) for uuid in names)
 
@@ -191,7 +191,7 @@ def encoded_for_servers(table: Table) -> bytes:
 
 
 def create_order(tablet_id: str, tablet: Tablet, described: bytes, server_uuid: str) -> pb.CreateTabletRequest:
-    """What tells a server to create its replica of a new tablet. `described`: its table, `encoded_for_servers`."""
+    """The order to a server to create its replica of a new tablet. `described`: its table, `encoded_for_servers`."""
     return pb.CreateTabletRequest(
         dest_uuid=server_uuid,
         tablet_id=tablet_id,
@@ -204,10 +204,10 @@ def create_order(tablet_id: str, tablet: Tablet, described: bytes, server_uuid: 
 
 
 def forget_writer_schema(catalog: Catalog, name: str, fingerprint: str) -> Change:
-    """The change after which a writer schema is known no more; one that is not known changes nothing.
+    """The change that removes a writer schema; an unknown one changes nothing.
 
-    Only an operator can say which schemas no event is written with any more: events may wait in Kafka for weeks, or be
-    read again from the beginning.
+    Only an operator can know that no event with a schema will be read any more: events may wait in Kafka for weeks, or
+    be read again from the beginning.
     """
     found, stored = find_table(catalog, name)
     table = table_info(stored)
@@ -220,7 +220,7 @@ def forget_writer_schema(catalog: Catalog, name: str, fingerprint: str) -> Chang
 
 
 def add_writer_schema(catalog: Catalog, name: str, schema: pb.WriterSchema) -> Change:
-    """The change that makes a writer schema known by its fingerprint; known ones change nothing."""
+    """The change that adds a writer schema under its fingerprint; a known one changes nothing."""
     found, stored = find_table(catalog, name)
     table = table_info(stored)
     if not schema.fingerprint or not schema.avro_json:

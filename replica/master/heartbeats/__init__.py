@@ -1,1 +1,1 @@
-"""What tablet servers tell: which of them count, what is believed of it, and what is remembered."""
+"""Tablet servers' heartbeats: which senders count, which of their reports are believed, and what the masters keep."""

@@ -1,7 +1,8 @@
-"""What the masters believe of a report. Pure: the table in DESIGN.md, "What is believed of a report", as functions.
+"""Decides which reports the masters believe. Pure: the table in DESIGN.md, "What is believed of a report", as
+functions.
 
-A heartbeat proves nothing about a tablet. The catalog knows a committed config of each tablet, and only a member of the
-config that is believed already can tell of a later one.
+A heartbeat proves nothing about a tablet. The catalog knows a committed config of each tablet, and only a member of a
+config that is believed already can report a later one.
 """
 
 from __future__ import annotations
@@ -58,9 +59,9 @@ def _refuse(what: str, /, **values: object) -> Refused:
 
 
 def config_told(report: TabletReport) -> RaftConfig | None:
-    """The committed config that a replica tells; None if it tells none, or one that cannot be.
+    """The committed config that a replica reports; None if it reports none, or an impossible one.
 
-    A replica has entered the term of whatever is committed in its log.
+    A replica has entered the term of every committed entry of its log.
     """
     config, opid = report.config, report.config_opid
     possible = config is not None and 0 <= opid.term <= report.term and opid.index >= 0 and config.voters
@@ -74,15 +75,15 @@ def newer(a: OpId, b: OpId) -> bool:
 
 
 def same(a: RaftConfig, b: RaftConfig) -> bool:
-    """Whether two servers tell of the same config: its position, and who votes by it."""
+    """Whether two servers report the same config: the same position and the same voters."""
     return a.opid == b.opid and {(m.uuid, m.votes) for m in a.members} == {(m.uuid, m.votes) for m in b.members}
 
 
 def believed(known: RaftConfig, told: Mapping[str, RaftConfig]) -> RaftConfig:
-    """The newest config that follows from `known` by what servers tell now: by uuid, the committed config of each.
+    """The newest config that follows from `known`; `told`: by uuid, the committed config that each server reports now.
 
-    Only a member of a config may tell of a later one; whoever that one adds may tell of the next. Nothing is remembered
-    of what a server told before, so a lie under a member's uuid ends with the next report of the member itself.
+    Only a member of a config may report a later one; a member that this one adds may report the next. A server's
+    earlier reports do not count, so a false one under a member's uuid ends with the next report of the member itself.
     """
     config = known
     while True:
@@ -95,13 +96,14 @@ def believed(known: RaftConfig, told: Mapping[str, RaftConfig]) -> RaftConfig:
 
 
 def may_lead(config: RaftConfig | None, uuid: str) -> bool:
-    """Whether the server may be believed that it leads the tablet, or another member that it does."""
+    """Whether the masters may believe that the server leads the tablet, by its own report or a member's."""
     member = config.member(uuid) if config is not None else None
     return member is not None and member.votes
 
 
 def doubt(config: RaftConfig | None, uuid: str, told: RaftConfig | None, *, leads: bool) -> str:
-    """What a server says of a tablet and is not believed; empty if there is nothing. `config`: what is believed."""
+    """The part of a server's report of a tablet that is not believed; empty if there is none. `config`: the believed
+    one."""
     if config is None:
         return ""
     if told is not None and newer(told.opid, config.opid):

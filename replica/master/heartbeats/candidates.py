@@ -1,4 +1,4 @@
-"""Senders of heartbeats that do not count yet: how many of them a master remembers, and whose place a new one takes."""
+"""Keeps the senders of heartbeats that do not count yet: how many, and which one a new one replaces."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from nyala.replica.types import Address, Code, Refused, limits
 
 PAUSE_US_FIRST = 500_000
 PAUSE_US_MAX = 30_000_000
-"""Between two calls of one candidate; twice as long each time."""
+"""The longest pause between two calls of one candidate; a pause is twice as long as the one before."""
 FORGET_US = 60_000_000
-"""A candidate that sent no heartbeat for so long is forgotten."""
+"""A candidate without a heartbeat for this time is forgotten."""
 
 Key = tuple[str, tuple[Address, ...], int]
 
@@ -25,7 +25,7 @@ class Candidate:
     uuid: str
     addresses: tuple[Address, ...]
     process: int
-    """The number that its heartbeats carry."""
+    """The number of its process in its heartbeats."""
     peer: str
     """The host that its heartbeats come from."""
     listed: bool
@@ -40,21 +40,21 @@ class Candidate:
 
     @property
     def key(self) -> Key:
-        """Whom it claims to be: a sender that claims anything else is another candidate."""
+        """The uuid and addresses that it claims: a sender with any other claim is another candidate."""
         return self.uuid, self.addresses, self.process
 
     @property
     def share(self) -> tuple[bool, str]:
-        """Whose places and calls it takes: those of its host, apart for known servers at known addresses."""
+        """The share of places and calls that it counts in: that of its host, or of known servers at known addresses."""
         return self.listed, self.peer
 
 
 class Candidates:
     """The candidates of one master, by what they claim.
 
-    Invariants: no claim keeps another one out, but by the bounds of its own share. Of one uuid there are few, of one
-    host fewer; strangers are bounded for each host and altogether, and a known server at a known address takes no place
-    among them. A candidate that is being called is never dropped.
+    Invariants: a claim keeps another one out only by the bounds of its own share. There are few of one uuid, and fewer
+    of one uuid and host; strangers are bounded for each host and in all, and a known server at a known address takes no
+    place of theirs. A candidate that is being called is never dropped.
     """
 
     def __init__(self) -> None:
@@ -71,15 +71,15 @@ class Candidates:
         return iter(self._by_key.values())
 
     def get(self, key: Key) -> Candidate | None:
-        """The candidate that claims just this."""
+        """The candidate with this claim."""
         return self._by_key.get(key)
 
     def calls_of(self, candidate: Candidate) -> asyncio.Semaphore:
-        """What bounds the calls of the candidate's share."""
+        """The bound on calls of the candidate's share."""
         return self._calls.setdefault(candidate.share, asyncio.Semaphore(limits.SERVER_CALLS_PER_HOST_MAX))
 
     def add(self, candidate: Candidate, now_us: int) -> None:
-        """Remember one that claims what no other one does. Refused OVERLOADED if its share has no place for it."""
+        """Add a candidate with a new claim. Refused OVERLOADED if its share has no place for it."""
         same = self._of_uuid.get((candidate.uuid, candidate.listed), [])
         for one in [c for c in same if c.peer == candidate.peer and c.task is None]:
             self.drop(one)  # whoever was called in vain has another address now, or another process
@@ -114,12 +114,12 @@ class Candidates:
         return Refused(Code.OVERLOADED, what, waiting=len(self), of_this_host=of_host)
 
     def forget(self, now_us: int) -> None:
-        """Drop those that have been silent for a while."""
+        """Drop the candidates that have been silent for FORGET_US."""
         for one in [c for c in self._by_key.values() if c.task is None and c.heard_us < now_us - FORGET_US]:
             self.drop(one)
 
     def drop(self, candidate: Candidate) -> None:
-        """One that is known here is forgotten."""
+        """Drop one candidate."""
         del self._by_key[candidate.key]
         same = self._of_uuid[candidate.uuid, candidate.listed]
         same.remove(candidate)

@@ -1,4 +1,4 @@
-"""What a heartbeat may look like, and when its sender counts as a tablet server of this cluster. Pure."""
+"""Checks heartbeats, and whether their sender counts as a tablet server of this cluster. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HOST = re.compile(r"[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
 
 
 def addresses_told(request: pb.HeartbeatRequest) -> tuple[Address, ...]:
-    """Where the sender says that it listens.
+    """The addresses at which the sender listens, by its heartbeat.
 
     Refused(INVALID_ARGUMENT) if the heartbeat names no possible server, or has a text or a list beyond its bound.
     """
@@ -40,9 +40,9 @@ def _refuse(what: str, /, **values: str | int) -> Refused:
 
 
 def why_not(identity: Identity, uuid: str, cluster_id: str) -> str:
-    """Why who answered at an address is not the tablet server `uuid` of this cluster; empty if it is.
+    """Why the process at an address is not the tablet server `uuid` of this cluster; empty if it is.
 
-    A server that has joined no cluster yet says none.
+    A server that has not joined a cluster yet has no cluster id.
     """
     if identity.uuid != uuid:
         return f"another one answers there: {identity.uuid[:40] or '(nobody)'}"

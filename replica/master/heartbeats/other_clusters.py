@@ -1,4 +1,4 @@
-"""Tablet servers of another cluster that send heartbeats here: told off, shown, and forgotten again."""
+"""Refuses and lists tablet servers of another cluster that send heartbeats here, and forgets them after a while."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _log = logging.getLogger("nyala.master")
 
 
 class OtherClustersServers:
-    """Tablet servers of another cluster that send heartbeats here. They are told off and shown, and nothing else.
+    """Tablet servers of another cluster that send heartbeats here. The master refuses them and lists them, no more.
 
-    A master that lost its catalog is of a new cluster: then these are all its servers, with all the data.
+    A master that lost its catalog is of a new cluster: then all its servers, with all the data, are among these.
     Concurrency: the loop's thread.
     """
 
@@ -23,7 +23,7 @@ class OtherClustersServers:
         self._heard: dict[str, tuple[pb.ServerInfo, int]] = {}
 
     def note(self, request: pb.HeartbeatRequest, now_us: int) -> None:
-        """One of them was heard."""
+        """Note a heartbeat of one of them."""
         if request.server_uuid not in self._heard:
             _log.error(
                 "tablet server %s belongs to cluster %s and is refused; if this master has lost its data, stop it and "
@@ -44,6 +44,6 @@ class OtherClustersServers:
         self._heard[request.server_uuid] = (info, now_us)
 
     def infos(self, now_us: int) -> list[pb.ServerInfo]:
-        """Those heard lately."""
+        """The servers that have sent heartbeats lately."""
         self._heard = {u: held for u, held in self._heard.items() if now_us - held[1] < self.AWAY_US}
         return [info for info, _ in self._heard.values()]

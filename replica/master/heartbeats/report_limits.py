@@ -1,4 +1,4 @@
-"""How much a tablet server may report, and how much of it a master keeps: rate and memory. Sans-IO."""
+"""Bounds the rate at which a tablet server may report, and the memory of its reports at a master. Sans-IO."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class StatusRate:
     at_us: int = 0
 
     def take(self, statuses: int, now_us: int) -> None:
-        """One heartbeat with so many; Refused OVERLOADED if the server reports faster than any honest one does."""
+        """Count one heartbeat with this number; Refused OVERLOADED if the server reports faster than any honest one."""
         earned = max(0, now_us - self.at_us) * limits.REPORT_STATUSES_PER_S_MAX / 1e6
         left, self.at_us = min(self.left + earned, limits.REPORT_STATUSES_BURST_MAX), now_us
         cost = statuses + limits.REPORT_STATUSES_OF_HEARTBEAT
@@ -53,7 +53,7 @@ class ReportMemory:
         return self._strange_bytes
 
     def take(self, uuid: str, report: TabletReport, before: TabletReport | None, *, strange: bool) -> bool:
-        """Count the server's report in the place of the one `before`; False, and nothing changes, if it has no room."""
+        """Count the server's report in place of `before`; False, without a change, if there is no room for it."""
         size, had = report_bytes(report), report_bytes(before) if before is not None else 0
         of_server = self.of(uuid) - had + size
         strangers = self._strange_bytes - self._strange.get(uuid, {}).get(report.tablet_id, 0)
@@ -71,7 +71,7 @@ class ReportMemory:
         return True
 
     def give_back(self, uuid: str, report: TabletReport) -> None:
-        """A report that was counted is kept no longer."""
+        """Release the memory of a report that the master drops."""
         self._of[uuid] -= report_bytes(report)
         if not self._of[uuid]:
             del self._of[uuid]

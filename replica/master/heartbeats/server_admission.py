@@ -1,4 +1,4 @@
-"""Which senders of heartbeats count as tablet servers: the master called them, and they answered by their uuid."""
+"""Admits senders of heartbeats as tablet servers: the master calls them, and they must answer with their uuid."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ SHOWN_MAX = 100
 class ServerAdmission:
     """Admits tablet servers to the soft state, each after a call to the address that it gave.
 
-    Invariants: a server of the soft state answered at its address, by its uuid, when it was admitted, and it was its
-    process that sent the heartbeats; an address of a server changes only if no other process answers at the former one
-    by that uuid. Candidates are bounded, altogether and for each host that they come from, and so are calls; known
-    servers at known addresses wait for none of the others.
+    Invariants: a server of the soft state answered at its address with its uuid when it was admitted, and the process
+    that answered had sent the heartbeats; an address of a server changes only if no other process answers at the former
+    one with that uuid. Candidates and calls are bounded, in all and for each host that they come from; known servers at
+    known addresses wait for none of the others.
     Concurrency: the loop's thread.
     """
 
@@ -36,21 +36,21 @@ class ServerAdmission:
         clock: Clock,
         listed: Callable[[str], Iterable[Address]] = lambda uuid: (),
     ) -> None:
-        """`listed(uuid)`: where the catalog's configs say that a server listens."""
+        """`listed(uuid)`: the addresses of a server in the catalog's configs."""
         self._listed = listed
         self._servers = servers
         self._soft = soft
         self._clock = clock
         self._candidates = Candidates()
         self._calls = {listed: asyncio.Semaphore(limits.SERVER_CALLS_MAX) for listed in (False, True)}
-        """Known servers at known addresses, and strangers, each have as many."""
+        """Calls of known servers at known addresses, and as many of strangers."""
 
     async def admit(self, request: pb.HeartbeatRequest, peer: str, cluster_id: str) -> None:
-        """Return once the heartbeat's sender counts, at the addresses that it gives.
+        """Return when the heartbeat's sender counts, at the addresses that it gives.
 
-        `peer`: the host that it comes from. Refused: INVALID_ARGUMENT for what is no heartbeat; NOT_READY if the call
-        fails, or is not due yet; ILLEGAL_STATE if the server still answers at its former address; OVERLOADED if there
-        are too many candidates. Then nothing of the heartbeat counts.
+        `peer`: the host that it comes from. Refused: INVALID_ARGUMENT for an impossible heartbeat; NOT_READY if the
+        call fails, or is not due yet; ILLEGAL_STATE if the server still answers at its former address; OVERLOADED if
+        there are too many candidates. Then the whole heartbeat is ignored.
         """
         told, uuid = addresses_told(request), request.server_uuid
         known = self._soft().servers.get(uuid)
@@ -62,10 +62,10 @@ class ServerAdmission:
                 raise self._refused(candidate, Code.NOT_READY)
             task = candidate.task = asyncio.create_task(self._call(candidate, cluster_id))
             task.add_done_callback(lambda done: self._ended(candidate, done))
-        await asyncio.shield(candidate.task)  # whoever hung up must not end the call, which others may wait for
+        await asyncio.shield(candidate.task)  # a caller that has left must not end the call: others may wait for it
 
     def infos(self) -> list[pb.ServerInfo]:
-        """Candidates that were called in vain, or wait for it; a bounded number, known servers first."""
+        """Candidates whose call failed or has not begun; a bounded number, known servers first."""
         now_us = self._clock.monotonic_us()
         self._candidates.forget(now_us)
         return [
@@ -97,7 +97,7 @@ class ServerAdmission:
         return found
 
     def _is_listed(self, uuid: str, told: Iterable[Address]) -> bool:
-        """Whether the server counted at these addresses, or the catalog's configs say that it listens there."""
+        """Whether the server has counted at these addresses, or the catalog's configs have them."""
         known = self._soft().servers.get(uuid)
         return {*told} <= {*self._listed(uuid), *(known.addresses if known is not None else ())}
 
@@ -134,14 +134,14 @@ class ServerAdmission:
         return "" if same is not False else "the process that answers there did not send these heartbeats"
 
     def _former(self, candidate: Candidate) -> list[Address]:
-        """Where else the server counts, or should be by the catalog's configs."""
+        """The other addresses at which the server counts, or which the catalog's configs have."""
         known = self._soft().servers.get(candidate.uuid)
         former = known.addresses if known is not None else self._listed(candidate.uuid)
         others = [a for a in dict.fromkeys(former) if a not in candidate.addresses]
         return others[: limits.SERVER_ADDRESSES_MAX]
 
     async def _elsewhere(self, candidate: Candidate, former: Iterable[Address], cluster_id: str) -> Address | None:
-        """A former address of the server at which another process answers by its uuid."""
+        """A former address of the server at which another process answers with its uuid."""
         for address in former:
             try:
                 identity = await self._servers.identity(address)

@@ -1,4 +1,4 @@
-"""What heartbeats tell: which servers live, which replicas they hold. Never persisted; rebuilt after a failover."""
+"""The live servers and their replicas, by their heartbeats. Never persisted; rebuilt after a failover."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ from .report_limits import ReportMemory, StatusRate
 _log = logging.getLogger("nyala.master")
 
 OPEN = ("CONFIGURING", "RUNNING")
-"""Phases of a replica that has replayed its log: from then on its leader can be in touch with it."""
+"""Phases of a replica that has replayed its log, so that it can take messages of its leader."""
 
 AVOID_US_FIRST = 60_000_000
 AVOID_US_MAX = 600_000_000
-"""For how long a server where copies fail is avoided after they were last reported; twice as long each time."""
+"""The longest time for which a server is avoided after its last report of failing copies; it doubles each time."""
 
 SERVER_SILENT_US = 3_600_000_000
-"""A server of no tablet that was silent for so long gives its place to another one, if all places are taken."""
+"""A server without a tablet that has been silent for this time is forgotten if another one needs its place."""
 
 DOUBT_US = 5_000_000
-"""A new member may tell of the config that added it before the others do: shown is what stays so for this long."""
+"""A doubt is shown after this time, because a new member may report the config that added it before the others do."""
 
 UNPROVEN_US = 10_000_000
-"""A config is proven by answers to calls that take milliseconds. So long, the members were asked five times in vain."""
+"""An unproven config is shown after this time. Calls to prove one take milliseconds, so five have failed by then."""
 TELLERS_MAX = 5
-"""Servers that tell of one unproven config, in a listing of tablets."""
+"""Servers that report one unproven config, in a listing of tablets."""
 
 LIVE = (DataState.READY, DataState.COPYING)
 """States of a replica that has data, or is getting it."""
 
 
 class FailingCopy(NamedTuple):
-    """How often copies of a tablet into a server failed one after the other, and why the last one did."""
+    """The number of successive failed copies of a tablet into a server, and the error of the last one."""
 
     failures: int
     error: str
@@ -68,19 +68,19 @@ class ServerState:
     peer: str = ""
     """The host that its heartbeats came from when it was admitted."""
     back_us: int = 0
-    """Since when it is heard without a long silence."""
+    """Since when it has sent heartbeats without a long silence."""
     process: int = 0
     sequence: int = 0
-    """Of the last heartbeat that was taken in; 0: its build numbers none."""
+    """Number of the last heartbeat that was processed; 0: its build has no numbers."""
     booting: bool = False
     location: str = ""
     memory_bytes: int = 0
     disk_bytes_free: int = 0
     version: str = ""
     feature_level: int = 1
-    """The highest that its build knows."""
+    """The highest level that its build knows."""
     finalized_level: int = 1
-    """The cluster's, as far as it has heard."""
+    """The cluster's level, as this server knows it."""
     tablets_max: int = 0
     loop_lag_ms_max: float = 0.0
     gil_hold_ms_max: float = 0.0
@@ -93,14 +93,14 @@ class ServerState:
     open_us: dict[str, int] = field(default_factory=dict)
     """By tablet: since when its replica has been reported as open without a break, by a server that had started."""
     doubted_us: dict[str, int] = field(default_factory=dict)
-    """By tablet: since when what it says of the tablet is not believed."""
+    """By tablet: since when its report of the tablet is not believed."""
     reported: bool = False
-    """Whether a full report has arrived: only then does a missing replica mean anything."""
+    """Whether a full report has arrived: before that, a replica may exist without a report."""
     heard_until: str = ""
     """Of a full report in slices: the last tablet id that it covers so far; empty: none is under way."""
     creations_after: str = ""
     deletions_after: str = ""
-    """The tablets of the last orders that it was given: the next ones begin behind them."""
+    """The last tablet of the orders that it was given: the next orders begin after it."""
     copies_failing: dict[str, FailingCopy] = field(default_factory=dict)
     """By tablet, as of the last heartbeat."""
     avoid_us: int = 0
@@ -108,18 +108,18 @@ class ServerState:
 
     @property
     def member(self) -> Member:
-        """How it would stand in a config."""
+        """The server as a member of a config."""
         return Member(self.uuid, self.addresses)
 
     def copies_fail(self, tablet_id: str) -> bool:
-        """Whether copies of the tablet into this server fail again and again, for its own reasons."""
+        """Whether copies of the tablet into this server have failed too often, for its own reasons."""
         failing = self.copies_failing.get(tablet_id)
         return failing is not None and failing.failures >= limits.COPY_FAILURES_MAX
 
     def update_failing_copies(self, failing: Iterable[pb.FailingCopy], now_us: int) -> None:
-        """Take in which copies fail, and avoid the server for a while if one did too often.
+        """Note the failing copies, and avoid the server for a while if one has failed too often.
 
-        What a server sends is cut to what an honest one sends: it is shown in lists, each server within one message.
+        The list is cut to an honest server's length, because each server must fit into one message of a listing.
         """
         self.copies_failing = {
             f.tablet_id: FailingCopy(f.failures, f.error[: limits.COPY_ERROR_CHARS_MAX])
@@ -139,9 +139,9 @@ class TabletState:
     """One tablet as its members report it."""
 
     known: RaftConfig
-    """Of the catalog: the config from which belief begins."""
+    """The catalog's config, which is believed first."""
     told: dict[str, RaftConfig] = field(default_factory=dict)
-    """By server, the committed config that it tells now."""
+    """By server, the committed config that it reports now."""
     config: RaftConfig | None = None
     """The committed config that is believed; None before a member of it has reported."""
     left: set[str] = field(default_factory=set)
@@ -151,12 +151,12 @@ class TabletState:
     leader_heard_us: int = 0
     leader_status: TabletReport | None = None
     later: tuple[OpId, int] | None = None
-    """If anybody tells of a config later than the catalog's: the believed position, and since when this is so."""
+    """If any server reports a config later than the catalog's: the believed position, and since when."""
 
 
 @dataclass(frozen=True)
 class Unproven:
-    """A config later than `known`, the catalog's, of which these servers tell; `believed`: a member of `known` does."""
+    """A config later than `known`, the catalog's, that these servers report; `believed`: a member of `known` does."""
 
     config: RaftConfig
     known: RaftConfig
@@ -166,7 +166,7 @@ class Unproven:
 
 
 def _tells_the_same(before: TabletReport, after: TabletReport) -> bool:
-    """Whether nothing can follow from the config that `after` tells; most reports tell nothing new of it."""
+    """Whether the config that `after` reports has no news, as in most reports."""
     return before.config_wire == after.config_wire != b"" and before.term <= after.term
 
 
@@ -174,8 +174,8 @@ class SoftState:
     """Servers and tablets as reported since this master began to lead.
 
     Invariants: a tablet's config is never older than the catalog's; its leader is the voter that reported so in the
-    highest term; who left a config is no member of the newest one. What a server says of a tablet changes nothing as
-    long as it is no member of it, as far as is believed (`heartbeats/belief.py`).
+    highest term; a server in `left` is no member of the newest config. A server's report of a tablet changes nothing
+    unless it is a member of the believed config (`heartbeats/belief.py`).
     Concurrency: the loop's thread.
     """
 
@@ -184,21 +184,23 @@ class SoftState:
     ) -> None:
         """`known(tablet)`: the last committed config of the catalog; None for a tablet that it does not have.
 
-        `long_silence_us`: a server that is heard again after so long is back, and judges others only by what follows.
+        `long_silence_us`: a server that sends heartbeats again after this time is back; its earlier reports of others
+        do not count any more.
         """
         self._known = known
         self._long_silence_us = long_silence_us
         self.since_us = now_us
-        """Since when anybody could have been heard."""
+        """Since when heartbeats can have arrived."""
         self.renewals: dict[tuple[str, str], OpId] = {}
-        """By server and tablet, the damaged replicas to be copied anew in their place, and as of which config."""
+        """By server and tablet, the damaged replicas to be copied anew in their place, and the config's position
+        then."""
         self._renewed_us: dict[tuple[str, str], int] = {}
         self.servers: dict[str, ServerState] = {}
         self.room = ReportMemory()
         self.tablets: dict[str, TabletState] = {}
 
     def reset(self, now_us: int) -> None:
-        """Forget everything: a new term of leadership begins blind."""
+        """Forget everything: each term of leadership begins without reports."""
         self.__init__(now_us, self._known, long_silence_us=self._long_silence_us)  # type: ignore[misc]
 
     def admit(
@@ -211,11 +213,12 @@ class SoftState:
         peer: str = "",
         listed: bool = False,
     ) -> str:
-        """A tablet server answered at these addresses, by this uuid; why there is no room for it, empty if there is.
+        """Admit a tablet server that has answered at these addresses with this uuid; returns why there is no room, or
+        "".
 
-        `process` counts from now on, also if its heartbeat is lost because the caller hung up. A server that was there
-        before is there no longer: in no config of a tablet, it is forgotten. `peer`: the host that its heartbeats come
-        from. `listed`: the masters know it there, so it takes no room of others.
+        `process` counts from now on, also if its heartbeat is lost because the caller has left. A server that was at
+        these addresses before is there no longer: it is forgotten if it is in no config. `peer`: the host that its
+        heartbeats come from. `listed`: the masters know it at these addresses, so it takes no room of others.
         """
         for other in [s for s in self.servers.values() if s.uuid != uuid and set(s.addresses) & set(addresses)]:
             self._forget_server(other)
@@ -235,7 +238,7 @@ class SoftState:
         return ""
 
     def _has_room(self, servers: Collection[ServerState], most: int, now_us: int) -> bool:
-        """Whether these are fewer than `most`, once one of no tablet that has been silent for long was forgotten."""
+        """Whether these are fewer than `most`, after forgetting a long silent one without a tablet if need be."""
         if len(servers) < most:
             return True
         silent = min(servers, key=lambda s: s.last_heard_us)
@@ -251,10 +254,10 @@ class SoftState:
         return True
 
     def heartbeat(self, request: pb.HeartbeatRequest, now_us: int) -> bool:
-        """Take one heartbeat of a server that was admitted in; returns whether a full report is needed.
+        """Process one heartbeat of an admitted server; returns whether a full report is needed.
 
-        Refused CAS_FAILED for one that a later one of the same process has overtaken: what it tells is past; OVERLOADED
-        for one that comes too soon.
+        Refused CAS_FAILED for one that a later one of the same process has overtaken, because it is out of date;
+        OVERLOADED for one that comes too soon.
         """
         server = self.servers.get(request.server_uuid)
         if server is None:
@@ -297,8 +300,8 @@ class SoftState:
         return not server.reported
 
     def _take_slice(self, server: ServerState, request: pb.HeartbeatRequest) -> bool:
-        """Forget what a full report, or the next slice of one, leaves out; False for a slice that is not the next one,
-        such as one that began under another master: the server begins where `heard_until` says."""
+        """Forget replicas that a full report, or the next slice of one, leaves out; False for a slice that is not the
+        next one, for example after a change of the leading master: the server goes on from `heard_until`."""
         after, until = request.slice_after, request.slice_until
         if after != server.heard_until and after:
             return False
@@ -310,15 +313,15 @@ class SoftState:
         return True
 
     def renew(self, wanted: Mapping[tuple[str, str], OpId], now_us: int) -> None:
-        """Order what is wanted, each for a moment and then not again for a while: where copies succeed and their files
-        go bad at once, nothing is gained by haste, and what is put aside takes room."""
+        """Order the wanted renewals. Each order holds for a moment and is not repeated for a while: if the files of a
+        successful copy are damaged at once, another copy gains nothing, and each quarantined replica takes room."""
         for key in wanted:
             if now_us - self._renewed_us.get(key, now_us - RENEW_AGAIN_US) >= RENEW_AGAIN_US:
                 self._renewed_us[key] = now_us
         self.renewals = {k: v for k, v in wanted.items() if now_us - self._renewed_us[k] < RENEW_US}
 
     def renewal_ages(self, now_us: int) -> dict[tuple[str, str], int]:
-        """Since when the last order to renew each replica was said first; one is known while the replica is damaged."""
+        """The age of the last order to renew each replica; kept while the replica is damaged."""
         self._renewed_us = {
             (uuid, tablet_id): at
             for (uuid, tablet_id), at in self._renewed_us.items()
@@ -327,7 +330,7 @@ class SoftState:
         return {k: now_us - at for k, at in self._renewed_us.items()}
 
     def places(self, uuids: Iterable[str]) -> list[Member]:
-        """Where these servers said last that they listen; of those that were heard of, a bounded number."""
+        """The last reported addresses of these servers; of known ones, and a bounded number."""
         known = (self.servers.get(uuid) for uuid in islice(uuids, limits.PEERS_SOUGHT_MAX))
         return [s.member for s in known if s is not None and s.addresses]
 
@@ -346,7 +349,7 @@ class SoftState:
         self._settle(tablet_id, state)
 
     def _keep(self, server: ServerState, replica: TabletReport, known: RaftConfig | None) -> bool:
-        """Keep what the server says of a replica; False if there is no room for it, and then nothing of it is kept."""
+        """Keep the server's report of a replica; False, without a change, if there is no room for it."""
         tablet_id, before = replica.tablet_id, server.replicas.get(replica.tablet_id)
         state = self.tablets.get(tablet_id)
         believes = state.config if state is not None and state.config is not None else known
@@ -393,7 +396,7 @@ class SoftState:
             server.doubted_us.pop(tablet_id, None)
 
     def _settle(self, tablet_id: str, state: TabletState) -> None:
-        """What is believed of the config, by what members tell now; whom it makes a member is heard anew."""
+        """Compute the believed config from what members report now, and process the reports of new members again."""
         config = believed(state.known, state.told)
         before = state.config
         if config == before or not any(config.member(uuid) for uuid in state.told):
@@ -411,7 +414,7 @@ class SoftState:
 
     @staticmethod
     def _note_later(state: TabletState, now_us: int) -> None:
-        """Remember since when a config later than the catalog's is told: a believed one, or any."""
+        """Note since when a config later than the catalog's is reported: a believed one, or any."""
         believed_at = state.config.opid if state.config is not None else state.known.opid
         if not any(newer(c.opid, state.known.opid) for c in state.told.values()):
             state.later = None
@@ -419,8 +422,8 @@ class SoftState:
             state.later = (believed_at, now_us)
 
     def unproven(self, tablet_id: str, now_us: int) -> Unproven | None:
-        """The later config that servers have told of the tablet for a while, though it is not in the catalog: the
-        believed one, or the last one that a stranger tells of; None if there is none."""
+        """The config later than the catalog's that servers have reported for UNPROVEN_US: the believed one, or the last
+        one that a stranger reports; None if there is none."""
         state, known = self.tablets.get(tablet_id), self._known(tablet_id)
         if state is None or known is None or state.later is None or now_us - state.later[1] < UNPROVEN_US:
             return None
@@ -434,13 +437,14 @@ class SoftState:
 
     @staticmethod
     def _hear_of_leader(state: TabletState, uuid: str, replica: TabletReport, now_us: int) -> None:
-        """Take in who leads: a voter by its own word, in a term that is not behind; or as another member says."""
+        """Note the leader: a voter that reports so itself, in a term that is not lower; or the one that a member
+        names."""
         leads = replica.role == "LEADER" and may_lead(state.config, uuid)
         if leads and (replica.term >= state.leader_term or state.leader_uuid == uuid):
             state.leader_uuid, state.leader_term, state.leader_status = uuid, replica.term, replica
             state.leader_heard_us = now_us
         elif state.leader_uuid == uuid and not leads:
-            # Its own word counts for the term too: a leader of a term that nobody has entered is none.
+            # Its own report counts for the term too: a leader in a term that no replica has entered is none.
             state.leader_uuid, state.leader_status, state.leader_term = "", None, replica.term
         member = state.config is not None and state.config.member(uuid) is not None
         hint = replica.leader_uuid if member and may_lead(state.config, replica.leader_uuid) else ""
@@ -452,13 +456,13 @@ class SoftState:
         return replica is not None and replica.data_state in LIVE
 
     def _hear_leader(self, server: ServerState, replica: TabletReport, now_us: int) -> None:
-        """A heartbeat that leaves a leading replica out says that nothing about it changed."""
+        """Process a heartbeat without its leading replica: then nothing about the replica has changed."""
         state = self.tablets.get(replica.tablet_id)
         if state is not None and replica.role == "LEADER" and state.leader_uuid == server.uuid:
             state.leader_heard_us = now_us
 
     def doubts(self, uuid: str, now_us: int) -> list[str]:
-        """What the server has said of tablets for a while and is not believed, one text a tablet."""
+        """The server's reports that have not been believed for DOUBT_US, one text for each tablet."""
         server = self.servers[uuid]
         found = []
         for tablet_id, since_us in sorted(server.doubted_us.items()):
@@ -474,27 +478,27 @@ class SoftState:
         return doubt(state.config, uuid, state.told.get(uuid), leads=replica.role == "LEADER")
 
     def silent_us(self, uuid: str, now_us: int) -> int:
-        """For how long nothing was heard of the server, counted from the beginning of this leadership at most."""
+        """Time since the server's last heartbeat, at most since the beginning of this leadership."""
         server = self.servers.get(uuid)
         return now_us - max(self.since_us, server.last_heard_us if server else 0)
 
     def missed_us(self, uuid: str, tablet_id: str, now_us: int) -> int:
-        """For how long nothing was heard of the server while the tablet's leader was heard.
+        """Time without a heartbeat of the server during which the tablet's leader has sent heartbeats.
 
-        Servers that were stopped or cut off together come back one after the other: the first ones say nothing of those
-        that are still to come.
+        Servers that were stopped or cut off together come back one after the other; that the first ones are back does
+        not count against the others.
         """
         silent_us, state = self.silent_us(uuid, now_us), self.tablets.get(tablet_id)
         leader = self.servers.get(state.leader_uuid) if state is not None else None
         return silent_us if leader is None else min(silent_us, now_us - leader.back_us)
 
     def replica(self, uuid: str, tablet_id: str) -> TabletReport | None:
-        """What the server last said of its replica."""
+        """The server's last report of its replica."""
         server = self.servers.get(uuid)
         return server.replicas.get(tablet_id) if server else None
 
     def leaders_word(self, tablet_id: str, uuid: str) -> PeerReport | None:
-        """What the tablet's leader last said of its peer `uuid`."""
+        """The last report of the tablet's leader about its peer `uuid`."""
         state = self.tablets.get(tablet_id)
         peers = state.leader_status.peers if state is not None and state.leader_status is not None else ()
         return next((p for p in peers if p.uuid == uuid), None)

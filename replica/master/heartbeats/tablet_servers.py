@@ -1,4 +1,4 @@
-"""How a master calls tablet servers: who listens at an address, and what a server holds of a tablet."""
+"""A master's calls to tablet servers: the identity of the one at an address, and its reports of tablets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ASK_TIMEOUT_S = 1.5
 
 
 class Identity(NamedTuple):
-    """Who listens at an address. `cluster_id`: empty before it has joined one."""
+    """The identity of the process at an address. `cluster_id`: empty before it has joined one."""
 
     uuid: str
     kind: str
@@ -24,10 +24,10 @@ class Identity(NamedTuple):
 
 
 class TabletServers(Protocol):
-    """Calls to tablet servers. All methods raise Refused, UNAVAILABLE if nobody answers in time."""
+    """Calls to tablet servers. All methods raise Refused; UNAVAILABLE without an answer in time."""
 
     async def identity(self, address: Address) -> Identity:
-        """Who listens at the address."""
+        """The identity of the process at the address."""
         ...
 
     async def is_process(self, uuid: str, address: Address, process: int) -> bool | None:
@@ -37,12 +37,13 @@ class TabletServers(Protocol):
     async def replicas(
         self, uuid: str, addresses: Sequence[Address], tablet_ids: Sequence[str]
     ) -> Sequence[TabletReport]:
-        """What the server `uuid`, and nobody else at its address, holds of these tablets."""
+        """The reports of server `uuid` about these tablets; refused if another process answers at the address."""
         ...
 
 
 class GrpcTabletServers:
-    """Over gRPC, one connection for each call: calls are few, and an address that nobody vouches for keeps nothing."""
+    """Calls over gRPC with one connection for each: they are few, and an unproven address must not keep a
+    connection."""
 
     async def identity(self, address: Address) -> Identity:
         """See `TabletServers`."""
