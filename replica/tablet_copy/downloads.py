@@ -169,12 +169,8 @@ class _Beside(_Inline):
         self._thread.shutdown()
 
     def open(self, disk: Disk, path: str) -> DiskFile:
-        self._room.acquire()
-        try:
-            return super().open(disk, path)
-        except BaseException:
-            self._room.release()
-            raise
+        self._room.acquire()  # stays taken if the open fails: that ends the run, and there is more room than streams
+        return super().open(disk, path)
 
     def begin(self, file: DiskFile) -> bool:
         with self._lock:

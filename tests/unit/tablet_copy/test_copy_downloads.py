@@ -180,15 +180,108 @@ def test_sync_that_fails_beside_a_download_fails_the_download(operation: str, si
         files.download(disk, 2)
 
 
+def test_one_stream_brings_the_largest_file_first_on_its_callers_thread() -> None:
+    """Goal: a simulation alone decides when something happens, and the longest download does not begin last. Method:
+    four files, two of one size: which chunks are asked for, and by whom."""
+    files, seen, threads = Files(1, 2 * CHUNK, CHUNK, CHUNK), list[str](), set[threading.Thread]()
+
+    def before(name: str, byte_offset: int) -> None:
+        seen.append(name)
+        threads.add(threading.current_thread())
+
+    files.before = before
+    files.download(new_disk(), 1)
+    assert seen == ["f1", "f1", "f2", "f3", "f0"] and threads == {threading.current_thread()}
+
+
+def test_as_many_files_again_are_open_as_there_are_streams_while_they_are_synced() -> None:
+    """Goal: a slow disk does not use up this process's handles. Method: three streams, nine files; the first sync ends
+    only once six files were opened: a seventh is not opened before that."""
+    files, disk = Files(*[1] * 9), new_disk()
+    opened, six, seventh, most = list[str](), threading.Event(), threading.Event(), list[int]()
+
+    def hook(operation: str, path: str) -> None:
+        if not path.startswith("data/"):
+            return
+        if operation == "open":
+            opened.append(path)
+            if len(opened) == 6:
+                six.set()
+            if len(opened) == 7:
+                seventh.set()
+        if operation == "sync" and not most:
+            assert six.wait(WAIT_S)
+            seventh.wait(0.2)  # it comes meanwhile if there is room for it
+            most.append(len(opened))
+
+    disk.hook = hook
+    files.download(disk, 3)
+    assert most == [6] and len(opened) == 9
+
+
+def test_stream_goes_on_while_a_sync_of_its_file_is_under_way() -> None:
+    """Goal: no stream waits for the disk's sync, of its own file neither. Method: the first sync of a file ends only
+    once its last chunk was asked for, three steps later; then all of it is durable."""
+    files, disk, all_sent = Files(3 * SYNC_BYTES + 1), new_disk(), threading.Event()
+    waited: list[bool] = []
+
+    def before(name: str, byte_offset: int) -> None:
+        if byte_offset == 3 * SYNC_BYTES:
+            all_sent.set()
+
+    def hook(operation: str, path: str) -> None:
+        if operation == "datasync":
+            waited.append(all_sent.wait(WAIT_S))
+
+    files.before, disk.hook = before, hook
+    files.download(disk, 2)
+    disk.sync_dir("data")
+    disk.power_loss(random.Random(1))
+    assert waited and all(waited) and disk.read("data/f0") == files.content["f0"]
+
+
+def test_file_that_cannot_be_opened_fails_the_download() -> None:
+    """TC-51. Goal: no file counts as brought that never was. Method: EIO as one of many is opened."""
+    files, disk = Files(*[1] * 9), new_disk()
+    disk.fail_on("open", "data/f4")
+    with pytest.raises(DiskFailure):
+        files.download(disk, 2)
+
+
+class Chunk(bytes):
+    """A chunk that is counted for as long as somebody holds it."""
+
+    alive = 0
+
+    def __init__(self, data: bytes) -> None:
+        Chunk.alive += 1
+
+    def __del__(self) -> None:
+        Chunk.alive -= 1
+
+
+def test_chunk_is_gone_before_the_next_one_is_asked_for() -> None:
+    """TC-11. Goal: what was written takes no memory any more when its room is given back. Method: count the chunks that
+    are alive as each is asked for."""
+    files, alive = Files(5 * CHUNK), list[int]()
+    fetch = files.fetch
+    files.before = lambda name, byte_offset: alive.append(Chunk.alive)
+    files.fetch = lambda *given: map(Chunk, fetch(*given))  # type: ignore[method-assign]
+    files.download(new_disk(), 1)
+    assert alive == [0] * 5
+
+
 class Endless(Files):
     """`f0` is of a million chunks, the second of which comes once the damaged `f1` was handed out."""
 
     def __init__(self) -> None:
-        super().__init__(1_000_000, 1)
+        super().__init__(1_000_000, 1, 1, 1)
+        self.asked = set[str]()
         self.content["f1"] = bytes([self.content["f1"][0] ^ 1])
         self._damaged = threading.Event()
 
     def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
+        self.asked.add(file.name)
         if file.name == "f1":
             self._damaged.set()
             yield self.content["f1"]
@@ -206,7 +299,7 @@ def test_failure_of_one_file_ends_the_others_at_their_next_chunk() -> None:
     files = Endless()
     with pytest.raises(Corruption, match="not what the source recorded"):
         files.download(new_disk(), 2)
-    assert files.chunks < 999_999
+    assert files.chunks < 999_999 and files.asked == {"f0", "f1"}, "nor is a file that is left"
 
 
 def test_source_that_sends_more_than_it_recorded_is_stopped_at_once() -> None:
