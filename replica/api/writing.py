@@ -22,7 +22,7 @@ from nyala.replica.client import (
     wire_batches,
 )
 from nyala.replica.rows import Column, RowOp, TableSchema, check_decimals, key_hash
-from nyala.replica.types import Applied, Refused, RowCode, limits
+from nyala.replica.types import Applied, Refused, RowCode
 
 from .argument_errors import invalid_argument, unknown_name
 from .expressions import column_of
@@ -288,8 +288,6 @@ def _has_rows(rows: Any) -> bool:
 
 def _order_matters(columns: Any, schema: TableSchema) -> bool:
     """Whether a key occurs twice and there is more than one batch: then batches must not overtake each other."""
-    if columns.nbytes < limits.BATCH_TARGET_BYTES // 2:
-        return False
     hashes = key_hash([columns.column(n) for n in schema.key])
     return len(np.unique(hashes)) < len(hashes)
 

@@ -104,6 +104,17 @@ def cut(
                 )
             todo += [(at + rows // 2, rows - rows // 2), (at, rows // 2)]
             continue
-        offsets = part.column(OFFSET_COLUMN)
-        first, last = offsets[0].as_py(), offsets[rows - 1].as_py()
-        yield WireBatch(pos, column_ids, payload, crc32c(payload), rows, first, last, ignore_null)
+        yield _wire_batch(pos, column_ids, part, payload, ignore_null)
+
+
+def wire_batch(pos: int, column_ids: tuple[int, ...], part: pa.RecordBatch, ignore_null: bool) -> WireBatch:
+    """All rows of a pa.RecordBatch of the wire schema, at least one, encoded."""
+    return _wire_batch(pos, column_ids, part, encode_batch(part), ignore_null)
+
+
+def _wire_batch(
+    pos: int, column_ids: tuple[int, ...], part: pa.RecordBatch, payload: bytes, ignore_null: bool
+) -> WireBatch:
+    offsets = part.column(OFFSET_COLUMN)
+    first, last = offsets[0].as_py(), offsets[part.num_rows - 1].as_py()
+    return WireBatch(pos, column_ids, payload, crc32c(payload), part.num_rows, first, last, ignore_null)

@@ -14,14 +14,14 @@ from typing import Any
 
 import grpc
 
-from nyala.replica.rows import RowError, SourceKey, WriteMeta
+from nyala.replica.rows import RowError, SourceKey, WriteMeta, decode_batch
 from nyala.replica.rpc import pb, raise_if_error, row_errors_from_pb, source_to_pb
-from nyala.replica.types import Address, Code, Refused
+from nyala.replica.types import Address, Code, InvariantViolation, Refused
 
-from .batching import WireBatch
+from .batching import WireBatch, wire_batch
 from .calls import TabletCalls
 from .client_ids import ClientId, ClientIds
-from .retry import Attempts, Deadline, final, refusal_of_rpc_error
+from .retry import Attempts, Deadline, NotApplied, final, refusal_of_rpc_error
 from .row_errors import OnError, RowErrors
 from .tables import TableHandle
 from .write_links import LinkedWrite
@@ -68,6 +68,27 @@ def write_request(handle: TableHandle, batch: WireBatch, meta: WriteMeta) -> pb.
     )
 
 
+def halves(handle: TableHandle, whole: pb.WriteRequest) -> tuple[WireBatch, WireBatch]:
+    """The rows of a request of at least two, in order, in two batches."""
+    tablet = handle.tablet(whole.tablet_id)
+    if tablet is None:
+        raise InvariantViolation("a write goes to a tablet of its table", tablet=whole.tablet_id)
+    column_ids = tuple(whole.column_ids)
+    batch = decode_batch(whole.payload, handle.schema.wire_schema(column_ids))
+    half = batch.num_rows // 2
+    parts = batch.slice(0, half), batch.slice(half)
+    first, second = (wire_batch(tablet.pos, column_ids, part, whole.ignore_null) for part in parts)
+    return first, second
+
+
+def _part_request(whole: pb.WriteRequest, part: WireBatch) -> pb.WriteRequest:
+    """The request for some of the rows of another one: the same in all else."""
+    request = pb.WriteRequest()
+    request.CopyFrom(whole)
+    request.payload, request.payload_crc, request.rows = part.payload, part.payload_crc, part.rows
+    return request
+
+
 class _CallWhenAsked:
     """A call that begins when the caller asks for its outcome.
 
@@ -98,6 +119,8 @@ class _InFlight:
     attempts: Attempts
     size_bytes: int
     alone: bool = False
+    behind_part: bool = False
+    """Rows of the batch that it was a part of are applied already."""
     number: int = 0
     """Position in the order in which the caller put the window's writes in."""
     call: Any = None
@@ -121,8 +144,15 @@ def _age(tablet: _TabletQueue) -> int:
     return tablet.writes[0].number
 
 
+Split = Callable[[pb.WriteRequest, WireBatch, WireBatch], tuple[pb.WriteRequest, pb.WriteRequest]]
+"""From a request that was refused as too large, and its rows in two parts, to the requests that take its place."""
+
+
 class WriteWindow:
     """Pipelined writes to the tablets of one table. A tablet's writes are settled in order, the oldest first.
+
+    If a tablet refuses a batch as too large, because its rows would keep too much of what is stored, its halves take
+    its place. The second one is sent when the first one is acknowledged.
 
     Invariants: at most `writes_inflight_per_tablet_max` writes a tablet, `writes_inflight_max` writes and
     `write_bytes_inflight_max` bytes in all are under way; writes to one tablet are acknowledged in the order in which
@@ -130,10 +160,18 @@ class WriteWindow:
     Concurrency: one thread.
     """
 
-    def __init__(self, calls: TabletCalls, handle: TableHandle, on_outcome: Callable[[WriteOutcome], None]) -> None:
+    def __init__(
+        self,
+        calls: TabletCalls,
+        handle: TableHandle,
+        on_outcome: Callable[[WriteOutcome], None],
+        split: Split | None = None,
+    ) -> None:
+        """Without `split`, a batch that is too large is refused."""
         self._calls = calls
         self._handle = handle
         self._on_outcome = on_outcome
+        self._split = split
         self._queues: dict[str, _TabletQueue] = {}
         self._bytes = self._writes = self._put = 0
 
@@ -152,8 +190,7 @@ class WriteWindow:
             self._settle_oldest(min((one for one in self._queues.values() if one.writes), key=_age))
         while self._bytes and self._bytes + size > options.write_bytes_inflight_max:
             self._settle_oldest(max(self._queues.values(), key=lambda one: len(one.writes)))
-        deadline = Deadline(options.write_timeout_s)
-        item = _InFlight(request, deadline, Attempts(options, deadline, self._calls.rng), size, alone)
+        item = self._item(request, alone)
         item.clean = not tablet.writes
         item.behind_linked = bool(tablet.writes) and isinstance(tablet.writes[-1].call, LinkedWrite)
         self._put += 1
@@ -178,6 +215,11 @@ class WriteWindow:
                     item.call.cancel()
             tablet.writes.clear()
         self._bytes = self._writes = 0
+
+    def _item(self, request: pb.WriteRequest, alone: bool) -> _InFlight:
+        options = self._calls.options
+        deadline = Deadline(options.write_timeout_s)
+        return _InFlight(request, deadline, Attempts(options, deadline, self._calls.rng), len(request.payload), alone)
 
     def _send(self, item: _InFlight) -> None:
         """Begin one attempt; never raises. `_settle_oldest` reads its outcome."""
@@ -207,11 +249,16 @@ class WriteWindow:
             # The time that earlier writes took does not count for this one.
             item.deadline.restart()
         while True:
+            if item.call is None and item.error is None:
+                self._send(item)  # a half: what stood before it is acknowledged by now
             try:
                 reply = self._reply(item)
                 break
             except Refused as error:
-                self._again_or_raise(item, error)
+                if self._split is not None and self._may_be_halved(item, error):
+                    item = self._halve(tablet, self._split)
+                else:
+                    self._again_or_raise(item, error)
         tablet.writes.popleft()
         self._bytes -= item.size_bytes
         self._writes -= 1
@@ -228,6 +275,24 @@ class WriteWindow:
                 hybrid_time=reply.hybrid_time,
             )
         )
+
+    def _may_be_halved(self, item: _InFlight, error: Refused) -> bool:
+        """An earlier attempt may yet be applied; beside halves of other numbers it would be applied twice. A source's
+        rows are known by their offsets."""
+        known = not item.attempts.unknown or item.request.HasField("source")
+        return error.code is Code.TOO_LARGE and item.request.rows > 1 and known
+
+    def _halve(self, tablet: _TabletQueue, split: Split) -> _InFlight:
+        """Put two halves in the place of the oldest write; the first of them."""
+        whole = tablet.writes.popleft()
+        parts = [self._item(one, whole.alone) for one in split(whole.request, *halves(self._handle, whole.request))]
+        for part in parts:
+            part.number, part.clean = whole.number, True
+        parts[0].behind_part, parts[1].behind_part = whole.behind_part, True
+        tablet.writes.extendleft(reversed(parts))
+        self._bytes += sum(part.size_bytes for part in parts) - whole.size_bytes
+        self._writes += 1
+        return parts[0]
 
     def _reply(self, item: _InFlight) -> Any:
         if item.error is not None:
@@ -247,13 +312,18 @@ class WriteWindow:
             item.gaps += item.clean
             time.sleep(self._calls.options.backoff_first_s * (1 << item.gaps) if item.clean else 0.0)
         else:
-            delay_s = item.attempts.failed(error, retry_safe=True)
+            try:
+                delay_s = item.attempts.failed(error, retry_safe=True)
+            except NotApplied as refused:
+                if item.behind_part:
+                    raise final(refused, unknown=True, why="rows before these in their batch are applied") from error
+                raise
             try:
                 self._calls.ask_elsewhere(
                     self._handle.name, item.request.tablet_id, item.uuid, error, item.version, delay_s
                 )
             except Refused as gone:
-                raise final(gone, unknown=item.attempts.unknown) from error
+                raise final(gone, unknown=item.attempts.unknown or item.behind_part) from error
         item.clean = True
         self._send(item)
 
@@ -281,7 +351,7 @@ class SourceWriter:
         self._generation = generation
         self._done = done
         self._after: dict[str, int] = dict(acknowledged or {})
-        self._window = WriteWindow(calls, handle, self._take)
+        self._window = WriteWindow(calls, handle, self._take, _split_of_source)
         self.acknowledged: dict[str, int] = dict(acknowledged or {})
         """Tablet id -> highest offset acknowledged."""
         self.row_errors: list[RowError] = []
@@ -312,6 +382,16 @@ class SourceWriter:
         self.acknowledged[outcome.tablet_id] = max(known, outcome.last_offset)
 
 
+def _split_of_source(
+    whole: pb.WriteRequest, first: WireBatch, second: WireBatch
+) -> tuple[pb.WriteRequest, pb.WriteRequest]:
+    """The first half builds on what the whole batch built on, and the second one on the first: batches behind them,
+    which build on the last offset, are refused with a gap until both are applied."""
+    one, two = (_part_request(whole, part) for part in (first, second))
+    two.has_after, two.after = True, max(first.last_offset, whole.after if whole.has_after else -1)
+    return one, two
+
+
 class SessionWriter:
     """Writes of a client that is no Kafka source: a client id of its own, and a sequence number for each batch.
 
@@ -328,7 +408,7 @@ class SessionWriter:
         self._client_ids = client_ids
         self._identity: ClientId | None = client_ids.take()
         self._open: deque[tuple[str, int]] = deque()
-        self._window = WriteWindow(calls, handle, self._take)
+        self._window = WriteWindow(calls, handle, self._take, self._split)
         self.row_errors: list[RowError] = []
         """All row errors so far, raised or not."""
         self.rows_applied = 0
@@ -388,7 +468,20 @@ class SessionWriter:
         sequence = identity.next_sequence()
         self._open.append((tablet_id, sequence))
         meta = WriteMeta(batch.column_ids, batch.rows, client_id=identity.client_id, sequence=sequence)
-        return write_request(self._handle, batch, replace(meta, first_incomplete=self._open[0][1]))
+        return write_request(self._handle, batch, replace(meta, first_incomplete=min(s for _, s in self._open)))
+
+    def _split(
+        self, whole: pb.WriteRequest, first: WireBatch, second: WireBatch
+    ) -> tuple[pb.WriteRequest, pb.WriteRequest]:
+        """The first half has the number of the whole batch, under which nothing is in a log; the second one has a new
+        number, and is settled right behind the first."""
+        identity = self._identity
+        if identity is None:
+            raise InvariantViolation("who settles writes is open", table=self._handle.name)
+        one, two = (_part_request(whole, part) for part in (first, second))
+        two.sequence = identity.next_sequence()
+        self._open.insert(self._open.index((whole.tablet_id, whole.sequence)) + 1, (whole.tablet_id, two.sequence))
+        return one, two
 
     def _take(self, outcome: WriteOutcome) -> None:
         self.rows_applied += outcome.rows_applied

@@ -42,6 +42,8 @@ class LeftOut(NamedTuple):
     may_grow: bool
     """Whether a row may end up longer than ROW_SIZE_BYTES_MAX although no row of the batch is: the batch gives some of
     its values of variable length, and others stay or are defaults."""
+    keeps: bool
+    """Whether a row may keep values of variable length."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,11 @@ class TableSchema:
         return tuple(c.name for c in self.columns)
 
     @cached_property
+    def ids(self) -> tuple[int, ...]:
+        """Column ids, in order."""
+        return tuple(c.id for c in self.columns)
+
+    @cached_property
     def key_columns(self) -> tuple[Column, ...]:
         """The key's columns, in key order."""
         return tuple(self._by_name[n] for n in self.key)
@@ -155,7 +162,7 @@ class TableSchema:
             long = {c.id for c in self.columns if c.type in VARIABLE_LENGTH and c.name not in self.key}
             stay = [c for c in left if c.id in long]
             may_grow = any(c.default for c in stay) or bool(stay and long & given and len(long) > 1)
-            known = LeftOut(row_bytes, rows_max, may_grow)
+            known = LeftOut(row_bytes, rows_max, may_grow, bool(stay))
             if len(self._left_out) >= _REMEMBERED_MAX:
                 self._left_out.clear()
             self._left_out[ids, ignore_null] = known

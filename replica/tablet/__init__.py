@@ -2,6 +2,7 @@
 
 from .block_file import data_trouble, verify_file, verify_pieces
 from .entries import unfit_entry
+from .kept_bound import Given
 from .ledger import SourceState
 from .results import ApplyResult
 from .source_positions import source_positions

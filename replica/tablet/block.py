@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from nyala.replica.rows import TableSchema
 from nyala.replica.types import Corruption, Disk, check
 
 from .block_file import SUPERSEDED_COLUMN, TS_COLUMN, checked_pages, mapped_pages, read_sidecar
-from .columns import equal_rows, key_arrays, take
+from .columns import Longest, equal_rows, key_arrays, longest_values, take
 from .hash_index import I64, U64, Bools
 from .key_ranges import FENCE_ROWS, Fences, SortedKey, fences_of
 from .page_crcs import PageChecks
@@ -135,6 +136,11 @@ class Block:
     def memory_bytes(self) -> int:
         """Bytes held in memory; the files are mapped."""
         return sum(p.nbytes + t.nbytes for p, t in self.deltas) + (0 if self._dead is None else self._dead.nbytes)
+
+    @cached_property
+    def longest(self) -> Longest:
+        """The longest values of the block, which never changes."""
+        return longest_values(zip(self.schema.ids, self.batch.columns, strict=True))
 
     def page_checks(self) -> PageChecks:
         """For one reader, who has it look at what he reads. Corruption where nobody has checked the file yet, and it

@@ -16,6 +16,19 @@ from nyala.replica.types import check
 I64 = npt.NDArray[np.int64]
 
 
+Longest = dict[int, int]
+"""By id of a column of variable length: bytes of a longest value."""
+
+
+def longest_values(columns: Iterable[tuple[int, pa.Array]]) -> Longest:
+    """Of columns with their ids. Bytes beneath a null count, too: the values are no longer than that."""
+    return {
+        column_id: int(np.diff(offsets_of(array)).max(initial=0))
+        for column_id, array in columns
+        if pa.types.is_string(array.type) or pa.types.is_binary(array.type)
+    }
+
+
 def filled(column: Column, rows: int) -> Any:
     """pa.Array of `rows` times the column's default, null if it has none."""
     if column.default is None:

@@ -45,10 +45,10 @@ def _table(*ops: RowOp) -> Bools:
 
 
 _KNOWN = _table(*RowOp)
-_INSERTS = _table(RowOp.INSERT, RowOp.INSERT_IGNORE)
+INSERTS = _table(RowOp.INSERT, RowOp.INSERT_IGNORE)
 _UPDATES = _table(RowOp.UPDATE, RowOp.UPDATE_IGNORE)
 _DELETES = _table(RowOp.DELETE, RowOp.DELETE_IGNORE)
-_LEAVES_NULLS = _table(RowOp.UPSERT, RowOp.UPDATE, RowOp.UPDATE_IGNORE)
+LEAVES_NULLS = _table(RowOp.UPSERT, RowOp.UPDATE, RowOp.UPDATE_IGNORE)
 """Operations to which a null means `as it is` in a batch that says so."""
 _MUST_EXIST = _table(RowOp.UPDATE, RowOp.DELETE)
 _NEVER_FAIL = _table(RowOp.UPSERT, RowOp.INSERT_IGNORE, RowOp.UPDATE_IGNORE, RowOp.DELETE_IGNORE)
@@ -73,6 +73,11 @@ class WireRows(NamedTuple):
         columns = {column_id: batch.column(pos) for pos, column_id in enumerate(meta.column_ids)}
         ops, offsets = batch.column(OP_COLUMN).to_numpy(), batch.column(OFFSET_COLUMN).to_numpy()
         return cls(columns, ops, offsets, meta.ignore_null, meta.rows_bounded)
+
+    def of_columns(self, schema: TableSchema) -> WireRows:
+        """The same rows without columns that the schema has no more."""
+        current = {c.id for c in schema.columns}
+        return self._replace(columns={i: c for i, c in self.columns.items() if i in current})
 
     def take(self, rows: I64) -> WireRows:
         """The rows at these positions."""
@@ -190,11 +195,11 @@ def _check_required(rows: WireRows, schema: TableSchema, fail: Callable[..., Non
         array = rows.columns.get(column.id)
         if array is None:
             if column.default is None:
-                fail(_INSERTS[np.minimum(rows.ops, _OPS - 1)], RowCode.NULL_IN_REQUIRED_COLUMN, column.name)
+                fail(INSERTS[np.minimum(rows.ops, _OPS - 1)], RowCode.NULL_IN_REQUIRED_COLUMN, column.name)
         elif array.null_count:
             bad = _as_mask(pc.is_null(array)) & ~_DELETES[np.minimum(rows.ops, _OPS - 1)]
             if rows.ignore_null:
-                bad &= ~_LEAVES_NULLS[np.minimum(rows.ops, _OPS - 1)]
+                bad &= ~LEAVES_NULLS[np.minimum(rows.ops, _OPS - 1)]
             fail(bad, RowCode.NULL_IN_REQUIRED_COLUMN, column.name)
 
 
@@ -276,7 +281,7 @@ def _apply_pass(
     # A full upsert need not know what it replaces: blocks are looked up later, in one go, before anyone reads.
     lazy = upsert if not missing and not gappy else np.zeros(len(ops), dtype=np.bool_)
     found = stores.locate(h, rows.keys(schema), lazy, needles)
-    live, inserts = found.live, _INSERTS[ops]
+    live, inserts = found.live, INSERTS[ops]
     known = bool(live.any())
     failed = (live & (ops == RowOp.INSERT)) | (~live & _MUST_EXIST[ops]) if known else _MUST_EXIST[ops]
     if failed.any():
@@ -334,7 +339,7 @@ def _too_long(
             continue
         stays = np.full(len(hit), column.default_length)
         stays[old] = kept[column.id]
-        size += stays if array is None else np.where(_left(array, rows)[hit], stays, lengths_at(array, hit))
+        size += stays if array is None else np.where(left_as_it_is(array, rows)[hit], stays, lengths_at(array, hit))
     return hit[size > limits.ROW_SIZE_BYTES_MAX]
 
 
@@ -357,15 +362,15 @@ def _append(
         array = part.columns.get(column.id)
         if array is None or (part.ignore_null and array.null_count):
             stays = old[column.id] if old else filled(column, len(hit))
-            array = stays if array is None else pc.if_else(pa.array(_left(array, part)), stays, array)
+            array = stays if array is None else pc.if_else(pa.array(left_as_it_is(array, part)), stays, array)
         arrays.append(array)
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
     stores.add(found, hit, batch, schema, _at(ts, hit))
 
 
-def _left(array: pa.Array, rows: WireRows) -> Bools:
+def left_as_it_is(array: pa.Array, rows: WireRows) -> Bools:
     """Where a null in a column of the rows means `as it is`."""
-    return _LEAVES_NULLS[rows.ops] & _as_mask(pc.is_null(array))
+    return LEAVES_NULLS[rows.ops] & _as_mask(pc.is_null(array))
 
 
 def _at(ts: int | I64, rows: I64) -> int | I64:

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from nyala.replica.rows import TableSchema
 from nyala.replica.types import MAX_HYBRID_TIME
 
 from .block import Block, Needles, bloom_bits, bloom_bits_one, needles_of
-from .columns import Place, take
+from .columns import Longest, Place, longest_values, take
 from .hash_index import I64, U64, Bools
 from .memstore import Located, MemStore, gather_keys
 
@@ -62,10 +63,22 @@ class Stores:
         """Bytes held by memory stores."""
         return self.active.memory_bytes + (self.frozen.memory_bytes if self.frozen is not None else 0)
 
-    def locate(self, h: U64, keys: Sequence[Any], lazy: Bools, needles: Needles) -> Found:
+    def longest(self, lock: threading.Lock) -> list[Longest]:
+        """The longest values of each part of the stores, dead versions included. Holds the lock for a moment."""
+        with lock:
+            chunks = [c for store in (self.frozen, self.active) if store is not None for c in store.chunks]
+            blocks = self.blocks
+        in_memory = [longest_values(zip(c.schema.ids, c.batch.columns, strict=True)) for c in chunks]
+        return in_memory + [block.longest for block in blocks]
+
+    def locate(self, h: U64, keys: Sequence[pa.Array], lazy: Bools, needles: Needles) -> Found:
+        """Where each key is live, before new versions are added; see `find`."""
+        self.active.reserve(len(h))
+        return self.find(h, keys, lazy, needles)
+
+    def find(self, h: U64, keys: Sequence[pa.Array], lazy: Bools, needles: Needles) -> Found:
         """Where each key is live; rows marked `lazy` are not looked up in blocks. `needles` are `h`, sorted."""
         rows = len(h)
-        self.active.reserve(rows)
         located = self.active.locate(h, keys, needles.order)
         known = located.ids >= 0
         where = np.full(rows, _NOWHERE, dtype=np.int32)

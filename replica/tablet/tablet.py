@@ -6,7 +6,7 @@ state and its locks are in `contents.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -52,6 +52,7 @@ from .contents import Contents
 from .entries import schema_of_entry, source_of_entry
 from .error_runs import PackedErrors
 from .hash_index import I64, U64, Bools
+from .kept_bound import Given, kept_bytes, kept_ceiling, longest_given, longest_of
 from .ledger import ClientResult, Ledger, SourceState
 from .look_up import Keys, LookUp, Rows, keys_of
 from .maintenance import Maintenance
@@ -278,7 +279,8 @@ class Tablet:
 
     def _check_filled(self, column_ids: Sequence[int], batch: pa.RecordBatch, ignore_null: bool) -> None:
         """Refused(TOO_LARGE) if the columns that a batch leaves out would take too much of every replica's memory."""
-        each, most, _ = self._contents.schema.left_out(column_ids, ignore_null)
+        left_out = self._contents.schema.left_out(column_ids, ignore_null)
+        each, most = left_out.row_bytes, left_out.rows_max
         if batch.num_rows <= most:
             return
         ops = batch.column(OP_COLUMN).to_numpy()
@@ -289,6 +291,36 @@ class Tablet:
                 f"defaults: send at most {most} rows in one batch, or give the columns"
             )
             raise Refused(Code.TOO_LARGE, what, rows=stay, bytes=stay * each)
+
+    def may_keep_much(self, meta: WriteMeta) -> bool:
+        """Whether `check_kept` is to be asked of a batch: its rows could keep more than BATCH_KEPT_BYTES_MAX."""
+        if meta.rows == 1 or meta.rows * limits.ROW_SIZE_BYTES_MAX <= limits.BATCH_KEPT_BYTES_MAX:
+            return False
+        return self._contents.schema.left_out(meta.column_ids, meta.ignore_null).keeps
+
+    def check_kept(
+        self, meta: WriteMeta, batch: pa.RecordBatch, payload_bytes: int, under_way: Iterable[Given]
+    ) -> None:
+        """Refused(TOO_LARGE) if the rows of a checked batch keep too much of what is stored; nothing is applied.
+
+        `under_way`: the writes that will be applied before this one and may not be yet. Heavy; any thread.
+        """
+        schema, stores = self._contents.schema, self._contents.stores
+        rows = WireRows.of_batch(batch, meta).of_columns(schema)
+        most = limits.BATCH_KEPT_BYTES_MAX
+        before = longest_given(under_way)
+        if kept_ceiling(schema, rows, longest_of([before, *stores.longest(self._contents.lock)])) <= most:
+            return
+        checked = self._check(rows, schema, payload_bytes)
+        with self._contents.lock:
+            self._contents.check_open()
+            kept = kept_bytes(stores, schema, checked.rows, checked.hashes, before)
+        if kept > most:
+            what = (
+                "the rows of the batch would keep too many bytes in the columns that it leaves out: send its rows in "
+                "two batches, one after the other"
+            )
+            raise Refused(Code.TOO_LARGE, what, rows=meta.rows, kept_bytes=kept, max=most)
 
     def _decode(self, schema_id: int, column_ids: tuple[int, ...], payload: bytes, rows: int) -> Any:
         batch = self._decoder(schema_id, column_ids).decode(payload)
@@ -456,8 +488,7 @@ class Tablet:
         rows = WireRows.of_batch(batch, meta)
         schema = self._contents.schema
         if entry.schema_id != schema.schema_id:
-            current = {c.id for c in schema.columns}
-            rows = rows._replace(columns={i: c for i, c in rows.columns.items() if i in current})
+            rows = rows.of_columns(schema)
         total, last = len(rows.ops), int(rows.offsets[-1])
         old_errors, replayed = [], 0
         if state is not None:

@@ -17,6 +17,9 @@ out is longer by these defaults, and so is every row that is older than a column
 WRITE_REPLY_BYTES_MAX = 15 << 20
 """The reply to one batch if all its rows fail. It is one message, so a batch that could have a longer one is
 refused."""
+BATCH_KEPT_BYTES_MAX = 128 << 20
+"""Of values of variable length that the rows of one batch keep, because it leaves their columns out, as of those that
+are filled in. The leader estimates it; what is above it is refused, and clients send the rows in two batches."""
 KEPT_BYTES_MAX = 8 << 20
 """Values that a tablet copies at a time for rows of which a batch gives some columns only; a longer row is copied
 alone. As many bytes as a batch itself may have."""

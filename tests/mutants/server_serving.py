@@ -6,6 +6,55 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        name="batch is measured before those in front of it went on",
+        rows="CN-25",
+        test=(
+            "tests/unit/server/test_server_writes.py::"
+            "test_batch_whose_rows_keep_too_much_is_refused_whatever_is_under_way_before_it"
+        ),
+        file="replica/server/tablets/write_order.py",
+        function="WriteOrder.when_first",
+        before="arrival.look = look",
+        after="look()",
+    ),
+    Mutant(
+        name="what went on is forgotten before it is applied",
+        rows="IN-60",
+        test=(
+            "tests/unit/server/test_server_writes.py::"
+            "test_batch_whose_rows_keep_too_much_is_refused_whatever_is_under_way_before_it"
+        ),
+        file="replica/server/requests/writes.py",
+        function="Writes.begin",
+        before="hosted.under_way.add(given)",
+        after="pass",
+    ),
+    Mutant(
+        name="what is answered stays under way",
+        test=(
+            "tests/unit/server/test_server_writes.py::"
+            "test_batch_whose_rows_keep_too_much_is_refused_whatever_is_under_way_before_it"
+        ),
+        file="replica/server/requests/writes.py",
+        function="Writes.begin",
+        before="""
+            hosted.under_way.discard(given)
+            done(self._reply(result))
+        """,
+        after="""
+            done(self._reply(result))
+        """,
+    ),
+    Mutant(
+        name="what another leader measured gets an index",
+        rows="CN-25",
+        test="tests/unit/server/test_server_writes.py::test_measured_batch_that_does_not_go_on_holds_nobody_up",
+        file="replica/server/requests/writes.py",
+        function="Writes.begin",
+        before="if replica.is_leader and replica.term == term:",
+        after="if replica.is_leader:",
+    ),
+    Mutant(
         name="errors of a batch fit into no reply",
         rows="IN-60",
         test="tests/unit/server/test_server_writes.py::test_batch_whose_errors_fit_into_no_reply_is_refused",

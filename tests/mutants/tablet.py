@@ -480,7 +480,7 @@ MUTANTS = (
         test=("tests/unit/tablet/test_tablet_row_bound.py::test_nulls_that_leave_a_column_as_it_is_count_what_stays"),
         file="replica/tablet/resolve.py",
         function="_too_long",
-        before="np.where(_left(array, rows)[hit], stays, lengths_at(array, hit))",
+        before="np.where(left_as_it_is(array, rows)[hit], stays, lengths_at(array, hit))",
         after="lengths_at(array, hit)",
     ),
     Mutant(
@@ -508,6 +508,111 @@ MUTANTS = (
         function="_kind",
         before="return meta.column_ids, meta.ignore_null, meta.rows_bounded",
         after="return meta.column_ids, meta.ignore_null, True",
+    ),
+    Mutant(
+        name="rows of a batch keep what they will",
+        rows="IN-60",
+        test=(
+            "tests/unit/tablet/test_tablet_kept_bound.py::"
+            "test_batch_whose_rows_keep_too_much_is_refused_and_its_halves_are_not"
+        ),
+        file="replica/tablet/tablet.py",
+        function="Tablet.check_kept",
+        before="if kept > most:",
+        after="if kept > most << 40:",
+    ),
+    Mutant(
+        name="what is under way is not kept by anybody",
+        rows="IN-60",
+        test="tests/unit/tablet/test_tablet_kept_bound.py::test_key_that_comes_often_counts_as_often",
+        file="replica/tablet/kept_bound.py",
+        function="kept_bytes",
+        before="max(column.default_length, longest_before.get(column.id, 0))",
+        after="column.default_length",
+    ),
+    Mutant(
+        name="cheap measure knows nothing of what is under way",
+        rows="IN-60",
+        test=(
+            "tests/unit/tablet/test_tablet_kept_bound.py::"
+            "test_batch_whose_rows_keep_too_much_is_refused_and_its_halves_are_not"
+        ),
+        file="replica/tablet/tablet.py",
+        function="Tablet.check_kept",
+        before="longest_of([before, *stores.longest(self._contents.lock)])",
+        after="longest_of(stores.longest(self._contents.lock))",
+    ),
+    Mutant(
+        name="cheap measure forgets the blocks",
+        rows="IN-60",
+        test=(
+            "tests/unit/tablet/test_tablet_kept_bound.py::"
+            "test_measure_is_exact_where_keys_come_once_and_nothing_is_under_way"
+        ),
+        file="replica/tablet/stores.py",
+        function="Stores.longest",
+        before="in_memory + [block.longest for block in blocks]",
+        after="in_memory",
+    ),
+    Mutant(
+        name="cheap measure forgets the frozen store",
+        rows="IN-60",
+        test=(
+            "tests/unit/tablet/test_tablet_kept_bound.py::"
+            "test_measure_is_exact_where_keys_come_once_and_nothing_is_under_way"
+        ),
+        file="replica/tablet/stores.py",
+        function="Stores.longest",
+        before="(self.frozen, self.active)",
+        after="(None, self.active)",
+    ),
+    Mutant(
+        name="key that comes often counts once",
+        rows="IN-60",
+        test="tests/unit/tablet/test_tablet_kept_bound.py::test_key_that_comes_often_counts_as_often",
+        file="replica/tablet/kept_bound.py",
+        function="kept_bytes",
+        before="lengths[key_of_row[LEAVES_NULLS[rows.ops]]].sum()",
+        after="lengths.sum()",
+    ),
+    Mutant(
+        name="values of the batch itself are kept by nobody",
+        rows="IN-60",
+        test="tests/unit/tablet/test_tablet_kept_bound.py::test_key_that_comes_often_counts_as_often",
+        file="replica/tablet/kept_bound.py",
+        function="kept_bytes",
+        before="np.maximum.at(lengths, key_of_row, lengths_at(array, np.arange(len(hashes))))",
+        after="pass",
+    ),
+    Mutant(
+        name="keys of one hash are one key to the measure",
+        rows="IN-60",
+        test="tests/unit/tablet/test_tablet_kept_bound.py::test_keys_of_one_hash_hide_nothing_from_the_measure",
+        file="replica/tablet/kept_bound.py",
+        function="kept_bytes",
+        before="if len(by_hash) < len(hashes) and _collide(rows.keys(schema), hashes):",
+        after="if len(by_hash) > len(hashes):",
+    ),
+    Mutant(
+        name="nothing is measured",
+        rows="IN-60",
+        test="tests/unit/tablet/test_tablet_kept_bound.py::test_batches_that_cannot_keep_too_much_are_not_measured",
+        file="replica/tablet/tablet.py",
+        function="Tablet.may_keep_much",
+        before="meta.rows == 1 or",
+        after="meta.rows >= 1 or",
+    ),
+    Mutant(
+        name="one row may be refused for what it keeps",
+        rows="IN-60",
+        test=(
+            "tests/unit/server/test_server_writes.py::"
+            "test_batch_whose_rows_keep_too_much_is_refused_whatever_is_under_way_before_it"
+        ),
+        file="replica/tablet/tablet.py",
+        function="Tablet.may_keep_much",
+        before="meta.rows == 1 or",
+        after="",
     ),
     Mutant(
         name="kept values are copied all at once",

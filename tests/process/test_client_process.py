@@ -99,6 +99,38 @@ def test_source_writer_survives_the_kill_of_a_leader_and_a_replay_doubles_nothin
     assert again.acknowledged == writer.acknowledged
 
 
+def test_batch_whose_rows_keep_too_much_is_halved_by_sessions_and_sources(client: Client) -> None:
+    """IN-60, CN-24. Goal: an honest writer does not meet the bound of what one batch keeps; its rows arrive once and in
+    order. Method: a row of a megabyte; then 140 numbers for it in one batch, by a session, and by a source with
+    batches behind it. The servers refuse the whole batch to a client that sends it as it is."""
+    schema = TableSchema(1, (*SCHEMA.columns, Column(id=3, name="n", type=ColumnType.INT64)), ("k",))
+    handle = client.create_table("halved", schema, PartitionSpec(("k",), 1), replication_factor=1)
+    long, count = "x" * 1_000_000, 140
+    whole = pa.table({"k": [1], "v": [long]})
+    many = pa.table({"k": pa.array([1] * count, pa.int64()), "n": np.arange(count)})
+    with client.session_writer(handle) as session:
+        for batch in wire_batches(handle, whole, RowOp.UPSERT):
+            session.write(batch)
+        (batch,) = wire_batches(handle, many, RowOp.UPDATE)
+        with pytest.raises(NotApplied, match="in two batches") as refused:
+            client.write_batch(handle, batch, WriteMeta(batch.column_ids, batch.rows, client_id="plain", sequence=1))
+        assert refused.value.code is Code.TOO_LARGE
+        session.write(batch)
+        assert session.rows_applied == 1 + count
+    source = client.source_writer(handle, SOURCE, generation=1, done=0)
+    for first in (0, 200, 400):
+        numbers = many.slice(0, count if first < 400 else 1)
+        offsets = np.arange(first, first + numbers.num_rows, dtype=np.int64)
+        for batch in wire_batches(handle, numbers, RowOp.UPDATE, offsets):
+            source.send(batch)
+    source.flush()
+    assert (source.rows_applied, source.rows_replayed, source.row_errors) == (2 * count + 1, 0, [])
+    assert source.acknowledged == {handle.tablets[0].tablet_id: 400}
+    (part,) = client.scan(handle, ScanSpec(("k", "v", "n")))
+    (found,) = (row for rows in part.batches for row in rows.to_pylist())
+    assert (found["k"], len(found["v"]), found["n"]) == (1, len(long), 0)
+
+
 def test_source_writer_that_skips_a_batch_is_told_of_the_gap(client: Client) -> None:
     """Goal: never silently short. Method: claim an offset that the tablet has not acknowledged."""
     handle = new_table(client, "gap", 1)

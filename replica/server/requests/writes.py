@@ -10,7 +10,7 @@ from typing import Any
 
 from nyala.replica.rows import SourceKey, TableSchema, WriteMeta
 from nyala.replica.rpc import error_to_pb, pb, row_errors_to_pb
-from nyala.replica.tablet import ApplyResult
+from nyala.replica.tablet import ApplyResult, Given
 from nyala.replica.types import (
     Code,
     EntryKind,
@@ -117,23 +117,23 @@ class Writes:
         meta = _meta(request, tablet.schema)
         column_ids = meta.column_ids
 
-        def check() -> None:
+        def check() -> Given:
             """Refused SCHEMA_MISMATCH, INVALID_BATCH or TOO_LARGE; also what routing would have prevented."""
-            tablet.check_write(
+            batch = tablet.check_write(
                 request.schema_id, column_ids, payload, request.payload_crc, request.rows, meta.ignore_null
             )
+            return Given(column_ids, batch)
 
-        def go() -> None:
+        def go(given: Given) -> None:
+            def answered(result: ApplyResult | Refused) -> None:
+                hosted.under_way.discard(given)
+                done(self._reply(result))
+
+            hosted.under_way.add(given)
             try:
-                replica.write(
-                    EntryKind.WRITE,
-                    request.schema_id,
-                    meta.encode(),
-                    payload,
-                    request.payload_crc,
-                    lambda result: done(self._reply(result)),
-                )
+                replica.write(EntryKind.WRITE, request.schema_id, meta.encode(), payload, request.payload_crc, answered)
             except BaseException as error:  # noqa: BLE001 - the caller decides; later writes go on
+                hosted.under_way.discard(given)
                 done(error)
 
         def bad(error: Refused) -> None:
@@ -163,34 +163,71 @@ class Writes:
             what = "the batch has too many rows: if all of them failed, no answer could say so; send them in several"
             bad(Refused(Code.TOO_LARGE, what, rows=request.rows, bytes=reply_bytes, limit=limits.WRITE_REPLY_BYTES_MAX))
             return None
-        if size > INLINE_BYTES_MAX:
-            return self._check_elsewhere(hosted.arrivals, size, check, go, done, bad)
-        try:
-            check()
-        except Refused as error:
-            bad(error)
-            return None
-        if not hosted.arrivals:
-            go()
-            return None
+        if not tablet.may_keep_much(meta):
+            if size > INLINE_BYTES_MAX:
+                arrival = hosted.arrivals.join()
+                self._elsewhere(hosted.arrivals, arrival, size, check, go, done, bad)
+                return arrival
+            try:
+                given = check()
+            except Refused as error:
+                bad(error)
+                return None
+            if not hosted.arrivals:
+                go(given)
+                return None
+            arrival = hosted.arrivals.join()
+            hosted.arrivals.ready(arrival, partial(go, given))
+            return arrival
         arrival = hosted.arrivals.join()
-        hosted.arrivals.ready(arrival, go)
+
+        def measure(given: Given) -> None:
+            """Once all before it went on: what its rows keep depends on those. What other leaders logged is applied
+            when the barrier is passed, and what this one did stands in `under_way` until it is."""
+            term = replica.term
+
+            def confirmed(index: int | Refused) -> None:
+                if isinstance(index, Refused):
+                    hosted.arrivals.leave(arrival)
+                    done(index)
+                    return
+                under_way = tuple(hosted.under_way)
+
+                def look() -> Given:
+                    tablet.check_kept(meta, given.batch, size, under_way)
+                    return given
+
+                def go_in_this_term(given: Given) -> None:
+                    if replica.is_leader and replica.term == term:
+                        go(given)
+                    else:
+                        done(Refused(Code.NOT_LEADER, "leadership changed meanwhile", detail=replica.leader_hint))
+
+                self._elsewhere(hosted.arrivals, arrival, size, look, go_in_this_term, done, bad)
+
+            replica.read_barrier(confirmed)
+
+        self._elsewhere(hosted.arrivals, arrival, size, check, measure, done, bad, first=True)
         return arrival
 
-    def _check_elsewhere(
+    def _elsewhere(
         self,
         arrivals: WriteOrder,
+        arrival: Arrival,
         size: int,
-        check: Callable[[], None],
-        go: Callable[[], None],
+        check: Callable[[], Given],
+        then: Callable[[Given], None],
         done: Done,
         bad: Callable[[Refused], None],
-    ) -> Arrival:
+        *,
+        first: bool = False,
+    ) -> None:
+        """Call `check` on a thread; when its turn comes, `then`, in which the write goes on, or (`first`) is looked at
+        once more while it stays the first."""
         checking = asyncio.get_running_loop().run_in_executor(self._pool, check)
         self.validating_bytes += size
-        arrival = arrivals.join()
 
-        def checked(ended: asyncio.Future[None]) -> None:
+        def checked(ended: asyncio.Future[Given]) -> None:
             self.validating_bytes -= size
             error = None if ended.cancelled() else ended.exception()
             if ended.cancelled() or error is not None:
@@ -200,10 +237,9 @@ class Writes:
                 else:
                     done(error or Refused(Code.NOT_READY, "the server is stopping"))
             else:
-                arrivals.ready(arrival, go)
+                (arrivals.when_first if first else arrivals.ready)(arrival, partial(then, ended.result()))
 
         checking.add_done_callback(checked)
-        return arrival
 
     def _reply(self, result: ApplyResult | Refused) -> pb.WriteReply | Refused:
         if isinstance(result, Refused):

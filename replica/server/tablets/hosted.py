@@ -11,7 +11,7 @@ from typing import Any
 
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.raft_driver import Phase, Replica
-from nyala.replica.tablet import Superblock, Tablet
+from nyala.replica.tablet import Given, Superblock, Tablet
 from nyala.replica.tablet_copy import CopyProgress, CopySource, LastLogged
 from nyala.replica.types import ZERO_OPID, Applied, Code, DataState, Disk, OpId, Refused
 from nyala.replica.wal import Log
@@ -96,6 +96,8 @@ class HostedTablet:
     transition: asyncio.Lock = field(default_factory=asyncio.Lock)
     arrivals: WriteOrder = field(default_factory=WriteOrder)
     """Writes that wait for their index: they keep their order of arrival."""
+    under_way: set[Given] = field(default_factory=set)
+    """What writes give that went on and are not answered yet: perhaps they are not applied."""
     promises: threading.Lock = field(default_factory=threading.Lock)
     """A tombstone's votes and the merge of a copied consensus metadata exclude each other."""
     unattended: asyncio.Event = field(default_factory=_set_event)

@@ -1,4 +1,7 @@
-"""Keeps the writes of one tablet in their order of arrival, while some of them are validated on another thread."""
+"""Keeps the writes of one tablet in their order of arrival, while some of them are validated on another thread.
+
+Most writes are validated beside one another. A check that depends on the writes before begins when these have gone on.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,11 @@ from collections.abc import Callable
 class Arrival:
     """One write that has no index yet."""
 
-    __slots__ = ("go", "gone")
+    __slots__ = ("go", "gone", "look")
 
     def __init__(self) -> None:
+        self.look: Callable[[], None] | None = None
+        """Begins such a check, once. Must not raise."""
         self.go: Callable[[], None] | None = None
         """Gives the write its index; None until it is validated. Must not raise."""
         self.gone = False
@@ -36,6 +41,11 @@ class WriteOrder:
         self._waiting.append(arrival)
         return arrival
 
+    def when_first(self, arrival: Arrival, look: Callable[[], None]) -> None:
+        """Call `look` once all before it went on or left, perhaps now. Later ones wait until it is ready or leaves."""
+        arrival.look = look
+        self._advance()
+
     def ready(self, arrival: Arrival, go: Callable[[], None]) -> None:
         """The write is validated: call `go` once all before it went on or left, perhaps now."""
         arrival.go = go
@@ -48,7 +58,14 @@ class WriteOrder:
 
     def _advance(self) -> None:
         waiting = self._waiting
-        while waiting and (waiting[0].gone or waiting[0].go is not None):
-            first = waiting.popleft()
-            if first.go is not None and not first.gone:
-                first.go()
+        while waiting:
+            first = waiting[0]
+            if first.look is not None and not first.gone:
+                look, first.look = first.look, None
+                look()
+            elif first.gone or first.go is not None:
+                waiting.popleft()
+                if first.go is not None and not first.gone:
+                    first.go()
+            else:
+                return

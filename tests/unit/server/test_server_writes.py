@@ -27,7 +27,7 @@ from nyala.replica.types import (
 )
 from tests.harness.patience import patience_s
 from tests.harness.rows import SCHEMA, batch, write_request
-from tests.harness.server_pair import Pair, run_pair
+from tests.harness.server_pair import Pair, run_pair, until
 from tests.harness.tablet_twin import batch_of
 
 
@@ -203,6 +203,113 @@ def test_leader_sees_to_it_that_rows_do_not_grow_past_their_bound(monkeypatch: p
             assert tablet is not None
             found = {r["k"]: (r["v"], r["w"]) for rows in tablet.scan() for r in rows.to_pylist()}
             assert found == {1: (long, None), 2: ("short", long)}
+
+    run_pair(scenario)
+
+
+def test_batch_whose_rows_keep_too_much_is_refused_whatever_is_under_way_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """IN-60, CN-25. Goal: a batch does not get past the bound behind a write that makes its rows long, and nothing
+    overtakes it while it is measured. Method: while nothing can be committed, and the leader's lease lasts, these come:
+    a long value, whose validation takes long, a batch that keeps it many times, and a later value of the same row. The
+    batch is refused. Then the others are committed: the later value stands. A batch that comes after them is taken, and
+    so is one row."""
+    wider = replace(SCHEMA, columns=(*SCHEMA.columns, Column(id=3, name="n", type=ColumnType.INT64)))
+    monkeypatch.setattr("tests.harness.copies.SCHEMA", wider)
+    monkeypatch.setattr(limits, "BATCH_KEPT_BYTES_MAX", 100_000)
+
+    async def scenario(pair: Pair) -> None:
+        hosted = pair.leader.hosted
+        tablet, held, checked = hosted.tablet, threading.Event(), list[int]()
+        assert tablet is not None
+        check_write = tablet.check_write
+
+        def held_up(*args: Any) -> Any:
+            checked.append(len(args[2]))
+            if len(args[2]) > INLINE_BYTES_MAX:
+                held.wait(60)
+            return check_write(*args)
+
+        monkeypatch.setattr(tablet, "check_write", held_up)
+        await pair.add_other()
+        await pair.voting()
+        with ThreadPoolExecutor(2) as pool:
+            writes = writes_on(pool)
+
+            def begin(name: str, values: list[Any]) -> asyncio.Task[Any]:
+                rows = [{"op": RowOp.UPSERT, "offset": n, "k": 1, name: value} for n, value in enumerate(values)]
+                request = write_request(pair.leader.uuid, hosted.tablet_id, batch_of(wider, ["k", name], rows))
+                request.column_ids[:] = wider.column_ids(["k", name])
+                return asyncio.create_task(writes.write(hosted, request))
+
+            pair.cut = True
+            first, large, last = begin("v", ["x" * 40_000]), begin("n", list(range(50))), begin("v", ["short"])
+            await until(lambda: len(checked) == 3, "all are looked at, and the first one is held up")
+            done, _ = await asyncio.wait([first, large, last], timeout=0.2)
+            assert not done
+            held.set()
+            with pytest.raises(Refused, match="two batches") as refused:
+                await large
+            assert refused.value.code is Code.TOO_LARGE
+            assert not first.done() and not last.done()
+            pair.cut = False
+            assert (await first).rows_applied == (await last).rows_applied == 1
+            assert [row for rows in tablet.scan() for row in rows.to_pylist()] == [{"k": 1, "v": "short", "n": None}]
+            assert (await begin("n", list(range(50)))).rows_applied == 50
+            assert (await begin("v", ["x" * 200_000])).rows_applied == (await begin("n", [7])).rows_applied == 1
+            assert not hosted.under_way, "what is answered is let go of"
+
+    run_pair(scenario)
+
+
+@pytest.mark.parametrize("ends", ["the caller leaves", "leadership moves"])
+def test_measured_batch_that_does_not_go_on_holds_nobody_up(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CN-25. Goal: a batch gets its index only from the leader that measured it, and whatever becomes of it, those
+    behind it go on. Method: the measure is held up; then its caller gives up, or another term begins."""
+    wider = replace(SCHEMA, columns=(*SCHEMA.columns, Column(id=3, name="n", type=ColumnType.INT64)))
+    monkeypatch.setattr("tests.harness.copies.SCHEMA", wider)
+    monkeypatch.setattr(limits, "BATCH_KEPT_BYTES_MAX", 100_000)
+
+    async def scenario(pair: Pair) -> None:
+        hosted, measuring, held = pair.leader.hosted, threading.Event(), threading.Event()
+        tablet, replica = hosted.tablet, hosted.replica
+        assert tablet is not None and replica is not None
+        check_kept = tablet.check_kept
+
+        def held_up(*args: Any) -> None:
+            measuring.set()
+            held.wait(60)
+            check_kept(*args)
+
+        monkeypatch.setattr(tablet, "check_kept", held_up)
+        with ThreadPoolExecutor(2) as pool:
+            writes = writes_on(pool)
+
+            def begin(name: str, values: list[Any]) -> asyncio.Task[Any]:
+                rows = [{"op": RowOp.UPSERT, "offset": n, "k": 1, name: value} for n, value in enumerate(values)]
+                request = write_request(pair.leader.uuid, hosted.tablet_id, batch_of(wider, ["k", name], rows))
+                request.column_ids[:] = wider.column_ids(["k", name])
+                return asyncio.create_task(writes.write(hosted, request))
+
+            large, behind = begin("n", list(range(50))), begin("v", ["behind"])
+            await until(measuring.is_set, "the batch is measured")
+            assert not behind.done()
+            if ends == "the caller leaves":
+                large.cancel()
+                assert (await behind).rows_applied == 1
+                held.set()
+                with pytest.raises(asyncio.CancelledError):
+                    await large
+            else:
+                with monkeypatch.context() as patch:
+                    patch.setattr(type(replica), "term", property(lambda _: 99))
+                    held.set()
+                    with pytest.raises(Refused) as refused:
+                        await large
+                assert refused.value.code is Code.NOT_LEADER
+                assert (await behind).rows_applied == 1
+            assert [row for rows in tablet.scan() for row in rows.to_pylist()] == [{"k": 1, "v": "behind", "n": None}]
 
     run_pair(scenario)
 
