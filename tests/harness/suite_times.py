@@ -24,6 +24,7 @@ SUITES = {
     "models": ("tests/model/",),
     "formats": ("tests/formats/",),
     "fuzzers": ("tests/fuzz/",),
+    "load": ("tests/load/",),
     "tidiness": ("tests/tidy/", "tests/mutants/"),
     "units": ("tests/unit/",),
     "partitions": ("tests/process/test_partitions.py",),
