@@ -8,6 +8,8 @@ from pathlib import Path
 
 from nyala.replica.types import Code, Refused
 
+from .os_errors import error_from_os
+
 LOCK_NAME = ".lock"
 
 
@@ -33,12 +35,15 @@ class RootLock:
 def lock_root(root: str | os.PathLike[str]) -> RootLock:
     """Take the directory `root`, which is made if absent, for this process.
 
-    Raises Refused(ILLEGAL_STATE) naming the process that has it. The lock file is never removed: removing it would let
-    two servers hold locks on two files of one name.
+    Raises Refused(ILLEGAL_STATE) naming the process that has it; DiskFailure, or Refused(NO_SPACE), if the lock file
+    cannot be made. It is never removed: removing it would let two servers hold locks on two files of one name.
     """
     folder = Path(root)
-    folder.mkdir(parents=True, exist_ok=True)
-    fd = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        fd = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise error_from_os(error, "lock", str(folder)) from error
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.ftruncate(fd, 0)

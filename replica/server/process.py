@@ -270,12 +270,7 @@ def main(options: ServerOptions) -> int:
     """Open the directory and serve; the exit code. One clear line on what is wrong if it cannot start."""
     log_to_stderr()
     try:
-        lock = lock_root(options.root)
-    except Refused as error:
-        print(f"nyala server: {error.what}: {options.root} (pid {error.detail})", file=sys.stderr)
-        return 1
-    with lock:
-        try:
+        with lock_root(options.root):
             keep_memory_low()
             without_pandas()
             warm_up()
@@ -285,6 +280,6 @@ def main(options: ServerOptions) -> int:
             instance = open_or_format(disk, SystemClock())
             check_durable_state(disk, instance)
             return asyncio.run(TabletServer(options, disk, instance).run())
-        except (Refused, Corruption, DiskFailure) as error:
-            print(f"nyala server: {ReplicaError.__str__(error)}", file=sys.stderr)
-            return 1
+    except (Refused, Corruption, DiskFailure) as error:
+        print(f"nyala server: {ReplicaError.__str__(error)}", file=sys.stderr)
+        return 1

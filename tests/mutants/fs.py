@@ -127,6 +127,20 @@ MUTANTS = (
         after="",
     ),
     Mutant(
+        name="start on a read-only disk ends in a traceback",
+        test="tests/unit/fs/test_disk_trouble.py::test_directory_that_cannot_be_locked_says_what_to_look_at",
+        file="replica/fs/root_lock.py",
+        function="lock_root",
+        before="""
+            except OSError as error:
+                raise error_from_os(error, "lock", str(folder)) from error
+        """,
+        after="""
+            except BlockingIOError as error:
+                raise error_from_os(error, "lock", str(folder)) from error
+        """,
+    ),
+    Mutant(
         name="lock lies in the open",
         rows="TC-33",
         test="tests/process/test_server_process.py::test_created_tablet_is_all_that_ls_shows",

@@ -184,6 +184,25 @@ def test_real_disk_that_may_not_be_used_says_what_to_look_at(number: int) -> Non
         raise OSError(number, "no")
 
 
+@pytest.mark.parametrize("call", ["mkdir", "open"])
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOSPC])
+def test_directory_that_cannot_be_locked_says_what_to_look_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int
+) -> None:
+    """Goal: a start on a read-only or full disk ends in one line that names the remedy, not in a traceback. Method: the
+    error as the kernel would raise it as the directory, or its lock, is made; then nothing is locked."""
+
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path if call == "mkdir" else os, call, refuse)
+        with pytest.raises((DiskFailure, Refused), match=r"mounted writable|disk is full") as error:
+            lock_root(tmp_path / "new")
+    assert str(tmp_path / "new") in str(error.value)
+    lock_root(tmp_path / "new").close()
+
+
 def test_sim_disk_keeps_what_was_synced_and_any_part_of_the_rest() -> None:
     """Goal: the fake is as forgetful as it claims. Method: many seeds; synced bytes always, unsynced by sector."""
     seen: set[bytes] = set()
