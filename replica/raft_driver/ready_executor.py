@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -22,8 +23,12 @@ from .status import Phase, leader_hint
 from .times import Times
 from .writer import Writer
 
+_log = logging.getLogger("nyala.raft_driver")
+
 _RETRY_TICKS = 20
 """How often a disk that is full or hangs is tried again, and leadership offered meanwhile."""
+_TELL_TICKS = 6000
+"""How often the log says that the disk is still full: every five minutes, by ticks of 50 ms."""
 _BATCHING_TICKS = 4
 """How often a follower applies a few small writes that wait for more."""
 
@@ -68,6 +73,8 @@ class ReadyExecutor:
         """Highest index that the core has handed out to be applied. The core's commit index may be above it: entries
         that the others committed must wait until the log here holds them durably, or a flush would run ahead of it."""
         self._seen: tuple[object, ...] = ()
+        self._tell_tick = 0
+        """The tick from which on the log may say again that the disk is full."""
         self._marked = core.withheld is not None
         """Whether the log has the mark of a lost end (`withheld`)."""
         self.persister = Persister(
@@ -333,6 +340,10 @@ class ReadyExecutor:
         If the disk hangs, leadership is offered only if the others are ahead: perhaps all disks are slow.
         """
         core = self.core
+        if self.persister.full and self.callers.tick >= self._tell_tick:
+            self._tell_tick = self.callers.tick + _TELL_TICKS
+            what = "T %s P %s cannot write its log or its metadata; it waits, and refuses writes, until it can: %s"
+            _log.warning(what, self.tablet_id, core.uuid, self.persister.refusal)
         if core.role is not Role.LEADER:
             self._leadership_lost()  # it may have been lost before the disk was known to stand
         elif core.transfer_target is None and (self.persister.full or core.commit_index > core.persisted_index):

@@ -16,6 +16,7 @@ from nyala.replica.types import (
     InvariantViolation,
     OpId,
     RaftConfig,
+    Refused,
     generation_of,
 )
 from nyala.replica.wal import Anchor, Replay
@@ -417,6 +418,12 @@ class Replica:
     def last_logged(self) -> OpId:
         """Last entry received, durable or not."""
         return self._files.log.last if self._executor is None else self._executor.cache.last
+
+    @property
+    def without_room(self) -> Refused | None:
+        """Why its log or its metadata cannot be written just now, if the disk is full or a resource exhausted."""
+        full = (running := self._running) is not None and running.persister.full
+        return running.persister.refusal if running is not None and full else None
 
     @property
     def cache_bytes(self) -> int:

@@ -750,4 +750,14 @@ MUTANTS = (
         before="if why := unfit_record(key, self.catalog.written(key, record)):",
         after='if why := "":',
     ),
+    Mutant(
+        name="changes behind one that has no room wait without an answer",
+        rows="CN-08",
+        test="tests/unit/master/test_master_group.py::test_changes_behind_one_that_waits_for_room_are_refused_by_name",
+        file="replica/master/group/catalog_group.py",
+        function="CatalogGroup._change",
+        before="if self._lock.locked() and (refusal := self.replica.without_room) is not None:",
+        after="if not self._lock.locked() and (refusal := self.replica.without_room) is not None:",
+        hangs=True,
+    ),
 )

@@ -492,4 +492,33 @@ MUTANTS = (
         before=".hard_state_left and not self._items[0].entries_left",
         after=".entries_left",
     ),
+    Mutant(
+        name="full disk is told to nobody",
+        rows="CN-08",
+        test="tests/unit/raft_driver/test_driver_full_disk.py::"
+        "test_replica_without_room_says_so_at_once_and_seldom_again",
+        file="replica/raft_driver/ready_executor.py",
+        function="ReadyExecutor._disk_still_stands",
+        before="if self.persister.full and self.callers.tick >= self._tell_tick:",
+        after="if self.persister.hangs and self.callers.tick >= self._tell_tick:",
+    ),
+    Mutant(
+        name="full disk is told every second",
+        rows="CN-08",
+        test="tests/unit/raft_driver/test_driver_full_disk.py::"
+        "test_replica_without_room_says_so_at_once_and_seldom_again",
+        file="replica/raft_driver/ready_executor.py",
+        function="ReadyExecutor._disk_still_stands",
+        before="self._tell_tick = self.callers.tick + _TELL_TICKS",
+        after="self._tell_tick = self.callers.tick",
+    ),
+    Mutant(
+        name="replica without room says that it has some",
+        rows="CN-08",
+        test="tests/unit/master/test_master_group.py::test_changes_behind_one_that_waits_for_room_are_refused_by_name",
+        file="replica/raft_driver/replica.py",
+        function="Replica.without_room",
+        before="running.persister.full",
+        after="running.persister.hangs",
+    ),
 )

@@ -221,6 +221,8 @@ class CatalogGroup:
         return await asyncio.shield(task)  # a caller that goes away must not free the lock before the commit
 
     async def _change(self, compute: Compute[T], aside: bool) -> T:
+        if self._lock.locked() and (refusal := self.replica.without_room) is not None:
+            raise refusal  # the change before this one waits for room, and nobody knows for how long
         async with self._lock:
             term = await self.ensure_ready()
             meta, result = await asyncio.to_thread(self._computed, compute) if aside else self._computed(compute)

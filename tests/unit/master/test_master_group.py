@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import shutil
 import threading
 import time
@@ -17,7 +19,7 @@ import pytest
 from nyala.replica.fs import MASTER, PROMISES, RealDisk, open_or_format
 from nyala.replica.master.group import catalog_group as group_module
 from nyala.replica.master.group.catalog_group import CatalogGroup
-from nyala.replica.types import Address, Code, Corruption, Member, OpId, RaftConfig, Refused, SystemClock
+from nyala.replica.types import Address, Applied, Code, Corruption, Member, OpId, RaftConfig, Refused, SystemClock
 from tests.harness.server_pair import until
 
 T = TypeVar("T")
@@ -228,6 +230,36 @@ def test_group_flushes_one_at_a_time_and_pauses_while_there_is_no_room(
         await asyncio.get_running_loop().run_in_executor(group._lane, lambda: None)
         assert begun.empty()
         monkeypatch.undo()
+
+    with_group(tmp_path, use)
+
+
+def test_changes_behind_one_that_waits_for_room_are_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CN-08. Goal: a master with a full disk says so, instead of leaving its callers without an answer. Method: the
+    log's disk takes no byte: the first change waits, those behind it are refused as NO_SPACE and not applied; with
+    room again, the first one is committed, and so is the next."""
+
+    async def use(group: CatalogGroup) -> None:
+        with monkeypatch.context() as full:
+
+            def refuse(*_: object) -> int:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+            for name in ("pwrite", "pwritev"):
+                full.setattr(os, name, refuse)
+            first = asyncio.create_task(group.change(lambda: put("k/1", 1)))
+            await until(lambda: group.replica.without_room is not None, "it has no room")
+            for _ in range(50):
+                if group.replica.without_room is not None:
+                    with pytest.raises(Refused) as error:
+                        await group.change(lambda: put("k/2", 2))
+                    assert (error.value.code, error.value.applied) == (Code.NO_SPACE, Applied.NOT_APPLIED)
+            assert not first.done()
+        assert await asyncio.wait_for(first, 20) == 1
+        await group.change(lambda: put("k/3", 3))
+        assert [group.catalog.get(f"k/{n}") for n in (1, 2, 3)] == [{"v": 1}, None, {"v": 3}]
 
     with_group(tmp_path, use)
 

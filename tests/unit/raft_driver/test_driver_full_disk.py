@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
+
+import pytest
 
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.raft_driver import Phase
@@ -112,6 +115,35 @@ def test_lone_voter_with_a_full_disk_leads_again_when_there_is_room() -> None:
     cluster.run_until(lambda: cluster.leader() is not None, "it leads")
     again = cluster.leader()
     assert again is not None and put_and_wait(cluster, again, b"after").opid.index > 2
+
+
+def test_replica_without_room_says_so_at_once_and_seldom_again(caplog: pytest.LogCaptureFixture) -> None:
+    """CN-08. Goal: an operator who reads the log of a server that refuses writes finds out why. Method: no room in a
+    follower's log for 7,000 ticks: one line at once and one 6,000 ticks later name the disk, the path and what follows;
+    it is without room until the disk is healed, and the leader never is."""
+    cluster = SimCluster(13)
+    leader = started(cluster)
+    full = next(n for n in cluster.nodes.values() if n.replica is not leader)
+    assert full.replica is not None and full.replica.without_room is None
+    full.disk.fail_on("pwrite", f"wals/{TABLET}/*", "ENOSPC", times=None)
+    put_and_wait(cluster, leader, b"row")
+    with caplog.at_level(logging.WARNING, "nyala.raft_driver"):
+        cluster.run_for(3_000_000)
+        refusal = full.replica.without_room
+        assert refusal is not None and refusal.code is Code.NO_SPACE and leader.without_room is None
+        assert len(told_of_room(caplog, full)) == 1
+        cluster.run_for(67_000_000)
+        assert len(told_of_room(caplog, full)) == 2
+    full.disk.heal()
+    cluster.run_until(lambda: level(cluster), "everyone level")
+    assert full.replica.without_room is None
+
+
+def told_of_room(caplog: pytest.LogCaptureFixture, full: SimNode) -> list[str]:
+    """Lines of the log that name the tablet, the server, the path, and what follows."""
+    lines = [record.getMessage() for record in caplog.records]
+    begin = f"T {TABLET} P {full.uuid} cannot write its log or its metadata"
+    return [text for text in lines if text.startswith(begin) and f"wals/{TABLET}" in text and "refuses writes" in text]
 
 
 def test_what_a_full_disk_holds_up_is_bounded() -> None:
