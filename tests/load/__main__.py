@@ -27,7 +27,7 @@ def _arguments(words: list[str] | None) -> argparse.Namespace:
     names = [part.name for part in PARTS]
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(names)}; all of them without one")
     parser.add_argument("--minutes", type=float, default=10.0, help="of steady load (10)")
-    parser.add_argument("--brief", action="store_true", help="short parts, as the deep suite has them: 90 s")
+    parser.add_argument("--brief", action="store_true", help="short parts: 90 s on two idle cores")
     parser.add_argument("--json", action="store_true", help="one JSON document a part instead of the table")
     given = parser.parse_args(words)
     if unknown := sorted(set(given.parts) - set(names)):

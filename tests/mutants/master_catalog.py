@@ -758,6 +758,5 @@ MUTANTS = (
         function="CatalogGroup._change",
         before="if self._lock.locked() and (refusal := self.replica.without_room) is not None:",
         after="if not self._lock.locked() and (refusal := self.replica.without_room) is not None:",
-        hangs=True,
     ),
 )

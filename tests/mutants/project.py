@@ -252,6 +252,5 @@ MUTANTS = (
         function="Tally.timed",
         before="if error.code is not Code.OVERLOADED:",
         after="if error.code is Code.OK:",
-        hangs=True,
     ),
 )
