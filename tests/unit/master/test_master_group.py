@@ -254,7 +254,7 @@ def test_changes_behind_one_that_waits_for_room_are_refused_by_name(
             for _ in range(50):
                 if group.replica.without_room is not None:
                     with pytest.raises(Refused) as error:
-                        await group.change(lambda: put("k/2", 2))
+                        await asyncio.wait_for(group.change(lambda: put("k/2", 2)), 20)
                     assert (error.value.code, error.value.applied) == (Code.NO_SPACE, Applied.NOT_APPLIED)
             assert not first.done()
         assert await asyncio.wait_for(first, 20) == 1
