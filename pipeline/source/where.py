@@ -69,17 +69,17 @@ class _Parser:
     def _word(self, *wanted: str) -> str:
         kind, text = self._next()
         if kind != "word" or text.lower() not in wanted:
-            raise self._error(f"expected {' or '.join(wanted)}, found {text!r}")
+            raise self._error(f"expected {' or '.join(wanted)}, found {shown(text)!r}")
         return text.lower()
 
     def _sign(self, wanted: str) -> None:
         if (found := self._next()[1]) != wanted:
-            raise self._error(f"expected {wanted!r}, found {found!r}")
+            raise self._error(f"expected {wanted!r}, found {shown(found)!r}")
 
     def _one(self) -> Predicate:
         kind, name = self._next()
         if kind not in ("word", "quoted"):
-            raise self._error(f"expected a column, found {name!r}")
+            raise self._error(f"expected a column, found {shown(name)!r}")
         column = self._schema.column(name.strip("`"))
         kind, sign = self._next()
         if kind == "sign" and sign in _COMPARISONS:
@@ -91,7 +91,7 @@ class _Parser:
                 return Predicate(column.name, "is_null", ())
             self._word("null")
             return Predicate(column.name, "is_not_null", ())
-        raise self._error(f"expected a comparison after {column.name}, found {sign!r}")
+        raise self._error(f"expected a comparison after {column.name}, found {shown(sign)!r}")
 
     def _list(self, column: Column) -> tuple[Any, ...]:
         self._sign("(")
@@ -99,7 +99,7 @@ class _Parser:
         while (found := self._next()[1]) == ",":
             values.append(self._value(column))
         if found != ")":
-            raise self._error(f"expected ')', found {found!r}")
+            raise self._error(f"expected ')', found {shown(found)!r}")
         return tuple(values)
 
     def _value(self, column: Column) -> Any:
@@ -116,4 +116,4 @@ class _Parser:
                 raise self._error(f"{text[:40]!r} is not a number") from None
         if kind == "word" and text.lower() in ("true", "false"):
             return text.lower() == "true"
-        raise self._error(f"expected a value for {column.name}, found {text!r}")
+        raise self._error(f"expected a value for {column.name}, found {shown(text)!r}")

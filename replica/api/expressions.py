@@ -20,7 +20,7 @@ from typing import Any
 
 from nyala.replica.client import NotApplied
 from nyala.replica.rows import Column, ColumnType, Predicate, TableSchema, conditions_size
-from nyala.replica.types import Refused, limits
+from nyala.replica.types import Refused, limits, shown
 
 from .argument_errors import invalid_argument, unknown_name
 
@@ -241,7 +241,7 @@ class _Reader:
             self.at += 1
             return self.value()
         if kind in ("word", "quoted"):
-            raise self.error(f"a value is wanted; text goes into single quotes: '{value}'")
+            raise self.error(f"a value is wanted; text goes into single quotes: '{shown(value)}'")
         raise self.error("a value is wanted")
 
     def name(self) -> str:

@@ -144,6 +144,15 @@ MUTANTS = (
         after='if address is None and (address := os.environ["NYALA_MASTERS"]) is None:',
     ),
     Mutant(
+        name="word without end is shown as a whole",
+        rows="IN-82",
+        test="tests/unit/api/test_api_hostile_arguments.py::test_refusal_of_a_long_condition_shows_its_beginning",
+        file="replica/api/expressions.py",
+        function="_Reader.value",
+        before="{shown(value)}",
+        after="{value}",
+    ),
+    Mutant(
         name="nan in python",
         rows="IN-82",
         test="tests/unit/api/test_api_hostile_arguments.py::test_nan_is_nothing_to_compare_with",

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import nyala
+from nyala.expressions import parse_condition
 from nyala.pipeline.source.reader import ReadOptions
 from nyala.pipeline.source.where import parse_where
 from nyala.replica.client import Client, ClientOptions, parse_masters
@@ -117,9 +118,20 @@ def test_spark_option_that_cannot_be_is_refused(options: dict[str, str]) -> None
 
 
 @pytest.mark.parametrize(
-    "text", ["k = 007", "k = 1e", "k = ", "k in (1, 02)", "k = " + "9" * 5000, "(" * 5000, "k = \x1b"]
+    "text",
+    ["k = 007", "k = 1e", "k = ", "k in (1, 02)", "k = " + "9" * 5000, "(" * 5000, "k = \x1b", "k = " + "x" * 9999],
 )
 def test_condition_as_text_that_is_none_is_refused(text: str) -> None:
-    """IN-82. Goal: never a raw exception. Method: numbers that are none, and depth."""
-    with pytest.raises(Refused):
+    """IN-82. Goal: never a raw exception, nor one that shows all of a long text. Method: numbers that are none, depth,
+    and words without end."""
+    with pytest.raises(Refused) as refused:
         parse_where(text, SCHEMA)
+    assert len(str(refused.value)) < 1000
+
+
+@pytest.mark.parametrize(("before", "after"), [("k = ", ""), ("", ""), ('k = "', '"')], ids=["word", "name", "quoted"])
+def test_refusal_of_a_long_condition_shows_its_beginning(before: str, after: str) -> None:
+    """IN-82. Goal: a mistake is told in a few lines, whatever its length. Method: words without end, in each place."""
+    with pytest.raises(Refused) as refused:
+        parse_condition(before + "x" * 9999 + after)
+    assert len(str(refused.value)) < 1000
