@@ -21,6 +21,8 @@ from nyala.replica.types import Corruption
 I64 = npt.NDArray[np.int64]
 
 PAGE_BYTES = 1 << 16
+_ONE_BY_ONE_ROWS_MAX = 4
+"""So few rows are checked one by one: what is made for many rows costs more than that."""
 
 
 class PageCrcs:
@@ -73,6 +75,9 @@ class PageChecks:
 
     def check_rows(self, columns: Iterable[pa.Array | npt.NDArray[np.generic]], rows: I64) -> None:
         """As `check`, of the pages under these rows alone, which may be in any order."""
+        if len(rows) <= _ONE_BY_ONE_ROWS_MAX:
+            self.check(column[row : row + 1] for column in columns for row in rows.tolist())
+            return
         for column in columns if len(rows) else ():
             for addresses, sizes in _cells(column, rows):
                 some = sizes > 0
