@@ -20,7 +20,9 @@ import polars as pl
 import pyarrow as pa
 
 from nyala.replica.client import Client, ClientOptions, ScanSpec, TableHandle, parse_masters, wire_batches
-from nyala.replica.rows import RowOp
+from nyala.replica.rows import Predicate, RowOp
+
+from .options import BenchmarkError
 
 ROWS_PER_ROUND = 150_000
 """Rows made and split by tablet at a time: about 50,000 for each of three tablets."""
@@ -126,12 +128,63 @@ def scan(client: Client, handle: TableHandle, options: argparse.Namespace) -> di
     return {"seconds": time.monotonic() - started, "rows": rows}
 
 
+def get(client: Client, handle: TableHandle, options: argparse.Namespace) -> dict[str, object]:
+    """`rows` reads of a random key by each of `threads` threads, one after the other. Keys are below `keys`, and each
+    has a row."""
+
+    def work(number: int) -> list[float]:
+        keys, latencies = np.random.default_rng(number + 1).integers(0, options.keys, options.rows), []
+        for key in keys.tolist():
+            began = time.perf_counter()
+            found, _ = client.get(handle, pa.record_batch([pa.array([key], pa.int64())], names=["key"]))
+            latencies.append(time.perf_counter() - began)
+            if found.num_rows != 1:
+                raise BenchmarkError(f"key {key} was loaded and has {found.num_rows} rows")
+        return latencies
+
+    started = time.monotonic()
+    with ThreadPoolExecutor(options.threads) as pool:
+        latencies = [t for part in pool.map(work, range(options.threads)) for t in part]
+    return {"seconds": time.monotonic() - started, "reads": len(latencies), "latencies": latencies}
+
+
+def get_many(client: Client, handle: TableHandle, options: argparse.Namespace) -> dict[str, object]:
+    """Reads of `rows` random keys at a time, five times."""
+    rng, times = np.random.default_rng(options.start + 1), []
+    for _ in range(5):
+        keys = pa.record_batch([pa.array(rng.integers(0, options.keys, options.rows), pa.int64())], names=["key"])
+        began = time.perf_counter()
+        found, _ = client.get(handle, keys)
+        times.append(time.perf_counter() - began)
+        if found.num_rows != options.rows:
+            raise BenchmarkError(f"{found.num_rows} of {options.rows} keys have a row, and all were loaded")
+    return {"seconds": times}
+
+
+def key_range(client: Client, handle: TableHandle, options: argparse.Namespace) -> dict[str, object]:
+    """A scan of all columns of one hundredth of the keys, and one of all of them, five times each in turn."""
+    low, count = options.keys // 3, options.keys // 100
+    hundredth = (Predicate("key", ">=", (low,)), Predicate("key", "<", (low + count,)))
+    times: dict[int, list[float]] = {count: [], options.keys: []}
+    for _ in range(5):
+        for wanted, conditions in ((count, hundredth), (options.keys, ())):
+            began = time.perf_counter()
+            rows = sum(part.rows for part in client.scan(handle, ScanSpec(predicates=conditions)))
+            times[wanted].append(time.perf_counter() - began)
+            if rows != wanted:
+                raise BenchmarkError(f"a scan of {wanted} keys brought {rows} rows")
+    return {"range": times[count], "full": times[options.keys]}
+
+
 WORK: dict[str, Callable[[Client, TableHandle, argparse.Namespace], dict[str, Any]]] = {
     "insert": bulk,
     "upsert": bulk,
     "single": single,
     "steady": steady,
     "scan": scan,
+    "get": get,
+    "get-many": get_many,
+    "range": key_range,
 }
 
 
@@ -149,6 +202,7 @@ def main() -> int:
     parser.add_argument("--part", type=int, default=0)
     parser.add_argument("--of", type=int, default=1)
     parser.add_argument("--at", type=int, default=0)
+    parser.add_argument("--keys", type=int, default=0)
     options = parser.parse_args()
     bounds = ClientOptions(writes_inflight_max=options.under_way) if options.mode == "single" else ClientOptions()
     with Client(parse_masters(options.masters), bounds) as client:

@@ -15,7 +15,7 @@ from typing import Any
 from nyala.infra import local
 from nyala.infra.jars import cache_folder
 
-from . import checksums, copying, failover, idle, masters, pipeline, sides, witness
+from . import checksums, copying, failover, idle, masters, pipeline, sides, witness, work
 from .options import BenchmarkError, BenchOptions
 from .peers import kudu_sides
 from .peers.kudu import KuduCluster, KuduMissing, binaries
@@ -148,6 +148,13 @@ def _scan(s: _Setting) -> tuple[Measure, Measure | None]:
     return lambda _: sides.scan_round(s.target, table, rows), theirs
 
 
+def _get(s: _Setting) -> tuple[Measure, Measure | None]:
+    rows = s.options.rows - s.options.rows % 2
+    s.note("loading the table to read")
+    table = s.stack.enter_context(sides.loaded_table(s.target, rows))
+    return lambda _: work.key_reads(s.target.masters, table, rows, s.options.writes), None
+
+
 def _pipeline(s: _Setting) -> tuple[Measure, Measure | None]:
     kudu, rows, per_batch = s.kudu, s.options.rows, s.options.rows_per_batch
     stack = s.target.own
@@ -211,6 +218,7 @@ _BENCHES: dict[str, Callable[[_Setting], tuple[Measure, Measure | None]]] = {
     "load": _load,
     "write": _write,
     "scan": _scan,
+    "get": _get,
     "pipeline": _pipeline,
     "copy": _copy,
     "failover": _failover,
@@ -221,5 +229,5 @@ _BENCHES: dict[str, Callable[[_Setting], tuple[Measure, Measure | None]]] = {
 }
 _BESIDE = {"checksum": checksums.MEMORY_READ}
 """What stands beside ours in a benchmark that has another limit than Kudu."""
-NAMES = tuple(name for name in _BENCHES if name not in ("idle", "witness", "masters", "checksum"))
+NAMES = tuple(name for name in _BENCHES if name not in ("get", "idle", "witness", "masters", "checksum"))
 """What `bench all` runs; the others do not stand beside Kudu."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import subprocess
 import sys
 from typing import Any
@@ -14,6 +15,7 @@ from .options import BenchmarkError
 from .report import Figures
 
 TABLETS = 3
+KEYS_AT_ONCE = 10_000
 SCHEMA = TableSchema(
     1,
     (
@@ -112,3 +114,23 @@ def scan(masters: str, client: Client, table: str, clients: int = 2) -> tuple[in
     results = run_clients(masters, table, arguments)
     rows = sum(r["rows"] for r in results)
     return rows, {"scan_rows_per_s": rows / max(r["seconds"] for r in results)}
+
+
+def key_reads(masters: str, table: str, keys: int, reads: int) -> Figures:
+    """Reads by key of a table whose keys are the numbers below `keys`: one at a time by 1 thread and by 16, many at a
+    time, and a range of them beside all."""
+    known = ["--keys", str(keys)]
+    (one,) = run_clients(masters, table, [["--mode", "get", "--rows", str(reads), *known]])
+    (many,) = run_clients(masters, table, [["--mode", "get", "--rows", str(reads), "--threads", "16", *known]])
+    (batch,) = run_clients(masters, table, [["--mode", "get-many", "--rows", str(KEYS_AT_ONCE), *known]])
+    (ranges,) = run_clients(masters, table, [["--mode", "range", *known]])
+    latencies = sorted(1000 * t for t in one["latencies"])
+    return {
+        "get_p50_ms": latencies[len(latencies) // 2],
+        "get_p99_ms": latencies[int(len(latencies) * 0.99)],
+        "get_16_clients_per_s": many["reads"] / many["seconds"],
+        "get_many_keys_per_s": KEYS_AT_ONCE / statistics.median(batch["seconds"]),
+        "key_range_ms": 1000 * statistics.median(ranges["range"]),
+        "key_range_full_ms": 1000 * statistics.median(ranges["full"]),
+        "key_range_ratio": statistics.median(ranges["range"]) / statistics.median(ranges["full"]),
+    }

@@ -28,6 +28,7 @@ Rounds = Annotated[int, typer.Option(min=1, max=100, help="rounds; medians and s
 Rows = Annotated[int, typer.Option(min=1000, help="rows of a round")]
 Peer = Annotated[str, typer.Option(help="also measure this one, round by round in turn: `kudu` (needs Maven)")]
 Writes = Annotated[int, typer.Option(min=100, help="one-row writes by 1 client; 16 clients do 8 times as many")]
+Reads = Annotated[int, typer.Option(min=100, help="reads of one key by 1 client, and by each of 16")]
 Mb = Annotated[int, typer.Option(min=1, help="MB of rows in a tablet")]
 PerBatch = Annotated[int, typer.Option(min=1000, help="records of a micro-batch at most, on both sides")]
 
@@ -113,6 +114,15 @@ def scan(
 ) -> None:  # fmt: skip
     """Scan 3 columns of a loaded and flushed table by 2 client processes."""
     _measure(["scan"], replace(_options(local, masters, rounds, peer), rows=rows), as_json)
+
+
+@app.command()
+def get(
+    local: Local = False, rounds: Rounds = 5, rows: Rows = sizes.ROWS, reads: Reads = sizes.WRITES,
+    masters: Masters = "", as_json: Json = False,
+) -> None:  # fmt: skip
+    """Read rows by key from a loaded and flushed table: one, many at a time, and a range of keys beside all."""
+    _measure(["get"], replace(_options(local, masters, rounds, ""), rows=rows, writes=reads), as_json)
 
 
 @app.command()

@@ -50,9 +50,11 @@ def test_bench_of_little_work_counts_its_rows_and_tells_a_program(stack: Stack, 
     masters = ("--masters", stack.supervisor.masters)
     loaded = figures_of(bench(tmp_path, "load", *masters, "--rows", str(ROWS)), "load")
     scanned = figures_of(bench(tmp_path, "scan", *masters, "--rows", str(ROWS)), "scan")
+    got = figures_of(bench(tmp_path, "get", *masters, "--rows", str(ROWS), "--reads", "100"), "get")
     wrote = figures_of(bench(tmp_path, "write", "--local", "--writes", str(WRITES)), "write")
     assert min(loaded[name] for name in ("bulk_insert_rows_per_s", "random_upsert_rows_per_s")) > 0
-    assert scanned["scan_rows_per_s"] > 0
+    assert scanned["scan_rows_per_s"] > 0 and got["get_many_keys_per_s"] > 0 and got["key_range_ratio"] > 0
+    assert 0 < got["get_p50_ms"] <= got["get_p99_ms"] and got["get_16_clients_per_s"] > 0
     names = ("single_write_ms", "single_write_16_clients_per_s", "single_write_16_clients_in_turn_per_s")
     assert min(wrote[name] for name in (*names, "single_write_in_turn_ms")) > 0
     assert 0 < wrote["single_write_p50_ms"] <= wrote["single_write_p99_ms"]

@@ -42,6 +42,7 @@ CALLS: dict[str, tuple[str, str]] = {
     "bench load": ("", NOTHING),
     "bench write": ("", NOTHING),
     "bench scan": ("", NOTHING),
+    "bench get": ("", NOTHING),
     "bench pipeline": ("", NOTHING),
     "bench copy": ("", NOTHING),
     "bench failover": ("", NOTHING),
