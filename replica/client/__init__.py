@@ -1,6 +1,6 @@
 """Leader look-up, safe retries, pipelined writes, consistent scans and admin calls. No Spark, no asyncio."""
 
-from nyala.replica.rows import ScanSpec
+from nyala.replica.rows import ScanSpec, SourceFormat, WriterSchemaInfo
 
 from .batching import WireBatch, cut, wire_batches
 from .client import Client, parse_masters, shared_client
@@ -9,5 +9,5 @@ from .pruning import positions
 from .retry import REACTIONS, NotApplied, OutcomeUnknown, Reaction, reaction_to
 from .row_errors import OnError, RowErrors, RowFailure
 from .scans import check_spec, result_schema, tablets_to_ask
-from .tables import SourceFormat, TableHandle, TabletHandle, WriterSchemaInfo
+from .tables import TableHandle, TabletHandle
 from .writes import SessionWriter, SourceWriter

@@ -9,20 +9,29 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
-from nyala.replica.rows import CHECKSUM_DEFINITION, PartitionSpec, RowSum, SourceKey, TableSchema
+from nyala.replica.rows import (
+    CHECKSUM_DEFINITION,
+    PartitionSpec,
+    RowSum,
+    SourceFormat,
+    SourceKey,
+    TableDescription,
+    TableSchema,
+    WriterSchemaInfo,
+)
 from nyala.replica.rpc import (
     NamedRequest,
     address_from_pb,
     config_from_pb,
     config_to_pb,
+    description_to_pb,
     edit_to_pb,
     opid_from_pb,
     opid_to_pb,
-    partition_to_pb,
     pb,
     raise_if_error,
-    schema_to_pb,
     source_to_pb,
+    writer_schema_to_pb,
 )
 from nyala.replica.types import Address, Applied, Code, ConfigEdit, DataState, OpId, RaftConfig, Refused, new_uuid
 
@@ -30,7 +39,7 @@ from .calls import TabletCalls
 from .masters import Masters
 from .paging import NamedListRequest, pages_of
 from .retry import Deadline, refusal_of_rpc_error
-from .tables import SourceFormat, TableHandle, WriterSchemaInfo, locations_from_pb, table_from_pb
+from .tables import TableHandle, locations_from_pb, table_from_pb
 
 
 def row_sum_from_pb(reply: pb.ChecksumReply, definition: int) -> RowSum:
@@ -92,19 +101,18 @@ class Admin:
         timeout_s: float | None = None,
     ) -> TableHandle:
         """Create a table; a repeated `request_id` returns the table that it made. ALREADY_EXISTS for a taken name."""
-        info = pb.TableInfo(
-            name=name,
-            schema=schema_to_pb(schema),
-            partition=partition_to_pb(partition, schema),
-            replication_factor=replication_factor,
-            history_retention_us=history_retention_us,
-            writer_schemas=[_writer_schema(w) for w in writer_schemas],
+        table = TableDescription(
+            "",
+            name,
+            schema,
+            partition,
+            replication_factor,
+            history_retention_us,
+            created_us=0,
+            source=source or SourceFormat(),
+            writer_schemas=tuple(writer_schemas),
         )
-        if source is not None:
-            info.source.CopyFrom(
-                pb.SourceSpec(topic=source.topic, framing=source.framing, reader_schema=source.reader_schema)
-            )
-        request = pb.CreateTableRequest(table=info, request_id=request_id or new_uuid())
+        request = pb.CreateTableRequest(table=description_to_pb(table), request_id=request_id or new_uuid())
         reply = self._masters.call("CreateTable", request, timeout_s=timeout_s)
         return table_from_pb(reply.table, list(reply.tablets))
 
@@ -121,7 +129,7 @@ class Admin:
 
     def add_writer_schema(self, table: str, schema: WriterSchemaInfo) -> TableHandle:
         """Make one writer schema of the table's topic known."""
-        request = pb.AddWriterSchemaRequest(table=table, schema=_writer_schema(schema))
+        request = pb.AddWriterSchemaRequest(table=table, schema=writer_schema_to_pb(schema))
         return table_from_pb(self._masters.call("AddWriterSchema", request).table)
 
     def forget_writer_schema(self, table: str, fingerprint: str) -> TableHandle:
@@ -512,7 +520,3 @@ def _address(server: pb.ServerInfo) -> Address:
             uuid=server.uuid,
         )
     return address_from_pb(server.addresses[0])
-
-
-def _writer_schema(schema: WriterSchemaInfo) -> pb.WriterSchema:
-    return pb.WriterSchema(fingerprint=schema.fingerprint, registry_id=schema.registry_id, avro_json=schema.avro_json)

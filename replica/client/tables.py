@@ -2,29 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from nyala.replica.rows import PartitionSpec, TableSchema
-from nyala.replica.rpc import addresses_from_pb, partition_from_pb, pb, schema_from_pb
+from nyala.replica.rows import TableDescription
+from nyala.replica.rpc import addresses_from_pb, description_from_pb, pb
 from nyala.replica.types import Address
-
-
-@dataclass(frozen=True)
-class SourceFormat:
-    """How records of the table's topic are framed. `reader_schema`: Avro JSON of the bare framing's writer."""
-
-    topic: str = ""
-    framing: str = "single-object"
-    reader_schema: str = ""
-
-
-@dataclass(frozen=True)
-class WriterSchemaInfo:
-    """One writer schema of a table: Avro fingerprint (hex), registry id or 0, Avro JSON."""
-
-    fingerprint: str
-    registry_id: int
-    avro_json: str
 
 
 @dataclass(frozen=True)
@@ -40,19 +22,9 @@ class TabletHandle:
 
 
 @dataclass(frozen=True)
-class TableHandle:
+class TableHandle(TableDescription):
     """One table as the catalog described it at one moment. Picklable: Spark tasks get it from the driver."""
 
-    table_id: str
-    name: str
-    schema: TableSchema
-    partition: PartitionSpec
-    replication_factor: int
-    history_retention_us: int
-    created_us: int
-    source: SourceFormat = field(default_factory=SourceFormat)
-    writer_schemas: tuple[WriterSchemaInfo, ...] = ()
-    older_schemas: tuple[TableSchema, ...] = ()
     tablets: tuple[TabletHandle, ...] = ()
     """In order of position; empty in lists of tables."""
     cluster_id: str = ""
@@ -65,26 +37,13 @@ class TableHandle:
 
 def table_from_pb(info: pb.TableInfo, tablets: list[pb.TabletInfo] | None = None, cluster_id: str = "") -> TableHandle:
     """From the wire."""
-    schema = schema_from_pb(info.schema)
-    spec = partition_from_pb(info.partition, schema)
+    described = description_from_pb(info)
+    buckets = described.partition.buckets
     handles = [
-        TabletHandle(t.tablet_id, t.range_pos * spec.buckets + t.bucket, t.bucket, t.range_pos, t.config.opid.term)
+        TabletHandle(t.tablet_id, t.range_pos * buckets + t.bucket, t.bucket, t.range_pos, t.config.opid.term)
         for t in tablets or []
     ]
-    return TableHandle(
-        table_id=info.table_id,
-        name=info.name,
-        schema=schema,
-        partition=spec,
-        replication_factor=info.replication_factor,
-        history_retention_us=info.history_retention_us,
-        created_us=info.created_us,
-        source=SourceFormat(info.source.topic, info.source.framing or "single-object", info.source.reader_schema),
-        writer_schemas=tuple(WriterSchemaInfo(w.fingerprint, w.registry_id, w.avro_json) for w in info.writer_schemas),
-        older_schemas=tuple(schema_from_pb(s) for s in info.older_schemas),
-        tablets=tuple(sorted(handles, key=lambda t: t.pos)),
-        cluster_id=cluster_id,
-    )
+    return TableHandle(**vars(described), tablets=tuple(sorted(handles, key=lambda t: t.pos)), cluster_id=cluster_id)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from .partition import PartitionSpec, bucket_of, route, slice_of
 from .predicate import Conditions, Predicate, Term, never_stop, predicate_mask, sortable
 from .scan_spec import ScanSpec
 from .schema import OFFSET_COLUMN, OP_COLUMN, TableSchema
+from .table_descriptions import SourceFormat, TableDescription, WriterSchemaInfo
 from .types import (
     INTEGER_LIKE,
     KEY_TYPES,

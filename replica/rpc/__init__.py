@@ -25,12 +25,22 @@ from .connections import (
     listen_on,
 )
 from .errors import error_from_pb, error_to_pb, raise_if_error
+from .heartbeats import Reports, heartbeat_from_pb
 from .hosts import counted_host
 from .messages import message_from_pb, message_to_pb
 from .page_writer import page_bytes, page_of
 from .request_bounds import count_fields
 from .request_errors import NamedRequest, as_refusal, check_name, check_tablet_id
 from .request_fields import check_fields
+from .table_descriptions import (
+    check_description,
+    description_from_pb,
+    description_to_json,
+    description_to_pb,
+    info_from_json,
+    writer_schema_from_pb,
+    writer_schema_to_pb,
+)
 from .tables import (
     column_from_pb,
     partition_from_pb,
@@ -57,6 +67,7 @@ from .values import (
     edit_to_pb,
     entry_from_pb,
     entry_to_pb,
+    feature_level_from_pb,
     member_from_pb,
     member_to_pb,
     opid_from_pb,

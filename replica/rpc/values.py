@@ -27,6 +27,11 @@ from nyala.replica.types import (
 from . import nyala_pb2 as pb
 
 
+def feature_level_from_pb(told: int) -> int:
+    """The feature level that a process tells. A build from before levels tells none, which is level 1."""
+    return max(told, 1)
+
+
 def opid_to_pb(opid: OpId) -> pb.OpId:
     """To the wire."""
     return pb.OpId(term=opid.term, index=opid.index)

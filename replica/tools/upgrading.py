@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nyala.replica.client import Client
-from nyala.replica.rpc import address_from_pb, pb
+from nyala.replica.rpc import address_from_pb, feature_level_from_pb, pb
 from nyala.replica.types import Address, Refused
 
 
@@ -65,11 +65,11 @@ def gather_builds(client: Client) -> UpgradeView:
                 uuid=server.uuid,
                 address=address_from_pb(server.addresses[0]) if server.addresses else None,
                 version=server.version if server.alive else "",
-                level=max(server.feature_level, 1) if server.alive else None,
-                finalized=max(server.finalized_level, 1) if server.alive else None,
+                level=feature_level_from_pb(server.feature_level) if server.alive else None,
+                finalized=feature_level_from_pb(server.finalized_level) if server.alive else None,
             )
         )
-    return UpgradeView(max(listing.finalized_level, 1), found)
+    return UpgradeView(feature_level_from_pb(listing.finalized_level), found)
 
 
 def _master(client: Client, master: pb.ServerInfo) -> ProcessBuild:
@@ -88,8 +88,8 @@ def _master(client: Client, master: pb.ServerInfo) -> ProcessBuild:
         uuid=master.uuid,
         address=address,
         version=found.version,
-        level=max(found.feature_level, 1),
-        finalized=max(found.finalized_level, 1),
+        level=feature_level_from_pb(found.feature_level),
+        finalized=feature_level_from_pb(found.finalized_level),
     )
 
 

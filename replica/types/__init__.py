@@ -21,6 +21,7 @@ from .errors import (
     read_number,
 )
 from .generation import generation_of, next_generation, offset_in_generation
+from .heartbeats import FailingCopy, Heartbeat
 from .ids import (
     ZERO_OPID,
     Address,

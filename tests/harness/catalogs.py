@@ -6,6 +6,8 @@ from typing import Any
 
 from nyala.replica.master import Catalog
 from nyala.replica.master.catalog.records import TABLET
+from nyala.replica.master.requests.conversions import checked_table
+from nyala.replica.rows import TableDescription
 from nyala.replica.rpc import pb
 from nyala.replica.types import Entry, EntryKind, OpId, RaftConfig
 from tests.harness.sim_disk import SimDisk
@@ -52,3 +54,8 @@ def table_info(name: str = "flights", *, buckets: int = 2, rf: int = 3) -> pb.Ta
         partition=pb.PartitionSpec(hash_columns=["id"], buckets=buckets),
         replication_factor=rf,
     )
+
+
+def new_table(name: str = "flights", *, buckets: int = 2, rf: int = 3) -> TableDescription:
+    """The same, as the masters take it in before they create it."""
+    return checked_table(table_info(name, buckets=buckets, rf=rf))

@@ -10,12 +10,13 @@ from nyala.replica.master.catalog.records import TABLET
 from nyala.replica.master.catalog.tables import create_table
 from nyala.replica.master.decisions.reconciler import marked
 from nyala.replica.master.requests import change_requests, desired
+from nyala.replica.master.requests.infos import server_infos
 from nyala.replica.master.state import MasterState
 from nyala.replica.master.tablets.view import cluster_view
 from nyala.replica.policy import ServerView, decide
-from nyala.replica.rpc import config_to_pb, pb
+from nyala.replica.rpc import config_to_pb, heartbeat_from_pb, pb
 from nyala.replica.types import Address, DataState, Member, OpId, RaftConfig
-from tests.harness.catalogs import AppliedCatalog, table_info
+from tests.harness.catalogs import AppliedCatalog, new_table
 from tests.harness.reachable import AskedAtOnce, ReachableServers, orders_now
 
 S = [letter * 32 for letter in "abcdef"]
@@ -56,8 +57,7 @@ class Masters:
         self.clock = FixedClock()
         self.state = self.lead()
         hosts = [ServerView(uuid=u, member=Member(u, (Address("h", 1),))) for u in S[:3]]
-        request = pb.CreateTableRequest(table=table_info(buckets=1))
-        self.box.commit(create_table(self.box.catalog, request, hosts, {}, 1))
+        self.box.commit(create_table(self.box.catalog, new_table(buckets=1), hosts, {}, 1))
         self.tablet, record = next(iter(self.box.catalog.items(TABLET)))
         self.box.commit(({TABLET + self.tablet: marked(record, None)}, [], "", None))
         self.members = [Member(u, (Address("h", 1),)) for u in S[:3]]
@@ -68,7 +68,7 @@ class Masters:
 
     def infos(self) -> list[pb.ServerInfo]:
         """What operators see of all servers."""
-        return self.state.server_infos(self.state.server_uuids())
+        return server_infos(self.state, self.state.server_uuids())
 
     def lead(self) -> MasterState:
         """A new leadership: the same catalog, nothing heard of anybody."""
@@ -103,7 +103,7 @@ class Masters:
                 tablets_max=self.limits.get(uuid, 0),
             )
             self.asked.hear(beat)
-            self.state.soft.heartbeat(beat, self.clock.now_us)
+            self.state.soft.heartbeat(*heartbeat_from_pb(beat), self.clock.now_us)
 
     def said(self, uuid: str) -> list[pb.TabletOrder]:
         """What a server is ordered; inquiries are answered by what servers reported here."""

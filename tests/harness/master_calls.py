@@ -11,6 +11,7 @@ from nyala.replica.master.catalog.catalog import CATALOG_ID
 from nyala.replica.master.catalog.records import DESIRED_CHANGE, TABLET
 from nyala.replica.master.group.catalog_group import CatalogGroup
 from nyala.replica.master.group.forming import MasterBuild
+from nyala.replica.master.requests.infos import tablet_infos
 from nyala.replica.master.requests.master_service import MasterService
 from nyala.replica.master.state import MasterState
 from nyala.replica.raft_driver import Phase
@@ -142,7 +143,7 @@ class MasterWorld:
 
     def seen(self) -> Any:
         """What a client that looks now sends along; of a master that does not lead, nothing."""
-        infos = list(self.master.tablets_of(self.table_id)) if self.table_id else []
+        infos = list(tablet_infos(self.master, self.table_id)) if self.table_id else []
         return pb.TabletSeen(committed_config_id=infos[0].config.opid, wishes=infos[0].wishes) if infos else None
 
     # ----------------------------------------------------------------------------------------------------------- state
@@ -168,7 +169,7 @@ class MasterWorld:
             "files": list(self.disk.files),
             "addresses": dict(self.places),
             "servers": {
-                u: (s.addresses, s.last_heard_us, s.booting, s.reported, s.sequence, s.replicas | {})
+                u: (s.addresses, s.last_heard_us, s.said.booting, s.reported, s.sequence, s.replicas | {})
                 for u, s in soft.servers.items()
             },
             "tablets": {t: (s.config, s.leader_uuid, s.leader_term, set(s.left)) for t, s in soft.tablets.items()},

@@ -32,7 +32,7 @@ from nyala.replica.policy import ServerView
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, SourceKey, TableSchema
 from nyala.replica.rpc import pb, source_to_pb
 from nyala.replica.types import Address, Member
-from tests.harness.catalogs import AppliedCatalog, table_info
+from tests.harness.catalogs import AppliedCatalog, new_table
 
 SCHEMA = TableSchema(
     1,
@@ -55,8 +55,7 @@ class Masters:
         """Called at each look at the sources."""
         self._applied = AppliedCatalog()
         self._lock = threading.Lock()
-        request = pb.CreateTableRequest(table=table_info(rf=1))
-        self.table_id: str = self._applied.commit(create_table(self._applied.catalog, request, [SERVER], {}, 1))
+        self.table_id: str = self._applied.commit(create_table(self._applied.catalog, new_table(rf=1), [SERVER], {}, 1))
         tablets = tuple(TabletHandle(name, pos, pos, 0) for pos, name in enumerate(("a", "b")))
         self.table = TableHandle(
             self.table_id, "flights", SCHEMA, PartitionSpec(("id",), 2), 1, 0, 0, SourceFormat(TOPIC), tablets=tablets

@@ -47,7 +47,7 @@ MUTANTS = (
         rows="IN-43",
         test="tests/unit/master/test_master_server_admission.py::test_impossible_heartbeats_are_refused",
         file="replica/master/heartbeats/heartbeat_checks.py",
-        function="addresses_told",
+        function="check_sender",
         before="if not _HOST.fullmatch(address.host) or not 0 < address.port < 65536:",
         after="if not address.host or not 0 < address.port < 65536:",
     ),
@@ -374,10 +374,10 @@ MUTANTS = (
         test=(
             "tests/unit/master/test_master_room.py::test_description_that_is_too_large_is_refused_with_its_largest_part"
         ),
-        file="replica/master/catalog/capacity.py",
+        file="replica/rpc/table_descriptions.py",
         function="check_description",
-        before="if table.ByteSize() > limits.TABLE_BYTES_MAX:",
-        after="if table.ByteSize() > 1 << 40:",
+        before="if message.ByteSize() > limits.TABLE_BYTES_MAX:",
+        after="if message.ByteSize() > 1 << 40:",
     ),
     Mutant(
         name="tablets have no bound",
@@ -474,8 +474,8 @@ MUTANTS = (
         name="disk of a server leaves its logs out",
         rows="IN-71",
         test="tests/unit/master/test_master_belief.py::test_disk_of_a_server_is_that_of_its_replicas_blocks_and_logs",
-        file="replica/master/state.py",
-        function="MasterState.server_infos",
+        file="replica/master/requests/infos.py",
+        function="server_infos",
         before="bytes_on_disk=sum(r.bytes_on_disk + r.wal_bytes for r in live),",
         after="bytes_on_disk=sum(r.bytes_on_disk for r in live),",
     ),
@@ -483,7 +483,7 @@ MUTANTS = (
         name="column name with a nul",
         rows="IN-82",
         test="tests/unit/rpc/test_rpc_names.py::test_table_that_cannot_be_is_refused_before_it_is_made",
-        file="replica/master/catalog/tables.py",
+        file="replica/master/requests/conversions.py",
         function="checked_table",
         before="check_column_name(column.name)",
         after=r'check_column_name(column.name.replace("\0", "x"))',
@@ -492,10 +492,10 @@ MUTANTS = (
         name="defaults have no bound of their own",
         rows="IN-81",
         test="tests/unit/master/test_master_room.py::test_defaults_of_a_table_are_bounded_together_in_bytes",
-        file="replica/master/catalog/tables.py",
+        file="replica/master/requests/conversions.py",
         function="checked_table",
         before="""
-            check_defaults(schema)
+            check_defaults(checked.schema)
         """,
         after="",
     ),
@@ -512,7 +512,7 @@ MUTANTS = (
         name="retention below zero",
         rows="IN-82",
         test="tests/unit/rpc/test_rpc_names.py::test_table_that_cannot_be_is_refused_before_it_is_made",
-        file="replica/master/catalog/tables.py",
+        file="replica/master/requests/conversions.py",
         function="checked_table",
         before='"history_retention_us", 1, limits.HISTORY_RETENTION_US_MAX',
         after='"history_retention_us", -9, limits.HISTORY_RETENTION_US_MAX',
@@ -521,7 +521,7 @@ MUTANTS = (
         name="control topic is a source",
         rows="IN-82",
         test="tests/unit/rpc/test_rpc_names.py::test_table_that_cannot_be_is_refused_before_it_is_made",
-        file="replica/master/catalog/tables.py",
+        file="replica/master/requests/conversions.py",
         function="checked_table",
         before="check_source_topic(out.source.topic)",
         after='check_source_topic(f"x{out.source.topic}"[:249])',
@@ -553,10 +553,10 @@ MUTANTS = (
         file="replica/master/catalog/tables.py",
         function="forget_writer_schema",
         before="""
-            table.writer_schemas.extend(kept)
+            table = replace(table, writer_schemas=kept)
         """,
         after="""
-            table.writer_schemas.extend(table_info(stored).writer_schemas)
+            table = replace(table)
         """,
     ),
     Mutant(

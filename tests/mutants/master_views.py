@@ -27,7 +27,7 @@ MUTANTS = (
         name="other servers replicas are reported",
         rows="IN-40",
         test="tests/unit/master/test_master_belief.py::test_impossible_reports_are_refused_whole",
-        file="replica/master/heartbeats/belief.py",
+        file="replica/rpc/heartbeats.py",
         function="check_report",
         before='if replica.uuid not in ("", request.server_uuid):',
         after="if len(replica.uuid) > 99:",
@@ -107,7 +107,7 @@ MUTANTS = (
         test="tests/unit/master/test_master_server_admission.py::test_heartbeat_counts_only_if_the_server_sent_it",
         file="replica/master/heartbeats/server_admission.py",
         function="ServerAdmission.admit",
-        before="if known is not None and known.addresses == told and known.process == request.process:",
+        before="if known is not None and known.addresses == told and known.process == beat.process:",
         after="if known is not None and known.addresses == told:",
     ),
     Mutant(
@@ -212,8 +212,8 @@ MUTANTS = (
         test=(
             "tests/unit/master/test_master_soft_state.py::test_copies_that_fail_are_kept_within_what_one_message_lists"
         ),
-        file="replica/master/heartbeats/soft_state.py",
-        function="ServerState.update_failing_copies",
+        file="replica/rpc/heartbeats.py",
+        function="heartbeat_from_pb",
         before="f.error[: limits.COPY_ERROR_CHARS_MAX]",
         after="f.error",
     ),
@@ -222,7 +222,7 @@ MUTANTS = (
         rows="TC-65",
         test="tests/unit/master/test_master_soft_state.py::test_view_a_server_is_avoided_for_twice_as_long_each_time",
         file="replica/master/heartbeats/soft_state.py",
-        function="ServerState.update_failing_copies",
+        function="ServerState.hear",
         before="self.avoid_us = min(max(2 * self.avoid_us, AVOID_US_FIRST), AVOID_US_MAX)",
         after="self.avoid_us = min(AVOID_US_FIRST, AVOID_US_MAX)",
     ),
@@ -283,8 +283,8 @@ MUTANTS = (
         ),
         file="replica/master/heartbeats/soft_state.py",
         function="SoftState.heartbeat",
-        before="elif request.process and request.sequence <= server.sequence:",
-        after="elif request.process and request.sequence == server.sequence:",
+        before="elif beat.process and beat.sequence <= server.sequence:",
+        after="elif beat.process and beat.sequence == server.sequence:",
     ),
     Mutant(
         name="slice is taken for everything",
@@ -376,8 +376,8 @@ MUTANTS = (
         test="tests/unit/master/test_master_soft_state.py::test_view_health_follows_heartbeats_and_the_leader",
         file="replica/master/tablets/view.py",
         function="health_of",
-        before="server.booting:",
-        after="server.booting and silent_us == 0:",
+        before="server.said.booting:",
+        after="server.said.booting and silent_us == 0:",
     ),
     Mutant(
         name="slow start is death",
@@ -385,7 +385,7 @@ MUTANTS = (
         test="tests/process/test_replacing_process.py::test_slow_start_and_slow_copy_cost_no_member_its_place",
         file="replica/master/tablets/view.py",
         function="health_of",
-        before="server.booting or not",
+        before="server.said.booting or not",
         after="not",
         more=(
             Edit(
@@ -513,7 +513,7 @@ MUTANTS = (
         ),
         file="replica/master/heartbeats/soft_state.py",
         function="SoftState.heartbeat",
-        before="server.rate.take(len(request.replicas), now_us)",
+        before="server.rate.take(beat.replicas, now_us)",
         after="server.rate.take(0, 0)",
     ),
     Mutant(
@@ -567,7 +567,7 @@ MUTANTS = (
         ),
         file="replica/master/heartbeats/soft_state.py",
         function="SoftState.heartbeat",
-        before="server.rate.take(len(request.replicas), now_us)",
+        before="server.rate.take(beat.replicas, now_us)",
         after="server.rate.take(0, 0)",
     ),
     Mutant(

@@ -48,8 +48,8 @@ MUTANTS = (
             "tests/unit/tools/test_tools_check.py::"
             "test_check_config_that_nobody_can_prove_names_what_an_operator_can_do"
         ),
-        file="replica/master/state.py",
-        function="MasterState.tablets_of",
+        file="replica/master/requests/infos.py",
+        function="tablet_infos",
         before="known_voters=unproven.known.voters,",
         after="known_voters=(),",
     ),

@@ -110,7 +110,7 @@ MUTANTS = (
         test=_REFUSED,
         file=_RULE,
         function="check_server",
-        before="if max(feature_level, 1) < level:",
+        before="if feature_level < level:",
         after="if False:",
     ),
     Mutant(

@@ -5,50 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nyala.replica.rows import TableSchema
-from nyala.replica.rpc import pb
 from nyala.replica.types import Code, Refused, limits
 
 from .catalog import Catalog
 from .records import Record
 
 FORGOTTEN = "a dropped table is forgotten a day after the last of its replicas is gone"
-
-
-def check_description(table: pb.TableInfo) -> None:
-    """Refused(TOO_LARGE) if the description of a table is too large; it names the part that takes most."""
-    for schema in table.writer_schemas:
-        if schema.ByteSize() > limits.WRITER_SCHEMA_BYTES_MAX:
-            raise Refused(
-                Code.TOO_LARGE,
-                "the writer schema is too large: leave documentation and defaults out of it, they make no other schema",
-                bytes=schema.ByteSize(),
-                max=limits.WRITER_SCHEMA_BYTES_MAX,
-            )
-    if len(table.writer_schemas) > limits.WRITER_SCHEMAS_MAX:
-        raise Refused(
-            Code.TOO_LARGE,
-            "the table knows as many writer schemas as it may: find one that no event is written with any more (`nyala "
-            "schema list`), make room (`nyala schema forget`), then register this one again",
-            table=table.name,
-            max=limits.WRITER_SCHEMAS_MAX,
-        )
-    parts = {
-        "its columns": table.schema.ByteSize(),
-        "its partitions": table.partition.ByteSize(),
-        "its source": table.source.ByteSize(),
-        "its writer schemas": sum(w.ByteSize() for w in table.writer_schemas),
-        "its older schemas": sum(s.ByteSize() for s in table.older_schemas),
-    }
-    if table.ByteSize() > limits.TABLE_BYTES_MAX:
-        largest = max(parts, key=lambda name: parts[name])
-        raise Refused(
-            Code.TOO_LARGE,
-            f"the description of the table is too large, and {largest} take most of it: use shorter names, fewer "
-            "columns or ranges, or make room by `nyala schema forget`",
-            table=table.name,
-            bytes=table.ByteSize(),
-            max=limits.TABLE_BYTES_MAX,
-        )
 
 
 def check_defaults(schema: TableSchema) -> None:

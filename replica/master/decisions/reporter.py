@@ -108,7 +108,7 @@ class Reporter:
             bytes_on_disk=status.bytes_on_disk if status else 0,
             rows=status.rows if status else 0,
             is_leader=member.uuid == tablet.leader_uuid,
-            location=server.location if server else "",
+            location=server.said.location if server else "",
         )
 
 

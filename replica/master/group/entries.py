@@ -11,6 +11,7 @@ from typing import get_args, get_type_hints
 from google.protobuf import json_format
 
 from nyala.replica.policy import ChangeKind
+from nyala.replica.rpc import info_from_json
 from nyala.replica.types import (
     Corruption,
     Entry,
@@ -24,8 +25,7 @@ from nyala.replica.types import (
 )
 
 from ..catalog.catalog import decode_change
-from ..catalog.records import SINGLE, TYPES, Json, Small, Table, Uuid, may_lack, read
-from ..catalog.tables import table_info
+from ..catalog.records import SINGLE, TYPES, Json, Small, Table, Uuid, may_lack, read, write
 
 Fits = Callable[[object], bool]
 
@@ -113,7 +113,7 @@ def unfit_record(key: str, record: Json) -> str:
     try:
         json.dumps(record, ensure_ascii=False).encode()  # half of a surrogate pair is no text
         if isinstance(found := read(key, record), Table):
-            table_info(found)
+            info_from_json(write(found))
     except (ValueError, TypeError, KeyError, ReplicaError, json_format.Error) as error:
         return f"the record {key[:80]!r} cannot be read: {ascii(error)[:200]}"
     return ""

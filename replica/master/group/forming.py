@@ -11,7 +11,14 @@ from typing import NamedTuple
 import grpc.aio
 
 from nyala.replica.fs import MASTER
-from nyala.replica.rpc import ONCE_CHANNEL_OPTIONS, async_channel_to, channel_for_one_call, pb, pb_grpc
+from nyala.replica.rpc import (
+    ONCE_CHANNEL_OPTIONS,
+    async_channel_to,
+    channel_for_one_call,
+    feature_level_from_pb,
+    pb,
+    pb_grpc,
+)
 from nyala.replica.types import Address, Code, Member, OpId, RaftConfig, Refused, is_uuid
 
 _log = logging.getLogger("nyala.master")
@@ -56,7 +63,7 @@ async def ask_build(address: Address) -> MasterBuild:
     """The uuid and the build of the master at an address; Refused UNAVAILABLE if none answers in time."""
     async with channel_for_one_call(address) as channel:
         found = await pb_grpc.MasterServiceStub(channel).GetIdentity(pb.Empty(), timeout=ASK_TIMEOUT_S)
-    return MasterBuild(found.uuid, max(found.feature_level, 1), found.version)
+    return MasterBuild(found.uuid, feature_level_from_pb(found.feature_level), found.version)
 
 
 async def _identity(address: Address, own: str) -> tuple[str, Address]:

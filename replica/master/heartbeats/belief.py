@@ -7,55 +7,9 @@ config that is believed already can report a later one.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
-from nyala.replica.rpc import pb
-from nyala.replica.types import Code, OpId, RaftConfig, Refused, TabletReport, limits
-
-_NUMBERS = ("memory_bytes", "disk_bytes_free", "tablets_max", "loop_lag_ms_max", "gil_hold_ms_max", "sequence")
-_RESOURCES = ("open_files", "memory_maps")
-_COUNTS = (
-    "data_state",
-    "term",
-    "commit_index",
-    "applied_index",
-    "rows",
-    "bytes_on_disk",
-    "memory_bytes",
-    "wal_bytes",
-    "flush_index",
-    "commit_term",
-)
-
-
-def check_report(request: pb.HeartbeatRequest) -> None:
-    """Refused(INVALID_ARGUMENT) for a heartbeat that no server of this system sends; nothing of it counts then."""
-    numbers = [(name, getattr(request, name)) for name in _NUMBERS]
-    for name in _RESOURCES:
-        use = getattr(request, name)
-        numbers += [(f"{name}.used", use.used), (f"{name}.limit", use.limit)]
-    for name, value in numbers:
-        if value < 0 or not math.isfinite(value):
-            raise _refuse("a server reports no such number", field=name, value=value)
-    if max(len(request.replicas), len(request.copies_failing)) > limits.REPLICAS_REPORTED_MAX:
-        what = "a server reports more replicas than it can hold"
-        raise _refuse(what, replicas=len(request.replicas), max=limits.REPLICAS_REPORTED_MAX)
-    for replica in request.replicas:
-        if replica.uuid not in ("", request.server_uuid):
-            raise _refuse("a server reports its own replicas only", replica_of=replica.uuid[:40])
-        if (size := replica.ByteSize()) > limits.REPLICA_STATUS_BYTES_MAX:
-            raise _refuse("the report of a replica is too long", bytes=size, max=limits.REPLICA_STATUS_BYTES_MAX)
-        for name in _COUNTS:
-            if getattr(replica, name) < 0:
-                raise _refuse("a replica reports no such number", field=name, value=getattr(replica, name))
-    for copy in request.copies_failing:
-        if (size := copy.ByteSize()) > limits.REPLICA_STATUS_BYTES_MAX:
-            raise _refuse("the report of a copy is too long", bytes=size, max=limits.REPLICA_STATUS_BYTES_MAX)
-
-
-def _refuse(what: str, /, **values: object) -> Refused:
-    return Refused(Code.INVALID_ARGUMENT, what, values)
+from nyala.replica.types import OpId, RaftConfig, TabletReport
 
 
 def config_told(report: TabletReport) -> RaftConfig | None:

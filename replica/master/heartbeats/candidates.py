@@ -1,13 +1,16 @@
-"""Keeps the senders of heartbeats that do not count yet: how many, and which one a new one replaces."""
+"""Keeps the senders of heartbeats that do not count: how many, and which one a new one replaces."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from nyala.replica.types import Address, Code, Refused, limits
+from nyala.replica.types import Address, Code, Heartbeat, Refused, limits
+
+_log = logging.getLogger("nyala.master")
 
 PAUSE_US_FIRST = 500_000
 PAUSE_US_MAX = 30_000_000
@@ -37,6 +40,11 @@ class Candidate:
     told: bool = False
     """Whether the log says that its server does not count."""
     task: asyncio.Task[None] | None = None
+
+    @property
+    def not_counted(self) -> str:
+        """Why it does not count, for operators."""
+        return f"{self.why} (its heartbeats come from {self.peer or 'this process'})"
 
     @property
     def key(self) -> Key:
@@ -130,3 +138,35 @@ class Candidates:
             del self._of_share[candidate.share]
             self._calls.pop(candidate.share, None)
         self._strangers -= not candidate.listed
+
+
+class OtherClustersServers:
+    """Tablet servers of another cluster that send heartbeats here. The master refuses them and lists them, no more.
+
+    A master that lost its catalog is of a new cluster: then all its servers, with all the data, are among these.
+    Concurrency: the loop's thread.
+    """
+
+    MAX = 1000
+    AWAY_US = 60_000_000
+
+    def __init__(self) -> None:
+        self._heard: dict[str, tuple[Heartbeat, int]] = {}
+
+    def note(self, beat: Heartbeat, now_us: int) -> None:
+        """Note a heartbeat of one of them."""
+        if beat.server_uuid not in self._heard:
+            _log.error(
+                "tablet server %s belongs to cluster %s and is refused; if this master has lost its data, stop it and "
+                "bring its directory back",
+                beat.server_uuid,
+                beat.cluster_id,
+            )
+            if len(self._heard) >= self.MAX:
+                self._heard.pop(next(iter(self._heard)))
+        self._heard[beat.server_uuid] = (replace(beat, copies_failing=()), now_us)
+
+    def heard(self, now_us: int) -> list[Heartbeat]:
+        """The heartbeats of those that have sent any lately."""
+        self._heard = {u: held for u, held in self._heard.items() if now_us - held[1] < self.AWAY_US}
+        return [beat for beat, _ in self._heard.values()]

@@ -5,34 +5,28 @@ from __future__ import annotations
 import re
 
 from nyala.replica.fs import TABLET_SERVER
-from nyala.replica.rpc import addresses_from_pb, pb
-from nyala.replica.types import Address, Code, Refused, is_uuid, limits
+from nyala.replica.types import Code, Heartbeat, Refused, is_uuid, limits
 
 from .tablet_servers import Identity
 
 _HOST = re.compile(r"[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
 
 
-def addresses_told(request: pb.HeartbeatRequest) -> tuple[Address, ...]:
-    """The addresses at which the sender listens, by its heartbeat.
-
-    Refused(INVALID_ARGUMENT) if the heartbeat names no possible server, or has a text or a list beyond its bound.
-    """
-    if not is_uuid(request.server_uuid):
-        raise _refuse("a heartbeat names its server: 32 lower-case hex digits", server=request.server_uuid[:40])
-    if not 0 < len(request.addresses) <= limits.SERVER_ADDRESSES_MAX:
+def check_sender(beat: Heartbeat) -> None:
+    """Refused(INVALID_ARGUMENT) if the heartbeat names no possible server, or has a text or a list beyond its bound."""
+    if not is_uuid(beat.server_uuid):
+        raise _refuse("a heartbeat names its server: 32 lower-case hex digits", server=beat.server_uuid[:40])
+    if not 0 < len(beat.addresses) <= limits.SERVER_ADDRESSES_MAX:
         what = "a heartbeat says where its server listens"
-        raise _refuse(what, addresses=len(request.addresses), max=limits.SERVER_ADDRESSES_MAX)
-    told = addresses_from_pb(request.addresses)
-    for address in told:
+        raise _refuse(what, addresses=len(beat.addresses), max=limits.SERVER_ADDRESSES_MAX)
+    for address in beat.addresses:
         if not _HOST.fullmatch(address.host) or not 0 < address.port < 65536:
             what = "this is no host and port: name a host or an IP address (IPv6 in brackets)"
             raise _refuse(what, address=str(address)[:80])
     for name in ("location", "version"):
-        text = getattr(request, name)
+        text = getattr(beat, name)
         if len(text) > limits.NAME_LENGTH_MAX:
             raise _refuse(f"the {name} of a server is too long", length=len(text), max=limits.NAME_LENGTH_MAX)
-    return told
 
 
 def _refuse(what: str, /, **values: str | int) -> Refused:

@@ -6,11 +6,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from nyala.replica.rpc import address_to_pb, pb
-from nyala.replica.types import Address, Clock, Code, Refused, limits
+from nyala.replica.types import Address, Clock, Code, Heartbeat, Refused, limits
 
 from .candidates import PAUSE_US_MAX, Candidate, Candidates
-from .heartbeat_checks import addresses_told, why_not
+from .heartbeat_checks import check_sender, why_not
 from .soft_state import SoftState
 from .tablet_servers import TabletServers
 
@@ -45,18 +44,19 @@ class ServerAdmission:
         self._calls = {listed: asyncio.Semaphore(limits.SERVER_CALLS_MAX) for listed in (False, True)}
         """Calls of known servers at known addresses, and as many of strangers."""
 
-    async def admit(self, request: pb.HeartbeatRequest, peer: str, cluster_id: str) -> None:
+    async def admit(self, beat: Heartbeat, peer: str, cluster_id: str) -> None:
         """Return when the heartbeat's sender counts, at the addresses that it gives.
 
         `peer`: the host that it comes from. Refused: INVALID_ARGUMENT for an impossible heartbeat; NOT_READY if the
         call fails, or is not due yet; ILLEGAL_STATE if the server still answers at its former address; OVERLOADED if
         there are too many candidates. Then the whole heartbeat is ignored.
         """
-        told, uuid = addresses_told(request), request.server_uuid
+        check_sender(beat)
+        told, uuid = beat.addresses, beat.server_uuid
         known = self._soft().servers.get(uuid)
-        if known is not None and known.addresses == told and known.process == request.process:
+        if known is not None and known.addresses == told and known.process == beat.process:
             return
-        candidate = self._candidate(uuid, told, request.process, peer)
+        candidate = self._candidate(uuid, told, beat.process, peer)
         if candidate.task is None:
             if self._clock.monotonic_us() < candidate.next_us:
                 raise self._refused(candidate, Code.NOT_READY)
@@ -64,20 +64,10 @@ class ServerAdmission:
             task.add_done_callback(lambda done: self._ended(candidate, done))
         await asyncio.shield(candidate.task)  # a caller that has left must not end the call: others may wait for it
 
-    def infos(self) -> list[pb.ServerInfo]:
+    def shown(self) -> list[Candidate]:
         """Candidates whose call failed or has not begun; a bounded number, known servers first."""
-        now_us = self._clock.monotonic_us()
-        self._candidates.forget(now_us)
-        return [
-            pb.ServerInfo(
-                uuid=c.uuid,
-                addresses=map(address_to_pb, c.addresses),
-                last_heartbeat_us_ago=now_us - c.heard_us,
-                alive=True,
-                not_counted=f"{c.why} (its heartbeats come from {c.peer or 'this process'})",
-            )
-            for c in sorted(self._candidates, key=lambda c: not c.listed)[:SHOWN_MAX]
-        ]
+        self._candidates.forget(self._clock.monotonic_us())
+        return sorted(self._candidates, key=lambda c: not c.listed)[:SHOWN_MAX]
 
     def heard_within(self, recent_us: int) -> bool:
         """Whether a candidate sent a heartbeat that recently."""

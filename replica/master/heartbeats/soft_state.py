@@ -6,25 +6,25 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import NamedTuple
 
 from nyala.replica.policy import RENEW_AGAIN_US, RENEW_US
-from nyala.replica.rpc import addresses_from_pb, pb, tablet_report_from_pb
+from nyala.replica.rpc import Reports
 from nyala.replica.types import (
     Address,
     Code,
     DataState,
+    FailingCopy,
+    Heartbeat,
     Member,
     OpId,
     PeerReport,
     RaftConfig,
     Refused,
-    ResourceUse,
     TabletReport,
     limits,
 )
 
-from .belief import believed, check_report, config_told, doubt, may_lead, newer
+from .belief import believed, config_told, doubt, may_lead, newer
 from .report_limits import ReportMemory, StatusRate
 
 _log = logging.getLogger("nyala.master")
@@ -51,11 +51,8 @@ LIVE = (DataState.READY, DataState.COPYING)
 """States of a replica that has data, or is getting it."""
 
 
-class FailingCopy(NamedTuple):
-    """The number of successive failed copies of a tablet into a server, and the error of the last one."""
-
-    failures: int
-    error: str
+def _fails_often(copy: FailingCopy) -> bool:
+    return copy.failures >= limits.COPY_FAILURES_MAX
 
 
 @dataclass
@@ -72,20 +69,8 @@ class ServerState:
     process: int = 0
     sequence: int = 0
     """Number of the last heartbeat that was processed; 0: its build has no numbers."""
-    booting: bool = False
-    location: str = ""
-    memory_bytes: int = 0
-    disk_bytes_free: int = 0
-    version: str = ""
-    feature_level: int = 1
-    """The highest level that its build knows."""
-    finalized_level: int = 1
-    """The cluster's level, as this server knows it."""
-    tablets_max: int = 0
-    loop_lag_ms_max: float = 0.0
-    gil_hold_ms_max: float = 0.0
-    open_files: ResourceUse = field(default_factory=ResourceUse)
-    memory_maps: ResourceUse = field(default_factory=ResourceUse)
+    said: Heartbeat = field(default_factory=Heartbeat)
+    """What it says of itself, in the last heartbeat that was processed."""
     rate: StatusRate = field(default_factory=StatusRate)
     replicas: dict[str, TabletReport] = field(default_factory=dict)
     ready_us: dict[str, int] = field(default_factory=dict)
@@ -101,8 +86,6 @@ class ServerState:
     creations_after: str = ""
     deletions_after: str = ""
     """The last tablet of the orders that it was given: the next orders begin after it."""
-    copies_failing: dict[str, FailingCopy] = field(default_factory=dict)
-    """By tablet, as of the last heartbeat."""
     avoid_us: int = 0
     avoided_until_us: int = 0
 
@@ -113,20 +96,14 @@ class ServerState:
 
     def copies_fail(self, tablet_id: str) -> bool:
         """Whether copies of the tablet into this server have failed too often, for its own reasons."""
-        failing = self.copies_failing.get(tablet_id)
-        return failing is not None and failing.failures >= limits.COPY_FAILURES_MAX
+        return any(f.tablet_id == tablet_id and _fails_often(f) for f in self.said.copies_failing)
 
-    def update_failing_copies(self, failing: Iterable[pb.FailingCopy], now_us: int) -> None:
-        """Note the failing copies, and avoid the server for a while if one has failed too often.
-
-        The list is cut to an honest server's length, because each server must fit into one message of a listing.
-        """
-        self.copies_failing = {
-            f.tablet_id: FailingCopy(f.failures, f.error[: limits.COPY_ERROR_CHARS_MAX])
-            for f in islice(failing, limits.COPIES_FAILING_MAX)
-            if len(f.tablet_id) <= limits.ID_LENGTH_MAX
-        }
-        if any(map(self.copies_fail, self.copies_failing)):
+    def hear(self, beat: Heartbeat, now_us: int) -> None:
+        """Take in what it says of itself, and avoid it for a while if a copy into it failed too often."""
+        self.said = beat
+        self.process, self.sequence, self.last_heard_us = beat.process, beat.sequence, now_us
+        self.addresses = beat.addresses or self.addresses
+        if any(map(_fails_often, beat.copies_failing)):
             if now_us >= self.avoided_until_us:
                 self.avoid_us = min(max(2 * self.avoid_us, AVOID_US_FIRST), AVOID_US_MAX)
             self.avoided_until_us = now_us + self.avoid_us
@@ -253,59 +230,45 @@ class SoftState:
         del self.servers[server.uuid]
         return True
 
-    def heartbeat(self, request: pb.HeartbeatRequest, now_us: int) -> bool:
+    def heartbeat(self, beat: Heartbeat, reports: Reports, now_us: int) -> bool:
         """Process one heartbeat of an admitted server; returns whether a full report is needed.
 
         Refused CAS_FAILED for one that a later one of the same process has overtaken, because it is out of date;
-        OVERLOADED for one that comes too soon.
+        OVERLOADED for one that comes too soon; INVALID_ARGUMENT for one that no server sends.
         """
-        server = self.servers.get(request.server_uuid)
+        server = self.servers.get(beat.server_uuid)
         if server is None:
-            server = self.servers[request.server_uuid] = ServerState(request.server_uuid, (), now_us, back_us=now_us)
-        if request.process != server.process:
+            server = self.servers[beat.server_uuid] = ServerState(beat.server_uuid, (), now_us, back_us=now_us)
+        if beat.process != server.process:
             # The server has started again; or an earlier process's word came late, and the living one repeats itself.
             server.reported, server.heard_until = False, ""
-        elif request.process and request.sequence <= server.sequence:
+        elif beat.process and beat.sequence <= server.sequence:
             what = "a later heartbeat of this server has come before"
-            raise Refused(Code.CAS_FAILED, what, sequence=request.sequence, last=server.sequence)
-        server.rate.take(len(request.replicas), now_us)
-        check_report(request)
-        server.process, server.sequence = request.process, request.sequence
+            raise Refused(Code.CAS_FAILED, what, sequence=beat.sequence, last=server.sequence)
+        server.rate.take(beat.replicas, now_us)
+        told = reports(server.replicas)
         if now_us - server.last_heard_us > self._long_silence_us:
             server.back_us = now_us
-        server.last_heard_us = now_us
-        server.addresses = addresses_from_pb(request.addresses) or server.addresses
-        server.booting = request.booting
-        server.location = request.location
-        server.memory_bytes = request.memory_bytes
-        server.disk_bytes_free = request.disk_bytes_free
-        server.version = request.version
-        server.feature_level, server.finalized_level = max(request.feature_level, 1), max(request.finalized_level, 1)
-        server.tablets_max = request.tablets_max
-        server.loop_lag_ms_max = request.loop_lag_ms_max
-        server.gil_hold_ms_max = request.gil_hold_ms_max
-        server.open_files = ResourceUse(request.open_files.used, request.open_files.limit)
-        server.memory_maps = ResourceUse(request.memory_maps.used, request.memory_maps.limit)
-        server.update_failing_copies(request.copies_failing, now_us)
-        covered = request.full_report and self._take_slice(server, request)
-        if covered or (server.reported and not request.full_report):
-            for replica in request.replicas:
+        server.hear(beat, now_us)
+        covered = beat.full_report and self._take_slice(server, beat, told)
+        if covered or (server.reported and not beat.full_report):
+            for replica in told:
                 self._take(server, replica, now_us)
             for replica in server.replicas.values():
                 self._hear_leader(server, replica, now_us)
-                if replica.phase in OPEN and not server.booting:
+                if replica.phase in OPEN and not beat.booting:
                     server.open_us.setdefault(replica.tablet_id, now_us)
                 else:
                     server.open_us.pop(replica.tablet_id, None)
         return not server.reported
 
-    def _take_slice(self, server: ServerState, request: pb.HeartbeatRequest) -> bool:
-        """Forget replicas that a full report, or the next slice of one, leaves out; False for a slice that is not the
-        next one, for example after a change of the leading master: the server goes on from `heard_until`."""
-        after, until = request.slice_after, request.slice_until
+    def _take_slice(self, server: ServerState, beat: Heartbeat, reports: Iterable[TabletReport]) -> bool:
+        """Forget what a full report, or the next slice of one, leaves out; False for a slice that is not the next one,
+        such as one that began under another master: the server begins where `heard_until` says."""
+        after, until = beat.slice_after, beat.slice_until
         if after != server.heard_until and after:
             return False
-        told = {r.tablet_id for r in request.replicas}
+        told = {r.tablet_id for r in reports}
         for gone in [t for t in server.replicas if t > after and (not until or t <= until) and t not in told]:
             self._forget(server, gone)
         server.heard_until = until
@@ -362,10 +325,9 @@ class SoftState:
             self._forget(server, tablet_id)
         return False
 
-    def _take(self, server: ServerState, status: pb.ReplicaStatus, now_us: int) -> None:
-        before = server.replicas.get(status.tablet_id)
-        replica = tablet_report_from_pb(status, before)
+    def _take(self, server: ServerState, replica: TabletReport, now_us: int) -> None:
         tablet_id, known = replica.tablet_id, self._known(replica.tablet_id)
+        before = server.replicas.get(tablet_id)
         if not self._keep(server, replica, known):
             return
         if replica.data_state == DataState.READY:

@@ -1,13 +1,73 @@
-"""Converts requests about sources from protobuf, and source positions to it."""
+"""Checks new tables, and converts requests about sources from protobuf and source positions to it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nyala.replica.rpc import pb, source_from_pb, source_to_pb
+from nyala.replica.rows import TableDescription
+from nyala.replica.rpc import check_description, description_from_pb, pb, source_from_pb, source_to_pb
+from nyala.replica.types import (
+    Code,
+    InvariantViolation,
+    Refused,
+    check_column_name,
+    check_number,
+    check_source_topic,
+    check_table_name,
+    limits,
+)
 
+from ..catalog.capacity import check_defaults
 from ..catalog.records import Position
 from ..catalog.sources import AdvanceSources, OpenSources, ResetSource, SourceAdvance, SourceOpen
+from ..catalog.tables import REPLICAS_MAX
+
+HISTORY_RETENTION_DEFAULT_US = 15 * 60 * 1_000_000
+
+
+def _refuse(what: str, /, **values: object) -> Refused:
+    return Refused(Code.INVALID_ARGUMENT, what, values)
+
+
+def checked_table(table: pb.TableInfo) -> TableDescription:
+    """A new table, with ids and defaults filled in; Refused(INVALID_ARGUMENT) names what cannot be."""
+    out = pb.TableInfo()
+    out.CopyFrom(table)
+    check_table_name(out.name)
+    if out.name == "catalog":
+        raise _refuse("this name is taken by the masters", name=out.name)
+    if not 0 < len(out.schema.columns) <= limits.COLUMNS_MAX:
+        raise _refuse("a table has columns", columns=len(out.schema.columns), max=limits.COLUMNS_MAX)
+    for column in out.schema.columns:
+        check_column_name(column.name)
+    out.schema.schema_id = out.schema.schema_id or 1
+    if not any(c.id for c in out.schema.columns):
+        for pos, column in enumerate(out.schema.columns):
+            column.id = pos + 1
+    out.partition.hash_version = out.partition.hash_version or 1
+    out.partition.buckets = out.partition.buckets or 1
+    if out.partition.buckets > 1 and not out.partition.hash_columns:
+        out.partition.hash_columns.extend(out.schema.key)
+    out.replication_factor = out.replication_factor or 3
+    if not 1 <= out.replication_factor <= REPLICAS_MAX or out.replication_factor % 2 == 0:
+        raise _refuse(f"the replication factor is an odd number from 1 to {REPLICAS_MAX}", got=out.replication_factor)
+    out.history_retention_us = out.history_retention_us or HISTORY_RETENTION_DEFAULT_US
+    check_number(out.history_retention_us, "history_retention_us", 1, limits.HISTORY_RETENTION_US_MAX)
+    out.source.topic = out.source.topic or f"writes.{out.name}"
+    check_source_topic(out.source.topic)
+    out.source.framing = out.source.framing or "single-object"
+    if out.source.framing not in ("single-object", "confluent", "bare"):
+        raise _refuse("the framing is single-object, confluent or bare", got=out.source.framing)
+    try:
+        checked = description_from_pb(out)
+    except InvariantViolation as error:
+        raise _refuse(str(error), table=out.name) from error
+    if (tablets := len(checked.partition.partitions)) > limits.TABLETS_PER_TABLE_MAX:
+        what = "the table has too many tablets, which are its hash buckets times its ranges: use fewer of either"
+        raise _refuse(what, tablets=tablets, max=limits.TABLETS_PER_TABLE_MAX)
+    check_defaults(checked.schema)
+    check_description(checked)
+    return checked
 
 
 def open_sources_from_pb(request: pb.OpenSourcesRequest) -> OpenSources:

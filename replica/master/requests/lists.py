@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nyala.replica.rpc import address_to_pb, page_bytes, page_of, pb
+from nyala.replica.rpc import address_to_pb, info_from_json, page_bytes, page_of, pb
 from nyala.replica.types import Code, Refused, __version__
 
 from ..catalog import sources
-from ..catalog.records import NAME, TABLE
-from ..catalog.tables import find_table, table_info
+from ..catalog.records import NAME, TABLE, write
+from ..catalog.tables import find_table
 from ..state import MasterState
 from . import desired
 from .conversions import position_to_pb
+from .infos import candidate_info, foreign_info, server_infos, tablet_infos
 from .upgrading import finalized_level
 
 SERVERS_AT_ONCE = 16
@@ -31,7 +32,10 @@ async def tables_page(state: MasterState, request: pb.TableRequest) -> pb.ListTa
         for name, named in state.catalog.walk(NAME, after=request.after):
             table = state.catalog.get(TABLE, named.table_id)
             if table is not None:
-                yield name, pb.TableInfo(table_id=named.table_id, name=name) if request.brief else table_info(table)
+                info = (
+                    pb.TableInfo(table_id=named.table_id, name=name) if request.brief else info_from_json(write(table))
+                )
+                yield name, info
 
     page, last = await page_of(found(), request.limit_bytes)
     return pb.ListTablesReply(tables=page, next=last)
@@ -41,11 +45,11 @@ async def table_page(state: MasterState, request: pb.TableRequest) -> pb.TableRe
     """One table, and its tablets after a position if they are asked for."""
     table_id, stored = find_table(state.catalog, request.name, request.table_id)
     after = _position(request.after)
-    table = table_info(stored) if after is None else pb.TableInfo(table_id=table_id, name=stored.name)
+    table = info_from_json(write(stored)) if after is None else pb.TableInfo(table_id=table_id, name=stored.name)
     reply = pb.TableReply(table=table, cluster_id=state.cluster_id)
     if not request.with_tablets:
         return reply
-    found = ((f"{t.range_pos}/{t.bucket}", t) for t in state.tablets_of(table_id, after))
+    found = ((f"{t.range_pos}/{t.bucket}", t) for t in tablet_infos(state, table_id, after))
     page, reply.next = await page_of(found, request.limit_bytes, reply.ByteSize())
     reply.tablets.extend(page)
     reply.servers.extend(_places(state, page, request.limit_bytes))
@@ -91,8 +95,8 @@ async def servers_page(state: MasterState, request: pb.ListServersRequest) -> pb
             )
             for m in state.group.replica.active_config.members
         )
-        others = [*((reply.foreign, f) for f in state.other_clusters.infos(state.mono_us))]
-        others += [(reply.candidates, c) for c in state.admission.infos()]
+        others = [(reply.foreign, foreign_info(beat)) for beat in state.other_clusters.heard(state.mono_us)]
+        others += [(reply.candidates, candidate_info(c, state.mono_us)) for c in state.admission.shown()]
         room = page_bytes(request.limit_bytes) // 2
         for kind, info in others:
             room -= info.ByteSize()
@@ -104,7 +108,7 @@ async def servers_page(state: MasterState, request: pb.ListServersRequest) -> pb
     def found() -> Iterator[tuple[str, pb.ServerInfo]]:
         uuids = [u for u in state.server_uuids() if u > request.after]
         for at in range(0, len(uuids), SERVERS_AT_ONCE):
-            for info in state.server_infos(uuids[at : at + SERVERS_AT_ONCE]):
+            for info in server_infos(state, uuids[at : at + SERVERS_AT_ONCE]):
                 yield info.uuid, info
 
     page, reply.next = await page_of(found(), request.limit_bytes, reply.ByteSize())

@@ -14,8 +14,11 @@ from nyala.replica.rpc import (
     Context,
     config_from_pb,
     config_to_pb,
+    description_to_pb,
     error_to_pb,
+    heartbeat_from_pb,
     host_of_caller,
+    info_from_json,
     opid_from_pb,
     opid_to_pb,
     pb,
@@ -23,6 +26,7 @@ from nyala.replica.rpc import (
     place_to_pb,
     proposal_from_pb,
     source_from_pb,
+    writer_schema_from_pb,
 )
 from nyala.replica.types import (
     Address,
@@ -39,22 +43,25 @@ from nyala.schemas import build_level
 
 from ..catalog import sources, tables
 from ..catalog.catalog import CATALOG_ID
-from ..catalog.records import DESIRED_CHANGE, TABLE
-from ..catalog.tables import Change, table_info
+from ..catalog.records import DESIRED_CHANGE, TABLE, write
+from ..catalog.tables import Change
 from ..group.forming import MasterBuild, ask_build
 from ..group.takeovers import next_takeover
 from ..kafka.kafka_status import kafka_status
 from ..state import MasterState
 from ..tablets.dropped import holders_of
+from ..tablets.orders import orders_for
 from . import change_requests, desired, lists, replacing
 from .confirming import confirm_config
 from .conversions import (
     advance_sources_from_pb,
+    checked_table,
     open_sources_from_pb,
     position_to_pb,
     positions_to_pb,
     reset_source_from_pb,
 )
+from .infos import tablet_infos
 from .upgrading import check_server, finalize_upgrade, finalized_level
 
 _log = logging.getLogger("nyala.master")
@@ -152,8 +159,9 @@ class MasterService(pb_grpc.MasterServiceServicer):
             if not request.server_uuid:
                 raise Refused(Code.INVALID_ARGUMENT, "a heartbeat names its server")
             await state.lead()
-            if request.cluster_id not in ("", state.cluster_id):
-                state.other_clusters.note(request, state.mono_us)
+            beat, reports = heartbeat_from_pb(request)
+            if beat.cluster_id not in ("", state.cluster_id):
+                state.other_clusters.note(beat, state.mono_us)
                 raise Refused(
                     Code.WRONG_CLUSTER,
                     "the server belongs to another cluster",
@@ -161,16 +169,18 @@ class MasterService(pb_grpc.MasterServiceServicer):
                     cluster=request.cluster_id,
                     own=state.cluster_id,
                 )
-            check_server(state.catalog, request.feature_level, request.version)
-            await state.admission.admit(request, host_of_caller(context), state.cluster_id)
+            check_server(state.catalog, beat.feature_level, beat.version)
+            await state.admission.admit(beat, host_of_caller(context), state.cluster_id)
             reply.catalog_term = await state.lead()  # the call took time
             reply.finalized_level = finalized_level(state.catalog)
-            reply.need_full_report = state.soft.heartbeat(request, state.mono_us)
+            reply.need_full_report = state.soft.heartbeat(beat, reports, state.mono_us)
             reply.takes_slices, reply.heard_until = True, state.soft.servers[request.server_uuid].heard_until
             reply.found.extend(place_to_pb(m.uuid, m.addresses) for m in state.soft.places(request.seeking))
             await state.descriptions.make_for(state.catalog, state.soft, request.server_uuid)
             await state.lead()  # the descriptions took time
-            reply.orders.extend(state.orders_for(request.server_uuid))
+            grace_us = state.options.abandoned_copy_grace_ms * 1000
+            known = state.catalog, state.soft, state.inquiries, state.descriptions
+            reply.orders.extend(orders_for(*known, request.server_uuid, state.mono_us, grace_us))
         except Refused as error:
             reply.error.CopyFrom(error_to_pb(error))
         return reply
@@ -178,21 +188,22 @@ class MasterService(pb_grpc.MasterServiceServicer):
     @_answered(pb.CreateTableReply)
     async def CreateTable(self, request: pb.CreateTableRequest) -> pb.CreateTableReply:
         """Assign ids, place the tablets, commit; the same request id gives the first table again."""
-        state = self.state
+        state, asked = self.state, checked_table(request.table)
         table_id = await state.group.change(
             lambda: tables.create_table(
                 state.catalog,
-                request,
+                asked,
                 state.servers(),
                 state.replica_load(),
                 state.clock.wall_us(),
+                request_id=request.request_id,
                 more_may_come=state.servers_may_come,
             )
         )
         table = state.catalog.get(TABLE, table_id)
         if table is None:
             raise Refused(Code.NOT_FOUND, "the table of this request was dropped", request_id=request.request_id)
-        return pb.CreateTableReply(table=table_info(table), tablets=list(state.tablets_of(table_id)))
+        return pb.CreateTableReply(table=info_from_json(write(table)), tablets=list(tablet_infos(state, table_id)))
 
     @_answered(pb.SimpleReply)
     async def DropTable(self, request: pb.TableRequest) -> pb.SimpleReply:
@@ -234,9 +245,9 @@ class MasterService(pb_grpc.MasterServiceServicer):
             )
         if request.HasField("schema") or not request.forget:
             table = await state.group.change(
-                lambda: tables.add_writer_schema(state.catalog, request.table, request.schema)
+                lambda: tables.add_writer_schema(state.catalog, request.table, writer_schema_from_pb(request.schema))
             )
-        return pb.AddWriterSchemaReply(table=table)
+        return pb.AddWriterSchemaReply(table=description_to_pb(table))
 
     @_answered(pb.OpenSourcesReply)
     async def OpenSources(self, request: pb.OpenSourcesRequest) -> pb.OpenSourcesReply:

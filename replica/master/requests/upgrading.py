@@ -41,7 +41,7 @@ def finalized_level(catalog: Catalog) -> int:
 def check_server(catalog: Catalog, feature_level: int, version: str) -> None:
     """Refused(ILLEGAL_STATE) for the heartbeat of a server whose build does not know the cluster's level."""
     level = finalized_level(catalog)
-    if max(feature_level, 1) < level:
+    if feature_level < level:
         what = (
             "the cluster was upgraded for good, and this server's build is too old for it: install the version named "
             "here, or a later one. Its tablets are kept, but it does not count until then"
@@ -138,5 +138,5 @@ async def _servers(state: MasterState) -> dict[str, Build]:
     builds = dict.fromkeys(sorted(needed), Build(None))
     for uuid, server in sorted(state.soft.servers.items()):
         if server_view(state.soft, server, state.options, state.mono_us).alive:
-            builds[uuid] = Build(max(server.feature_level, 1), server.version)
+            builds[uuid] = Build(server.said.feature_level, server.said.version)
     return builds

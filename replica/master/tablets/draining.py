@@ -54,5 +54,5 @@ def drain_of(catalog: Catalog, soft: SoftState, uuid: str) -> Drain:
         if not tablet.dropped and tablet.formed and _config_of(soft, tablet_id) is None
     )
     server = soft.servers.get(uuid)
-    heard = server is not None and server.reported and not server.booting
+    heard = server is not None and server.reported and not server.said.booting
     return Drain(len(tablets_on(catalog, soft, uuid)), unreported, heard)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from nyala.replica.rpc import opid_to_pb, pb
+from nyala.replica.rpc import config_to_pb, opid_to_pb, pb
 from nyala.replica.types import OpId
 
 from ..catalog.catalog import Catalog
-from ..catalog.records import TABLET
-from ..catalog.tables import create_order
+from ..catalog.records import TABLET, Tablet
 from ..heartbeats.belief import newer
 from ..heartbeats.soft_state import LIVE, SoftState
 from .descriptions import Descriptions, creations
@@ -55,7 +54,7 @@ def orders_for(
     that they are whole.
     """
     server = soft.servers.get(server_uuid)
-    if server is None or not server.reported or server.booting:
+    if server is None or not server.reported or server.said.booting:
         return []
     batch = OrderBatch()
 
@@ -88,6 +87,19 @@ def orders_for(
     last = batch.fill(changed(around(others, server.deletions_after)))
     server.deletions_after = last or server.deletions_after
     return batch.orders
+
+
+def create_order(tablet_id: str, tablet: Tablet, described: bytes, server_uuid: str) -> pb.CreateTabletRequest:
+    """What tells a server to create its replica of a new tablet. `described`: its table, `encoded_for_servers`."""
+    return pb.CreateTabletRequest(
+        dest_uuid=server_uuid,
+        tablet_id=tablet_id,
+        table=pb.TableInfo.FromString(described),
+        bucket=tablet.bucket,
+        range_pos=tablet.range_pos,
+        config=config_to_pb(tablet.first_config),
+        leader_hint=tablet.members[0].uuid,
+    )
 
 
 def _renewal(server_uuid: str, tablet_id: str, config: OpId) -> pb.DeleteTabletRequest:

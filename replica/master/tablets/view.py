@@ -38,11 +38,11 @@ def server_view(
         uuid=s.uuid,
         member=s.member,
         alive=soft.silent_us(s.uuid, mono_us) <= options.server_dead_ms * 1000,
-        location=s.location,
+        location=s.said.location,
         draining=s.uuid in retired,
-        tablets_max=s.tablets_max,
+        tablets_max=s.said.tablets_max,
         avoided=mono_us < s.avoided_until_us,
-        disk_bytes_free=s.disk_bytes_free,
+        disk_bytes_free=s.said.disk_bytes_free,
     )
 
 
@@ -58,11 +58,11 @@ def health_of(soft: SoftState, tablet_id: str, uuid: str, options: MasterOptions
     """The health of the member `uuid` of a tablet, judged by this master's heartbeats and the tablet's leader."""
     silent_us = soft.silent_us(uuid, mono_us)
     server, replica, peer = soft.servers.get(uuid), soft.replica(uuid, tablet_id), soft.leaders_word(tablet_id, uuid)
-    if server is not None and replica is not None and replica.phase == "FAILED" and not server.booting:
+    if server is not None and replica is not None and replica.phase == "FAILED" and not server.said.booting:
         return Health.FAILED_UNRECOVERABLE  # whatever becomes of its server: only another life of it may open it
     if soft.missed_us(uuid, tablet_id, mono_us) > options.rereplicate_after_ms * 1000:
         return _lost(peer)
-    if server is None or server.booting or not server.reported or silent_us > options.server_dead_ms * 1000:
+    if server is None or server.said.booting or not server.reported or silent_us > options.server_dead_ms * 1000:
         return Health.UNKNOWN
     health = _as_reported(server, replica, peer, tablet_id, options, mono_us)
     return Health.FAILED_UNRECOVERABLE if health is Health.UNKNOWN and server.copies_fail(tablet_id) else health

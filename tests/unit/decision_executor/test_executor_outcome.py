@@ -11,11 +11,10 @@ import pytest
 
 from nyala.replica.client import Client, ClientOptions
 from nyala.replica.decision_executor import execute, outcome_of
-from nyala.replica.master.catalog.tables import checked_table
-from nyala.replica.rpc import address_to_pb, error_to_pb, pb, pb_grpc
+from nyala.replica.rpc import address_to_pb, description_to_pb, error_to_pb, pb, pb_grpc
 from nyala.replica.types import Address, Applied, Code, Decision, Refused, Result
 from nyala.schemas import decode, encode_record, from_avro
-from tests.harness.catalogs import table_info
+from tests.harness.catalogs import new_table
 
 
 def decision(**changes: Any) -> Decision:
@@ -132,7 +131,7 @@ class NamingMaster(pb_grpc.MasterServiceServicer):
         self._tablet = pb.TabletInfo(tablet_id="t", leader_uuid=uuid, config=pb.RaftConfig(members=[member]))
 
     def GetTable(self, request: Any, context: Any) -> Any:
-        return pb.TableReply(table=checked_table(table_info("wide", buckets=1)), tablets=[self._tablet])
+        return pb.TableReply(table=description_to_pb(new_table("wide", buckets=1)), tablets=[self._tablet])
 
 
 def test_decision_goes_to_the_leader_that_the_masters_name_if_the_believed_one_cannot_be_reached() -> None:

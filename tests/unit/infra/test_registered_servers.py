@@ -14,7 +14,7 @@ from nyala.infra.local.registered import wait_until_registered
 from nyala.replica.master.catalog.tables import create_table
 from nyala.replica.rpc import pb, pb_grpc
 from nyala.replica.types import Address, Code, Refused
-from tests.harness.catalogs import AppliedCatalog, table_info
+from tests.harness.catalogs import AppliedCatalog, new_table
 from tests.harness.leading_master import Masters, S
 
 
@@ -54,9 +54,10 @@ def test_table_that_comes_before_its_servers_count_waits_for_them() -> None:
     box = AppliedCatalog()
 
     def refusal() -> Code:
-        request = pb.CreateTableRequest(table=table_info(buckets=1))
         with pytest.raises(Refused) as refused:
-            create_table(box.catalog, request, m.state.servers(), {}, 1, more_may_come=m.state.servers_may_come)
+            create_table(
+                box.catalog, new_table(buckets=1), m.state.servers(), {}, 1, more_may_come=m.state.servers_may_come
+            )
         return refused.value.code
 
     later: Callable[[int], None] = lambda ms: setattr(m.clock, "now_us", m.clock.now_us + 1000 * ms)  # noqa: E731

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.master.heartbeats.belief import believed, check_report, config_told
+from nyala.replica.master.heartbeats.belief import believed, config_told
 from nyala.replica.master.heartbeats.soft_state import DOUBT_US
-from nyala.replica.rpc import config_to_pb, pb, tablet_report_from_pb
+from nyala.replica.master.requests.infos import server_infos
+from nyala.replica.rpc import config_to_pb, heartbeat_from_pb, pb, tablet_report_from_pb
 from nyala.replica.types import Address, Code, DataState, Member, OpId, RaftConfig, Refused, limits
 from tests.harness.leading_master import Masters, S
 
@@ -105,7 +106,7 @@ BEAT = {"server_uuid": A, "full_report": True}
 def test_impossible_reports_are_refused_whole(fields: dict[str, Any], says: str) -> None:
     """IN-40. Goal: what no server of this system says counts for nothing. Method: each field out of its range."""
     with pytest.raises(Refused, match=says) as caught:
-        check_report(pb.HeartbeatRequest(**BEAT | fields))
+        heartbeat_from_pb(pb.HeartbeatRequest(**BEAT | fields))[1]({})
     assert caught.value.code is Code.INVALID_ARGUMENT
 
 
@@ -121,7 +122,7 @@ class Reports(Masters):
         replicas = [status(uuid, self.tablet, committed, **fields)]
         beat = pb.HeartbeatRequest(server_uuid=uuid, full_report=True, replicas=replicas)
         beat.addresses.add(host="h", port=1)
-        self.state.soft.heartbeat(beat, self.clock.now_us)
+        self.state.soft.heartbeat(*heartbeat_from_pb(beat), self.clock.now_us)
 
     @property
     def seen(self) -> tuple[str, str, int]:
@@ -207,7 +208,7 @@ def test_disk_of_a_server_is_that_of_its_replicas_blocks_and_logs() -> None:
     m = Reports()
     m.say(A, KNOWN, bytes_on_disk=5, wal_bytes=103 << 20)
     m.say(B, KNOWN, wal_bytes=7)
-    shown = {i.uuid: i.bytes_on_disk for i in m.state.server_infos([A, B])}
+    shown = {i.uuid: i.bytes_on_disk for i in server_infos(m.state, [A, B])}
     assert (shown[A], shown[B]) == (5 + (103 << 20), 7)
 
 
@@ -216,8 +217,10 @@ def test_open_files_and_maps_of_a_server_are_shown_as_it_says() -> None:
     one of an older build, which has none."""
     m = Reports()
     files, maps = pb.ResourceUse(used=30, limit=1000), pb.ResourceUse(used=60_000, limit=65_530)
-    m.state.soft.heartbeat(pb.HeartbeatRequest(server_uuid=A, open_files=files, memory_maps=maps), m.clock.now_us)
-    m.state.soft.heartbeat(pb.HeartbeatRequest(server_uuid=B), m.clock.now_us)
-    told, silent = m.state.server_infos([A, B])
+    m.state.soft.heartbeat(
+        *heartbeat_from_pb(pb.HeartbeatRequest(server_uuid=A, open_files=files, memory_maps=maps)), m.clock.now_us
+    )
+    m.state.soft.heartbeat(*heartbeat_from_pb(pb.HeartbeatRequest(server_uuid=B)), m.clock.now_us)
+    told, silent = server_infos(m.state, [A, B])
     assert (told.open_files, told.memory_maps) == (files, maps)
     assert (silent.open_files, silent.memory_maps) == (pb.ResourceUse(), pb.ResourceUse())

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from nyala.replica.master import CATALOG_ID, Catalog, encode_change
 from nyala.replica.master.catalog.records import TABLET
-from nyala.replica.master.catalog.tables import (
-    add_writer_schema,
-    create_order,
-    create_table,
-    drop_table,
-    encoded_for_servers,
-    find_table,
-)
+from nyala.replica.master.catalog.tables import add_writer_schema, create_table, drop_table, find_table
+from nyala.replica.master.requests.conversions import checked_table
+from nyala.replica.master.tablets.descriptions import encoded_for_servers
+from nyala.replica.master.tablets.orders import create_order
 from nyala.replica.policy import ServerView
+from nyala.replica.rows import WriterSchemaInfo
 from nyala.replica.rpc import pb
 from nyala.replica.tablet import Superblock
 from nyala.replica.types import Address, Code, Corruption, Entry, EntryKind, Member, OpId, Refused
-from tests.harness.catalogs import AppliedCatalog, table_info
+from tests.harness.catalogs import AppliedCatalog, new_table, table_info
 from tests.harness.sim_disk import SimDisk
 
 
@@ -72,8 +70,7 @@ def test_catalog_undecodable_change_is_corruption() -> None:
 def test_create_table_places_replicas_and_fills_ids_in() -> None:
     """Goal: ids, defaults and placement of a new table. Method: create on four servers, look at records and orders."""
     box = AppliedCatalog()
-    request = pb.CreateTableRequest(table=table_info(buckets=4), request_id="q")
-    table_id = box.commit(create_table(box.catalog, request, hosts(4), {}, 9))
+    table_id = box.commit(create_table(box.catalog, new_table(buckets=4), hosts(4), {}, 9, request_id="q"))
     found, table = find_table(box.catalog, "flights")
     assert found == table_id
     assert [c["id"] for c in table.described["schema"]["columns"]] == [1, 2]
@@ -92,15 +89,14 @@ def test_create_table_places_replicas_and_fills_ids_in() -> None:
 def test_create_table_same_request_again_gives_the_first_table() -> None:
     """Goal: scenario 126, the acknowledgement was lost. Method: repeat the request, also across a flush and reopen."""
     box = AppliedCatalog()
-    request = pb.CreateTableRequest(table=table_info(), request_id="q")
-    first = box.commit(create_table(box.catalog, request, hosts(), {}, 9))
-    assert create_table(box.catalog, request, hosts(), {}, 9) == ({}, [], "", first)
+    table = new_table()
+    first = box.commit(create_table(box.catalog, table, hosts(), {}, 9, request_id="q"))
+    assert create_table(box.catalog, table, hosts(), {}, 9, request_id="q") == ({}, [], "", first)
     box.catalog.flush()
     again = AppliedCatalog(box.disk)
-    assert again.commit(create_table(again.catalog, request, hosts(), {}, 9)) == first
-    other = pb.CreateTableRequest(table=table_info(), request_id="other")
+    assert again.commit(create_table(again.catalog, table, hosts(), {}, 9, request_id="q")) == first
     with pytest.raises(Refused) as refusal:
-        create_table(box.catalog, other, hosts(), {}, 9)
+        create_table(box.catalog, table, hosts(), {}, 9, request_id="other")
     assert refusal.value.code is Code.ALREADY_EXISTS
 
 
@@ -130,7 +126,7 @@ def test_create_table_impossible_one_is_refused_and_changes_nothing(change: dict
             table.ClearField(field)
             getattr(table, field).CopyFrom(value)
     with pytest.raises(Refused, match=text) as refusal:
-        create_table(box.catalog, pb.CreateTableRequest(table=table), hosts(), {}, 9)
+        create_table(box.catalog, checked_table(table), hosts(), {}, 9)
     assert refusal.value.code is Code.INVALID_ARGUMENT
     assert not box.catalog.records
 
@@ -138,10 +134,10 @@ def test_create_table_impossible_one_is_refused_and_changes_nothing(change: dict
 def test_drop_table_keeps_its_tablets_known_as_dropped() -> None:
     """Goal: only what the catalog knows as dropped may be deleted. Method: drop, then create the name again."""
     box = AppliedCatalog()
-    first = box.commit(create_table(box.catalog, pb.CreateTableRequest(table=table_info()), hosts(), {}, 9))
+    first = box.commit(create_table(box.catalog, new_table(), hosts(), {}, 9))
     box.commit(drop_table(box.catalog, "flights", "", 10))
     assert all(t.dropped_us == 10 for _, t in box.catalog.items(TABLET))
-    second = box.commit(create_table(box.catalog, pb.CreateTableRequest(table=table_info()), hosts(), {}, 11))
+    second = box.commit(create_table(box.catalog, new_table(), hosts(), {}, 11))
     with pytest.raises(Refused) as refusal:
         find_table(box.catalog, "flights", first)
     assert refusal.value.code is Code.WRONG_TABLE and first in str(refusal.value) and second in str(refusal.value)
@@ -150,16 +146,15 @@ def test_drop_table_keeps_its_tablets_known_as_dropped() -> None:
 def test_writer_schema_same_fingerprint_is_kept_once() -> None:
     """Goal: registering is idempotent and never replaces. Method: twice, with a registry id, with other JSON."""
     box = AppliedCatalog()
-    box.commit(create_table(box.catalog, pb.CreateTableRequest(table=table_info()), hosts(), {}, 9))
-    schema = pb.WriterSchema(fingerprint="aa", avro_json='"long"')
+    box.commit(create_table(box.catalog, new_table(), hosts(), {}, 9))
+    schema = WriterSchemaInfo("aa", 0, '"long"')
     for _ in range(2):
         table = box.commit(add_writer_schema(box.catalog, "flights", schema))
     assert len(table.writer_schemas) == 1
-    schema.registry_id = 5
-    table = box.commit(add_writer_schema(box.catalog, "flights", schema))
+    table = box.commit(add_writer_schema(box.catalog, "flights", replace(schema, registry_id=5)))
     assert [s.registry_id for s in table.writer_schemas] == [5]
     with pytest.raises(Refused):
-        add_writer_schema(box.catalog, "flights", pb.WriterSchema(fingerprint="aa", registry_id=5, avro_json='"int"'))
+        add_writer_schema(box.catalog, "flights", WriterSchemaInfo("aa", 5, '"int"'))
 
 
 @pytest.mark.parametrize("config", [{"term": 1, "index": 1, "decision": "", "unsafe": False, "members": []}, "x" * 3])

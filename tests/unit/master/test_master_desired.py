@@ -13,12 +13,13 @@ from nyala.replica.master.catalog.records import DESIRED_CHANGE, RETIRED, TABLET
 from nyala.replica.master.catalog.tables import create_table
 from nyala.replica.master.decisions.reporter import Reporter
 from nyala.replica.master.requests import change_requests, desired
+from nyala.replica.master.requests.infos import tablet_infos
 from nyala.replica.master.tablets.draining import drain_of
 from nyala.replica.master.tablets.view import cluster_view, wanted_voters
 from nyala.replica.policy import ChangeKind, ServerView, decide
 from nyala.replica.rpc import pb, proposal_from_pb
 from nyala.replica.types import Address, Code, Member, OpId, Proposal, Refused, Wanted
-from tests.harness.catalogs import table_info
+from tests.harness.catalogs import new_table
 from tests.harness.leading_master import OPTIONS, Masters, S
 
 
@@ -46,7 +47,7 @@ def test_replication_wanted_of_a_table_or_a_tablet_is_odd_and_fits_the_servers()
     assert wanted_voters(m.box.catalog, m.tablet) == 5 and m.decided() == ["add d"]
     m.set(1, tablet_id=m.tablet)
     assert wanted_voters(m.box.catalog, m.tablet) == 1
-    (info,) = m.state.tablets_of(str((m.box.catalog.records.get(TABLET + m.tablet) or {})["table_id"]))
+    (info,) = tablet_infos(m.state, str((m.box.catalog.records.get(TABLET + m.tablet) or {})["table_id"]))
     assert (info.replication_factor, info.own_replication_factor) == (1, True)
     m.set(0, tablet_id=m.tablet)
     assert wanted_voters(m.box.catalog, m.tablet) == 5
@@ -103,8 +104,7 @@ def test_what_full_servers_could_not_hold_is_refused_with_the_room_there_is() ->
     removal of a voter. The reports for the jobs say the limit."""
     m = Masters(5)
     hosts = [ServerView(uuid=u, member=Member(u, (Address("h", 1),))) for u in S[3:5]]
-    info = table_info("other", buckets=1, rf=1)
-    m.box.commit(create_table(m.box.catalog, pb.CreateTableRequest(table=info), hosts[:1], {}, 1))
+    m.box.commit(create_table(m.box.catalog, new_table("other", buckets=1, rf=1), hosts[:1], {}, 1))
     m.limits = {S[3]: 1, S[0]: 1, S[1]: 1, S[2]: 1, S[4]: 1}
     m.report()
     before = m.box.index
@@ -236,7 +236,7 @@ def test_cancelled_desired_change_is_taken_back_unless_the_new_replica_votes() -
     m.want(change_requests.cancel, "")
     assert m.box.catalog.records.get(DESIRED_CHANGE + m.tablet) == {**later, "deadline_us": 1, "cancelled": True}
     assert m.decided() == ["remove d"]
-    (info,) = m.state.tablets_of(str((m.box.catalog.records.get(TABLET + m.tablet) or {})["table_id"]))
+    (info,) = tablet_infos(m.state, str((m.box.catalog.records.get(TABLET + m.tablet) or {})["table_id"]))
     assert info.wish.cancelled and info.wish.kind == "ADD"
     m.box.commit(({}, [DESIRED_CHANGE + m.tablet], "", None))
     m.members, m.index, m.servers = m.members[:3], 6, S[:5]

@@ -9,9 +9,9 @@ from nyala.replica.master.catalog.tables import create_table, drop_table
 from nyala.replica.master.heartbeats.soft_state import SoftState
 from nyala.replica.master.tablets.dropped import holders_of, settle_dropped
 from nyala.replica.policy import ServerView
-from nyala.replica.rpc import config_to_pb, pb
+from nyala.replica.rpc import config_to_pb, heartbeat_from_pb, pb
 from nyala.replica.types import Address, DataState, Member, OpId, RaftConfig
-from tests.harness.catalogs import AppliedCatalog, table_info
+from tests.harness.catalogs import AppliedCatalog, new_table
 from tests.harness.reachable import AskedAtOnce, orders_now
 
 A, B, C, D = ("a" * 32, "b" * 32, "c" * 32, "d" * 32)
@@ -26,8 +26,7 @@ class Dropped:
         self.soft = SoftState(0, self.box.known)
         self.asked = AskedAtOnce(self.box.known)
         hosts = [ServerView(uuid=u, member=Member(u, (Address("h", 1),))) for u in (A, B, C)]
-        request = pb.CreateTableRequest(table=table_info(buckets=1))
-        self.box.commit(create_table(self.box.catalog, request, hosts, {}, 1))
+        self.box.commit(create_table(self.box.catalog, new_table(buckets=1), hosts, {}, 1))
         self.tablet, _ = next(iter(self.box.catalog.items(TABLET)))
         moved = RaftConfig(OpId(1, 7), tuple(Member(u, (Address("h", 1),)) for u in (A, B, D)))
         self.config = config_to_pb(moved)
@@ -41,7 +40,10 @@ class Dropped:
             replicas = [pb.ReplicaStatus(tablet_id=self.tablet, uuid=uuid, data_state=state, term=1)]
             replicas[0].committed_config.CopyFrom(self.config)
         self.soft.heartbeat(
-            pb.HeartbeatRequest(server_uuid=uuid, full_report=full, booting=booting, replicas=replicas), 0
+            *heartbeat_from_pb(
+                pb.HeartbeatRequest(server_uuid=uuid, full_report=full, booting=booting, replicas=replicas)
+            ),
+            0,
         )
 
     def settle(self, now_us: int) -> list[str] | None:
@@ -101,9 +103,9 @@ def test_tablet_that_was_not_dropped_is_never_forgotten() -> None:
     box = AppliedCatalog()
     soft = SoftState(0, box.known)
     hosts = [ServerView(uuid=u, member=Member(u, (Address("h", 1),))) for u in (A, B, C)]
-    box.commit(create_table(box.catalog, pb.CreateTableRequest(table=table_info(buckets=1)), hosts, {}, 1))
+    box.commit(create_table(box.catalog, new_table(buckets=1), hosts, {}, 1))
     for uuid in (A, B, C):
-        soft.heartbeat(pb.HeartbeatRequest(server_uuid=uuid, full_report=True), 0)
+        soft.heartbeat(*heartbeat_from_pb(pb.HeartbeatRequest(server_uuid=uuid, full_report=True)), 0)
     assert settle_dropped(box.catalog, soft, 1 << 60, 0) == ({}, [])
 
 

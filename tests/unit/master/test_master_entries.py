@@ -23,20 +23,20 @@ from nyala.replica.master.catalog.records import (
     Tablet,
     Takeover,
     read,
+    write,
 )
 from nyala.replica.master.catalog.sources import open_sources, reset_source
 from nyala.replica.master.catalog.tables import create_table, drop_table
-from nyala.replica.master.catalog.tables import table_info as info_of
 from nyala.replica.master.group.catalog_group import CatalogGroup
 from nyala.replica.master.group.entries import unfit_entry, unfit_record
 from nyala.replica.master.requests.change_requests import add, cancel
 from nyala.replica.master.requests.conversions import open_sources_from_pb, position_to_pb, reset_source_from_pb
 from nyala.replica.policy import DesiredChange
 from nyala.replica.raft import AppendEntries
-from nyala.replica.rpc import pb
+from nyala.replica.rpc import info_from_json, pb
 from nyala.replica.types import ZERO_OPID, Address, Entry, EntryKind, Member, OpId, RaftConfig, SystemClock, new_uuid
 from nyala.schemas import encode
-from tests.harness.catalogs import table_info
+from tests.harness.catalogs import new_table
 from tests.harness.leading_master import Masters, S
 
 OPTIONAL = {
@@ -62,9 +62,7 @@ def written() -> dict[str, Any]:
         found["desired"] = m.box.catalog.records.get("desired")
 
     servers = m.state.servers()
-    m.box.commit(
-        create_table(m.box.catalog, pb.CreateTableRequest(table=table_info("x"), request_id="r"), servers, {}, 1)
-    )
+    m.box.commit(create_table(m.box.catalog, new_table("x"), servers, {}, 1, request_id="r"))
     source = pb.SourceKey(cluster_id="c", topic_id="t", kafka_partition=0)
     opens = [pb.SourceOpen(source=source, topic="writes.flights", initial_start=3)]
     opening = pb.OpenSourcesRequest(table="flights", owner_run="a", opens=opens)
@@ -121,7 +119,7 @@ def use(key: str, found: Any) -> None:
     """What masters make of a record that is in their catalog."""
     match record := read(key, found):
         case Table():
-            info_of(record)
+            info_from_json(write(record))
             assert record.name.encode() is not None and record.replication_factor < 2**31
         case Tablet():
             assert all(m.uuid for c in (record.first_config, record.known_config) for m in c.members)

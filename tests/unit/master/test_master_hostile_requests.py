@@ -39,7 +39,7 @@ def test_senders_of_heartbeats_are_counted_by_host_as_callers_are() -> None:
             request = pb.HeartbeatRequest(server_uuid=f"{n:032x}", addresses=[pb.Address(host="void", port=1)])
             reply = await world.service.Heartbeat(request, SimpleNamespace(peer=lambda peer=peer: peer))
             assert reply.error.code == Code.NOT_READY
-        told = [c.not_counted.rpartition("come from ")[2] for c in world.master.admission.infos()]
+        told = [c.not_counted.rpartition("come from ")[2] for c in world.master.admission.shown()]
         assert sorted(told) == ["10.0.0.1)"] * 2 + ["2001:db8::/64)"] * 2
 
     run(scenario)

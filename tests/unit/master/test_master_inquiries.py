@@ -14,7 +14,7 @@ from nyala.replica.master.catalog.records import TABLET, Tablet, read, write
 from nyala.replica.master.decisions.reconciler import Reconciler, is_later, marked
 from nyala.replica.master.requests.confirming import confirm_config
 from nyala.replica.master.tablets.inquiries import FRESH_US, PAUSE_US_FIRST, PAUSE_US_MAX, Inquiries
-from nyala.replica.rpc import config_to_pb, pb
+from nyala.replica.rpc import config_to_pb, heartbeat_from_pb, pb
 from nyala.replica.types import Address, Code, DataState, Member, OpId, RaftConfig, Refused, limits
 from tests.harness.leading_master import Masters, S
 from tests.harness.master_calls import MasterWorld, where
@@ -175,7 +175,7 @@ def test_members_of_every_config_that_is_told_of_are_asked() -> None:
         status = w.servers.held[D][w.tablet]
         beat = pb.HeartbeatRequest(server_uuid=D, full_report=True, replicas=[status])
         beat.addresses.add(host=where(D).host, port=where(D).port)
-        w.state.soft.heartbeat(beat, w.clock.now_us)
+        w.state.soft.heartbeat(*heartbeat_from_pb(beat), w.clock.now_us)
         assert await w.ask() == 4
         assert w.inquiries.proven() == {w.tablet: config(1, A, B, C)}
 

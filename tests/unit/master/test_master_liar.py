@@ -15,9 +15,9 @@ from nyala.replica.master.heartbeats.soft_state import SoftState
 from nyala.replica.master.requests.confirming import confirm_config
 from nyala.replica.master.tablets.view import wanted_voters
 from nyala.replica.policy import ServerView
-from nyala.replica.rpc import config_to_pb, opid_from_pb, pb
+from nyala.replica.rpc import config_to_pb, heartbeat_from_pb, opid_from_pb, pb
 from nyala.replica.types import Address, DataState, Member, OpId, RaftConfig
-from tests.harness.catalogs import AppliedCatalog, table_info
+from tests.harness.catalogs import AppliedCatalog, new_table
 from tests.harness.reachable import AskedAtOnce, orders_now
 
 HONEST, LIAR, STRANGERS = "abcde", "f", "fgh"
@@ -41,8 +41,7 @@ class Tablet:
         self.asked = AskedAtOnce(self.box.known, lambda tablet_id: wanted_voters(self.box.catalog, tablet_id))
         self.now_us = 0
         hosts = [ServerView(uuid=n * 32, member=Member(n * 32, (Address(n, 1),))) for n in "abc"]
-        request = pb.CreateTableRequest(table=table_info(buckets=1))
-        self.box.commit(create_table(self.box.catalog, request, hosts, {}, 1))
+        self.box.commit(create_table(self.box.catalog, new_table(buckets=1), hosts, {}, 1))
         self.tablet, record = next(iter(self.box.catalog.items(TABLET)))
         self.box.commit(({TABLET + self.tablet: marked(record, None)}, [], "", None))
         self.history = [config(OpId(0, 0), "abc")]
@@ -117,7 +116,7 @@ class Tablet:
         replicas = [status] if status is not None else []
         beat = pb.HeartbeatRequest(server_uuid=name * 32, full_report=True, replicas=replicas)
         beat.addresses.add(host=name, port=1)
-        self.soft.heartbeat(beat, self.now_us)
+        self.soft.heartbeat(*heartbeat_from_pb(beat), self.now_us)
 
     def answers(self) -> None:
         """What everybody says when the masters ask: the truth, but for the liar and strangers where they listen."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -27,12 +28,12 @@ from nyala.replica.master.catalog.records import (
     Tablet,
     read,
 )
-from nyala.replica.master.catalog.tables import checked_table, table_record
+from nyala.replica.master.catalog.tables import table_record
 from nyala.replica.master.heartbeats.soft_state import ServerState
 from nyala.replica.master.requests import lists
-from nyala.replica.rpc import page_writer, pb, pb_grpc
-from nyala.replica.types import Address, Code, Refused, limits
-from tests.harness.catalogs import AppliedCatalog, table_info
+from nyala.replica.rpc import description_to_pb, page_writer, pb, pb_grpc
+from nyala.replica.types import Address, Code, FailingCopy, Heartbeat, Refused, limits
+from tests.harness.catalogs import AppliedCatalog, new_table
 from tests.harness.leading_master import Masters
 
 ROOM = limits.PAGE_BYTES + (64 << 10)
@@ -119,10 +120,10 @@ def test_every_server_is_listed_in_pages() -> None:
     """IN-80. Goal: `server list` answers with 5,000 servers' worth of records. Method: so many are known, each with
     four addresses and copies that fail; every one is listed once, and the masters with the first page only."""
     master = Masters(servers=0)
-    failing = {f"{n:032x}": pb.FailingCopy(tablet_id=f"{n:032x}", failures=3, error="x" * 1_500) for n in range(3)}
+    failing = tuple(FailingCopy(f"{n:032x}", 3, "x" * 1_500) for n in range(3))
     for n in range(5_000):
         server = ServerState(f"{n:032x}", tuple(Address(f"host-{n}-{i}", 7050) for i in range(4)), 0)
-        server.copies_failing = failing
+        server.said = Heartbeat(copies_failing=failing)
         master.state.soft.servers[server.uuid] = server
     found = pages(lists.servers_page, master, pb.ListServersRequest())
     assert [s.uuid for page in found for s in page.servers] == [f"{n:032x}" for n in range(5_000)]
@@ -192,7 +193,7 @@ def test_pages_have_what_was_there_all_the_time_once(data: st.DataObject) -> Non
         if name in there:
             master.box.commit(({}, [NAME + name, TABLE + name], "", None))
         else:
-            table = table_record(pb.TableInfo(name=name, table_id=name, replication_factor=3))
+            table = table_record(new_table(name))
             master.box.commit(({NAME + name: TableId(table_id=name), TABLE + name: table}, [], "", None))
 
     start = set(there)
@@ -220,7 +221,7 @@ def some_record(group: str, number: int) -> Record:
     """Of one table in three."""
     table_id = str(number % 3)
     if group == "table":
-        return table_record(pb.TableInfo(name=table_id, replication_factor=3))
+        return table_record(new_table(table_id))
     if group == "tablet":
         return Tablet(table_id=table_id, bucket=0, range_pos=100 - number, members=())
     names = dict.fromkeys(("table", "topic", "cluster_id", "topic_id", "owner_run"), "x")
@@ -281,8 +282,7 @@ class Asked(pb_grpc.MasterServiceServicer):
 
     def GetTable(self, request: Any, context: Any) -> Any:
         self.asked.append(("GetTable", request))
-        table = checked_table(table_info("wide", buckets=3))
-        table.table_id = next(self.table_ids)
+        table = description_to_pb(replace(new_table("wide", buckets=3), table_id=next(self.table_ids)))
         if request.table_id and request.table_id != table.table_id:
             error = pb.Error(code=Code.WRONG_TABLE, message="the table was dropped and created again")
             return pb.TableReply(error=error)

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from nyala.replica.master.catalog.records import TABLE, TABLET, Table, Tablet, write
-from nyala.replica.master.catalog.tables import checked_table, encoded_for_servers, table_record
-from nyala.replica.master.tablets.descriptions import Descriptions
+from nyala.replica.master.catalog.tables import table_record
+from nyala.replica.master.requests.conversions import checked_table
+from nyala.replica.master.tablets.descriptions import Descriptions, encoded_for_servers
 from nyala.replica.master.tablets.order_batch import CREATIONS_MAX
 from nyala.replica.raft import AppendEntries
 from nyala.replica.rpc import pb

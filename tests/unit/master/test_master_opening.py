@@ -14,7 +14,7 @@ from nyala.replica.master import Catalog
 from nyala.replica.master.catalog.records import TABLE, TABLET, Record, Tablet
 from nyala.replica.master.catalog.tables import table_record
 from nyala.replica.types import Address, Member, OpId, RaftConfig
-from tests.harness.catalogs import AppliedCatalog, table_info
+from tests.harness.catalogs import AppliedCatalog, new_table
 from tests.harness.sim_disk import SimDisk
 
 TABLES, BUCKETS = 10, 200
@@ -56,7 +56,7 @@ def changes() -> list[dict[str, Record]]:
     found = []
     for n in range(TABLES):
         table_id = f"{n:032x}"
-        puts: dict[str, Record] = {TABLE + table_id: table_record(table_info(f"t{n}"))}
+        puts: dict[str, Record] = {TABLE + table_id: table_record(new_table(f"t{n}"))}
         for bucket in range(BUCKETS):
             members = tuple(servers[(n + bucket + i) % 100] for i in range(3))
             puts[f"{TABLET}{n * BUCKETS + bucket:032x}"] = Tablet(

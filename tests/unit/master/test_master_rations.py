@@ -10,7 +10,7 @@ import pytest
 from nyala.replica.master.catalog.records import TABLE, TABLET
 from nyala.replica.master.heartbeats.soft_state import SoftState
 from nyala.replica.master.tablets.descriptions import Descriptions
-from nyala.replica.rpc import checked_request, pb
+from nyala.replica.rpc import checked_request, heartbeat_from_pb, pb
 from nyala.replica.server.heartbeats import reports
 from nyala.replica.server.heartbeats.reports import ReportState, full_report, partial_report
 from nyala.replica.types import DataState, limits
@@ -50,7 +50,7 @@ def test_orders_are_bounded_and_every_one_is_given_in_the_end(columns: int) -> N
     for beat in range(400):
         replicas = [pb.ReplicaStatus(tablet_id=t, data_state=DataState.READY) for t in sorted(here)]
         request = pb.HeartbeatRequest(server_uuid=SERVER, full_report=True, replicas=replicas)
-        soft.heartbeat(request, beat)
+        soft.heartbeat(*heartbeat_from_pb(request), beat)
         orders = orders_now(box.catalog, soft, asked, SERVER, beat, 0, known)
         assert sum(o.ByteSize() for o in orders) <= limits.ORDERS_BYTES_MAX
         kinds = ["create" if o.HasField("create") else "delete" for o in orders]
@@ -100,7 +100,7 @@ def test_reports_in_slices_end_in_what_is_there(seed: int, slices: bool, monkeyp
             server_uuid=SERVER, process=1, sequence=number, full_report=report.full, replicas=report.statuses,
             slice_after=report.after, slice_until=report.until,
         )  # fmt: skip
-        full = soft.heartbeat(request, number)
+        full = soft.heartbeat(*heartbeat_from_pb(request), number)
         nonlocal complete
         complete = complete or (report.full and not report.until)
         assert complete or not soft.servers[SERVER].reported, "not every slice of the first report has come"

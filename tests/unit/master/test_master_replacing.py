@@ -12,13 +12,14 @@ from nyala.replica.master.catalog.sources import advance_sources, open_sources, 
 from nyala.replica.master.catalog.tables import create_table, drop_table
 from nyala.replica.master.requests import change_requests
 from nyala.replica.master.requests.conversions import advance_sources_from_pb, open_sources_from_pb
+from nyala.replica.master.requests.infos import tablet_infos
 from nyala.replica.master.requests.replacing import replace_tablets
 from nyala.replica.master.tablets.view import wanted_voters
 from nyala.replica.policy import ChangeKind, DesiredChange, ServerView
 from nyala.replica.rows import SourceKey
-from nyala.replica.rpc import pb
+from nyala.replica.rpc import heartbeat_from_pb, pb
 from nyala.replica.types import Address, Code, Member, Refused
-from tests.harness.catalogs import table_info
+from tests.harness.catalogs import new_table
 from tests.harness.leading_master import OPTIONS, Masters, S
 from tests.harness.reachable import orders_now
 
@@ -79,7 +80,7 @@ def test_lost_tablet_is_replaced_by_an_empty_one_of_the_same_partition_once() ->
     ]
     assert "formed" not in record and wanted_voters(m.box.catalog, new) == 1 and len(record["members"]) == 1
     assert m.box.catalog.records.get(DESIRED_CHANGE + m.tablet) is None
-    assert [t.tablet_id for t in m.state.tablets_of(table_id)] == [new]
+    assert [t.tablet_id for t in tablet_infos(m.state, table_id)] == [new]
     before = m.box.index
     assert replaced(m) == (made, []) and m.box.index == before
     with pytest.raises(Refused, match="no such tablet"):
@@ -108,7 +109,7 @@ def test_tablet_is_replaced_by_no_accident() -> None:
     held = m.state.soft.servers[S[1]].replicas
     held[m.tablet] = replace(held[m.tablet], witness=True)
     assert replace_tablets(m.state, [m.tablet], {})[0]
-    m.state.soft.heartbeat(pb.HeartbeatRequest(server_uuid="e" * 32, booting=True), m.clock.now_us)
+    m.state.soft.heartbeat(*heartbeat_from_pb(pb.HeartbeatRequest(server_uuid="e" * 32, booting=True)), m.clock.now_us)
     refused(m, Code.NOT_READY, f"has not said yet what it holds.*server={'e' * 32}", despite_replicas=True)
     m.lead()
     m.report()
@@ -138,7 +139,7 @@ def test_replica_of_a_replaced_tablet_that_returns_is_deleted_and_new_servers_cr
     for uuid in S[:3]:
         (order,) = orders_now(m.box.catalog, m.state.soft, m.state.inquiries, uuid, 0, 0)
         assert (order.delete.tablet_id, order.delete.reason) == (m.tablet, f"replaced by {new}")
-    (info,) = m.state.tablets_of(str((m.box.catalog.records.get(TABLET + new) or {})["table_id"]))
+    (info,) = tablet_infos(m.state, str((m.box.catalog.records.get(TABLET + new) or {})["table_id"]))
     assert not set(S[:3]) & {x.uuid for x in info.config.members}
 
 
@@ -147,9 +148,8 @@ def test_sources_of_a_replaced_tablet_go_back_as_far_as_kafka_goes() -> None:
     partitions of the table, of one of which Kafka has lost the beginning, and of one everything that was done; the
     owner loses its lease; the sources of another table stay; replaced once more, nothing moves."""
     m = wiped()
-    other = table_info("other", buckets=1, rf=1)
     hosts = [ServerView(uuid=S[3], member=Member(S[3], (Address("h", 1),)))]
-    m.box.commit(create_table(m.box.catalog, pb.CreateTableRequest(table=other), hosts, {}, 1))
+    m.box.commit(create_table(m.box.catalog, new_table("other", buckets=1, rf=1), hosts, {}, 1))
     for partition in range(3):
         fed(m, partition=partition)
     fed(m, "other")

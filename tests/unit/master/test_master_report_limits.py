@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nyala.replica.master.heartbeats.report_limits import StatusRate, report_bytes
 from nyala.replica.master.heartbeats.soft_state import SoftState
-from nyala.replica.rpc import config_to_pb, pb, tablet_report_from_pb
+from nyala.replica.rpc import config_to_pb, heartbeat_from_pb, pb, tablet_report_from_pb
 from nyala.replica.types import Address, Code, DataState, Member, OpId, RaftConfig, Refused, limits
 
 MEMBERS = [f"{n:032x}" for n in range(1, 8)]
@@ -60,14 +60,14 @@ def test_server_that_reports_too_fast_is_refused_and_changes_nothing() -> None:
     late.location = "elsewhere"
     with pytest.raises(Refused, match="sends more than a master takes") as refused:
         while taken <= limits.REPORT_STATUSES_BURST_MAX:
-            soft.heartbeat(beat(MEMBERS[0]), now_us)
+            soft.heartbeat(*heartbeat_from_pb(beat(MEMBERS[0])), now_us)
             taken += limits.REPORT_STATUSES_OF_HEARTBEAT
     assert refused.value.code is Code.OVERLOADED and taken == limits.REPORT_STATUSES_BURST_MAX
     with pytest.raises(Refused) as refused:
-        soft.heartbeat(late, now_us)
-    assert soft.servers[MEMBERS[0]].location == ""
-    soft.heartbeat(late, now_us + int(str(refused.value.values["wait_ms"])) * 1000)
-    assert soft.servers[MEMBERS[0]].location == "elsewhere"
+        soft.heartbeat(*heartbeat_from_pb(late), now_us)
+    assert soft.servers[MEMBERS[0]].said.location == ""
+    soft.heartbeat(*heartbeat_from_pb(late), now_us + int(str(refused.value.values["wait_ms"])) * 1000)
+    assert soft.servers[MEMBERS[0]].said.location == "elsewhere"
 
 
 def test_master_keeps_what_it_decides_by_and_nothing_of_the_message() -> None:
@@ -76,13 +76,13 @@ def test_master_keeps_what_it_decides_by_and_nothing_of_the_message() -> None:
     soft = SoftState(0, lambda tablet: CONFIG)
     report = beat(MEMBERS[0], status("1", MEMBERS[0], error=60_000))
     report.replicas[0].pending_config.CopyFrom(config_to_pb(CONFIG))
-    soft.heartbeat(report, 0)
+    soft.heartbeat(*heartbeat_from_pb(report), 0)
     found = soft.servers[MEMBERS[0]].replicas["1"]
     report.replicas[0].term = 99
     assert found.term == 9 and len(found.peers) == 7 and found.pending and found.config == CONFIG
     assert not any(isinstance(getattr(found, f.name), Message) for f in fields(found)) and report_bytes(found) < 20_000
     report.replicas[0].role = "FOLLOWER"
-    soft.heartbeat(report, 0)
+    soft.heartbeat(*heartbeat_from_pb(report), 0)
     assert not soft.servers[MEMBERS[0]].replicas["1"].peers
 
 
@@ -120,7 +120,7 @@ def test_memory_for_reports_is_bounded_and_members_have_theirs(
         for uuid, told, full in steps:
             once = {str(t): (m, d) for t, m, d in told}
             replicas = [status(t, uuid, members=m, deleted=d) for t, (m, d) in once.items()]
-            soft.heartbeat(beat(uuid, *replicas, full=full), 0)
+            soft.heartbeat(*heartbeat_from_pb(beat(uuid, *replicas, full=full)), 0)
             sums = {u: sum(map(report_bytes, s.replicas.values())) for u, s in soft.servers.items()}
             assert all(soft.room.of(u) == size <= 3 * one for u, size in sums.items())
             foreign = sum(

@@ -12,25 +12,29 @@ from hypothesis import strategies as st
 from nyala.replica.master.catalog import sources
 from nyala.replica.master.catalog.tables import (
     add_writer_schema,
-    checked_table,
     create_table,
     drop_table,
-    encoded_for_servers,
     find_table,
     forget_writer_schema,
 )
-from nyala.replica.master.requests.conversions import open_sources_from_pb
+from nyala.replica.master.requests.conversions import checked_table, open_sources_from_pb
+from nyala.replica.master.tablets.descriptions import encoded_for_servers
 from nyala.replica.policy import ServerView
-from nyala.replica.rows import Column, ColumnType, TableSchema
-from nyala.replica.rpc import pb, schema_to_pb
+from nyala.replica.rows import Column, ColumnType, TableSchema, WriterSchemaInfo
+from nyala.replica.rpc import description_to_pb, pb, schema_to_pb
 from nyala.replica.types import Address, Code, Member, Refused, limits
 from tests.harness.catalogs import AppliedCatalog, table_info
 
 SERVERS = [ServerView(uuid=letter * 32, member=Member(letter * 32, (Address("h", 1),))) for letter in "abc"]
 
+LONG_SCHEMA = pb.TableSchema(
+    columns=[pb.Column(id=n, name=f"c{n:0255}", type="int64") for n in range(1, limits.COLUMNS_MAX + 1)],
+    key=[f"c{1:0255}"],
+)
+
 
 def create(box: AppliedCatalog, table: pb.TableInfo) -> str:
-    made: str = box.commit(create_table(box.catalog, pb.CreateTableRequest(table=table), SERVERS, {}, 1))
+    made: str = box.commit(create_table(box.catalog, checked_table(table), SERVERS, {}, 1))
     return made
 
 
@@ -55,7 +59,7 @@ def test_widest_table_that_may_be_is_taken() -> None:
     table.partition.buckets = 1024
     for n in range(10):
         table.writer_schemas.add(fingerprint=f"{n:016x}", avro_json=json.dumps("x" * 40_000))
-    assert checked_table(table).ByteSize() < limits.TABLE_BYTES_MAX
+    assert description_to_pb(checked_table(table)).ByteSize() < limits.TABLE_BYTES_MAX
 
 
 @pytest.mark.parametrize(
@@ -65,7 +69,7 @@ def test_widest_table_that_may_be_is_taken() -> None:
         (lambda t: t.writer_schemas.add(avro_json=json.dumps("x" * (300 << 10))), Code.TOO_LARGE, "writer schema"),
         (lambda t: [t.writer_schemas.add(avro_json="1") for _ in range(201)], Code.TOO_LARGE, "writer schemas"),
         (lambda t: [t.writer_schemas.add(avro_json="1" * (200 << 10)) for _ in range(6)], Code.TOO_LARGE, "writer"),
-        (lambda t: t.older_schemas.add(columns=[pb.Column(name="x" * (1 << 20))]), Code.TOO_LARGE, "older schemas"),
+        (lambda t: t.older_schemas.extend([LONG_SCHEMA] * 14), Code.TOO_LARGE, "older schemas"),
         (lambda t: setattr(t.partition, "buckets", 1025), Code.INVALID_ARGUMENT, "hash buckets times its ranges"),
     ],
 )  # fmt: skip
@@ -114,7 +118,7 @@ def test_writer_schemas_of_a_table_are_bounded(monkeypatch: pytest.MonkeyPatch) 
     create(box, table_info("flights", buckets=1))
 
     def register(number: int, size: int = 10) -> None:
-        schema = pb.WriterSchema(fingerprint=f"{number:016x}", avro_json=json.dumps("x" * size))
+        schema = WriterSchemaInfo(f"{number:016x}", 0, json.dumps("x" * size))
         box.commit(add_writer_schema(box.catalog, "flights", schema))
 
     for n in range(5):
@@ -150,7 +154,7 @@ def test_full_catalog_says_so_and_takes_what_makes_room(what: str, monkeypatch: 
     opening = open_sources_from_pb(pb.OpenSourcesRequest(table="a", owner_run="r", opens=opens))
     if what == "CATALOG_BYTES_MAX":
         refused(Code.NO_SPACE, sources.open_sources, box.catalog, opening, 1)
-        schema = pb.WriterSchema(fingerprint="f" * 16, avro_json=json.dumps("x" * 200))
+        schema = WriterSchemaInfo("f" * 16, 0, json.dumps("x" * 200))
         refused(Code.NO_SPACE, add_writer_schema, box.catalog, "a", schema)
     else:
         box.commit(sources.open_sources(box.catalog, opening, 1))

@@ -11,10 +11,21 @@ import pytest
 from nyala.replica.client.channels import Channels
 from nyala.replica.client.paging import pages_of
 from nyala.replica.master.catalog.records import NAME, SOURCE, TABLE, TABLET, Position, Record, TableId, Tablet, write
-from nyala.replica.master.catalog.tables import checked_table, table_record
-from nyala.replica.rpc import RequestChecks, address_to_pb, config_to_pb, new_server, page_writer, pb, pb_grpc
+from nyala.replica.master.catalog.tables import table_record
+from nyala.replica.master.requests.conversions import checked_table
+from nyala.replica.rows import TableDescription
+from nyala.replica.rpc import (
+    RequestChecks,
+    address_to_pb,
+    config_to_pb,
+    heartbeat_from_pb,
+    new_server,
+    page_writer,
+    pb,
+    pb_grpc,
+)
 from nyala.replica.types import Address, DataState, Member, OpId, RaftConfig, limits
-from tests.harness.catalogs import table_info
+from tests.harness.catalogs import new_table, table_info
 from tests.harness.loop_steps import counted_steps
 from tests.harness.master_calls import MasterWorld
 
@@ -33,7 +44,7 @@ def server(number: int) -> Member:
     return Member(f"{number % SERVERS:032x}", (Address(f"server-{number % SERVERS}.example", 7050),))
 
 
-def wide_table() -> pb.TableInfo:
+def wide_table() -> TableDescription:
     info = table_info("wide", buckets=1)
     del info.schema.columns[1:]
     for n in range(COLUMNS - 1):
@@ -50,7 +61,7 @@ def tablet(table_id: str, number: int, **fields: Any) -> Tablet:
 def records() -> Iterator[tuple[str, Record]]:
     """1,477 wide tables of one tablet, which their servers have not created yet; 5,000 small ones; one of many tablets;
     the positions of as many sources as one table may have."""
-    wide, small = table_record(wide_table()), table_record(table_info("small"))
+    wide, small = table_record(wide_table()), table_record(new_table("small"))
 
     def named(name: str, like: Any) -> Iterator[tuple[str, Record]]:
         described = {**like.described, "name": name, "table_id": name}
@@ -87,11 +98,13 @@ def report(world: MasterWorld) -> None:
     for n in range(SERVERS):
         uuid, address = server(n).uuid, server(n).addresses[0]
         world.master.soft.heartbeat(
-            pb.HeartbeatRequest(
-                server_uuid=uuid,
-                addresses=[pb.Address(host=address.host, port=address.port)],
-                full_report=True,
-                replicas=held.get(uuid, []),
+            *heartbeat_from_pb(
+                pb.HeartbeatRequest(
+                    server_uuid=uuid,
+                    addresses=[pb.Address(host=address.host, port=address.port)],
+                    full_report=True,
+                    replicas=held.get(uuid, []),
+                )
             ),
             world.clock.now_us,
         )

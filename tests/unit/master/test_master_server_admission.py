@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from nyala.replica.fs import MASTER, TABLET_SERVER
 from nyala.replica.master.heartbeats.candidates import FORGET_US, PAUSE_US_FIRST
-from nyala.replica.master.heartbeats.heartbeat_checks import addresses_told, why_not
+from nyala.replica.master.heartbeats.heartbeat_checks import check_sender, why_not
 from nyala.replica.master.heartbeats.server_admission import ServerAdmission
 from nyala.replica.master.heartbeats.soft_state import SERVER_SILENT_US, ServerState, SoftState
-from nyala.replica.rpc import address_to_pb, pb
+from nyala.replica.rpc import address_to_pb, heartbeat_from_pb, pb
 from nyala.replica.types import Address, Code, Refused, limits
 from tests.harness.leading_master import FixedClock
 from tests.harness.reachable import ReachableServers
@@ -48,10 +48,10 @@ class World:
         """What the sender is told: OK if its heartbeat counts."""
         request = beat(uuid, *where, process=process, sequence=next(self.sequence))
         try:
-            await self.admission.admit(request, peer, CLUSTER)
+            await self.admission.admit(heartbeat_from_pb(request)[0], peer, CLUSTER)
         except Refused as refused:
             return refused.code
-        self.soft.heartbeat(request, self.clock.now_us)
+        self.soft.heartbeat(*heartbeat_from_pb(request), self.clock.now_us)
         return Code.OK
 
 
@@ -96,14 +96,14 @@ def test_server_counts_once_it_answered_at_its_address() -> None:
         for port, reason in reasons.items():
             w.clock.now_us += PAUSE_US_FIRST
             assert await w.said(L, Address("h", port)) is Code.NOT_READY
-            (told,) = w.admission.infos()
+            (told,) = w.admission.shown()
             assert reason in told.not_counted and told.uuid == L
         calls = len(w.servers.calls)
         w.servers.listen(L, Address("h", 5), cluster_id=CLUSTER)
         assert await w.said(L, Address("h", 5)) is Code.NOT_READY and len(w.servers.calls) == calls, "not due yet"
         assert list(w.soft.servers) == [A]
         w.clock.now_us += PAUSE_US_FIRST
-        assert await w.said(L, Address("h", 5)) is Code.OK and w.admission.infos() == []
+        assert await w.said(L, Address("h", 5)) is Code.OK and w.admission.shown() == []
 
     run(scenario)
 
@@ -120,7 +120,7 @@ def test_changed_address_counts_only_if_the_former_one_is_gone() -> None:
         w.clock.now_us += PAUSE_US_FIRST
         w.servers.listen(A, OTHER)
         assert await w.said(A, OTHER) is Code.ILLEGAL_STATE
-        assert "still answers at h:1" in w.admission.infos()[0].not_counted
+        assert "still answers at h:1" in w.admission.shown()[0].not_counted
         assert w.soft.servers[A].addresses == (HOME,) and await w.said(A, HOME) is Code.OK
         w.servers.listen(B, HOME)
         w.clock.now_us += 4 * PAUSE_US_FIRST
@@ -141,7 +141,7 @@ def test_heartbeat_counts_only_if_the_server_sent_it() -> None:
         w.servers.processes[HOME] = 7
         for _ in range(2):
             assert await w.said(A, HOME, process=6) is Code.NOT_READY
-            assert "did not send" in w.admission.infos()[0].not_counted
+            assert "did not send" in w.admission.shown()[0].not_counted
             assert await w.said(A, HOME, process=7) is Code.OK
             w.clock.now_us += PAUSE_US_FIRST
         w.servers.listen(A, OTHER)
@@ -167,11 +167,11 @@ def test_new_leader_asks_where_the_catalog_says_that_a_server_listens() -> None:
             w.servers.processes[place] = process
         elsewhere = beat(A, OTHER, process=6)
         with pytest.raises(Refused) as caught:
-            await w.admission.admit(elsewhere, "", CLUSTER)
+            await w.admission.admit(heartbeat_from_pb(elsewhere)[0], "", CLUSTER)
         assert caught.value.code is Code.ILLEGAL_STATE and not w.soft.servers
         del w.servers.listening[HOME]
         w.clock.now_us += PAUSE_US_FIRST
-        await w.admission.admit(elsewhere, "", CLUSTER)
+        await w.admission.admit(heartbeat_from_pb(elsewhere)[0], "", CLUSTER)
         assert w.soft.servers[A].addresses == (OTHER,)
 
     run(scenario)
@@ -191,7 +191,7 @@ def test_made_up_servers_fill_their_hosts_share_and_expire() -> None:
         assert await w.said(A, HOME, peer="ipv4:10.0.0.2") is Code.OK
         for n in range(2 * limits.SERVER_CANDIDATES_MAX):
             await w.said(f"{n:032x}", Address("void", 1), peer=f"ipv4:10.1.{n >> 8}.{n & 255}")
-        assert len(w.admission) == limits.SERVER_CANDIDATES_MAX and len(w.admission.infos()) < len(w.admission)
+        assert len(w.admission) == limits.SERVER_CANDIDATES_MAX and len(w.admission.shown()) < len(w.admission)
         w.servers.listen(B, OTHER)
         assert await w.said(B, OTHER) is Code.OVERLOADED
         w.clock.now_us += FORGET_US + 1
@@ -365,7 +365,7 @@ def test_one_listener_is_one_server_however_many_uuids_it_answers_by() -> None:
         for uuid in (A, f"{0:031x}e"):  # a new one, and one that moves
             assert "of its host" in w.soft.admit(uuid, (Address("y", 1),), now_us, peer="ipv4:10.0.1.1")
         w.servers.listen(A, OTHER)
-        assert await w.said(A, OTHER) is Code.OVERLOADED and "take no more" in w.admission.infos()[0].not_counted
+        assert await w.said(A, OTHER) is Code.OVERLOADED and "take no more" in w.admission.shown()[0].not_counted
         w.catalog[B] = [Address("h", 4)]
         w.servers.listen(B, Address("h", 4))
         assert await w.said(B, Address("h", 4), peer="ipv4:10.0.1.1") is Code.OK, "the catalog lists it"
@@ -398,14 +398,16 @@ def test_one_listener_is_one_server_however_many_uuids_it_answers_by() -> None:
 def test_impossible_heartbeats_are_refused(request_: pb.HeartbeatRequest, says: str) -> None:
     """IN-43. Goal: what can be no server makes no candidate and no call. Method: each field, just beyond its bound."""
     with pytest.raises(Refused, match=says) as caught:
-        addresses_told(request_)
+        check_sender(heartbeat_from_pb(request_)[0])
     assert caught.value.code is Code.INVALID_ARGUMENT
 
 
 def test_possible_addresses_are_taken() -> None:
     """IN-43. Goal: names, IPv4 and IPv6 stay usable. Method: one of each; and an identity that fits."""
     for host in ("localhost", "server-1.rack_2.example", "10.0.0.1", "[::1]", "[fe80::1:2]"):
-        assert addresses_told(beat(A, Address(host, 7050))) == (Address(host, 7050),)
+        told, _ = heartbeat_from_pb(beat(A, Address(host, 7050)))
+        check_sender(told)
+        assert told.addresses == (Address(host, 7050),)
     for cluster in ("", CLUSTER):
         assert why_not(pb.IdentityReply(uuid=A, kind=TABLET_SERVER, cluster_id=cluster), A, CLUSTER) == ""
 

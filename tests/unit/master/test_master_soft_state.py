@@ -15,7 +15,7 @@ from nyala.replica.master.requests.confirming import confirm_config
 from nyala.replica.master.tablets.orders import copy_is_abandoned
 from nyala.replica.master.tablets.view import cluster_view, health_of
 from nyala.replica.policy import Health, ServerView, decide, renewals
-from nyala.replica.rpc import config_to_pb, pb
+from nyala.replica.rpc import config_to_pb, heartbeat_from_pb, pb
 from nyala.replica.types import (
     Address,
     DataState,
@@ -26,7 +26,7 @@ from nyala.replica.types import (
     limits,
     next_generation,
 )
-from tests.harness.catalogs import AppliedCatalog, table_info
+from tests.harness.catalogs import AppliedCatalog, new_table
 from tests.harness.reachable import AskedAtOnce, orders_now
 
 A, B, C, D = ("a" * 32, "b" * 32, "c" * 32, "d" * 32)
@@ -71,8 +71,7 @@ class Masters:
         self.asked = AskedAtOnce(self.box.known)
         self.now_s = 0.0
         hosts = [ServerView(uuid=u, member=Member(u, (Address("h", 1),))) for u in (A, B, C)]
-        request = pb.CreateTableRequest(table=table_info(buckets=1))
-        self.box.commit(create_table(self.box.catalog, request, hosts, {}, 1))
+        self.box.commit(create_table(self.box.catalog, new_table(buckets=1), hosts, {}, 1))
         self.tablet, _ = next(iter(self.box.catalog.items(TABLET)))
 
     def beat(
@@ -88,7 +87,7 @@ class Masters:
             copies_failing=failing,
         )
         self.asked.hear(request)
-        return self.soft.heartbeat(request, int(self.now_s * SECOND))
+        return self.soft.heartbeat(*heartbeat_from_pb(request), int(self.now_s * SECOND))
 
     def said(self, uuid: str) -> list[pb.TabletOrder]:
         return orders_now(self.box.catalog, self.soft, self.asked, uuid, int(self.now_s * SECOND), GRACE_S * SECOND)
@@ -561,8 +560,10 @@ def test_masters_tell_where_servers_are_and_of_no_more_than_were_asked_for() -> 
     heard of, one that did not say where it is, and more questions than are answered at once."""
     soft = SoftState(0, lambda tablet_id: None)
     for port in (7, 8):
-        soft.heartbeat(pb.HeartbeatRequest(server_uuid=A, addresses=[pb.Address(host="h", port=port)]), 0)
-    soft.heartbeat(pb.HeartbeatRequest(server_uuid=B), 0)
+        soft.heartbeat(
+            *heartbeat_from_pb(pb.HeartbeatRequest(server_uuid=A, addresses=[pb.Address(host="h", port=port)])), 0
+        )
+    soft.heartbeat(*heartbeat_from_pb(pb.HeartbeatRequest(server_uuid=B)), 0)
     assert soft.places([]) == []
     assert soft.places([A, B, C]) == [Member(A, (Address("h", 8),))]
     assert soft.places([*([C] * limits.PEERS_SOUGHT_MAX), A]) == []
@@ -630,9 +631,10 @@ def test_copies_that_fail_are_kept_within_what_one_message_lists() -> None:
     text = "\U0001f4a5" * ((limits.REPLICA_STATUS_BYTES_MAX - 100) // 4)
     failing = [pb.FailingCopy(tablet_id=f"{n:032x}", failures=3, error=text) for n in range(2000)]
     failing[7].tablet_id = "x" * 1000
-    server.update_failing_copies(failing, 1)
-    assert server.copies_fail(failing[0].tablet_id) and "x" * 1000 not in server.copies_failing
-    assert len(server.copies_failing) == limits.COPIES_FAILING_MAX - 1
-    assert {f.error for f in server.copies_failing.values()} == {text[: limits.COPY_ERROR_CHARS_MAX]}
-    listed = [pb.FailingCopy(tablet_id=t, failures=f.failures, error=f.error) for t, f in server.copies_failing.items()]
+    server.hear(heartbeat_from_pb(pb.HeartbeatRequest(server_uuid=A, copies_failing=failing))[0], 1)
+    kept = server.said.copies_failing
+    assert server.copies_fail(failing[0].tablet_id) and "x" * 1000 not in {f.tablet_id for f in kept}
+    assert len(kept) == limits.COPIES_FAILING_MAX - 1
+    assert {f.error for f in kept} == {text[: limits.COPY_ERROR_CHARS_MAX]}
+    listed = [pb.FailingCopy(**f._asdict()) for f in kept]
     assert pb.ServerInfo(copies_failing=listed).ByteSize() < limits.PAGE_BYTES

@@ -22,7 +22,7 @@ from nyala.replica.master.requests.conversions import (
 from nyala.replica.policy import ServerView
 from nyala.replica.rpc import pb
 from nyala.replica.types import Address, Code, Member, Refused
-from tests.harness.catalogs import AppliedCatalog, table_info
+from tests.harness.catalogs import AppliedCatalog, new_table
 
 SECOND = 1_000_000
 SERVER = ServerView(uuid="1" * 32, member=Member("1" * 32, (Address("h", 7),)))
@@ -37,8 +37,7 @@ class Sources:
         self.create()
 
     def create(self) -> None:
-        request = pb.CreateTableRequest(table=table_info(rf=1))
-        self.table_id = self.box.commit(create_table(self.box.catalog, request, [SERVER], {}, 1))
+        self.table_id = self.box.commit(create_table(self.box.catalog, new_table(rf=1), [SERVER], {}, 1))
 
     def key(self, partition: int = 0, topic_id: str = "id1", cluster: str = "c") -> pb.SourceKey:
         return pb.SourceKey(cluster_id=cluster, topic_id=topic_id, kafka_partition=partition)

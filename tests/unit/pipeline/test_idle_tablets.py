@@ -25,7 +25,7 @@ from nyala.replica.rows import Column, ColumnType, PartitionSpec, SourceKey, Tab
 from nyala.replica.rpc import error_to_pb, pb, row_errors_to_pb, source_from_pb, source_to_pb
 from nyala.replica.tablet import Superblock, Tablet
 from nyala.replica.types import Address, Entry, EntryKind, Member, OpId
-from tests.harness.catalogs import AppliedCatalog, table_info
+from tests.harness.catalogs import AppliedCatalog, new_table
 from tests.harness.sim_disk import SimDisk
 from tests.harness.tablet_twin import rows_of
 
@@ -161,8 +161,7 @@ class World:
         self.tablets = Tablets()
         self.letters = Letters()
         self.catalog = AppliedCatalog()
-        request = pb.CreateTableRequest(table=table_info(rf=1))
-        self.table_id = self.catalog.commit(create_table(self.catalog.catalog, request, [SERVER], {}, 1))
+        self.table_id = self.catalog.commit(create_table(self.catalog.catalog, new_table(rf=1), [SERVER], {}, 1))
         tablets = tuple(TabletHandle(name, pos, pos, 0) for pos, name in enumerate(IDS))
         self.table = TableHandle("t", "flights", SCHEMA, SPEC, 1, 0, 0, tablets=tablets)
         self.topic: dict[int, int] = {}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nyala.replica.master.catalog.tables import checked_table
+from nyala.replica.master.requests.conversions import checked_table
 from nyala.replica.rows import ColumnType, PartitionSpec, value_from_json
 from nyala.replica.rpc import partition_from_pb, pb, schema_from_pb
 from nyala.replica.types import (

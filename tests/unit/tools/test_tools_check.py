@@ -12,9 +12,10 @@ import pytest
 from nyala.replica.client import TableHandle, TabletHandle
 from nyala.replica.master.catalog.records import TABLET
 from nyala.replica.master.requests.confirming import confirm_config
+from nyala.replica.master.requests.infos import tablet_infos
 from nyala.replica.master.tablets.proof import prove
 from nyala.replica.rows import PartitionSpec
-from nyala.replica.rpc import config_from_pb, config_to_pb, pb, tablet_report_from_pb
+from nyala.replica.rpc import config_from_pb, config_to_pb, heartbeat_from_pb, pb, tablet_report_from_pb
 from nyala.replica.tools import ClusterView, MasterView, ReplicaView, Severity, as_json, judge
 from nyala.replica.tools.check import LAG_ENTRIES_MAX
 from nyala.replica.types import Address, DataState, Member, OpId, RaftConfig
@@ -241,9 +242,9 @@ def unproven(m: Masters, *, teller: str, seconds: int) -> list[tuple[Severity, s
     beat = pb.HeartbeatRequest(server_uuid=teller, full_report=True, replicas=[status])
     for _ in range(seconds + 1):
         m.clock.now_us += 1_000_000
-        m.state.soft.heartbeat(beat, m.clock.now_us)
+        m.state.soft.heartbeat(*heartbeat_from_pb(beat), m.clock.now_us)
     (table_id,) = (t for t, _ in m.box.catalog.items("table/"))
-    (info,) = m.state.tablets_of(table_id)
+    (info,) = tablet_infos(m.state, table_id)
     seen = view("abc")
     seen.wanted = {"1": info}
     return told(seen)
@@ -303,10 +304,10 @@ def test_voter_of_two_that_is_lost_while_a_third_joins_is_named_with_the_command
             m.clock.now_us += 1_000_000
             for uuid in held:
                 beat = pb.HeartbeatRequest(server_uuid=uuid, full_report=True, replicas=[held[uuid]])
-                m.state.soft.heartbeat(beat, m.clock.now_us)
+                m.state.soft.heartbeat(*heartbeat_from_pb(beat), m.clock.now_us)
         (table_id,) = (t for t, _ in m.box.catalog.items("table/"))
         seen = view("abc")
-        seen.wanted = {"1": next(iter(m.state.tablets_of(table_id)))}
+        seen.wanted = {"1": next(iter(tablet_infos(m.state, table_id)))}
         return told(seen)
 
     assert found(10) == [] and not prove(known, {u: tablet_report_from_pb(s) for u, s in held.items()}, 0).leaves_out(

@@ -1,0 +1,155 @@
+"""What masters show of tablets and of tablet servers, as clients and operators get it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from nyala.replica.policy import DesiredChange
+from nyala.replica.rpc import address_to_pb, config_to_pb, opid_to_pb, pb
+from nyala.replica.types import Heartbeat, RaftConfig
+
+from ..catalog.records import DESIRED_CHANGE, RETIRED
+from ..heartbeats.candidates import Candidate
+from ..heartbeats.soft_state import LIVE, SoftState
+from ..state import MasterState
+from ..tablets.draining import drain_of
+from ..tablets.view import health_of, leader_of, server_view, wanted_voters
+
+DOUBTS_MAX = 5
+"""How many doubts about one server a listing of servers shows."""
+
+
+def tablet_infos(master: MasterState, table_id: str, after: tuple[int, int] | None = None) -> Iterator[pb.TabletInfo]:
+    """The tablets of a table in order of position, behind (range, bucket) `after`, with what is known of their
+    configs and leaders."""
+    for tablet_id, tablet in master.catalog.tablets_of(table_id):
+        if tablet.dropped or (after is not None and (tablet.range_pos, tablet.bucket) <= after):
+            continue
+        state = master.soft.tablets.get(tablet_id)
+        config = state.config if state and state.config else tablet.known_config
+        leader = leader_of(master.soft, state, master.options, master.mono_us)
+        info = pb.TabletInfo(
+            tablet_id=tablet_id,
+            table_id=table_id,
+            bucket=tablet.bucket,
+            range_pos=tablet.range_pos,
+            config=config_to_pb(_with_addresses(master.soft, config)),
+            leader_uuid=leader or (state.leader_uuid if state else ""),
+            term=max(state.leader_term, 0) if state else 0,
+            running=bool(leader),
+            replication_factor=wanted_voters(master.catalog, tablet_id),
+            own_replication_factor=bool(tablet.replication_factor),
+            wishes=tablet.wishes,
+            health={
+                m.uuid: health_of(master.soft, tablet_id, m.uuid, master.options, master.mono_us).name
+                for m in config.members
+            },
+        )
+        if (desired := master.catalog.get(DESIRED_CHANGE, tablet_id)) is not None:
+            info.wish.CopyFrom(_change_info(desired))
+        if (unproven := master.soft.unproven(tablet_id, master.mono_us)) is not None:
+            info.unproven.CopyFrom(
+                pb.UnprovenConfig(
+                    config=config_to_pb(unproven.config),
+                    known=opid_to_pb(unproven.known.opid),
+                    known_voters=unproven.known.voters,
+                    told_by=unproven.told_by,
+                    since_us_ago=unproven.since_us_ago,
+                    believed=unproven.believed,
+                )
+            )
+        yield info
+
+
+def _with_addresses(soft: SoftState, config: RaftConfig) -> RaftConfig:
+    """The config with the addresses that servers were last heard from."""
+    members = []
+    for member in config.members:
+        server = soft.servers.get(member.uuid)
+        members.append(replace(member, addresses=server.addresses) if server and server.addresses else member)
+    return replace(config, members=tuple(members))
+
+
+def server_infos(master: MasterState, uuids: Sequence[str]) -> list[pb.ServerInfo]:
+    """What operators see of these tablet servers."""
+    infos = []
+    for server in (master.soft.servers[u] for u in uuids if u in master.soft.servers):
+        view = server_view(master.soft, server, master.options, master.mono_us)
+        live = [r for r in server.replicas.values() if r.data_state in LIVE]
+        infos.append(
+            pb.ServerInfo(
+                uuid=server.uuid,
+                addresses=[address_to_pb(a) for a in server.addresses],
+                last_heartbeat_us_ago=max(0, master.mono_us - server.last_heard_us),
+                alive=view.alive,
+                location=server.said.location,
+                replicas=len(live),
+                leaders=sum(r.role == "LEADER" for r in live),
+                bytes_on_disk=sum(r.bytes_on_disk + r.wal_bytes for r in live),
+                memory_bytes=server.said.memory_bytes,
+                version=server.said.version,
+                feature_level=server.said.feature_level,
+                finalized_level=server.said.finalized_level,
+                loop_lag_ms_max=server.said.loop_lag_ms_max,
+                gil_hold_ms_max=server.said.gil_hold_ms_max,
+                open_files=pb.ResourceUse(**server.said.open_files._asdict()),
+                memory_maps=pb.ResourceUse(**server.said.memory_maps._asdict()),
+                tablets_max=server.said.tablets_max,
+                copies_failing=[pb.FailingCopy(**copy._asdict()) for copy in server.said.copies_failing],
+                avoided=view.avoided,
+                doubts=master.soft.doubts(server.uuid, master.mono_us)[:DOUBTS_MAX],
+            )
+        )
+    known = {i.uuid for i in infos}
+    infos += [pb.ServerInfo(uuid=u) for u in uuids if u not in known and RETIRED + u in master.catalog]
+    for info in infos:
+        _add_drain(master, info)
+    return sorted(infos, key=lambda info: info.uuid)
+
+
+def _add_drain(master: MasterState, info: pb.ServerInfo) -> None:
+    retired = master.catalog.get(RETIRED, info.uuid)
+    if retired is None:
+        return
+    drain = drain_of(master.catalog, master.soft, info.uuid)
+    info.draining, info.drained = True, drain.done
+    info.tablets_left, info.tablets_unreported = drain.left, drain.unreported
+    info.tablets_at_first = max(retired.tablets_at_first, drain.left)
+    info.drain_reason = retired.reason
+
+
+def _change_info(desired: DesiredChange) -> pb.DesiredChangeInfo:
+    """A desired change of the catalog, for operators."""
+    return pb.DesiredChangeInfo(
+        kind=desired.kind,
+        from_uuid=desired.from_uuid,
+        to_uuid=desired.to_uuid,
+        deadline_us=desired.deadline_us,
+        reason=desired.reason,
+        plan_id=desired.plan_id,
+        cancelled=desired.cancelled,
+    )
+
+
+def foreign_info(beat: Heartbeat) -> pb.ServerInfo:
+    """A tablet server of another cluster, as it says of itself."""
+    return pb.ServerInfo(
+        uuid=beat.server_uuid,
+        addresses=map(address_to_pb, beat.addresses),
+        alive=True,
+        location=beat.location,
+        version=beat.version,
+        cluster_id=beat.cluster_id,
+    )
+
+
+def candidate_info(candidate: Candidate, now_us: int) -> pb.ServerInfo:
+    """A sender of heartbeats that does not count."""
+    return pb.ServerInfo(
+        uuid=candidate.uuid,
+        addresses=map(address_to_pb, candidate.addresses),
+        last_heartbeat_us_ago=now_us - candidate.heard_us,
+        alive=True,
+        not_counted=candidate.not_counted,
+    )
