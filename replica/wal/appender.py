@@ -106,12 +106,18 @@ class Appender:
             self._next.start(self._next_size)
 
     def _segment_for(self, first_index: int) -> ActiveSegment:
-        """The segment that the next block goes to: a prepared one if there is one, else the present one, else a new."""
-        active = self._active
+        """The segment that the next block goes to: a prepared one if there is one, else the present one, else a new.
+
+        The present one does not count if it has no block yet, since its first one found no room, and its header says
+        another index: entries before it were truncated meanwhile.
+        """
+        active = usable = self._active
+        if active is not None and active.is_empty and active.header.first_index != first_index:
+            usable = None
         try:
             ready = self._next.poll()
-            if active is not None and not ready:
-                return active
+            if usable is not None and not ready:
+                return usable
             while not ready:
                 if self._next.idle:
                     self._next.start(self._next_size)
@@ -119,8 +125,8 @@ class Appender:
                 ready = self._next.poll()
             taken = self._next.take(self._next_number, first_index, self._end.last)
         except Refused:
-            if active is not None:
-                return active  # The disk is nearly full; the file in use may still have room.
+            if usable is not None:
+                return usable  # The disk is nearly full; the file in use may still have room.
             if self._next_size == self._options.segment_size_bytes_first:
                 raise
             self._next_size = self._options.segment_size_bytes_first  # for which there may be room

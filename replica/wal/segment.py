@@ -33,6 +33,11 @@ class ActiveSegment:
     def name(self) -> str:
         return segment_name(self.number)
 
+    @property
+    def is_empty(self) -> bool:
+        """It has no block yet."""
+        return self.written_bytes == self.header.length_bytes
+
     def write_block(self, count: int, parts: Sequence[bytes], length_bytes: int, *, stated: bool = False) -> int:
         """One block in one write, not synced; returns where its first entry begins. See `encode_block`.
 

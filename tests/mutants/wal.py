@@ -34,7 +34,7 @@ MUTANTS = (
         ),
         file="replica/wal/appender.py",
         function="Appender._segment_for",
-        before="if active is not None and not ready:",
+        before="if usable is not None and not ready:",
         after="if active is not None and self._next.idle:",
     ),
     Mutant(

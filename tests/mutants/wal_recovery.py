@@ -404,6 +404,28 @@ MUTANTS = (
         after="if out.newest.number < end.number:",
     ),
     Mutant(
+        name="empty segment takes a block of another index",
+        rows="CN-22",
+        test=(
+            "tests/unit/wal/test_wal_segments.py::test_segment_whose_first_block_found_no_room_begins_no_other_entry"
+        ),
+        file="replica/wal/appender.py",
+        function="Appender._segment_for",
+        before="if active is not None and active.is_empty and active.header.first_index != first_index:",
+        after="if False:",
+    ),
+    Mutant(
+        name="full disk puts a block into an empty segment of another index",
+        rows="CN-22",
+        test=(
+            "tests/unit/wal/test_wal_segments.py::test_segment_whose_first_block_found_no_room_begins_no_other_entry"
+        ),
+        file="replica/wal/appender.py",
+        function="Appender._segment_for",
+        before="return usable  # The disk",
+        after="return active  # The disk",
+    ),
+    Mutant(
         name="log's end is recorded before the mark",
         rows="IN-21",
         test="tests/unit/wal/test_wal_end.py::test_death_anywhere_in_the_opening_of_a_shorter_log_forgets_no_mark",

@@ -17,7 +17,7 @@ STEPS = st.lists(
         st.tuples(st.just("append"), st.integers(1, 4), st.sampled_from([0, 20, 900, 20_000])),
         st.tuples(st.just("replace"), st.integers(0, 5), st.integers(1, 3)),
         st.tuples(st.just("truncate"), st.integers(0, 5), st.just(0)),
-        st.tuples(st.sampled_from(["roll", "reopen", "power", "kill"]), st.just(0), st.just(0)),
+        st.tuples(st.sampled_from(["roll", "reopen", "power", "kill", "full"]), st.just(0), st.just(0)),
         st.tuples(st.just("gc"), st.integers(0, 12), st.just(0)),
     ),
     max_size=25,
@@ -59,6 +59,10 @@ def test_log_equals_a_list_under_any_history(steps: list[tuple[str, int, int]], 
                 on_disk = list(model)
         elif action == "roll":
             log.roll()
+        elif action == "full":
+            disk.fail_on("pwrite", f"{FOLDER}/wal-*", "ENOSPC")
+            append_now(log, [entry(last + 1, rng.randbytes(900), term=term)])
+            disk.heal()
         elif action == "gc":
             log.gc(max(0, last - size))
             first = log.first_index

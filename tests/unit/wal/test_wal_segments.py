@@ -121,6 +121,31 @@ def test_sync_after_a_full_disk_cut_the_segment_is_fsync() -> None:
     assert syncs_of(disk, log, entry(2)) == ["sync"]
 
 
+@pytest.mark.parametrize("full", [False, True], ids=["room for a segment", "no room for a segment"])
+def test_segment_whose_first_block_found_no_room_begins_no_other_entry(full: bool) -> None:
+    """CN-22, CN-19. Goal: a log that met a full disk opens again. Method: the first block of a new segment finds no
+    room; a later leader replaces the entry before it. The segment's header names the index of the block that was
+    refused, so the entry goes to another segment; without room for one it is refused, and taken later."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    fill(log, 1)
+    while disk.size(segment_paths(disk)[0]) == SMALL.segment_size_bytes_first:
+        fill(log, 1)
+    last = log.last.index
+    disk.fail_on("pwrite", f"{FOLDER}/wal-*", "ENOSPC")
+    assert not append_now(log, [entry(last + 1)]).durable and len(segment_paths(disk)) == 2
+    log.truncate_after(last - 1)
+    if full:
+        disk.fail_on("preallocate", "*", "ENOSPC", times=None)
+        assert not append_now(log, [entry(last, term=2)]).durable
+        disk.heal()
+    assert append_now(log, [entry(last, term=2)]).durable
+    assert append_now(log, [entry(last + 1, term=2)]).durable
+    disk.restart()
+    _, survivors = open_log(disk)
+    assert [e.opid for e in survivors] == [e.opid for e in (*entries(1, last - 1), *entries(last, last + 1, term=2))]
+
+
 @pytest.mark.parametrize("beyond", [False, True], ids=["within", "beyond"])
 @pytest.mark.parametrize("power_seed", [None, *range(8)])
 def test_half_block_that_found_no_room_is_never_left_in_a_closed_segment(beyond: bool, power_seed: int | None) -> None:
