@@ -422,8 +422,28 @@ MUTANTS = (
         ),
         file="replica/wal/appender.py",
         function="Appender._segment_for",
-        before="return usable  # The disk",
-        after="return active  # The disk",
+        before="""
+            if usable is not None:
+                return usable  # The disk is nearly full; the file in use may still have room.
+        """,
+        after="""
+            if active is not None:
+                return active
+        """,
+    ),
+    Mutant(
+        name="log's end is recorded before the segment is cut",
+        rows="IN-21",
+        test="tests/unit/wal/test_wal_end.py::test_opening_that_dies_leaves_the_files_that_a_cut_from_outside_leaves",
+        file="replica/wal/recovery.py",
+        function="_settle",
+        before="""
+            newest = max((s.number for s in out.segments if s.last_index >= s.first_index), default=0)
+        """,
+        after="""
+            newest = max((s.number for s in out.segments if s.last_index >= s.first_index), default=0)
+            save_newest(disk, folder, out.newest)
+        """,
     ),
     Mutant(
         name="log's end is recorded before the mark",

@@ -161,6 +161,45 @@ def test_log_that_lost_most_of_its_newest_segment_may_not_vote_until_it_has_it_a
     assert opened(disk) == (entries(1, 399), None)
 
 
+def _killed() -> tuple[SimDisk, str]:
+    """A log of two segments whose process was killed; its newest segment has four blocks and is as long as it was
+    preallocated."""
+    disk = SimDisk()
+    build(disk, lambda log: append_now(log, entries(1, 2)))
+    build(disk, lambda log: [append_now(log, [entry(index)]) for index in range(3, 7)], close=False)
+    disk.restart()
+    return disk, segment_paths(disk)[-1]
+
+
+def test_opening_that_dies_leaves_the_files_that_a_cut_from_outside_leaves() -> None:
+    """IN-21. Goal: no length of a file may count as a loss, as DESIGN.md says. Method: a log is opened after a kill,
+    and dies when it has cut its newest segment and not yet replaced the record, as every build may; in a copy of the
+    same log that segment is cut from outside, behind its last block. All files are the same; nothing is withheld."""
+    disk, path = _killed()
+    before = files_of(disk)
+    border = block_ends(disk, path)[-1]
+    assert border < len(before[path]), "it is preallocated"
+    disk.fail_on("replace", RECORD, "CRASH")
+    with pytest.raises(SimCrash):
+        open_log(disk)
+    disk.restart()
+    assert files_of(disk) == {**before, path: before[path][:border]}
+    assert opened(disk) == (entries(1, 6), None)
+
+
+def test_log_that_was_cut_after_a_kill_opens_shorter_and_withholds_nothing() -> None:
+    """IN-21. Goal: the limit that DESIGN.md states, no more and no less. Method: the newest segment of a killed log is
+    cut at every byte from its header on. What is left are the entries before the cut; what the record says is there."""
+    disk, path = _killed()
+    files = files_of(disk)
+    borders = block_ends(disk, path)
+    for length in range(borders[0], borders[-1]):
+        whole = sum(end <= length for end in borders[1:])
+        left, withheld = opened(on_disk({**files, path: files[path][:length]}))
+        assert withheld is None
+        assert left == entries(1, 2 + whole) or (left == entries(1, 3 + whole) and length >= borders[whole + 1] - 16)
+
+
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.integers(1, 3), st.sampled_from([0, 900, 2500])),
