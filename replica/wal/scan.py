@@ -118,8 +118,8 @@ def whole_blocks(window: Window, header: Header, visit: Visit, seen: SeenOpIds) 
     position = header.length_bytes
     while position < window.size:
         frame = read_frame(window.get(position, _FRAME_BYTES_MAX))
-        if frame is None or position + frame.end > window.size:
-            return  # of what may be far more than any memory holds, nothing is read
+        if frame is None or position + frame.end + MARKER_BYTES > window.size:
+            return
         block = window.get(position, frame.end + MARKER_BYTES)
         entries, problem = _parse(block, frame, header)
         problem = problem or _misstated(block, position, entries, header)
@@ -137,7 +137,7 @@ _Parsed = list[tuple[Decoded, int, int]]
 
 
 def _parse(block: bytes, frame: Frame, header: Header) -> tuple[_Parsed, str]:
-    """The whole entries at a block's start, and why they are not all that its frame claims ("" if they are)."""
+    """The whole entries at a block's start, and why they are not all of it ("" if they are)."""
     entries: _Parsed = []
     stream = io.BytesIO(block)
     stream.seek(frame.start)
@@ -147,10 +147,10 @@ def _parse(block: bytes, frame: Frame, header: Header) -> tuple[_Parsed, str]:
             decoded = decode_entry(stream, header)
         except BAD_AVRO as error:
             return entries, f"entry at byte {start} of the block: {error!r}"
-        if decoded.problem:
-            return entries, f"entry at byte {start} of the block: {decoded.problem} is wrong"
+        if decoded.problem or stream.tell() > frame.end:
+            return entries, f"entry at byte {start} of the block: {decoded.problem or 'length'} is wrong"
         entries.append((decoded, start, stream.tell()))
-    return entries, "" if stream.tell() == frame.end else "the frame's length"
+    return entries, "" if stream.tell() == frame.end else "bytes after the last entry"
 
 
 def _misstated(block: bytes, byte_offset: int, entries: _Parsed, header: Header) -> str:
@@ -191,17 +191,19 @@ def judge(rest: bytes, byte_offset: int, header: Header, last: OpId, seen: SeenO
         return Damage(byte_offset, "a block is damaged and more follows", fatal=True)
     if marker_at >= 0 and content > marker_at + MARKER_BYTES:
         return Damage(byte_offset, "a block is damaged and more follows", fatal=True)
-    entries, start, problem = _salvage(rest, claim, header)
+    entries, start, problem = _salvage(rest, claim, marker_at, header)
     if entries and (misplaced := _misplaced(entries, seen)):
         entries, problem = [], misplaced
     kept = tuple(rest[s:e] for _, s, e in entries)
     full_length = marker_at >= 0 or (claimed_end is not None and not _ends_in_zeros(rest, byte_offset, claimed_end))
     if unwritten or not full_length:
         return Damage(byte_offset, "the last block is torn", fatal=False, kept=kept)
-    if not problem or (entries and entries[-1][2] == marker_at):
+    if claim is not None and len(entries) == claim.entries and not problem:
         return Damage(byte_offset, "the last block's frame is damaged", fatal=False, kept=kept)
+    if claim is None and entries and entries[-1][2] == marker_at:
+        return Damage(byte_offset, "the last block's frame is lost", fatal=False, kept=kept)
     before = entries[-1][0].entry.opid if entries else last
-    missing = max(1, claim.entries - len(entries)) if claim else 1
+    missing = claim.entries - len(entries) if claim is not None and claim.entries > len(entries) else 1
     end = entries[-1][2] if entries else start
     named = _named_in_order(rest, end, header, before)
     # The frame's count may be what is damaged: no block holds more entries than bytes.
@@ -237,29 +239,30 @@ def _may_end_at(rest: bytes, byte_offset: int, marker_at: int) -> bool:
     """Whether what is left of the size fits a block with its marker there; a later block's marker hardly ever fits."""
     _, after_count = decode_long(rest, 0)
     known = rest[after_count : SECTOR_BYTES - byte_offset % SECTOR_BYTES]
-    for length in range(11):
-        size = marker_at - after_count - length
-        encoded = encode_long(size)
-        if size > 0 and len(encoded) == length and encoded.startswith(known):
+    for length in range(len(known) + 1, 11):
+        size = encode_long(max(0, marker_at - after_count - length))
+        if len(size) == length and size.startswith(known):
             return True
     return False
 
 
-def _salvage(rest: bytes, claim: Frame | None, header: Header) -> tuple[_Parsed, int, str]:
+def _salvage(rest: bytes, claim: Frame | None, marker_at: int, header: Header) -> tuple[_Parsed, int, str]:
     """(whole entries from the block's start, where the first should start, what stops them)."""
+    end = marker_at if marker_at >= 0 else len(rest)
     if claim is not None:
-        entries, problem = _parse(rest, claim, header)
+        frame = Frame(claim.entries, claim.start, min(claim.end, end) if marker_at < 0 else end)
+        entries, problem = _parse(rest, frame, header)
         if entries:
-            return entries, claim.start, problem
-    for start in range(2, _FRAME_BYTES_MAX):
-        entries, _ = _parse(rest, Frame(len(rest), start, len(rest)), header)
+            return entries, claim.start, problem or ("" if frame.end == claim.end else "the frame's length")
+    for start in range(2, _FRAME_BYTES_MAX + 1):
+        entries, problem = _parse(rest, Frame(len(rest), start, end), header)
         if entries:
             return entries, start, "the frame"
     return [], claim.start if claim else 2, "no entry is whole"
 
 
 def _named_in_order(rest: bytes, start: int, header: Header, before: OpId) -> OpId:
-    """The highest OpId that damaged entries name credibly: consecutive indexes, terms that do not fall."""
+    """The highest OpId that damaged entries name credibly: consecutive indexes, terms that do not fall or leap."""
     stream = io.BytesIO(rest)
     stream.seek(start)
     while True:
@@ -267,7 +270,8 @@ def _named_in_order(rest: bytes, start: int, header: Header, before: OpId) -> Op
             entry, problem, *_ = decode_entry(stream, header)
         except BAD_AVRO:
             return before
-        if problem == "identity CRC" or entry.opid.index != before.index + 1 or entry.opid.term < before.term:
+        credible = problem in ("", "payload CRC", "reserved bytes")
+        if entry.opid.index != before.index + 1 or not (credible and entry.opid.term >= before.term):
             return before
         before = entry.opid
 

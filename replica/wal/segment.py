@@ -174,7 +174,9 @@ class NextSegment:
     def close(self, *, trusted: bool) -> None:
         """Wait for the thread and drop what it prepared; leave the file if the disk is not `trusted` any more."""
         self.wait()
+        self._thread = None
         if self._file is not None:
             self._file.close()
+            self._file = None
             if trusted:
                 self._disk.remove(self._temp)

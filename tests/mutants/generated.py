@@ -56,7 +56,6 @@ NEAR: Mapping[str, tuple[str, ...]] = {
     "replica/tablet_copy/checks.py": ("unit/tablet_copy/test_copy_checks.py",),
     "replica/wal/recovery.py": ("unit/wal",),
     "replica/wal/retention.py": ("unit/wal/test_wal_retention.py", "unit/wal/test_wal_segments.py"),
-    "replica/wal/scan.py": ("unit/wal",),
     "pipeline/": ("unit/pipeline", "unit/client", "formats"),
     "pipeline/decode.py": ("unit/pipeline/test_decode_rows.py", "unit/pipeline/test_decode_twin.py"),
     "pipeline/task.py": ("unit/pipeline/test_task_records.py",),
@@ -84,7 +83,6 @@ FINISHED: tuple[str, ...] = (
     "replica/tablet_copy/startup.py",
     "replica/wal/recovery.py",
     "replica/wal/retention.py",
-    "replica/wal/scan.py",
     "replica/wal/segment.py",
 )
 """Folders and files without an unexplained survivor."""

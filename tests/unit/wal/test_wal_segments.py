@@ -275,69 +275,6 @@ def test_full_disk_under_the_allocator_lets_appends_go_on_and_is_tried_again() -
     assert not any(disk.handles.values()), "also not of what was not prepared"
 
 
-def _with_a_prepared_segment(disk: SimDisk) -> Log:
-    log, _ = open_log(disk)
-    append_now(log, [entry(1)])
-    while log._appender._next.idle:
-        fill(log, 1, payload_bytes=900)
-    return log
-
-
-def test_prepared_segment_that_cannot_get_its_name_is_not_used_again() -> None:
-    """CN-19. Goal: with a header in it, a file is no new one: a shorter header would leave the end of the first behind
-    it. Method: ENOSPC as a prepared segment gets its name: the append goes to the old one, the file is closed, and the
-    next segment is a file that was opened anew."""
-    disk = SimDisk()
-    log = _with_a_prepared_segment(disk)
-    opened = disk.count("open", f"{FOLDER}/{TEMP_NAME}")
-    disk.fail_on("rename", "*", "ENOSPC")
-    fill(log, 1)
-    assert disk.fired and len(log.segments()) == 1 and sum(disk.handles.values()) == 1
-    while len(log.segments()) == 1:
-        fill(log, 1)
-    assert disk.count("open", f"{FOLDER}/{TEMP_NAME}") == opened + 1
-    held = log.last.index
-    log.close()
-    assert [one.opid.index for one in open_log(disk)[1]] == list(range(1, held + 1))
-
-
-def test_closing_waits_for_the_segment_that_is_being_prepared() -> None:
-    """CN-19. Goal: a log that is closed touches its folder no more: another one may be opened there. Method: hold the
-    allocator as it takes the room, and close: that ends behind it, without a handle and without the file."""
-    disk, gate, waiting = SimDisk(), threading.Event(), threading.Event()
-    log, _ = open_log(disk, threaded=True)
-    outcomes = Outcomes()
-    log.append([entry(1)], outcomes)
-    outcomes.wait_for(1)
-
-    def hook(operation: str, path: str) -> None:
-        if operation == "preallocate":
-            waiting.set()
-            assert gate.wait(60)
-
-    disk.hook = hook
-    log.append([entry(2, bytes(5000))], outcomes)
-    assert waiting.wait(30)
-    closing = threading.Thread(target=log.close)
-    closing.start()
-    closing.join(0.2)  # a close that does not wait ends meanwhile
-    assert closing.is_alive()
-    gate.set()
-    closing.join(60)
-    assert not any(disk.handles.values()) and not disk.exists(f"{FOLDER}/{TEMP_NAME}")
-
-
-def test_closing_removes_nothing_from_a_disk_that_failed() -> None:
-    """CN-08. Goal: what is there when a disk fails stays as it is. Method: EIO as a prepared segment gets its name; it
-    is there behind the close, and no handle is open."""
-    disk = SimDisk()
-    log = _with_a_prepared_segment(disk)
-    disk.fail_on("rename", "*")
-    assert isinstance(append_now(log, [entry(log.last.index + 1)]).results[0], DiskFailure)
-    log.close()
-    assert disk.exists(f"{FOLDER}/{TEMP_NAME}") and not any(disk.handles.values())
-
-
 def test_closing_cuts_the_segment_to_what_was_written() -> None:
     """CN-21. Goal: closed size is bytes written, readable by any Avro tool. Method: close, then fastavro alone."""
     disk = SimDisk()

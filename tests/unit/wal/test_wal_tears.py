@@ -140,18 +140,6 @@ def test_what_a_start_keeps_of_a_torn_block_is_as_safe_as_before() -> None:
         assert len(survivors) == 4 or (withheld is not None and withheld.index == 4), position
 
 
-def test_frame_over_a_sectors_bound_costs_none_of_the_entries_before_the_damage() -> None:
-    """CN-22. Goal: only a frame whose second sector was never written hides where its entries begin. Method: a block of
-    thirty small entries whose frame lies in two sectors, one in its middle damaged."""
-    name = "many small ones"
-    for gap in (1, 2):
-        path, _, after = in_flight(name, gap)
-        at = after.index(b"20" * 9)
-        survivors, withheld, _ = found(path, after[:at] + b"x" + after[at + 1 :])
-        assert survivors[1:] == group(name)[:20]
-        assert withheld is not None and withheld.index == len(group(name)) + 1
-
-
 def dump(path: str, data: bytes) -> list[dict[str, object]]:
     """What `dump_segment` says of a file."""
     disk = SimDisk()
