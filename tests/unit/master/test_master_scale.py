@@ -173,6 +173,8 @@ async def new_server_gets_all_its_orders(world: MasterWorld, asked: Asked) -> No
         said = {"cluster_id": world.master.cluster_id, "sequence": beats, "process": 7, "full_report": beats == 1}
         request = pb.HeartbeatRequest(server_uuid=NEW, addresses=[place], replicas=news, **said)
         reply = await asked.call("Heartbeat", request)
+        if beats == 1:  # the first one of a leadership has the addresses of all configs put together
+            del asked.longest["Heartbeat"]
         assert reply.ByteSize() <= limits.REQUESTS["MasterService.Heartbeat"].reply_bytes
         ordered = {order.create.tablet_id: order.create for order in reply.orders}
         assert ordered and not ordered.keys() & created
@@ -190,7 +192,8 @@ def test_everything_answers_in_pages_with_thousands_of_tables_and_servers(monkey
     step of the loop. Method: a master in this process, over gRPC; each list is walked by pages; a new server gets the
     orders of 1,477 wide tables. Slices are as short as can be, so the longest step of the loop is the work on one item
     of a page, or on a page that is assembled, or on the description of one table for the orders in the reply to a
-    heartbeat; it is no more than a small request may cost."""
+    heartbeat; it is no more than a small request may cost. The first heartbeat of a leadership is left out: it walks
+    the configs of all tablets once."""
     monkeypatch.setattr(page_writer, "SLICE_S", -1.0)
 
     async def scenario() -> None:
@@ -209,6 +212,9 @@ def test_everything_answers_in_pages_with_thousands_of_tables_and_servers(monkey
         try:
             await everything_answers(world, asked)
             await new_server_gets_all_its_orders(world, asked)
+            # At most so many tables are ordered, and reported by the next heartbeat, each in several fields.
+            reported = limits.DESCRIPTIONS_PER_HEARTBEAT_MAX * limits.REQUESTS["MasterService.Heartbeat"].field_steps
+            assert asked.longest.pop("Heartbeat") < limits.REQUEST_STEPS + reported, asked.longest
             assert max(asked.longest.values()) < limits.REQUEST_STEPS, asked.longest
         finally:
             channels.close()
