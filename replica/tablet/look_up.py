@@ -16,22 +16,24 @@ from nyala.replica.rows import VARIABLE_LENGTH, Column, TableSchema, key_hash, l
 
 from .block import Block, Deltas, Needles, bloom_bits, needles_of
 from .columns import Place, gathered, take
-from .hash_index import I64, Bools, rotate
+from .hash_index import I64, U64, Bools, rotate
 from .memstore import Chunk, places
 from .page_crcs import PageChecks
 from .stores import Stores
 
 
 class Keys(NamedTuple):
-    """Keys that somebody looks for, each any number of times. `columns`: the key's, in key order."""
+    """Keys that somebody looks for, each any number of times. `columns`: the key's, in key order. `hashes`: rotated, in
+    the order of the keys; `needles`: the same, sorted."""
 
     columns: Sequence[pa.Array]
+    hashes: U64
     needles: Needles
 
     @property
     def rows(self) -> int:
         """How many there are."""
-        return len(self.needles.rotated)
+        return len(self.hashes)
 
 
 class Rows(NamedTuple):
@@ -47,7 +49,8 @@ class Rows(NamedTuple):
 
 def keys_of(columns: Sequence[pa.Array]) -> Keys:
     """From the key's columns, without nulls, in key order."""
-    return Keys(columns, needles_of(rotate(key_hash(columns))))
+    hashes = rotate(key_hash(columns))
+    return Keys(columns, hashes, needles_of(hashes))
 
 
 class LookUp:
@@ -62,13 +65,11 @@ class LookUp:
         """Keys of which memory knows nothing. What it knows decides: a block may still hold what an upsert replaced."""
         self._memory: list[tuple[I64, tuple[Chunk, ...], I64]] = []
         self._blocks: tuple[tuple[Block, tuple[Deltas, ...]], ...] = tuple((b, b.deltas) for b in stores.blocks)
-        hashes = np.empty_like(keys.needles.rotated)
-        hashes[keys.needles.order] = keys.needles.rotated
         for store in (stores.active, stores.frozen):
             rows = np.flatnonzero(self._left)
             if store is None or not store.rows or not len(rows):
                 continue
-            newest = store.find(hashes[rows], [take(column, rows) for column in keys.columns])
+            newest = store.find(keys.hashes[rows], [take(column, rows) for column in keys.columns])
             known = newest >= 0
             self._left[rows[known]] = False
             live = known & store.live(newest)
