@@ -22,8 +22,7 @@ from nyala.replica.types import Code
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.one_tablet import TABLET, create, lead, leaders_by_term, scan_leader, wait_equal, write
 from tests.harness.rows import batch, read_rows, write_request
-from tests.harness.slow_server import TICK_VARIABLE
-from tests.harness.steady_server import TICK_MS
+from tests.harness.steady_cluster import steady_cluster
 
 pytestmark = [pytest.mark.process, pytest.mark.deep]
 
@@ -36,12 +35,7 @@ SECOND_US = 1_000_000
 
 @pytest.fixture
 def steady() -> Iterator[LocalCluster]:
-    """Three servers among which no stall of the machine shorter than three seconds looks like a silent leader."""
-    with local_cluster(module="tests.harness.slow_server") as made:
-        for _ in range(3):
-            made.add_server(start=False, env={TICK_VARIABLE: str(TICK_MS)}).start(wait=False)
-        for server in made.servers:
-            server.wait_ready()
+    with steady_cluster() as made:
         yield made
 
 

@@ -17,8 +17,7 @@ from nyala.replica.transport import PeerNetwork, PeerServicer
 from nyala.replica.types import Address, OpId, new_uuid
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.one_tablet import create, leaders_by_term, wait_equal, write
-from tests.harness.slow_server import TICK_VARIABLE
-from tests.harness.steady_server import TICK_MS
+from tests.harness.steady_cluster import steady_cluster
 from tests.harness.told import tell
 
 pytestmark = [pytest.mark.process, pytest.mark.deep]
@@ -37,12 +36,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def steady() -> Iterator[LocalCluster]:
-    """Three voters: no stall of the machine that is shorter than three seconds looks like a silent leader."""
-    with local_cluster(module="tests.harness.slow_server") as made:
-        for _ in range(3):
-            made.add_server(start=False, env={TICK_VARIABLE: str(TICK_MS)}).start(wait=False)
-        for server in made.servers:
-            server.wait_ready()
+    with steady_cluster() as made:
         yield made
 
 
