@@ -15,12 +15,11 @@ from nyala.pipeline import (
     QueryInterrupted,
     QueryRefused,
     end_in_order,
-    kafka_options,
     restart_options,
     run_decisions,
     spark_session,
 )
-from nyala.pipeline.arguments import add_kafka_timeout, add_restart_options, parsed
+from nyala.pipeline.arguments import add_kafka_options, add_restart_options, options_of, parsed
 from nyala.replica.types import ReplicaError
 from nyala.replica.types.process import log_to_stderr
 
@@ -33,10 +32,7 @@ def options_parser() -> argparse.ArgumentParser:
     parser.add_argument("--checkpoint", required=True, help="folder for Spark's checkpoint")
     parser.add_argument("--available-now", action="store_true", help="end when everything that is there has been done")
     add_restart_options(parser)
-    parser.add_argument("--topic-prefix", default="", help="of the masters' topics")
-    add_kafka_timeout(parser, then="; then start again")
-    parser.add_argument("--kafka-option", action="append", default=[], metavar="NAME=VALUE", help="for Spark's source")
-    parser.add_argument("--kafka-properties", default="", metavar="FILE", help="Java client properties: how to log in")
+    add_kafka_options(parser, then="; then start again")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     return parser
 
@@ -50,15 +46,7 @@ def main() -> int:
         print(json.dumps({"event": "message", "text": text}) if given.json else text, flush=True)
 
     try:
-        options = DecisionsOptions(
-            masters=given.masters,
-            bootstrap=given.kafka,
-            checkpoint=given.checkpoint,
-            available_now=given.available_now,
-            topic_prefix=given.topic_prefix,
-            kafka_timeout_s=given.kafka_timeout_s,
-            kafka=kafka_options(given.kafka_option, given.kafka_properties),
-        )
+        options = options_of(DecisionsOptions, given)
         restarts = restart_options(given.patience_s, given.restarts_max, catches_up=given.available_now)
         end_in_order()
         spark = spark_session("nyala decisions")

@@ -18,7 +18,6 @@ from nyala.pipeline import (
     QueryInterrupted,
     QueryRefused,
     end_in_order,
-    kafka_options,
     restart_options,
     run_ingest,
     security_of,
@@ -27,9 +26,10 @@ from nyala.pipeline import (
 from nyala.pipeline.arguments import (
     DAY_S,
     LEASE_S_MAX,
-    add_kafka_timeout,
+    add_kafka_options,
     add_restart_options,
     count,
+    options_of,
     parsed,
     seconds,
 )
@@ -61,11 +61,8 @@ def options_parser() -> argparse.ArgumentParser:
     wait_s = seconds("--owner-wait-s")
     parser.add_argument("--owner-wait-s", type=wait_s, default=40.0, help="patience with another query's lease")
     add_restart_options(parser)
-    add_kafka_timeout(parser, then="; then start again")
-    parser.add_argument("--kafka-option", action="append", default=[], metavar="NAME=VALUE", help="for Spark's source")
-    parser.add_argument("--kafka-properties", default="", metavar="FILE", help="Java client properties: how to log in")
+    add_kafka_options(parser, then="; then start again")
     parser.add_argument("--decisions-checkpoint", default="", help="also carry out decisions, with this checkpoint")
-    parser.add_argument("--topic-prefix", default="", help="of the masters' topics")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     return parser
 
@@ -102,25 +99,7 @@ def main() -> int:
                 print(json.dumps({"event": event}), flush=True)
 
     try:
-        options = IngestOptions(
-            table=given.table,
-            masters=given.masters,
-            bootstrap=given.kafka,
-            checkpoint=given.checkpoint,
-            topic=given.topic,
-            starting=given.starting,
-            trigger_s=given.trigger_s,
-            available_now=given.available_now,
-            offsets_per_trigger_max=given.offsets_per_trigger_max,
-            ignore_null=given.ignore_null,
-            isolation=given.isolation,
-            lease_s=given.lease_s,
-            owner_wait_s=given.owner_wait_s,
-            dead_letters_max=given.dead_letters_max,
-            accept_partitions=given.accept_partitions,
-            kafka_timeout_s=given.kafka_timeout_s,
-            kafka=kafka_options(given.kafka_option, given.kafka_properties),
-        )
+        options = options_of(IngestOptions, given)
         restarts = restart_options(given.patience_s, given.restarts_max, catches_up=given.available_now)
         end_in_order()
         spark = spark_session(f"nyala ingest {given.table}")

@@ -13,8 +13,8 @@ import logging
 import sys
 import time
 
-from nyala.pipeline import QueryInterrupted, QueryRefused, RebalanceOptions, Rebalancer, kafka_options, spark_session
-from nyala.pipeline.arguments import add_kafka_timeout, count, parsed, seconds
+from nyala.pipeline import QueryInterrupted, QueryRefused, RebalanceOptions, Rebalancer, spark_session
+from nyala.pipeline.arguments import add_kafka_options, count, options_of, parsed, seconds
 from nyala.pipeline.rebalance import LOOK_AGAIN_S, Plan, all_done, describe, proposal_of, summary
 from nyala.replica.types import ReplicaError
 from nyala.replica.types.process import log_to_stderr
@@ -63,10 +63,7 @@ def options_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--drain", action="append", default=[], metavar="UUID", help="empty this server; or its beginning"
     )
-    parser.add_argument("--topic-prefix", default="", help="of the masters' topics")
-    add_kafka_timeout(parser)
-    parser.add_argument("--kafka-option", action="append", default=[], metavar="NAME=VALUE", help="for Spark's source")
-    parser.add_argument("--kafka-properties", default="", metavar="FILE", help="Java client properties: how to log in")
+    add_kafka_options(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object a plan")
     return parser
 
@@ -79,16 +76,7 @@ def main() -> int:
     if given.rounds_max > 1 and not given.wait:
         parser.error("--rounds-max is more than 1 only with --wait")
     try:
-        options = RebalanceOptions(
-            bootstrap=given.kafka,
-            topic_prefix=given.topic_prefix,
-            moves_max=given.moves_max,
-            moves_per_server_max=given.moves_per_server_max,
-            deadline_s=given.deadline_s,
-            drain=tuple(given.drain),
-            kafka_timeout_s=given.kafka_timeout_s,
-            kafka=kafka_options(given.kafka_option, given.kafka_properties),
-        )
+        options = options_of(RebalanceOptions, given, drain=tuple(given.drain))
         rebalancer = Rebalancer(spark_session("nyala rebalance"), options)
         deadline = time.monotonic() + given.wait_s
         state: dict[str, str] = {}

@@ -8,8 +8,14 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import TypeVar
 
 from nyala.replica.types import Code, Refused, limits, shown
+
+from .kafka_security import kafka_options
+
+T = TypeVar("T")
 
 DAY_S = 86_400.0
 LEASE_S_MAX = 3_600.0
@@ -59,10 +65,28 @@ def add_restart_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--restarts-max", type=restarts, help="give up after so many restarts without progress, too")
 
 
-def add_kafka_timeout(parser: argparse.ArgumentParser, then: str = "") -> None:
-    """Add the option for how long a job waits for a broker; `then`: what it does next, for the help."""
+def add_kafka_options(parser: argparse.ArgumentParser, then: str = "") -> None:
+    """Add the options by which a job knows the masters' topics, and how its clients log in to Kafka and wait for it.
+
+    `then`: what the job does after it waited in vain, for the help.
+    """
+    parser.add_argument("--topic-prefix", default="", help="of the masters' topics")
     kafka_s = seconds("--kafka-timeout-s", 1, DAY_S)
     parser.add_argument("--kafka-timeout-s", type=kafka_s, default=60.0, help=f"patience with a broker{then}")
+    parser.add_argument("--kafka-option", action="append", default=[], metavar="NAME=VALUE", help="for Spark's source")
+    parser.add_argument("--kafka-properties", default="", metavar="FILE", help="Java client properties: how to log in")
+
+
+def options_of(kind: Callable[..., T], given: argparse.Namespace, **converted: object) -> T:
+    """A job's dataclass of options, from the options of the command line that have the names of its fields.
+
+    Its `bootstrap` is --kafka, and its `kafka` says how clients log in there. `converted`: fields of other types than
+    the command line has. QueryRefused if the file of --kafka-properties or a --kafka-option cannot be read.
+    """
+    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    named = {name: value for name, value in vars(given).items() if name in names}
+    kafka = kafka_options(given.kafka_option, given.kafka_properties)
+    return kind(**named | converted | {"bootstrap": given.kafka, "kafka": kafka})
 
 
 def _refused(option: str, text: str, takes: str) -> Refused:

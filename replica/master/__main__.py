@@ -10,45 +10,41 @@ import sys
 
 from nyala.replica.policy import Caps
 from nyala.replica.types import Address, KafkaSecurity, ReplicaError, kafka_security
-from nyala.replica.types.process import log_to_stderr, raise_open_files_limit
+from nyala.replica.types.process import add_options, log_to_stderr, raise_open_files_limit
 
 from .options import MasterOptions
 from .process import serve
+
+HELPS = {
+    "listen": "host:port; port 0 takes a free one",
+    "advertise": "host:port that others are told",
+    "peer_port": "for other masters' links, on the same host; 0: a free one",
+    "ready_file": "written when the master listens",
+    "parent_fd": "end when this pipe closes",
+    "metrics_port": "Prometheus metrics; 0 takes a free port",
+    "kafka": "bootstrap servers; empty: no Kafka",
+    "topic_prefix": "of the masters' topics",
+    "server_dead_ms": "a tablet server silent for so long is shown as dead and gets no new replicas",
+    "rereplicate_after_ms": "a replica silent for so long gets a replacement",
+    "policy_ms": "how often the masters decide what is to change",
+    "dropped_retention_ms": "a dropped tablet is forgotten so long after the last of its replicas was gone",
+    "abandoned_copy_grace_ms": "a copy on a server that was in no config is deleted after so long; a day at most",
+}
 
 
 def _options(argv: list[str]) -> MasterOptions:
     parser = argparse.ArgumentParser(prog="nyala-master", description="One master of a Nyala cluster.")
     parser.add_argument("--root", required=True, help="directory of this master alone")
-    parser.add_argument("--listen", default="127.0.0.1:0", help="host:port; port 0 takes a free one")
-    parser.add_argument("--advertise", default="", help="host:port that others are told")
-    parser.add_argument(
-        "--peer-port", type=int, default=0, help="for other masters' links, on the same host; 0: a free one"
-    )
     parser.add_argument("--peers", default="", help="addresses of all masters, comma separated")
-    parser.add_argument("--ready-file", default="", help="written when the master listens")
-    parser.add_argument("--parent-fd", type=int, default=-1, help="end when this pipe closes")
-    parser.add_argument("--metrics-port", type=int, default=-1, help="Prometheus metrics; 0 takes a free port")
-    parser.add_argument("--kafka", default="", help="bootstrap servers; empty: no Kafka")
     parser.add_argument("--kafka-properties", default="", help="file of Java client properties that say how to log in")
-    parser.add_argument("--topic-prefix", default="")
     parser.add_argument("--execute-decisions", choices=("master", "none"), default="none")
-    parser.add_argument("--server-dead-ms", type=int, default=3_000)
-    parser.add_argument("--rereplicate-after-ms", type=int, default=30_000)
     parser.add_argument(
         "--heal-by-witness",
         action="store_true",
         help="a replica that logs and votes takes a lost one's place at once, and gets its data while it votes",
     )
-    parser.add_argument("--policy-ms", type=int, default=500)
-    parser.add_argument("--dropped-retention-ms", type=int, default=24 * 3600 * 1000)
-    parser.add_argument(
-        "--abandoned-copy-grace-ms",
-        type=int,
-        default=600_000,
-        help="a copy on a server that is in no config, and never was, is deleted after so long; a day at most",
-    )
-    parser.add_argument("--moves-max", type=int, default=10)
-    parser.add_argument("--moves-per-server-max", type=int, default=2)
+    add_options(parser, MasterOptions, HELPS)
+    add_options(parser, Caps, {"moves_max": "moves at once", "moves_per_server_max": "those of one server at once"})
     args = vars(parser.parse_args(argv))
     args["peers"] = tuple(Address.parse(a) for a in args["peers"].split(",") if a)
     caps = Caps(moves_max=args.pop("moves_max"), moves_per_server_max=args.pop("moves_per_server_max"))
