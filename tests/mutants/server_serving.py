@@ -483,7 +483,7 @@ MUTANTS = (
         rows="IN-80",
         test="tests/unit/server/test_server_lists.py::test_tablets_and_quarantines_of_a_server_come_in_pages",
         file="replica/server/requests/tablet_service.py",
-        function="TabletServicer.ListTablets.act",
+        function="TabletServicer.ListTablets",
         before="page, last = await page_of(found, request.limit_bytes)",
         after="page, last = await page_of(found, 0)",
     ),
@@ -495,14 +495,14 @@ MUTANTS = (
             "test_misaddressed_stale_and_repeated_calls_leave_everything_as_it_was[TabletService.ChangeConfig]"
         ),
         file="replica/server/requests/tablet_service.py",
-        function="TabletServicer.ChangeConfig.act",
+        function="TabletServicer.ChangeConfig",
         before="""
-            cas = opid_from_pb(request.committed_config_id) if request.has_cas else None
+        cas = opid_from_pb(request.committed_config_id) if request.has_cas else None
         """,
         after="""
-            for edit in edits:
-                self._manager.learn_config(type(replica.active_config)(OpId(0, 0), (edit.member,)))
-            cas = opid_from_pb(request.committed_config_id) if request.has_cas else None
+        for edit in edits:
+            self._manager.learn_config(type(replica.active_config)(OpId(0, 0), (edit.member,)))
+        cas = opid_from_pb(request.committed_config_id) if request.has_cas else None
         """,
     ),
     Mutant(
@@ -513,15 +513,15 @@ MUTANTS = (
             "test_three_servers_in_twenty_groups_lead_some_and_follow_in_others_each_for_itself"
         ),
         file="replica/server/requests/tablet_service.py",
-        function="TabletServicer.TransferLeadership.act",
+        function="TabletServicer.TransferLeadership",
         before="""
-            leader = await when(
+        leader = await when(
         """,
         after="""
-            for other in self._manager.running():
-                if other.replica is not None and other.replica is not replica and other.replica.is_leader:
-                    other.replica.transfer(request.target_uuid or None, lambda _: None)
-            leader = await when(
+        for other in self._manager.running():
+            if other.replica is not None and other.replica is not replica and other.replica.is_leader:
+                other.replica.transfer(request.target_uuid or None, lambda _: None)
+        leader = await when(
         """,
     ),
     Mutant(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import partial
+from functools import partial, wraps
 from typing import Any, TypeVar
 
 from nyala.replica.fs import TABLET_SERVER
@@ -54,10 +54,29 @@ from .write_links import WriteLinks
 from .writes import Done, Writes
 
 _log = logging.getLogger("nyala.server")
+_Request = TypeVar("_Request", bound=NamedRequest)
 _Reply = TypeVar("_Reply")
+_Handler = Callable[["TabletServicer", _Request, Context], Awaitable[_Reply]]
 
 CHANGE_TIMEOUT_S = 30.0
 TRANSFER_TIMEOUT_S = 10.0
+
+
+def _answered(reply_type: Callable[..., _Reply]) -> Callable[[_Handler[_Request, _Reply]], _Handler[_Request, _Reply]]:
+    """Check that the request is meant for this server, and turn an error into the reply's."""
+
+    def wrap(handler: _Handler[_Request, _Reply]) -> _Handler[_Request, _Reply]:
+        @wraps(handler)
+        async def answer(self: TabletServicer, request: _Request, context: Context) -> _Reply:
+            try:
+                check_name(request.dest_uuid, self._manager.uuid)
+                return await handler(self, request, context)
+            except ReplicaError as error:
+                return self._told(reply_type, error)
+
+        return answer
+
+    return wrap
 
 
 class TabletServicer(pb_grpc.TabletServiceServicer):
@@ -103,21 +122,15 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
             finalized_level=self._identity.feature_level,
         )
 
+    @_answered(pb.WriteReply)
     async def Write(self, request: pb.WriteRequest, context: Context) -> pb.WriteReply:
         """Apply one batch at the tablet's leader."""
+        return await self._writes.write(self._manager.get(request.tablet_id), request)
 
-        async def act() -> pb.WriteReply:
-            return await self._writes.write(self._manager.get(request.tablet_id), request)
-
-        return await self._answer(request, pb.WriteReply, act)
-
+    @_answered(pb.OpenWritesReply)
     async def OpenWrites(self, request: pb.OpenWritesRequest, context: Context) -> pb.OpenWritesReply:
         """A ticket for a connection on which small batches go to their tablets' leaders; replies come as they end."""
-
-        async def act() -> pb.OpenWritesReply:
-            return self.write_links.grant(host_of_caller(context))
-
-        return await self._answer(request, pb.OpenWritesReply, act)
+        return self.write_links.grant(host_of_caller(context))
 
     def _begin_write(self, request: pb.WriteRequest, done: Done) -> Callable[[], None] | None:
         """As `Write`, without a task. Returns a function that gives the write up, if it has to wait for its index."""
@@ -144,160 +157,123 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
         except ReplicaError as error:
             yield pb.ScanChunk(error=error_to_pb(as_refusal(error, self._manager.on_fatal)), last=True)
 
+    @_answered(pb.GetReply)
     async def Get(self, request: pb.GetRequest, context: Context) -> pb.GetReply:
         """The rows of some keys of one tablet."""
+        deadline = RequestDeadline.of(context, request.timeout_us)
+        return await self._scans.get(self._manager.get(request.tablet_id), request, deadline)
 
-        async def act() -> pb.GetReply:
-            deadline = RequestDeadline.of(context, request.timeout_us)
-            return await self._scans.get(self._manager.get(request.tablet_id), request, deadline)
-
-        return await self._answer(request, pb.GetReply, act)
-
+    @_answered(pb.ListTabletsReply)
     async def ListTablets(self, request: pb.ListTabletsRequest, context: Context) -> pb.ListTabletsReply:
         """Status of all replicas, or of those asked for that are here."""
+        manager = self._manager
+        wanted = list(request.tablet_ids) or sorted(manager.tablets)
+        found = (
+            (t, replica_status(manager.tablets[t], manager.uuid, manager.options.tick_ms))
+            for t in sorted(set(wanted))
+            if t in manager.tablets and t > request.after
+        )
+        page, last = await page_of(found, request.limit_bytes)
+        return pb.ListTabletsReply(replicas=page, next=last)
 
-        async def act() -> pb.ListTabletsReply:
-            manager = self._manager
-            wanted = list(request.tablet_ids) or sorted(manager.tablets)
-            found = (
-                (t, replica_status(manager.tablets[t], manager.uuid, manager.options.tick_ms))
-                for t in sorted(set(wanted))
-                if t in manager.tablets and t > request.after
-            )
-            page, last = await page_of(found, request.limit_bytes)
-            return pb.ListTabletsReply(replicas=page, next=last)
-
-        return await self._answer(request, pb.ListTabletsReply, act)
-
+    @_answered(pb.CreateTabletReply)
     async def CreateTablet(self, request: pb.CreateTabletRequest, context: Context) -> pb.CreateTabletReply:
         """Create a replica of a new tablet; the same again is a no-op."""
-        return await self._answer(request, pb.CreateTabletReply, lambda: create_tablet(self._manager, request))
+        return await create_tablet(self._manager, request)
 
+    @_answered(pb.DeleteTabletReply)
     async def DeleteTablet(self, request: pb.DeleteTabletRequest, context: Context) -> pb.DeleteTabletReply:
         """Make the replica a tombstone."""
-        return await self._answer(request, pb.DeleteTabletReply, lambda: delete_tablet(self._manager, request))
+        return await delete_tablet(self._manager, request)
 
+    @_answered(pb.ChangeConfigReply)
     async def ChangeConfig(self, request: pb.ChangeConfigRequest, context: Context) -> pb.ChangeConfigReply:
         """Change the tablet's members by one; answers when the new config is committed."""
+        hosted = self._manager.get(request.tablet_id)
+        replica, _ = hosted.serving()
+        self._check_deadline(request.deadline_us)
+        edits = [edit_from_pb(e) for e in request.edits]
+        cas = opid_from_pb(request.committed_config_id) if request.has_cas else None
+        decision = (request.decision_term, request.decision_version)
+        self._check_term(request.decision_term)
+        if request.abort and edits:
+            raise Refused(Code.INVALID_ARGUMENT, "an abort has no edits", edits=len(edits))
 
-        async def act() -> pb.ChangeConfigReply:
-            hosted = self._manager.get(request.tablet_id)
-            replica, _ = hosted.serving()
-            self._check_deadline(request.deadline_us)
-            edits = [edit_from_pb(e) for e in request.edits]
-            cas = opid_from_pb(request.committed_config_id) if request.has_cas else None
-            decision = (request.decision_term, request.decision_version)
-            self._check_term(request.decision_term)
-            if request.abort and edits:
-                raise Refused(Code.INVALID_ARGUMENT, "an abort has no edits", edits=len(edits))
+        def change(done: Callable[[Any], None]) -> None:
+            if request.abort:
+                replica.abort_change(cas, done)
+            else:
+                replica.change_config(edits, cas, decision, done)
+            # Before this iteration ends and the entry is sent. Addresses in a refused change are not learned.
+            self._manager.learn_config(replica.active_config)
 
-            def change(done: Callable[[Any], None]) -> None:
-                if request.abort:
-                    replica.abort_change(cas, done)
-                else:
-                    replica.change_config(edits, cas, decision, done)
-                # Before this iteration ends and the entry is sent. Addresses in a refused change are not learned.
-                self._manager.learn_config(replica.active_config)
+        config = await when(change, CHANGE_TIMEOUT_S, "the config change to commit")
+        return pb.ChangeConfigReply(config=config_to_pb(config))
 
-            config = await when(change, CHANGE_TIMEOUT_S, "the config change to commit")
-            return pb.ChangeConfigReply(config=config_to_pb(config))
-
-        return await self._answer(request, pb.ChangeConfigReply, act)
-
+    @_answered(pb.TransferReply)
     async def TransferLeadership(self, request: pb.TransferRequest, context: Context) -> pb.TransferReply:
         """Hand the tablet's leadership over."""
+        replica, _ = self._manager.get(request.tablet_id).serving()
+        self._check_deadline(request.deadline_us)
+        cas = opid_from_pb(request.committed_config_id) if request.has_cas else None
+        decision = (request.decision_term, request.decision_version)
+        self._check_term(request.decision_term)
+        leader = await when(
+            lambda done: replica.transfer(request.target_uuid or None, done, cas=cas, decision=decision),
+            TRANSFER_TIMEOUT_S,
+            "the new leader",
+        )
+        return pb.TransferReply(new_leader_uuid=leader or "")
 
-        async def act() -> pb.TransferReply:
-            replica, _ = self._manager.get(request.tablet_id).serving()
-            self._check_deadline(request.deadline_us)
-            cas = opid_from_pb(request.committed_config_id) if request.has_cas else None
-            decision = (request.decision_term, request.decision_version)
-            self._check_term(request.decision_term)
-            leader = await when(
-                lambda done: replica.transfer(request.target_uuid or None, done, cas=cas, decision=decision),
-                TRANSFER_TIMEOUT_S,
-                "the new leader",
-            )
-            return pb.TransferReply(new_leader_uuid=leader or "")
-
-        return await self._answer(request, pb.TransferReply, act)
-
+    @_answered(pb.ChecksumReply)
     async def Checksum(self, request: pb.ChecksumRequest, context: Context) -> pb.ChecksumReply:
         """Checksum of this replica's rows at a time."""
+        deadline = RequestDeadline.of(context, request.timeout_us)
+        return await self._scans.checksum(self._manager.get(request.tablet_id), request, deadline)
 
-        async def act() -> pb.ChecksumReply:
-            deadline = RequestDeadline.of(context, request.timeout_us)
-            return await self._scans.checksum(self._manager.get(request.tablet_id), request, deadline)
-
-        return await self._answer(request, pb.ChecksumReply, act)
-
+    @_answered(pb.ServerTimeReply)
     async def ServerTime(self, request: pb.ServerTimeRequest, context: Context) -> pb.ServerTimeReply:
         """A hybrid time above everything this server has seen."""
+        self._scans.observe(request.propagated_time)
+        return pb.ServerTimeReply(hybrid_time=self._hybrid_clock.now())
 
-        async def act() -> pb.ServerTimeReply:
-            self._scans.observe(request.propagated_time)
-            return pb.ServerTimeReply(hybrid_time=self._hybrid_clock.now())
-
-        return await self._answer(request, pb.ServerTimeReply, act)
-
+    @_answered(pb.LatenessReply)
     async def Lateness(self, request: pb.LatenessRequest, context: Context) -> pb.LatenessReply:
         """The longest lag of the event loop, and the longest hold of the interpreter's lock, in the last seconds."""
+        lag_ms = self._manager.ticker.lags_ms.within(request.last_s)
+        return pb.LatenessReply(loop_lag_ms=lag_ms, gil_hold_ms=self._gil.holds_ms.within(request.last_s))
 
-        async def act() -> pb.LatenessReply:
-            lag_ms = self._manager.ticker.lags_ms.within(request.last_s)
-            return pb.LatenessReply(loop_lag_ms=lag_ms, gil_hold_ms=self._gil.holds_ms.within(request.last_s))
-
-        return await self._answer(request, pb.LatenessReply, act)
-
+    @_answered(pb.ProcessReply)
     async def IsProcess(self, request: pb.ProcessRequest, context: Context) -> pb.ProcessReply:
         """Whether this process sends the heartbeats with that number: a master asks before it believes one."""
+        return pb.ProcessReply(same=request.process == self._process)
 
-        async def act() -> pb.ProcessReply:
-            return pb.ProcessReply(same=request.process == self._process)
-
-        return await self._answer(request, pb.ProcessReply, act)
-
+    @_answered(pb.LedgerReply)
     async def Ledger(self, request: pb.LedgerRequest, context: Context) -> pb.LedgerReply:
         """How far each source is applied, at the leader, after everything acknowledged before the call."""
+        replica, tablet = self._manager.get(request.tablet_id).serving()
+        await when(replica.read_barrier, TIMEOUT_DEFAULT_S, "the read barrier")
+        return pb.LedgerReply(sources=[_ledger_source(s) for s in tablet.ledger_sources()])
 
-        async def act() -> pb.LedgerReply:
-            replica, tablet = self._manager.get(request.tablet_id).serving()
-            await when(replica.read_barrier, TIMEOUT_DEFAULT_S, "the read barrier")
-            return pb.LedgerReply(sources=[_ledger_source(s) for s in tablet.ledger_sources()])
-
-        return await self._answer(request, pb.LedgerReply, act)
-
+    @_answered(pb.FlushReply)
     async def Flush(self, request: pb.FlushRequest, context: Context) -> pb.FlushReply:
         """Flush, and compact if asked, now."""
+        hosted = self._manager.get(request.tablet_id)
+        _, tablet = hosted.serving()
+        await self._maintenance.flush(hosted)
+        if request.compact:
+            await self._maintenance.compact(hosted)
+        return pb.FlushReply(flush_opid=opid_to_pb(tablet.flush_opid))
 
-        async def act() -> pb.FlushReply:
-            hosted = self._manager.get(request.tablet_id)
-            _, tablet = hosted.serving()
-            await self._maintenance.flush(hosted)
-            if request.compact:
-                await self._maintenance.compact(hosted)
-            return pb.FlushReply(flush_opid=opid_to_pb(tablet.flush_opid))
-
-        return await self._answer(request, pb.FlushReply, act)
-
+    @_answered(pb.ListQuarantineReply)
     async def ListQuarantine(self, request: pb.QuarantineRequest, context: Context) -> pb.ListQuarantineReply:
         """The quarantines that deletions have left."""
-        return await self._answer(request, pb.ListQuarantineReply, lambda: quarantine_list(self._manager, request))
+        return await quarantine_list(self._manager, request)
 
+    @_answered(pb.PurgeQuarantineReply)
     async def PurgeQuarantine(self, request: pb.QuarantineRequest, context: Context) -> pb.PurgeQuarantineReply:
         """Remove one tablet's quarantines."""
-        return await self._answer(
-            request, pb.PurgeQuarantineReply, lambda: quarantine_purge(self._manager, request.tablet_id)
-        )
-
-    async def _answer(
-        self, request: NamedRequest, reply: Callable[..., _Reply], act: Callable[[], Awaitable[_Reply]]
-    ) -> _Reply:
-        try:
-            check_name(request.dest_uuid, self._manager.uuid)
-            return await act()
-        except ReplicaError as error:
-            return self._told(reply, error)
+        return await quarantine_purge(self._manager, request.tablet_id)
 
     def _told(self, reply: Callable[..., _Reply], error: ReplicaError) -> _Reply:
         return reply(error=error_to_pb(as_refusal(error, self._manager.on_fatal)))
