@@ -40,30 +40,4 @@ if TYPE_CHECKING:
     from .topics import TopicIdentity, Topics, dead_letter_topic, writes_topic
     from .verify import read_checksums
 
-_HOMES = {
-    "nyala.replica.types": "KafkaSecurity",
-    ".dead_letter_producer": "DeadLetter letter_key",
-    ".dead_letter_reader": "StoredDeadLetter LettersUnreadable iterate_letters letters_held read_letters "
-    "replay_letters",
-    ".decisions": "DecisionsOptions DecisionsQuery",
-    ".decode": "RowDecoder WriterSchema",
-    ".driver": "end_in_order",
-    ".errors": "QueryInterrupted QueryRefused",
-    ".framing": "Framing",
-    ".ingest": "IngestOptions IngestQuery",
-    ".kafka_security": "kafka_options security_of",
-    ".lease": "release_run",
-    ".progress": "Progress QUERY_ENDED QUERY_STARTS",
-    ".publish": "PublishFailed RowMisfit RowPublisher",
-    ".rebalance": "RebalanceOptions Rebalancer",
-    ".row_schema": "encode_key key_schema_json row_schema_json",
-    ".run_queries": "run_decisions run_ingest",
-    ".session": "spark_session",
-    ".source_lag": "LAG_TIMEOUT_S SourceLag source_lags",
-    ".submit": "submit_command submit_environment",
-    ".supervise": "RestartOptions FailureStreak restart_options run_with_restarts streak_after",
-    ".topics": "TopicIdentity Topics dead_letter_topic writes_topic",
-    ".verify": "read_checksums",
-}
-"""Module -> names that it gives to this package."""
-__getattr__, __dir__, __all__ = lazy_imports(__name__, _HOMES)
+__getattr__, __dir__, __all__ = lazy_imports(__name__)

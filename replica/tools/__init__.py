@@ -62,29 +62,4 @@ if TYPE_CHECKING:
     )
     from .wanted import Wanted, change_json, change_words, drain_json, drain_words, unsettled
 
-_HOMES = {
-    "nyala.replica.master": "CATALOG_ID has_catalog",
-    ".catalog_copy": "copy_catalog",
-    ".check": "ClusterView Finding MasterView ReplicaView Severity as_json bytes_on_disk "
-    "ask_masters committed_index gather judge lag replica_json",
-    ".check_kafka": "kafka_line kafka_problems letters_text",
-    ".dumps": "Promises read_file read_promises",
-    ".directory_evidence": "block_bytes of_directory",
-    ".evidence": "ReplicaEvidence SourceMark by_tablet of_running",
-    ".forced_config": "Rewritten force_config raise_term rewrite_config",
-    ".fs": "KINDS WipePlan format_root identity need_formattable need_server_directory plan_wipe wipe",
-    ".fs_check": "DirectoryView check_directory directory_json remove_orphans tablet_json",
-    ".local_replica": "connect_source copy_replica erase last_promised make_tombstone",
-    ".moves": "COPY_OVER has_moved is_copy_over list_copies start_copy",
-    ".plan_file": "load_journal plan_json",
-    ".recover": "Recovery abandon involved plans_agree",
-    ".recovery_plan": "LeftAlone RecoveryPlan SourceLowering TabletPlan Target Why chosen_tablets make_plan",
-    ".replacement": "ReplacementPlan plan_replacement replacement_json",
-    ".tablet_files": "FileFinding TabletFiles read_tablet",
-    ".verify": "ReplicaSum checked judge_compared left_out only_tables "
-    "plan_text readable table_lines next_reads to_read with_sums",
-    ".upgrading": "ProcessBuild UpgradeView gather_builds upgrade_words",
-    ".wanted": "Wanted change_words drain_json drain_words unsettled change_json",
-}
-"""Module -> names that it gives to this package."""
-__getattr__, __dir__, __all__ = lazy_imports(__name__, _HOMES)
+__getattr__, __dir__, __all__ = lazy_imports(__name__)

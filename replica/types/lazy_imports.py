@@ -6,26 +6,27 @@ A command or a worker pays only for what it uses: `from nyala.pipeline import To
 
 from __future__ import annotations
 
+import ast
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
+from inspect import getsource
+from types import ModuleType
 from typing import Any
 
 
-def lazy_imports(
-    package: str, homes: Mapping[str, str]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+def lazy_imports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """`__getattr__`, `__dir__` and `__all__` of `package`.
 
-    `homes`: module -> names that it gives to the package, with spaces. A module that begins with a dot is relative to
-    the package. A name is looked up once, then it is an attribute.
+    Its names are those that its source imports under `if TYPE_CHECKING:`, so that they stand in one place, where type
+    checkers find them too. A name is looked up once, then it is an attribute.
     """
-    places = {name: module for module, names in homes.items() for name in names.split()}
+    places = _places(sys.modules[package])
 
     def get_attribute(name: str) -> Any:
         module = places.get(name)
         if module is None:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            raise AttributeError(f"module {package!r} has no attribute {name!r}; it has {', '.join(sorted(places))}")
         value = getattr(import_module(module, package), name)
         setattr(sys.modules[package], name, value)
         return value
@@ -34,3 +35,12 @@ def lazy_imports(
         return sorted({*vars(sys.modules[package]), *places})
 
     return get_attribute, directory, sorted(places)
+
+
+def _places(package: ModuleType) -> dict[str, str]:
+    """By name, the module that the package imports it from; one of its own begins with a dot."""
+    conditional = [
+        each for part in ast.parse(getsource(package)).body if isinstance(part, ast.If) for each in part.body
+    ]
+    imports = [each for each in conditional if isinstance(each, ast.ImportFrom)]
+    return {alias.name: "." * each.level + str(each.module) for each in imports for alias in each.names}
