@@ -11,15 +11,7 @@ from dataclasses import replace
 from nyala.replica.consensus_metadata import decode_config, path_of, read_cmeta
 from nyala.replica.tablet import Superblock, source_positions, verify_file
 from nyala.replica.tablet_copy import wal_folder
-from nyala.replica.types import (
-    ZERO_OPID,
-    Corruption,
-    DataState,
-    Disk,
-    DiskFailure,
-    EntryKind,
-    Refused,
-)
+from nyala.replica.types import ZERO_OPID, Corruption, DataState, Disk, DiskFailure, EntryKind, Refused
 from nyala.replica.wal import read_offline
 
 from .evidence import ReplicaEvidence, SourceMark

@@ -8,14 +8,7 @@ from dataclasses import dataclass
 from nyala.replica.client import Client
 from nyala.replica.rows import SourceKey
 from nyala.replica.rpc import config_from_pb, opid_from_pb, pb
-from nyala.replica.types import (
-    ZERO_OPID,
-    DataState,
-    OpId,
-    RaftConfig,
-    Refused,
-    read_number,
-)
+from nyala.replica.types import ZERO_OPID, DataState, OpId, RaftConfig, Refused, read_number
 
 
 @dataclass(frozen=True, kw_only=True)

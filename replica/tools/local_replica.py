@@ -29,16 +29,7 @@ from nyala.replica.tablet_copy import (
     was_here,
 )
 from nyala.replica.tablet_copy.wire import RemoteCopySource
-from nyala.replica.types import (
-    ZERO_OPID,
-    Address,
-    Code,
-    Corruption,
-    DataState,
-    Disk,
-    OpId,
-    Refused,
-)
+from nyala.replica.types import ZERO_OPID, Address, Code, Corruption, DataState, Disk, OpId, Refused
 from nyala.replica.wal import Log
 
 CONNECT_TIMEOUT_S = 5.0

@@ -13,15 +13,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from nyala.replica.rpc import (
-    address_to_pb,
-    addresses_from_pb,
-    as_refusal,
-    check_fields,
-    error_from_pb,
-    pb,
-    pb_grpc,
-)
+from nyala.replica.rpc import address_to_pb, addresses_from_pb, as_refusal, check_fields, error_from_pb, pb, pb_grpc
 from nyala.replica.types import Address, Code, Refused, ReplicaError, __version__, limits
 from nyala.schemas import build_level
 

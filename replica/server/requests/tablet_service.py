@@ -31,15 +31,7 @@ from nyala.replica.rpc import (
 )
 from nyala.replica.tablet import SourceState, Superblock
 from nyala.replica.transport import GrantTicket, MicrotaskQueue
-from nyala.replica.types import (
-    Code,
-    DataState,
-    HybridClock,
-    OpId,
-    Refused,
-    ReplicaError,
-    __version__,
-)
+from nyala.replica.types import Code, DataState, HybridClock, OpId, Refused, ReplicaError, __version__
 from nyala.schemas import build_level
 
 from ..maintenance.maintenance import Maintenance
