@@ -21,13 +21,7 @@ from nyala.pipeline.task import RESULT_SCHEMA, TaskPlan
 from nyala.replica.client import SourceFormat, TableHandle, TabletHandle
 from nyala.replica.master.catalog.sources import advance_sources, open_sources, reset_source, source_positions
 from nyala.replica.master.catalog.tables import create_table
-from nyala.replica.master.requests.conversions import (
-    advance_sources_from_pb,
-    open_sources_from_pb,
-    position_to_pb,
-    positions_to_pb,
-    reset_source_from_pb,
-)
+from nyala.replica.master.requests.conversions import position_to_pb, positions_to_pb
 from nyala.replica.policy import ServerView
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, SourceKey, TableSchema
 from nyala.replica.rpc import pb, source_to_pb
@@ -67,9 +61,7 @@ class Masters:
     def open_sources(self, table: str, opens: Sequence[pb.SourceOpen], **given: Any) -> pb.OpenSourcesReply:
         request = pb.OpenSourcesRequest(table=table, opens=opens, **given)
         with self._lock:
-            table_id, positions = self._applied.commit(
-                open_sources(self._applied.catalog, open_sources_from_pb(request), self.now_us)
-            )
+            table_id, positions = self._applied.commit(open_sources(self._applied.catalog, request, self.now_us))
         return pb.OpenSourcesReply(table_id=table_id, positions=positions_to_pb(positions))
 
     def advance_sources(
@@ -77,13 +69,13 @@ class Masters:
     ) -> list[pb.SourcePosition]:
         request = pb.AdvanceSourcesRequest(table_id=table_id, advances=advances, **given)
         with self._lock:
-            moved = advance_sources(self._applied.catalog, advance_sources_from_pb(request), self.now_us)
+            moved = advance_sources(self._applied.catalog, request, self.now_us)
             return positions_to_pb(self._applied.commit(moved))
 
     def reset_source(self, table: str, source: SourceKey, to_offset: int, **given: Any) -> pb.SourcePosition:
         request = pb.ResetSourceRequest(table=table, source=source_to_pb(source), to_offset=to_offset, **given)
         with self._lock:
-            reset = reset_source(self._applied.catalog, reset_source_from_pb(request), self.now_us)
+            reset = reset_source(self._applied.catalog, request, self.now_us)
             return position_to_pb(self._applied.commit(reset))
 
     def list_sources(self, table: str = "") -> list[pb.SourcePosition]:

@@ -18,6 +18,7 @@ AT_THE_BORDER = {
 }
 """Folders, all of whose modules may name messages."""
 MODULES = {
+    "replica/master/catalog/sources.py": "reads what a query asks of its sources",
     "replica/master/group/forming.py": "asks the other masters who they are",
     "replica/master/heartbeats/tablet_servers.py": "calls tablet servers",
     "replica/master/kafka/kafka_status.py": "a part of the reply to `Status`",

@@ -7,9 +7,10 @@ change to commit, or refuses with both numbers and the command that resolves it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nyala.replica.rows import SourceKey
+from nyala.replica.rpc import pb
 from nyala.replica.types import Code, Refused
 
 from .capacity import check_sources
@@ -21,62 +22,7 @@ LEASE_US_MAX = 60 * 60 * 1_000_000
 LEASE_US_DEFAULT = 60 * 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class SourceOpen:
-    """A source that a query opens. `checkpoint`: the first offset that it would read; None: it has no checkpoint.
-    `initial_start`: the first offset of a source that the catalog does not know."""
-
-    source: SourceKey
-    topic: str
-    checkpoint: int | None
-    initial_start: int
-
-
-@dataclass(frozen=True, slots=True)
-class OpenSources:
-    """A query's run takes its sources over. `checkpoint_table_id`: of the table that it wrote to; empty: unknown."""
-
-    table: str
-    checkpoint_table_id: str
-    opens: tuple[SourceOpen, ...]
-    owner_run: str
-    lease_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class SourceAdvance:
-    """All offsets of a source below `done` are in the table."""
-
-    source: SourceKey
-    generation: int
-    done: int
-
-
-@dataclass(frozen=True, slots=True)
-class AdvanceSources:
-    """Progress of an owner's sources, which renews its lease, or gives it back (`release`)."""
-
-    table_id: str
-    owner_run: str
-    lease_us: int
-    advances: tuple[SourceAdvance, ...]
-    release: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ResetSource:
-    """A source begins again at another offset. `topic`: its name, for a source of a new topic id; `generation`: the one
-    that the caller knows; 0: any."""
-
-    table: str
-    source: SourceKey
-    to_offset: int
-    force: bool
-    topic: str
-    generation: int
-
-
-def source_name(table_id: str, source: SourceKey) -> str:
+def source_name(table_id: str, source: SourceKey | pb.SourceKey) -> str:
     """The name of the record of one source of one table, among those of its kind."""
     return f"{table_id}/{source.cluster_id}/{source.topic_id}/{source.kafka_partition}"
 
@@ -98,7 +44,7 @@ def _lease(lease_us: int) -> int:
     return min(lease_us, LEASE_US_MAX) if lease_us > 0 else LEASE_US_DEFAULT
 
 
-def open_sources(catalog: Catalog, request: OpenSources, now_us: int) -> Change:
+def open_sources(catalog: Catalog, request: pb.OpenSourcesRequest, now_us: int) -> Change:
     """The change by which a query takes its sources over; its result is (table id, positions as they will be).
 
     Refused: WRONG_TABLE (the checkpoint's table id is another), SOURCE_OWNED (another live run), SOURCE_POSITION
@@ -127,15 +73,15 @@ def open_sources(catalog: Catalog, request: OpenSources, now_us: int) -> Change:
             _refuse_other_topic(known.get((wanted.topic, wanted.source.kafka_partition), ()), wanted)
         record = record or _new_position(request.table, table_id, wanted)
         _refuse_owned(record, request.owner_run, now_us)
-        if wanted.checkpoint is not None:
-            _refuse_offset(record, wanted.checkpoint)
+        if wanted.has_checkpoint:
+            _refuse_offset(record, wanted.checkpoint_offset)
         deadline_us = now_us + _lease(request.lease_us)
         puts[SOURCE + name] = replace(record, owner_run=request.owner_run, owner_deadline_us=deadline_us)
     check_sources(catalog, f"{SOURCE}{table_id}/", puts)
     return puts, [], "", (table_id, [*puts.values()])
 
 
-def _new_position(table: str, table_id: str, wanted: SourceOpen) -> Position:
+def _new_position(table: str, table_id: str, wanted: pb.SourceOpen) -> Position:
     if wanted.initial_start < 0:
         raise Refused(Code.INVALID_ARGUMENT, "an offset is not negative", initial_start=wanted.initial_start)
     return Position(
@@ -153,7 +99,7 @@ def _new_position(table: str, table_id: str, wanted: SourceOpen) -> Position:
     )
 
 
-def _refuse_other_topic(known: Sequence[Position], wanted: SourceOpen) -> None:
+def _refuse_other_topic(known: Sequence[Position], wanted: pb.SourceOpen) -> None:
     """A topic with the name of one that feeds the table, of another id or cluster, is another topic.
 
     `known`: the table's positions of that topic's name and partition.
@@ -236,7 +182,7 @@ def _owned(catalog: Catalog, name: str, owner_run: str) -> Position:
     return record
 
 
-def advance_sources(catalog: Catalog, request: AdvanceSources, now_us: int) -> Change:
+def advance_sources(catalog: Catalog, request: pb.AdvanceSourcesRequest, now_us: int) -> Change:
     """The change that moves `done` forward and renews, or releases, the owner's lease; its result is the positions.
 
     Refused: SOURCE_OWNED, STALE_GENERATION, NOT_FOUND; then nothing moves. An expired lease is renewed unless another
@@ -271,7 +217,7 @@ def source_positions(catalog: Catalog, table: str, after: str = "") -> Iterator[
     return ((key, record) for key, record in catalog.walk(SOURCE, within, after) if not record.retired)
 
 
-def lower_source(catalog: Catalog, request: ResetSource) -> Change:
+def lower_source(catalog: Catalog, request: pb.ResetSourceRequest) -> Change:
     """The change that moves `done` back to `to_offset`, in the same generation; its result is the position.
 
     For records that a table has lost, because a tablet went on from a survivor [design §3.4]. Tablets drop records that
@@ -294,7 +240,7 @@ def lowered_to(record: Position, offset: int) -> Position:
     return replace(record, done=done, owner_run="", owner_deadline_us=0)
 
 
-def reset_source(catalog: Catalog, request: ResetSource, now_us: int) -> Change:
+def reset_source(catalog: Catalog, request: pb.ResetSourceRequest, now_us: int) -> Change:
     """The change that starts a source anew at `to_offset` under the next generation; its result is the position.
 
     The tablets learn the generation from the next writes. Refused(SOURCE_OWNED) under a live owner unless forced, and
@@ -324,7 +270,7 @@ def reset_source(catalog: Catalog, request: ResetSource, now_us: int) -> Change:
     return puts, [], "", puts[SOURCE + name]
 
 
-def _refuse_reset(record: Position, request: ResetSource) -> None:
+def _refuse_reset(record: Position, request: pb.ResetSourceRequest) -> None:
     if request.generation not in (0, record.generation):
         raise _position(
             Code.STALE_GENERATION,
@@ -336,7 +282,9 @@ def _refuse_reset(record: Position, request: ResetSource) -> None:
         )
 
 
-def _adopt_topic(catalog: Catalog, request: ResetSource, table_id: str, puts: dict[str, Position]) -> Position:
+def _adopt_topic(
+    catalog: Catalog, request: pb.ResetSourceRequest, table_id: str, puts: dict[str, Position]
+) -> Position:
     """The record of a partition of a topic that is another one now; its earlier records are marked retired in `puts`.
 
     Other topics that feed the table are left alone; a request that names none is refused when there are several. One

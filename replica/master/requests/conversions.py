@@ -1,11 +1,11 @@
-"""Checks new tables, and converts requests about sources from protobuf and source positions to it."""
+"""Checks new tables, and converts source positions to protobuf."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from nyala.replica.rows import TableDescription
-from nyala.replica.rpc import check_description, description_from_pb, pb, source_from_pb, source_to_pb
+from nyala.replica.rpc import check_description, description_from_pb, pb, source_to_pb
 from nyala.replica.types import (
     Code,
     InvariantViolation,
@@ -19,7 +19,6 @@ from nyala.replica.types import (
 
 from ..catalog.capacity import check_defaults
 from ..catalog.records import Position
-from ..catalog.sources import AdvanceSources, OpenSources, ResetSource, SourceAdvance, SourceOpen
 from ..catalog.tables import REPLICAS_MAX
 
 HISTORY_RETENTION_DEFAULT_US = 15 * 60 * 1_000_000
@@ -68,34 +67,6 @@ def checked_table(table: pb.TableInfo) -> TableDescription:
     check_defaults(checked.schema)
     check_description(checked)
     return checked
-
-
-def open_sources_from_pb(request: pb.OpenSourcesRequest) -> OpenSources:
-    """From the wire."""
-    return OpenSources(
-        request.table,
-        request.checkpoint_table_id,
-        tuple(
-            SourceOpen(
-                source_from_pb(o.source), o.topic, o.checkpoint_offset if o.has_checkpoint else None, o.initial_start
-            )
-            for o in request.opens
-        ),
-        request.owner_run,
-        request.lease_us,
-    )
-
-
-def advance_sources_from_pb(request: pb.AdvanceSourcesRequest) -> AdvanceSources:
-    """From the wire."""
-    advances = tuple(SourceAdvance(source_from_pb(a.source), a.generation, a.done) for a in request.advances)
-    return AdvanceSources(request.table_id, request.owner_run, request.lease_us, advances, request.release)
-
-
-def reset_source_from_pb(request: pb.ResetSourceRequest) -> ResetSource:
-    """From the wire."""
-    source = source_from_pb(request.source)
-    return ResetSource(request.table, source, request.to_offset, request.force, request.topic, request.generation)
 
 
 def position_to_pb(position: Position) -> pb.SourcePosition:

@@ -53,14 +53,7 @@ from ..tablets.dropped import holders_of
 from ..tablets.orders import orders_for
 from . import change_requests, desired, lists, replacing
 from .confirming import confirm_config
-from .conversions import (
-    advance_sources_from_pb,
-    checked_table,
-    open_sources_from_pb,
-    position_to_pb,
-    positions_to_pb,
-    reset_source_from_pb,
-)
+from .conversions import checked_table, position_to_pb, positions_to_pb
 from .infos import tablet_infos
 from .upgrading import check_server, finalize_upgrade, finalized_level
 
@@ -255,8 +248,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
         state = self.state
 
         def opened() -> Change:  # also converts beside the loop: there may be thousands
-            asked = open_sources_from_pb(request)
-            puts, deletes, once, made = sources.open_sources(state.catalog, asked, state.clock.wall_us())
+            puts, deletes, once, made = sources.open_sources(state.catalog, request, state.clock.wall_us())
             return puts, deletes, once, pb.OpenSourcesReply(table_id=made[0], positions=positions_to_pb(made[1]))
 
         reply: pb.OpenSourcesReply = await state.group.change(opened, aside=True)
@@ -268,8 +260,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
         state = self.state
 
         def advanced() -> Change:
-            asked = advance_sources_from_pb(request)
-            puts, deletes, once, moved = sources.advance_sources(state.catalog, asked, state.clock.wall_us())
+            puts, deletes, once, moved = sources.advance_sources(state.catalog, request, state.clock.wall_us())
             return puts, deletes, once, pb.AdvanceSourcesReply(positions=positions_to_pb(moved))
 
         reply: pb.AdvanceSourcesReply = await state.group.change(advanced, aside=True)
@@ -283,12 +274,12 @@ class MasterService(pb_grpc.MasterServiceServicer):
     @_answered(pb.ResetSourceReply)
     async def ResetSource(self, request: pb.ResetSourceRequest) -> pb.ResetSourceReply:
         """A new generation of a source, from another offset; or the present one, with a lower `done`."""
-        state, asked = self.state, reset_source_from_pb(request)
+        state = self.state
 
         def reset() -> Change:
             if request.keep_generation:
-                return sources.lower_source(state.catalog, asked)
-            return sources.reset_source(state.catalog, asked, state.clock.wall_us())
+                return sources.lower_source(state.catalog, request)
+            return sources.reset_source(state.catalog, request, state.clock.wall_us())
 
         return pb.ResetSourceReply(position=position_to_pb(await state.group.change(reset)))
 

@@ -30,7 +30,7 @@ from nyala.replica.master.catalog.tables import create_table, drop_table
 from nyala.replica.master.group.catalog_group import CatalogGroup
 from nyala.replica.master.group.entries import unfit_entry, unfit_record
 from nyala.replica.master.requests.change_requests import add, cancel
-from nyala.replica.master.requests.conversions import open_sources_from_pb, position_to_pb, reset_source_from_pb
+from nyala.replica.master.requests.conversions import position_to_pb
 from nyala.replica.policy import DesiredChange
 from nyala.replica.raft import AppendEntries
 from nyala.replica.rpc import info_from_json, pb
@@ -66,10 +66,10 @@ def written() -> dict[str, Any]:
     source = pb.SourceKey(cluster_id="c", topic_id="t", kafka_partition=0)
     opens = [pb.SourceOpen(source=source, topic="writes.flights", initial_start=3)]
     opening = pb.OpenSourcesRequest(table="flights", owner_run="a", opens=opens)
-    m.box.commit(open_sources(m.box.catalog, open_sources_from_pb(opening), 1))
+    m.box.commit(open_sources(m.box.catalog, opening, 1))
     other = pb.SourceKey(cluster_id="c", topic_id="t2", kafka_partition=0)
     reset = pb.ResetSourceRequest(table="flights", source=other, force=True)
-    m.box.commit(reset_source(m.box.catalog, reset_source_from_pb(reset), 2))
+    m.box.commit(reset_source(m.box.catalog, reset, 2))
     m.set(1)
     m.set(3, table="", tablet_id=m.tablet)
     m.want(add, S[3])

@@ -11,7 +11,6 @@ from nyala.replica.master.catalog.records import DESIRED_CHANGE, TABLET
 from nyala.replica.master.catalog.sources import advance_sources, open_sources, source_positions
 from nyala.replica.master.catalog.tables import create_table, drop_table
 from nyala.replica.master.requests import change_requests
-from nyala.replica.master.requests.conversions import advance_sources_from_pb, open_sources_from_pb
 from nyala.replica.master.requests.infos import tablet_infos
 from nyala.replica.master.requests.replacing import replace_tablets
 from nyala.replica.master.tablets.view import wanted_voters
@@ -55,10 +54,10 @@ def fed(m: Masters, table: str = "flights", partition: int = 0, *, start: int = 
     opened = pb.SourceOpen(source=source, topic=f"writes.{table}", initial_start=start)
     lease = {"owner_run": "a", "lease_us": 30 * SECOND}
     request = pb.OpenSourcesRequest(table=table, opens=[opened], **lease)  # type: ignore[arg-type]
-    table_id, _ = m.box.commit(open_sources(m.box.catalog, open_sources_from_pb(request), m.clock.now_us))
+    table_id, _ = m.box.commit(open_sources(m.box.catalog, request, m.clock.now_us))
     advance = pb.SourceAdvance(source=source, generation=1, done=done)
     moved = pb.AdvanceSourcesRequest(table_id=table_id, advances=[advance], **lease)  # type: ignore[arg-type]
-    m.box.commit(advance_sources(m.box.catalog, advance_sources_from_pb(moved), m.clock.now_us))
+    m.box.commit(advance_sources(m.box.catalog, moved, m.clock.now_us))
 
 
 def test_lost_tablet_is_replaced_by_an_empty_one_of_the_same_partition_once() -> None:

@@ -17,7 +17,7 @@ from nyala.replica.master.catalog.tables import (
     find_table,
     forget_writer_schema,
 )
-from nyala.replica.master.requests.conversions import checked_table, open_sources_from_pb
+from nyala.replica.master.requests.conversions import checked_table
 from nyala.replica.master.tablets.descriptions import encoded_for_servers
 from nyala.replica.policy import ServerView
 from nyala.replica.rows import Column, ColumnType, TableSchema, WriterSchemaInfo
@@ -151,7 +151,7 @@ def test_full_catalog_says_so_and_takes_what_makes_room(what: str, monkeypatch: 
     assert "drop tables" in text
     assert box.catalog.get("name/c") is None
     opens = [pb.SourceOpen(source=pb.SourceKey(cluster_id="k", topic_id="t"), topic="writes.a")]
-    opening = open_sources_from_pb(pb.OpenSourcesRequest(table="a", owner_run="r", opens=opens))
+    opening = pb.OpenSourcesRequest(table="a", owner_run="r", opens=opens)
     if what == "CATALOG_BYTES_MAX":
         refused(Code.NO_SPACE, sources.open_sources, box.catalog, opening, 1)
         schema = WriterSchemaInfo("f" * 16, 0, json.dumps("x" * 200))
@@ -173,7 +173,7 @@ def test_source_positions_of_a_table_are_bounded(monkeypatch: pytest.MonkeyPatch
     def opening(count: int) -> sources.OpenSources:
         keys = [pb.SourceKey(cluster_id="k", topic_id="t", kafka_partition=n) for n in range(count)]
         opens = [pb.SourceOpen(source=k, topic="writes.a") for k in keys]
-        return open_sources_from_pb(pb.OpenSourcesRequest(table="a", owner_run="r", opens=opens))
+        return pb.OpenSourcesRequest(table="a", owner_run="r", opens=opens)
 
     box.commit(sources.open_sources(box.catalog, opening(3), 1))
     box.commit(sources.open_sources(box.catalog, opening(3), 1))

@@ -14,11 +14,6 @@ from nyala.replica.master.catalog.sources import (
     source_positions,
 )
 from nyala.replica.master.catalog.tables import create_table, drop_table
-from nyala.replica.master.requests.conversions import (
-    advance_sources_from_pb,
-    open_sources_from_pb,
-    reset_source_from_pb,
-)
 from nyala.replica.policy import ServerView
 from nyala.replica.rpc import pb
 from nyala.replica.types import Address, Code, Member, Refused
@@ -57,7 +52,7 @@ class Sources:
             lease_us=30 * SECOND,
             checkpoint_table_id=more.pop("checkpoint_table_id", ""),
         )
-        return self.box.commit(open_sources(self.box.catalog, open_sources_from_pb(request), self.now_s * SECOND))[1][0]
+        return self.box.commit(open_sources(self.box.catalog, request, self.now_s * SECOND))[1][0]
 
     def advance(self, done: int, run: str = "a", *, generation: int = 1, release: bool = False) -> Any:
         request = pb.AdvanceSourcesRequest(
@@ -67,14 +62,12 @@ class Sources:
             release=release,
             advances=[pb.SourceAdvance(source=self.key(), generation=generation, done=done)],
         )
-        return self.box.commit(
-            advance_sources(self.box.catalog, advance_sources_from_pb(request), self.now_s * SECOND)
-        )[0]
+        return self.box.commit(advance_sources(self.box.catalog, request, self.now_s * SECOND))[0]
 
     def reset(self, to: int, *, force: bool = False, topic_id: str = "id1", topic: str = "", cluster: str = "c") -> Any:
         source = self.key(0, topic_id, cluster)
         request = pb.ResetSourceRequest(table="flights", source=source, to_offset=to, force=force, topic=topic)
-        return self.box.commit(reset_source(self.box.catalog, reset_source_from_pb(request), self.now_s * SECOND))
+        return self.box.commit(reset_source(self.box.catalog, request, self.now_s * SECOND))
 
     def refused(self, call: Any, code: Code, *texts: object) -> None:
         before = self.box.catalog.records
@@ -251,7 +244,7 @@ def test_sources_lowering_keeps_the_generation_and_ends_the_owners_lease() -> No
 
     def lower(to: int) -> Any:
         request = pb.ResetSourceRequest(table="flights", source=s.key(), to_offset=to, keep_generation=True)
-        return s.box.commit(lower_source(s.box.catalog, reset_source_from_pb(request)))
+        return s.box.commit(lower_source(s.box.catalog, request))
 
     lowered = lower(30)
     assert (lowered.generation, lowered.start, lowered.done) == (1, 10, 30)
@@ -272,4 +265,4 @@ def test_sources_opening_many_is_all_or_nothing() -> None:
         for p in range(2)
     ]
     request = pb.OpenSourcesRequest(table="flights", opens=opens, owner_run="a")
-    s.refused(lambda: s.box.commit(open_sources(s.box.catalog, open_sources_from_pb(request), 1)), Code.SOURCE_POSITION)
+    s.refused(lambda: s.box.commit(open_sources(s.box.catalog, request, 1)), Code.SOURCE_POSITION)

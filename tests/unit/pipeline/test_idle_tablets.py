@@ -19,7 +19,6 @@ from nyala.pipeline.topics import TopicIdentity
 from nyala.replica.client import ClientOptions, SourceWriter, TableHandle, TabletHandle
 from nyala.replica.master.catalog.sources import advance_sources, open_sources
 from nyala.replica.master.catalog.tables import create_table
-from nyala.replica.master.requests.conversions import advance_sources_from_pb, open_sources_from_pb
 from nyala.replica.policy import ServerView
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, SourceKey, TableSchema, WriteMeta, route
 from nyala.replica.rpc import error_to_pb, pb, row_errors_to_pb, source_from_pb, source_to_pb
@@ -217,7 +216,7 @@ class Query:
         request = pb.OpenSourcesRequest(table="flights", opens=[wanted], owner_run=run, lease_us=1)
         catalog = world.catalog
         self._now_us = FIRST_US * len(run)
-        (opened,) = catalog.commit(open_sources(catalog.catalog, open_sources_from_pb(request), self._now_us))[1]
+        (opened,) = catalog.commit(open_sources(catalog.catalog, request, self._now_us))[1]
         self.position = Position(opened.generation, opened.done)
         self.at = opened.done if checkpoint is None else checkpoint
         """The first offset that is read next."""
@@ -254,7 +253,7 @@ class Query:
             table_id=self._world.table_id, owner_run=self._run, lease_us=1, advances=[moved]
         )
         catalog = self._world.catalog
-        (now,) = catalog.commit(advance_sources(catalog.catalog, advance_sources_from_pb(request), self._now_us))
+        (now,) = catalog.commit(advance_sources(catalog.catalog, request, self._now_us))
         self.position = Position(now.generation, now.done)
 
 
