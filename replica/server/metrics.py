@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -18,80 +19,71 @@ from .runtime.memory import MemoryGuard
 from .tablets.manager import TabletManager
 
 
+@dataclass(eq=False)
 class Metrics(Exporter):
     """The metrics of the server's parts."""
 
-    def __init__(
-        self,
-        manager: TabletManager,
-        memory: MemoryGuard,
-        writes: Writes,
-        maintenance: Maintenance,
-        jobs: CopyJobs,
-        gil: GilWatch,
-        scrub: Scrub,
-        peers: PeerServicer,
-        calls: CallsInFlight,
-    ) -> None:
+    manager: TabletManager
+    memory: MemoryGuard
+    writes: Writes
+    maintenance: Maintenance
+    jobs: CopyJobs
+    gil: GilWatch
+    scrub: Scrub
+    peers: PeerServicer
+    calls: CallsInFlight
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self._manager = manager
-        self._memory = memory
-        self._writes = writes
-        self._maintenance = maintenance
-        self._jobs = jobs
-        self._gil = gil
-        self._scrub = scrub
-        self._peers = peers
-        self._calls = calls
 
     def collect(self) -> list[Any]:
         """All metric families."""
-        tablets = list(self._manager.tablets.values())
+        tablets = list(self.manager.tablets.values())
         leaders = sum(1 for h in tablets if h.running and h.replica is not None and h.replica.is_leader)
         gauges = {
-            "nyala_server_loop_lag_ms_max": ("Longest delay of the event loop so far", self._manager.ticker.lag_ms_max),
-            "nyala_server_gil_hold_ms_max": ("Longest hold of the interpreter's lock so far", self._gil.hold_ms_max),
-            "nyala_server_gil_hold_ms_recent": ("The same, of the last minute or two", self._gil.hold_ms_recent),
-            "nyala_server_tablets_awake": ("Replicas whose group is not quiet", self._manager.ticker.awake),
-            "nyala_server_memory_bytes": ("Memory that counts against the soft limit", self._memory.used_bytes),
-            "nyala_server_open_files": ("Open file descriptors", self._maintenance.resources.files.used),
+            "nyala_server_loop_lag_ms_max": ("Longest delay of the event loop so far", self.manager.ticker.lag_ms_max),
+            "nyala_server_gil_hold_ms_max": ("Longest hold of the interpreter's lock so far", self.gil.hold_ms_max),
+            "nyala_server_gil_hold_ms_recent": ("The same, of the last minute or two", self.gil.hold_ms_recent),
+            "nyala_server_tablets_awake": ("Replicas whose group is not quiet", self.manager.ticker.awake),
+            "nyala_server_memory_bytes": ("Memory that counts against the soft limit", self.memory.used_bytes),
+            "nyala_server_open_files": ("Open file descriptors", self.maintenance.resources.files.used),
             "nyala_server_open_files_max": (
                 "How many there may be; 0: not known",
-                self._maintenance.resources.files.limit,
+                self.maintenance.resources.files.limit,
             ),
-            "nyala_server_memory_maps": ("Memory maps in use", self._maintenance.resources.maps.used),
+            "nyala_server_memory_maps": ("Memory maps in use", self.maintenance.resources.maps.used),
             "nyala_server_memory_maps_max": (
                 "How many there may be (vm.max_map_count); 0: not known",
-                self._maintenance.resources.maps.limit,
+                self.maintenance.resources.maps.limit,
             ),
             "nyala_server_tablets": ("Replicas here, tombstones included", len(tablets)),
             "nyala_server_leaders": ("Replicas here that lead", leaders),
             "nyala_server_links": (
                 "Open connections to the links' port that no other part has taken over",
-                self._peers.listener.connections,
+                self.peers.listener.connections,
             ),
             "nyala_server_links_begun_bytes": (
                 "Memory of frames that are begun on them",
-                self._peers.listener.begun_bytes,
+                self.peers.listener.begun_bytes,
             ),
-            "nyala_server_copy_jobs": ("Tablet copies into this server that run or wait", len(self._jobs.running())),
+            "nyala_server_copy_jobs": ("Tablet copies into this server that run or wait", len(self.jobs.running())),
         }
         counters = {
-            "nyala_server_write_batches": ("Write batches answered", self._writes.batches),
-            "nyala_server_write_rows": ("Rows applied", self._writes.rows),
-            "nyala_server_writes_refused": ("Writes refused over the memory limit", self._memory.refused),
+            "nyala_server_write_batches": ("Write batches answered", self.writes.batches),
+            "nyala_server_write_rows": ("Rows applied", self.writes.rows),
+            "nyala_server_writes_refused": ("Writes refused over the memory limit", self.memory.refused),
             "nyala_server_peer_messages_refused": (
                 "Messages of other servers that no honest one sends; the log says of whom, and why",
-                self._peers.refusals.count,
+                self.peers.refusals.count,
             ),
-            "nyala_server_flushes": ("Flushes done", self._maintenance.flushes),
-            "nyala_server_compactions": ("Compactions done", self._maintenance.compactions),
-            "nyala_server_scrubbed_bytes": ("Bytes of blocks and logs read again to find damage", self._scrub.bytes),
+            "nyala_server_flushes": ("Flushes done", self.maintenance.flushes),
+            "nyala_server_compactions": ("Compactions done", self.maintenance.compactions),
+            "nyala_server_scrubbed_bytes": ("Bytes of blocks and logs read again to find damage", self.scrub.bytes),
             "nyala_server_damaged_files": (
                 "Blocks and closed log segments that were found damaged",
-                self._scrub.damaged,
+                self.scrub.damaged,
             ),
         }
         families: list[Any] = [GaugeMetricFamily(name, text, value) for name, (text, value) in gauges.items()]
         families += [CounterMetricFamily(name, text, value) for name, (text, value) in counters.items()]
-        return families + list(call_families("nyala_server", self._calls))
+        return families + list(call_families("nyala_server", self.calls))

@@ -422,7 +422,7 @@ MUTANTS = (
         file="replica/server/tablets/opening.py",
         function="Opener.bootstrap",
         before='raise Corruption("a READY tablet has no log folder", tablet=tablet_id)',
-        after="self._disk.mkdir(wal_folder(tablet_id))",
+        after="self.disk.mkdir(wal_folder(tablet_id))",
     ),
     Mutant(
         name="start does not check blocks",

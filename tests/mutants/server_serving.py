@@ -261,8 +261,8 @@ MUTANTS = (
         test="tests/unit/server/test_server_resources.py::test_server_counts_them_in_its_metrics_and_warns_in_its_log",
         file="replica/server/metrics.py",
         function="Metrics.collect",
-        before='"nyala_server_memory_maps": ("Memory maps in use", self._maintenance.resources.maps.used),',
-        after='"nyala_server_memory_maps": ("Memory maps in use", self._maintenance.resources.files.used),',
+        before='"nyala_server_memory_maps": ("Memory maps in use", self.maintenance.resources.maps.used),',
+        after='"nyala_server_memory_maps": ("Memory maps in use", self.maintenance.resources.files.used),',
     ),
     Mutant(
         name="heartbeat master is known by address alone",

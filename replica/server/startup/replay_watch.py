@@ -244,73 +244,64 @@ class ReplayWatch:
         return self._alone if self.one_at_a_time else nullcontext()
 
 
+@dataclass
 class _Watched:
     """A state machine that marks entries up to `through` while it applies them. After that it costs nothing.
 
     Concurrency: as the state machine's: `apply` on one thread at a time.
     """
 
-    def __init__(
-        self,
-        machine: StateMachine,
-        disk: Disk,
-        tablet_id: str,
-        marker: ReplayMarker,
-        through: int,
-        exclusion: Callable[[], AbstractContextManager[Any]],
-        passed: Callable[[], None],
-    ) -> None:
-        self._machine = machine
-        self._disk = disk
-        self._tablet_id = tablet_id
-        self._marker = marker
-        self._through = through
-        self._exclusion = exclusion
-        self._passed = passed
-        self._replaying = True
+    machine: StateMachine
+    disk: Disk
+    tablet_id: str
+    marker: ReplayMarker
+    through: int
+    exclusion: Callable[[], AbstractContextManager[Any]]
+    passed: Callable[[], None]
+    replaying: bool = True
 
     @property
     def applied_opid(self) -> OpId:
-        return self._machine.applied_opid
+        return self.machine.applied_opid
 
     @property
     def flush_opid(self) -> OpId:
-        return self._machine.flush_opid
+        return self.machine.flush_opid
 
     @property
     def applied_time(self) -> int:
-        return self._machine.applied_time
+        return self.machine.applied_time
 
     def apply(self, entries: Sequence[Entry]) -> list[Any]:
         """Apply the entries, marked where needed; as the state machine's own `apply`."""
-        if not self._replaying:
-            return self._machine.apply(entries)
+        if not self.replaying:
+            return self.machine.apply(entries)
         results: list[Any] = []
         for part in self._parts(entries):
-            with self._exclusion():
+            with self.exclusion():
                 self._mark(part[0].opid.index, part[-1].opid.index)
                 try:
                     for entry in part:
-                        self._disk.crash_point(f"replay.{self._tablet_id}.{entry.opid.index}")
-                    results += self._machine.apply(part)
+                        self.disk.crash_point(f"replay.{self.tablet_id}.{entry.opid.index}")
+                    results += self.machine.apply(part)
                 except Exception:
                     self._mark(0, 0)
                     raise
                 self._mark(0, 0)
-        if entries[-1].opid.index >= self._through:
-            self._replaying = False
-            self._passed()
+        if entries[-1].opid.index >= self.through:
+            self.replaying = False
+            self.passed()
         return results
 
     def close(self) -> None:
-        self._machine.close()
+        self.machine.close()
 
     def _parts(self, entries: Sequence[Entry]) -> list[list[Entry]]:
         """The entries in parts that are applied under one marker: each suspect alone, others up to the bound."""
         parts: list[list[Entry]] = []
         together = False
         for entry in entries:
-            alone = self._marker.suspect_first <= entry.opid.index <= self._marker.suspect_last
+            alone = self.marker.suspect_first <= entry.opid.index <= self.marker.suspect_last
             if together and not alone and len(parts[-1]) < MARKED_AT_ONCE_MAX:
                 parts[-1].append(entry)
             else:
@@ -320,6 +311,6 @@ class _Watched:
 
     def _mark(self, first: int, last: int) -> None:
         try:
-            write_marker(self._disk, self._tablet_id, replace(self._marker, first=first, last=last))
+            write_marker(self.disk, self.tablet_id, replace(self.marker, first=first, last=last))
         except Refused as error:
-            _log.warning("T %s replays without a marker: %s", self._tablet_id, error)
+            _log.warning("T %s replays without a marker: %s", self.tablet_id, error)

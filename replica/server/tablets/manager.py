@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ from typing import Any, TypeVar
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.fs import exhausted
 from nyala.replica.raft import AppendEntries, Message, RaftOptions
-from nyala.replica.raft_driver import Phase, Replica
+from nyala.replica.raft_driver import Environment, Phase, Replica
 from nyala.replica.tablet import Superblock
 from nyala.replica.tablet_copy import SourceSessions, settle_at_startup
 from nyala.replica.tablet_copy.wire import CopyRate
@@ -122,21 +123,26 @@ class TabletManager:
         self._later = Tasks(on_fatal)
         """At most one task for each tablet that waits to be opened again."""
         self.endings = ReplicaShutdown(disk, self.sessions, self.replays, heavy, self.in_thread)
-        self._opener = Opener(
-            disk=disk,
-            uuid=uuid,
-            options=options,
-            clock=clock,
+        environment = partial(
+            Environment,
             hybrid_clock=hybrid_clock,
             post=post,
-            soon=post.microtasks.soon,
-            timer=LoopTimer(asyncio.get_running_loop(), post.microtasks),
             send=send,
             on_copy_needed=on_copy_needed,
             on_fatal=on_fatal,
             on_change=self.on_change,
             on_awake=self.ticker.wake,
+            soon=post.microtasks.soon,
+            timer=LoopTimer(asyncio.get_running_loop(), post.microtasks),
+            ticks_now=lambda: clock.monotonic_us() // (options.tick_ms * 1000),
+        )
+        self._opener = Opener(
+            disk=disk,
+            uuid=uuid,
+            options=options,
             raft_options=self._raft_options,
+            environment=environment,
+            rng=random.Random(uuid + str(clock.monotonic_us())),
             replays=self.replays,
             replayed=self._replayed,
         )

@@ -5,29 +5,26 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from nyala.replica.consensus_metadata import ConsensusMeta
-from nyala.replica.raft import Message, RaftOptions
+from nyala.replica.raft import RaftOptions
 from nyala.replica.raft_driver import DriverOptions, Environment, Files, Replica
 from nyala.replica.tablet import Superblock, Tablet, Witness, data_trouble, sweep_orphans, unfit_entry
 from nyala.replica.tablet_copy import lost_tablets, named_blocks, settle_at_startup, spared_blocks, wal_folder
 from nyala.replica.types import (
     ZERO_OPID,
-    Clock,
     Code,
     Corruption,
     Disk,
-    HybridClock,
     RaftConfig,
     Refused,
-    Timer,
     may_pass,
 )
 from nyala.replica.wal import Log, WalOptions
 
 from ..options import ServerOptions
-from ..runtime.lanes import LoopPost
 from ..startup.replay_watch import ReplayWatch
 from .hosted import HostedTablet
 
@@ -44,106 +41,69 @@ class Opened(NamedTuple):
     replica: Replica
 
 
+@dataclass(frozen=True, kw_only=True)
 class Opener:
     """Bootstraps tablets, with the environment that every replica of this server gets.
 
     Concurrency: `bootstrap` runs in threads, one at a time per tablet.
     """
 
-    def __init__(
-        self,
-        *,
-        disk: Disk,
-        uuid: str,
-        options: ServerOptions,
-        clock: Clock,
-        hybrid_clock: HybridClock,
-        post: LoopPost,
-        soon: Callable[[Callable[[], None]], None],
-        timer: Timer,
-        send: Callable[[list[tuple[str, Message]]], None],
-        on_copy_needed: Callable[[str, Any], None],
-        on_fatal: Callable[[BaseException], None],
-        on_change: Callable[[str], None],
-        on_awake: Callable[[str], None],
-        raft_options: RaftOptions,
-        replays: ReplayWatch,
-        replayed: Callable[[str], None],
-    ) -> None:
-        """`replayed(tablet id)`: called, on any thread, when every entry that the start found is applied."""
-        self._disk = disk
-        self._uuid = uuid
-        self._options = options
-        self._clock = clock
-        self._hybrid_clock = hybrid_clock
-        self._post = post
-        self._soon = soon
-        self._timer = timer
-        self._send = send
-        self._on_copy_needed = on_copy_needed
-        self._on_fatal = on_fatal
-        self._on_change = on_change
-        self._on_awake = on_awake
-        self._raft_options = raft_options
-        self._replays = replays
-        self._replayed = replayed
-        self._rng = random.Random(uuid + str(clock.monotonic_us()))
+    disk: Disk
+    uuid: str
+    options: ServerOptions
+    raft_options: RaftOptions
+    environment: Callable[..., Environment]
+    """The environment of a replica, given its `rng` and its lanes `run_heavy` and `run_meta`."""
+    rng: random.Random
+    replays: ReplayWatch
+    replayed: Callable[[str], None]
+    """`replayed(tablet id)`: called, on any thread, when every entry that the start found is applied."""
 
     def bootstrap(self, hosted: HostedTablet, *, checked: bool = False) -> Opened:
         """Load everything and read the log. In a thread; no other code uses the tablet meanwhile.
 
         `checked`: the blocks were checked already, and need not be read again.
         """
-        tablet_id, options = hosted.tablet_id, self._options
-        superblock = Superblock.load(self._disk, tablet_id)
+        tablet_id, options = hosted.tablet_id, self.options
+        superblock = Superblock.load(self.disk, tablet_id)
         try:
-            cmeta = ConsensusMeta.load(self._disk, tablet_id)
+            cmeta = ConsensusMeta.load(self.disk, tablet_id)
         except Refused as error:
             if error.code is not Code.NOT_FOUND:
                 raise
             raise Corruption("a READY tablet has no consensus metadata", tablet=tablet_id) from error
-        if not self._disk.exists(wal_folder(tablet_id)):
+        if not self.disk.exists(wal_folder(tablet_id)):
             raise Corruption("a READY tablet has no log folder", tablet=tablet_id)
-        tablet = None if superblock.witness else Tablet.open(self._disk, superblock, verify=not checked)
+        tablet = None if superblock.witness else Tablet.open(self.disk, superblock, verify=not checked)
         log: Log | None = None
         try:
             wal = WalOptions(sync=options.wal_sync, segment_size_bytes_max=options.wal_segment_size_bytes_max)
-            log, replay = Log.open(self._disk, wal_folder(tablet_id), tablet_id, wal)
+            log, replay = Log.open(self.disk, wal_folder(tablet_id), tablet_id, wal)
             replica = Replica(
                 tablet_id=tablet_id,
-                uuid=self._uuid,
+                uuid=self.uuid,
                 files=Files(
                     cmeta=cmeta,
                     log=log,
                     state_machine=Witness(superblock)
                     if tablet is None
-                    else self._replays.watch(
+                    else self.replays.watch(
                         tablet,
                         tablet_id,
                         wal_generation=superblock.wal_generation,
                         last=log.last,
-                        passed=lambda: self._replayed(tablet_id),
+                        passed=lambda: self.replayed(tablet_id),
                     ),
                     no_data=superblock.witness,
                     unfit=unfit_entry,
                 ),
                 replay=replay,
-                environment=Environment(
-                    hybrid_clock=self._hybrid_clock,
-                    rng=random.Random(self._rng.getrandbits(64)),
-                    post=self._post,
+                environment=self.environment(
+                    rng=random.Random(self.rng.getrandbits(64)),
                     run_heavy=hosted.lane.run,
-                    send=self._send,
-                    on_copy_needed=self._on_copy_needed,
-                    on_fatal=self._on_fatal,
-                    on_change=self._on_change,
-                    on_awake=self._on_awake,
                     run_meta=hosted.meta_lane.run,
-                    soon=self._soon,
-                    timer=self._timer,
-                    ticks_now=lambda: self._clock.monotonic_us() // (self._options.tick_ms * 1000),
                 ),
-                raft_options=self._raft_options,
+                raft_options=self.raft_options,
                 options=DriverOptions(
                     log_cache_bytes_max=options.log_cache_bytes,
                     log_retain_entries=options.log_retain_entries,

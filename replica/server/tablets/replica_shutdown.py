@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 from nyala.replica.tablet import Superblock
@@ -23,25 +24,18 @@ from ..startup.replay_watch import ReplayWatch
 from .hosted import HostedTablet
 
 
+@dataclass(frozen=True)
 class ReplicaShutdown:
     """Stops replicas and deletes them. The caller holds the tablet's `transition`.
 
     Concurrency: the loop's thread, unless a method says otherwise.
     """
 
-    def __init__(
-        self,
-        disk: Disk,
-        sessions: SourceSessions,
-        replays: ReplayWatch,
-        heavy: ThreadPoolExecutor,
-        in_thread: Callable[[Callable[[], Any]], Awaitable[Any]],
-    ) -> None:
-        self._disk = disk
-        self._sessions = sessions
-        self._replays = replays
-        self._heavy = heavy
-        self._in_thread = in_thread
+    disk: Disk
+    sessions: SourceSessions
+    replays: ReplayWatch
+    heavy: ThreadPoolExecutor
+    in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]
 
     async def halt(self, hosted: HostedTablet) -> OpId:
         """Stop the replica, wait for its threads, close its files; returns the last OpId of its log."""
@@ -54,7 +48,7 @@ class ReplicaShutdown:
         await asyncio.gather(*(drained(lane) for lane in (hosted.lane, hosted.meta_lane)))
 
         def close() -> OpId:
-            self._sessions.end_tablet(hosted.tablet_id)
+            self.sessions.end_tablet(hosted.tablet_id)
             ended = log.last if log is not None else last
             if log is not None:
                 log.close()
@@ -64,7 +58,7 @@ class ReplicaShutdown:
             return max(ended, last)
 
         await hosted.unattended.wait()  # a flush runs on its own thread; it ends by itself
-        end = await asyncio.get_running_loop().run_in_executor(self._heavy, close)
+        end = await asyncio.get_running_loop().run_in_executor(self.heavy, close)
         if tablet is not None:
             hosted.superblock = tablet.superblock  # it may be newer, and its file may be lost
         return end
@@ -86,7 +80,7 @@ class ReplicaShutdown:
             return LastLogged(superblock.last_logged or ZERO_OPID, superblock.last_logged_known)
         if hosted.stopped_at is not None:
             return hosted.stopped_at
-        last: LastLogged = await self._in_thread(lambda: last_of_unopened(superblock, cmeta))
+        last: LastLogged = await self.in_thread(lambda: last_of_unopened(superblock, cmeta))
         return last
 
     def delete_files(self, hosted: HostedTablet, last: LastLogged) -> Superblock:
@@ -94,7 +88,7 @@ class ReplicaShutdown:
 
         If the superblock's file is gone or damaged, it is written again from memory first.
         """
-        disk, tablet_id = self._disk, hosted.tablet_id
+        disk, tablet_id = self.disk, hosted.tablet_id
         hosted.repair_superblock(disk)
         if hosted.lost:
             self.need_lost(tablet_id)
@@ -102,16 +96,16 @@ class ReplicaShutdown:
         else:
             current = Superblock.load(disk, tablet_id)
             hosted.superblock = delete_replica(disk, current, last.opid, stop=lambda: None, known=last.known)
-        self._replays.forget(tablet_id)
+        self.replays.forget(tablet_id)
         hosted.error, hosted.stopped_at, hosted.unreadable = "", None, False
         return hosted.superblock
 
     def need_lost(self, tablet_id: str) -> None:
         """Refused if a superblock that was lost when this process started is there now; LaterFormat as `load`."""
         try:
-            if not Superblock.exists(self._disk, tablet_id):
+            if not Superblock.exists(self.disk, tablet_id):
                 return
-            Superblock.load(self._disk, tablet_id)
+            Superblock.load(self.disk, tablet_id)
         except LaterFormat:
             raise
         except Corruption:
