@@ -306,6 +306,6 @@ def test_page_for_operators_has_each_file_of_a_master_and_the_times_of_this_code
     times = {"running": {f"{CHECK_EVERY_S:.0f} s", "86,400 s"}, "stopped": {"the start"}}
     assert all(within in times[state] for _, _, state, _, within, _ in rows)
     assert f"{READ_BYTES >> 20} MB a minute" in page and LOG in page
-    assert f"{MasterOptions(root='x').flush_entries} at most" in page
+    assert f"at most {MasterOptions(root='x').flush_entries}." in page
     for command in re.findall(r"`nyala ([a-z -]+) DIR", WAY_ON):
         assert f"`nyala {command} DIR" in page
