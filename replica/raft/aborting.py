@@ -1,9 +1,9 @@
-"""Taking an uncommitted config change back [kudu raft-tablet-copy, "Future work"; DIVERGENCES D-19].
+"""Takes an uncommitted config change back [kudu raft-tablet-copy, "Future work"; DIVERGENCES D-19].
 
-A change is in force from its entry on, so one that makes a silent server a voter can leave the leader without a
+A change is in force from its entry on. So a change that makes a silent server a voter can leave the leader without a
 majority to commit it. The leader then appends the committed config once more. The pending config differs from it by at
-most one voter: every majority of one meets every majority of the other, so a leader elected under either holds
-whatever was committed under either. No entry is truncated, no term is forced, no members are set by hand.
+most one voter: every majority of one overlaps every majority of the other, so a leader elected under either config has
+everything that was committed under either. No entry is truncated, and no term and no members are set by hand.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _take_back(s: State, why: str) -> OpId:
     pending = s.hard.active_config
     s.lead.aborted = pending.opid
     s.trace(f"config {s.lead.aborted} is taken back: {why}")
-    # The decision stays the pending one's: it was carried out once, and must not be again.
+    # The config keeps the decision of the pending one, because that decision was carried out and must not be again.
     return append_config(s, s.hard.configs[0].members, pending.decision)
 
 
@@ -49,11 +49,11 @@ def abort_instead_of_stepping_down(s: State, heard: dict[str, bool]) -> bool:
 def abort_when_overdue(s: State) -> None:
     """Take back a change of voters that has been pending for too long, if the committed config's voters hold it.
 
-    If a transfer waits for the change, it is taken back sooner, and whether they hold it or not: the disk that hangs
-    may be this leader's own, and the change may have removed the voter that is needed.
+    If a transfer waits for the change, the leader takes it back sooner, and whether those voters have it or not: the
+    hanging disk may be this leader's own, and the change may have removed the voter that is needed.
     """
     if s.voters == s.hard.configs[0].voters or s.commit_index < s.lead.term_start:
-        return  # no change of voters is under way, or this leader may make none yet
+        return  # no change of voters is under way, or this leader may not propose one yet
     waits = s.ticks - s.lead.pending_since
     if s.lead.transfer_target is not None and waits >= s.options.election_ticks_min:
         _take_back(s, f"not committed for {waits} ticks, and leadership cannot be handed over with it")

@@ -1,4 +1,4 @@
-"""When an entry is committed [raft §5.3, §5.4.2], and what follows from it."""
+"""Decides when an entry is committed [raft §5.3, §5.4.2], and what follows from that."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .state import State
 def advance_commit(s: State) -> None:
     """Leader: commit what a majority of the active config's voters hold durably, if it is of our own term.
 
-    Our own log counts through `persisted` only, and not at all if we are no voter [thesis §4.2.2].
+    Our own log counts up to `persisted` only, and not at all if we are not a voter [thesis §4.2.2].
     """
     if s.role is not Role.LEADER:
         return
@@ -25,7 +25,7 @@ def advance_commit(s: State) -> None:
 
 
 def commit_to(s: State, index: int) -> None:
-    """Everything through index is committed."""
+    """Commit everything up to `index`."""
     if index <= s.commit_index:
         return
     check(index <= s.last.index, "only what is in the log can be committed", index=index, last=s.last)
@@ -37,5 +37,5 @@ def commit_to(s: State, index: int) -> None:
     if s.uuid not in s.hard.configs[0].voters:
         become_follower(s, s.hard.term, None, "this config does not let us lead")
     elif opened or s.out.config_committed is not None:
-        # Followers learn of ordinary commits with the next message; these two they should know at once.
+        # Followers learn of ordinary commits with the next message; of these two they should learn at once.
         s.lead.round_wanted = True

@@ -1,4 +1,5 @@
-"""`RaftCore`, the public face of one replica's consensus: dispatches inputs to the rules in the other modules."""
+"""`RaftCore`, the public interface of one replica's consensus: it passes inputs on to the rules in the other
+modules."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ class RaftCore:
     the hybrid time of entries that the core itself makes (NOOP, promotion) and of `safe_time`; without it, times just
     above the last entry's are used. `withheld` is the OpId of a damaged tail that may have been acknowledged: the
     replica neither votes nor campaigns until its durable log has reached it. `no_data`: a witness's disk; the replica
-    logs and votes, and never leads. `commit_index` is what the driver has applied or knows committed: `Ready.committed`
-    starts above.
+    logs and votes, and never leads. Entries up to `commit_index` are applied, or the driver knows that they are
+    committed: `Ready.committed` begins above it.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class RaftCore:
 
     @property
     def applied_index(self) -> int:
-        """Set by the driver; travels in replies."""
+        """The last applied index, set by the driver and sent in replies."""
         return self._s.applied_index
 
     @applied_index.setter
@@ -120,12 +121,12 @@ class RaftCore:
 
     @property
     def persisted_index(self) -> int:
-        """The log is durable through it."""
+        """The last index up to which the log is durable."""
         return self._s.persisted
 
     @property
     def last(self) -> OpId:
-        """Last received entry."""
+        """The OpId of the last received entry."""
         return self._s.last
 
     @property
@@ -134,7 +135,7 @@ class RaftCore:
 
     @property
     def active_config(self) -> RaftConfig:
-        """Pending if there is one, committed otherwise."""
+        """The config in force: the pending one if there is one, otherwise the committed one."""
         return self._s.hard.active_config
 
     @property
@@ -147,7 +148,7 @@ class RaftCore:
 
     @property
     def term_committed(self) -> bool:
-        """Leader: whether an entry of its own term is committed (writes and config changes are welcome)."""
+        """Leader: whether an entry of its own term is committed, so that writes and config changes are accepted."""
         return self._s.role is Role.LEADER and self._s.commit_index >= self._s.lead.term_start
 
     @property
@@ -156,7 +157,7 @@ class RaftCore:
 
     @property
     def quiet(self) -> bool:
-        """The timers are stopped: `tick` is not needed until another input has come. See quiet.py."""
+        """Whether the timers are stopped, so that `tick` is not needed until another input arrives. See quiet.py."""
         return self._s.quiet
 
     @property
@@ -187,9 +188,10 @@ class RaftCore:
     # ---------------------------------------------------------------------------------------------------- inputs
 
     def tick(self, now: int | None = None) -> None:
-        """One tick of the driver's monotonic clock. `now`: that clock in ticks, by which leases are judged (lease.py).
+        """Count one tick of the driver's monotonic clock. `now`: that clock in ticks, by which leases are judged
+        (lease.py).
 
-        Ticks are not made up for in bursts: any n of them last more than n - TICK_SLACK periods.
+        The driver does not make up for missed ticks in bursts: any n of them last more than n - TICK_SLACK periods.
         """
         s = self._s
         lease.observe_clock(s, now)
@@ -206,10 +208,10 @@ class RaftCore:
         return message_checks.invalid_reason(msg) or message_checks.conflict_reason(self._s, msg)
 
     def step(self, msg: Message) -> None:
-        """Handle one message of a peer. Call `refusal` first, and drop the message if it gives a reason: then an
-        invariant that breaks below is a bug of ours.
+        """Handle one message of a peer.
 
-        The receiver's name is checked first, then the term, then the content. TC-22.
+        Call `refusal` first, and drop the message if it returns a reason. Then an invariant that breaks below is a bug
+        of ours. The receiver's name is checked first, then the term, then the content. TC-22.
         """
         s = self._s
         if msg.to_uuid != s.uuid:
@@ -218,7 +220,8 @@ class RaftCore:
                 self._answer(msg, Code.INVALID_NAME)
             return
         if generation_of(msg.term) != generation_of(s.hard.term):
-            # No answer, because an answer names the term: with it, other lost members could elect a lost one. D-17.
+            # There is no answer, because it would name the term, and lost members could then elect one of themselves.
+            # D-17.
             s.trace(f"message of term {msg.term} from {msg.from_uuid} is of another generation")
             return
         if message_checks.is_stranger(s.hard, msg):
@@ -234,7 +237,7 @@ class RaftCore:
                 self._answer(msg, Code.INVALID_TERM)
             return
         if msg.term > s.hard.term and not (isinstance(msg, VoteReply) and msg.granted):
-            # A vote that is granted for a later term is a pre-vote: it names the term that we asked for.
+            # A granted vote for a later term is a granted pre-vote: it names the term that we asked for.
             become_follower(s, msg.term, None, f"term of {msg.from_uuid}")
         if isinstance(msg, AppendEntries):
             following.on_append(s, msg)
@@ -261,8 +264,8 @@ class RaftCore:
     ) -> OpId:
         """Append one entry. Refused NOT_LEADER (detail: leader uuid), NOT_READY or STEPPING_DOWN.
 
-        `hybrid_time` is drawn right before, on the owner's thread: entries' times ascend with their indexes.
-        CONFIG entries go through `propose_config`.
+        The caller draws `hybrid_time` right before the call, on the owner's thread, so that entries' times ascend with
+        their indexes. For CONFIG entries, call `propose_config`.
         """
         check(kind is not EntryKind.CONFIG, "configs are proposed by their edits")
         transfer.check_open(self._s)
@@ -271,19 +274,20 @@ class RaftCore:
     def propose_config(self, edits: Sequence[ConfigEdit], cas: OpId | None, decision: tuple[int, int] = (0, 0)) -> OpId:
         """Append one config change; `cas` is the OpId of the committed config that the caller knows.
 
-        Refused, with nothing changed: NOT_LEADER, NOT_READY (no entry of this term is committed, or the leader is to go
-        and nobody can follow), CHANGE_PENDING, CAS_FAILED (detail: the committed OpId), STALE_DECISION,
-        INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS; STEPPING_DOWN: leadership is being handed over (also because this
-        change removes the leader), so the caller tries again at the next leader.
+        Refused, with nothing changed: NOT_LEADER, NOT_READY (no entry of this term is committed, or the change removes
+        the leader and no other voter can lead), CHANGE_PENDING, CAS_FAILED (detail: the committed OpId),
+        STALE_DECISION, INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS; STEPPING_DOWN: leadership is being handed over
+        (also because this change removes the leader), so the caller tries again at the next leader.
         """
         return membership.propose_config(self._s, edits, cas, decision)
 
     def abort_config(self, pending: OpId | None) -> OpId:
         """Take an uncommitted config change back: append the committed config once more. D-19.
 
-        `pending` is the OpId of the change that the caller means. Refused, with nothing changed: NOT_LEADER, NOT_FOUND
-        (no change is under way: it was committed, or never made), CAS_FAILED (detail: the one under way), NOT_READY,
-        STEPPING_DOWN, ALREADY_INPROGRESS. If the change commits before this entry does, it holds until then.
+        `pending` is the OpId of the change that the caller wants to take back. Refused, with nothing changed:
+        NOT_LEADER, NOT_FOUND (no change is under way: it was committed, or never made), CAS_FAILED (detail: the one
+        under way), NOT_READY, STEPPING_DOWN, ALREADY_INPROGRESS. If the change commits before this entry does, it holds
+        until this entry commits.
         """
         return aborting.abort_config(self._s, pending)
 
@@ -297,7 +301,8 @@ class RaftCore:
 
         Refused NOT_LEADER, ALREADY_INPROGRESS, NOT_FOUND, INVALID_ARGUMENT (cannot lead), ILLEGAL_STATE (needs a copy),
         NOT_READY (no target). Writes are refused until the term ends or one minimum election timeout has passed.
-        An uncommitted change of voters is waited for; one that is older than that timeout is taken back. D-19.
+        The transfer waits for an uncommitted change of voters, and takes it back if it is older than that timeout.
+        D-19.
         """
         transfer.transfer_leadership(self._s, target)
 
@@ -311,14 +316,14 @@ class RaftCore:
         reads.read_index(self._s, token, judged=now is not None)
 
     def link_lost(self, uuid: str, silent_ticks: int, delay_ticks: int = 0) -> None:
-        """The driver has heard nothing of any group from the server `uuid` for `silent_ticks` of its ticks.
+        """Note that the driver has heard nothing of any group from the server `uuid` for `silent_ticks` of its ticks.
 
-        `delay_ticks`: how much later a follower that this wakes campaigns, so that not all groups do so at once.
+        `delay_ticks`: the delay before a follower that this call wakes campaigns, so that not all groups do so at once.
         """
         quiet.link_lost(self._s, uuid, silent_ticks, delay_ticks)
 
     def link_found(self, uuid: str) -> None:
-        """The server `uuid` is heard again, or its process is another one than before."""
+        """Note that the server `uuid` is heard again, or that its process is another one than before."""
         quiet.link_found(self._s, uuid)
 
     def probe_quiet_group(self) -> None:
@@ -326,36 +331,37 @@ class RaftCore:
         quiet.probe(self._s)
 
     def drop_reads(self, tokens: Sequence[int]) -> None:
-        """The callers of these reads no longer wait; unknown tokens are ignored."""
+        """Forget these reads, whose callers no longer wait; unknown tokens are ignored."""
         self._s.lead.drop_reads(frozenset(tokens))
 
     # ----------------------------------------------------------------------------------------------- completions
 
     def persisted(self, opid: OpId) -> None:
-        """The WAL is durable through opid; ignored if the log no longer has that OpId."""
+        """Note that the log is durable through `opid`; ignored if the log no longer has that OpId."""
         s = self._s
         if s.log.term_at(opid.index) == opid.term:
             s.note_persisted(opid.index)
             advance_commit(s)
 
     def advance(self, ready: Ready) -> None:
-        """This `Ready` and all before it are durable and its after-persist messages are sent. In order, once each."""
+        """Note that this `Ready` and all before it are durable, and their after-persist messages sent. In order, once
+        each."""
         s = self._s
         s.out.advance(ready.number)
         if ready.entries:
             s.note_persisted(ready.entries[-1].opid.index)
-            s.lead.sends_wanted = True  # a witness is sent what is durable here
+            s.lead.sends_wanted = True  # a witness may now get the entries that became durable
         election.own_vote_durable(s)
         advance_commit(s)
 
     def entries_loaded(self) -> None:
-        """Evicted entries are back in the LogView: retry what waited for them."""
+        """Send the evicted entries that are back in the LogView to the peers that waited for them."""
         replication.entries_loaded(self._s)
 
     # --------------------------------------------------------------------------------------------------- outputs
 
     def has_ready(self) -> bool:
-        """Whether `ready()` would return one."""
+        """Whether `ready()` would return a `Ready`."""
         replication.flush(self._s)
         return self._s.has_output()
 

@@ -13,7 +13,8 @@ from .state import State
 
 
 def tick_passive(s: State) -> None:
-    """One tick of a replica that is not leader. Only an electable voter's timer leads anywhere (scenario 97)."""
+    """Count one tick of a replica that is not leader. Only an electable voter's timer starts an election (scenario
+    97)."""
     s.election.heard += 1
     if not s.electable:
         return
@@ -23,7 +24,7 @@ def tick_passive(s: State) -> None:
 
 
 def campaign(s: State, *, transfer: bool = False) -> None:
-    """Start an election: with a pre-vote, unless the leader itself asked for it (a planned transfer)."""
+    """Start an election: with a pre-vote, unless the leader itself asked for the election (a planned transfer)."""
     s.election.restart_timer()
     if not s.electable or s.hard.withheld is not None:
         s.trace("no campaign: " + ("the log's tail is damaged" if s.electable else "not an electable voter"))
@@ -43,7 +44,7 @@ def campaign(s: State, *, transfer: bool = False) -> None:
 
 def _ask_for_votes(s: State, *, transfer: bool) -> None:
     """Enter the next term with our own vote. The requests wait until term and vote are durable, because a restart must
-    find them again. Our own vote counts from then on, too (`own_vote_durable`)."""
+    find them again. Our own vote also counts only from then on (`own_vote_durable`)."""
     s.leader_uuid = None
     s.set_role(Role.CANDIDATE)
     s.hard.set_term(s.hard.term + 1, s.uuid)
@@ -55,7 +56,7 @@ def _ask_for_votes(s: State, *, transfer: bool) -> None:
 
 
 def own_vote_durable(s: State) -> None:
-    """Term and vote reached the disk: a candidate may now count itself."""
+    """Count a candidate's own vote: term and vote are on disk now."""
     if s.role is Role.CANDIDATE and s.hard_state_durable:
         s.election.votes[s.uuid] = True
         _count(s)
@@ -86,7 +87,7 @@ def on_vote_request(s: State, m: VoteRequest) -> None:
 
 
 def _why_not(s: State, m: VoteRequest) -> str:
-    """Reasons that leave even the term alone. D-3, D-4, D-5."""
+    """The reason to deny a vote without adopting even the request's term; empty if there is none. D-3, D-4, D-5."""
     if m.term < s.hard.term or (m.pre_vote and m.term == s.hard.term):
         return "old term"
     if not m.transfer and not (m.term == s.hard.term and s.hard.voted_for == m.from_uuid):
@@ -112,7 +113,7 @@ def _why_not_in_this_term(s: State, m: VoteRequest) -> str:
 
 
 def on_vote_reply(s: State, m: VoteReply) -> None:
-    """Count an answer of the election under way; a higher term in a denial was adopted before we came here."""
+    """Count an answer of the election under way; the caller has adopted a higher term of a denial already."""
     asked = s.hard.term + 1 if m.pre_vote else s.hard.term
     if s.role is not (Role.PRE_CANDIDATE if m.pre_vote else Role.CANDIDATE):
         return
@@ -133,7 +134,7 @@ def _count(s: State) -> None:
 
 
 def _become_leader(s: State) -> None:
-    """A term begins with an entry of its own: it commits everything before it [raft §8; §5.4.2]. D-12."""
+    """Lead, and append the entry with which a term begins: it commits everything before it [raft §8; §5.4.2]. D-12."""
     s.set_role(Role.LEADER)
     s.leader_uuid = s.uuid
     s.trace("leader")
@@ -142,7 +143,7 @@ def _become_leader(s: State) -> None:
 
 
 def on_timeout_now(s: State, m: TimeoutNow) -> None:
-    """The leader of this term hands over to us: campaign at once, without a pre-vote [thesis §3.10]."""
+    """Campaign at once, without a pre-vote, because the leader of this term hands over to us [thesis §3.10]."""
     if s.role is not Role.FOLLOWER or s.last < m.last:
         s.trace(f"no takeover from {m.from_uuid}: {s.role} at {s.last}")
         return

@@ -1,4 +1,4 @@
-"""The follower's side of the log: what an AppendEntries does to it, and when that is acknowledged [raft §5.3]."""
+"""The follower's side of the log: how it changes by an AppendEntries, and when it acknowledges that [raft §5.3]."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .state import State
 
 
 def on_append(s: State, m: AppendEntries) -> None:
-    """An append of this term's leader."""
+    """Handle an append of this term's leader."""
     check(s.role is not Role.LEADER, "one leader per term", term=s.hard.term, uuid=s.uuid, other=m.from_uuid)
     check(
         s.leader_uuid in (None, m.from_uuid),
@@ -27,7 +27,7 @@ def on_append(s: State, m: AppendEntries) -> None:
     )
     if s.leader_uuid is None:
         become_follower(s, s.hard.term, m.from_uuid, "append")
-    # Heard when received, not when durable: a slow disk must not make a live leader look dead (scenario 91).
+    # The leader counts as heard on receipt, not when the entries are durable: else a slow disk would make it look dead.
     s.election.heard = 0
     s.election.elapsed = 0
     s.election.checks = 0
@@ -46,7 +46,7 @@ def on_append(s: State, m: AppendEntries) -> None:
 
 
 def _conflict_index(s: State, prev: OpId) -> int | None:
-    """None if our log contains prev; otherwise the first index of our conflicting term, or one past our log's end.
+    """None if our log contains `prev`; otherwise the first index of our conflicting term, or one past our log's end.
 
     Entries that log GC removed from our log are committed, so every later leader's log has them [raft §5.4.3].
     """
@@ -60,7 +60,8 @@ def _conflict_index(s: State, prev: OpId) -> int | None:
 
 
 def _take(s: State, m: AppendEntries) -> None:
-    """Keep what we have, cut what disagrees, append the rest. A shorter message cuts nothing: it may be an old one."""
+    """Keep equal entries, cut a tail that disagrees, append the rest. A shorter message cuts nothing: it may be an old
+    one."""
     fresh = tuple(dropwhile(lambda e: e.opid.index <= s.commit_index or _holds(s, e.opid), m.entries))
     if not fresh:
         return
@@ -79,9 +80,9 @@ def _holds(s: State, opid: OpId) -> bool:
 
 
 def _acknowledge(s: State, m: AppendEntries, end: OpId) -> None:
-    """Say how far our log is durable and equal to the leader's.
+    """Report up to which entry our log is durable and equal to the leader's.
 
-    An append is acknowledged once it is durable. A heartbeat is answered at once, up to what is durable, so that a slow
+    An append is acknowledged once it is durable. A heartbeat is answered at once, for the durable part, so that a slow
     disk does not make us look dead. D-2.
     """
     if m.entries and end.index > s.persisted:

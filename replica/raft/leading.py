@@ -1,4 +1,5 @@
-"""What only a leader knows: its peers, its rounds of heartbeats, the pending reads, and a transfer under way."""
+"""The fields that only a leader uses: its peers, its rounds of heartbeats, the pending reads, and a transfer under
+way."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ class Leading:
     """
 
     progress: dict[str, Progress] = field(default_factory=dict, repr=False)
-    """By uuid, in sorted order."""
+    """The peers by uuid, in sorted order."""
     term_start: int = 0
     """Index of the NOOP with which this leader's term began."""
     heartbeat_elapsed: int = 0
@@ -27,16 +28,16 @@ class Leading:
     idle_ticks: int = 0
     """Ticks since something was replicated, read or changed."""
     quiet_round: int = 0
-    """The first round of this period of asking for quiet; 0 if it does not ask."""
+    """The first round of the present request for quiet; 0 if the leader does not ask for quiet."""
     round: int = 0
     round_wanted: bool = False
     sends_wanted: bool = False
     round_stamps: deque[tuple[int, int]] = field(default_factory=deque)
-    """(round, the driver's clock when it began)."""
+    """(round, time of the driver's clock when it began)."""
     lease_given_up: bool = False
     reads_waiting: list[int] = field(default_factory=list)
     reads_running: list[tuple[int, int, int]] = field(default_factory=list)
-    """(token, index, round)."""
+    """Reads of running rounds: (token, index, round)."""
     pending_since: int = 0
     """Tick at which the pending config was appended."""
     aborted: OpId | None = None
@@ -46,13 +47,13 @@ class Leading:
     transfer_sent: bool = False
 
     def begin_term(self) -> None:
-        """No round has begun, and there is no lease."""
+        """Begin without a round and without a lease."""
         self.heartbeat_elapsed = self.quorum_check_elapsed = self.round = 0
         self.round_stamps.clear()
         self.lease_given_up = False
 
     def end_term(self) -> list[int]:
-        """Forget what holds for one term; returns the tokens of the reads that cannot be answered any more."""
+        """Forget everything of this term; returns the tokens of the reads that cannot be answered any more."""
         self.progress.clear()
         self.sends_wanted = self.round_wanted = False
         tokens = [*self.reads_waiting, *(token for token, _, _ in self.reads_running)]

@@ -1,15 +1,15 @@
-"""Leader lease: strong reads without asking anybody, for as long as nobody else can lead [thesis §6.4.1].
+"""Leader lease: strong reads without a message, for as long as no other replica can lead [thesis §6.4.1].
 
 It rests on this promise: a voter gives no vote for `election_ticks_min` ticks after it heard a leader, and a restarted
-voter for as long after its start. So once a majority has echoed a heartbeat round that began at time t, another leader
-of this group can exist only after a minimum election timeout from t, by the voters' clocks. The lease ends before that,
-by ours. Only acknowledgements of the leader's own term are echoes (`RaftCore.step` drops others), and each counts for
-its own group, however many travel in one RPC.
+voter gives none for as long after its start. So once a majority has echoed a heartbeat round that began at time t,
+another leader of this group can exist only after a minimum election timeout from t, by the voters' clocks. The lease
+ends before that, by our clock. Only acknowledgements of the leader's own term are echoes (`RaftCore.step` drops
+others), and each counts for its own group, however many are in one RPC.
 
-Time is an input: `now`, the driver's monotonic clock in ticks. A round is stamped with the latest `now` that the core
-was given, which is at or before its sending. A read is judged by the `now` that comes with it. Whatever pauses in
-between, the lease looks older than it is, never younger. Ticks counted by `tick()` would not do, because a stopped
-process counts none.
+Time is an input: `now`, the driver's monotonic clock in ticks. The core stamps a round with the latest `now` that it
+got, which is at or before the sending. It judges a read by the `now` that comes with the read. So a pause in between
+can only make the lease look older than it is, never younger. Counting `tick()` would not do, because a stopped process
+counts no ticks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .state import State
 
 
 def observe_clock(s: State, now: int | None) -> None:
-    """Learn the time. A driver without a clock passes None, and its leaders have no lease."""
+    """Store the time. A driver without a clock passes None, and its leaders have no lease."""
     if now is not None:
         s.clock = now if s.clock is None else max(s.clock, now)
 
@@ -44,10 +44,10 @@ def confirmed_round(s: State) -> int:
 
 
 def holds(s: State) -> bool:
-    """Leader: whether nobody else can have led this group up to `s.clock`.
+    """Leader: whether no other replica can have led this group up to `s.clock`.
 
-    None before the term's first commit: until then a leader may not know everything that was acknowledged. None after
-    TimeoutNow left: the election that it causes asks nobody to wait.
+    False before the term's first commit, because until then a leader may not know everything that was acknowledged.
+    False after TimeoutNow was sent, because voters do not withhold their votes in the election that it causes.
     """
     if s.commit_index < s.lead.term_start or s.lead.lease_given_up or s.clock is None:
         return False
@@ -57,5 +57,6 @@ def holds(s: State) -> bool:
 
 
 def give_up(lead: Leading) -> None:
-    """For the rest of this term: a TimeoutNow may arrive, and elect, at any later time. D-14."""
+    """End the lease for the rest of this term: a TimeoutNow may arrive, and cause an election, at any later time.
+    D-14."""
     lead.lease_given_up = True

@@ -1,6 +1,6 @@
 """The log as the core sees it: in memory, never blocking, up to the last received entry.
 
-The core appends to its LogView and truncates it directly; `Ready` then hands these changes out to be made durable. The
+The core appends to its LogView and truncates it directly; the driver then makes the changes in a `Ready` durable. The
 term of each retained entry stays in memory when its bytes do not: one run for each term.
 """
 
@@ -22,28 +22,28 @@ class EntriesUnavailable(Exception):
 
 
 class LogView(Protocol):
-    """What a core may ask of and do to the log. Every call returns at once."""
+    """The calls of a core to its log. Each returns at once."""
 
     @property
     def first_index(self) -> int:
-        """First index still retained; below it a peer needs a tablet copy."""
+        """The first index that is still retained; a peer that needs entries below it needs a tablet copy."""
         ...
 
     @property
     def last(self) -> OpId:
-        """Position of the last received entry; the boundary (or 0.0) if there is none."""
+        """The OpId of the last received entry; if there is none, the boundary (or 0.0)."""
         ...
 
     def term_at(self, index: int) -> int | None:
-        """Term of a retained index or of the boundary just below the first, which is 0 at index 0; None if unknown."""
+        """The term of a retained index, or of the boundary just below the first (0 at index 0); None if unknown."""
         ...
 
     def entries(self, lo: int, hi: int, max_bytes: int) -> tuple[Entry, ...]:
-        """Entries lo <= index < hi, as many as fit in max_bytes, at least one; raises EntriesUnavailable(lo)."""
+        """The entries lo <= index < hi, as many as fit in max_bytes, at least one; raises EntriesUnavailable(lo)."""
         ...
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Entries right after `last`."""
+        """Append entries that follow `last`."""
         ...
 
     def truncate_after(self, index: int) -> None:
@@ -52,8 +52,7 @@ class LogView(Protocol):
 
 
 class MemoryLogView:
-    """A LogView over a list, from which a driver can evict bytes, drop a prefix, and into which it can load entries
-    back.
+    """A LogView over a list. A driver can evict bytes from it, drop a prefix, and load entries back.
 
     Three regions: below `first_index` only the boundary's term is known; from there to `cached_from` only terms (and
     the entries that `load` brought back); from `cached_from` to `last` the entries are in memory.
@@ -88,12 +87,12 @@ class MemoryLogView:
 
     @property
     def cached_from(self) -> int:
-        """First index whose entry is held by the cache proper; `last.index + 1` if none is."""
+        """The first index whose entry is in the cache proper; `last.index + 1` if there is none."""
         return self._cached_from
 
     @property
     def cached_bytes(self) -> int:
-        """Bytes of all entries in memory, loaded ones too."""
+        """Bytes of all entries in memory, including loaded ones."""
         return self._cache_bytes + self._loaded_bytes
 
     def term_at(self, index: int) -> int | None:
@@ -151,8 +150,8 @@ class MemoryLogView:
     def load(self, entries: Sequence[Entry]) -> None:
         """Take back entries read from disk, for `entries` to serve.
 
-        Entries that are not part of the log any more (another term, below the first index) are ignored. Older loaded
-        entries make room beyond `loaded_bytes_max`; one load is always kept whole.
+        Entries that are not part of the log any more (another term, below the first index) are ignored. Beyond
+        `loaded_bytes_max`, older loaded entries are dropped; one load is always kept whole.
         """
         fresh = [e for e in entries if self._first <= e.opid.index < self._cached_from]
         fresh = [e for e in fresh if self.term_at(e.opid.index) == e.opid.term]
@@ -170,7 +169,7 @@ class MemoryLogView:
         return freed
 
     def compact(self, index: int, term: int) -> None:
-        """The log now begins after index (its term stays known): log GC passed it."""
+        """The log now begins after `index`, because log GC removed what was before; the term of `index` stays known."""
         if index < self._first:
             return
         check(index <= self._last.index, "cannot drop what was not received", index=index, last=self._last)

@@ -100,14 +100,14 @@ def _refuse_what_others_refuse(base: RaftConfig, members: tuple[Member, ...]) ->
 def _refuse_data_unseen(s: State, members: tuple[Member, ...]) -> None:
     """Refuse to clear a witness's mark before it has its rows, because a member with rows can be elected. CC-53."""
     for new in members:
-        old = s.hard.active_config.member(new.uuid)  # a witness is another than the leader, which has a Progress of it
+        old = s.hard.active_config.member(new.uuid)  # a witness never leads, so the leader has a Progress of it
         if old is not None and not old.holds_data and new.holds_data and not s.lead.progress[new.uuid].has_data:
             raise Refused(Code.NOT_READY, "the witness does not have its data yet", uuid=new.uuid)
 
 
 def _refuse_losing_leader(s: State, members: tuple[Member, ...]) -> None:
-    """A leader does not remove itself: it hands over and refuses, and the caller repeats the change (CC-27). It is
-    never demoted or made a witness in place (scenario 25). D-8."""
+    """Refuse a change that removes this leader: it hands over, and the caller repeats the change (CC-27). A leader is
+    never demoted, nor made a witness in place (scenario 25). D-8."""
     mine = next((m for m in members if m.uuid == s.uuid), None)
     if mine is not None:
         if not mine.votes or not mine.holds_data:
@@ -118,7 +118,7 @@ def _refuse_losing_leader(s: State, members: tuple[Member, ...]) -> None:
 
 
 def append_config(s: State, members: tuple[Member, ...], decision: tuple[int, int]) -> OpId:
-    """Leader: the next entry makes `members` the config, in force from now on."""
+    """Leader: append an entry that makes `members` the config, in force from now on."""
     opid = OpId(s.hard.term, s.last.index + 1)
     config = RaftConfig(opid, members, decision)
     s.append_own(EntryKind.CONFIG, s.next_hybrid_time(), 0, s.encode_config(config), b"", 0)
@@ -128,9 +128,9 @@ def append_config(s: State, members: tuple[Member, ...], decision: tuple[int, in
 
 
 def adopt_config(s: State, config: RaftConfig) -> None:
-    """A CONFIG entry was received or proposed: it is in force from now on, committed or not. CC-16."""
+    """Put the config of a received or proposed CONFIG entry in force, committed or not. CC-16."""
     if config.opid.index <= s.hard.configs[0].opid.index:
-        return  # A tablet copy brought a committed config of a later index than the end of its log.
+        return  # A tablet copy may bring a committed config whose index is above the end of its log.
     s.hard.configs.append(config)
     s.trace(f"config {config.opid}: voters {','.join(config.voters)}")
     config_in_force(s)
@@ -139,7 +139,7 @@ def adopt_config(s: State, config: RaftConfig) -> None:
 
 
 def refresh_progress(s: State) -> None:
-    """Leader: one Progress for each other member, in sorted order."""
+    """Leader: keep one Progress for each other member, in sorted order."""
     kept = s.lead.progress
     s.lead.progress = {
         uuid: kept.get(uuid) or Progress(uuid, s.options, next=s.last.index + 1, round_started=s.ticks)
@@ -151,7 +151,7 @@ def refresh_progress(s: State) -> None:
 
 
 def promote_caught_up(s: State) -> None:
-    """Leader: one caught-up `promote` member takes its next step; the others wait for its commit. CC-13, CC-14.
+    """Leader: propose the next step of one caught-up `promote` member; the others wait for its commit. CC-13, CC-14.
 
     A non-voter becomes a voter. A witness becomes a voter without data, and loses the mark once it has its rows. CC-53.
     """
@@ -172,7 +172,7 @@ def promote_caught_up(s: State) -> None:
 
 
 def _fit_to_vote(s: State, p: Progress) -> bool:
-    """Whether its last round was short, the present one is not too long already, and its log continues ours."""
+    """Whether the last round was short, the present one is not too long already, and the peer's log continues ours."""
     fresh = p.caught_up and s.ticks - p.round_started <= s.options.promote_round_ticks_max
     return fresh and p.state is ProgressState.REPLICATE
 

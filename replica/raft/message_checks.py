@@ -44,7 +44,7 @@ _REPLY_CODES = frozenset(
     )
 )
 _TERM_MIN = {AppendEntries: 1, AppendReply: 0, VoteRequest: 1, VoteReply: 0, TimeoutNow: 1}
-"""The least term of each message. No replica leads or campaigns in term 0; one that has seen no election may deny a
+"""The lowest term of each message. No replica leads or campaigns in term 0; one that has seen no election may deny a
 vote in it."""
 
 
@@ -171,7 +171,7 @@ def invalid_config_reason(config: RaftConfig) -> str:
 def conflict_reason(s: State, m: Message) -> str:
     """Why no honest peer can have sent `m` to this replica; empty if one can. A stale message is no contradiction."""
     if m.to_uuid != s.uuid or generation_of(m.term) != generation_of(s.hard.term) or m.term < s.hard.term:
-        return ""  # told or ignored by `RaftCore.step`; nothing of it is used
+        return ""  # `RaftCore.step` answers or ignores it, and uses none of its content
     if too_far(s.hard.term, m.term):
         return f"term {m.term} is too far above term {s.hard.term} here"
     if isinstance(m, AppendEntries):

@@ -1,4 +1,4 @@
-"""The messages between Raft cores. Frozen; one class for each; the driver adds the tablet id and the wire format."""
+"""The messages between Raft cores: one frozen class for each. The driver adds the tablet id and the wire format."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class AppendReply:
     """Answer to AppendEntries.
 
     `code`: OK (look at `mismatch`), INVALID_NAME, INVALID_TERM, TABLET_NOT_FOUND, TABLET_DELETED, NOT_READY (copying),
-    TABLET_FAILED. A core only makes OK, INVALID_NAME and INVALID_TERM; the others are made by the server for replicas
-    that have no running core.
+    TABLET_FAILED. A core uses only OK, INVALID_NAME and INVALID_TERM. The server sends the others for replicas that
+    have no running core.
     """
 
     to_uuid: str
@@ -48,14 +48,14 @@ class AppendReply:
     applied_index: int = 0
     data_state: DataState = DataState.READY
     quiet: bool = False
-    """The follower rests from now on."""
+    """The follower goes quiet with this reply."""
     no_data: bool = False
-    """The follower's disk has a log and no rows: a witness's, whatever the config says."""
+    """The follower's disk has a log and no rows, as a witness's, whatever the config says."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VoteRequest:
-    """Asks for a vote in `term`, or, as a pre-vote, whether it would be given [thesis §9.6]."""
+    """A request for a vote in `term`; as a pre-vote, the question whether the voter would give it [thesis §9.6]."""
 
     to_uuid: str
     from_uuid: str
@@ -63,12 +63,13 @@ class VoteRequest:
     last: OpId
     pre_vote: bool = False
     transfer: bool = False
-    """A planned transfer: the test for a live leader is skipped [kudu raft-config-change; thesis §3.10]."""
+    """A planned transfer: the voter does not check whether it hears a live leader [kudu raft-config-change; thesis
+    §3.10]."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VoteReply:
-    """Granted: `term` is the term asked for. Denied: `term` is the voter's own, and `reason` says why (for people)."""
+    """Granted: `term` is the requested term. Denied: `term` is the voter's own, and `reason` is a text for people."""
 
     to_uuid: str
     from_uuid: str
@@ -81,7 +82,8 @@ class VoteReply:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TimeoutNow:
-    """The leader asks a caught-up follower to campaign at once [thesis §3.10]. `last`: the leader's last OpId."""
+    """The leader's request that a caught-up follower campaign at once [thesis §3.10]. `last`: the leader's last
+    OpId."""
 
     to_uuid: str
     from_uuid: str

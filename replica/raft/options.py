@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from nyala.replica.types import check, limits
 
 CLOCK_DRIFT_PERCENT = 10
-"""By how much the monotonic clocks of two servers may differ in speed. Real ones differ by less than 0.1 %."""
+"""The highest assumed difference in speed of two servers' monotonic clocks. Real ones differ by less than 0.1 %."""
 
 TICK_SLACK = 2
-"""A tick may come up to one period late and the next one right after it: n ticks last more than n - 2 periods."""
+"""A tick may come up to one period late, and the next one right after it. So n ticks last more than n - 2 periods."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,22 +19,22 @@ class RaftOptions:
     `election_ticks_min`, times the driver's tick, must be no shorter on a voter than on the leader, or leases break."""
 
     heartbeat_ticks: int = 2
-    """A leader sends to every peer at least this often."""
+    """A leader sends to every peer at least once in so many ticks."""
     election_ticks_min: int = 12
     """The minimum election timeout: no vote is given against a leader heard more recently than this."""
     election_ticks_max: int = 20
     """A follower draws its timeout from [min, max]; a leader that hears no quorum for this long steps down."""
     append_batch_bytes_max: int = limits.APPEND_BATCH_BYTES_MAX
-    """Entries of one AppendEntries, at least one."""
+    """The highest sum of the entries of one AppendEntries, unless it has only one."""
     append_entries_max: int = limits.APPEND_ENTRIES_MAX
     append_meta_bytes_max: int = limits.APPEND_META_BYTES_MAX
-    """Of all entries of one AppendEntries but the first: a follower decodes them on its loop."""
+    """The highest sum of the metas in one AppendEntries, its first entry excepted: a follower decodes them on its
+    loop."""
     append_batch_bytes_min: int = 64 << 10
-    """Fewer bytes than these wait while the peer owes an answer, and leave together when it comes: under many small
-    writes each message carries what arrived during the one before it. A message that holds no more leaves at once.
-    0: every message does."""
+    """A smaller sum of entries waits while the peer has yet to answer, and is sent when it does. So with many small
+    writes, each message carries the entries that arrived during the one before it. 0: nothing waits."""
     probe_bytes_max: int = 64 << 10
-    """Entries of one AppendEntries to a peer whose log is not known to match."""
+    """The highest sum of the entries of one AppendEntries to a peer whose log is not known to match."""
     inflight_messages_max: int = limits.APPEND_INFLIGHT_MESSAGES_MAX
     inflight_bytes_max: int = limits.APPEND_INFLIGHT_BYTES_MAX
     promote_round_ticks_max: int = 12
@@ -46,14 +46,14 @@ class RaftOptions:
     """Back-off before the same peer is named in `copies_needed` again; doubles up to the maximum."""
     copy_retry_ticks_max: int = 120
     quiet_after_ticks: int = 0
-    """A group that was idle for so long goes quiet: no ticks, no heartbeats, no lease; see quiet.py. 0: never. The
-    driver must then call `link_lost`, `link_found` and `probe_quiet_group`."""
+    """A group that was idle for so many ticks goes quiet: no ticks, no heartbeats, no lease; see quiet.py. 0: never.
+    With another value, the driver must call `link_lost`, `link_found` and `probe_quiet_group`."""
     reads_pending_max: int = 4096
     """Strong reads waiting for their heartbeat round; one more is refused OVERLOADED."""
 
     @property
     def lease_ticks(self) -> int:
-        """How long an echoed round proves that no other replica leads; 0: never, and every strong read takes a
+        """The time for which an echoed round proves that no other replica leads. 0: never, so every strong read takes a
         round."""
         return (self.election_ticks_min - TICK_SLACK) * 100 // (100 + CLOCK_DRIFT_PERCENT)
 

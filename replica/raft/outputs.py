@@ -1,4 +1,4 @@
-"""Collects the work that the rules of one core queue, and hands it out as one `Ready`."""
+"""Collects the work that the rules of one core queue, and returns it as one `Ready`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class Outputs:
     traces: list[str] = field(default_factory=list, repr=False)
 
     def truncate(self, index: int, last_index: int) -> None:
-        """The log, which ended at `last_index`, now ends at `index`: entries above it that were handed out are void."""
+        """The log, which ended at `last_index`, now ends at `index`: entries above it in earlier `Ready` objects are
+        void."""
         handed_out = self.unstable[0].opid.index - 1 if self.unstable else last_index
         while self.unstable and self.unstable[-1].opid.index > index:
             self.unstable.pop()
@@ -46,9 +47,10 @@ class Outputs:
             self.truncate_from = index + 1
 
     def fences(self) -> list[int]:
-        """Indexes of truncations that are not advanced yet. From each on, nothing that was written before counts as
-        durable, even if the same OpId was received again: on disk, the first copy is voided before the second one is
-        durable.
+        """Indexes of truncations that are not advanced yet.
+
+        From each of them on, nothing that was written before counts as durable, even if the same OpId was received
+        again: on disk, the first copy is voided before the second one is durable.
         """
         return [start for _, start in self.truncations] + [entry.opid.index for entry in self.unstable[:1]]
 
@@ -59,13 +61,16 @@ class Outputs:
         self.truncations = [t for t in self.truncations if t[0] > number]
 
     def config_due(self, persisted: int) -> RaftConfig | None:
-        """The committed config to be saved, once its entry is durable."""
+        """The committed config to be saved, if its entry is durable; otherwise None."""
         due = self.config_committed
         return due if due is not None and due.opid.index <= persisted else None
 
     def any_queued(self) -> bool:
-        """Whether something is queued, apart from committed entries. A truncation always comes with an entry, a change
-        of role with a trace, and a safe time with an answer."""
+        """Whether something is queued, apart from committed entries.
+
+        Some things need no check: a truncation always comes with an entry, a change of role with a trace, and a safe
+        time with an answer.
+        """
         asked = (self.copies_needed, self.entries_needed, self.read_states, self.read_failures)
         return any((self.unstable, self.now, self.after, *asked, self.traces))
 

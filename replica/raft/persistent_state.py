@@ -11,10 +11,11 @@ from .ready import HardState
 
 @dataclass(slots=True, kw_only=True)
 class PersistentState:
-    """Term, vote, configs and the lost end, as they are now; the driver makes them durable.
+    """Term, vote, configs and the lost end of the log, as they are now; the driver makes them durable.
 
-    Invariants: term never falls; voted_for changes at most once per term, from None. configs[0] is the last committed
-    config, the others are those of later CONFIG entries of the log, in order; the last one is in force [thesis §4.1].
+    Invariants: the term never falls; `voted_for` changes at most once per term, from None. configs[0] is the last
+    committed config, the others are those of later CONFIG entries of the log, in order; the last one is in force
+    [thesis §4.1].
     """
 
     term: int
@@ -23,9 +24,9 @@ class PersistentState:
     withheld: OpId | None
     """Last OpId of a damaged end of the log that may have been acknowledged; see DIVERGENCES D-7."""
     no_data: bool
-    """The disk here has a log and no rows, whatever the config says: never electable."""
+    """Whether the disk has a log and no rows, whatever the config says; then this replica is never electable."""
     term_found: int
-    """The term when the log was opened. Entries that it had lost by then are of no later term."""
+    """The term when the log was opened. All entries that it had lost by then have this term or an earlier one."""
     dirty: bool
     """Whether term and vote wait for the next `Ready`."""
     ready_number: int = 0
@@ -40,7 +41,7 @@ class PersistentState:
         return self.configs[-1] if len(self.configs) > 1 else None
 
     def set_term(self, term: int, voted_for: str | None) -> None:
-        """Enter a term, or give the vote of this one."""
+        """Enter a term, or note the vote that this replica gives in the present one."""
         check(term >= self.term, "terms never fall", term=self.term, new_term=term)
         check(
             term > self.term or self.voted_for in (None, voted_for),
@@ -54,20 +55,19 @@ class PersistentState:
             self.dirty = True
 
     def durable(self, advanced: int) -> bool:
-        """Whether term and vote, as they are now, are on disk once each `Ready` through `advanced` is."""
+        """Whether the present term and vote are on disk if each `Ready` up to `advanced` is."""
         return not self.dirty and self.ready_number <= advanced
 
     def take(self, number: int) -> HardState | None:
-        """Term and vote for the `Ready` of that number, if they have changed."""
+        """Term and vote for the `Ready` with that number; None if they have not changed."""
         if not self.dirty:
             return None
         self.dirty, self.ready_number = False, number
         return HardState(self.term, self.voted_for)
 
     def healed(self, durable: OpId) -> bool:
-        """Whether there is a damaged end, and the log, durable up to `durable`, has made up for it.
-
-        It has once it reached the lost index, or a term in which nothing can have been lost: the leader that sent those
+        """Whether there is a damaged end, and the log, durable up to `durable`, has the lost entries again. That is so
+        once the log reaches the lost index, or a term in which no entry can have been lost: the leader that sent those
         entries has everything committed, by log matching (D-7).
         """
         lost = self.withheld

@@ -1,4 +1,4 @@
-"""What a leader knows of one peer, and how much it may send to it. No messages are made here."""
+"""A leader's knowledge of one peer, and the bounds on what it may send to it. Makes no messages."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ class Progress:
     inflight: deque[tuple[int, int]] = field(default_factory=deque)
     contact_ticks: int = 0
     behind_ticks: int = 0
-    """For how many ticks the peer has lacked entries and acknowledged none."""
+    """The number of ticks for which the peer has lacked entries and acknowledged none."""
     round_acked: int = 0
     quiet_round: int = 0
-    """The latest round in whose echo the peer agreed to rest."""
+    """The latest round in whose echo the peer agreed to go quiet."""
     last_code: Code = Code.OK
     last_opid: OpId = ZERO_OPID
     data_state: DataState = DataState.READY
     commit_index: int = 0
     applied_index: int = 0
     data_from: int | None = None
-    """Our commit index when the peer first said that it has its data; None while it says that it has none."""
+    """Our commit index when the peer first reported that it has its rows; None while it reports that it has none."""
     copy_due_ticks: int = 0
     copy_retry_ticks: int = field(init=False)
     caught_up: bool = False
@@ -63,7 +63,7 @@ class Progress:
         self.round_target = self.next - 1
 
     def window_full(self) -> bool:
-        """Whether nothing may be sent now but heartbeats."""
+        """Whether only heartbeats may be sent now."""
         if self.state is ProgressState.PROBE:
             return self.probe_sent
         if self.state is ProgressState.COPY:
@@ -90,7 +90,8 @@ class Progress:
 
     @property
     def has_data(self) -> bool:
-        """Whether the peer has its rows, and has applied what was committed when it first said so. CC-53."""
+        """Whether the peer has its rows, and has applied everything that was committed when it first reported that.
+        CC-53."""
         return self.data_from is not None and self.applied_index >= self.data_from
 
     def become_probe(self, next_index: int) -> None:
@@ -103,7 +104,8 @@ class Progress:
         self.copy_retry_ticks = self.options.copy_retry_ticks_min
 
     def become_copy(self, data_state: DataState, last_opid: OpId) -> None:
-        """`data_state`: what the peer has instead of a log that we could continue."""
+        """Stop sending entries: the peer needs a copy. `data_state`: what the peer has instead of a log that ours
+        continues."""
         if self.state is not ProgressState.COPY:
             self._enter(ProgressState.COPY)
             self.copy_due_ticks = 0
@@ -113,12 +115,12 @@ class Progress:
         self.data_from = None
 
     def copy_asked(self) -> None:
-        """A copy was asked for: wait before the next request, twice as long each time."""
+        """Note the request for a copy, and double the pause before the next one."""
         self.copy_due_ticks = self.copy_retry_ticks
         self.copy_retry_ticks = min(self.copy_retry_ticks * 2, self.options.copy_retry_ticks_max)
 
     def observe_round(self, now: int, last_index: int) -> None:
-        """End a round of catching up if the peer holds what our log held at its start [thesis §4.2.1; D-10]."""
+        """End a round of catching up if the peer has everything that our log had at its start [thesis §4.2.1; D-10]."""
         if self.match < self.round_target:
             return
         self.caught_up = now - self.round_started <= self.options.promote_round_ticks_max

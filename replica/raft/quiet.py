@@ -5,9 +5,9 @@ once it has been idle for `quiet_after_ticks`. A follower that agrees says so in
 When all have agreed in one period of asking, the leader stops its heartbeats. It does not wait for a member that is
 cut off (the driver reports that, from the link between the two servers), as long as the others are a majority.
 
-Quiet changes no term, no vote, no log. It is safe because it promises nothing and takes no promise back: a quiet
-voter's count of ticks since it heard a leader stands still, so it votes later than it would have, never earlier; a
-quiet leader drops its lease. It is live because a replica is quiet only while something would wake it:
+Going quiet changes no term, vote or log. It is safe because it makes no promise and breaks none. A quiet voter does not
+count ticks since it heard a leader, so it votes later than it would have, never earlier. A quiet leader drops its
+lease. It is live because a replica is quiet only while something would wake it:
 
 - Any message but its own leader's heartbeats wakes a replica. One that wakes by itself asks its leader, which wakes
   and sends heartbeats to all. So a replica that restarts, campaigns, fails or writes finds the group awake.
@@ -26,7 +26,7 @@ from .ready import Role
 from .state import State
 
 CHECKS_MISSED_MAX = 3
-"""After so many calls of `probe` without a message, a follower asks whether its leader still leads."""
+"""The number of calls of `probe` without a message after which a follower asks whether its leader still leads."""
 
 
 def asks(s: State) -> bool:
@@ -44,13 +44,13 @@ def asks(s: State) -> bool:
 
 
 def _settled(s: State, p: Progress) -> bool:
-    """Whether the peer is in touch, holds every entry, and knows that all of them are committed."""
+    """Whether the peer is in touch, has every entry, and knows that all of them are committed."""
     whole = p.state is ProgressState.REPLICATE and p.match == s.last.index and p.commit_index == s.commit_index
     return whole and p.contact_ticks <= s.options.election_ticks_min and p.uuid not in s.absent
 
 
 def agrees(s: State, m: AppendEntries) -> bool:
-    """Follower: whether to go quiet after this append of its leader. One that must not vote yet does not."""
+    """Follower: whether to go quiet after this append of its leader. A replica that must not vote yet does not."""
     if not m.quiet or s.options.quiet_after_ticks == 0:
         return False
     whole = m.commit_index == s.commit_index == s.last.index == s.persisted and s.hard.withheld is None
@@ -58,7 +58,7 @@ def agrees(s: State, m: AppendEntries) -> bool:
 
 
 def begin_asking(s: State) -> bool:
-    """Leader, at the start of a round: whether it asks. Only answers from the first round of asking on count."""
+    """Leader, at the start of a round: whether it asks for quiet. Only answers from the first such round on count."""
     asking = asks(s)
     if not asking:
         s.lead.quiet_round = 0
@@ -109,7 +109,8 @@ def disturbs(s: State, m: Message) -> bool:
 
 
 def link_lost(s: State, uuid: str, silent_ticks: int, delay_ticks: int) -> None:
-    """Nothing came from that server for `silent_ticks`, so its replica of this group was silent for as long."""
+    """Note that nothing came from that server for `silent_ticks`, so its replica of this group was silent for as
+    long."""
     s.absent.add(uuid)
     if uuid == s.leader_uuid:
         # This also holds if another replica's vote request woke us first.
@@ -120,14 +121,14 @@ def link_lost(s: State, uuid: str, silent_ticks: int, delay_ticks: int) -> None:
 
 
 def link_found(s: State, uuid: str) -> None:
-    """That server is heard again, or is another process than before."""
+    """Note that the server is heard again, or that it is another process than before."""
     s.absent.discard(uuid)
     if _concerns(s, uuid):
         wake(s, f"{uuid} is back")
 
 
 def _concerns(s: State, uuid: str) -> bool:
-    """Whether this replica is quiet, and the server is its leader's, or one of its peers' if it leads."""
+    """Whether this replica is quiet, and the server is its leader's or, if it leads itself, one of its peers'."""
     return s.quiet and (uuid == s.leader_uuid or uuid in s.lead.progress)
 
 

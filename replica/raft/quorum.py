@@ -15,7 +15,7 @@ class VoteResult(Enum):
 
 
 def majority(count: int) -> int:
-    """Votes needed among `count` voters; 1 if there are none, so that it is never reached."""
+    """Votes needed among `count` voters; 1 if there are none, so that no election is won."""
     return count // 2 + 1
 
 
@@ -31,7 +31,8 @@ def tally(voters: Sequence[str], votes: Mapping[str, bool]) -> VoteResult:
 
 
 def reached(voters: Sequence[str], marks: Mapping[str, int]) -> int:
-    """The highest value that a majority of voters has reached; a voter without a mark stands at 0, no voters give 0."""
+    """The highest value that a majority of voters has reached. A voter without a mark has 0; without voters the result
+    is 0."""
     if not voters:
         return 0
     standing = sorted((marks.get(uuid, 0) for uuid in voters), reverse=True)

@@ -10,10 +10,10 @@ from .state import State
 
 
 def read_index(s: State, token: int, *, judged: bool) -> None:
-    """Answer a read at once if it comes with the time (`judged`) and the lease holds; queue it otherwise.
+    """Answer a read at once if the caller passed the time (`judged`) and the lease holds; otherwise queue it.
 
-    A queued read is answered with an index once a quorum of this term confirmed that we lead, in a heartbeat round that
-    began after the read came in, and once our own term has a committed entry (scenario 32).
+    A queued read gets its index once a quorum of this term confirmed that we lead, in a heartbeat round that began
+    after the read arrived, and once our own term has a committed entry (scenario 32).
     """
     if s.role is not Role.LEADER:
         s.out.read_failures.append((token, Code.NOT_LEADER))
@@ -28,7 +28,7 @@ def read_index(s: State, token: int, *, judged: bool) -> None:
 
 
 def start_reads(s: State) -> None:
-    """Leader: give all waiting reads the next round, together: one round serves every read of a `Ready`."""
+    """Leader: assign all waiting reads to the next round: one round confirms every read of a `Ready`."""
     if not s.lead.reads_waiting or s.commit_index < s.lead.term_start:
         return
     s.lead.round_wanted = True

@@ -29,7 +29,8 @@ _NO_LOG = {
 
 
 def start_leading(s: State) -> None:
-    """Begin a term: nothing is known of any peer, and the first heartbeat carries the term's first entry."""
+    """Begin a term: forget what earlier terms knew of the peers, and send the term's first entry with the first
+    heartbeat."""
     s.lead.begin_term()
     refresh_progress(s)
     for p in s.lead.progress.values():
@@ -46,14 +47,14 @@ def tick_leader(s: State) -> None:
         if p.copy_due_ticks > 0:
             p.copy_due_ticks -= 1
     if s.witnesses:
-        s.lead.sends_wanted = True  # they wait no longer for a peer that has fallen behind by now
+        s.lead.sends_wanted = True  # witnesses need not wait for a peer that fell behind
     s.lead.idle_ticks += 1
     s.lead.heartbeat_elapsed += 1
     if s.lead.heartbeat_elapsed >= s.options.heartbeat_ticks:
         s.lead.round_wanted = True
     s.lead.quorum_check_elapsed += 1
     if s.lead.quorum_check_elapsed >= s.options.heartbeat_ticks:
-        # Counted for itself: rounds that reads ask for put off the next heartbeat, and must not put this off with it.
+        # It has its own counter, because rounds for reads postpone the next heartbeat but must not postpone this check.
         s.lead.quorum_check_elapsed = 0
         _check_quorum_and_retry(s)
 
@@ -84,7 +85,7 @@ def _heard(s: State) -> dict[str, bool]:
 
 
 def flush(s: State) -> None:
-    """Turn what was queued since the last `Ready` into messages: proposals of one `Ready` leave together."""
+    """Turn the queued work since the last `Ready` into messages: proposals of one `Ready` are sent together."""
     start_reads(s)
     if s.lead.sends_wanted:
         s.lead.sends_wanted = False
@@ -97,7 +98,7 @@ def flush(s: State) -> None:
         asking = begin_asking(s)
         for p in s.lead.progress.values():
             send_heartbeat(s, p, quiet=asking)
-        rest_if_all_agreed(s)  # a group of one has nobody to wait for
+        rest_if_all_agreed(s)  # a group of one need not wait for a peer
     finish_reads(s)
 
 
@@ -127,7 +128,7 @@ def send_entries(s: State, p: Progress) -> None:
 
 
 def _decoded_together(entries: tuple[Entry, ...], meta_bytes_max: int) -> tuple[Entry, ...]:
-    """The first entries, at least one, whose metas a follower decodes on its event loop."""
+    """The first entries, at least one, whose metas a follower may decode on its event loop."""
     total = 0
     for count, entry in enumerate(entries):
         total += len(entry.meta)
@@ -137,10 +138,12 @@ def _decoded_together(entries: tuple[Entry, ...], meta_bytes_max: int) -> tuple[
 
 
 def _sent_through(s: State, p: Progress) -> int:
-    """The last index that is sent to the peer. A witness gets only entries that all other voters which keep up have: if
-    this leader dies, one of them must lead, and it cannot if its log is shorter than the witness's. If no other voter
-    keeps up, a witness gets only what at least one disk with rows holds, because this leader may have to lead again
-    after a restart, with what its own disk has. CC-51."""
+    """The last index that may be sent to the peer.
+
+    A witness gets only entries that all other voters which keep up have: if this leader dies, one of them must lead,
+    and it cannot if its log is shorter than the witness's. If no other voter keeps up, a witness gets only entries that
+    are on at least one disk with rows, because this leader may have to lead again after a restart, with the entries of
+    its own disk. CC-51."""
     if p.uuid not in s.witnesses:
         return s.last.index
     whole = [q for u, q in s.lead.progress.items() if u in s.voters and u not in s.witnesses]
@@ -149,7 +152,7 @@ def _sent_through(s: State, p: Progress) -> int:
 
 
 def _keeps_up(s: State, p: Progress) -> bool:
-    """Whether the peer acknowledges, and all committed entries were sent to it, so that waiting for it takes little."""
+    """Whether the peer acknowledges entries and has been sent all committed ones, so that a wait for it is short."""
     sent = p.state is not ProgressState.COPY and p.next > s.commit_index
     return sent and p.behind_ticks < s.options.heartbeat_ticks
 
@@ -159,10 +162,11 @@ def send_heartbeat(s: State, p: Progress, *, quiet: bool = False) -> None:
     index, and detects a lost append: the peer then answers with a mismatch, which reopens the window (scenario 103).
     D-1.
 
-    For a peer that waits for a copy it is positioned at the start of our log, to see when the log can serve it again.
+    For a peer that waits for a copy, the position is the start of our log: the answer shows when the log can serve it
+    again.
     """
     if p.state is not ProgressState.COPY and p.next < s.log.first_index:
-        # Log GC removed what the peer needs, and its probe was lost: its answers would look out of date for ever.
+        # Log GC removed what the peer needs, and its probe was lost: its answers would be ignored as outdated for ever.
         lose_to_gc(s, p)
     after = s.log.first_index if p.state is ProgressState.COPY else p.next
     _send(s, p, s.opid_at(after - 1), (), quiet=quiet)
@@ -197,7 +201,7 @@ def lose_to_gc(s: State, p: Progress) -> None:
 
 
 def ask_for_copy(out: Outputs, p: Progress) -> None:
-    """Name the peer in `copies_needed`, with back-off; never while it says that it is copying. TC-25."""
+    """Name the peer in `copies_needed`, with back-off; never while the peer reports that it is copying. TC-25."""
     if p.state is ProgressState.COPY and p.data_state is not DataState.COPYING and p.copy_due_ticks == 0:
         p.copy_asked()
         out.copies_needed.append(CopyNeeded(p.uuid, p.data_state, p.last_opid))
@@ -255,7 +259,7 @@ def _on_match(s: State, p: Progress, m: AppendReply) -> None:
     p.last_opid = max(p.last_opid, m.last)
     p.acknowledged(m.last.index)
     if p.state is ProgressState.COPY:
-        # It runs again. It has all entries that it knows to be committed, and a copy usually ends there.
+        # The replica runs again. It has all entries that it knows to be committed, and a copy usually ends there.
         p.become_probe(max(p.match, m.commit_index) + 1)
     elif p.state is ProgressState.PROBE:
         p.become_replicate()
@@ -269,7 +273,7 @@ def _on_match(s: State, p: Progress, m: AppendReply) -> None:
 def _on_mismatch(s: State, p: Progress, m: AppendReply) -> None:
     """Step back past a whole term at once, by the follower's hint and then by ours [raft §5.3]."""
     if p.state is not ProgressState.COPY and m.conflict_index >= p.next:
-        return  # An answer to something sent before we stepped back.
+        return  # This answers a message that was sent before we stepped back.
     candidate = _next_after_conflict(s.log, m)
     if m.last.index >= p.match:
         candidate = max(candidate, p.match + 1)
@@ -282,8 +286,10 @@ def _on_mismatch(s: State, p: Progress, m: AppendReply) -> None:
 
 
 def _next_after_conflict(log: LogView, m: AppendReply) -> int:
-    """The next index to try: the hint. If the peer's log ends in an older term than ours has there, it is the end of
-    that term, or of the nearest older one, in our log. Entries that the peer knows to be committed are below it.
+    """The next index to try: by default the peer's hint.
+
+    If the peer's log ends in an older term than ours has there, it is the end of that term, or of the nearest older
+    one, in our log. Entries that the peer knows to be committed are below it.
     """
     pos = min(m.conflict_index - 1, log.last.index)
     while (log.term_at(pos) or 0) > m.last.term:

@@ -1,4 +1,4 @@
-"""Which role may become which: a table, so that it can be read, and tried out whole [kudu consensus, "Roles"].
+"""The table of legal role changes, which tests check as a whole [kudu consensus, "Roles"].
 
 | from | to, and why |
 |---|---|
@@ -9,7 +9,7 @@
 | CANDIDATE | LEADER (a majority voted), PRE_CANDIDATE (its timeout), and every passive role |
 | LEADER | every passive role: FOLLOWER by stepping down, the others by a committed config that has no voter of it |
 
-A non-voter never campaigns. A peer that dies or is cut off keeps its role: only a config takes it (X-09).
+A non-voter never campaigns. A peer that dies or is cut off keeps its role: only a config can take it away (X-09).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Changes of role that every rule may cause: stepping down, following, and the role that a config gives a replica."""
+"""Changes of role that every rule may cause: stepping down, following, and the role that follows from a config."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .state import State
 
 
 def passive_role(s: State) -> Role:
-    """The role that the configs give a replica that is neither leader nor candidate.
+    """The role that follows from the configs, for a replica that is neither leader nor candidate.
 
     A voter whose removal or demotion is not committed yet is still a follower. It may be the only replica with that
-    entry: then only it can be elected, by votes of the new config and without its own [thesis §4.2.2]. D-9.
+    entry. Then only it can be elected, by votes of the new config and without its own [thesis §4.2.2]. D-9.
     """
     members = [m for config in s.hard.configs if (m := config.member(s.uuid)) is not None]
     if any(m.votes for m in members):
@@ -22,7 +22,8 @@ def passive_role(s: State) -> Role:
 
 
 def become_follower(s: State, term: int, leader_uuid: str | None, why: str) -> None:
-    """Follow in `term` (not below ours). A leader's reads fail, its transfer ends; the election timer starts anew."""
+    """Follow in `term` (not below ours). A leader's reads fail and its transfer ends; the election timer starts
+    anew."""
     was, new_term = s.role, term > s.hard.term
     if new_term:
         s.hard.set_term(term, None)
@@ -38,7 +39,7 @@ def become_follower(s: State, term: int, leader_uuid: str | None, why: str) -> N
 def drop_leadership(s: State) -> None:
     """Forget what only a leader knows."""
     s.out.read_failures += [(token, Code.NOT_LEADER) for token in s.lead.end_term()]
-    # It heard no other leader while it led, so it need not withhold its vote.
+    # It heard no other leader while it led, so it may vote at once.
     s.election.heard = s.options.election_ticks_max
 
 
@@ -67,7 +68,7 @@ def settle_configs(s: State) -> None:
 
 
 def roll_back_configs(s: State, index: int) -> None:
-    """Configs of truncated entries never were [kudu raft-config-change, "Config change transaction details"]."""
+    """Forget the configs of truncated entries [kudu raft-config-change, "Config change transaction details"]."""
     while len(s.hard.configs) > 1 and s.hard.configs[-1].opid.index > index:
         s.trace(f"config {s.hard.configs[-1].opid} is rolled back")
         s.hard.configs.pop()

@@ -1,8 +1,8 @@
-"""The fields of one core, and the operations that all rules share: send, append, truncate, save, hand out.
+"""The fields of one core, and the operations that all rules share: send, append, truncate, save, make a `Ready`.
 
 Invariants:
 - commit_index never falls and never exceeds the log; handed (the last index given to apply) <= min(commit, persisted).
-- persisted: the log is durable through it; it falls only when a tail is truncated.
+- The log is durable up to `persisted`, which falls only when a tail is truncated.
 """
 
 from __future__ import annotations
@@ -56,20 +56,21 @@ class State:
 
         self.voters: tuple[str, ...]
         self.witnesses: tuple[str, ...]
-        """Those of the voters that hold no data."""
+        """The voters that have no data."""
         self.electable: bool
-        """All three follow from the configs: `roles.config_in_force` sets them."""
+        """Whether this replica may lead. Like the two fields above, it follows from the configs
+        (`roles.config_in_force`)."""
 
         self.ticks = 0
         self.quiet = False
         """The timers are stopped; see quiet.py."""
         self.absent: set[str] = set()
-        """Servers from which nothing is heard, as the driver says. Never iterated."""
+        """Servers from which nothing is heard, as the driver reported. Never iterated."""
         self.election = Election(options, rng, timeout=options.election_ticks_max, heard=options.election_ticks_max)
 
         self.lead = Leading()
         self.clock: int | None = None
-        """The driver's monotonic clock, in ticks, as last told."""
+        """The latest time of the driver's monotonic clock that an input had, in ticks."""
 
         self.out = Outputs()
 
@@ -77,18 +78,19 @@ class State:
 
     @property
     def hard_state_durable(self) -> bool:
-        """Whether term and vote, as they are now, are on disk."""
+        """Whether the present term and vote are on disk."""
         return self.hard.durable(self.out.advanced)
 
     def send(self, msg: Message) -> None:
-        """Queue a message. One that names a term not yet saved waits for the disk [raft fig. 2]."""
+        """Queue a message. If it names a term that is not saved yet, it waits for the disk [raft fig. 2]."""
         if not self.hard_state_durable:
             self.send_after_sync(msg)
         else:
             self.out.now.append(msg)
 
     def send_after_sync(self, msg: Message) -> None:
-        """Queue a message that acknowledges what is not durable yet: it waits for the entries of this `Ready` too."""
+        """Queue a message that acknowledges entries which are not durable yet: it also waits for the entries of this
+        `Ready`."""
         self.out.after.append(msg)
 
     def trace(self, text: str) -> None:
@@ -104,17 +106,17 @@ class State:
     # --------------------------------------------------------------------------------------------------- log
 
     def next_hybrid_time(self) -> int:
-        """Time of an entry that the core makes itself."""
+        """The hybrid time of an entry that the core itself makes."""
         return self.hybrid_now() if self.hybrid_now else self.last_hybrid + 1
 
     def mark_active(self) -> None:
-        """Leader: the group is in use. It goes quiet only after it has been idle again."""
+        """Leader: note that the group is in use. It goes quiet only after it has been idle again."""
         self.lead.idle_ticks = 0
         self.lead.quiet_round = 0
         self.quiet = False
 
     def append_received(self, entries: tuple[Entry, ...]) -> None:
-        """Entries that follow the log's end: received now, durable later."""
+        """Append entries that follow the log's end: received now, durable later."""
         self.log.append(entries)
         self.out.unstable.extend(entries)
         self.last_hybrid = entries[-1].hybrid_time
@@ -122,7 +124,7 @@ class State:
     def append_own(
         self, kind: EntryKind, hybrid_time: int, schema_id: int, meta: bytes, payload: bytes, payload_crc: int
     ) -> OpId:
-        """A leader's own next entry."""
+        """Append a leader's own next entry."""
         opid = OpId(self.hard.term, self.log.last.index + 1)
         self.append_received((Entry(opid, kind, hybrid_time, schema_id, meta, payload, payload_crc),))
         self.mark_active()
@@ -138,7 +140,7 @@ class State:
         self.persisted = min(self.persisted, index)
 
     def note_persisted(self, index: int) -> None:
-        """The WAL holds the log through index, as of the writes up to the last advanced `Ready`."""
+        """Note that the log is durable through `index`, as of the writes up to the last advanced `Ready`."""
         self.persisted = max(self.persisted, min([index, self.last.index, *(i - 1 for i in self.out.fences())]))
         self.heal_withheld()
 
@@ -151,16 +153,17 @@ class State:
     # --------------------------------------------------------------------------------------------------- ready
 
     def committed_range(self) -> tuple[int, int] | None:
-        """Committed, durable here and not handed out yet: half-open. D-6."""
+        """The range [lo, hi) of entries that are committed, durable here and not given out yet. D-6."""
         hi = min(self.commit_index, self.persisted)
         return (self.handed + 1, hi + 1) if hi > self.handed else None
 
     def has_output(self) -> bool:
-        """A committed config is due with what is committed, or with the trace that says so."""
+        """Whether `take_ready` would return work. A due config needs no check: it comes with committed entries or a
+        trace."""
         return self.out.any_queued() or self.hard.dirty or self.committed_range() is not None
 
     def take_ready(self) -> Ready:
-        """Hand out everything queued, as the next `Ready`."""
+        """Return everything queued, as the next `Ready`."""
         committed = self.committed_range()
         if committed is not None:
             self.handed = committed[1] - 1
@@ -178,9 +181,9 @@ class State:
 
     @property
     def durable(self) -> OpId:
-        """Position of the last entry that is durable here."""
+        """The OpId of the last entry that is durable here."""
         return self.opid_at(self.persisted)
 
     def opid_at(self, index: int) -> OpId:
-        """OpId of a retained entry, or of the boundary just below the first one."""
+        """The OpId of a retained entry, or of the boundary just below the first one."""
         return OpId(self.log.term_at(index) or 0, index)

@@ -1,7 +1,8 @@
-"""Leadership transfer [thesis §3.10]: writes are refused, the target catches up and gets TimeoutNow; or it times out.
+"""Leadership transfer [thesis §3.10]: the leader refuses writes; the target catches up and gets TimeoutNow, in time or
+never.
 
 A transfer waits while a change of voters is uncommitted. Only the leader that made the change can take it back
-(`aborting.py`), and if it cannot be committed, nobody can be elected with it either.
+(`aborting.py`), and if it cannot be committed, no successor with it can be elected either.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from .state import State
 
 
 def check_leader(s: State) -> None:
-    """Refuse what only a leader may do."""
+    """Raise NOT_LEADER unless this replica leads."""
     if s.role is not Role.LEADER:
         raise Refused(Code.NOT_LEADER, "this replica does not lead", detail=s.leader_uuid or "", uuid=s.uuid)
 
 
 def check_open(s: State) -> None:
-    """Refuse what changes the log while leadership is being handed over, or before our term is proven."""
+    """Refuse changes of the log while leadership is being handed over, or before an entry of our term is committed."""
     check_leader(s)
     if s.lead.transfer_target is not None:
         raise Refused(Code.STEPPING_DOWN, "leadership is being transferred", detail=s.lead.transfer_target)
@@ -54,7 +55,7 @@ def transfer_leadership(s: State, target: str | None) -> None:
 
 
 def most_up_to_date(s: State) -> str | None:
-    """The electable voter in touch with the longest matching log; the first by uuid among equals. CC-27."""
+    """The electable voter with the longest matching log among those in touch; among equals the first by uuid. CC-27."""
     electable = [p for u, p in s.lead.progress.items() if u in s.voters and u not in s.witnesses]
     in_touch = [p for p in electable if p.contact_ticks <= s.options.election_ticks_max]
     fit = [p for p in in_touch if p.state is not ProgressState.COPY]
@@ -66,7 +67,7 @@ def _match(p: Progress) -> int:
 
 
 def continue_transfer(s: State) -> None:
-    """Send TimeoutNow once the target holds everything, and the voters are those of the committed config."""
+    """Send TimeoutNow once the target has every entry, and the voters are those of the committed config."""
     target = s.lead.transfer_target
     if target is None or s.lead.transfer_sent or s.voters != s.hard.configs[0].voters:
         return
@@ -77,7 +78,7 @@ def continue_transfer(s: State) -> None:
 
 
 def tick_transfer(s: State) -> None:
-    """A transfer that takes longer than one minimum election timeout is given up, and writes go on."""
+    """Give up a transfer that takes longer than one minimum election timeout, and accept writes again."""
     s.lead.transfer_elapsed += 1
     if s.lead.transfer_target is not None and s.lead.transfer_elapsed >= s.options.election_ticks_min:
         abort_transfer(s, "timed out")

@@ -1,4 +1,4 @@
-"""What a replica counts for elections: the time since it heard a leader, and the votes that it was given."""
+"""The fields that a replica keeps for elections: the ticks since it heard a leader, and the votes that it received."""
 
 from __future__ import annotations
 

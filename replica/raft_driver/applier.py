@@ -18,14 +18,14 @@ _log = logging.getLogger("nyala.raft_driver")
 _Applied = tuple[Sequence[Entry], list[Any]]
 _INLINE_ENTRIES_MAX = 32
 _BATCHED_ENTRIES_MAX = 16
-"""With so many entries, waiting for more would gain nothing."""
+"""With so many entries, a wait for more would gain nothing."""
 
 
 class Applier:
     """Feeds the state machine.
 
-    Invariants: entries are applied in index order, each once, none above the commit index, and none that this
-    replica's own log does not hold durably, so that a flush never runs ahead of the log that a restart finds.
+    Invariants: entries are applied in index order, each once, none above the commit index, and none that is not durable
+    in this replica's own log, so that a flush never runs ahead of the log that a restart finds.
     Concurrency: the owner's thread; `apply` itself runs in the heavy lane.
     """
 
@@ -58,7 +58,7 @@ class Applier:
         self._stopped = True
 
     def advance(self, through_index: int) -> None:
-        """Entries up to `through_index` are committed and durable here: apply them."""
+        """Apply entries up to `through_index`, which are committed and durable here."""
         while not self._busy and not self._stopped and self.applied_index < through_index:
             lo, hi = self.applied_index + 1, through_index + 1
             try:

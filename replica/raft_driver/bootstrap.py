@@ -1,7 +1,7 @@
-"""What a restart finds: the log in memory, and which configs it settles [kudu consensus, "Assembling/Rebooting"].
+"""Reads the log at a restart, and finds which of its configs are committed [kudu consensus, "Assembling/Rebooting"].
 
 There are no commit records. Entries above the flush index come back as received, not as committed: they are applied
-when the commit index is learned from the group again.
+when the replica learns the commit index from its group.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .log_cache import LogCache
 
 @dataclass(frozen=True)
 class Recovered:
-    """State to start the core from. `last_time`: highest hybrid time in the retained log or flushed."""
+    """The state from which the core starts. `last_time`: the highest hybrid time in the retained log or flushed."""
 
     cache: LogCache
     committed_config: RaftConfig
@@ -45,7 +45,7 @@ def recover(
         # Entries need not stay in memory: all are durable, and those above the flush can be applied from the log.
         if entry.opid.index <= flush_opid.index:
             cache.evict_below(entry.opid.index + 1)
-        elif cache.cached_bytes > cache_bytes_max * 5 // 4:  # Many at once, because each trim copies what stays.
+        elif cache.cached_bytes > cache_bytes_max * 5 // 4:  # Many at once: each trim copies the entries that stay.
             cache.trim(entry.opid.index)
     if cache is None:
         cache = LogCache(boundary=flush_opid, bytes_max=cache_bytes_max)
@@ -59,10 +59,10 @@ def recover(
 
 
 def _boundary(first: OpId, flush_opid: OpId) -> OpId:
-    """The position that the log in memory follows, of known term: right before `first`, or `first` itself.
+    """The position right before the log in memory, of known term: right before `first`, or `first` itself.
 
     If the flush ended right before the oldest retained entry, that position is the boundary. Otherwise the term before
-    the oldest entry is gone with its segment, so the oldest entry itself, which is flushed, is the boundary.
+    the oldest entry was removed with its segment, so the oldest entry itself, which is flushed, is the boundary.
     """
     if first.index > flush_opid.index + 1:
         raise Corruption("the log begins above what is flushed", first=first, flushed=flush_opid)
@@ -74,9 +74,9 @@ def _boundary(first: OpId, flush_opid: OpId) -> OpId:
 def _settle(stored: RaftConfig, in_log: list[RaftConfig], flush_opid: OpId) -> tuple[RaftConfig, RaftConfig | None]:
     """(committed, pending) config.
 
-    A config in the log is committed if it is stored as such, if it is flushed, or if another config follows it: a
-    leader proposes a change only when the one before is committed. The exception is a change that is taken back
-    (D-19): the config before it follows it again, and neither need be committed.
+    A config in the log is committed if consensus metadata has it, if it is flushed, or if another config follows it,
+    because a leader proposes a change only when the one before is committed. The exception is a change that is taken
+    back (D-19): the config before it follows it again, and neither need be committed.
     """
     newer = [config for config in in_log if config.opid.index > stored.opid.index]
     if not newer:

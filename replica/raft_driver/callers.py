@@ -1,4 +1,4 @@
-"""Callers that change the members, transfer leadership, read, or wait: each gets one answer."""
+"""Callers of config changes, transfers, reads and waits: each gets one answer."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Callers:
         self._transfer = Transfer(wait_ticks_max=transfer_ticks_max)
         self.reads = Reads(waiters_max=options.waiters_max, wait_ticks_max=options.wait_ticks_max)
         self.tick = 0
-        """Ticks so far, which waits are measured in."""
+        """The ticks so far; waits are measured in them."""
 
     @property
     def waiting(self) -> int:
@@ -94,9 +94,9 @@ class Callers:
         self._pump_soon()
 
     def refuse_snapshot(self, hybrid_time: int) -> Refused | None:
-        """Make a snapshot at `hybrid_time` safe: a leader with nothing newer replicates an empty entry.
+        """Make a snapshot at `hybrid_time` safe: a leader without an entry that late replicates an empty one.
 
-        Returns why it cannot, or None.
+        Returns the refusal if it cannot, or None.
         """
         times, clock = self._times, self._environment.hybrid_clock
         if max(times.applied, times.last) >= hybrid_time or self._core.role is not Role.LEADER:
@@ -143,11 +143,11 @@ class Callers:
         self._changes.finish_configs_up_to(config.opid, config, self._core.aborted)
 
     def settle(self, told_later: int, term_at: Callable[[int], int | None], hint: str) -> None:
-        """Leadership is lost; see `PendingEntries.leadership_lost`."""
+        """Answer the callers because leadership is lost; see `PendingEntries.leadership_lost`."""
         self._changes.leadership_lost(told_later, term_at, hint)
 
     def fail_all(self, code: Code, what: str) -> None:
-        """The replica falls silent."""
+        """Answer all callers because the replica stops serving."""
         self._changes.fail_all(code, what)
         self.reads.fail_all(code, what)
         self._transfer.fail(code, what)

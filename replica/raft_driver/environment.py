@@ -29,7 +29,7 @@ def _no_clock() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Files:
-    """What is on disk of one replica. The caller owns the log and the state machine, and closes them."""
+    """The files of one replica. The caller owns the log and the state machine, and closes them."""
 
     cmeta: ConsensusMeta
     log: Log
@@ -37,13 +37,13 @@ class Files:
     no_data: bool = False
     """The replica is a witness: its state machine only counts entries, and it never leads."""
     unfit: Callable[[Entry], str] = _any_entry
-    """Why this kind of state machine could not apply an entry of a peer, judged by its bytes alone; empty if it
-    could."""
+    """Returns the reason why this kind of state machine could not apply an entry of a peer, judged by its bytes alone;
+    empty if it could."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """How one replica reaches threads, time, random numbers and peers, and which callbacks it calls."""
+    """The threads, time, random numbers and peers of one replica, and the callbacks that it calls."""
 
     hybrid_clock: HybridClock
     rng: Rng
@@ -53,17 +53,17 @@ class Environment:
     """`send([(tablet_id, message)])` must not block."""
     on_copy_needed: Callable[[str, CopyNeeded], None]
     on_fatal: Callable[[BaseException], None]
-    """A DiskFailure or InvariantViolation, after which the process must end."""
+    """Called with a DiskFailure or InvariantViolation; the process must end."""
     on_change: Callable[[str], None] = _nobody
-    """Role, term, leader, config or phase of the tablet changed."""
+    """Called when role, term, leader, config or phase of the tablet changed."""
     on_awake: Callable[[str], None] = _nobody
-    """A replica for which `rest` returned True must be ticked again."""
+    """Called when a replica for which `rest` returned True must be ticked again."""
     run_meta: RunHeavy | None = None
     """The ordered lane of consensus metadata, so that a vote never waits for an apply; by default `run_heavy`."""
     soon: Post | None = None
     """A cheaper `post` for the owner's own thread."""
     timer: Timer | None = None
-    """Without it, no batch of small writes waits for writers that were just answered."""
+    """Without a timer, no batch of small writes waits for writers that were just answered."""
     ticks_now: Callable[[], int | None] = _no_clock
     """The monotonic clock in ticks, pauses and suspends included. Leases are judged by it. Without it every strong read
     takes a round of heartbeats."""

@@ -1,4 +1,4 @@
-"""Asks, before the entries of an append go into the log, whether this kind of state machine could apply them."""
+"""Checks, before the entries of an append go into the log, that this kind of state machine could apply them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .state_machine import RunHeavy
 
 
 class FitCheck:
-    """Decodes the new entries of a message, on the owner's thread if they are few and small, else off it.
+    """Decodes the new entries of a message: on the owner's thread if they are few and small, otherwise off it.
 
     Invariant: at most one message is decoded off the thread at a time. Concurrency: the owner's thread.
     """
@@ -30,7 +30,8 @@ class FitCheck:
         """The result of decoding one message off the thread: its entries, and why they could not be applied."""
 
     def refusal(self, message: AppendEntries, new: Sequence[Entry]) -> str | None:
-        """Why one of `new`, the entries of the message that are not here yet, could not be applied; empty if all could.
+        """The reason why one of `new`, the entries of the message that are not here yet, could not be applied; else
+        empty.
 
         None: decoding takes long, so it runs off the thread, and the caller drops the message. If its entries are fit,
         it is stepped again. If not, the refusal is returned when the sender repeats the message.

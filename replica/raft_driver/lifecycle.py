@@ -20,17 +20,18 @@ class Lifecycle:
         self._on_change = on_change
         self._on_fatal = on_fatal
         self.silence: Callable[[Phase, bool, Code, str], None] | None = None
-        """Set by the part that serves, to end it: (phase, whether it served so far, code and text for its callers)."""
+        """Called to end the serving part, which sets it: (phase, whether it served so far, code and text for its
+        callers)."""
         self.phase = Phase.BOOTSTRAPPING
         self.error = ""
         self.why_failed = ""
-        """The error that was raised, without advice."""
+        """The text of the error that was raised, without advice."""
         self.damaged = False
         """Whether it failed because its files are damaged."""
         self.failed_index = 0
-        """The first entry that could not be applied, if that is why the replica failed: its files are whole."""
+        """The first entry that could not be applied, if the replica failed because of that; its files are whole."""
         self.starved = False
-        """Whether it stopped because a resource was exhausted: its files are whole, and its owner opens it again."""
+        """Whether it stopped because a resource was exhausted. Its files are whole, and its owner opens it again."""
 
     @property
     def serving(self) -> bool:
@@ -47,7 +48,7 @@ class Lifecycle:
         return Refused(code, self.error or "the replica does not run", phase=self.phase.value)
 
     def fail(self, error: BaseException) -> None:
-        """End this replica for an error, or the process if the error is a bug of ours or a failing disk.
+        """End this replica because of an error, or the process if the error is a bug of ours or a failing disk.
 
         If a resource ran out in the middle of work, the replica stops: its files are whole, and its owner opens it
         again (`starved`).
@@ -74,8 +75,8 @@ class Lifecycle:
             self._on_fatal(error)
 
     def fail_at_entry(self, index: int, error: BaseException) -> None:
-        """An entry raised while it was applied. That is a defect which every replica meets, unless the error is a
-        corruption, a fatal one or an exhausted resource."""
+        """End this replica because an entry raised while it was applied. Every replica will meet that defect, unless
+        the error is a corruption, a fatal one or an exhausted resource."""
         other = isinstance(error, Corruption) or _is_fatal(error) or exhausted(error) is not None
         if self.phase is not Phase.STOPPED and not other:
             self.failed_index = index

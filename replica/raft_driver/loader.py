@@ -34,7 +34,7 @@ class Loader:
         self._on_loaded = on_loaded
         self.reading: set[int] = set()
         self.missed = False
-        """Entries for a peer could not be read, because a resource was exhausted."""
+        """Whether entries for a peer could not be read, because a resource was exhausted."""
 
     def load(self, lo: int) -> None:
         """Read the entries from `lo` on that are not in memory."""
@@ -48,9 +48,9 @@ class Loader:
             if not self._life.serving:
                 return
             if isinstance(result, Refused) and result.code is Code.NOT_FOUND:
-                result = []  # Log GC removed them first: the core will see it and ask for a copy.
+                result = []  # Log GC removed them meanwhile: the core notices that and asks for a copy.
             if isinstance(result, BaseException) and exhausted(result) is not None:
-                self.missed = True  # the executor lets the core ask for them again
+                self.missed = True  # the executor makes the core request them again
                 return
             if isinstance(result, BaseException):
                 self._life.fail(result)

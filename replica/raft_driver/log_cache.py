@@ -7,10 +7,10 @@ from nyala.replica.types import OpId, check
 
 
 class LogCache(MemoryLogView):
-    """The terms of all retained entries, and the bytes of new ones and of those read lately.
+    """The terms of all retained entries, and the bytes of new ones and of those read recently.
 
-    Invariants: only durable entries are evicted, oldest first. Entries that are not applied stay within a bound of
-    their own; beyond it they are read back from the log before they are applied. Concurrency: the owner's thread.
+    Invariants: only durable entries are evicted, oldest first. Entries that are not applied have a bound of their own;
+    those beyond it are read back from the log before they are applied. Concurrency: the owner's thread.
     """
 
     def __init__(self, *, boundary: OpId, bytes_max: int) -> None:
@@ -33,7 +33,7 @@ class LogCache(MemoryLogView):
         self.drop_loaded()
 
     def collected(self, first_index: int) -> None:
-        """The log on disk begins at `first_index` now; the term right before it stays known."""
+        """Note that the log on disk now begins at `first_index`; the term right before it stays known."""
         if first_index > self.first_index:
             term = self.term_at(first_index - 1)
             check(term is not None, "the log ends above what was collected", first_index=first_index, last=self.last)

@@ -26,11 +26,11 @@ def keep_from(
     retain_entries: int,
     retain_bytes_max: int,
 ) -> int:
-    """First index that must stay. The log itself keeps the segments that copy sessions hold.
+    """The first index that must stay. The log itself keeps the segments that copy sessions hold.
 
-    Unflushed entries stay in any case, and so does a config that is not in the consensus metadata yet. Below them, what
-    the slowest peer still needs and the last `retain_entries` stay, as far as all segments together take at most
-    `retain_bytes_max`.
+    Unflushed entries stay in any case, and so does a config that is not in the consensus metadata yet. Below them, the
+    entries that the slowest peer still needs, and the last `retain_entries`, stay as long as all segments together take
+    at most `retain_bytes_max`.
     """
     must = flush_index + 1
     if config_saved_index < config_committed_index:
@@ -68,7 +68,7 @@ class LogGc:
         self.running = False
 
     def collect(self, done: Done) -> None:
-        """Delete log that nobody needs, off-thread; `done(bytes freed | Refused)`."""
+        """Delete log that is no longer needed, off-thread; calls `done(bytes freed | Refused)`."""
         if self.running:
             done(0)
             return

@@ -1,4 +1,4 @@
-"""Answers for a tablet without a running replica here: there is none, or it is a tombstone, copying, starting or
+"""Answers for a tablet that has no running replica here: none at all, a tombstone, or one that copies, starts or
 failed."""
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def no_replica_reply(
     last_logged: OpId = ZERO_OPID,
     failed: bool = False,
 ) -> Message | None:
-    """The answer of server `uuid` to `message`, or None if there is none to give. Changes and creates nothing.
+    """The answer of server `uuid` to `message`, or None if there is none. Changes and creates nothing.
 
-    AppendEntries is checked in this order: name, then term, then state. A stale leader is told the higher term, so that
-    it steps down and does not copy to a tombstone [kudu raft-tablet-copy, "Auto-vivifying Tablet Copy protocol"]. READY
-    means a replica that is still bootstrapping.
-    Vote requests for other names are refused; a vote itself is neither given nor refused here.
+    AppendEntries is checked in this order: name, then term, then state. A stale leader gets the higher term, so that it
+    steps down and does not copy to a tombstone [kudu raft-tablet-copy, "Auto-vivifying Tablet Copy protocol"]. READY
+    means a replica that is still bootstrapping. Vote requests for other names are refused; a vote itself is neither
+    given nor refused here.
     """
     if isinstance(message, AppendEntries):
         if message.to_uuid != uuid:

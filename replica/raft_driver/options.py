@@ -1,4 +1,4 @@
-"""What an operator may set on one replica. Sizes in bytes or entries, as the name's end says."""
+"""The options of one replica. Sizes are in bytes or entries, as the name's end says."""
 
 from __future__ import annotations
 
@@ -13,30 +13,33 @@ class DriverOptions:
 
     writes_pending_max: int = limits.TABLET_WRITES_PENDING_MAX
     write_bytes_pending_max: int = limits.TABLET_WRITE_BYTES_PENDING_MAX
-    """Writes that hold an index and are not applied yet; one more is refused OVERLOADED before it gets an index."""
+    """The bound on writes that have an index and are not applied yet. Beyond it, a write is refused OVERLOADED before
+    it gets an index."""
     log_cache_bytes_max: int = 8 << 20
-    """Entries kept in memory once they are durable and applied, and at the start those of the log above the flush.
-    Durable entries that are not applied may take `write_bytes_pending_max` more; beyond that they are read back from
-    the log."""
+    """The bound on durable and applied entries in memory, and at the start on those of the log above the flush. Durable
+    entries that are not applied may take `write_bytes_pending_max` more; beyond that they are read back from the
+    log."""
     log_retain_entries: int = 1000
-    """Entries below the flush index that are kept, so that a follower which was away for a moment needs no copy."""
+    """The number of entries below the flush index that are kept, so that a follower which was away briefly needs no
+    copy."""
     log_retain_bytes_max: int = 64 << 20
-    """Log kept for followers that lag; one that needs more is copied anew."""
+    """The most log that is kept for followers that lag; a follower that needs more is copied anew."""
     apply_bytes_max: int = 8 << 20
-    """Entries handed to one call of `apply`."""
+    """The most bytes of entries for one call of `apply`."""
     load_bytes_max: int = limits.APPEND_BATCH_BYTES_MAX
-    """Evicted entries read back from the log at once, for one peer."""
+    """The most bytes of evicted entries that are read back from the log at once, for one peer."""
     apply_inline_bytes_max: int = 0
     """Committed entries up to this size in sum are applied on the owner's thread when nothing else is being applied;
     0: always off-thread."""
     held_readies_max: int = 256
-    """How many `Ready` objects may wait for a disk that is full or hangs; then the replica is silent, as if stopped."""
+    """The number of `Ready` objects that may wait for a disk that is full or hangs; beyond it the replica sends
+    nothing."""
     wait_ticks_max: int = 600
-    """How long a caller waits for an index, a time or a read barrier before it is told TIMED_OUT."""
+    """The time that a caller waits for an index, a time or a read barrier; then it gets TIMED_OUT."""
     future_time_max: int = hybrid_from_us(limits.CLOCK_AHEAD_OF_CALLERS_US_MAX)
-    """How far above this server's clock a snapshot time may lie, in hybrid time."""
+    """How far a snapshot time may be above this server's clock, in hybrid time."""
     waiters_max: int = 4096
-    """Callers that wait for an index, a time or a read barrier."""
+    """The most callers that wait for an index, a time or a read barrier."""
 
     def __post_init__(self) -> None:
         for name in (

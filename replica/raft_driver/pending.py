@@ -20,7 +20,8 @@ class PendingEntry(NamedTuple):
 
 
 class PendingEntries:
-    """Proposals by index. Invariant: `bytes` is the sum over what waits; each `done` is called exactly once."""
+    """Proposals by index. Invariant: `bytes` is the sum of the waiting proposals; each `done` is called exactly
+    once."""
 
     def __init__(self) -> None:
         self._by_index: dict[int, PendingEntry] = {}
@@ -30,7 +31,7 @@ class PendingEntries:
         return len(self._by_index)
 
     def add(self, opid: OpId, size_bytes: int, done: Done) -> None:
-        """`done` waits for the entry at `opid`; one that waited for an entry overwritten there is told UNKNOWN."""
+        """Let `done` wait for the entry at `opid`. A caller that waited for an overwritten entry there gets UNKNOWN."""
         old = self._by_index.pop(opid.index, None)
         if old is not None:
             self.bytes -= old.size_bytes
@@ -39,7 +40,8 @@ class PendingEntries:
         self.bytes += size_bytes
 
     def finish(self, opid: OpId, result: object) -> None:
-        """The entry at `opid` is committed and took effect with `result`; another at that index never will."""
+        """Answer with `result`: the entry at `opid` is committed and applied, so no other entry at that index ever will
+        be."""
         entry = self._by_index.pop(opid.index, None)
         if entry is None:
             return
@@ -47,10 +49,9 @@ class PendingEntries:
         entry.done(result if entry.opid == opid else _replaced(entry.opid))
 
     def finish_configs_up_to(self, opid: OpId, result: object, aborted: OpId | None) -> None:
-        """Entries below `opid` are committed with it, so their callers get `result`.
-
-        The entry `aborted` was taken back by it. Its caller gets CAS_FAILED, because another config is committed now:
-        clients do not repeat it, masters decide anew.
+        """Answer the callers of entries up to `opid` with `result`, because these are committed with it. The entry at
+        `opid` took back the entry `aborted`. The caller of that one gets CAS_FAILED, because another config is
+        committed now: clients do not repeat the call, and masters decide anew.
         """
         for index in sorted(i for i in self._by_index if i < opid.index):
             taken_back = Refused(
@@ -61,9 +62,9 @@ class PendingEntries:
             entry.done(taken_back if entry.opid == aborted else result)
 
     def leadership_lost(self, told_later: int, term_at: Callable[[int], int | None], leader_hint: str) -> None:
-        """Tell each caller the state of its entry: gone from the log, or unknown. Committed ones go on waiting.
-
-        `told_later`: up to this index everything is committed and will be applied here soon, so these callers wait.
+        """Answer each caller whether its entry is gone from the log, or its outcome unknown. Callers of committed
+        entries wait on. `told_later`: up to this index everything is committed and will be applied here soon, so these
+        callers wait.
         """
         for index in sorted(self._by_index):
             entry = self._by_index[index]
@@ -86,7 +87,7 @@ class PendingEntries:
             entry.done(answer)
 
     def fail_all(self, code: Code, what: str) -> None:
-        """Answer everyone with an unknown outcome."""
+        """Answer all callers with an unknown outcome."""
         entries, self._by_index, self.bytes = self._by_index, {}, 0
         for index in sorted(entries):
             entries[index].done(Refused(code, what, applied=Applied.UNKNOWN, opid=entries[index].opid))
@@ -97,7 +98,8 @@ def _replaced(opid: OpId) -> Refused:
 
 
 def _overwritten(opid: OpId) -> Refused:
-    """The entry is gone from this log, but the one in its place is not committed. A replica with it may still lead."""
+    """The refusal for an entry that is gone from this log, while the one in its place is not committed. A replica that
+    still has it may lead."""
     what = "another leader's entry took the place of this one here"
     return Refused(Code.NOT_LEADER, what, applied=Applied.UNKNOWN, opid=opid)
 
@@ -117,7 +119,8 @@ class Waiters:
         return len(self._heap)
 
     def add(self, target: int, deadline_tick: int, done: Done) -> None:
-        """`done(target)` once the number is at least `target`, or done(Refused): OVERLOADED now, TIMED_OUT later."""
+        """Call `done(target)` when the number is at least `target`, or `done(Refused)`: OVERLOADED now, or TIMED_OUT
+        later."""
         if len(self._heap) >= self._count_max:
             done(Refused(Code.OVERLOADED, "too many callers wait", waiting=len(self._heap)))
             return
@@ -125,13 +128,13 @@ class Waiters:
         heappush(self._heap, (target, self._serial, deadline_tick, done))
 
     def reached(self, value: int) -> None:
-        """The number is `value` now."""
+        """Note that the number is now `value`."""
         while self._heap and self._heap[0][0] <= value:
             target, _, _, done = heappop(self._heap)
             done(target)
 
     def expire(self, tick: int) -> None:
-        """Answer those whose deadline has come."""
+        """Answer the callers whose deadline has come."""
         late = [waiter for waiter in self._heap if waiter[2] <= tick]
         if not late:
             return
@@ -140,7 +143,7 @@ class Waiters:
             done(Refused(Code.TIMED_OUT, "not applied here in time", waited_for=target))
 
     def fail_all(self, code: Code, what: str) -> None:
-        """Answer everyone with a refusal; nothing of theirs was applied, they only waited."""
+        """Answer all callers with a refusal. Nothing of theirs was applied, because they only waited."""
         waiting, self._heap = self._heap, []
         for _, _, _, done in sorted(waiting):
             done(Refused(code, what))

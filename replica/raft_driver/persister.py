@@ -1,4 +1,4 @@
-"""Makes terms, votes and entries of each Ready durable, and reports in order which are; promises wait for that."""
+"""Makes terms, votes and entries of each Ready durable, and reports in order which ones are: promises wait for that."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class _PendingReady:
 class Persister:
     """Writes hard states to consensus metadata and entries to the log, and says when each Ready is durable.
 
-    Invariants: `on_durable(ready)` is called once for each Ready that was submitted, in that order, and only when its
-    own and all earlier hard states and entries are on disk; entries of a term go to the log only after that term is in
-    the metadata, so a log never knows a term which a restart would forget. If the disk is full or a resource is
+    Invariants: `on_durable(ready)` is called once for each submitted Ready, in that order, and only when its own and
+    all earlier hard states and entries are on disk. Entries of a term go to the log only after that term is in the
+    metadata, so no log has a term that the metadata lack after a restart. If the disk is full or a resource is
     exhausted, entries and metadata wait, in order, until `retry` finds room; `full` reports that. A disk that hangs
     does not end the replica either; `hangs` reports it. If the log's queue is full (`has_room`), entries wait here,
     because the log would block the owner's thread, and every tablet with it. Metadata is written one piece at a time,
@@ -61,7 +61,7 @@ class Persister:
         on_error: Callable[[BaseException], None],
         hang_ticks: int,
     ) -> None:
-        """`hang_ticks`: if no write of the disk ends for so long, it hangs."""
+        """`hang_ticks`: the disk hangs if no write of it completes for so many ticks."""
         self._cmeta = cmeta
         self._log = log
         self._run_meta = run_meta
@@ -71,12 +71,12 @@ class Persister:
         self._on_error = on_error
         self._items: deque[_PendingReady] = deque()
         self._unsaved: deque[_PendingReady] = deque()
-        """Those whose hard state is not durable yet, in order; only the first is being written."""
+        """`Ready` objects whose hard state is not durable yet, in order; only the first is being written."""
         self._unsaved_config: RaftConfig | None = None
         """The latest committed config that is not durable yet; earlier ones need not be saved."""
         self._saving = self._saving_config = False
         self._held: list[_PendingReady] = []
-        """Those whose entries were not given to the log yet, in order."""
+        """`Ready` objects whose entries were not given to the log yet, in order."""
         self._stopped = False
         self._log_full = self._meta_full = False
         self._refusal = Refused(Code.NO_SPACE, "the disk is full")
@@ -86,7 +86,7 @@ class Persister:
 
     @property
     def full(self) -> bool:
-        """Whether something waits because the disk has no room."""
+        """Whether a write waits because the disk has no room."""
         return self._log_full or self._meta_full
 
     @property
@@ -95,17 +95,17 @@ class Persister:
         return self._refusal
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether the log's queue takes so much now, and nothing waits for it to."""
+        """Whether the log's queue takes so many bytes now, and no entries wait for it."""
         return not self._crowded and self._log.has_room(size_bytes)
 
     @property
     def hangs(self) -> bool:
-        """Whether the disk has work, and completed none of it for a long time."""
+        """Whether the disk has writes to do, and completed none of them for a long time."""
         return self._ticks_without_end >= self._hang_ticks
 
     @property
     def waiting(self) -> int:
-        """How many `Ready` objects are not durable yet, or follow one which is not."""
+        """The number of `Ready` objects that are not durable yet, or follow one which is not."""
         return len(self._items)
 
     def submit(self, ready: Ready) -> None:
@@ -121,7 +121,7 @@ class Persister:
         self._complete()
 
     def save_config(self, config: RaftConfig) -> None:
-        """Begin to make a committed config durable. Only log GC waits for it, by reading the metadata."""
+        """Begin to make a committed config durable. Only log GC waits for it: it reads the metadata."""
         self._unsaved_config = config
         self._save_next_config()
 
@@ -130,7 +130,7 @@ class Persister:
         self._ticks_without_end = self._ticks_without_end + 1 if self._items else 0
 
     def retry(self) -> None:
-        """Try again to write what the full disk did not take."""
+        """Try the writes that the full disk refused again."""
         if self.full and not self._stopped:
             self._log_full = self._meta_full = False
             self._save_next()
@@ -138,7 +138,7 @@ class Persister:
             self._append_held()
 
     def stop(self) -> None:
-        """Ignore completions that are still under way."""
+        """Ignore the completions of writes that are still under way."""
         self._stopped = True
         self._items.clear()
         self._held.clear()
@@ -176,7 +176,7 @@ class Persister:
             self._save_next_config()
 
     def _settled(self, result: BaseException | None) -> bool:
-        """Whether metadata was written. If the disk only had no room, it is tried again."""
+        """Whether metadata was written. If the disk only had no room, the write is tried again."""
         self._ticks_without_end = 0
         if self._stopped:
             return False
@@ -189,7 +189,7 @@ class Persister:
         return True
 
     def _append_held(self) -> None:
-        """Give waiting entries to the log, in order, up to the first that finds no room or whose hard state is not
+        """Give waiting entries to the log, in order, up to the first that has no room or whose hard state is not
         durable."""
         self._crowded = False
         while self._held and not self._log_full:
@@ -198,7 +198,7 @@ class Persister:
                 return
             self._crowded = not self._log.has_room(sum(entry.size_bytes for entry in first.ready.entries))
             if self._crowded:
-                return  # what is queued ends, and then this goes on
+                return  # this goes on when the queued entries are written
             self._append(self._held.pop(0))
 
     def _hold(self, item: _PendingReady, refusal: Refused | None = None) -> None:
@@ -218,14 +218,14 @@ class Persister:
         try:
             self._log.append(ready.entries, durable)
         except InvariantViolation:
-            # The appender thread may just have given up on entries before these, as the disk was full: the log then
-            # ends earlier than we think, and the news is on its way to us.
+            # The appender thread may just have failed entries before these, because the disk was full. Then the log
+            # ends earlier than we know, and their completions are on the way.
             if self._log.last_reserved.index >= ready.entries[0].opid.index - 1:
                 raise
             self._hold(item)
         except ResourcesExhausted as error:  # no thread for the log's appender: nothing was reserved
             self._hold(item, error)
-        except (ReplicaError, MemoryError) as error:  # the log has stopped: why, is what it raised
+        except (ReplicaError, MemoryError) as error:  # the log has stopped, and raises the reason
             self._on_error(error)
 
     def _appended(self, item: _PendingReady, result: OpId | BaseException) -> None:

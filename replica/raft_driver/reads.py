@@ -14,13 +14,15 @@ class Reads:
     """The callers that wait for state to be applied.
 
     Invariants: a read barrier answers only after the core confirmed the leader, by its lease at the call or by a quorum
-    *after* it, and everything committed by then is applied; each `done` is called once. Concurrency: owner's thread.
+    *after* the call, and after everything committed by then is applied; each `done` is called once. Concurrency:
+    owner's thread.
     """
 
     def __init__(self, *, waiters_max: int, wait_ticks_max: int) -> None:
         self._wait_ticks_max = wait_ticks_max
         self._tokens: dict[int, tuple[int, Done]] = {}
-        """By token, what the core has not answered yet: (deadline in ticks, caller), in the order of asking."""
+        """Barriers that the core has not answered yet, by token: (deadline in ticks, caller), in the order of the
+        calls."""
         self._next_token = 0
         self.by_index = Waiters(waiters_max)
         self.by_time = Waiters(waiters_max)
@@ -38,7 +40,7 @@ class Reads:
         read_index(token)
 
     def confirmed(self, token: int, index: int, tick: int, applied_index: int) -> None:
-        """Leadership was confirmed at commit index `index`."""
+        """Note that leadership was confirmed at commit index `index`."""
         _, done = self._tokens.pop(token, (0, None))
         if done is None:
             return
@@ -48,27 +50,27 @@ class Reads:
             self.by_index.add(index, tick + self._wait_ticks_max, done)
 
     def refused(self, token: int, code: Code, leader_hint: str) -> None:
-        """Leadership could not be confirmed."""
+        """Answer the caller that leadership could not be confirmed."""
         _, done = self._tokens.pop(token, (0, None))
         if done is not None:
             done(Refused(code, "leadership was not confirmed for a read", detail=leader_hint))
 
     def wait_index(self, index: int, tick: int, applied_index: int, done: Done) -> None:
-        """`done(index)` once applied, or done(Refused)."""
+        """Call `done(index)` when `index` is applied, or `done(Refused)`."""
         if applied_index >= index:
             done(index)
         else:
             self.by_index.add(index, tick + self._wait_ticks_max, done)
 
     def wait_time(self, hybrid_time: int, tick: int, applied_time: int, done: Done) -> None:
-        """`done(hybrid_time)` once an entry of that time or later is applied, or done(Refused)."""
+        """Call `done(hybrid_time)` when an entry of that time or later is applied, or `done(Refused)`."""
         if applied_time >= hybrid_time:
             done(hybrid_time)
         else:
             self.by_time.add(hybrid_time, tick + self._wait_ticks_max, done)
 
     def applied(self, index: int, hybrid_time: int) -> None:
-        """Everything up to that index and that time is applied."""
+        """Note that everything up to that index and that time is applied."""
         self.by_index.reached(index)
         self.by_time.reached(hybrid_time)
 
@@ -83,7 +85,7 @@ class Reads:
         return late
 
     def fail_all(self, code: Code, what: str) -> None:
-        """Answer everyone with a refusal."""
+        """Answer all callers with a refusal."""
         tokens, self._tokens = self._tokens, {}
         for token in sorted(tokens):
             tokens[token][1](Refused(code, what))

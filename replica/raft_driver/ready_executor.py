@@ -26,19 +26,19 @@ from .writer import Writer
 _log = logging.getLogger("nyala.raft_driver")
 
 _RETRY_TICKS = 20
-"""How often a disk that is full or hangs is tried again, and leadership offered meanwhile."""
+"""Ticks between two attempts on a disk that is full or hangs. Leadership is offered as often."""
 _TELL_TICKS = 6000
-"""How often the log says that the disk is still full: every five minutes, by ticks of 50 ms."""
+"""Ticks between two log messages that the disk is still full: five minutes, with ticks of 50 ms."""
 _BATCHING_TICKS = 4
-"""How often a follower applies a few small writes that wait for more."""
+"""Ticks after which a follower applies a few small writes that wait for more."""
 
 
 class ReadyExecutor:
     """Carries out each `Ready` of the core in the order that it prescribes, and receives completions.
 
-    Invariants: a message that makes a promise leaves only when the promise is durable here; entries are applied in
-    order, each once, only when committed; after a failure nothing is sent, applied or answered.
-    Concurrency: the owner's thread; completions arrive through `post`.
+    Invariants: a message with a promise is sent only when the promise is durable here; entries are applied in order,
+    each once, only when committed; after a failure nothing is sent, applied or answered. Concurrency: the owner's
+    thread; completions arrive through `post`.
     """
 
     def __init__(
@@ -65,16 +65,16 @@ class ReadyExecutor:
         self._ticked = True
         """Whether the owner ticks this replica."""
         self._resting_since: int | None = None
-        """Since when the owner does not tick it, if the owner gives a clock."""
+        """The time since which the owner does not tick this replica, if the owner has a clock."""
         self._pump_scheduled = False
         self._executing = False
-        """Whether a `Ready` is being carried out. A `pump` that is called meanwhile runs when that ends."""
+        """Whether a `Ready` is being carried out. A call of `pump` meanwhile takes effect after that."""
         self._committed = 0
-        """Highest index that the core has handed out to be applied. The core's commit index may be above it: entries
-        that the others committed must wait until the log here holds them durably, or a flush would run ahead of it."""
+        """The highest index that the core has given out to be applied. The core's commit index may be above it: entries
+        that the others committed wait until the log here has them durably. Otherwise a flush could run ahead of it."""
         self._seen: tuple[object, ...] = ()
         self._tell_tick = 0
-        """The tick from which on the log may say again that the disk is full."""
+        """The tick from which on the log may report again that the disk is full."""
         self._marked = core.withheld is not None
         """Whether the log has the mark of a lost end (`withheld`)."""
         self.persister = Persister(
@@ -128,7 +128,7 @@ class ReadyExecutor:
     # --------------------------------------------------------------------------------------------------- carrying
 
     def mark_active(self) -> None:
-        """Have the owner tick this replica again, because something arrived."""
+        """Make the owner tick this replica again, because an input arrived."""
         if not self._ticked:
             self._ticked = True
             self._environment.on_awake(self.tablet_id)
@@ -164,7 +164,7 @@ class ReadyExecutor:
                 self._look()
 
     def _execute(self, ready: Ready) -> None:
-        """Carry out one `Ready`: send what may leave now, write what must be durable first, apply what is committed."""
+        """Carry out one `Ready`: send what may be sent now, begin the writes, apply the committed entries."""
         if ready.entries:
             self._times.observe(ready.entries)
         if ready.safe_time is not None:
@@ -194,21 +194,22 @@ class ReadyExecutor:
             self._environment.send([(self.tablet_id, message) for message in messages])
 
     def apply_committed(self) -> None:
-        """Apply committed entries now, even if they might wait for more."""
+        """Apply committed entries now, even those that may wait for more."""
         if self.applier.applied_index < self._committed:
             self.applier.advance(self._committed)
 
     def _may_wait(self) -> bool:
         """Whether committed entries may wait some ticks for more.
 
-        On a follower no caller waits for a small write to be applied, and many cost little more than one.
+        On a follower, no caller waits until a small write is applied, and many writes together cost little more than
+        one.
         """
         if self.core.role is Role.LEADER or self.writer.indexed or self.callers.any_waits_to_be_applied:
             return False
         return self.applier.may_wait(self._committed)
 
     def _look(self) -> None:
-        """Enter the phase that holds now, and call `on_change` if something changed."""
+        """Enter the phase that fits the present state, and call `on_change` if anything changed."""
         core = self.core
         if core.role is Role.LEADER:
             running = core.term_committed
@@ -228,7 +229,8 @@ class ReadyExecutor:
 
     def _entries_durable(self, opid: OpId) -> None:
         self.core.persisted(opid)
-        # What waits to be applied is bounded too: a follower takes entries as fast as it logs, not as it applies.
+        # Unapplied entries are bounded too, because a follower accepts entries as fast as it logs them, not as it
+        # applies them.
         unapplied_bytes_max = self._options.log_cache_bytes_max + self._options.write_bytes_pending_max
         self.cache.trim(self.core.persisted_index, unapplied_bytes_max)
 
@@ -279,20 +281,20 @@ class ReadyExecutor:
 
     @property
     def resting(self) -> bool:
-        """Whether the replica needs no ticks: its group is quiet, and no caller waits."""
+        """Whether the replica needs no ticks, because its group is quiet and no caller waits."""
         behind = self.persister.waiting or self.applier.applied_index < self._committed
         waits = len(self.writer) or self.callers.waiting
         soon = self._pump_scheduled or self.persister.full or self.loader.missed
         return self.core.quiet and not behind and not waits and not soon
 
     def rest(self) -> None:
-        """The owner stops ticking."""
+        """Note that the owner stops ticking."""
         self._ticked = False
         self._resting_since = self._environment.ticks_now()
 
     @property
     def rested_ticks(self) -> int:
-        """How many ticks of the machine's clock were not counted here."""
+        """The number of ticks of the machine's clock that were not counted here."""
         now = self._environment.ticks_now()
         return 0 if self._ticked or now is None or self._resting_since is None else now - self._resting_since
 
@@ -303,9 +305,9 @@ class ReadyExecutor:
     # --------------------------------------------------------------------------------------------------- messages
 
     def step(self, message: Message) -> str:
-        """One message of a peer; see `Replica.step`."""
+        """Handle one message of a peer; see `Replica.step`."""
         if self._held_up():
-            return ""  # a promise would wait for room anyway; the sender tries again
+            return ""  # an answer would have to wait for room anyway; the sender tries again
         if refusal := self.core.refusal(message):
             return refusal
         if type(message) is AppendEntries and message.to_uuid == self.core.uuid:
@@ -314,7 +316,7 @@ class ReadyExecutor:
             new = [entry for entry in message.entries if self.cache.term_at(entry.opid.index) != entry.opid.term]
             unfit = self.fit_check.refusal(message, new)
             if unfit is None:
-                return ""  # it is stepped again
+                return ""  # the message is stepped again when its entries are decoded
             if refusal := unfit or self._times.from_the_future(message):
                 return refusal
             if message.entries:
@@ -331,13 +333,13 @@ class ReadyExecutor:
         return self.persister.full or self.persister.hangs
 
     def _held_up(self) -> bool:
-        """Whether so much waits for the disk that this replica must be silent, because it takes memory."""
+        """Whether so many writes wait for the disk that this replica must send nothing, because they take memory."""
         return self._disk_stands and self.persister.waiting >= self._options.held_readies_max
 
     def _disk_still_stands(self) -> None:
         """Offer leadership, because writers would wait here in vain, and try the disk again.
 
-        If the disk hangs, leadership is offered only if the others are ahead: perhaps all disks are slow.
+        If the disk hangs, leadership is offered only if the others are ahead, because all disks may be slow.
         """
         core = self.core
         if self.persister.full and self.callers.tick >= self._tell_tick:
@@ -345,7 +347,7 @@ class ReadyExecutor:
             what = "T %s P %s cannot write its log or its metadata; it waits, and refuses writes, until it can: %s"
             _log.warning(what, self.tablet_id, core.uuid, self.persister.refusal)
         if core.role is not Role.LEADER:
-            self._leadership_lost()  # it may have been lost before the disk was known to stand
+            self._leadership_lost()  # it may have been lost before we noticed that the disk makes no progress
         elif core.transfer_target is None and (self.persister.full or core.commit_index > core.persisted_index):
             with suppress(Refused):
                 core.transfer_leadership(None)
@@ -356,13 +358,14 @@ class ReadyExecutor:
         self.writer.leadership_lost(hint)
         told_later = self.core.commit_index
         if self._disk_stands:
-            # Entries that only the others hold durably are applied here when the disk goes on: too late for callers.
+            # Entries that are durable on the others only are applied when the disk goes on, which is too late for
+            # callers.
             told_later = min(told_later, self.core.persisted_index)
         for callers in (self.writer, self.callers):
             callers.settle(told_later, self.cache.term_at, hint)
 
     def fall_silent(self, phase: Phase, served: bool, code: Code, what: str) -> None:
-        """Nothing is sent, applied or answered after this; callers are told `code` and `what`."""
+        """Send, apply and answer nothing after this; callers get `code` and `text` first."""
         if served:
             self._say_goodbye(phase)
         self.persister.stop()
@@ -371,9 +374,10 @@ class ReadyExecutor:
         self.callers.fail_all(code, what)
 
     def _say_goodbye(self, phase: Phase) -> None:
-        """Tell the members that this replica ends: a quiet group does not notice it while the server lives on.
+        """Send the members a message when this replica ends: a quiet group does not notice that while the server lives
+        on.
 
-        Any message would do, because it wakes its receiver; replicas that are awake ignore this one. A leader sends it
+        Any message would do, because it wakes its receiver. Replicas that are awake ignore this one. A leader sends it
         even if it is not quiet, because its followers may be quiet already. A leader notices a lost follower soon.
         """
         core = self.core

@@ -1,4 +1,4 @@
-"""`Replica`, the public face of one replica: its lifecycle, its inputs, its status."""
+"""`Replica`, the public interface of one replica: its lifecycle, its inputs, its status."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Replica:
     Invariants: nothing is promised (vote, acknowledgement, reply) before the promise is durable here; entries are
     applied in order, each once, only when committed; every caller is answered exactly once, and never with NOT_APPLIED
     for an entry that may yet be applied.
-    Durability: terms, votes and configs through consensus metadata; entries through the log; all else is rebuilt.
+    Durability: terms, votes and configs are in consensus metadata, entries in the log; everything else is rebuilt.
     Concurrency: the owner's thread for everything except `bootstrap`; completions arrive through `post`.
     """
 
@@ -65,10 +65,10 @@ class Replica:
         self._replay: Replay | None = replay
         self._recovered: Recovered | None = None
         self.life = Lifecycle(lambda: environment.on_change(tablet_id), environment.on_fatal)
-        """The phase, and why the replica ended; only the driver changes it."""
+        """The phase, and the reason of the end; only the driver changes it."""
         self._times = Times(tablet_id, uuid, environment.hybrid_clock)
         self._executor: ReadyExecutor | None = None
-        """From `start` on, also after the end."""
+        """Set from `start` on, and kept after the end."""
         self._log_gc: LogGc | None = None
 
     # ------------------------------------------------------------------------------------------------------- life
@@ -146,14 +146,16 @@ class Replica:
         if self.phase is not Phase.STOPPED:
             self.life.end(Phase.STOPPED, Code.NOT_READY, "the replica is stopping")
             if self._executor is not None:
-                self._executor.cache.clear()  # this object may be in memory for long: others of the replica refer to it
+                self._executor.cache.clear()  # other objects of the replica may keep this one in memory for long
 
     def fail(self, error: BaseException) -> None:
-        """End the replica because its data cannot be used: a damaged block, a lost folder, a bootstrap that raised."""
+        """End the replica because its data cannot be used, such as a damaged block, a lost folder, a bootstrap that
+        raised."""
         self.life.fail(error)
 
     def _initial_hard_state(self) -> tuple[int, str | None]:
-        """Term and vote to start with. In a term up to the vote floor the vote counts as given, to no candidate."""
+        """The term and the vote to start with. In a term up to the vote floor, the vote counts as given, to no
+        candidate."""
         cmeta = self._files.cmeta
         term, voted_for, floor = cmeta.term, cmeta.voted_for, cmeta.vote_floor_term
         if floor > term:
@@ -162,7 +164,7 @@ class Replica:
 
     @property
     def _running(self) -> ReadyExecutor | None:
-        """The executor, while the replica takes part in its group."""
+        """The executor while the replica takes part in its group; otherwise None."""
         return self._executor if self.life.serving else None
 
     # ----------------------------------------------------------------------------------------------------- inputs
@@ -178,7 +180,7 @@ class Replica:
         return (running := self._running) is None or running.resting
 
     def rest(self) -> bool:
-        """Whether the owner may stop ticking, until `on_awake`."""
+        """Whether the owner may stop ticking until `on_awake`."""
         if not self.resting:
             return False
         if self._executor is not None:
@@ -186,13 +188,13 @@ class Replica:
         return True
 
     def link_lost(self, uuid: str, silent_ticks: int, delay_ticks: int = 0) -> None:
-        """Nothing came from the server `uuid` for so many ticks; see `RaftCore.link_lost`."""
+        """Note that nothing came from the server `uuid` for so many ticks; see `RaftCore.link_lost`."""
         if (running := self._running) is not None:
             running.core.link_lost(uuid, silent_ticks, delay_ticks)
             running.pump_if_awake()
 
     def link_found(self, uuid: str) -> None:
-        """The server `uuid` is heard again, or is another process."""
+        """Note that the server `uuid` is heard again, or is another process."""
         if (running := self._running) is not None:
             running.core.link_found(uuid)
             running.pump_if_awake()
@@ -204,10 +206,10 @@ class Replica:
             running.pump_if_awake()
 
     def step(self, message: Message) -> str:
-        """One message of a peer. While there is no running core, AppendEntries are answered with the reason.
+        """Handle one message of a peer. Without a running core, AppendEntries are answered with the reason for that.
 
-        Returns why the message was refused, as one that no honest peer sends; then nothing has changed. Empty if it was
-        taken, or dropped because there was no room.
+        Returns why the message was refused as one that no honest peer sends; then nothing has changed. Returns an empty
+        text if the message was handled, or dropped because there was no room.
         """
         if (running := self._running) is None:
             return self._answer_absent(message)
@@ -218,7 +220,7 @@ class Replica:
             return refusal
         own_term = self._files.cmeta.term
         if self.phase is Phase.STOPPED or generation_of(message.term) < generation_of(own_term):
-            return ""  # a lost member that was given up must not learn the term (D-17)
+            return ""  # a member that was given up as lost must not learn the term (D-17)
         failed = self.phase is Phase.FAILED
         reply = no_replica_reply(message, uuid=self.uuid, data_state=DataState.READY, own_term=own_term, failed=failed)
         if reply is not None:
@@ -228,9 +230,10 @@ class Replica:
     # ---------------------------------------------------------------------------------------------------- callers
 
     def write(self, kind: EntryKind, schema_id: int, meta: bytes, payload: bytes, payload_crc: int, done: Done) -> None:
-        """Replicate and apply one entry; `done(apply's result | Refused)`, once, never before this returns.
+        """Replicate and apply one entry; calls `done(apply's result | Refused)` once, never before this returns.
 
-        A Refused with UNKNOWN may yet be applied: only a request that the state machine's ledger knows may be repeated.
+        After a Refused with UNKNOWN the entry may yet be applied. So repeat only a request that the state machine's
+        ledger recognises.
         """
         if (running := self._running_or_refuse(done)) is not None:
             running.writer.write(kind, schema_id, meta, payload, payload_crc, done)
@@ -238,14 +241,15 @@ class Replica:
     def change_config(
         self, edits: Sequence[ConfigEdit], cas: OpId | None, decision: tuple[int, int], done: Done
     ) -> None:
-        """Change the members; `done(RaftConfig | Refused)` once committed. `cas`: OpId of the committed config seen."""
+        """Change the members; calls `done(RaftConfig | Refused)` once committed. `cas`: the committed config's OpId as
+        seen."""
         if (running := self._running_or_refuse(done)) is not None:
             running.callers.change_config(edits, cas, decision, done)
 
     def abort_change(self, pending: OpId | None, done: Done) -> None:
-        """Take back a config change that is not committed; `done(RaftConfig | Refused)` once the old one holds again.
+        """Take an uncommitted config change back; calls `done(RaftConfig | Refused)` once the old config holds again.
 
-        `pending`: OpId of the change that is meant; None: whichever is under way.
+        `pending`: OpId of the change to take back; None: any change under way.
         """
         if (running := self._running_or_refuse(done)) is not None:
             running.callers.abort_change(pending, done)
@@ -253,17 +257,18 @@ class Replica:
     def transfer(
         self, target: str | None, done: Done, *, cas: OpId | None = None, decision: tuple[int, int] = (0, 0)
     ) -> None:
-        """Hand leadership to `target`, or to the most up-to-date voter; `done(new leader's uuid | Refused)`."""
+        """Hand leadership to `target`, or to the most up-to-date voter; calls `done(new leader's uuid | Refused)`."""
         if (running := self._running_or_refuse(done)) is not None:
             running.callers.transfer(target, done, cas, decision)
 
     def read_barrier(self, done: Done) -> None:
-        """`done(index | Refused)`: this is the leader, and everything committed before the call is applied."""
+        """Call `done(index | Refused)` when this leader is confirmed, and everything committed before the call is
+        applied."""
         if (running := self._running_or_refuse(done)) is not None:
             running.callers.read_barrier(done)
 
     def wait_applied(self, index: int, done: Done) -> None:
-        """`done(index | Refused)` once the entry at `index` is applied here, whoever leads."""
+        """Call `done(index | Refused)` when the entry at `index` is applied here, whichever replica leads."""
         if (running := self._running) is None:
             done(self.life.refusal())
             return
@@ -272,10 +277,11 @@ class Replica:
         running.callers.reads.wait_index(index, running.callers.tick, self.applied_index, done)
 
     def wait_safe(self, hybrid_time: int, done: Done) -> None:
-        """`done(hybrid_time | Refused)`: a snapshot at that time is complete here, and stays so after any failover.
+        """Call `done(hybrid_time | Refused)` when a snapshot at that time is complete here, also after any later
+        failover.
 
         The safe time is the time of the last applied entry, because every later leader has that entry and writes above
-        it. A leader with nothing newer in its log replicates an empty entry; a follower waits for one.
+        it. If a leader's log has no entry that late, it replicates an empty one; a follower waits for one.
         """
         if (running := self._running) is None:
             done(self.life.refusal())
@@ -288,7 +294,7 @@ class Replica:
         running.callers.reads.wait_time(hybrid_time, running.callers.tick, self.applied_time, done)
 
     def _running_or_refuse(self, done: Done) -> ReadyExecutor | None:
-        """What takes the call; None if nothing does: then `done` gets a refusal soon."""
+        """The executor; None if the replica does not run: then `done` gets a refusal soon."""
         if not self.life.serving:
             refusal = self.life.refusal()
             self._environment.own_thread(lambda: done(refusal))
@@ -301,7 +307,7 @@ class Replica:
         return self._files.log.anchor(index)
 
     def gc(self, done: Done | None = None) -> None:
-        """Delete log that nobody needs, off-thread; `done(bytes freed | Refused)`."""
+        """Delete log that is no longer needed, off-thread; calls `done(bytes freed | Refused)`."""
         answer = done or (lambda _: None)
         if self._log_gc is None or not self.life.serving:
             answer(0)
@@ -309,14 +315,14 @@ class Replica:
             self._log_gc.collect(answer)
 
     def shrink_cache(self) -> None:
-        """Memory is short: keep nothing in memory that is applied and can be read back from the log."""
+        """Memory is short: drop all entries from memory that are applied and can be read back from the log."""
         if self._executor is not None:
             self._executor.cache.trim(self.applied_index, 0)
 
     # ----------------------------------------------------------------------------------------------- what it tells
 
     def status(self) -> ReplicaStatus:
-        """One consistent view."""
+        """One consistent view of the replica."""
         executor, log = self._executor, self._files.log
         peers = () if executor is None else executor.core.peer_status()
         rested_ticks = 0 if executor is None else executor.rested_ticks
@@ -350,7 +356,7 @@ class Replica:
 
     @property
     def error(self) -> str:
-        """Why it is over, with what an operator does about it; empty if it is not."""
+        """The reason why the replica ended, with what an operator can do about it; empty if it has not ended."""
         return self.life.error
 
     @property
@@ -369,7 +375,7 @@ class Replica:
 
     @property
     def leader_hint(self) -> str:
-        """`uuid@host:port` of the leader as far as known; empty if not."""
+        """`uuid@host:port` of the leader as far as known; empty if unknown."""
         return "" if (running := self._running) is None else leader_hint(running.core)
 
     @property
@@ -387,7 +393,7 @@ class Replica:
 
     @property
     def commit_opid(self) -> OpId:
-        """The last entry known to be committed; ZERO_OPID while its term is not at hand."""
+        """The last entry known to be committed; ZERO_OPID if its term is not in memory."""
         index = self.commit_index
         term = None if self._executor is None else self._executor.cache.term_at(index)
         return ZERO_OPID if term is None else OpId(term, index)
@@ -409,23 +415,24 @@ class Replica:
 
     @property
     def withheld(self) -> OpId | None:
-        """The damaged end of its log, while nobody brought it back: it may have been acknowledged."""
+        """The end of the log that was lost, may have been acknowledged, and is not back yet; otherwise None."""
         if self._executor is not None:
             return self._executor.core.withheld
         return self._replay.withheld if self._replay is not None else None
 
     @property
     def last_logged(self) -> OpId:
-        """Last entry received, durable or not."""
+        """The last received entry, durable or not."""
         return self._files.log.last if self._executor is None else self._executor.cache.last
 
     @property
     def without_room(self) -> Refused | None:
-        """Why its log or its metadata cannot be written just now, if the disk is full or a resource exhausted."""
+        """The refusal if the log or the metadata cannot be written now, because the disk is full or a resource
+        exhausted."""
         full = (running := self._running) is not None and running.persister.full
         return running.persister.refusal if running is not None and full else None
 
     @property
     def cache_bytes(self) -> int:
-        """Bytes of the entries that are in memory."""
+        """Bytes of the entries in memory."""
         return 0 if self._executor is None else self._executor.cache.cached_bytes

@@ -22,12 +22,13 @@ class StateMachine(Protocol):
 
     @property
     def applied_opid(self) -> OpId:
-        """Last entry applied; at open equal to `flush_opid`."""
+        """The last applied entry; when the state is opened, equal to `flush_opid`."""
         ...
 
     @property
     def flush_opid(self) -> OpId:
-        """Entries up to this one are durable without the log; after a restart, all later ones are applied again."""
+        """The last entry whose effect is durable without the log. After a restart, all later entries are applied
+        again."""
         ...
 
     @property
@@ -36,9 +37,9 @@ class StateMachine(Protocol):
         ...
 
     def apply(self, entries: Sequence[Entry]) -> list[Any]:
-        """Apply in index order, all kinds included; one result per entry, in order.
+        """Apply entries in index order, of all kinds; returns one result per entry, in order.
 
-        Raises Corruption or anything else if a committed entry cannot be applied: the replica fails.
+        Raises Corruption, or another error, if a committed entry cannot be applied: then the replica fails.
         """
         ...
 

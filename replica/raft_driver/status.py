@@ -1,4 +1,4 @@
-"""What a replica tells about itself."""
+"""The status that a replica reports of itself."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from nyala.replica.types import Code, DataState, OpId, RaftConfig, Refused
 
 
 class Phase(StrEnum):
-    """Phase of one replica object [kudu consensus, "Peer states"]. It only changes to a later one of this list, except
-    CONFIGURING <-> RUNNING."""
+    """The phase of one replica object [kudu consensus, "Peer states"]. It only changes to a later one of this list,
+    except that CONFIGURING and RUNNING alternate."""
 
     BOOTSTRAPPING = "BOOTSTRAPPING"
     """Reading the log; the replica does not take part in consensus yet."""
@@ -22,7 +22,8 @@ class Phase(StrEnum):
     """Takes part in consensus; no leader has committed an entry of its own term here yet."""
     RUNNING = "RUNNING"
     FAILED = "FAILED"
-    """Corruption, or an entry that could not be applied: this replica only; it says TABLET_FAILED, does not vote."""
+    """Corruption, or an entry that could not be applied, on this replica only. It answers TABLET_FAILED and does not
+    vote."""
     STOPPED = "STOPPED"
 
 
@@ -35,12 +36,12 @@ PHASE_CHANGES: Mapping[Phase, tuple[Phase, ...]] = MappingProxyType(
         Phase.STOPPED: (),
     }
 )
-"""Which phase may follow which: what has failed or stopped never takes part again; another object may."""
+"""The phases that may follow each phase. A failed or stopped object never takes part again; another object may."""
 
 
 @dataclass(frozen=True)
 class PeerStatus:
-    """How a leader sees one member. `health` is OK, LAGGING, UNREACHABLE or NEEDS_COPY; ticks are the owner's."""
+    """A leader's view of one member. `health` is OK, LAGGING, UNREACHABLE or NEEDS_COPY; ticks are the owner's."""
 
     uuid: str
     health: str
@@ -63,31 +64,30 @@ class ReplicaStatus:
     last_logged: OpId
     commit_index: int
     commit_opid: OpId
-    """The entry at `commit_index`, up to which `committed_config` is the last config; ZERO_OPID if its term is
-    unknown."""
+    """The entry at `commit_index`; `committed_config` is the last config up to it. ZERO_OPID if its term is unknown."""
     applied_index: int
     applied_time: int
     """Hybrid time of the last applied entry: this replica has all rows of snapshots at or below it."""
     flush_index: int
     first_index: int
-    """First entry that the log still holds."""
+    """The first entry that the log still has."""
     committed_config: RaftConfig
     pending_config: RaftConfig | None
     wal_bytes: int
     writes_pending: int
     error: str = ""
     withheld: OpId | None = None
-    """The end of its log that was lost and may have been acknowledged; the replica does not vote until a leader has
+    """The end of its log that was lost and may have been acknowledged. The replica does not vote until a leader has
     sent it again."""
     quiet: bool = False
-    """The replica needs no ticks until something arrives."""
+    """Whether the replica needs no ticks until an input arrives."""
     peers: tuple[PeerStatus, ...] = ()
 
 
 def peer_status(peers: Sequence[CorePeerStatus], options: RaftOptions, rested_ticks: int = 0) -> Iterator[PeerStatus]:
-    """What the core knows of each peer, in the words of operators.
+    """The core's knowledge of each peer, in the operators' terms.
 
-    A quiet leader gets no replies and has counted no ticks for `rested_ticks`. A peer that was away before still is.
+    A quiet leader gets no replies, and has counted no ticks for `rested_ticks`. A peer that was away before still is.
     """
     for peer in peers:
         contact_ticks = peer.contact_ticks + (rested_ticks if peer.absent else 0)

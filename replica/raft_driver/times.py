@@ -1,4 +1,4 @@
-"""Hybrid times of one replica: the times that its log has shown to the clock, and which are too far ahead."""
+"""Hybrid times of one replica: shows the times of its log to the clock, and finds times that are too far ahead."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Times:
         """The time of the last applied entry: the safe time."""
 
     def observe(self, entries: Sequence[Entry]) -> None:
-        """Entries that other leaders wrote."""
+        """Show the clock the times of entries that other leaders wrote."""
         time = max(entry.hybrid_time for entry in entries)
         self.last = max(self.last, time)
         self._clock.observe(time)
@@ -48,7 +48,8 @@ class Times:
         self._clock.observe(logged)
 
     def from_the_future(self, message: AppendEntries) -> str:
-        """Why the message's times are too far ahead of this server's clock, logged once; empty if they are not.
+        """The reason, logged once, why the message's times are too far ahead of this server's clock; empty if they are
+        not.
 
         Its leader may be honest and have a wrong clock.
         """

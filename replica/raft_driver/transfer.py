@@ -1,4 +1,4 @@
-"""A leadership transfer as its caller sees it."""
+"""The callers of a leadership transfer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .pending import Done
 
 
 class Transfer:
-    """Callers that asked to hand leadership over. All get the next leader that is known, or an error at the deadline.
+    """Callers that asked for a transfer. All get the next known leader, or an error at the deadline.
 
     Invariant: each `done` is called exactly once.
     """
@@ -25,7 +25,7 @@ class Transfer:
         return len(self._waiting)
 
     def begin(self, tick: int, term: int, target: str | None, done: Done) -> None:
-        """The core took the request in `term`; `done(uuid of the new leader | Refused)`."""
+        """Let `done(uuid of the new leader | Refused)` wait: the core accepted the request in `term`."""
         self._waiting.append((target, done))
         self._term = term
         self._deadline_tick = tick + self._wait_ticks_max
@@ -42,14 +42,15 @@ class Transfer:
             for target, done in waiting:
                 done(core.uuid if target == core.uuid else gave_up)
         elif core.role is not Role.LEADER and core.term == self._term:
-            # It gave its term up without an election: no majority was heard. The target may yet have been told.
+            # It stepped down without an election, because it heard no majority. The target may have got TimeoutNow all
+            # the same.
             what = "the leader lost its majority before the target took over, and nobody is known to lead"
             self._answer(Refused(Code.TIMED_OUT, what, applied=Applied.UNKNOWN))
         elif tick >= self._deadline_tick:
             self._answer(Refused(Code.TIMED_OUT, "no new leader showed itself in time", applied=Applied.UNKNOWN))
 
     def fail(self, code: Code, what: str) -> None:
-        """Answer everyone with a refusal."""
+        """Answer all callers with a refusal."""
         self._answer(Refused(code, what, applied=Applied.UNKNOWN))
 
     def _answer(self, result: object) -> None:

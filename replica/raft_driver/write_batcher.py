@@ -1,8 +1,8 @@
-"""The write batcher: small writes that arrive while others are under way wait for those, and leave as one batch.
+"""The write batcher: small writes that arrive while others are under way wait, and are proposed as one batch.
 
 A proposal of any size costs three servers a `Ready`, a group commit, a message and an answer each. A lone writer never
 waits. Many writers wait for the batch under way, and the next batch takes all writes that arrived meanwhile. When a
-batch ends, its writers are answered, and most of them write again at once. If the next batch left without them, the
+batch ends, its writers are answered, and most of them write again at once. If the next batch did not wait for them, the
 writers would stay split into two halves, with twice as many batches.
 """
 
@@ -15,7 +15,7 @@ from nyala.replica.types import EntryKind
 from .pending import Done
 
 WRITE_BYTES_MAX = 4 << 10
-"""Larger writes are not held back: they gain nothing from a shared batch."""
+"""Larger writes do not wait, because they gain nothing from a shared batch."""
 BATCH_BYTES_MAX = 64 << 10
 BATCH_WRITES_MAX = 64
 _WRITERS_MIN = 2
@@ -46,13 +46,14 @@ class Write(NamedTuple):
 class WriteBatcher:
     """The writes that wait for the batch under way, or for writers that were just answered.
 
-    A batch consists of the small writes that are proposed until it leaves; it ends when the last of them is applied.
-    The next batch waits for as many writers as the last one answered, plus those that wait already, but at most half of
-    the time that the last one took. After a wait in which no writer came the next batch does not wait, then the next
-    two, four and so on, until a writer comes during a wait.
-    Invariants: writes leave in the order in which they came; a write waits only while a batch is under way or writers
-    are expected, so each event that ends this (the batch is applied, the time is over, leadership is lost, the replica
-    falls silent) proposes or answers all waiting writes; these are at most one batch. Concurrency: the owner's thread.
+    A batch consists of the small writes that are proposed until it leaves (goes into a `Ready`). It ends when the last
+    of them is applied. The next batch waits for as many writers as the last one answered, plus those that wait already,
+    but at most half of the time that the last one took. After a wait in which no writer came, the next batch does not
+    wait, then the next two, four and so on, until a writer comes during a wait.
+    Invariants: writes leave in the order in which they came. A write waits only while a batch is under way or writers
+    are expected. So each event that ends this state proposes or answers all waiting writes: the batch is applied, the
+    time is over, leadership is lost, or the replica stops serving. At most one batch of writes waits. Concurrency: the
+    owner's thread.
     """
 
     def __init__(self) -> None:
@@ -62,7 +63,7 @@ class WriteBatcher:
         self._began_us = 0
         self._left = False
         self._expected = 0
-        """How many writers the next batch waits for; 0 while it does not wait."""
+        """The number of writers for which the next batch waits; 0 while it does not wait."""
         self._wait_number = 0
         self._write_came = False
         self._skips = self._skips_left = 0
@@ -72,9 +73,9 @@ class WriteBatcher:
         return len(self._writes)
 
     def holds_back(self, write: Write) -> bool:
-        """Take `write` if it is small, there is something to wait for, and there is room. True: it was taken.
+        """Let `write` wait if it is small, there is something to wait for, and there is room. True: it waits.
 
-        False: the caller proposes it at once, after the writes that were taken before.
+        False: the caller proposes it at once, after the writes that wait already.
         """
         if not (self._left or self._expected) or write.size_bytes > WRITE_BYTES_MAX:
             return False
@@ -88,11 +89,12 @@ class WriteBatcher:
         return True
 
     def proposed(self, index: int, now_us: int) -> None:
-        """A small write got `index`: the batch lasts until that is applied. Until it leaves, others may join it."""
+        """Note that a small write got `index`: the batch lasts until that is applied. Others may join it until it
+        leaves."""
         if self._batch_end is None:
             self._began_us = now_us
         if self._left:
-            self._batch_writes = 0  # it goes on with its other writes; its writers may write again by its end
+            self._batch_writes = 0  # its other writes go on, and answered writers may write again before it ends
         self._batch_end, self._left = index, False
         self._batch_writes += 1
 
@@ -101,11 +103,12 @@ class WriteBatcher:
         self._left = self._batch_end is not None
 
     def applied(self, index: int) -> bool:
-        """Entries up to `index` are applied. Returns whether the batch has ended with that."""
+        """Note that entries up to `index` are applied. Returns whether that ended the batch."""
         return self._batch_end is not None and index >= self._batch_end
 
     def end(self, now_us: int | None) -> Wait | None:
-        """The batch has ended: begin to wait for its writers. None (always without a clock): `take` now."""
+        """Note that the batch has ended, and begin to wait for its writers. None (always without a clock): call `take`
+        now."""
         seen = self._batch_writes + len(self._writes)
         took_us = 0 if now_us is None else now_us - self._began_us
         self._batch_end, self._batch_writes, self._left = None, 0, False
@@ -119,7 +122,8 @@ class WriteBatcher:
         return Wait(self._wait_number, min(took_us // 2, _WAIT_US_MAX))
 
     def waited(self, number: int) -> bool:
-        """The time of wait `number` is over. True if this wait had not ended before: then the caller calls `take`."""
+        """Note that the time of wait `number` is over. True if that wait had not ended before: then the caller calls
+        `take`."""
         if not self._expected or number != self._wait_number:
             return False
         if not self._write_came:

@@ -46,12 +46,12 @@ class Writer:
         self._batcher = WriteBatcher()
 
     def __len__(self) -> int:
-        """Writes that are not answered yet."""
+        """The number of writes that are not answered yet."""
         return len(self._writes) + len(self._batcher)
 
     @property
     def indexed(self) -> int:
-        """Unanswered writes that have an index."""
+        """The number of unanswered writes that have an index."""
         return len(self._writes)
 
     def write(self, kind: EntryKind, schema_id: int, meta: bytes, payload: bytes, payload_crc: int, done: Done) -> None:
@@ -66,11 +66,11 @@ class Writer:
             self._propose([*self._batcher.take(), write])
 
     def batch_left(self) -> None:
-        """The proposed writes have left as one batch."""
+        """Note that the proposed writes have left as one batch."""
         self._batcher.leave()
 
     def finish(self, entries: Sequence[Entry], results: Sequence[object]) -> None:
-        """Entries are applied: answer the writers that wait for them."""
+        """Answer the writers whose entries are applied."""
         for entry, result in zip(entries, results, strict=True):
             self._writes.finish(entry.opid, result)
 
@@ -87,7 +87,7 @@ class Writer:
             timer.after(wait.limit_us, lambda: self._waited_for_more(wait.number))
 
     def leadership_lost(self, hint: str) -> None:
-        """Answer the writes without an index that they never get one."""
+        """Answer the writes without an index: they will never get one here."""
         for write in self._batcher.abandon():
             write.done(Refused(Code.NOT_LEADER, "leadership was lost before the write got an index", detail=hint))
 
@@ -96,8 +96,8 @@ class Writer:
         self._writes.leadership_lost(told_later, term_at, hint)
 
     def fail_all(self, code: Code, what: str) -> None:
-        """Answer all writes because the replica falls silent: one without an index was not applied; others are
-        unknown."""
+        """Answer all writes because the replica stops serving. A write without an index was not applied; for the others
+        the outcome is unknown."""
         for write in self._batcher.abandon():
             write.done(Refused(code, what))
         self._writes.fail_all(code, what)
@@ -111,7 +111,8 @@ class Writer:
             self._propose(gathered)
 
     def _propose(self, writes: Sequence[Write]) -> None:
-        """Give each write its index and time, in order, and let them leave together; a refused one is answered soon."""
+        """Give each write its index and time, in order, and let them leave together. A refused write is answered
+        soon."""
         timer = self._environment.timer
         for write in writes:
             refusal = self._no_room(write.size_bytes)
@@ -133,7 +134,7 @@ class Writer:
         self._pump_soon()
 
     def _admit(self, size_bytes: int) -> Refused | None:
-        """Why a write gets no index now, or None."""
+        """The refusal if a write gets no index now; otherwise None."""
         options = self._options
         size = self._writes.bytes + self._batcher.bytes
         if len(self) >= options.writes_pending_max or (
@@ -143,7 +144,7 @@ class Writer:
         return self._no_room(size_bytes)
 
     def _no_room(self, size_bytes: int) -> Refused | None:
-        """Why the log has no room for a write of this size now, or None."""
+        """The refusal if the log has no room for a write of this size now; otherwise None."""
         if self._persister.full:
             return self._persister.refusal
         if not self._persister.has_room(size_bytes):

@@ -62,8 +62,8 @@ class Appender:
     def write(self, slots: Sequence[Reservation]) -> GroupCommit:
         """Append all entries of the slots as one block and make it durable.
 
-        NO_SPACE or ResourcesExhausted: nothing of it is in the log, a later write may succeed. Anything else that is
-        raised leaves the file in an unknown state: this appender must not be used again.
+        After NO_SPACE or ResourcesExhausted, nothing of it is in the log, and a later write may succeed. After any
+        other error, the state of the file is unknown, and this appender must not be used again.
         """
         self._disk.crash_point("wal.before_append")
         segment = self._segment_for(slots[0].entries[0].opid.index)
@@ -100,16 +100,16 @@ class Appender:
         return self._info
 
     def _prepare_next(self, segment: ActiveSegment) -> None:
-        """Launch the preallocation once; after a full disk refused it, again when the file has grown noticeably."""
+        """Start the preallocation once; if a full disk refused it, again when the file has grown noticeably."""
         if self._next.idle and segment.written_bytes >= self._retry_at_bytes:
             self._retry_at_bytes = segment.written_bytes + self._options.segment_size_bytes_first
             self._next.start(self._next_size)
 
     def _segment_for(self, first_index: int) -> ActiveSegment:
-        """The segment that the next block goes to: a prepared one if there is one, else the present one, else a new.
+        """The segment for the next block: a prepared one if there is one, else the present one, else a new one.
 
-        The present one does not count if it has no block yet, since its first one found no room, and its header says
-        another index: entries before it were truncated meanwhile.
+        The present one does not count if it has no block yet (its first one found no room) and its header names another
+        index, because entries before it were truncated meanwhile.
         """
         active = usable = self._active
         if active is not None and active.is_empty and active.header.first_index != first_index:
@@ -126,10 +126,10 @@ class Appender:
             taken = self._next.take(self._next_number, first_index, self._end.last)
         except Refused:
             if usable is not None:
-                return usable  # The disk is nearly full; the file in use may still have room.
+                return usable  # The disk is nearly full, but the file in use may still have room.
             if self._next_size == self._options.segment_size_bytes_first:
                 raise
-            self._next_size = self._options.segment_size_bytes_first  # for which there may be room
+            self._next_size = self._options.segment_size_bytes_first  # there may be room for so much
             return self._segment_for(first_index)
         self._end = self._end_said = Newest(taken.number, taken.written_bytes, self._end.last)
         self._next_number += 1
@@ -141,7 +141,7 @@ class Appender:
         return taken
 
     def roll(self) -> bool:
-        """Close the segment in use; whether there was one. One that cannot be cut now stays in use."""
+        """Close the segment in use; returns whether there was one. If it cannot be cut now, it stays in use."""
         active = self._active
         if active is None:
             return False
@@ -151,9 +151,10 @@ class Appender:
         return True
 
     def close(self, *, trusted: bool) -> None:
-        """Stop; cut and sync the segment in use, and say where the log ends, unless the disk is not `trusted` any more.
+        """Stop: cut and sync the segment in use, and record the log's end, unless the disk is not `trusted` any more.
 
-        What was appended is synced already: on a full disk, or without resources, the files are left as after a crash.
+        Appended entries are synced already. So on a full disk, or without resources, the files are left as after a
+        crash.
         """
         active, self._active = self._active, None
         if active is not None and not trusted:

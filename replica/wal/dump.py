@@ -1,4 +1,4 @@
-"""Say what a segment file holds, and what is broken in it and where."""
+"""Shows the content of a segment file, and what is broken in it and where."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .scan import walk
 
 
 def dump_segment(disk: Disk, path: str) -> Iterator[dict[str, Any]]:
-    """One dict for the header, each entry, the damage if there is one, and the tail; bad bytes raise nothing.
+    """Yields one dict for the header, each entry, the damage if there is one, and the tail. Bad bytes raise no error.
 
-    Keys: `kind` is header, entry, damage, newer or tail; all name their `byte_offset`. An entry has `opid`,
+    Keys: `kind` is header, entry, damage, newer or tail; all have their `byte_offset`. An entry has `opid`,
     `entry_kind`, `hybrid_time`, `schema_id`, `meta_bytes`, `meta_crc`, `payload_bytes`, `payload_crc`, `length_bytes`
-    (CRC-32C). A damage says `what`, whether it is `torn` (a start would cut it), how many entries of its block are
-    whole, and the `withheld` OpId. The tail counts the zero bytes of the preallocated rest. FileNotFoundError if there
-    is no such file.
+    (CRC-32C). A damage has `what`, whether it is `torn` (a start would cut it), how many entries of its block are
+    whole, and the `withheld` OpId. The tail counts the zero bytes of the preallocated rest. Raises FileNotFoundError if
+    there is no such file.
     """
     name = path.rpartition("/")[2]
     file = disk.open(path)
@@ -30,7 +30,7 @@ def dump_segment(disk: Disk, path: str) -> Iterator[dict[str, Any]]:
         size = file.size()
         data = file.pread(HEADER_BYTES_MAX, 0)
         if not any(data):
-            if is_segment_name(name):  # it got its name when its header was synced
+            if is_segment_name(name):  # a segment gets its name only when its header is synced
                 what = "a segment was emptied: its header is gone"
                 yield {"kind": "damage", "byte_offset": 0, "what": what, "torn": False, "kept": 0, "withheld": None}
             yield {"kind": "tail", "byte_offset": 0, "zero_bytes": size}

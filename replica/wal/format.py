@@ -1,8 +1,8 @@
-"""Bytes of a segment: an Avro object container file whose blocks we frame ourselves, since it is preallocated.
+"""The bytes of a segment: an Avro object container file whose blocks we frame ourselves, because it is preallocated.
 
 The header is fastavro's own. A block is one group commit: the number of entries and of bytes as Avro longs, the
-entries, the file's sync marker. The last entry may end in a statement of zero sectors (zeros.py). An entry's payload is
-never copied into another buffer when it is large. The small records beside the segments are sealed with a CRC.
+entries, the file's sync marker. The last entry may end in a statement of zero sectors (zeros.py). A large payload is
+never copied into another buffer. The small records beside the segments are sealed with a CRC.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ VERSION = 1
 MARKER_BYTES = 16
 HEADER_BYTES_MAX = 64 << 10
 PAYLOAD_BYTES_JOINED_MAX = 16 << 10
-"""Payloads up to this size are cheaper to copy than to write as a part of their own."""
+"""Payloads up to this size are cheaper to copy than to write as a separate part."""
 
 BAD_AVRO = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, struct.error)
-"""What fastavro raises on bytes that are no datum."""
+"""The errors that fastavro raises on bytes that are no datum."""
 
 _HEADER = {
     "type": "record",
@@ -57,13 +57,13 @@ def seal(body: bytes) -> bytes:
 
 
 def unseal(data: bytes) -> bytes | None:
-    """The body of what `seal` made; None if it does not read back."""
+    """The body that `seal` got; None if the data are damaged."""
     body = data[: -_SEAL.size]
     return body if seal(body) == data else None
 
 
 def _head_schema() -> Any:
-    """The fields of an entry before its payload: a record's encoding is that of its fields, one after the other."""
+    """The schema of an entry's fields before its payload: a record is encoded as its fields, one after the other."""
     plain = json.loads(json.dumps({k: v for k, v in _ENTRY_SCHEMA.items() if not k.startswith("__")}))
     names = [field["name"] for field in plain["fields"]]
     check(names[: len(_BEFORE_PAYLOAD)] == list(_BEFORE_PAYLOAD), "wal_entry.avsc begins as coded", fields=names)
@@ -73,12 +73,12 @@ def _head_schema() -> Any:
 
 _HEAD_SCHEMA = _head_schema()
 _DEFAULTS = {"flags": 0, "reserved": b""}
-"""Of the fields that wal_entry.avsc gives one: what an entry has whose segment's schema does not name them."""
+"""The defaults of wal_entry.avsc, for entries of segments whose schema does not have these fields."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """Who a segment belongs to, and how to read it."""
+    """The tablet and place of a segment, and how to read it."""
 
     tablet_id: str
     segment: int
@@ -87,32 +87,33 @@ class Header:
     schema_text: str
     length_bytes: int
     states_zeros: bool = False
-    """Blocks that may have zero sectors say which; in segments of earlier builds any may have some."""
+    """Whether blocks state their zero sectors; in segments of earlier builds, any block may have some."""
     after: OpId | None = None
     """The entry that was written last before this segment; None in segments of earlier builds."""
 
 
 class EncodedEntry(NamedTuple):
-    """One entry, but for the part that depends on the segment it will land in."""
+    """One entry, without the part that depends on its segment."""
 
     head: bytes
-    """Up to and with the payload's length; with a small payload, that too."""
+    """The bytes up to and including the payload's length; a small payload is included, too."""
     payload: bytes
-    """Empty if it is in `head`."""
+    """The payload; empty if it is in `head`."""
     payload_crc: int
     identity: int
-    """CRC of everything that identifies the entry, except its segment."""
+    """The CRC of everything that identifies the entry, except its segment."""
     has_run: bool
-    """Of zeros, or it counts as one that has: its block must state its zero sectors, and with them its place."""
+    """Whether the entry has a long run of zeros, or counts as such: its block must state its zero sectors and its
+    place."""
 
     @property
     def length_bytes(self) -> int:
-        """Encoded length without the last fields."""
+        """The encoded length without the last fields."""
         return len(self.head) + len(self.payload)
 
 
 def encode_long(value: int) -> bytes:
-    """An Avro int or long."""
+    """Encode an Avro int or long."""
     if 0 <= value < 64:
         return _SHORT_LONGS[value]
     rest = (value << 1) ^ (value >> 63)
@@ -137,7 +138,7 @@ def decode_long(data: bytes, byte_offset: int) -> tuple[int, int]:
 
 
 def new_marker() -> bytes:
-    """A sync marker no other file has. Without zero bytes: one zero sector at a block's end then means it is torn."""
+    """A sync marker that no other file has. It has no zero byte: so one zero sector at a block's end shows a tear."""
     return hashlib.blake2b(new_uuid().encode(), digest_size=MARKER_BYTES).digest().replace(b"\0", b"\x01")
 
 
@@ -161,7 +162,8 @@ def _raw_header(data: bytes) -> tuple[dict[str, str], bytes, int]:
 
 
 def encode_header(tablet_id: str, segment: int, first_index: int, marker: bytes, after: OpId) -> bytes:
-    """The first bytes of a segment, so many whatever the marker is: a simulated crash tears the same sectors again."""
+    """The first bytes of a segment. Their number does not depend on the marker, so a repeated simulation tears the same
+    sectors."""
     metadata = {
         "nyala.version": str(VERSION),
         "nyala.tablet": tablet_id,
@@ -176,7 +178,8 @@ def encode_header(tablet_id: str, segment: int, first_index: int, marker: bytes,
 
 
 def decode_header(data: bytes, name: str) -> Header:
-    """Read a segment's first bytes; Corruption says what is wrong with them, LaterFormat if nothing is."""
+    """Read a segment's first bytes; Corruption says what is wrong; LaterFormat if they are intact and of a later
+    build."""
     try:
         meta, marker, length = _raw_header(data)
         if int(meta["nyala.header_crc"]) != _header_crc(meta, marker):
@@ -226,12 +229,13 @@ def _identity(tablet_id: str, entry: Entry, flags: int) -> int:
 
 
 def identity_in(segment: int, identity: int) -> int:
-    """The identity CRC of an entry that landed in `segment`."""
+    """The identity CRC of an entry in `segment`."""
     return int(google_crc32c.extend(identity, _SEGMENT.pack(segment)))
 
 
 def encode_entry(tablet_id: str, entry: Entry, *, placed: bool = False) -> EncodedEntry:
-    """Serialise what does not depend on the segment. `placed`: its block states its place, whatever its bytes are."""
+    """Serialise the part that does not depend on the segment. `placed`: its block states its place, whatever its
+    bytes."""
     out = io.BytesIO()
     has_run = placed or zeros.has_run(entry.payload) or zeros.has_run(entry.meta)
     flags = zeros.FLAG if has_run else 0
@@ -257,21 +261,21 @@ def encode_entry(tablet_id: str, entry: Entry, *, placed: bool = False) -> Encod
 
 
 def encode_tail(entry: EncodedEntry, segment: int) -> bytes:
-    """The fields after the payload, for an entry that lands in `segment`."""
+    """The fields after the payload, for an entry in `segment`."""
     return encode_long(entry.payload_crc) + encode_long(identity_in(segment, entry.identity)) + b"\0"
 
 
 def encode_block(
     header: Header, byte_offset: int, count: int, parts: Sequence[bytes], length_bytes: int, *, stated: bool
 ) -> list[bytes]:
-    """A block that begins at `byte_offset`, of `count` entries that are `parts`, joined.
+    """A block of `count` entries, whose bytes are `parts` joined, for the place `byte_offset`.
 
     `stated`: an entry has a long run of zeros, so STATEMENT_BYTES of `length_bytes` are not in `parts` yet.
     """
     frame = encode_long(count) + encode_long(length_bytes)
     if not stated:
         return [frame, *parts, header.marker]
-    parts = [frame, *parts[:-1], parts[-1][:-1]]  # without the length of an empty `reserved`
+    parts = [frame, *parts[:-1], parts[-1][:-1]]  # without the length byte of an empty `reserved`
     end = byte_offset + len(frame) + length_bytes + MARKER_BYTES
     statement = zeros.state(zeros.count_zero_sectors(parts, byte_offset), header.segment, byte_offset, end)
     return [*parts, encode_long(len(statement)), statement, header.marker]
@@ -282,7 +286,7 @@ class Decoded(NamedTuple):
 
     entry: Entry
     problem: str
-    """What is wrong with it; "" if nothing."""
+    """What is wrong with the entry; empty if nothing."""
     has_run: bool
     statement: bytes
 

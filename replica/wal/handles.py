@@ -13,9 +13,9 @@ from nyala.replica.types import Entry, OpId
 class Replay:
     """The entries that the log had when it was opened.
 
-    `entries` are in index order, a later entry at one index having replaced the earlier; they are read from disk on
-    each iteration, which must end before the first append. `withheld` is the highest OpId of what the very end lost,
-    which may have been acknowledged and is not among the entries.
+    `entries` are in index order; a later entry at one index replaces the earlier one. Each iteration reads them from
+    disk, and must end before the first append. `withheld` is the highest OpId that the end lost and that may have been
+    acknowledged; it is not among the entries.
     """
 
     entries: Iterable[Entry]

@@ -8,11 +8,11 @@ from typing import NamedTuple
 from nyala.replica.types import ZERO_OPID, OpId
 
 SPAN_BYTES = 128 << 10
-"""A read starts at most this far before the entry that it wants, or at the entry."""
+"""A read starts at the entry that it wants, or at most this many bytes before it."""
 
 
 class TermRuns:
-    """The terms of a range of indexes, as runs: a handful of pairs however long the log is."""
+    """The terms of a range of indexes, as runs: a handful of pairs, however long the log is."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
@@ -21,7 +21,7 @@ class TermRuns:
 
     @property
     def first_index(self) -> int:
-        """0 if there are none."""
+        """The first index; 0 if there is none."""
         return self._starts[0] if self._starts else 0
 
     @property
@@ -29,13 +29,14 @@ class TermRuns:
         return OpId(self._terms[-1], self.last_index) if self._terms else ZERO_OPID
 
     def term_at(self, index: int) -> int | None:
-        """None outside the range."""
+        """The term of an index; None outside the range."""
         if not self._starts or not self._starts[0] <= index <= self.last_index:
             return None
         return self._terms[bisect_right(self._starts, index) - 1]
 
     def refuses(self, opid: OpId) -> str:
-        """Why `opid` may not come next ("" if it may): it leaves a gap, or its term falls below its predecessor's."""
+        """The reason why `opid` may not come next: it leaves a gap, or its term is below its predecessor's. Empty if it
+        may."""
         if not self._starts:
             return "" if opid.index > 0 else "no index"
         if opid.index > self.last_index + 1:
@@ -46,7 +47,7 @@ class TermRuns:
         return "" if opid.index > 0 else "no index"
 
     def add(self, opid: OpId) -> None:
-        """`opid` comes next, in place of everything from its index on."""
+        """Add `opid` as the next one, in place of everything from its index on."""
         if opid.index <= self.last_index:
             self.truncate_after(opid.index - 1)
         if not self._terms or self._terms[-1] != opid.term:
@@ -81,7 +82,7 @@ class SeenOpIds:
         self._runs: dict[int, list[tuple[int, int]]] = {}
 
     def add(self, opid: OpId) -> None:
-        """`opid` was written, now or again."""
+        """Note that `opid` was written, now or again."""
         runs = self._runs.setdefault(opid.term, [])
         if runs and runs[-1][1] + 1 == opid.index:
             runs[-1] = (runs[-1][0], opid.index)
@@ -93,7 +94,7 @@ class SeenOpIds:
 
 
 class Span(NamedTuple):
-    """Entries `first`..`last`, side by side in one segment; if `cut`, later ones in these bytes were replaced."""
+    """Entries `first`..`last`, side by side in one segment. If `cut`, later entries in these bytes were replaced."""
 
     first: int
     last: int
@@ -104,14 +105,14 @@ class Span(NamedTuple):
 
 
 class LogIndex:
-    """Live spans in ascending order. Concurrency: the log's lock."""
+    """The live spans in ascending order. Concurrency: the log's lock."""
 
     def __init__(self) -> None:
         self.terms = TermRuns()
         self._spans: list[Span] = []
 
     def add(self, opid: OpId, segment: int, start: int, end: int) -> None:
-        """The entry at bytes [start, end) of `segment` is the newest one."""
+        """Add the entry at bytes [start, end) of `segment` as the newest one."""
         if opid.index <= self.terms.last_index:
             self.truncate_after(opid.index - 1)
         self.terms.add(opid)
@@ -135,13 +136,13 @@ class LogIndex:
             self._spans[-1] = self._spans[-1]._replace(last=index, cut=True)
 
     def drop_segments_below(self, segment: int) -> None:
-        """Those segment files are gone."""
+        """Forget those segment files, which were removed."""
         self._spans = [span for span in self._spans if span.segment >= segment]
         if self._spans:
             self.terms.drop_below(self._spans[0].first)
 
     def find(self, lo: int, hi: int) -> list[Span]:
-        """The spans that hold [lo, hi)."""
+        """The spans that contain [lo, hi)."""
         start = max(0, bisect_right(self._spans, lo, key=lambda span: span.first) - 1)
         found = []
         for position in range(start, len(self._spans)):

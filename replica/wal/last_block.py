@@ -22,7 +22,7 @@ def rewrite_last_block(file: DiskFile, header: Header, content_end: int) -> None
 
 
 def _start_of_last_block(file: DiskFile, header: Header, content_end: int) -> int:
-    """Right after the marker before the last one, which may be the header's."""
+    """The offset right after the marker before the last one; that marker may be the header's."""
     window = _WINDOW_BYTES
     while True:
         low = max(header.length_bytes, content_end - window)

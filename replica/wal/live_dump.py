@@ -1,4 +1,4 @@
-"""Dump a whole log, also while its server appends to it and log GC collects it."""
+"""Shows a whole log, also while its server appends to it and log GC collects it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ _WRITING = "it is being written or collected: dump it again"
 
 Item = dict[str, Any]
 Pause = Callable[[], None]
-"""Some milliseconds, in which a write that was seen half done ends."""
+"""Waits some milliseconds, in which a write that was seen half done ends."""
 
 
 def dump_log(disk: Disk, folder: str, pause: Pause) -> Iterator[tuple[str, Item]]:
-    """(file name, an item of `dump_segment`) for each segment of a folder, and at last ("log", one for all of them).
+    """Yields (file name, an item of `dump_segment`) for each segment of a folder, and at last one ("log", item) for
+    all.
 
-    Nothing is locked. A segment that went away since it was listed is one item of kind `collected`. What looks damaged
-    is read again until two looks agree: the end of a log in use may be seen half written. The last item, of kind `log`
-    or `damage`, says what a start would make of all segments together. Nothing at all if there is no segment.
+    Takes no lock. If a segment was removed after the listing, it is one item of kind `collected`. A segment that looks
+    damaged is read again until two readings agree, because the end of a log in use may be seen half written. The last
+    item, of kind `log` or `damage`, says what a start would find in all segments together. Yields nothing if there is
+    no segment.
     """
     names = _segments(disk, folder)
     tablet_id, collected, writing = "", 0, False
@@ -44,7 +46,7 @@ def dump_log(disk: Disk, folder: str, pause: Pause) -> Iterator[tuple[str, Item]
 
 
 def dump_settled(disk: Disk, path: str, pause: Pause) -> list[Item]:
-    """`dump_segment` of a file that may be written meanwhile, or be gone."""
+    """The items of `dump_segment` for a file that may be written meanwhile, or removed."""
     try:
         items = list(dump_segment(disk, path))
         for _ in range(READS_MAX):

@@ -39,15 +39,15 @@ class Log:
     it and everything above. Nothing counts as appended before it is synced. After a failed write or sync, other than
     a full disk or an exhausted resource, every later call fails with the same error: no sync is ever tried again
     on the same file.
-    Durability: as of each callback; opening makes the rest of what it returns durable.
-    Concurrency: any thread; callbacks come from the appender's thread (or from `drain`) and must not block. A
-    reservation that can no longer be served is called back from within its own `append_async`.
+    Durability: an entry is durable at its callback; opening makes all entries that it returns durable. Concurrency: any
+    thread; callbacks come from the appender's thread (or from `drain`) and must not block. If a reservation can no
+    longer be served, its callback runs within its own `append_async`.
     """
 
     def __init__(
         self, disk: Disk, folder: str, tablet_id: str, options: WalOptions, found: Recovered, *, threaded: bool
     ) -> None:
-        """Use `open`."""
+        """Call `open` instead."""
         self._disk = disk
         self._folder = folder
         self._tablet_id = tablet_id
@@ -63,11 +63,11 @@ class Log:
         self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
         self._removal_unsynced = False
-        """A segment's name is gone, and that is not durable yet."""
+        """Whether a segment's name was removed, and that is not durable yet."""
         self._index = found.index
         self._reserved = found.index.terms.copy()
         self._highest = max((info.last_index for info in found.segments), default=0)
-        """Ever reserved or found: what comes at or below it takes the place of something that is on the disk."""
+        """The highest index ever reserved or found. An entry at or below it replaces one that is on disk."""
         self._retention = Retention(found.segments, found.headers)
         previous = found.segments[-1].length_bytes if found.segments else 0
         self._appender = Appender(
@@ -85,9 +85,9 @@ class Log:
     def open(
         cls, disk: Disk, folder: str, tablet_id: str, options: WalOptions | None = None, *, threaded: bool = True
     ) -> tuple[Log, Replay]:
-        """Recover what the folder holds, which is made if absent. Later appends go to a new segment.
+        """Recover the log in the folder, which is made if absent. Later appends go to a new segment.
 
-        Raises Corruption if anything but the last group commit is damaged; the files are then as they were.
+        Raises Corruption if anything but the last group commit is damaged; then the files are unchanged.
         """
         found = recover(disk, folder, tablet_id)
         log = cls(disk, folder, tablet_id, options or WalOptions(), found, threaded=threaded)
@@ -114,22 +114,23 @@ class Log:
 
     @property
     def queued_bytes(self) -> int:
-        """Reserved and not yet durable."""
+        """Bytes that are reserved and not yet durable."""
         return self._queued_bytes
 
     @property
     def size_bytes(self) -> int:
-        """Content of all segments."""
+        """Bytes of the content of all segments."""
         with self._state:
             return self._retention.size_bytes
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether `reserve` of entries of that size would not block now. What an event loop asks before it reserves."""
+        """Whether `reserve` of entries of that size would not block now. An event loop checks this before it
+        reserves."""
         return not self._queued_bytes or self._queued_bytes + size_bytes <= self._options.queue_bytes_max
 
     @property
     def failure(self) -> BaseException | None:
-        """Why the log takes no more entries, if it does not."""
+        """The error because of which the log accepts no more entries; None if it does."""
         return self._failure
 
     def term_at(self, index: int) -> int | None:
@@ -143,8 +144,8 @@ class Log:
         """Take the next place in the order for `entries`, one or more with consecutive indexes.
 
         Raises ResourcesExhausted, and reserves nothing, if the appender's thread cannot be started.
-        Blocks while the queue is full (Refused(OVERLOADED) instead without a thread): on an event loop look at
-        `queued_bytes` first. The reservation must be given to `append_async`: those behind wait for it.
+        Blocks while the queue is full (without a thread, raises Refused(OVERLOADED)): on an event loop check `has_room`
+        first. The caller must pass the reservation to `append_async`, because later ones wait for it.
         """
         slot = Reservation(entries)
         check(bool(slot.entries), "a reservation holds an entry")
@@ -175,7 +176,7 @@ class Log:
         try:
             encoded = self._encode(reservation)
         except BaseException as error:
-            # Those behind it wait for it. Without memory the log ends too, but nothing is wrong with what it holds.
+            # Later ones wait for it. If memory ran out, the log ends as well, but its content is intact.
             bug = InvariantViolation("an entry does not serialise", cause=repr(error))
             self._fail_all([], error if isinstance(error, MemoryError) else bug, poison=True)
             raise
@@ -191,17 +192,18 @@ class Log:
             on_durable(error_now)
 
     def _encode(self, reservation: Reservation) -> list[EncodedEntry]:
-        """The entries' bytes. What takes the place of something lets its block state where it stands (`scan.py`)."""
+        """Encode the entries. If they replace others, their block will state its place (`scan.py`)."""
         first, *others = reservation.entries
         head = encode_entry(self._tablet_id, first, placed=reservation.rewrites)
         return [head, *(encode_entry(self._tablet_id, entry) for entry in others)]
 
     def append(self, entries: Sequence[Entry], on_durable: OnDurable) -> None:
-        """`reserve` and `append_async` in one."""
+        """Call `reserve` and `append_async`."""
         self.append_async(self.reserve(entries), on_durable)
 
     def drain(self) -> None:
-        """Without a thread: do the appender's work for all that is ready. With one: wait until the queue is empty.
+        """Without a thread: do the appender's work for everything that is ready. With one: wait until the queue is
+        empty.
 
         With a thread, do not call it while you hold a reservation that is not appended.
         """
@@ -218,7 +220,7 @@ class Log:
             self._commit(batch)
 
     def truncate_after(self, index: int) -> None:
-        """Entries above `index` count as gone, in order with appends; on disk they stay until others replace them."""
+        """Drop the entries above `index`, in order with appends; on disk they stay until others replace them."""
         with self._state:
             self._reserved.truncate_after(index)
             if self._queue or self._busy:
@@ -243,7 +245,7 @@ class Log:
             self._thread = thread
 
     def _run(self) -> None:
-        """The appender: take all, wait for each to be ready, one block, one sync, call back; until closed."""
+        """The appender's loop: take all reservations, wait for each to be ready, write one block, sync, call back."""
         while True:
             with self._state:
                 self._state.wait_for(lambda: self._closing or (self._queue and self._queue[0].state is SlotState.READY))
@@ -261,7 +263,7 @@ class Log:
             self._commit(batch[:unready])
 
     def _commit(self, batch: list[Reservation]) -> None:
-        """One group commit. The task root of everything the appender does."""
+        """Do one group commit. Every task of the appender starts here."""
         slots = [slot for slot in batch if slot.entries and slot.state is SlotState.READY]
         written: GroupCommit | None = None
         try:
@@ -306,7 +308,7 @@ class Log:
             self._state.notify_all()
 
     def _fail_all(self, batch: Sequence[Reservation], error: BaseException, *, poison: bool) -> None:
-        """None of `batch` and of the queue behind it will be durable: their indexes would leave a gap."""
+        """Fail `batch` and the queue after it, because their indexes would leave a gap."""
         with self._state:
             if poison and self._failure is None:
                 self._failure = error
@@ -337,9 +339,9 @@ class Log:
     # Reading.
 
     def read(self, lo: int, hi: int, max_bytes: int) -> list[Entry]:
-        """Durable entries of indexes [lo, hi), at least one if there is any, at most about `max_bytes`.
+        """The durable entries of indexes [lo, hi), at least one if there is any, at most about `max_bytes`.
 
-        Blocks on the disk. Refused(NOT_FOUND) if `lo` is below `first_index`; Corruption if bytes changed since.
+        Blocks on the disk. Raises Refused(NOT_FOUND) if `lo` is below `first_index`; Corruption if bytes changed since.
         """
         with self._state:
             terms = self._index.terms
@@ -370,13 +372,13 @@ class Log:
             return list(self._retention.segments)
 
     def files(self) -> list[FileLength]:
-        """The file of each segment, as long as it was written."""
+        """The file of each segment, with the length that was written."""
         return [
             FileLength(f"{self._folder}/{info.name}", info.length_bytes, not info.closed) for info in self.segments()
         ]
 
     def pin(self) -> Pin:
-        """Keep the present segments' files; what an open one holds grows, its listed length is durable."""
+        """Keep the present segments' files. An open one may grow; its listed length is durable."""
         with self._state:
             segments = tuple(self._retention.segments)
             held = [info.number for info in segments]
@@ -403,7 +405,7 @@ class Log:
     def roll(self) -> None:
         """Close the segment in use; the next append begins another.
 
-        NO_SPACE or ResourcesExhausted: the segment stays in use, and the log goes on.
+        Raises NO_SPACE or ResourcesExhausted; then the segment stays in use, and the log goes on.
         """
         with self._io:
             self._check_trusted()
@@ -417,10 +419,10 @@ class Log:
                 self._retention.close_newest()
 
     def gc(self, keep_from_index: int) -> int:
-        """Remove the oldest closed segments that hold nothing at or above that index; returns the bytes freed.
+        """Remove the oldest closed segments that have no entry at or above that index; returns the bytes freed.
 
-        Stops at anchors, at segments that somebody reads or pins, and at the log's last entry. ResourcesExhausted
-        leaves no hole: the next call goes on with the same segment.
+        Stops at anchors, at segments that are read or pinned, and at the log's last entry. After ResourcesExhausted
+        there is no gap: the next call goes on with the same segment.
         """
         freed = 0
         if self._removal_unsynced:
@@ -445,21 +447,20 @@ class Log:
 
     def _unlist_oldest(self, keep_from_index: int) -> SegmentInfo | None:
         with self._state:
-            # Whatever the caller thinks is safe: the last entry stays, or the log would forget its last OpId.
+            # Whatever the caller asks for, the last entry stays, or the log would forget its last OpId.
             info = self._retention.pop_oldest(min(keep_from_index, self._index.terms.last_index))
             if info is not None:
                 self._index.drop_segments_below(info.number + 1)
             return info
 
     def forget_withheld(self) -> None:
-        """What the log lost at its end is made up for: a later start need not withhold anything."""
+        """Remove the mark of a lost end, whose entries are back: a later start need not withhold anything."""
         forget_withheld(self._disk, self._folder)
 
     def close(self) -> None:
-        """Append what is ready, fail what is not, cut the open segment to its content, say where the log ends; harmless
-        when called twice.
+        """Append what is ready, fail the rest, cut the open segment to its content and record the log's end.
 
-        What cannot be cut or removed now is left to the next opening.
+        A second call does nothing. Files that cannot be cut or removed now are left to the next opening.
         """
         check(threading.current_thread() is not self._thread, "a callback of the log cannot close it")
         with self._state:

@@ -26,22 +26,22 @@ class LogReport:
 
     @property
     def first_index(self) -> int:
-        """0 if there is none."""
+        """The first index; 0 if there is none."""
         return self.terms.first_index
 
     @property
     def last(self) -> OpId:
-        """ZERO_OPID if there is none."""
+        """The last OpId; ZERO_OPID if there is none."""
         return self.terms.last
 
     @property
     def size_bytes(self) -> int:
-        """Content of all segments."""
+        """Bytes of the content of all segments."""
         return sum(s.length_bytes for s in self.segments)
 
 
 def inspect_log(disk: Disk, folder: str, tablet_id: str) -> LogReport:
-    """Read every byte of a closed log; Corruption says which segment is broken and where, as `Log.open` would."""
+    """Read every byte of a closed log. Raises Corruption, as `Log.open` would, with the broken segment and place."""
     found, broken = read_all(disk, folder, tablet_id)
     withheld = standing_mark(disk, folder, found.index.terms.last)
     torn = ""

@@ -1,9 +1,9 @@
-"""How far a log is known to reach, kept beside the segments: else a log that lost its end would only look shorter.
+"""The record `.newest-segment`: the durable end of a log. Without it, a log that lost its end would only look shorter.
 
 The record names the newest segment, how much of it is durable, and the last entry in it or before it. It is written
-when a segment has its name, before the first entry in it counts as appended; when a log is closed; and when one is
-opened that reaches further or less far. It is never written for an append. A death in between leaves an older record,
-which asks for less.
+when a segment has its name, before the first entry in it counts as appended; when a log is closed; and when a log is
+opened whose end differs from the record. It is never written for an append. A crash in between leaves an older record,
+which demands less of the log.
 """
 
 from __future__ import annotations
@@ -17,38 +17,39 @@ from nyala.replica.types import ZERO_OPID, Corruption, Disk, OpId
 from .format import seal, unseal
 
 NEWEST_NAME = ".newest-segment"
-"""Never listed: who counts or copies segments has nothing to do with it. A log of an earlier build has none."""
+"""The file's name. `listdir` never lists it, so it is not counted or copied as a segment. A log of an earlier build has
+none."""
 _NUMBER_ONLY = b"NYLANW01"
-"""Of earlier builds, whose record says no more than the number."""
+"""The magic of earlier builds, whose record has only the number."""
 _MAGIC = b"NYLANW02"
 _NUMBER_BODY = struct.Struct("<8sq")
 _BODY = struct.Struct("<8sqqqq")
-"""Sealed, as in every version: so a record of a later build can be told from a damaged one."""
+"""Sealed with a CRC, as in every version, so that a record of a later build can be told from a damaged one."""
 _GIVE_UP = f"If no other server has the tablet, remove {NEWEST_NAME} beside the segments to "
 
 
 class Newest(NamedTuple):
-    """What a log's files hold for certain; nothing if there is no record."""
+    """The part of a log that is certainly on disk; all fields are zero if there is no record."""
 
     number: int = 0
-    """Of the newest segment."""
+    """The number of the newest segment."""
     length_bytes: int = 0
-    """Its content up to there is whole blocks, and durable. Above the header's length it is all of its content: nothing
-    is appended to a segment once the log was closed, or was opened again."""
+    """Up to there, its content is whole blocks, and durable. If it is above the header's length, it is all of the
+    content: nothing is appended to a segment after the log was closed or opened again."""
     last: OpId = ZERO_OPID
-    """The entry that was written last, at that length. It may since count as truncated."""
+    """The entry that was written last, at that length. It may have been truncated since."""
 
 
 def save_newest(disk: Disk, folder: str, newest: Newest) -> None:
-    """Durable on return."""
+    """Replace the record; durable on return."""
     body = _BODY.pack(_MAGIC, newest.number, newest.length_bytes, *newest.last)
     disk.replace(f"{folder}/{NEWEST_NAME}", seal(body))
 
 
 def read_newest(disk: Disk, folder: str) -> Newest:
-    """Nothing if there is no record, or one of a later build; opening writes it then.
+    """The record; zeros if there is none, or one of a later build (then opening writes it).
 
-    Corruption if it does not read back: it is replaced in one step, so no crash leaves half of one.
+    Raises Corruption if it does not read back: it is replaced in one step, so no crash leaves half of one.
     """
     path = f"{folder}/{NEWEST_NAME}"
     try:
@@ -71,7 +72,7 @@ def read_newest(disk: Disk, folder: str) -> Newest:
 
 
 def need_newest(newest: Newest, numbers: Iterable[int]) -> None:
-    """Corruption if the log once had a later segment than those: what was in it may have been acknowledged."""
+    """Raise Corruption if the log once had a later segment than `numbers`: its entries may have been acknowledged."""
     last = max(numbers, default=0)
     if newest.number > last:
         what = (

@@ -1,4 +1,4 @@
-"""What may be set about a write-ahead log."""
+"""The options of a write-ahead log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class WalOptions:
     """Preallocated length of the first segment; each later one doubles it, up to the maximum."""
     segment_size_bytes_max: int = limits.WAL_SEGMENT_SIZE_BYTES_MAX
     queue_bytes_max: int = limits.WAL_QUEUE_BYTES_MAX
-    """Reserved and not yet durable; beyond it `reserve` blocks."""
+    """The bound on bytes that are reserved and not yet durable; beyond it `reserve` blocks."""
     sync: bool = True
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Read entries back from known places, checking every byte that is handed out."""
+"""Reads entries back from known places, and checks every byte that it returns."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def read_entries(
     max_bytes: int,
     terms: TermRuns,
 ) -> list[Entry]:
-    """Entries [lo, hi) of `spans` until `max_bytes` are reached, at least one; Corruption names segment and byte.
+    """The entries [lo, hi) of `spans` until `max_bytes` are reached, at least one; Corruption names segment and byte.
 
-    `terms` are those that the entries were written with.
+    `terms` are those with which the entries were written.
     """
     entries: list[Entry] = []
     room = max_bytes
@@ -70,7 +70,7 @@ def _decode_span(data: bytes, span: Span, header: Header, lo: int, hi: int, term
 
 
 class Survivors:
-    """The entries a log was opened with, read a few megabytes at a time whenever they are iterated."""
+    """The entries with which a log was opened, read a few megabytes at a time at each iteration."""
 
     def __init__(self, read: Callable[[int, int, int], list[Entry]], first_index: int, last_index: int) -> None:
         self._read = read

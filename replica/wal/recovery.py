@@ -1,4 +1,4 @@
-"""From a folder of segment files to a log that can be relied on: check every byte, cut a torn tail, make it durable."""
+"""Opens a folder of segment files as a reliable log: checks every byte, cuts a torn tail, makes the rest durable."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ from .scan import Damage, Walk, walk
 from .zeros import STATEMENT_BYTES
 
 WITHHELD_NAME = "withheld"
-"""Mark left beside the segments: a group commit at the end was damaged, its last OpId may have been acknowledged."""
+"""The mark beside the segments that a group commit at the end was damaged, whose last OpId may have been
+acknowledged."""
 _WITHHELD_MAGIC = b"NYLAWH01"
 _WITHHELD = struct.Struct("<8sqq")
 _NAME = re.compile(r"^wal-(\d{9,})$")
 TEMP_NAME = ".next-segment.tmp"
-"""Where the next segment is preallocated; never listed, reused or removed at opening."""
+"""The file in which the next segment is preallocated; never listed, and removed at opening."""
 
 
 def segment_name(number: int) -> str:
@@ -42,26 +43,26 @@ def segment_name(number: int) -> str:
 
 
 def is_segment_name(name: str) -> bool:
-    """Whether a file of that name has, or had, a header."""
+    """Whether `name` is that of a segment, which gets it only with a synced header."""
     return _NAME.match(name) is not None
 
 
 @dataclass
 class Recovered:
-    """What a folder holds. All of it is durable, and closed."""
+    """The content of a folder. All of it is durable, and closed."""
 
     index: LogIndex = field(default_factory=LogIndex)
     segments: list[SegmentInfo] = field(default_factory=list)
     headers: dict[int, Header] = field(default_factory=dict)
     withheld: OpId | None = None
     written: SeenOpIds = field(default_factory=SeenOpIds)
-    """Also what was replaced since."""
+    """All OpIds that were written, including those that were replaced since."""
     newest: Newest = field(default_factory=Newest)
-    """What the record beside the segments says."""
+    """The content of the record beside the segments."""
 
     @property
     def last_index(self) -> int:
-        """Of the last whole entry; without any, of the one before the first segment."""
+        """The index of the last whole entry; without any entry, the one before the first segment."""
         return self.index.terms.last_index or self.segments[0].first_index - 1
 
     @property
@@ -72,7 +73,8 @@ class Recovered:
 def recover(disk: Disk, folder: str, tablet_id: str) -> Recovered:
     """Read all segments of a folder, which is made if absent; Corruption if anything but the very end is broken.
 
-    What the end holds and was not synced when the process died is synced now: from here on others may rely on it.
+    Entries at the end that were not synced when the process died are synced now, because others may rely on them from
+    here on.
     """
     disk.mkdir(folder)
     if disk.exists(f"{folder}/{TEMP_NAME}"):
@@ -81,12 +83,12 @@ def recover(disk: Disk, folder: str, tablet_id: str) -> Recovered:
     if broken is not None:
         info, damage = broken
         if damage.withheld is not None:
-            # An earlier start may have withheld more than this one can name.
+            # An earlier start may have withheld more than this one can find.
             mark = standing_mark(disk, folder, out.index.terms.last)
             _save_withheld(disk, folder, worse(damage.withheld, mark))
         if damage.kept:
             _rewrite_end(disk, f"{folder}/{info.name}", out.headers[info.number], damage)
-            out, again = read_all(disk, folder, tablet_id, Newest())  # of which less is left than the record says
+            out, again = read_all(disk, folder, tablet_id, Newest())  # less of it is left than the record says
             if again is not None:
                 raise Corruption("a repaired segment does not read back", **_where(*again))
     _settle(disk, folder, out)
@@ -97,14 +99,14 @@ def recover(disk: Disk, folder: str, tablet_id: str) -> Recovered:
 def read_all(
     disk: Disk, folder: str, tablet_id: str, newest: Newest | None = None
 ) -> tuple[Recovered, tuple[SegmentInfo, Damage] | None]:
-    """Everything that is whole, and the damaged end if there is one. Changes nothing.
+    """Read everything that is whole, and the damaged end if there is one. Changes nothing.
 
-    `newest`: how far the log must reach, instead of what the record says.
+    `newest`: the length that the log must have, instead of the record's.
     """
     broken: tuple[SegmentInfo, Damage] | None = None
     mark = read_withheld(disk, folder)
     if newest is None:
-        newest = read_newest(disk, folder)  # before the list: beside a server at work a segment may come now
+        newest = read_newest(disk, folder)  # before the list, because a running server may add a segment now
     out = Recovered(newest=newest)
     numbered = sorted((int(m[1]), name) for name in disk.listdir(folder) if (m := _NAME.match(name)))
     need_newest(newest, (number for number, _ in numbered))
@@ -128,7 +130,8 @@ def read_all(
 
 
 def _header(disk: Disk, path: str, name: str) -> Header:
-    """Corruption if there is none: a segment gets its name only when its header is synced, so this one had entries."""
+    """The header; Corruption if there is none: a segment gets its name only with a synced header, so this one had
+    entries."""
     file = disk.open(path)
     try:
         data = file.pread(HEADER_BYTES_MAX, 0)
@@ -149,7 +152,8 @@ def _check_place(header: Header, tablet_id: str, number: int, name: str, out: Re
 def _check_start(
     header: Header, name: str, out: Recovered, broken: tuple[SegmentInfo, Damage] | None, mark: OpId | None
 ) -> None:
-    """A segment is begun when all before its first index is durable: whole blocks cut off before it are seen here."""
+    """Raise Corruption if whole blocks before the segment are missing: it is begun when everything before its first
+    index is durable."""
     if not out.segments:
         return
     damage = broken[1] if broken is not None else None
@@ -163,9 +167,10 @@ def _check_start(
 
 
 def _check_after(header: Header, info: SegmentInfo, before: OpId, out: Recovered, lost: OpId | None) -> None:
-    """Indexes alone do not tell that blocks were cut off which had replaced others: those others would be back.
+    """Raise Corruption if the header names another entry before it than the log has.
 
-    A segment without an entry was begun behind what is `lost` now, if anything is.
+    Indexes alone do not show that blocks were cut off which had replaced others, because those others would be back. A
+    segment without an entry was begun after the `lost` entry, if there is one.
     """
     if header.after in (None, before) or not out.segments or (lost is not None and info.last_index < info.first_index):
         return
@@ -190,7 +195,7 @@ def _walk(
     def visit(entry: Entry, start: int, end: int) -> None:
         nonlocal first, highest
         if broken is not None:
-            raise _damaged_before_data(*broken)  # and not that this one, which is whole, does not follow
+            raise _damaged_before_data(*broken)  # rather than the error that this whole one does not follow
         refusal = out.index.terms.refuses(entry.opid)
         if refusal:
             last = out.index.terms.last
@@ -211,8 +216,8 @@ def _walk(
 
 
 def _judge_length(header: Header, found: Walk, out: Recovered) -> Damage | None:
-    """The damage at a segment's end, given how much of it is known to be durable: what ends before that is no tear, and
-    lost entries that may have been acknowledged."""
+    """The damage at a segment's end, given how much of it is known to be durable. If it ends before that, it is no
+    tear: entries were lost that may have been acknowledged."""
     newest, damage = out.newest, found.damage
     if newest.number != header.segment or found.content_end >= newest.length_bytes:
         return damage
@@ -221,7 +226,7 @@ def _judge_length(header: Header, found: Walk, out: Recovered) -> Damage | None:
     size = sum(map(len, damage.kept))
     frame_bytes = len(encode_long(len(damage.kept)) + encode_long(size))
     if damage.byte_offset + frame_bytes + size + MARKER_BYTES == newest.length_bytes:
-        return replace(damage, withheld=None)  # every entry of the block that is known to be the last
+        return replace(damage, withheld=None)  # every entry is left of the block that is known to be the last
     last = _end(damage, header, out)
     # An older entry may be left at the same index, or at a higher one: the mark must lie above what is there.
     withheld = OpId(max(last.term, newest.last.term), max(last.index + 1, newest.last.index))
@@ -237,7 +242,7 @@ def _where(info: SegmentInfo, damage: Damage) -> dict[str, object]:
 
 
 def _rewrite_end(disk: Disk, path: str, header: Header, damage: Damage) -> None:
-    """Replace the damaged last block by one of its whole entries: in one atomic step, so that none is ever lost."""
+    """Replace the damaged last block by one with its whole entries, in one atomic step, so that none is ever lost."""
     file = disk.open(path)
     try:
         before = file.pread(damage.byte_offset, 0)
@@ -254,7 +259,7 @@ def _rewrite_end(disk: Disk, path: str, header: Header, damage: Damage) -> None:
 
 
 def _save_withheld(disk: Disk, folder: str, withheld: OpId) -> None:
-    """Before the end is cut: a second start must know of it too."""
+    """Write the mark before the end is cut, because a second start must find it too."""
     body = _WITHHELD.pack(_WITHHELD_MAGIC, withheld.term, withheld.index)
     disk.replace(f"{folder}/{WITHHELD_NAME}", seal(body))
 
@@ -280,7 +285,8 @@ def standing_mark(disk: Disk, folder: str, last: OpId) -> OpId | None:
 
 
 def worse(one: OpId, other: OpId | None) -> OpId:
-    """What is withheld if both are: the higher term and the higher index, since either may be a lower bound."""
+    """The OpId to withhold for two damages: the higher term and the higher index, because either may be a lower
+    bound."""
     if other is None:
         return one
     return OpId(max(one.term, other.term), max(one.index, other.index))
@@ -322,16 +328,16 @@ def _settle(disk: Disk, folder: str, out: Recovered) -> None:
         stranded.append(out.segments.pop().name)
     if out.segments:
         end = Newest(out.segments[-1].number, out.segments[-1].length_bytes, out.index.terms.last)
-        if out.newest != end:  # of an earlier build, of a copy, not closed, or damaged: its mark stands already
+        if out.newest != end:  # of an earlier build or a copy, not closed, or damaged (the mark is written already)
             save_newest(disk, folder, end)
             out.newest = end
     for name in stranded:
         disk.remove(f"{folder}/{name}")
-        disk.sync_dir(folder)  # the newest first, each on its own: a power cut must not leave a hole
+        disk.sync_dir(folder)  # the newest first, each synced separately, because a power cut must not leave a gap
 
 
 def _is_stranded(out: Recovered) -> bool:
-    """Whether the newest segment was begun behind entries that the log lost: the next one would begin before it."""
+    """Whether the newest segment was begun after entries that the log lost: the next one would begin before it."""
     if len(out.segments) < 2:
         return False
     info, last = out.segments[-1], out.index.terms.last

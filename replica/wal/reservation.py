@@ -1,4 +1,4 @@
-"""A slot in the order of the log, taken before its bytes exist."""
+"""A place in the order of the log, taken before its bytes exist."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from nyala.replica.types import Entry, OpId
 from .format import EncodedEntry
 
 OnDurable = Callable[[OpId | BaseException], None]
-"""Called once per reservation, on the appender's thread: its last OpId once durable, or why it never will be."""
+"""Called once per reservation, on the appender's thread: with its last OpId when it is durable, or with the error."""
 
 
 class SlotState(Enum):
-    """RESERVED -> READY -> DONE. A slot that cannot be served any more goes to DONE from either."""
+    """RESERVED -> READY -> DONE. A slot that cannot be served any more goes to DONE from either state."""
 
     RESERVED = 0
     READY = 1
@@ -22,7 +22,7 @@ class SlotState(Enum):
 
 
 class Reservation:
-    """Entries whose place on disk is settled, and their bytes once `append_async` made them.
+    """Entries whose place on disk is fixed, and their bytes once `append_async` made them.
 
     Concurrency: its owner until READY, the appender afterwards; `state` under the log's lock.
     """
@@ -34,7 +34,7 @@ class Reservation:
         self.size_bytes = sum(entry.size_bytes for entry in self.entries)
         self.state = SlotState.RESERVED
         self.rewrites = False
-        """It takes the place of entries that are on the disk. So an OpId may come again that was replaced before."""
+        """Whether it replaces entries that are on disk. So an OpId may come again that was replaced before."""
         self.encoded: list[EncodedEntry] = []
         self.on_durable: OnDurable | None = None
         self.error: BaseException | None = None
@@ -46,7 +46,7 @@ class Reservation:
 
 
 class Truncation(Reservation):
-    """A place in the order from which on entries above `index` count as gone. Nothing of it is written."""
+    """A place in the order from which on entries above `index` are dropped. Nothing of it is written."""
 
     __slots__ = ("index",)
 

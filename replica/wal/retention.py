@@ -21,11 +21,11 @@ class Retention:
 
     @property
     def size_bytes(self) -> int:
-        """Content of all segments."""
+        """Bytes of the content of all segments."""
         return sum(info.length_bytes for info in self.segments)
 
     def publish(self, info: SegmentInfo, header: Header) -> None:
-        """A group commit reached the newest segment, or began another."""
+        """Note that a group commit reached the newest segment, or began another."""
         self.headers[info.number] = header
         if self.segments and self.segments[-1].number == info.number:
             self.segments[-1] = info
@@ -34,7 +34,7 @@ class Retention:
             self.segments.append(info)
 
     def close_newest(self) -> None:
-        """Nothing more will be written to it."""
+        """Note that nothing more will be written to the newest segment."""
         if self.segments:
             self.segments[-1] = replace(self.segments[-1], closed=True)
 
@@ -60,5 +60,5 @@ class Retention:
         return self.segments.pop(0)
 
     def list_again(self, info: SegmentInfo) -> None:
-        """The segment that was popped last could not be removed: it is the oldest still."""
+        """Put back the segment that was popped last, because it could not be removed."""
         self.segments.insert(0, info)

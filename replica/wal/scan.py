@@ -1,7 +1,7 @@
-"""Walk a segment from its first block to its end, and judge what a damaged end means.
+"""Walks over a segment from its first block to its end, and judges a damaged end.
 
-A group commit is synced before the next is written. So only the last block of a log can be torn by a crash; whatever
-else is broken was durable once, and somebody may rely on it.
+A group commit is synced before the next is written. So a crash can tear only the last block of a log. Everything else
+that is broken was durable once, and may have been acknowledged.
 """
 
 from __future__ import annotations
@@ -22,40 +22,40 @@ _WINDOW_BYTES = 1 << 20
 _FRAME_BYTES_MAX = 20
 
 Visit = Callable[[Entry, int, int], None]
-"""(entry, its first byte, the byte after it), all offsets from the start of the file."""
+"""Called with (entry, its first byte, the byte after it); offsets count from the start of the file."""
 
 
 @dataclass(frozen=True)
 class Damage:
-    """A block that is not whole, and nothing but zeros behind it unless `fatal`."""
+    """A block that is not whole. Only zeros follow it, unless `fatal`."""
 
     byte_offset: int
-    """Where its block starts."""
+    """The offset at which its block starts."""
     what: str
     fatal: bool
-    """Intact blocks or unexplained bytes follow: this is no torn tail."""
+    """Whether intact blocks or unexplained bytes follow, so that this is no torn tail."""
     kept: tuple[bytes, ...] = ()
-    """Encoded entries at the block's start that are whole."""
+    """The encoded entries at the block's start that are whole."""
     withheld: OpId | None = None
-    """Set if the block had its full length, so that it may have been acknowledged."""
+    """The OpId to withhold, if the block had its full length, so that it may have been acknowledged."""
 
 
 @dataclass(frozen=True)
 class Walk:
-    """Result of one walk: where the whole blocks end, and what follows them if anything but zeros does."""
+    """The result of one walk: where the whole blocks end, and the damage after them, if there is one."""
 
     content_end: int
     damage: Damage | None
 
 
 class Frame(NamedTuple):
-    """What a block's first bytes claim."""
+    """The numbers in a block's first bytes, which may be wrong."""
 
     entries: int
     start: int
-    """Offset of the first entry from the block's start."""
+    """The offset of the first entry from the block's start."""
     end: int
-    """Offset after the last entry; the marker follows."""
+    """The offset after the last entry; the marker follows."""
 
 
 class Window:
@@ -68,7 +68,7 @@ class Window:
         self._data = b""
 
     def get(self, byte_offset: int, length: int) -> bytes:
-        """Up to `length` bytes; fewer only at the end."""
+        """Up to `length` bytes; fewer only at the end of the file."""
         start = byte_offset - self._start
         if start + length > len(self._data):
             self._data = self._file.pread(max(length, _WINDOW_BYTES), byte_offset)
@@ -86,7 +86,7 @@ class Window:
 
 
 def read_frame(data: bytes) -> Frame | None:
-    """None unless the bytes can begin a block."""
+    """The frame; None if the bytes cannot begin a block."""
     try:
         count, after = decode_long(data, 0)
         size, start = decode_long(data, after)
@@ -96,11 +96,10 @@ def read_frame(data: bytes) -> Frame | None:
 
 
 def walk(file: DiskFile, header: Header, visit: Visit, last: OpId, seen: SeenOpIds) -> Walk:
-    """Visit every entry of every whole block; `last` is the log's last OpId before this segment, ZERO_OPID if none is
-    there: then the header tells which one was.
+    """Visit every entry of every whole block.
 
-    `seen` has the OpIds of all blocks before, and `visit` adds to it. A whole block that stands where another one was
-    written counts as damaged.
+    `last` is the log's last OpId before this segment; if it is ZERO_OPID, the header names the one before. `seen` has
+    the OpIds of all blocks before, and `visit` adds to it. A whole block in the place of another one counts as damaged.
     """
     last = last if last.index else OpId(header.after.term if header.after else 0, header.first_index - 1)
     window = Window(file)
@@ -113,8 +112,8 @@ def walk(file: DiskFile, header: Header, visit: Visit, last: OpId, seen: SeenOpI
 
 
 def whole_blocks(window: Window, header: Header, visit: Visit, seen: SeenOpIds) -> Iterator[tuple[int, OpId]]:
-    """Visit every entry of each block until one is not whole, or stands where another was written; after each, the
-    byte behind it and its last OpId."""
+    """Visit every entry of each block, up to one that is not whole or in the place of another; yields after each block
+    the byte after it and its last OpId."""
     position = header.length_bytes
     while position < window.size:
         frame = read_frame(window.get(position, _FRAME_BYTES_MAX))
@@ -137,7 +136,7 @@ _Parsed = list[tuple[Decoded, int, int]]
 
 
 def _parse(block: bytes, frame: Frame, header: Header) -> tuple[_Parsed, str]:
-    """The whole entries at a block's start, and why they are not all of it ("" if they are)."""
+    """The whole entries at a block's start, and why they are not all of it (empty if they are)."""
     entries: _Parsed = []
     stream = io.BytesIO(block)
     stream.seek(frame.start)
@@ -154,8 +153,8 @@ def _parse(block: bytes, frame: Frame, header: Header) -> tuple[_Parsed, str]:
 
 
 def _misstated(block: bytes, byte_offset: int, entries: _Parsed, header: Header) -> str:
-    """What is wrong with what whole entries say of zero sectors: a statement ends the block if one of them has a run
-    of zeros, and only then."""
+    """The reason why the block's statement does not fit its whole entries; empty if it does. A block ends in a
+    statement if, and only if, one of them has a run of zeros."""
     said = [decoded.statement for decoded, _, _ in entries]
     if any(said[:-1]):
         return "a statement of zero sectors is not at the block's end"
@@ -166,18 +165,18 @@ def _misstated(block: bytes, byte_offset: int, entries: _Parsed, header: Header)
 
 
 def _misplaced(entries: _Parsed, seen: SeenOpIds) -> str:
-    """Why a block that begins with `entries` belongs elsewhere ("" if it does not).
+    """The reason why a block that begins with `entries` belongs elsewhere; empty if it does not.
 
-    Nothing writes an OpId twice, with one exception: a leader brings back an entry that another leader's had replaced.
-    Such a block states its place (`Reservation.rewrites`); without a statement that is right, it is an older block.
+    An OpId is never written twice, with one exception: a leader brings back an entry that another leader's had
+    replaced. Such a block states its place (`Reservation.rewrites`). Without a correct statement, it is an older block.
     """
     first = entries[0][0].entry.opid
     return f"it begins with entry {first}, which an earlier block holds" if first in seen else ""
 
 
 def judge(rest: bytes, byte_offset: int, header: Header, last: OpId, seen: SeenOpIds) -> Damage:
-    """What to make of a block at `byte_offset` that is not whole, or not what was written there, given all bytes to the
-    file's end."""
+    """Judge a block at `byte_offset` that is not whole, or in the place of another one, by all bytes to the file's
+    end."""
     claim = read_frame(rest)
     content = len(rest.rstrip(b"\0"))
     marker_at = rest.find(header.marker)
@@ -206,7 +205,7 @@ def judge(rest: bytes, byte_offset: int, header: Header, last: OpId, seen: SeenO
     missing = claim.entries - len(entries) if claim is not None and claim.entries > len(entries) else 1
     end = entries[-1][2] if entries else start
     named = _named_in_order(rest, end, header, before)
-    # The frame's count may be what is damaged: no block holds more entries than bytes.
+    # The count in the frame may be damaged: no block has more entries than bytes.
     highest = max(before.index + min(missing, len(rest)), named.index)
     return Damage(byte_offset, f"the last block is damaged: {problem}", False, kept, OpId(named.term, highest))
 
@@ -214,8 +213,8 @@ def judge(rest: bytes, byte_offset: int, header: Header, last: OpId, seen: SeenO
 def _frame_is_torn(rest: bytes, byte_offset: int, claim: Frame) -> bool:
     """Whether the frame runs into a sector that was never written.
 
-    None of our longs ends in a zero byte: what is read as the size then is the low bits of the true one, and the block
-    does not end where it seems to.
+    None of our longs ends in a zero byte. So the size that is read then has only the low bits of the true one, and the
+    block does not end where it seems to.
     """
     sector = (byte_offset + claim.start - 1) // SECTOR_BYTES * SECTOR_BYTES - byte_offset
     return sector > 0 and not any(rest[sector : sector + SECTOR_BYTES])
@@ -236,7 +235,8 @@ def _judge_torn_frame(
 
 
 def _may_end_at(rest: bytes, byte_offset: int, marker_at: int) -> bool:
-    """Whether what is left of the size fits a block with its marker there; a later block's marker hardly ever fits."""
+    """Whether the remaining bits of the size fit a block with its marker there. A later block's marker hardly ever
+    fits."""
     _, after_count = decode_long(rest, 0)
     known = rest[after_count : SECTOR_BYTES - byte_offset % SECTOR_BYTES]
     for length in range(len(known) + 1, 11):
@@ -247,7 +247,7 @@ def _may_end_at(rest: bytes, byte_offset: int, marker_at: int) -> bool:
 
 
 def _salvage(rest: bytes, claim: Frame | None, marker_at: int, header: Header) -> tuple[_Parsed, int, str]:
-    """(whole entries from the block's start, where the first should start, what stops them)."""
+    """(whole entries from the block's start, the offset where the first should start, the reason why they end)."""
     end = marker_at if marker_at >= 0 else len(rest)
     if claim is not None:
         frame = Frame(claim.entries, claim.start, min(claim.end, end) if marker_at < 0 else end)
@@ -262,7 +262,7 @@ def _salvage(rest: bytes, claim: Frame | None, marker_at: int, header: Header) -
 
 
 def _named_in_order(rest: bytes, start: int, header: Header, before: OpId) -> OpId:
-    """The highest OpId that damaged entries name credibly: consecutive indexes, terms that do not fall or leap."""
+    """The highest OpId that damaged entries credibly have: consecutive indexes, terms that do not fall or jump."""
     stream = io.BytesIO(rest)
     stream.seek(start)
     while True:

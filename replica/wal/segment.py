@@ -23,7 +23,7 @@ class ActiveSegment:
         self.header = header
         self.preallocated_bytes = preallocated_bytes
         self.written_bytes = header.length_bytes
-        """Everything before it is blocks that were written whole."""
+        """The offset up to which the file consists of whole written blocks."""
 
     @property
     def number(self) -> int:
@@ -35,13 +35,13 @@ class ActiveSegment:
 
     @property
     def is_empty(self) -> bool:
-        """It has no block yet."""
+        """Whether it has no block yet."""
         return self.written_bytes == self.header.length_bytes
 
     def write_block(self, count: int, parts: Sequence[bytes], length_bytes: int, *, stated: bool = False) -> int:
-        """One block in one write, not synced; returns where its first entry begins. See `encode_block`.
+        """Write one block in one call, without a sync; returns where its first entry begins. See `encode_block`.
 
-        When the disk is full the file is cut back, so that no half block stays between two whole ones.
+        If the disk is full, the file is cut back, so that no half block stays between two whole ones.
         """
         try:
             block = encode_block(self.header, self.written_bytes, count, parts, length_bytes, stated=stated)
@@ -57,19 +57,19 @@ class ActiveSegment:
         return start
 
     def sync(self) -> None:
-        """Cheap inside the preallocated length: the file's metadata does not change there."""
+        """Sync the file. Cheap inside the preallocated length, where the file's metadata do not change."""
         if self.written_bytes <= self.preallocated_bytes:
             self._file.datasync()
         else:
             self._file.sync()
 
     def cut(self) -> None:
-        """Cut to what was written; NO_SPACE or ResourcesExhausted leaves the file as it was, and usable."""
+        """Cut the file to its content; after NO_SPACE or ResourcesExhausted the file is unchanged, and usable."""
         self._file.truncate(self.written_bytes)
         self.preallocated_bytes = self.written_bytes
 
     def finish(self) -> None:
-        """Cut to what was written, durably. The handle is closed whatever is raised."""
+        """Cut the file to its content, durably. The handle is closed even if this raises."""
         try:
             if self.preallocated_bytes > self.written_bytes:
                 self.cut()
@@ -78,7 +78,7 @@ class ActiveSegment:
             self._file.close()
 
     def abandon(self) -> None:
-        """Close the handle and touch nothing: the disk is not to be trusted any more."""
+        """Close the handle and change nothing, because the disk cannot be trusted any more."""
         self._file.close()
 
 
@@ -104,7 +104,7 @@ class NextSegment:
 
     @property
     def idle(self) -> bool:
-        """Nothing is prepared or being prepared."""
+        """Whether no file is prepared or being prepared."""
         return self._thread is None and self._file is None
 
     def start(self, size_bytes: int) -> None:
@@ -116,7 +116,7 @@ class NextSegment:
         thread = threading.Thread(target=self._allocate, name=f"wal-prealloc-{self._tablet_id}", daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # the server has no thread left: appends wait for this, and nothing else is lost
+        except RuntimeError:  # the server has no thread left: appends wait for this, but nothing is lost
             self._allocate()
         else:
             self._thread = thread
@@ -135,7 +135,7 @@ class NextSegment:
                 file.close()
 
     def poll(self) -> bool:
-        """Whether a file is ready. Raises what preparing it ran into, once; `idle` again then."""
+        """Whether a file is ready. Raises the error of the preparation, once; then it is `idle` again."""
         if self._thread is not None:
             if self._thread.is_alive():
                 return False
@@ -159,7 +159,7 @@ class NextSegment:
             self._disk.crash_point("wal.after_rename_segment")
             save_newest(self._disk, self._folder, Newest(number, len(data), last))
         except Refused:
-            self._file = None  # With a header in it the file cannot be used again: the next one may be shorter.
+            self._file = None  # A file with a header cannot be used again, because the next header may be shorter.
             file.close()
             raise
         self._file = None
@@ -167,12 +167,12 @@ class NextSegment:
         return ActiveSegment(self._disk, self._folder, file, header, self._size)
 
     def wait(self) -> None:
-        """Until the preparation ended, well or not."""
+        """Wait until the preparation has ended, successfully or not."""
         if self._thread is not None:
             self._thread.join()
 
     def close(self, *, trusted: bool) -> None:
-        """Wait for the thread and drop what it prepared; leave the file if the disk is not `trusted` any more."""
+        """Wait for the thread and remove the prepared file; leave it if the disk is not `trusted` any more."""
         self.wait()
         self._thread = None
         if self._file is not None:

@@ -19,8 +19,8 @@ def verify_segment(disk: Disk, folder: str, tablet_id: str, info: SegmentInfo) -
     """Check every byte of the closed segment `info` of that log in small steps, each of which yields its bytes.
 
     Corruption if it has changed or cannot be read. Between steps only the file is held open, so log GC may remove the
-    segment; then the file may be missing, and the check has no result. The page cache is asked to drop the file before
-    and after. It takes a megabyte of memory, or one block.
+    segment; then the file may be missing, and the check has no result. Before and after, the check asks the page cache
+    to drop the file. It takes a megabyte of memory, or one block.
     """
     path = f"{folder}/{info.name}"
     try:
@@ -41,7 +41,7 @@ def _steps(file: DiskFile, path: str, tablet_id: str, info: SegmentInfo) -> Gene
     header = decode_header(file.pread(HEADER_BYTES_MAX, 0), path)
     if (header.tablet_id, header.segment) != (tablet_id, info.number):
         raise Corruption("a segment belongs elsewhere", path=path, tablet_id=header.tablet_id, number=header.segment)
-    told, end = 0, header.length_bytes  # the header is told with the first blocks
+    told, end = 0, header.length_bytes  # the header's bytes are yielded with the first blocks
     seen = SeenOpIds()
     for end, _ in whole_blocks(Window(file), header, lambda entry, first, after: seen.add(entry.opid), seen):
         if end - told >= STEP_BYTES:

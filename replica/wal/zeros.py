@@ -32,7 +32,8 @@ _BODY = struct.Struct("<IQ")
 _PLACE = struct.Struct("<QQQ")
 _CRC = struct.Struct("<I")
 _LAST = b"Z"
-"""So that no statement ends in a zero byte; the last entry of every block without one does."""
+"""The last byte of a statement, so that none ends in a zero byte. The last entry of every block without a statement
+does."""
 
 
 class ZeroSectors(NamedTuple):
@@ -48,12 +49,12 @@ NO_ZEROS = ZeroSectors(0, 0)
 
 
 def has_run(data: bytes) -> bool:
-    """Whether many zeros follow each other: a sector with less than two other bytes has 256 of them in a row, of which
-    this sees 192, since a few may be those of fields beside `data`."""
+    """Whether `data` has a long run of zeros. A sector with less than two other bytes has 256 zeros in a row, of which
+    this finds 192, because a few may be in fields beside `data`."""
     if len(data) < 2 * _STRIDE:
         return False
     if len(data) > _LARGE_BYTES:
-        # Every 96th byte tells mostly, at half the cost.
+        # Every 96th byte decides most cases, at half the cost.
         some = data[::_STRIDE]
         at = some.find(b"\0\0")
         for _ in range(_GUESSES):
@@ -66,9 +67,10 @@ def has_run(data: bytes) -> bool:
 
 
 def count_zero_sectors(parts: Sequence[bytes], byte_offset: int) -> ZeroSectors:
-    """Of all sectors that end within `parts`, which stand one behind the other in a file from `byte_offset` on.
+    """Count the zero sectors that end within `parts`, which follow one another in a file from `byte_offset` on.
 
-    What the first one has of them counts for `zeros` if it is two bytes or more, for those of a block are never zero.
+    The part of the first sector within `parts` counts for `zeros` if it has two bytes or more: in a block, such a part
+    is never zero.
     """
     zeros = lone = 0
     position, held = byte_offset, b""
@@ -120,15 +122,15 @@ def stated(data: bytes, segment: int, start: int, end: int) -> ZeroSectors | Non
 
 
 def look(rest: bytes, content: int, byte_offset: int, segment: int, marker: bytes) -> tuple[bool, bytes]:
-    """(whether a sector of a damaged block was certainly never written, the block with a lone lost byte put back).
+    """(whether a sector of a damaged block was certainly never written, the block with a lone lost byte restored).
 
     The block is `rest[:content]`, its last byte is the last that is not zero, and it begins at `byte_offset`. One
-    damaged byte never makes it look unwritten: no sector but one with a lone byte turns to zeros by that, and then it
-    is known which byte, and put back.
+    damaged byte never makes it look unwritten: only a sector with a lone byte becomes zero by that. Then the statement
+    tells which byte it was, and it is restored.
     """
     last_sector = (byte_offset + content - 1) // SECTOR_BYTES * SECTOR_BYTES - byte_offset
     if not marker.endswith(rest[max(0, last_sector) : content][-len(marker) :]):
-        return False, rest  # Its end is lost or damaged: the frame tells which.
+        return False, rest  # Its end is lost or damaged; the frame decides which.
     end_bytes_at = max(0, content - END_BYTES)
     at = last_sector
     while at + SECTOR_BYTES > end_bytes_at and at + SECTOR_BYTES > 1:
