@@ -7,7 +7,7 @@ dead when the block was written. `data/<tablet>-<number>.idx`, the sidecar, hold
   word per probe;
 - for each older block the rows that the flush which wrote this one superseded there: (positions, times).
 
-So opening a tablet rebuilds what was superseded without one key lookup, and a deletion is no row anywhere.
+So opening a tablet finds the superseded rows without a key look-up, and a deletion needs no row.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from .superblock import BlockInfo
 
 U32 = npt.NDArray[np.uint32]
 CHECKED_FOR_S = 60.0
-"""Reads by key check a page of a sidecar again after so long. A page of the data file is checked by each of them."""
+"""After this time, reads by key check a page of a sidecar again. Every read checks its pages of the data file."""
 Deltas = tuple[I64, I64]
-"""Positions and times of rows superseded after the block was written."""
+"""Positions and times of rows that were superseded after the block was written."""
 
 
 class Needles(NamedTuple):
@@ -47,7 +47,7 @@ class Needles(NamedTuple):
 
     @property
     def repeat(self) -> bool:
-        """Whether a hash is there more than once."""
+        """Whether a hash occurs more than once."""
         return len(self.rotated) > 1 and bool((self.rotated[1:] == self.rotated[:-1]).any())
 
 
@@ -62,7 +62,7 @@ def bloom_bits(rotated: U64) -> U64:
 
 
 def bloom_bits_one(rotated: int) -> int:
-    """The scalar twin of `bloom_bits`."""
+    """The same as `bloom_bits`, for one hash."""
     return 1 << (rotated & 63) | 1 << (rotated >> 6 & 63) | 1 << (rotated >> 12 & 63) | 1 << (rotated >> 33 & 63)
 
 
@@ -77,7 +77,7 @@ def needles_of(h: U64) -> Needles:
 class Block:
     """One open block.
 
-    Invariants: a position is superseded at most once, and never again lives; the files never change.
+    Invariants: a position is superseded at most once, and never becomes live again; the files never change.
     Concurrency: `supersede` under the tablet's lock; everything else may run beside it, and a `deltas` tuple that was
     taken under the lock stays true for every time up to that moment.
     """
@@ -109,7 +109,7 @@ class Block:
             self.sidecar = read_sidecar(disk, info)
         except (OSError, MemoryError, pa.ArrowException, ValueError, KeyError) as e:
             wanted = exhausted(e)
-            if wanted is not None:  # no map, no file, no memory: the block is as good as before
+            if wanted is not None:  # no map, file or memory is left, but the block is intact
                 raise wanted from e
             raise Corruption("a block cannot be read", block=info.name, reason=str(e)) from e
         if batch.num_rows != info.rows:
@@ -124,12 +124,12 @@ class Block:
         self._fences: Fences | None = None
         self._hash_fences: U64 | None = None
         self._sidecar_checks: tuple[PageChecks, float] | None = None
-        """Those of all readers, and since when."""
+        """The checks that all readers share, and the time at which they began."""
         self._shift = np.uint64(64 - max(1, (len(self.sidecar.bloom) - 1).bit_length()))
 
     @property
     def rows(self) -> int:
-        """All versions in the block."""
+        """The number of all versions in the block."""
         return self.info.rows
 
     @property
@@ -143,14 +143,14 @@ class Block:
         return longest_values(zip(self.schema.ids, self.batch.columns, strict=True))
 
     def page_checks(self) -> PageChecks:
-        """For one reader, who has it look at what he reads. Corruption where nobody has checked the file yet, and it
-        is damaged."""
+        """The page checks of one reader, which must check the pages that it uses. Corruption if the file is damaged and
+        was not checked before."""
         if self._pages is None:
             self._pages = mapped_pages(self.info.name, self._mapped, self.info.crc)
         return PageChecks(self.info.name, self._mapped, self._pages)
 
     def sorted_key(self, checks: PageChecks) -> SortedKey:
-        """For the reader that `checks` are of. The first call reads the key's columns."""
+        """The sorted key of the block, for the reader of `checks`. The first call reads the key's columns."""
         columns = key_arrays(self.batch, self.schema)
         if self._fences is None:
             checks.check(columns)
@@ -158,7 +158,7 @@ class Block:
         return SortedKey(columns, self._fences, checks)
 
     def may_hold(self, rotated: int, bits: int) -> bool:
-        """Whether the Bloom filter lets one hash pass; scalar, for batches of a row."""
+        """Whether the Bloom filter may contain one hash; scalar, for batches of one row."""
         return bool(len(self.sidecar.hashes)) and int(self.sidecar.bloom[rotated >> int(self._shift)]) & bits == bits
 
     def locate(self, needles: Needles, bits: U64, pending: Bools, keys: Sequence[Any]) -> tuple[I64, I64]:
@@ -186,9 +186,10 @@ class Block:
     def find(
         self, needles: Needles, bits: U64, pending: Bools, keys: Sequence[pa.Array], checks: PageChecks
     ) -> tuple[I64, I64]:
-        """As `locate`, for the reader that `checks` are of, and with the versions that ended since the block was
-        written. Corruption if a page that it looks at is not what it was; one of the sidecar is looked at once in
-        CHECKED_FOR_S."""
+        """Like `locate`, for the reader of `checks`, and including versions that ended since the block was written.
+
+        Corruption if a page that it uses has changed; a page of the sidecar is checked once in CHECKED_FOR_S.
+        """
         none = np.empty(0, dtype=np.int64)
         sidecar, who = self.sidecar, np.flatnonzero(pending)
         if not len(sidecar.hashes):
@@ -212,8 +213,8 @@ class Block:
         return self._sidecar_checks[0]
 
     def _searched(self, wanted: U64, checks: PageChecks) -> I64:
-        """Where each hash is among the sidecar's, or would be. The pages there are checked. A page on the way there may
-        lead astray if it is damaged: then the place is not between the fences that it must be between."""
+        """The place of each hash among the sidecar's, or the place where it would be. The pages there are checked. A
+        damaged page on the way may lead to a wrong place, which is then not between the fences that must enclose it."""
         hashes = self.sidecar.hashes
         if self._hash_fences is None:
             checks.check((hashes,))
@@ -234,8 +235,11 @@ class Block:
         keys: Sequence[pa.Array],
         checks: tuple[PageChecks, PageChecks] | None,
     ) -> tuple[I64, I64]:
-        """(needle positions, row positions) of those needles `who` that the sidecar has. `at`: where their hashes are,
-        or would be. `checks`: of a reader, of the data file and of the sidecar."""
+        """(needle positions, row positions) of those needles `who` that the sidecar has.
+
+        `at`: the places of their hashes, or where they would be. `checks`: a reader's, of the data file and the
+        sidecar.
+        """
         sidecar = self.sidecar
         at = np.minimum(at, len(sidecar.hashes) - 1)
         hit = sidecar.hashes[at] == needles.rotated[who]
@@ -255,7 +259,7 @@ class Block:
         same = equal_rows([take(k, positions) for k in key_arrays(self.batch, self.schema)], theirs)
         if same.all():
             return who, positions
-        # A true collision: several keys of one hash stand side by side in the sidecar.
+        # A true collision: several keys of one hash are neighbours in the sidecar.
         hashes = self.sidecar.hashes
         for i in np.flatnonzero(~same).tolist():
             key, pos = [k[i : i + 1] for k in theirs], int(at[i]) + 1
@@ -268,11 +272,11 @@ class Block:
         return who[same], positions[same]
 
     def supersede(self, positions: I64, times: I64) -> None:
-        """These live rows end at these times."""
+        """End these live rows at these times."""
         if not len(positions):
             return
         if self._dead is None:
-            # Zero pages that nobody touches cost no memory.
+            # Untouched zero pages cost no memory.
             self._dead = np.zeros(self.rows, dtype=np.bool_)
         check(not self._dead[positions].any(), "a version ends once", block=self.info.name)
         self._dead[positions] = True
@@ -289,7 +293,7 @@ class Block:
         return deltas_between(self.deltas, after, up_to)
 
     def collectable(self, horizon: int) -> int:
-        """How many versions ended at or before `horizon`."""
+        """The number of versions that ended at or before `horizon`."""
         count = sum(int((times <= horizon).sum()) for _, times in self.deltas)
         if self.written_superseded is not None and self.info.min_time <= horizon:
             count += int((self.written_superseded <= horizon).sum())
@@ -300,13 +304,13 @@ class Block:
         return self.written_superseded is None and self.info.max_time <= at and not deltas
 
     def times_read(self, at: int) -> tuple[I64, ...]:
-        """What `visible` looks at in the file for time `at`."""
+        """The arrays of the file that `visible` reads for time `at`."""
         ts = (self.ts,) if self.info.max_time > at else ()
         return ts if self.written_superseded is None else (*ts, self.written_superseded)
 
     def visible(self, deltas: tuple[Deltas, ...], at: int, start: int, end: int) -> Bools:
-        """Shape (end - start,): which versions of the rows from `start` to before `end` are visible at time `at`, given
-        the deltas taken under the lock."""
+        """Mask of shape (end - start,) of the versions from row `start` to before `end` that are visible at time `at`,
+        given the deltas taken under the lock."""
         if self.info.max_time <= at:
             mask: Bools = np.ones(end - start, dtype=np.bool_)
         else:
@@ -319,17 +323,18 @@ class Block:
         return mask
 
     def live_at(self, deltas: tuple[Deltas, ...], positions: I64) -> Bools:
-        """Shape of `positions`: which of these versions, live when the block was written, were so when the deltas were
-        taken under the lock."""
+        """Mask, in the shape of `positions`, of the versions, live when the block was written, that were still live
+        when the deltas were taken under the lock."""
         mask: Bools = np.ones(len(positions), dtype=np.bool_)
-        if self._dead is not None:  # what it says now may have come after the lock, but nothing of before is missing
+        if self._dead is not None:  # it may have changed after the lock was released, but nothing of before is missing
             ended = np.flatnonzero(self._dead[positions])
             for rows, _ in deltas if len(ended) else ():
                 mask[ended[np.isin(positions[ended], rows)]] = False
         return mask
 
     def superseded_at(self, deltas: tuple[Deltas, ...], up_to: int) -> I64 | None:
-        """Shape (rows,): when each version ended, counting supersessions up to time `up_to`; None if none did."""
+        """Shape (rows,): the time at which each version ended, by supersessions up to time `up_to`; None if none
+        ended."""
         ended = [(p[m], t[m]) for p, t in deltas for m in [t <= up_to]]
         if self.written_superseded is None and not any(len(p) for p, _ in ended):
             return None

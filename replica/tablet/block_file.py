@@ -1,4 +1,4 @@
-"""Writing and reading a block's two files. Everything is synced, and its name durable, before a superblock names it."""
+"""Writes and reads a block's two files. Both are synced, and their names durable, before a superblock names them."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ _PIECE_BYTES = 4 << 20
 
 @contextmanager
 def data_trouble(path: str) -> Iterator[None]:
-    """A disk that fails on a file of a block is the end of that replica, not of the server: peers have the same rows.
+    """Turn a disk's failure on a block's file into Corruption, which ends that replica and not the server.
 
-    Unlike a log or metadata, a block makes no promise: what is in it is in the log, or in the blocks before it, until
-    a superblock names it. Where the server only wants for something, a sync included, nothing is wrong with the file.
+    Peers have the same rows, and unlike a log or metadata, a block makes no promise: until a superblock names it, its
+    content is in the log, or in the blocks before it. If the server only lacks a resource, even during a sync, the file
+    is intact.
     """
     try:
         yield
@@ -50,9 +51,11 @@ def data_trouble(path: str) -> Iterator[None]:
 
 
 class Sidecar(NamedTuple):
-    """`hashes` rotated and sorted, `positions` of their rows; `deltas`: block id -> (positions, times) ended there.
+    """`hashes` are rotated and sorted, `positions` those of their rows. `deltas`: block id -> (positions, times) ended
+    there.
 
-    `mapped`: pa.Buffer of the whole file, in which they lie."""
+    `mapped`: pa.Buffer of the whole file, which contains them.
+    """
 
     hashes: U64
     positions: npt.NDArray[np.uint32]
@@ -62,31 +65,31 @@ class Sidecar(NamedTuple):
 
 
 class BlockContent(NamedTuple):
-    """What a block is made of. `batch`, sorted by key, has the columns of `schema`; the arrays are of shape (rows,)."""
+    """The content of a block. `batch`, sorted by key, has the columns of `schema`; the arrays are of shape (rows,)."""
 
     batch: Any
     schema: TableSchema
     ts: I64
     superseded: I64 | None
     rotated: U64
-    """Rotated key hashes of the live rows, sorted, and with them `positions`."""
+    """The rotated key hashes of the live rows, sorted; `positions` has the same order."""
     positions: npt.NDArray[np.uint32]
     bloom: U64
     deltas: Mapping[str, tuple[I64, I64]]
 
 
 class Written(NamedTuple):
-    """A block that was just written, and the CRCs of its data file's pages."""
+    """A newly written block, and the CRCs of its data file's pages."""
 
     info: BlockInfo
     pages: list[int]
 
 
 class _Sink:
-    """A file that Arrow writes to: appends through `Disk` and sums the bytes up as it goes."""
+    """A file to which Arrow writes: appends through `Disk` and computes the CRC meanwhile."""
 
     def __init__(self, disk: Disk, path: str, pages: PageCrcs | None = None) -> None:
-        """`pages`: is told all bytes, too."""
+        """`pages`: gets all bytes, too."""
         if disk.exists(path):
             disk.remove(path)
         self._file = disk.open(path, create=True)
@@ -110,13 +113,13 @@ class _Sink:
         return self._length
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: no byte is buffered."""
 
     def close(self) -> None:
-        """Arrow closes what it wrote; the file itself is closed by `finish`."""
+        """Do nothing: `finish` closes the file."""
 
     def finish(self) -> tuple[int, int]:
-        """(length, CRC) of the file, synced."""
+        """Sync and close the file; returns (length, CRC)."""
         self._file.sync()
         self._file.close()
         return self._length, int.from_bytes(self._crc.digest(), "big")
@@ -128,7 +131,7 @@ class _Sink:
 def write_block(disk: Disk, stem: str, content: BlockContent, level: int) -> Written:
     """Write `<stem>.arrow` and `<stem>.idx`; both are durable on return.
 
-    Refused (no space) and Corruption (EIO) leave no files.
+    After Refused (no space) and Corruption (EIO) there are no files.
     """
     block_id = new_uuid()
     data_path, sidecar_path = f"{stem}.arrow", f"{stem}.idx"
@@ -207,7 +210,7 @@ def _write_sidecar(disk: Disk, path: str, content: BlockContent, block_id: str) 
 
 
 def read_sidecar(disk: Disk, info: BlockInfo) -> Sidecar:
-    """Map the sidecar; ValueError or KeyError if it is none, or another block's."""
+    """Map the sidecar; ValueError or KeyError if it is not one, or is another block's."""
     with pa.memory_map(disk.real_path(info.sidecar_name)) as source:
         data = source.read_buffer()
     if data.size < _HEADER.size:
@@ -234,13 +237,14 @@ def read_sidecar(disk: Disk, info: BlockInfo) -> Sidecar:
 
 
 def verify_file(disk: Disk, path: str, length_bytes: int, crc: int) -> None:
-    """Corruption unless the file has this length and CRC-32C; read in pieces, so that memory stays small."""
+    """Raise Corruption unless the file has this length and CRC-32C. Reads it in pieces, so that it needs little
+    memory."""
     for _ in verify_pieces(disk, path, length_bytes, crc):
         pass
 
 
 def checked_pages(disk: Disk, path: str, length_bytes: int, crc: int) -> list[int]:
-    """As `verify_file`; returns the CRCs of the file's pages."""
+    """Like `verify_file`; returns the CRCs of the file's pages."""
     with data_trouble(path):
         return _page_crcs(_verified(disk, path, length_bytes, crc, _PIECE_BYTES, uncached=False))
 
@@ -248,9 +252,9 @@ def checked_pages(disk: Disk, path: str, length_bytes: int, crc: int) -> list[in
 def verify_pieces(
     disk: Disk, path: str, length_bytes: int, crc: int, *, piece_bytes: int = _PIECE_BYTES, uncached: bool = False
 ) -> Generator[int, None, None]:
-    """As `verify_file`, a piece for each step, which yields how many bytes it read. The file is open in between.
+    """Like `verify_file`, one piece for each step, which yields the bytes it read. The file is open in between.
 
-    `uncached`: the page cache is asked to let go of the file first, so that the disk is read and not memory, and after.
+    `uncached`: the page cache drops the file before and after, so that the disk is read and not memory.
     """
     with data_trouble(path), closing(_verified(disk, path, length_bytes, crc, piece_bytes, uncached=uncached)) as read:
         for piece in read:
@@ -258,7 +262,7 @@ def verify_pieces(
 
 
 def mapped_pages(path: str, mapped: Any, crc: int) -> list[int]:
-    """As `checked_pages` for a pa.Buffer of the mapped file, which may have lost its name since."""
+    """Like `checked_pages`, for a pa.Buffer of the mapped file, whose name may be gone."""
     starts = range(0, mapped.size, _PIECE_BYTES)
     pieces = (mapped.slice(at, min(_PIECE_BYTES, mapped.size - at)).to_pybytes() for at in starts)
     return _page_crcs(_checked(path, pieces, mapped.size, crc))

@@ -17,11 +17,11 @@ I64 = npt.NDArray[np.int64]
 
 
 Longest = dict[int, int]
-"""By id of a column of variable length: bytes of a longest value."""
+"""The bytes of the longest value, by id of a column of variable length."""
 
 
 def longest_values(columns: Iterable[tuple[int, pa.Array]]) -> Longest:
-    """Of columns with their ids. Bytes beneath a null count, too: the values are no longer than that."""
+    """The longest value of each column. Bytes beneath a null count, too, so the values may be shorter."""
     return {
         column_id: int(np.diff(offsets_of(array)).max(initial=0))
         for column_id, array in columns
@@ -30,14 +30,14 @@ def longest_values(columns: Iterable[tuple[int, pa.Array]]) -> Longest:
 
 
 def filled(column: Column, rows: int) -> Any:
-    """pa.Array of `rows` times the column's default, null if it has none."""
+    """A pa.Array of `rows` times the column's default; nulls if it has none."""
     if column.default is None:
         return pa.nulls(rows, type=column.arrow_type)
     return pa.repeat(pa.scalar(column.default, type=column.arrow_type), rows)
 
 
 def conform(batch: Any, source: TableSchema, target: TableSchema) -> Any:
-    """`batch`, of schema `source`, as the columns of `target`: matched by id, added ones filled with their default."""
+    """`batch`, of schema `source`, as the columns of `target`: matched by id; added columns have their default."""
     if source.schema_id == target.schema_id:
         return batch
     by_id = {c.id: batch.column(pos) for pos, c in enumerate(source.columns)}
@@ -46,10 +46,10 @@ def conform(batch: Any, source: TableSchema, target: TableSchema) -> Any:
 
 
 class Place(NamedTuple):
-    """Those of the rows looked for that are in one batch.
+    """The rows of a look-up that are in one batch.
 
-    `mine`: their positions among the rows looked for. `at`: their positions in `batch`, which is of schema `schema`.
-    Both of shape (rows,).
+    `mine`: their positions in the look-up. `at`: their positions in `batch`, which has the schema `schema`. Both of
+    shape (rows,).
     """
 
     mine: I64
@@ -68,13 +68,14 @@ class Place(NamedTuple):
         return None if pos is None else self.batch.column(pos)
 
     def values(self, columns: Sequence[Column]) -> list[pa.Array]:
-        """These rows' values in `columns`, which are of this or a later schema; defaults for columns added later."""
+        """These rows' values in `columns`, which are of this or a later schema; columns added later have their
+        default."""
         arrays = [(c, self.column(c.id)) for c in columns]
         return [filled(c, len(self.at)) if array is None else take(array, self.at) for c, array in arrays]
 
 
 def gathered(places: Iterable[Place], columns_of: Callable[[Place], list[pa.Array]]) -> list[pa.Array]:
-    """The columns of all rows looked for, in the order of these rows. `columns_of` gives those of one place."""
+    """The columns of all rows of a look-up, in its order. `columns_of` returns those of one place."""
     found = [(place.mine, columns_of(place)) for place in places]
     if len(found) == 1:
         return found[0][1]
@@ -104,7 +105,7 @@ def key_arrays(batch: Any, schema: TableSchema) -> list[Any]:
 
 
 def take(array: Any, positions: I64) -> Any:
-    """`array` at `positions`. Strings of equal length, common in keys, are taken by numpy, four times as fast."""
+    """`array` at `positions`. numpy takes strings of equal length, which are common in keys, four times as fast."""
     quick = _take_fixed_width(array, positions) if len(positions) >= 4096 else None
     return quick if quick is not None else array.take(pa.array(positions))
 

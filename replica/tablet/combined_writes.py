@@ -1,8 +1,8 @@
 """Chooses clients' small writes, next to each other in the log, that are applied as if they were one batch.
 
 A one-row write costs as many vector operations as one of a thousand rows. Followers, and a leader with many clients,
-have several committed ones at a time. Writes may be combined if applying them in one step leaves the same rows, times,
-results and ledger as applying them one after the other.
+often have several committed ones at a time. Writes may be combined if applying them in one step leaves the same rows,
+times, results and ledger as applying them one after the other.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WRITES_MAX = 64
 class CombinedWrites(NamedTuple):
     """Writes to be applied together, in log order.
 
-    `rows.offsets` are positions over all rows, which tell the writes apart; `offsets` are those that the senders gave,
+    `rows.offsets` are positions over all rows, so they differ between the writes. `offsets` are those of the senders,
     `times` the hybrid time of each row, both of shape (rows,). `starts`: position of each write's first row.
     """
 
@@ -43,7 +43,7 @@ class CombinedWrites(NamedTuple):
     payload_bytes: int
 
     def errors_by_write(self, errors: Sequence[RowError]) -> list[list[RowError]]:
-        """Errors named by position, as lists of errors named by the senders' offsets, ascending; one for each write."""
+        """Turn errors by position into a list for each write, of errors by the senders' offsets, ascending."""
         by_write: list[list[RowError]] = [[] for _ in self.entries]
         for error in sorted(errors):
             pos = int(np.searchsorted(self.starts, error.offset, side="right")) - 1
@@ -60,11 +60,11 @@ def combine(
     ledger: Ledger,
     decode: Callable[[Entry, WriteMeta], Any],
 ) -> CombinedWrites | None:
-    """The longest run of writes from position `first` on that may go together; None if that is fewer than two.
+    """The longest run of writes from position `first` on that may be combined; None if there are fewer than two.
 
-    `last_time`: the tablet's time before them. `decode(entry, meta)` gives the pa.RecordBatch or raises Refused.
-    The run ends before a write that must be applied alone: one from a Kafka source, of another schema, of other columns
-    or marks, or one whose outcome the ledger may know.
+    `last_time`: the tablet's time before them. `decode(entry, meta)` returns the pa.RecordBatch or raises Refused. The
+    run ends before a write that must be applied alone: one from a Kafka source, of another schema, of other columns or
+    marks, or one whose outcome the ledger may know.
     """
     metas: list[WriteMeta] = []
     stamps: list[int] = []
@@ -107,5 +107,5 @@ def combine(
 
 
 def _kind(meta: WriteMeta) -> tuple[tuple[int, ...], bool, bool]:
-    """What rows that are applied in one step have in common."""
+    """The properties that rows must share to be applied in one step."""
     return meta.column_ids, meta.ignore_null, meta.rows_bounded

@@ -1,8 +1,8 @@
-"""What a tablet holds in memory, the locks that guard it, and the steps between an entry's memory and the files.
+"""The content of a tablet in memory, its locks, and the steps by which entries' effects go to files.
 
 `tablet.py`, which applies entries and reads, and `maintenance.py`, which changes files, share it. `lock` guards all of
-it, and is held for the in-memory part of one entry or for taking a view; `resolver.guard` keeps blocks from being
-replaced during a look-up; `maintenance` lets one flush or compaction run at a time. Lock order: maintenance, guard,
+it, and is held for the in-memory part of one entry or for taking a view. `resolver.guard` keeps blocks from being
+replaced during a look-up. `maintenance` lets one flush or compaction run at a time. Lock order: maintenance, guard,
 lock.
 """
 
@@ -30,7 +30,7 @@ EXPECTED_ROWS_MAX = 4 << 20
 
 
 class Frozen(NamedTuple):
-    """A memory store that takes no more rows, and everything else as of its last entry."""
+    """A memory store that accepts no more rows, and everything else as of its last entry."""
 
     store: MemStore
     opid: OpId
@@ -42,7 +42,8 @@ class Frozen(NamedTuple):
 
 
 class FlushedBlock(NamedTuple):
-    """A new block, and where the rows of the frozen store from `start` on are in it: -1 for those that are in none."""
+    """A new block, and the positions in it of the frozen store's rows from `start` on; -1 for rows that are in no
+    block."""
 
     start: int
     positions: I64
@@ -52,7 +53,7 @@ class FlushedBlock(NamedTuple):
 class Contents:
     """One tablet's rows, schemas, ledger and positions, and the superblock that was saved last.
 
-    Concurrency: see above; each method says which locks its caller holds, or takes them itself.
+    Concurrency: see above. Each method takes the locks itself, or names those that its caller must hold.
     """
 
     def __init__(self, disk: Disk, superblock: Superblock, blocks: Sequence[Block]) -> None:
@@ -69,10 +70,10 @@ class Contents:
         self.stores = Stores(self.schema, blocks)
         self.closed = self.partly_applied = False
         self.holds = 0
-        """Copy sessions that read files of the superblock of their moment."""
+        """The number of copy sessions that read the files of a superblock."""
         self._frozen: Frozen | None = None
         self._doomed: list[str] = []
-        """Files that compaction replaced."""
+        """The files that compaction replaced and that are not deleted yet."""
 
     @property
     def tablet_id(self) -> str:
@@ -81,18 +82,18 @@ class Contents:
 
     @property
     def history_horizon(self) -> int:
-        """Snapshots below this hybrid time are refused."""
+        """The hybrid time below which snapshots are refused."""
         retention = self.superblock.history_retention_us
         moving = self.time if retention <= 0 else hybrid_from_us(max(0, us_of_hybrid(self.time) - retention))
         return max(self.superblock.history_horizon, moving)
 
     def check_open(self) -> None:
-        """Refused NOT_READY once the tablet is closed."""
+        """Raise Refused NOT_READY if the tablet is closed."""
         if self.closed:
             raise Refused(Code.NOT_READY, "the replica was stopped here", tablet=self.tablet_id)
 
     def check_whole(self) -> None:
-        """Refused NOT_READY if an entry was applied in part; never for a closed tablet, which makes no file."""
+        """Raise Refused NOT_READY if an entry was applied in part; never for a closed tablet, which makes no file."""
         if self.partly_applied and not self.closed:
             what = "an entry was applied in part, and no part may reach the disk: the replica has to be opened again"
             raise Refused(Code.NOT_READY, what, tablet=self.tablet_id)
@@ -105,10 +106,9 @@ class Contents:
     # ------------------------------------------------------------------------------------------------- flush
 
     def freeze(self) -> Frozen | None:
-        """Freeze the content that a flush writes; the same again until it is installed. None if nothing was applied
-        since.
+        """Freeze the content that a flush writes; returns the same again until it is installed.
 
-        The caller holds `maintenance`.
+        None if nothing was applied since the last flush. The caller holds `maintenance`.
         """
         with self.lock:
             self.check_whole()
@@ -126,17 +126,17 @@ class Contents:
                     horizon=self.history_horizon,
                 )
                 stores.frozen = stores.active
-                # As large as the last one, so that a steady load never pays for growing.
+                # As large as the last one, so that a steady load never has to grow it.
                 stores.active = MemStore(self.schema, min(stores.frozen.rows, EXPECTED_ROWS_MAX))
             return self._frozen
 
     def superseded(self) -> list[tuple[Block, tuple[Deltas, ...]]]:
-        """Each block, with the rows of it that entries have superseded so far."""
+        """Each block, with its rows that entries have superseded so far."""
         with self.lock:
             return [(b, b.deltas) for b in self.stores.blocks]
 
     def install_flushed(self, frozen: Frozen, flushed: Sequence[FlushedBlock], superblock: Superblock) -> None:
-        """Readers see the blocks in the place of the frozen store; `superblock` was saved. Needs `maintenance`."""
+        """Show readers the blocks in the place of the frozen store; `superblock` was saved. Needs `maintenance`."""
         with self.resolver.guard, self.lock:
             stores = self.stores
             for start, positions, block in flushed:
@@ -151,7 +151,7 @@ class Contents:
     # ------------------------------------------------------------------------------------------------- compaction
 
     def forget_history(self, horizon: int) -> Superblock:
-        """A snapshot scan that starts from here on is refused below the horizon, even before blocks are replaced.
+        """From here on, refuse new snapshot scans below the horizon, even before blocks are replaced.
 
         The caller holds `lock`.
         """
@@ -161,11 +161,11 @@ class Contents:
     def install_compacted(
         self, inputs: Sequence[Block], merged: Merged, block: Block | None, superblock: Superblock
     ) -> None:
-        """Readers see `block` in the place of `inputs`; `superblock` was saved. Needs `maintenance`."""
+        """Show readers `block` in the place of `inputs`; `superblock` was saved. Needs `maintenance`."""
         with self.resolver.guard, self.lock:
             stores = self.stores
             for old, positions in zip(inputs, merged.positions, strict=True):
-                # What entries after the flush position ended, before the merge began or while it ran.
+                # Versions that entries after the flush position ended, before the merge or during it.
                 rows, times = old.deltas_between(superblock.flush_time, MAX_HYBRID_TIME)
                 if block is not None:
                     block.supersede(positions[rows], times)
@@ -175,7 +175,7 @@ class Contents:
             self._doomed += [path for b in inputs for path, _, _ in b.info.files]
 
     def take_doomed(self) -> list[str]:
-        """Files that may be deleted now: none while a copy session may read them."""
+        """The files that may be deleted now: none while a copy session may read them."""
         with self.lock:
             if self.holds:
                 return []
@@ -183,6 +183,6 @@ class Contents:
             return doomed
 
     def doom(self, path: str) -> None:
-        """A file that could not be deleted now: with the next ones."""
+        """Keep a file that could not be deleted now, to delete it with the next ones."""
         with self.lock:
             self._doomed.append(path)

@@ -1,4 +1,4 @@
-"""Where a scan cuts the rows of a batch into pieces: by the bytes that the rows really have, not by their average."""
+"""Cuts the rows of a batch into pieces for a scan, by the bytes that the rows really have, not by their average."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .columns import filled
 
 
 class RunSizes:
-    """The bytes of any run of rows of one batch, in the columns that a scan reads.
+    """The bytes of any range of rows of one batch, in the columns that a scan reads.
 
-    Nothing is computed for every row: the size of a run follows from the offsets at its two ends.
+    Nothing is computed for every row: the size of a range follows from the offsets at its two ends.
     """
 
     def __init__(self, batch: pa.RecordBatch, source: TableSchema, target: TableSchema, ids: Collection[int]) -> None:
-        """`batch` is of schema `source`. `ids`: columns of `target`; those that the batch lacks are filled in."""
+        """`batch` has the schema `source`. `ids`: columns of `target`; those that the batch lacks are filled in."""
         arrays = {c.id: batch.column(pos) for pos, c in enumerate(source.columns)}
         self._offsets = []
         self._row_bits = 0
@@ -39,13 +39,13 @@ class RunSizes:
             self._row_bits += array is not None and array.null_count > 0
 
     def of(self, start: int, end: int) -> int:
-        """Bytes of the rows `start` to `end`."""
+        """Bytes of the rows from `start` to before `end`."""
         return self._row_bits * (end - start) // 8 + sum(int(o[end]) - int(o[start]) for o in self._offsets)
 
 
 def runs(sizes: RunSizes, start: int, last: int) -> Iterator[tuple[int, int]]:
-    """(start, end) of runs that follow one another and cover all rows from `start` to before `last`. A run has at most
-    SCAN_BATCH_BYTES and SCAN_PIECE_ROWS_MAX, or is one longer row."""
+    """(start, end) of ranges that follow one another and cover all rows from `start` to before `last`. A range has at
+    most SCAN_BATCH_BYTES and SCAN_PIECE_ROWS_MAX, or is one longer row."""
     while start < last:
         end = most = min(start + limits.SCAN_PIECE_ROWS_MAX, last)
         if sizes.of(start, most) > limits.SCAN_BATCH_BYTES:

@@ -1,4 +1,4 @@
-"""Entries other than writes, decoded."""
+"""Decodes entries other than writes."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def source_of_entry(entry: Entry) -> tuple[SourceKey, int, int]:
 def unfit_entry(entry: Entry) -> str:
     """Why a data tablet could not apply `entry`, by its bytes alone; empty if it could.
 
-    What else may be wrong with a write, its rows or its schema's id, is an outcome that all replicas come to alike. A
-    witness asks as well: what it acknowledges, the others must be able to apply.
+    Other errors of a write, in its rows or its schema's id, are an outcome that is the same on all replicas. A witness
+    calls this, too: the other replicas must be able to apply what it acknowledges.
     """
     try:
         if entry.kind is EntryKind.WRITE:

@@ -15,20 +15,21 @@ from nyala.replica.types import RowCode
 
 I64 = npt.NDArray[np.int64]
 Run = tuple[int, int, int, str]
-"""First and last offset, code, column."""
+"""The first and the last offset, the code, the column."""
 
 _PACKED = struct.Struct("<qqhi")
 _PACKED_BYTES_FIXED = 240
 _RECORD_BYTES = 300
-"""Of one record in the tablet's superblock, without its column's name. The saved superblock stays in memory."""
+"""The bytes of one record in the tablet's superblock, without its column's name. The saved superblock stays in
+memory."""
 
 
 @dataclass(frozen=True, eq=False)
 class ErrorRuns:
     """The row errors of one source, as runs in ascending order; arrays of shape (runs,).
 
-    A run says: of the rows that this tablet was given, all with `first` <= offset <= `last` failed for one reason.
-    Rows in between that went to other tablets do not matter, because this tablet is never asked for their errors.
+    A run states that all rows of this tablet with `first` <= offset <= `last` failed for one reason. Rows in between
+    that went to other tablets do not matter, because nobody asks this tablet for their errors.
     """
 
     first: I64
@@ -40,16 +41,17 @@ class ErrorRuns:
 
     @classmethod
     def none(cls) -> ErrorRuns:
-        """Nothing failed."""
+        """An empty list of runs."""
         return _NONE
 
     def __len__(self) -> int:
         return len(self.first)
 
     def append(self, errors: Sequence[RowError], offsets: I64, *, after: int) -> ErrorRuns:
-        """These runs and the `errors` of a batch's new rows. `offsets`, shape (rows,): all new rows. Both ascend.
+        """These runs with the `errors` of a batch's new rows added. `offsets`, shape (rows,): all new rows. Both
+        ascend.
 
-        `after` is the row that this tablet was given right before these: a run that ends there may go on.
+        `after` is the row that this tablet got right before these: a run that ends there may go on.
         """
         if not errors:
             return self
@@ -108,7 +110,8 @@ class ErrorRuns:
         ]
 
     def to_avro(self) -> list[dict[str, Any]]:
-        """As `RowError` records: a run of one row is one, a longer one is two, the second with its code negated."""
+        """The runs as `RowError` records: one for a run of one row, two for a longer one, the second with its code
+        negated."""
         return _records(self)
 
     def __iter__(self) -> Iterator[Run]:
@@ -117,7 +120,7 @@ class ErrorRuns:
 
     @classmethod
     def from_avro(cls, records: Sequence[dict[str, Any]]) -> ErrorRuns:
-        """The inverse of `to_avro`; ValueError if a run ends that did not begin."""
+        """The inverse of `to_avro`; ValueError if a run ends without a beginning."""
         if not records:
             return _NONE
         first: list[int] = []
@@ -146,22 +149,24 @@ class ErrorRuns:
 
 
 class PackedErrors(NamedTuple):
-    """The row errors of one write of a client, as runs. A run holds every offset between its ends, so the errors can be
-    listed without the rows. Immutable, and smaller than a tuple of errors.
+    """The row errors of one write of a client, as runs.
+
+    A run has every offset between its ends, so the errors can be listed without the rows. Immutable, and smaller than a
+    tuple of errors.
     """
 
     packed: bytes
-    """A `_PACKED` for each run, ascending; its column as a position in `columns`."""
+    """One `_PACKED` for each run, ascending; its column is a position in `columns`."""
     columns: tuple[str, ...]
 
     @classmethod
     def of(cls, errors: Iterable[RowError]) -> PackedErrors:
-        """Pack these errors, which ascend."""
+        """Pack errors that ascend."""
         return cls._of_runs((e.offset, e.offset, int(e.code), e.column) for e in errors)
 
     @classmethod
     def _of_runs(cls, runs: Iterable[Run]) -> PackedErrors:
-        """Pack these runs, which ascend. Neighbours with the same reason become one run."""
+        """Pack runs that ascend. Neighbours with the same reason become one run."""
         packed = bytearray()
         columns: dict[str, int] = {}
         begun: tuple[int, int, int, int] | None = None
@@ -180,7 +185,7 @@ class PackedErrors(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """What they take in memory, here and in the superblock. On disk they take a small part of it."""
+        """The bytes that they take in memory, here and in the superblock. On disk they take much less."""
         if not self.packed:
             return 0
         records = [_RECORD_BYTES + len(name.encode()) for name in self.columns]
@@ -202,12 +207,12 @@ class PackedErrors(NamedTuple):
         )
 
     def to_avro(self) -> list[dict[str, Any]]:
-        """As `ErrorRuns.to_avro`."""
+        """The runs as `ErrorRuns.to_avro` has them."""
         return _records(self.runs())
 
     @classmethod
     def from_avro(cls, records: Sequence[dict[str, Any]]) -> PackedErrors:
-        """The inverse of `to_avro`; also of a list with a record for each error, as earlier builds wrote it."""
+        """The inverse of `to_avro`; also accepts a list with a record for each error, as earlier builds wrote it."""
         return cls._of_runs(ErrorRuns.from_avro(records))
 
 

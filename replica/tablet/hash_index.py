@@ -4,8 +4,8 @@ Inside one tablet the high bits of the key hash hardly differ, because they choo
 half their width, and all modules of this folder use the upper bits of the result: a batch sorted once by rotated hash
 passes through this table, the Bloom filters and the blocks' sorted hashes from one end to the other.
 
-All rows of a batch are probed at once; each further pass handles only the rows that are not settled, and at a load of
-at most one half the passes are few. Nothing is ever removed: a key's slot is pointed at its newest row.
+All rows of a batch are probed at once. Each further pass handles only the rows that have no slot yet, and at a load of
+at most one half there are few passes. Nothing is ever removed: a key's slot points at its newest row.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class HashIndex:
 
     def __init__(self, expected_rows: int = 0) -> None:
         capacity = max(_CAPACITY_FIRST, 1 << max(0, 2 * expected_rows - 1).bit_length())
-        # Zero is an empty slot, so that pages of the table that nobody touched cost no memory; others hold id + 1.
+        # Zero is an empty slot, so that untouched pages of the table cost no memory; other slots have id + 1.
         self._slots: npt.NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)
         self._shift = _shift(capacity)
         self._used = 0
@@ -116,7 +116,8 @@ class HashIndex:
             self._fill(home, marks[order])
 
     def _fill(self, slots: I64, marks: npt.NDArray[np.uint32]) -> None:
-        """Write each mark to the first free slot from its own on; of several at one slot one wins, the others go on."""
+        """Write each mark to the first free slot from its own on. Of several at one slot one wins, and the others go
+        on."""
         table, mask = self._slots, len(self._slots) - 1
         at = slots
         while len(marks):
@@ -128,7 +129,7 @@ class HashIndex:
 
 
 def _shift(capacity: int) -> np.uint64:
-    """How far a rotated hash is shifted to give its slot in a table of `capacity`, a power of two."""
+    """The number of bits by which a rotated hash is shifted to get its slot; `capacity` is a power of two."""
     return np.uint64(64 - (capacity - 1).bit_length())
 
 

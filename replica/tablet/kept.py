@@ -1,7 +1,7 @@
 """The values that stored rows keep when a batch gives some columns only: their lengths, and copies of them.
 
-A row of a few bytes in a batch may keep a megabyte of stored values. So they are measured without a copy, and copied
-for a few rows at a time.
+A row of a few bytes in a batch may keep a megabyte of stored values. So the stored values are measured without a copy,
+and copied for a few rows at a time.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .stores import Found, Stores
 
 
 def kept_lengths(stores: Stores, found: Found, hit: I64, columns: Sequence[Column]) -> dict[int, I64]:
-    """By column id, for those of `columns` that are of variable length: bytes of the value that each row `hit` has.
+    """The bytes of the value that each row `hit` has, by column id, for those of `columns` that have variable length.
 
-    `found` says where the rows' live versions are. Nothing is copied. The result is the same on every replica.
+    `found` has the places of the rows' live versions. Nothing is copied. The result is the same on every replica.
     """
     found_lengths = {c.id: np.full(len(hit), c.default_length) for c in columns if c.type in VARIABLE_LENGTH}
     if found_lengths:
@@ -35,7 +35,7 @@ def kept_lengths(stores: Stores, found: Found, hit: I64, columns: Sequence[Colum
 
 
 def kept_values(stores: Stores, found: Found, hit: I64, columns: Sequence[Column]) -> dict[int, pa.Array]:
-    """By column id, pa.Array of the values that the rows `hit` have."""
+    """A pa.Array of the values that the rows `hit` have, by column id."""
     arrays = gathered(stores.places(found, hit), lambda place: place.values(columns))
     return {c.id: array for c, array in zip(columns, arrays, strict=True)}
 

@@ -1,8 +1,8 @@
-"""How much the rows of one batch keep of what is stored: measured by the leader before the batch is in the log.
+"""Measures how many stored bytes the rows of one batch keep; the leader does so before the batch is in the log.
 
-A batch of 8 MiB that gives one number for each of its rows stores each row anew, with all that the row keeps: a row of
-twenty bytes in the batch may keep a megabyte. Replicas apply a batch as a whole, so this is bounded for all of its rows
-together. The bound is the leader's alone: what is in the log is applied, whoever wrote it.
+A batch of 8 MiB that gives one number for each of its rows stores each row anew, with all values that the row keeps: a
+row of twenty bytes in the batch may keep a megabyte. Replicas apply a batch as a whole, so the sum over all of its rows
+is bounded. Only the leader checks the bound: an entry in the log is applied, whoever wrote it.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ from .stores import Stores
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Given:
-    """What one write gives that the stores may not have yet. `batch`: decoded, its first columns are `column_ids`."""
+    """The values of one write that the stores may not have yet. `batch`: decoded; its first columns are
+    `column_ids`."""
 
     column_ids: tuple[int, ...]
     batch: pa.RecordBatch
 
 
 def longest_given(writes: Iterable[Given]) -> Longest:
-    """By column id: the longest value that the writes give."""
+    """The longest value that the writes give, by column id."""
     return longest_of(longest_values(zip(write.column_ids, write.batch.columns, strict=False)) for write in writes)
 
 
 def longest_of(found: Iterable[Longest]) -> Longest:
-    """The longest value of each column over all of them."""
+    """The longest value of each column in all of them."""
     longest: Longest = {}
     for one in found:
         for column_id, most in one.items():
@@ -47,24 +48,26 @@ def longest_of(found: Iterable[Longest]) -> Longest:
 
 
 def kept_ceiling(schema: TableSchema, rows: WireRows, longest: Longest) -> int:
-    """The same as `kept_bytes`, from the longest values alone: cheap, and most batches are below the bound by it."""
+    """An upper bound of `kept_bytes`, from the longest values alone: it is cheap, and for most batches below the
+    limit."""
     given = longest_values(rows.columns.items())
     of_row = sum(max(c.default_length, longest.get(c.id, 0), given.get(c.id, 0)) for c in _left(schema, rows))
     return len(rows.ops) * of_row
 
 
 def _left(schema: TableSchema, rows: WireRows) -> list[Column]:
-    """Columns of variable length that some rows or all leave as they are."""
+    """The columns of variable length that some or all rows leave unchanged."""
     gappy = rows.gappy(schema)
     return [c for c in schema.columns if c.type in VARIABLE_LENGTH and (c.id not in rows.columns or c in gappy)]
 
 
 def kept_bytes(stores: Stores, schema: TableSchema, rows: WireRows, hashes: U64, longest_before: Longest) -> int:
-    """Bytes of variable length at most that checked rows have once they are applied, beyond those that they give.
+    """An upper bound of the bytes of variable length that checked rows have after they are applied, without those
+    given.
 
     `longest_before`: the longest values of writes that will be applied before these rows and that the stores may not
-    have; any row may have got them. Of a key that comes several times, each row counts. Under the tablet's lock;
-    changes nothing.
+    have; any row may have got them. If a key comes several times, each of its rows counts. Call it under the tablet's
+    lock; it changes nothing.
     """
     if not len(hashes):
         return 0
@@ -91,7 +94,7 @@ def kept_bytes(stores: Stores, schema: TableSchema, rows: WireRows, hashes: U64,
 
 
 def _collide(keys: list[pa.Array], hashes: U64) -> bool:
-    """Whether different keys have one hash: then what is stored for the one says nothing of the other."""
+    """Whether different keys have one hash. Then the stored values of one key say nothing about the other."""
     order = np.argsort(hashes, kind="stable")
     same = np.flatnonzero(hashes[order][1:] == hashes[order][:-1])
     return not equal_rows(*([take(key, order[at]) for key in keys] for at in (same, same + 1))).all()

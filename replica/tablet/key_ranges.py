@@ -1,6 +1,6 @@
-"""Where the rows of a block are that can meet the conditions on its key: a block is sorted by it, so they are few runs.
+"""Finds the rows of a block that can meet the conditions on its key. A block is sorted by it, so they are a few ranges.
 
-A run may hold rows that meet no condition; the scan still asks each row. It never leaves one out that meets them all.
+A range may have rows that do not meet the conditions, so the scan still checks each row. It has every row that does.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from nyala.replica.rows import Term, sortable
 from .page_crcs import PageChecks
 
 FENCE_ROWS = 8192
-"""Rows between two fences: of eight bytes each, a page of 64 KiB."""
+"""Rows between two fences: with eight bytes each, a page of 64 KiB."""
 RUNS_MAX = 256
-"""If conditions leave more runs than this, those on further columns of the key do not cut them again."""
+"""If there are more ranges than this, conditions on further columns of the key do not cut them again."""
 JOINED_ROWS = 4096
-"""Runs this close together are read as one: to ask these rows costs less than a run of its own."""
+"""Ranges this close together are read as one, because checking these rows costs less than another range."""
 
 
 class Fences(NamedTuple):
-    """Some rows of a block in its order, the first and the last among them, and their keys, column by column."""
+    """Some rows of a block in its order, including the first and the last, and their keys, column by column."""
 
     rows: Sequence[int]
     keys: tuple[Sequence[Any], ...]
 
 
 def fences_of(columns: Sequence[Any]) -> Fences:
-    """`columns`: the key's columns of a block, in key order, of one row at least."""
+    """The fences of a block. `columns`: the key's columns, in key order, of at least one row."""
     count = len(columns[0])
     rows = sorted({*range(0, count, FENCE_ROWS), count - 1})
     at = np.array(rows, dtype=np.int64)
@@ -40,10 +40,10 @@ def fences_of(columns: Sequence[Any]) -> Fences:
 
 
 class SortedKey:
-    """The key's columns of one block, to be searched by one reader.
+    """The key's columns of one block, for searches by one reader.
 
-    A search among the fences costs no page; what is left is at most FENCE_ROWS rows, and every page that is looked at
-    is checked before.
+    A search among the fences reads no page of the file. Then at most FENCE_ROWS rows are left, and every page that is
+    used is checked before.
     """
 
     def __init__(self, columns: Sequence[Any], fences: Fences, checks: PageChecks) -> None:
@@ -52,8 +52,8 @@ class SortedKey:
         self._checks = checks
 
     def runs(self, terms: Sequence[Sequence[Term]]) -> list[tuple[int, int]]:
-        """Runs (start, end) of rows in their order that have all rows which meet `terms`, those on each column of the
-        key. Corruption if a page is not what it was."""
+        """Ranges (start, end), in order, of all rows that meet `terms`, the conditions on each column of the key.
+        Corruption if a page has changed."""
         found = [(0, len(self._columns[0]))]
         for pos, of_column in enumerate(terms):
             for term in of_column:
@@ -64,7 +64,7 @@ class SortedKey:
         return list(_joined(found))
 
     def _meeting(self, pos: int, term: Term, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """The runs of rows that meet the term within a run where column `pos` ascends."""
+        """The ranges of rows that meet the condition, within a range in which column `pos` ascends."""
         for value in term.values:
             low = start if term.op in ("<", "<=") else self._edge(pos, value, start, end, after=term.op == ">")
             high = end if term.op in (">", ">=") else self._edge(pos, value, low, end, after=term.op != "<")
@@ -73,7 +73,7 @@ class SortedKey:
             start = low if term.op == "in" else start  # the values of a list ascend
 
     def _edge(self, pos: int, value: Any, start: int, end: int, *, after: bool) -> int:
-        """The first row from `start` on, before `end`, that is not below the value, or with `after` the first above it;
+        """The first row from `start` on, before `end`, that is not below the value (with `after`: that is above it);
         `end` if there is none."""
         search = bisect_right if after else bisect_left
         rows, keys = self._fences.rows, self._fences.keys[pos]

@@ -17,15 +17,16 @@ from .error_runs import I64, NO_ERRORS, ErrorRuns, PackedErrors
 
 _CLIENT_BYTES = 800
 _RESULT_BYTES = 700
-"""Bytes that a client, and a result without errors, takes in memory, here and in the superblock."""
+"""The bytes that a client, or a result without errors, takes in memory, here and in the superblock."""
 _SOURCE_RUN_BYTES = 22
-"""Of a source only what stands here: writes that move `done`, and so make room, are not refused for an estimate."""
+"""The bytes of a source's run in this ledger only: writes that move `done` free room, so no estimate may refuse
+them."""
 _FORGOTTEN = -1
-"""Number of rows of a write whose outcome was forgotten: only that there was one is known."""
+"""The number of rows of a write whose outcome was forgotten: the ledger knows only that there was such a write."""
 
 
 class SourceState(NamedTuple):
-    """One source: rows up to `last_offset` are applied, -1 if none; errors from `done` on are remembered."""
+    """One source: rows up to `last_offset` are applied (-1: none); errors from `done` on are remembered."""
 
     source: SourceKey
     generation: int
@@ -44,7 +45,7 @@ class ClientResult(NamedTuple):
 
     @property
     def forgotten(self) -> bool:
-        """Whether the outcome itself had to make room for others."""
+        """Whether the outcome was forgotten to make room for others."""
         return self.rows_applied == _FORGOTTEN
 
 
@@ -59,22 +60,22 @@ class ClientState(NamedTuple):
 class Ledger:
     """The positions of every source and client of one tablet.
 
-    Invariants: `last_offset` and `done` of a generation never fall, nor does a source's generation; errors of rows
-    above `done` are never forgotten (a batch with new rows is refused instead; one that only repeats rows never is, or
-    a replay could not get past it); clients stand in order of last use; what clients' results take is bounded over all
-    of them, and what was applied is not applied again because its result had to make room.
+    Invariants: `last_offset` and `done` of a generation never fall, nor does a source's generation. Errors of rows
+    above `done` are never forgotten: a batch with new rows is refused instead, but never one that only repeats rows, or
+    a replay could not pass it. Clients are in the order of their last use. The memory for clients' results is bounded
+    over all clients, and an applied write is never applied again because its result was forgotten.
     Concurrency: under the tablet's lock.
     """
 
     def __init__(self) -> None:
         self._sources: dict[SourceKey, SourceState] = {}
         self._source_runs = 0
-        # Ordered ones: their oldest member is found at once, however many before it are gone.
+        # Ordered dicts, because their oldest member is found at once, however many were removed before it.
         self._clients: OrderedDict[str, ClientState] = OrderedDict()
         self._results: OrderedDict[tuple[str, int], None] = OrderedDict()
         """(client, sequence) of every result, the oldest first."""
         self._failed: OrderedDict[tuple[str, int], int] = OrderedDict()
-        """Of every result with errors, the bytes that these take; the oldest first."""
+        """The bytes of the errors of every result that has errors, the oldest first."""
         self._failed_bytes = 0
 
     @property
@@ -91,9 +92,9 @@ class Ledger:
     # ------------------------------------------------------------------------------------------------ Kafka sources
 
     def admit_source(self, meta: WriteMeta) -> SourceState:
-        """The state that a batch of a source meets; changes nothing.
+        """The state that applies to a batch of a source; changes nothing.
 
-        Refused(STALE_GENERATION or GAP): nothing moves. A higher generation meets a fresh state.
+        Raises Refused(STALE_GENERATION or GAP). For a higher generation it is a fresh state.
         """
         source = meta.source
         if source is None:
@@ -120,10 +121,10 @@ class Ledger:
         return _forget_below(state, meta.done)
 
     def check_room(self, state: SourceState, last_offset: int) -> None:
-        """Refused(OVERLOADED) if a batch up to `last_offset` has new rows and no more errors may be remembered.
+        """Raise Refused(OVERLOADED) if a batch up to `last_offset` has new rows and no more errors can be remembered.
 
-        A query never meets this: between two advances of `done` lies one micro-batch, whose offsets are fewer than the
-        runs that are remembered.
+        A query never gets this: between two advances of `done` there is one micro-batch, which has fewer offsets than
+        the number of runs that are remembered.
         """
         if last_offset > state.last_offset and len(state.errors) >= limits.LEDGER_ERROR_RUNS_MAX:
             raise Refused(
@@ -134,12 +135,13 @@ class Ledger:
             )
 
     def advance_source(self, state: SourceState, last_offset: int, errors: Sequence[RowError], offsets: I64) -> None:
-        """Record a batch: `state` as admitted, its last offset, its new rows' `offsets` and errors, both ascending."""
+        """Record a batch: `state` as admitted, its last offset, the `offsets` of its new rows and their errors, both
+        ascending."""
         runs = state.errors.append(errors, offsets, after=state.last_offset).forget_below(state.done)
         self._put(state._replace(last_offset=max(state.last_offset, last_offset), errors=runs))
 
     def reset_source(self, source: SourceKey, generation: int, done: int) -> bool:
-        """Start a source anew at a higher generation, or advance `done` at its own; False if `generation` is older."""
+        """Start a source anew at a higher generation, or advance `done` in its own. False if `generation` is older."""
         state = self._sources.get(source)
         if state is not None and generation < state.generation:
             return False
@@ -157,9 +159,9 @@ class Ledger:
     # ------------------------------------------------------------------------------------------------- other clients
 
     def admit_client(self, meta: WriteMeta, now: int) -> ClientResult | None:
-        """The remembered result of a replayed write, None for a new one. Expires old clients first.
+        """The remembered result of a repeated write, None for a new one. Expires old clients first.
 
-        Refused(EXPIRED) if the result is forgotten, OVERLOADED if too many clients are remembered.
+        Raises Refused(EXPIRED) if the result is forgotten, OVERLOADED if too many clients are remembered.
         """
         self.expire(now)
         state = self._clients.get(meta.client_id)
@@ -184,10 +186,11 @@ class Ledger:
         return None if known is None or known.forgotten else known
 
     def new_writes(self, metas: Sequence[WriteMeta], times: Sequence[int]) -> int:
-        """How many of these client writes, from the first on, `admit_client` would find new, one after the other.
+        """The number of these client writes, from the first on, that `admit_client` would find new, one after the
+        other.
 
-        It is enough that the answer is never too high: it stops where a client would expire or be one too many, and
-        where a number would be forgotten to make room, for older ones than that are not new.
+        The answer may be too low, but never too high. It stops where a client would expire or be one too many, and
+        where a number would be forgotten to make room, because lower numbers are not new.
         """
         if self._due(times[-1]) is not None:
             return 0
@@ -212,7 +215,8 @@ class Ledger:
         return len(metas)
 
     def record_client(self, meta: WriteMeta, now: int, result: ClientResult | None) -> None:
-        """Remember a new result, or that the client is alive; forget what it says it knows, and what is too much."""
+        """Remember a new result, or that the client is alive; forget what it has acknowledged, and what is above the
+        bounds."""
         client = meta.client_id
         state = self._clients.pop(client, None) or ClientState(0, now, {})
         results = state.results
@@ -228,13 +232,13 @@ class Ledger:
         self._make_room()
 
     def expire(self, now: int) -> None:
-        """Forget the clients that were silent for their time to live; to be called for every entry that is applied."""
+        """Forget the clients that were silent for their time to live. Call it for every applied entry."""
         while (client := self._due(now)) is not None:
             for sequence in self._clients.pop(client).results:
                 self._discount(client, sequence)
 
     def _due(self, now: int) -> str | None:
-        """The client that was silent for longest, if that is longer than its time to live."""
+        """The client that was silent for longest, if that is longer than its time to live; otherwise None."""
         oldest = next(iter(self._clients), None)
         if oldest is None:
             return None
@@ -244,7 +248,8 @@ class Ledger:
     def _make_room(self) -> None:
         """Forget the oldest results while all clients together have too many, or their row errors take too much.
 
-        Errors go alone: that there was a result stays known, so neither it nor another write of that client changes.
+        Errors are forgotten alone: the ledger still knows that there was a result, so the outcome of that write, and of
+        others of the client, stays the same.
         """
         while len(self._results) > limits.LEDGER_RESULTS_MAX:
             client, sequence = next(iter(self._results))
@@ -284,7 +289,7 @@ class Ledger:
     # ------------------------------------------------------------------------------------------------- saved state
 
     def capture(self) -> Ledger:
-        """A copy that later changes leave alone; cheap, for the records are immutable."""
+        """A copy that later changes do not affect. It is cheap, because the records are immutable."""
         copy = Ledger()
         copy._sources, copy._source_runs = dict(self._sources), self._source_runs
         copy._clients, copy._results = self._clients.copy(), self._results.copy()
@@ -292,7 +297,7 @@ class Ledger:
         return copy
 
     def to_avro(self) -> dict[str, Any]:
-        """As `superblock.avsc` has it."""
+        """The ledger as `superblock.avsc` has it."""
         return {
             "sources": [
                 {
@@ -325,9 +330,9 @@ class Ledger:
 
     @classmethod
     def from_avro(cls, raw: dict[str, Any]) -> Ledger:
-        """The inverse of `to_avro`, Corruption for what is none; the order of clients, by their last use, is kept.
+        """The inverse of `to_avro`; Corruption for impossible values. The order of clients, by their last use, is kept.
 
-        What an earlier build remembered beyond the bounds is forgotten.
+        Results of an earlier build beyond the bounds are forgotten.
         """
         try:
             return cls._read(raw)
@@ -360,12 +365,12 @@ class Ledger:
 
 
 def _outline(result: ClientResult) -> ClientResult:
-    """Only that there was one."""
+    """The result without its outcome: only that there was one."""
     return result._replace(rows_applied=_FORGOTTEN, errors=NO_ERRORS)
 
 
 def _fitting(result: ClientResult) -> ClientResult:
-    """The result as it can be remembered: errors for which all others together would not make room are not."""
+    """The result as it can be remembered: without errors that need more room than all results together may have."""
     return _outline(result) if result.errors.size_bytes > limits.LEDGER_ERRORS_BYTES_MAX else result
 
 

@@ -1,7 +1,7 @@
-"""Finds the rows of some keys as they are now: what memory knows under the tablet's lock, the blocks without it.
+"""Finds the present rows of some keys: in memory under the tablet's lock, in the blocks without it.
 
-A block is asked by its sidecar's Bloom filter and hashes, as for a write by key. But a write trusts the sidecar until
-the scrub has read it again; here every page that is looked at is checked before.
+A block is searched by its sidecar's Bloom filter and hashes, as for a write by key. But a write trusts the sidecar
+until the scrub has read it again, while a look-up checks every page before it uses it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from .stores import Stores
 
 
 class Keys(NamedTuple):
-    """Keys that somebody looks for, each any number of times. `columns`: the key's, in key order. `hashes`: rotated, in
-    the order of the keys; `needles`: the same, sorted."""
+    """Keys of a look-up, of which some may be equal.
+
+    `columns`: the key's, in key order. `hashes`: rotated, in the order of the keys; `needles`: the same, sorted.
+    """
 
     columns: Sequence[pa.Array]
     hashes: U64
@@ -32,14 +34,14 @@ class Keys(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """The number of keys."""
         return len(self.hashes)
 
 
 class Rows(NamedTuple):
-    """Rows that were found. `batch`: pa.RecordBatch, one row for each of `found`, positions of keys, ascending.
+    """Found rows. `batch`: pa.RecordBatch with one row for each of `found`, which are positions of keys, ascending.
 
-    `answered`: this is all about so many keys, from the first on.
+    `answered`: the look-up is complete for so many keys, from the first on.
     """
 
     batch: Any
@@ -48,13 +50,13 @@ class Rows(NamedTuple):
 
 
 def keys_of(columns: Sequence[pa.Array]) -> Keys:
-    """From the key's columns, without nulls, in key order."""
+    """Make `Keys` of the key's columns, which have no nulls and are in key order."""
     hashes = rotate(key_hash(columns))
     return Keys(columns, hashes, needles_of(hashes))
 
 
 class LookUp:
-    """One look-up. Made under the tablet's lock; everything else without it, by one thread."""
+    """One look-up. The constructor needs the tablet's lock; everything else runs without it, on one thread."""
 
     def __init__(self, stores: Stores, schema: TableSchema, at: int, keys: Keys) -> None:
         """`at`: the latest applied time, at which the rows are read."""
@@ -62,7 +64,8 @@ class LookUp:
         self._schema = schema
         self._keys = keys
         self._left: Bools = np.ones(keys.rows, dtype=np.bool_)
-        """Keys of which memory knows nothing. What it knows decides: a block may still hold what an upsert replaced."""
+        """The keys that are not in memory. For others memory decides: a block may still have a version that an upsert
+        replaced."""
         self._memory: list[tuple[I64, tuple[Chunk, ...], I64]] = []
         self._blocks: tuple[tuple[Block, tuple[Deltas, ...]], ...] = tuple((b, b.deltas) for b in stores.blocks)
         for store in (stores.active, stores.frozen):
@@ -77,9 +80,9 @@ class LookUp:
                 self._memory.append((rows[live], tuple(store.chunks), newest[live]))
 
     def rows(self, columns: Sequence[Column], bytes_max: int, stop: Callable[[], None] = never_stop) -> Rows:
-        """These columns of the rows, of as many keys as fit into about `bytes_max`, but of one at least.
+        """These columns of the rows, for as many keys as fit into about `bytes_max`, but at least for one.
 
-        `stop` is called before each block; what it raises ends the look-up. Corruption if a page is not what it was.
+        `stop` is called before each block; an error that it raises ends the look-up. Corruption if a page has changed.
         """
         found = [
             Place(mine[place.mine], place.batch, place.schema, place.at)
@@ -123,7 +126,7 @@ class LookUp:
 
 
 def _until(place: Place, answered: int) -> Place:
-    """Those rows of the place whose keys are answered, in the order of the keys."""
+    """The rows of the place whose keys are answered, in the order of the keys."""
     order = np.argsort(place.mine)
     order = order[place.mine[order] < answered]
     return place._replace(mine=place.mine[order], at=place.at[order])
@@ -135,7 +138,7 @@ def _check(place: Place, columns: Sequence[Column], checks: PageChecks) -> None:
 
 
 def _bytes_of(place: Place, columns: Sequence[Column]) -> I64:
-    """Bytes of each row in these columns, about: what a bitmap takes is left out."""
+    """The approximate bytes of each row in these columns, without bitmaps."""
     sizes = np.zeros(len(place.at), dtype=np.int64)
     for column in columns:
         array = place.column(column.id)

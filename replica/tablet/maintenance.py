@@ -1,7 +1,8 @@
 """Flush and compaction: background work that changes files and never the rows that a reader gets.
 
-A block holds supersessions by entries up to the superblock's flush position only. Later ones stay in memory, beside the
-memory store that caused them, and are carried over when the files they refer to are replaced: replay makes them again.
+A block contains supersessions by entries up to the superblock's flush position only. Later ones stay in memory, beside
+the memory store that caused them, and are carried over when the files to which they refer are replaced, because replay
+makes them again.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ COMPACTION_DEAD_SHARE = 0.3
 
 
 class Maintenance:
-    """Flush and compaction of one tablet. Concurrency: one at a time, by the contents' maintenance lock."""
+    """Flush and compaction of one tablet. Concurrency: one at a time, under the contents' maintenance lock."""
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
@@ -67,13 +68,13 @@ class Maintenance:
             return FlushResult(frozen.opid, sum(i.rows for i in infos), size_bytes, tuple(i.name for i in infos))
 
     def _deltas(self, after: int, up_to: int) -> dict[str, Deltas]:
-        """What entries with after < time <= up_to superseded in the blocks there are."""
+        """The rows in existing blocks that entries with after < time <= up_to superseded."""
         blocks = self._contents.superseded()
         found = {b.info.block_id: deltas_between(deltas, after, up_to) for b, deltas in blocks}
         return {block_id: deltas for block_id, deltas in found.items() if len(deltas[0])}
 
     def _parts(self, frozen: Frozen) -> Iterator[tuple[int, Part]]:
-        """What becomes one block each, and the first row of each; the last one has no rows."""
+        """The content of each new block, with its first row; the last part has no rows."""
         store = frozen.store
         for first, last in flush_runs([c.size_bytes for c in store.chunks], self.flush_bytes_max):
             batches = [conform(c.batch, c.schema, frozen.schema) for c in store.chunks[first:last]]
@@ -91,9 +92,9 @@ class Maintenance:
     def _write(
         self, superblock: Superblock, frozen: Frozen, deltas: dict[str, Deltas]
     ) -> list[tuple[int, I64, Written]]:
-        """Blocks of the frozen rows, the first of them with `deltas`: (first row, new positions, block) of each.
+        """Write blocks of the frozen rows, the first with `deltas`; returns (first row, new positions, block) of each.
 
-        What is raised leaves no files.
+        After an error there are no files left.
         """
         contents = self._contents
         done: list[tuple[int, I64, Written]] = []
@@ -101,7 +102,7 @@ class Maintenance:
             for start, part in self._parts(frozen):
                 content, (positions,) = merge_parts([part], frozen.schema, frozen.horizon)
                 if not content.batch.num_rows and (not deltas or len(positions)):
-                    continue  # what is left of the deltas is written with the part that has no rows
+                    continue  # the remaining deltas are written with the part that has no rows
                 contents.disk.crash_point("tablet.before_block_write")
                 stem = f"{FOLDER}/{superblock.tablet_id}-{superblock.next_block + len(done):06d}"
                 done.append((start, positions, write_block(contents.disk, stem, content._replace(deltas=deltas), 0)))
@@ -120,7 +121,7 @@ class Maintenance:
 
     def _save(self, superblock: Superblock) -> None:
         contents = self._contents
-        contents.superblock.repair(contents.disk)  # a damaged record is no reason to lose what replaces it
+        contents.superblock.repair(contents.disk)  # a damaged record must not stop its replacement
         contents.disk.crash_point("tablet.before_superblock_flush")
         superblock.save(contents.disk)
         contents.disk.crash_point("tablet.after_superblock_flush")
@@ -128,7 +129,7 @@ class Maintenance:
     # ------------------------------------------------------------------------------------------------- compaction
 
     def choose(self, blocks: Sequence[Block]) -> list[Block]:
-        """Blocks worth merging (`merge_rule.py`), or one that is largely superseded; empty if none."""
+        """The blocks to merge (`merge_rule.py`), or one that is largely superseded; empty if there are none."""
         run = choose_run([b.info.length_bytes for b in blocks], self.merge_bytes_max)
         if run:
             return [blocks[pos] for pos in run]
@@ -137,7 +138,7 @@ class Maintenance:
         return wasteful[:1]
 
     def _horizon(self) -> int:
-        """Versions that ended at or before this time may be dropped: no snapshot sees them, and no replay needs
+        """The time at or before which ended versions may be dropped, because no snapshot sees them and no replay needs
         them."""
         return min(self._contents.history_horizon, self._contents.superblock.flush_time)
 
@@ -154,8 +155,8 @@ class Maintenance:
             if not inputs:
                 return False
             for path, length_bytes, crc in (file for b in inputs for file in b.info.files):
-                # They were checked when they were opened, long ago perhaps. A merge gives them a new checksum, and what
-                # had gone bad meanwhile would then be taken for right.
+                # They were checked when they were opened, perhaps long ago. A merge gives them a new checksum, so
+                # damage since then would not be noticed any more.
                 verify_file(contents.disk, path, length_bytes, crc)
             schema = superblock.schema
             parts = [
@@ -189,14 +190,14 @@ class Maintenance:
     def remove_doomed(self) -> None:
         """Delete files that compaction replaced, unless a copy session holds them.
 
-        A crash leaves them to the sweep of the next start, and so does a folder that lets nothing go.
+        After a crash, or if the folder cannot be changed, the sweep of the next start deletes them.
         """
         contents = self._contents
         for path in contents.take_doomed():
             try:
                 with suppress(FileNotFoundError, DiskFailure):
                     contents.disk.remove(path)
-            except Refused:  # a resource is exhausted: with the next ones
+            except Refused:  # a resource is exhausted: try again with the next ones
                 contents.doom(path)
 
 

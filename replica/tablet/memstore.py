@@ -1,7 +1,7 @@
 """The memory store: Arrow batches in the order applied, with a version's times beside each row.
 
-A row id is the row's position over all batches. A row is visible at T if ts <= T < superseded. A deletion needs no row
-of its own: it only ends the version that was there.
+A row id is the row's position over all batches. A row is visible at T if ts <= T < superseded. A deletion adds no row:
+it only ends the present version.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ _CHUNK_ROWS_FULL = 8192
 """Batches of this many rows are never merged again."""
 _MERGE_FANOUT = 32
 _MERGED_BYTES_MAX = 8 << 20
-"""Of batches merged into one: concatenation copies, and long rows in few batches cost a reader nothing."""
+"""The highest bytes of batches merged into one: concatenation copies, and few batches with long rows are cheap to
+read."""
 
 
 class Chunk(NamedTuple):
-    """Rows `base` to `base + batch.num_rows`, in the columns of `schema`. `size_bytes`: of the batch."""
+    """Rows `base` to `base + batch.num_rows`, in the columns of `schema`. `size_bytes`: bytes of the batch."""
 
     base: int
     batch: Any
@@ -37,10 +38,10 @@ class Chunk(NamedTuple):
 
 
 class Located(NamedTuple):
-    """Where keys are in one memory store. All of shape (rows,).
+    """The rows of some keys in one memory store. All of shape (rows,).
 
     `ids`: the newest row of the key, live or dead, -1 if there is none. `hashes`: the key's rotated hash in this store.
-    `order` sorts them; None: not known.
+    `order` sorts them; None: unknown.
     """
 
     ids: I64
@@ -73,7 +74,7 @@ class MemStore:
     """
 
     def __init__(self, schema: TableSchema, expected_rows: int = 0) -> None:
-        """`expected_rows`: room made at once; it is address space until rows come."""
+        """`expected_rows`: room that is allocated at once; it is only address space until rows come."""
         capacity = max(_ROWS_FIRST, expected_rows)
         self.rows = 0
         self.payload_bytes = 0
@@ -86,16 +87,16 @@ class MemStore:
         """Ids of upserted rows whose older version in a block, if any, is not superseded yet."""
         self._index = HashIndex(expected_rows)
         self._aliases: dict[tuple[object, ...], int] = {}
-        """True collisions: keys whose hash another key holds here, and the hash they go by instead."""
+        """Keys whose hash another key has here, and the hash that they use instead."""
         self._natural: dict[int, int] = {}
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes held: payload, 24 bytes of times and hash for each row, and the index."""
+        """Bytes in use: payload, 24 bytes of times and hash for each row, and the index."""
         return self.payload_bytes + 24 * self.rows + self._index.memory_bytes
 
     def reserve(self, more: int) -> None:
-        """Room for `more` rows, before `locate`."""
+        """Make room for `more` rows, before `locate`."""
         if self.rows + more > len(self.ts):
             # Fresh pages cost nothing until they are written, so doubling costs address space, not memory.
             capacity = 1 << (self.rows + more).bit_length()
@@ -126,7 +127,7 @@ class MemStore:
         return Located(ids, slots, h, order)
 
     def find(self, h: U64, keys: Sequence[pa.Array]) -> I64:
-        """The newest row of each key, live or dead, -1 if there is none; as `locate`, and changes nothing."""
+        """The newest row of each key, live or dead, -1 if there is none; like `locate`, but changes nothing."""
         ids, _ = self._index.find(h, self.hashes)
         found = np.empty(0, dtype=np.int64) if self.exact else np.flatnonzero(ids >= 0)
         if len(found):
@@ -138,7 +139,7 @@ class MemStore:
         return ids
 
     def live(self, ids: I64) -> Bools:
-        """Shape of `ids`: which of these rows have not ended; for -1 either."""
+        """Mask, in the shape of `ids`, of the rows that have not ended; False for -1."""
         mask: Bools = self.superseded[ids] == MAX_HYBRID_TIME
         return mask
 
@@ -157,7 +158,7 @@ class MemStore:
         return located
 
     def _free_alias(self, natural: int) -> int:
-        """A hash that no row here has and no other alias took."""
+        """A hash that no row here has and no other alias uses."""
         alias = natural
         while True:
             alias = (alias + 1) & ((1 << 64) - 1)
@@ -166,7 +167,8 @@ class MemStore:
                 return alias
 
     def append(self, batch: Any, schema: TableSchema, located: Located, ts: int | I64) -> I64:
-        """Add one new live version per row and point the index at it; the new ids. After `reserve` and `locate`."""
+        """Add one new live version per row and point the index at it; returns the new ids. After `reserve` and
+        `locate`."""
         count = batch.num_rows
         first, end = self.rows, self.rows + count
         self.hashes[first:end] = located.hashes
@@ -189,7 +191,7 @@ class MemStore:
         return new_ids
 
     def supersede(self, ids: I64, ts: int | I64) -> None:
-        """These live rows end at `ts`: one time, or one for each."""
+        """End these live rows at `ts`: one time, or one for each."""
         self.superseded[ids] = ts
 
     def view(self) -> MemView:
@@ -208,11 +210,11 @@ class MemStore:
         return gather_keys(self.chunks, ids)
 
     def places(self, ids: I64) -> Iterator[Place]:
-        """Where the rows `ids` lie."""
+        """The places of the rows `ids`."""
         return places(self.chunks, ids)
 
     def _merge_tail(self) -> None:
-        """Merge the last chunks once 32 of the newest one's size class or below stand in a row."""
+        """Merge the last chunks if 32 of them in a row are of the newest one's size class or smaller."""
         limit = _size_class_end(self.chunks[-1].batch.num_rows)
         if limit is None or len(self.chunks) < _MERGE_FANOUT:
             return
@@ -223,7 +225,7 @@ class MemStore:
         size_bytes = sum(c.size_bytes for c in tail)
         if size_bytes > _MERGED_BYTES_MAX:
             return
-        # Concatenation copies, and so lets go of the messages that the small batches were parsed from.
+        # Concatenation copies, and so frees the messages from which the small batches were parsed.
         merged = pa.concat_batches([c.batch for c in tail])
         del self.chunks[-_MERGE_FANOUT:]
         self.chunks.append(Chunk(tail[0].base, merged, schema, merged.nbytes))
@@ -237,7 +239,7 @@ def gather_keys(chunks: Sequence[Chunk], ids: I64) -> list[Any]:
 
 
 def places(chunks: Sequence[Chunk], ids: I64) -> Iterator[Place]:
-    """Where the rows `ids` of a store with these chunks lie, chunk by chunk."""
+    """The places of the rows `ids` of a store with these chunks, chunk by chunk."""
     bases = np.fromiter((c.base for c in chunks), dtype=np.int64, count=len(chunks))
     where = np.searchsorted(bases, ids, side="right") - 1
     if len(ids) and int(where.min()) == int(where.max()):
@@ -252,7 +254,8 @@ def places(chunks: Sequence[Chunk], ids: I64) -> Iterator[Place]:
 
 
 def _size_class_end(rows: int) -> int | None:
-    """Rows at which the next larger class of chunk sizes begins; None for chunks that are never merged."""
+    """The number of rows at which the next larger class of chunk sizes begins; None for chunks that are never
+    merged."""
     for end in (32, 1024, _CHUNK_ROWS_FULL):
         if rows < end:
             return end
@@ -260,7 +263,7 @@ def _size_class_end(rows: int) -> int | None:
 
 
 def visible_mask(ts: npt.NDArray[np.int64], superseded: I64 | None, at: int) -> Bools:
-    """Shape (rows,): which versions are visible at time `at`."""
+    """Mask of shape (rows,) of the versions that are visible at time `at`."""
     mask: Bools = ts <= at
     if superseded is not None:
         mask &= superseded > at

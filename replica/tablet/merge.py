@@ -24,7 +24,7 @@ _BLOOM_BITS_PER_ROW = 16
 class Part(NamedTuple):
     """Versions to merge: a pa.RecordBatch in the target schema's columns, and arrays of shape (rows,).
 
-    `hashes` are rotated; without them they are computed anew.
+    `hashes` are rotated; if they are missing, they are computed.
     """
 
     batch: Any
@@ -98,7 +98,7 @@ def _sort_order(keys: Sequence[Any], ts: npt.NDArray[np.int64]) -> I64:
 
 
 def _content(batch: Any, schema: TableSchema, ts: I64, superseded: I64 | None, hashes: U64, order: I64) -> BlockContent:
-    """Add the sidecar's arrays; `superseded` and `hashes` are still in the order before sorting."""
+    """Add the sidecar's arrays; `superseded` and `hashes` are in the order before sorting."""
     rotated = hashes[order]
     if superseded is not None:
         superseded = superseded[order]

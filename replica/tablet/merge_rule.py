@@ -1,8 +1,8 @@
-"""Which blocks to merge, and how many blocks a flush makes, by sizes alone: pure.
+"""Decides, by sizes alone, which blocks to merge and how many blocks a flush makes. Pure.
 
-Blocks of similar size are merged, four or more at once, so that each row is rewritten only a few times. A merge holds
-its inputs and its output in memory, so it takes MERGE_BYTES_MAX of inputs at most. If four do not fit, as many are
-merged as fit. A block that fits with no other of its size is full, and stays.
+Blocks of similar size are merged, four or more at once, so that each row is rewritten only a few times. A merge has its
+inputs and its output in memory, so it takes at most MERGE_BYTES_MAX of inputs. If four do not fit, as many are merged
+as fit. A block that fits with no other of its size is full, and stays.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ MERGE_BYTES_MAX = 192 << 20
 FAN_IN_MIN = 4
 FAN_IN_MAX = 16
 SIMILAR = 4
-"""Blocks are similar if the largest is at most so many times as large as the smallest."""
+"""Blocks are similar if the largest is at most this many times as large as the smallest."""
 SMALL_BYTES = 64 << 10
 """Blocks up to this size count as equally large."""
 
 
 def choose_run(sizes: Sequence[int], bytes_max: int = MERGE_BYTES_MAX) -> list[int]:
-    """Positions of the blocks to merge into one, smallest first; empty if none should be. Two at least."""
+    """The positions of the blocks to merge into one, at least two, smallest first; empty if none should be merged."""
     order = sorted(range(len(sizes)), key=lambda pos: (sizes[pos], pos))
     for start in range(len(order)):
         run = _run(sizes, order[start : start + FAN_IN_MAX], bytes_max)
@@ -29,7 +29,7 @@ def choose_run(sizes: Sequence[int], bytes_max: int = MERGE_BYTES_MAX) -> list[i
 
 
 def _run(sizes: Sequence[int], order: Sequence[int], bytes_max: int) -> list[int]:
-    """Of blocks in ascending order, those to merge with the first one."""
+    """The blocks to merge with the first one of `order`, which is in ascending order of size."""
     largest = SIMILAR * max(sizes[order[0]], SMALL_BYTES)
     similar = [pos for pos in order if sizes[pos] <= largest]
     if len(similar) < FAN_IN_MIN:
@@ -46,8 +46,8 @@ def _run(sizes: Sequence[int], order: Sequence[int], bytes_max: int) -> list[int
 def flush_runs(sizes: Sequence[int], bytes_max: int = MERGE_BYTES_MAX) -> list[tuple[int, int]]:
     """(first, end) of the batches of a memory store that become one block each, in order; `sizes`: bytes of each batch.
 
-    A block has `bytes_max` at most, or one batch. As with a merge, its rows are in memory twice while it is made; and a
-    column of variable length cannot have more than 2 GiB in one block.
+    A block has at most `bytes_max`, or is one batch. As with a merge, its rows are in memory twice while it is made.
+    Also, a column of variable length cannot have more than 2 GiB in one block.
     """
     runs, first, total = [], 0, 0
     for pos, size in enumerate(sizes):
@@ -59,10 +59,10 @@ def flush_runs(sizes: Sequence[int], bytes_max: int = MERGE_BYTES_MAX) -> list[t
 
 
 def blocks_max(total_bytes: int, bytes_max: int = MERGE_BYTES_MAX) -> int:
-    """How many blocks a tablet of so many bytes has at most once nothing is left to merge.
+    """The highest number of blocks of a tablet of so many bytes, once nothing is left to merge.
 
     Sizes are counted in steps of the factor SIMILAR. There are up to three blocks of each size between SMALL_BYTES and
-    half of `bytes_max`; one more that does not fit with the next larger ones; and full ones, each above half of
+    half of `bytes_max`, one more that does not fit with the next larger ones, and full ones, each above half of
     `bytes_max`.
     """
     sizes, size = 1, SIMILAR * SMALL_BYTES

@@ -22,18 +22,18 @@ I64 = npt.NDArray[np.int64]
 
 PAGE_BYTES = 1 << 16
 _ONE_BY_ONE_ROWS_MAX = 4
-"""So few rows are checked one by one: what is made for many rows costs more than that."""
+"""Up to so many rows are checked one by one, because the arrays for many rows cost more than that."""
 
 
 class PageCrcs:
-    """The CRCs of a file that passes by in pieces of any size."""
+    """Computes the CRCs of a file's pages from pieces of any size."""
 
     def __init__(self) -> None:
         self._crcs: list[int] = []
         self._rest = b""
 
     def update(self, piece: bytes) -> None:
-        """The next bytes of the file."""
+        """Add the next bytes of the file."""
         at = 0
         if self._rest:
             at = PAGE_BYTES - len(self._rest)
@@ -47,7 +47,7 @@ class PageCrcs:
         self._rest = piece[at:]
 
     def finish(self) -> list[int]:
-        """One for each page; the last page may be a short one."""
+        """The CRC of each page; the last page may be a short one."""
         if self._rest:
             self._crcs.append(google_crc32c.value(self._rest))
             self._rest = b""
@@ -66,15 +66,15 @@ class PageChecks:
         self._proven = bytearray(len(crcs))
 
     def check(self, columns: Iterable[Any]) -> None:
-        """Corruption if a page under the rows of these Arrow arrays or NumPy vectors has changed."""
+        """Raise Corruption if a page under the rows of these Arrow arrays or NumPy vectors has changed."""
         for column in columns:
             for address, size_bytes in _spans(column):
                 offset = address - self._mapped.address
-                if size_bytes and 0 <= offset < self._mapped.size:  # else made by Arrow, and in no file
+                if size_bytes and 0 <= offset < self._mapped.size:  # otherwise made by Arrow, and in no file
                     self._check(offset // PAGE_BYTES, -(-(offset + size_bytes) // PAGE_BYTES))
 
     def check_rows(self, columns: Iterable[pa.Array | npt.NDArray[np.generic]], rows: I64) -> None:
-        """As `check`, of the pages under these rows alone, which may be in any order."""
+        """Like `check`, but only for the pages under these rows, which may be in any order."""
         if len(rows) <= _ONE_BY_ONE_ROWS_MAX:
             self.check(column[row : row + 1] for column in columns for row in rows.tolist())
             return
@@ -109,9 +109,9 @@ class PageChecks:
 
 
 def _spans(column: Any) -> Iterator[tuple[int, int]]:
-    """(address, bytes) of all that the rows of a flat column lie in.
+    """(address, bytes) of all memory of the rows of a flat column.
 
-    Lazily, and in this order: where a string lies is read from offsets, which the caller has checked by then.
+    Lazily, and in this order, because the place of a string is read from offsets, which the caller has checked by then.
     """
     if isinstance(column, np.ndarray):
         yield column.ctypes.data, column.nbytes
@@ -134,7 +134,7 @@ def _spans(column: Any) -> Iterator[tuple[int, int]]:
 
 
 def _cells(column: pa.Array | npt.NDArray[np.generic], rows: I64) -> Iterator[tuple[I64, I64]]:
-    """(addresses, bytes) of what these rows of a flat column lie in; lazily, in the order of `_spans`."""
+    """(addresses, bytes) of the memory of these rows of a flat column; lazily, in the order of `_spans`."""
     if isinstance(column, np.ndarray):
         yield column.ctypes.data + column.itemsize * rows, np.full(len(rows), column.itemsize)
         return

@@ -1,8 +1,8 @@
-"""From a batch of rows to changes of the stores: per-row decisions, made for all rows at once.
+"""Turns a batch of rows into changes of the stores: one decision for each row, made for all rows at once.
 
-Rows of one batch share one time, and rows of different keys do not touch each other. So the batch is cut by how often a
-key occurred before ("passes"): in one pass each key occurs once and every decision is a vector, and doing the passes
-one after the other equals applying the rows one at a time in offset order.
+Rows of one batch share one time, and rows of different keys do not affect each other. So the batch is cut by how often
+a key occurred before ("passes"). In one pass each key occurs once, and every decision is a vector operation. Doing the
+passes one after the other equals applying the rows one at a time in offset order.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ INSERTS = _table(RowOp.INSERT, RowOp.INSERT_IGNORE)
 _UPDATES = _table(RowOp.UPDATE, RowOp.UPDATE_IGNORE)
 _DELETES = _table(RowOp.DELETE, RowOp.DELETE_IGNORE)
 LEAVES_NULLS = _table(RowOp.UPSERT, RowOp.UPDATE, RowOp.UPDATE_IGNORE)
-"""Operations to which a null means `as it is` in a batch that says so."""
+"""The operations for which a null means `unchanged`, in a batch that has this option."""
 _MUST_EXIST = _table(RowOp.UPDATE, RowOp.DELETE)
 _NEVER_FAIL = _table(RowOp.UPSERT, RowOp.INSERT_IGNORE, RowOp.UPDATE_IGNORE, RowOp.DELETE_IGNORE)
 _SETTLE_ALL = _table(RowOp.UPSERT, RowOp.DELETE_IGNORE)
@@ -63,9 +63,9 @@ class WireRows(NamedTuple):
     ops: npt.NDArray[np.uint8]
     offsets: I64
     ignore_null: bool = False
-    """Whether upserts and updates leave a column whose value is null as it is, as if it were not given."""
+    """Whether upserts and updates leave a column unchanged if its value is null, as if it were not given."""
     bounded: bool = False
-    """Whether a row that would become too long is an error, see `WriteMeta.rows_bounded`."""
+    """Whether a row that would become too long is an error; see `WriteMeta.rows_bounded`."""
 
     @classmethod
     def of_batch(cls, batch: Any, meta: WriteMeta) -> WireRows:
@@ -75,7 +75,7 @@ class WireRows(NamedTuple):
         return cls(columns, ops, offsets, meta.ignore_null, meta.rows_bounded)
 
     def of_columns(self, schema: TableSchema) -> WireRows:
-        """The same rows without columns that the schema has no more."""
+        """The same rows without columns that the schema no longer has."""
         current = {c.id for c in schema.columns}
         return self._replace(columns={i: c for i, c in self.columns.items() if i in current})
 
@@ -98,7 +98,7 @@ class WireRows(NamedTuple):
         return [self.columns[c.id] for c in schema.key_columns]
 
     def gappy(self, schema: TableSchema) -> list[Column]:
-        """Columns that some rows give and others leave as they are."""
+        """The columns that some rows give and others leave unchanged."""
         if not self.ignore_null:
             return []
         return [c for c in schema.columns if c.id in self.columns and self.columns[c.id].null_count]
@@ -113,16 +113,16 @@ class Checked(NamedTuple):
 
 
 Belongs = Callable[[Any, U64], Bools]
-"""From a pa.RecordBatch of key columns and their hashes to a mask: which rows belong to this tablet."""
+"""Maps a pa.RecordBatch of key columns, with their hashes, to a mask of the rows that belong to this tablet."""
 
 
 def check_rows(
     rows: WireRows, schema: TableSchema, hash_keys: Callable[[list[Any]], U64], belongs: Belongs | None, size_bytes: int
 ) -> Checked:
-    """Find the errors of rows that do not depend on the tablet's rows. The first reason counts, in the order of the
-    code.
+    """Find the errors of rows that do not depend on the tablet's rows. The first reason in the order of the code
+    counts.
 
-    `size_bytes` bounds what all rows hold together; `belongs` is None for a table of one tablet.
+    `size_bytes` is an upper bound of all rows together; `belongs` is None for a table of one tablet.
     """
     errors: list[RowError] = []
     good = np.ones(len(rows.ops), dtype=np.bool_)
@@ -165,7 +165,8 @@ def _as_mask(array: Any) -> Bools:
 
 
 def _check_sizes(rows: WireRows, schema: TableSchema, fail: Callable[..., None]) -> None:
-    """Bounds per row and per key, of the values of variable length. Skipped where the whole batch is below a bound."""
+    """Check the bounds per row and per key on values of variable length. Skipped if the whole batch is below a
+    bound."""
     by_id = {c.id: c for c in schema.columns if c.type in VARIABLE_LENGTH}
     lengths: dict[int, Any] = {}
     total = 0
@@ -188,7 +189,7 @@ def _check_sizes(rows: WireRows, schema: TableSchema, fail: Callable[..., None])
 
 
 def _check_required(rows: WireRows, schema: TableSchema, fail: Callable[..., None]) -> None:
-    """Required columns: a null given for one, or an insert that gives none and there is no default."""
+    """Check required columns: no null is given for one, and an insert gives it or there is a default."""
     keys = set(schema.key)
     required = [c for c in schema.columns if not c.nullable and c.name not in keys]
     for column in required:
@@ -207,7 +208,8 @@ def _check_required(rows: WireRows, schema: TableSchema, fail: Callable[..., Non
 
 
 def apply_distinct(stores: Stores, schema: TableSchema, rows: WireRows, h: U64, times: I64) -> list[RowError] | None:
-    """Apply checked rows of different keys, each at its own time; None, and nothing done, if a key comes twice.
+    """Apply checked rows of different keys, each at its own time. If a key comes twice, nothing is done, and the result
+    is None.
 
     `times`: hybrid times, ascending, shape (rows,). The errors of rows that failed are in no order.
     """
@@ -221,7 +223,7 @@ def apply_distinct(stores: Stores, schema: TableSchema, rows: WireRows, h: U64, 
 
 
 def apply_rows(stores: Stores, schema: TableSchema, rows: WireRows, h: U64, ts: int) -> list[RowError]:
-    """Apply checked rows at time `ts`; the errors of those that failed, in no order."""
+    """Apply checked rows at time `ts`; returns the errors of the failed rows, in no order."""
     errors: list[RowError] = []
     if not len(h):
         return errors
@@ -235,7 +237,7 @@ def apply_rows(stores: Stores, schema: TableSchema, rows: WireRows, h: U64, ts: 
 
 
 def _passes(rows: WireRows, h: U64, schema: TableSchema) -> list[tuple[WireRows, U64]]:
-    """Cut into parts in which each key occurs once. Rows that a later one makes pointless are left out first."""
+    """Cut into parts in which each key occurs once. Rows that a later one makes pointless are dropped first."""
     order = np.argsort(h, kind="stable")
     same_as_next = np.append(h[order[1:]] == h[order[:-1]], False)
     full = all(c.id in rows.columns for c in schema.columns) and not rows.gappy(schema)
@@ -244,7 +246,7 @@ def _passes(rows: WireRows, h: U64, schema: TableSchema) -> list[tuple[WireRows,
         # A partial upsert reads the row before it, and fails on an absent one that it cannot complete.
         never_fail, settle = never_fail & (rows.ops != RowOp.UPSERT), settle & (rows.ops != RowOp.UPSERT)
         if rows.bounded:
-            # What completes a row may make it too long: only a deletion cannot fail.
+            # The values that complete a row may make it too long: only a deletion cannot fail.
             never_fail &= _DELETES[rows.ops]
     pointless = same_as_next & never_fail[order] & np.append(settle[order[1:]], False)
     hit = np.flatnonzero(pointless)
@@ -278,14 +280,15 @@ def _apply_pass(
     ops = rows.ops
     missing, gappy = [c for c in schema.columns if c.id not in rows.columns], rows.gappy(schema)
     upsert = ops == RowOp.UPSERT
-    # A full upsert need not know what it replaces: blocks are looked up later, in one go, before anyone reads.
+    # A full upsert need not know which version it replaces: blocks are searched later, for many rows at once, before a
+    # read.
     lazy = upsert if not missing and not gappy else np.zeros(len(ops), dtype=np.bool_)
     found = stores.locate(h, rows.keys(schema), lazy, needles)
     live, inserts = found.live, INSERTS[ops]
     known = bool(live.any())
     failed = (live & (ops == RowOp.INSERT)) | (~live & _MUST_EXIST[ops]) if known else _MUST_EXIST[ops]
     if failed.any():
-        # Asked once: a look at an enum's member costs as much as all else of a row.
+        # Read once, because an enum's member costs as much as the rest of a row's work.
         present, absent = RowCode.ALREADY_PRESENT, RowCode.NOT_FOUND
         inserted, offsets = (ops[failed] == RowOp.INSERT).tolist(), rows.offsets[failed].tolist()
         errors.extend(RowError(o, present if i else absent, "") for o, i in zip(offsets, inserted, strict=True))
@@ -307,7 +310,7 @@ def _apply_pass(
         bad = _too_long(stores, schema, rows, missing + gappy, found, over, fresh)
         errors.extend(RowError(o, RowCode.ROW_TOO_LARGE) for o in rows.offsets[bad].tolist())
         over[bad] = fresh[bad] = False
-    # Old versions end before new ones are added; what they hold can be read until a flush or compaction drops them.
+    # Old versions end before new ones are added. Their values can be read until a flush or compaction drops them.
     dead = np.flatnonzero(over | (live & _DELETES[ops]))
     if len(dead):
         stores.end(found, dead, _at(ts, dead))
@@ -322,9 +325,10 @@ def _apply_pass(
 def _too_long(
     stores: Stores, schema: TableSchema, rows: WireRows, left: list[Column], found: Found, over: Bools, fresh: Bools
 ) -> I64:
-    """Which rows would be longer than a row may be, with the values that they keep (`over`) or get (`fresh`).
+    """Mask of the rows that would be longer than a row may be, with the values that they keep (`over`) or get
+    (`fresh`).
 
-    `left`: columns that some rows or all leave out.
+    `left`: the columns that some or all rows leave out.
     """
     hit = np.flatnonzero(over | fresh)
     old = np.flatnonzero(over[hit])
@@ -369,7 +373,7 @@ def _append(
 
 
 def left_as_it_is(array: pa.Array, rows: WireRows) -> Bools:
-    """Where a null in a column of the rows means `as it is`."""
+    """Mask of the nulls in a column that mean `unchanged`."""
     return LEAVES_NULLS[rows.ops] & _as_mask(pc.is_null(array))
 
 

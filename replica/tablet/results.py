@@ -1,4 +1,4 @@
-"""What apply and flush report."""
+"""The results of apply and flush."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from nyala.replica.types import OpId, Refused
 class ApplyResult:
     """The outcome of one entry; the same on every replica.
 
-    `error`: the batch was refused whole and moved nothing. Otherwise `row_errors` (ascending by offset) names the rows
-    that failed, remembered ones of replayed rows included; `rows_applied` counts the rows that were new and did not
-    fail, `rows_replayed` those that the ledger had seen before. `last_offset` is the source's last offset afterwards,
-    None for a write that names no source.
+    `error`: the whole batch was refused and changed nothing. Otherwise `row_errors` (ascending by offset) has the
+    failed rows, including the remembered errors of repeated rows. `rows_applied` counts the new rows that did not fail,
+    `rows_replayed` those that the ledger had seen before. `last_offset` is the source's last offset afterwards, None
+    for a write that names no source.
     """
 
     opid: OpId
     hybrid_time: int = 0
-    """The time at which the rows became visible; a replayed client write reports its first application's."""
+    """The time at which the rows became visible; for a repeated client write, that of its first application."""
     error: Refused | None = None
     row_errors: tuple[RowError, ...] = ()
     rows_applied: int = 0
@@ -30,10 +30,10 @@ class ApplyResult:
 
 @dataclass(frozen=True)
 class FlushResult:
-    """What a flush made durable: everything up to `flush_opid`."""
+    """The effect of a flush: everything up to `flush_opid` is durable."""
 
     flush_opid: OpId
     rows: int
     bytes_written: int
     blocks: tuple[str, ...]
-    """Paths of the new blocks: one as a rule, none if there was nothing to write."""
+    """The paths of the new blocks: normally one, none if there was nothing to write."""

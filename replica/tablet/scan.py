@@ -1,4 +1,4 @@
-"""Reading at one time: a filter over memory batches and blocks, never a merge."""
+"""Reads rows at one time: filters memory batches and blocks, and never merges them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COUNT_SCHEMA = pa.schema([pa.field("count", pa.int64(), nullable=False)])
 
 
 class View(NamedTuple):
-    """A consistent state of the tablet, taken under its lock; true for every time up to that moment."""
+    """A consistent state of the tablet, taken under its lock; it stays valid for every time up to that moment."""
 
     schema: TableSchema
     memory: tuple[MemView, ...]
@@ -38,7 +38,7 @@ class View(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Some rows of one place, and which of them are visible (None: all). `checks`: of what lies on disk."""
+    """Some rows of one place, and a mask of those that are visible (None: all). `checks`: for data on disk."""
 
     batch: Any
     schema: TableSchema
@@ -49,14 +49,14 @@ class Piece(NamedTuple):
 class Scan(Iterator[Any]):
     """Iterator of pa.RecordBatch. `snapshot_time`: the hybrid time it reads at.
 
-    `schema`: of each batch; `column_ids`: of the columns asked for, in order. Rows come in no order. A count yields
-    one batch of one row with the column `count`.
+    `schema`: the schema of each batch; `column_ids`: the requested columns, in order. Rows come in no order. A count
+    yields one batch of one row with the column `count`.
     Concurrency: one reader; independent of what is applied, flushed or compacted meanwhile.
     """
 
     def __init__(self, view: View, spec: ScanSpec, stop: Callable[[], None] = never_stop) -> None:
         """Refused(INVALID_ARGUMENT) if a condition cannot be compared with its column. `stop` is called before each
-        piece; what it raises ends the scan."""
+        piece; an error that it raises ends the scan."""
         names = _names(spec, view.schema)
         self.snapshot_time = spec.snapshot_time
         self.column_ids = tuple(view.schema.column(name).id for name in names)
@@ -77,7 +77,7 @@ def _names(spec: ScanSpec, schema: TableSchema) -> Sequence[str]:
 
 
 def _needed(spec: ScanSpec, schema: TableSchema) -> set[int]:
-    """Ids of the columns that are read."""
+    """The ids of the columns that are read."""
     names = {p.column for p in spec.predicates}
     names.update(() if spec.count_only else _names(spec, schema), schema.key if spec.slice_count > 1 else ())
     return {schema.column(name).id for name in names}
@@ -86,8 +86,8 @@ def _needed(spec: ScanSpec, schema: TableSchema) -> set[int]:
 def pieces(
     view: View, spec: ScanSpec, conditions: Conditions, stop: Callable[[], None] = never_stop
 ) -> Iterator[Piece]:
-    """Every place that may hold rows visible at the snapshot, in pieces that are as `runs` says in the columns that
-    are read; `stop` is called before each. Of a block, those rows whose key may meet the conditions."""
+    """All rows that may be visible at the snapshot, in pieces as `runs` cuts them in the columns that are read; `stop`
+    is called before each. Of a block, only rows whose key may meet the conditions."""
     at, needed = spec.snapshot_time, _needed(spec, view.schema)
     terms = [conditions.terms(name) for name in view.schema.key]
     for block, deltas in view.blocks:
@@ -127,7 +127,7 @@ def _piece(batch: Any, schema: TableSchema, mask: Bools | None, checks: PageChec
 def _masked(
     piece: Piece, view: View, spec: ScanSpec, conditions: Conditions, stop: Callable[[], None]
 ) -> tuple[Any, Any | None]:
-    """(the columns needed, mask of the rows wanted or None for all)."""
+    """(the needed columns, mask of the wanted rows or None for all)."""
     if piece.checks is not None:
         needed = _needed(spec, view.schema)
         piece.checks.check(piece.batch.column(pos) for pos, c in enumerate(piece.schema.columns) if c.id in needed)

@@ -1,4 +1,4 @@
-"""The position of each Kafka source in a stopped replica: from its flushed ledger and its log. Applies nothing."""
+"""Reads the position of each Kafka source of a stopped replica from its flushed ledger and its log. Applies nothing."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .superblock import Superblock
 
 
 def source_positions(superblock: Superblock, entries: Iterable[Entry]) -> list[SourceState]:
-    """The ledger's sources once `entries`, a log in index order, are applied: those above the flush count.
+    """The ledger's sources after `entries`, in index order, of which those above the flush position count.
 
-    A batch that `apply` would refuse moves nothing here either. `generation`, `last_offset` and `done` are what `apply`
-    would reach; errors of rows in the log are not computed.
+    A batch that `apply` would refuse changes nothing here either. `generation`, `last_offset` and `done` are what
+    `apply` would reach; errors of rows in the log are not computed.
     """
     ledger = Ledger.from_avro(superblock.ledger)
     known = {schema.schema_id: schema for schema in superblock.table_schemas}

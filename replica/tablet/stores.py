@@ -1,7 +1,8 @@
 """The places where a key's live version can be: the active memory store, a frozen one, and the blocks.
 
 A key has at most one live version over all of them, with one exception: an upsert may leave the version that it
-replaced in a block alive until `Resolver` ends it. So the memory stores are asked first, and their answer counts.
+replaced in a block alive until `Resolver` ends it. So the memory stores are searched first, and what they have is
+right.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ _NOWHERE, _ACTIVE, _FROZEN = -1, -2, -3
 
 
 class Found(NamedTuple):
-    """Where the keys of one pass are. All arrays of shape (rows,).
+    """The places of the keys of one pass. All arrays of shape (rows,).
 
-    `where`: a block's position in `blocks`, or one of the negative marks; `at`: the row there. `unknown`: not looked up
+    `where`: a block's position in `blocks`, or one of the negative marks; `at`: the row there. `unknown`: not searched
     in blocks.
     """
 
@@ -43,7 +44,7 @@ class Found(NamedTuple):
 class Stores:
     """Versions of one tablet, in memory and in blocks.
 
-    Concurrency: everything that changes is under the tablet's lock.
+    Concurrency: every change needs the tablet's lock.
     """
 
     def __init__(self, schema: TableSchema, blocks: Sequence[Block] = ()) -> None:
@@ -51,20 +52,20 @@ class Stores:
         self.frozen: MemStore | None = None
         self.blocks: tuple[Block, ...] = tuple(blocks)
         self.live_rows = sum(b.rows - b.dead_rows for b in blocks)
-        """Estimate: upserts that are not resolved count as new rows."""
+        """An estimate: upserts that are not resolved count as new rows."""
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes held by memory stores and by what was superseded in blocks."""
+        """Bytes of the memory stores and of the supersessions of rows in blocks."""
         return self.store_bytes + sum(b.memory_bytes for b in self.blocks)
 
     @property
     def store_bytes(self) -> int:
-        """Bytes held by memory stores."""
+        """Bytes of the memory stores."""
         return self.active.memory_bytes + (self.frozen.memory_bytes if self.frozen is not None else 0)
 
     def longest(self, lock: threading.Lock) -> list[Longest]:
-        """The longest values of each part of the stores, dead versions included. Holds the lock for a moment."""
+        """The longest values of each part of the stores, dead versions included. Holds the lock briefly."""
         with lock:
             chunks = [c for store in (self.frozen, self.active) if store is not None for c in store.chunks]
             blocks = self.blocks
@@ -72,17 +73,17 @@ class Stores:
         return in_memory + [block.longest for block in blocks]
 
     def locate(self, h: U64, keys: Sequence[pa.Array], lazy: Bools, needles: Needles) -> Found:
-        """Where each key is live, before new versions are added; see `find`."""
+        """The live version of each key, before new versions are added; see `find`."""
         self.active.reserve(len(h))
         return self.find(h, keys, lazy, needles)
 
     def find(self, h: U64, keys: Sequence[pa.Array], lazy: Bools, needles: Needles) -> Found:
-        """Where each key is live; rows marked `lazy` are not looked up in blocks. `needles` are `h`, sorted."""
+        """The live version of each key; rows marked `lazy` are not searched in blocks. `needles` are `h`, sorted."""
         rows = len(h)
         located = self.active.locate(h, keys, needles.order)
         known = located.ids >= 0
         where = np.full(rows, _NOWHERE, dtype=np.int32)
-        # A copy: what is found elsewhere must not look like rows of the active store.
+        # A copy, because rows that are found elsewhere must not look like rows of the active store.
         at = located.ids.copy()
         live = np.zeros(rows, dtype=np.bool_)
         if known.any():
@@ -120,7 +121,7 @@ class Stores:
         return known
 
     def places(self, found: Found, hit: I64) -> Iterator[Place]:
-        """Where the versions are that were live for the rows `hit`: they can be read after they ended, too."""
+        """The places of the versions that were live for the rows `hit`; they can still be read after they ended."""
         where, at = found.where[hit], found.at[hit]
         for place in np.unique(where).tolist():
             mine = np.flatnonzero(where == place)
@@ -132,7 +133,7 @@ class Stores:
                     yield part._replace(mine=mine[part.mine])
 
     def end(self, found: Found, hit: I64, ts: int | I64) -> None:
-        """The live versions of the rows `hit` end at `ts`: one time for all of them, or one for each."""
+        """End the live versions of the rows `hit` at `ts`: one time for all of them, or one for each."""
         where, at = found.where[hit], found.at[hit]
         self.live_rows -= len(hit)
         for place in np.unique(where).tolist():
@@ -146,7 +147,7 @@ class Stores:
                 found.blocks[place].supersede(rows, np.full(len(rows), when, dtype=np.int64))
 
     def add(self, found: Found, hit: I64, batch: Any, schema: TableSchema, ts: int | I64) -> None:
-        """New versions for the rows `hit`; `batch` holds them in that order, `ts` is one time or one for each."""
+        """Add new versions of the rows `hit`; `batch` has them in that order, `ts` is one time or one for each."""
         located = found.located
         if len(hit) != len(located.ids):
             located = Located(located.ids[hit], located.slots[hit], located.hashes[hit], None)
@@ -164,7 +165,8 @@ def locate_in_blocks(
     where: npt.NDArray[np.int32],
     at: I64,
 ) -> None:
-    """Look up the pending rows, newest block first; fills `where` and `at` for those whose live version is found."""
+    """Search the blocks for the pending rows, newest block first; sets `where` and `at` of those whose live version is
+    found."""
     if len(needles.rotated) == 1:
         one = int(needles.rotated[0])
         bits_of_one = bloom_bits_one(one)

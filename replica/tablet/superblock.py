@@ -1,7 +1,7 @@
 """The root record of one tablet on one server: `tablet-meta/<tablet_id>`, replaced atomically.
 
-Without it the tablet DOES_NOT_EXIST, whatever other files there are. The block list, the ledger and `state` are
-complete up to `flush_opid` and have nothing later; replay starts right after it.
+Without it the tablet's data state is DOES_NOT_EXIST, whatever other files there are. The block list, the ledger and
+`state` contain exactly the entries up to `flush_opid`; replay starts right after it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from nyala.replica.types import (
 
 FOLDER = "tablet-meta"
 LAST_LOGGED_UNKNOWN = "last-logged-unknown"
-"""A feature that an older build must not ignore: it would let such a tombstone vote."""
+"""A feature that makes older builds refuse the record. They would let such a tombstone vote."""
 
 WITNESS_FEATURE = "witness"
 
@@ -45,11 +45,11 @@ _STATE_CHANGES = frozenset(
         (DataState.COPYING, DataState.DELETED),
     }
 )
-"""Nothing returns to DOES_NOT_EXIST. Staying put is rewriting other fields of the record."""
+"""The legal changes of the data state. None returns to DOES_NOT_EXIST. A state may stay: then other fields change."""
 
 
 class BlockInfo(NamedTuple):
-    """One block as the superblock names it: an Arrow file and its sidecar. Lengths in bytes, CRC-32C of whole files."""
+    """One block in the superblock: an Arrow file and its sidecar. Lengths in bytes, CRC-32C of whole files."""
 
     name: str
     length_bytes: int
@@ -63,7 +63,7 @@ class BlockInfo(NamedTuple):
     sidecar_length_bytes: int
     sidecar_crc: int
     block_id: str
-    """Identity that other blocks' sidecars name; it stays when a copy gives the files other names."""
+    """The identity that other blocks' sidecars name; it stays when a copy renames the files."""
     dead_rows: int = 0
     """Rows that were superseded when the block was written."""
 
@@ -76,7 +76,7 @@ class BlockInfo(NamedTuple):
         )
 
     def to_avro(self) -> dict[str, Any]:
-        """As `superblock.avsc` has it; id and sidecar travel as JSON."""
+        """The block as `superblock.avsc` has it; id and sidecar are JSON there."""
         sidecar = {"name": self.sidecar_name, "length": self.sidecar_length_bytes, "crc": self.sidecar_crc}
         return {
             "name": self.name,
@@ -132,13 +132,13 @@ class Superblock:
     data_state: DataState = DataState.READY
     last_logged: OpId | None = None
     last_logged_known: bool = True
-    """False: a lower bound, since the log could not be read when the replica was deleted. It does not vote."""
+    """False: `last_logged` is a lower bound, because the log could not be read at the deletion. It does not vote."""
     quarantine: str = ""
     bucket: int = 0
     range_pos: int = 0
     partition: PartitionSpec | None = None
     table_schemas: tuple[TableSchema, ...] = ()
-    """Every version known, the current one last. Empty for the masters' catalog."""
+    """Every known version, the current one last. Empty for the masters' catalog."""
     history_retention_us: int = 0
     flush_opid: OpId = ZERO_OPID
     flush_time: int = 0
@@ -151,11 +151,12 @@ class Superblock:
     state: bytes = b""
     """The catalog's records, in the masters' own tablet."""
     witness: bool = False
-    """No rows are here: a log that begins after `flush_opid`, and no blocks. An older build refuses such a record."""
+    """Whether there are no rows: a log that begins after `flush_opid`, and no blocks. An older build refuses the
+    record."""
 
     @property
     def path(self) -> str:
-        """Where this record lies."""
+        """The path of this record."""
         return superblock_path(self.tablet_id)
 
     @property
@@ -165,9 +166,9 @@ class Superblock:
         return self.table_schemas[-1]
 
     def save(self, disk: Disk) -> None:
-        """Replace the record on disk. InvariantViolation for a data state that cannot follow the one on disk.
-
-        DiskFailure if the folder is gone: it is never made here, because the next start must see that it is lost.
+        """Replace the record on disk. Raises InvariantViolation for a data state that cannot follow the one on disk.
+        Raises DiskFailure if the folder is gone: it is never made here, because the next start must notice that it is
+        lost.
         """
         previous = Superblock.load(disk, self.tablet_id) if disk.exists(self.path) else None
         before = previous.data_state if previous else DataState.DOES_NOT_EXIST
@@ -208,10 +209,10 @@ class Superblock:
         return result
 
     def repair(self, disk: Disk) -> bool:
-        """Write the record again if it is not there or does not read back; whether that was so.
+        """Write the record again if it is missing or damaged; returns whether it was.
 
-        For the record in force: the caller keeps it in memory, and lets nobody save another one meanwhile. A later
-        build's record is left alone, and a folder that is gone is not made: a start must see that it is lost.
+        Call it for the record in force, which is in memory, while no other one can be saved. A later build's record is
+        left alone, and a folder that is gone is not made, because a start must notice that it is lost.
         """
         if not disk.exists(FOLDER):
             return False
@@ -239,11 +240,11 @@ class Superblock:
         return [n for n in disk.listdir(FOLDER) if ".tmp" not in n]
 
     def end_of(self, logged: OpId) -> OpId:
-        """The last OpId of a READY replica whose log ends at `logged`; a log may be empty behind what is flushed."""
+        """The last OpId of a READY replica whose log ends at `logged`; a log may be empty after the flush position."""
         return max(logged, self.flush_opid)
 
     def without_rows(self) -> Superblock:
-        """The record of a witness of the same tablet, its log beginning after the same position."""
+        """The record of a witness of the same tablet, whose log begins after the same position."""
         return replace(self, witness=True, blocks=(), ledger=_empty_ledger(), state=b"")
 
     def to_avro(self) -> dict[str, Any]:
@@ -319,9 +320,8 @@ def block_names(superblock: Superblock) -> frozenset[str]:
 
 
 def sweep_orphans(disk: Disk, live_names: Sequence[str] | frozenset[str]) -> list[str]:
-    """Remove the files of `data/` that no superblock names, live or quarantined; the removed paths, sorted.
-
-    Only at start, before any tablet is open: a running flush writes its block before a superblock names it.
+    """Remove the files of `data/` that no superblock names, live or quarantined; returns the removed paths, sorted.
+    Call it only at start, before any tablet is open: a running flush writes its block before a superblock names it.
     """
     live = frozenset(live_names)
     orphans = [f"data/{name}" for name in disk.listdir("data") if f"data/{name}" not in live]

@@ -1,7 +1,7 @@
 """One data tablet: the replicated state machine that entries change and scans read.
 
-Threads: `apply` runs on one at a time; scans, checksums, flushes and compactions run beside it on others. Their shared
-state and its locks are in `contents.py`.
+Threads: `apply` runs on one thread at a time; scans, checksums, flushes and compactions run on others meanwhile. Their
+shared state and its locks are in `contents.py`.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ _CHECKED_MAX = 256
 class Tablet:
     """The state machine of a data tablet.
 
-    Invariants: the state is a function of the entries applied, on every replica, whatever was flushed when; times of
-    versions ascend strictly from entry to entry; a refused entry moves nothing but the applied position and time.
-    Durability: none before `flush`; entries up to `flush_opid` are in synced files, later ones are in the log only.
-    Concurrency: see above.
+    Invariants: the state is a function of the applied entries, whenever it was flushed; times of versions ascend
+    strictly from entry to entry; a refused entry changes nothing except the applied position and time. Durability: none
+    before `flush`; entries up to `flush_opid` are in synced files, later ones are in the log only. Concurrency: see
+    above.
     """
 
     def __init__(self, disk: Disk, superblock: Superblock, blocks: Sequence[Block]) -> None:
@@ -82,7 +82,7 @@ class Tablet:
         self._decoders: dict[tuple[int, tuple[int, ...]], BatchDecoder] = {}
         self._keys_decoder: MessageDecoder | None = None
         self._checked: dict[int, tuple[bytes, Any]] = {}
-        """Small batches that passed `check_write` and are not applied yet, by the identity of their bytes."""
+        """Small batches that passed `check_write` and are not applied yet, by the identity of their bytes object."""
         spec = superblock.partition
         self._routed = spec is not None and len(spec.partitions) > 1
 
@@ -90,7 +90,7 @@ class Tablet:
 
     @classmethod
     def create(cls, disk: Disk, superblock: Superblock) -> Tablet:
-        """A new, empty tablet; its superblock is durable on return. InvariantViolation if one is there already."""
+        """Create an empty tablet; its superblock is durable on return. InvariantViolation if there is one already."""
         check(not superblock.blocks, "a new tablet has no blocks", tablet=superblock.tablet_id)
         check(not Superblock.exists(disk, superblock.tablet_id), "the tablet exists", tablet=superblock.tablet_id)
         superblock.save(disk)
@@ -98,9 +98,9 @@ class Tablet:
 
     @classmethod
     def open(cls, disk: Disk, superblock: Superblock, *, verify: bool = True) -> Tablet:
-        """The tablet as of `superblock.flush_opid`; entries after it are to be applied again.
+        """Open the tablet as of `superblock.flush_opid`; the caller applies later entries again.
 
-        Corruption if a block is missing or damaged; `verify` reads every block once to know.
+        Corruption if a block is missing or damaged; with `verify`, every block is read once to check that.
         """
         check(not superblock.witness, "a witness has no rows to open", tablet=superblock.tablet_id)
         by_id = {s.schema_id: s for s in superblock.table_schemas}
@@ -122,7 +122,7 @@ class Tablet:
         """Release rows and blocks: scans that have begun keep theirs, later ones are refused.
 
         Waits for a running flush or compaction. A stopped replica's objects refer to each other, so they may stay in
-        memory until Python's garbage collection; its rows must not.
+        memory until Python's garbage collection. Its rows must not.
         """
         with self._contents.maintenance, self._contents.resolver.guard, self._contents.lock:
             self._contents.let_go()
@@ -135,8 +135,8 @@ class Tablet:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Hold `_lock` while an entry changes rows. After an error in between, the entry is applied in part: no file is
-        made."""
+        """Hold `_lock` while an entry changes rows. After an error in between, the entry is partly applied, and no file
+        is made any more."""
         with self._contents.lock:
             try:
                 yield
@@ -154,22 +154,22 @@ class Tablet:
 
     @property
     def applied_opid(self) -> OpId:
-        """Last entry applied; right after `open` equal to `flush_opid`."""
+        """The last applied entry; right after `open` equal to `flush_opid`."""
         return self._contents.applied
 
     @property
     def applied_time(self) -> int:
-        """Highest hybrid time applied."""
+        """The highest hybrid time applied."""
         return self._contents.time
 
     @property
     def safe_time(self) -> int:
-        """Every row with a time up to this one is applied, if no entry to come has a lower one."""
+        """The hybrid time up to which every row is applied, if no later entry has a lower time."""
         return self._contents.time
 
     @property
     def flush_opid(self) -> OpId:
-        """Everything up to this entry is durable without the log."""
+        """The last entry whose effect is durable without the log."""
         return self._contents.superblock.flush_opid
 
     @property
@@ -190,22 +190,22 @@ class Tablet:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes held: for rows, and for what was applied already."""
+        """Bytes held for rows, and for the ledger."""
         return self.row_bytes + self._contents.ledger.memory_bytes
 
     @property
     def row_bytes(self) -> int:
-        """Bytes that a flush would free, and those of the supersessions of rows in blocks."""
+        """Bytes that a flush would free, plus those of the supersessions of rows in blocks."""
         return self._contents.stores.memory_bytes
 
     @property
     def store_bytes(self) -> int:
-        """Bytes of the memory stores: what a flush makes a block of."""
+        """Bytes of the memory stores, of which a flush makes a block."""
         return self._contents.stores.store_bytes
 
     @property
     def rows_estimate(self) -> int:
-        """Live rows; too high by the upserts that are not resolved yet."""
+        """An estimate of the live rows: upserts that are not resolved yet count as new rows."""
         return max(0, self._contents.stores.live_rows)
 
     @property
@@ -215,16 +215,16 @@ class Tablet:
 
     @property
     def history_horizon(self) -> int:
-        """Snapshots below this hybrid time are refused."""
+        """The hybrid time below which snapshots are refused."""
         return self._contents.history_horizon
 
     def ledger_sources(self) -> list[SourceState]:
-        """Position of every source, sorted by key."""
+        """The position of every source, sorted by key."""
         with self._contents.lock:
             return self._contents.ledger.sources
 
     def remembered(self, client_id: str, sequence: int) -> ApplyResult | None:
-        """The result of a client's write when it was applied; None if it was not, or is forgotten."""
+        """The result of a client's write that was applied; None if it was not, or if the result is forgotten."""
         with self._contents.lock:
             known = self._contents.ledger.client_result(client_id, sequence)
         return None if known is None else _replayed(self._contents.applied, known, 0)
@@ -235,9 +235,9 @@ class Tablet:
 
     @contextmanager
     def hold(self) -> Iterator[Superblock]:
-        """The superblock of this moment; the files it names stay on disk until the context ends.
+        """The superblock of this moment; the files that it names stay on disk until the context ends.
 
-        Refused NOT_READY once the tablet is closed: another object may own its files by now.
+        Refused NOT_READY once the tablet is closed, because another object may own its files by then.
         """
         with self._contents.lock:
             self._contents.check_open()
@@ -278,7 +278,8 @@ class Tablet:
         return batch
 
     def _check_filled(self, column_ids: Sequence[int], batch: pa.RecordBatch, ignore_null: bool) -> None:
-        """Refused(TOO_LARGE) if the columns that a batch leaves out would take too much of every replica's memory."""
+        """Raise Refused(TOO_LARGE) if the columns that a batch leaves out would take too much memory of every
+        replica."""
         left_out = self._contents.schema.left_out(column_ids, ignore_null)
         each, most = left_out.row_bytes, left_out.rows_max
         if batch.num_rows <= most:
@@ -293,7 +294,8 @@ class Tablet:
             raise Refused(Code.TOO_LARGE, what, rows=stay, bytes=stay * each)
 
     def may_keep_much(self, meta: WriteMeta) -> bool:
-        """Whether `check_kept` is to be asked of a batch: its rows could keep more than BATCH_KEPT_BYTES_MAX."""
+        """Whether `check_kept` must be called for a batch, because its rows could keep more than
+        BATCH_KEPT_BYTES_MAX."""
         if meta.rows == 1 or meta.rows * limits.ROW_SIZE_BYTES_MAX <= limits.BATCH_KEPT_BYTES_MAX:
             return False
         return self._contents.schema.left_out(meta.column_ids, meta.ignore_null).keeps
@@ -301,9 +303,9 @@ class Tablet:
     def check_kept(
         self, meta: WriteMeta, batch: pa.RecordBatch, payload_bytes: int, under_way: Iterable[Given]
     ) -> None:
-        """Refused(TOO_LARGE) if the rows of a checked batch keep too much of what is stored; nothing is applied.
+        """Raise Refused(TOO_LARGE) if the rows of a checked batch keep too many stored values; nothing is applied.
 
-        `under_way`: the writes that will be applied before this one and may not be yet. Heavy; any thread.
+        `under_way`: the writes that will be applied before this one and may not be applied yet. Heavy; any thread.
         """
         schema, stores = self._contents.schema, self._contents.stores
         rows = WireRows.of_batch(batch, meta).of_columns(schema)
@@ -329,14 +331,14 @@ class Tablet:
         return batch
 
     def _batch_of(self, entry: Entry, meta: WriteMeta) -> Any:
-        """The decoded batch of a WRITE entry; the leader has decoded small ones of its own a moment ago."""
+        """The decoded batch of a WRITE entry; for small ones of its own, the leader has it from `check_write`."""
         payload, batch = self._checked.pop(id(entry.payload), (None, None))
         if payload is entry.payload:
             return batch
         return self._decode(entry.schema_id, meta.column_ids, entry.payload, meta.rows)
 
     def _decoder(self, schema_id: int, column_ids: tuple[int, ...]) -> BatchDecoder:
-        """For batches of these columns; Refused(SCHEMA_MISMATCH) if there can be none."""
+        """The decoder for batches of these columns; Refused(SCHEMA_MISMATCH) if there can be none."""
         known_decoder = self._decoders.get((schema_id, column_ids))
         if known_decoder is not None:
             return known_decoder
@@ -363,8 +365,8 @@ class Tablet:
     def apply(self, entries: Sequence[Entry]) -> list[ApplyResult]:
         """Apply entries in index order; one result each. Those at or below the applied position are skipped.
 
-        Corruption if a committed entry cannot be applied: the replica fails. Whatever is raised, nobody uses the tablet
-        further: `flush` and `compact` refuse once a part of an entry may be in it.
+        Raises Corruption if a committed entry cannot be applied: then the replica fails. After any error the tablet is
+        not used further: `flush` and `compact` refuse if an entry may be partly applied.
         """
         results: list[ApplyResult] = []
         while len(results) < len(entries):
@@ -372,7 +374,7 @@ class Tablet:
         return results
 
     def _apply_combined(self, entries: Sequence[Entry], first: int) -> list[ApplyResult]:
-        """Apply a run of small writes from position `first` on in one step; nothing if there is no such run."""
+        """Apply a run of small writes from position `first` on in one step; returns nothing if there is no such run."""
         if len(entries) - first < 2 or entries[first].opid.index != self._contents.applied.index + 1:
             return []
         combined = combine(
@@ -426,14 +428,14 @@ class Tablet:
                 elif entry.kind is EntryKind.CATALOG:
                     raise Corruption("a catalog entry in a data tablet's log", tablet=self.tablet_id, opid=entry.opid)
             except ResourcesExhausted:
-                raise  # no answer of the state machine: the replica is opened again, and applies the entry then
+                raise  # this is no result of the entry: the replica is opened again, and applies it then
             except Refused as e:
                 error = e
             self._advance(max(self._contents.time, entry.hybrid_time), entry.opid)
         return ApplyResult(entry.opid, entry.hybrid_time, error)
 
     def _advance(self, time: int, opid: OpId) -> None:
-        """Record that entries up to this one are applied; called for every kind of entry."""
+        """Record that entries up to this one are applied. Called for entries of every kind."""
         self._contents.time, self._contents.applied = time, opid
         self._contents.ledger.expire(time)
 
@@ -545,11 +547,12 @@ class Tablet:
         count_only: bool = False,
         stop: Callable[[], None] = never_stop,
     ) -> Scan:
-        """Rows visible at `snapshot_time` (None: the latest applied). Slices of one count are disjoint and complete.
+        """The rows visible at `snapshot_time` (None: the latest applied). Slices of one count are disjoint and
+        complete.
 
         Refused(HISTORY_GONE) below the history horizon; INVALID_ARGUMENT for unknown columns or a bad slice; NOT_READY
-        once the tablet is closed. A time above `safe_time` is the caller's to wait for. `stop` is called before each
-        piece of a block, and before each comparison of one; what it raises ends the scan.
+        once the tablet is closed. For a time above `safe_time` the caller must wait first. `stop` is called before each
+        piece of a block, and before each comparison of one; an error that it raises ends the scan.
         """
         pos, count = slice
         if not 0 <= pos < count:
@@ -563,8 +566,8 @@ class Tablet:
         return Scan(view, ScanSpec(names, tuple(predicates), at, limit, pos, count, count_only=count_only), stop)
 
     def keys(self, payload: bytes) -> Keys:
-        """The keys of a Get, as they travel. Refused(INVALID_BATCH, TOO_LARGE) unless they are whole keys, of which one
-        call may have so many."""
+        """Decode the keys of a Get. Refused(INVALID_BATCH, TOO_LARGE) unless they are whole keys, and not more than one
+        call may have."""
         columns = self._contents.schema.key_columns
         if len(payload) > limits.GET_KEYS_BYTES_MAX:
             what = "the keys of one call are too large; ask for fewer at a time"
@@ -586,10 +589,10 @@ class Tablet:
         bytes_max: int = limits.GET_BYTES_MAX,
         stop: Callable[[], None] = never_stop,
     ) -> tuple[Rows, int]:
-        """(those rows of the keys that there are, the time at which they are read: the latest applied).
+        """(the rows of those keys that exist, the time at which they are read: the latest applied).
 
-        Of as many keys as fit into about `bytes_max`, of one at least. Refused as a scan; `stop` is called before each
-        block.
+        It reads as many keys as fit into about `bytes_max`, at least one. Refused as a scan; `stop` is called before
+        each block.
         """
         contents = self._contents
         with contents.lock:
@@ -600,7 +603,7 @@ class Tablet:
         return look_up.rows(wanted, bytes_max, stop), look_up.at
 
     def checksum(self, snapshot_time: int | None = None, stop: Callable[[], None] = never_stop) -> RowSum:
-        """The sum of the rows visible at that time: the same on every replica, however its rows lie."""
+        """The sum of the rows visible at that time: equal on every replica, whatever its blocks are."""
         total = NO_ROWS
         scan = self.scan(snapshot_time=snapshot_time, stop=stop)
         for batch in scan:
@@ -613,7 +616,8 @@ class Tablet:
         self._contents.resolver.resolve(self._contents.stores)
         with self._contents.lock:
             self._contents.check_open()
-            # The time was chosen before, so what was upserted and not resolved meanwhile is later and unseen.
+            # The time was chosen before, so upserts that came meanwhile and are not resolved have later times and are
+            # not seen.
             if snapshot_time is not None and snapshot_time < self.history_horizon:
                 raise Refused(
                     Code.HISTORY_GONE,
@@ -629,25 +633,26 @@ class Tablet:
     # ------------------------------------------------------------------------------------------------- maintenance
 
     def flush(self) -> FlushResult | None:
-        """Make everything applied durable without the log; None if nothing was applied since, or the tablet is closed:
-        another object may have its files. Heavy; any thread.
+        """Make all applied entries durable without the log. Heavy; any thread.
 
-        Refused(NO_SPACE) leaves the tablet as it was; the next flush starts over with the same rows. NOT_READY if an
-        entry was applied in part: replay would meet its rows.
+        None if nothing was applied since the last flush, or the tablet is closed: another object may have its files.
+        After Refused(NO_SPACE) the tablet is unchanged; the next flush starts over with the same rows. NOT_READY if an
+        entry was applied in part, because replay would meet its rows.
         """
         return self._work.flush()
 
     def repair_superblock(self) -> bool:
-        """Write the superblock again if its file is gone or damaged; whether that was so. Any thread."""
+        """Write the superblock again if its file is missing or damaged; returns whether it was. Any thread."""
         with self._contents.maintenance:
             return not self._contents.closed and self._contents.superblock.repair(self._contents.disk)
 
     def compact(self) -> bool:
-        """Merge some blocks if it pays; whether it did. A closed tablet has none. Heavy; any thread."""
+        """Merge some blocks if that is worthwhile; returns whether it did. A closed tablet has none. Heavy; any
+        thread."""
         return self._work.compact()
 
     def wants_flush(self, wal_bytes: int = 0) -> float:
-        """Score: at 1.0 and above a flush is due, by memory held or by log that it would free."""
+        """A score: from 1.0 on a flush is due, by the memory that is used or by the log that it would free."""
         if self._contents.applied.index == self.flush_opid.index:
             return 0.0
         return self.row_bytes / limits.MEMSTORE_FLUSH_BYTES + wal_bytes / (8 * limits.WAL_SEGMENT_SIZE_BYTES_MAX)
@@ -658,7 +663,8 @@ class Tablet:
 
 
 def _end_rows(by: Block, there: Block, positions: U32, times: I64) -> None:
-    """The rows of a block that a later one's sidecar says to have ended; Corruption if they cannot have."""
+    """End the rows of block `there` that the sidecar of the later block `by` names; Corruption if they cannot have
+    ended."""
     try:
         there.supersede(positions.astype(np.int64), times)
     except (InvariantViolation, IndexError) as error:

@@ -27,7 +27,7 @@ class Witness:
 
     @property
     def applied_opid(self) -> OpId:
-        """Last entry counted."""
+        """The last counted entry."""
         return self._applied
 
     @property
@@ -37,7 +37,7 @@ class Witness:
 
     @property
     def applied_time(self) -> int:
-        """Highest hybrid time counted."""
+        """The highest hybrid time counted."""
         return self._time
 
     def apply(self, entries: Sequence[Entry]) -> list[Any]:
@@ -48,4 +48,4 @@ class Witness:
         return [None] * len(entries)
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there is nothing to close."""

@@ -1,7 +1,7 @@
-"""One attempt to fetch a tablet's files: what a copy and a join have in common.
+"""One attempt to fetch a tablet's files: the part that a copy and a join share.
 
-It has the source, the pace, the progress and the cancel; it keeps a session at the source; and it makes the fetched
-files durable, blocks under new names.
+It has the source, the pace, the progress and the cancel. It keeps a session at the source, and makes the fetched files
+durable, blocks under new names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class CopyProgress:
-    """What an operator sees of a running copy. Concurrency: any thread."""
+    """The progress of a running copy, for operators. Concurrency: any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -74,13 +74,13 @@ class CopyAttempt:
         self._block_paths: list[str] = []
 
     def check_cancelled(self) -> None:
-        """Refused if the attempt was cancelled."""
+        """Raise Refused if the attempt was cancelled."""
         if self._cancelled():
             raise copy_cancelled(self.tablet_id)
 
     @contextmanager
     def session(self, wanted: CopyWanted = WHOLE, *, allow_leaderless: bool = False) -> Iterator[CopyManifest]:
-        """A session at the source. At its end the source is told whether the body succeeded. Raises what `begin`
+        """Open a session at the source; at its end, report to the source whether the body succeeded. Raises as `begin`
         does."""
         self.check_cancelled()
         manifest = self._source.begin(self.tablet_id, self.uuid, allow_leaderless, wanted)

@@ -24,7 +24,7 @@ def base_name(path: str) -> str:
 
 
 def block_numbers(tablet_id: str, names: Iterable[str]) -> dict[str, int]:
-    """Of the files `names` in `data/`, the number of each that is a block of this tablet, or a sidecar of one."""
+    """The number of each file in `names` (in `data/`) that is a block of this tablet, or a sidecar of one."""
     return {m.string: int(m["number"]) for m in map(_NUMBERED.match, names) if m and m["tablet"] == tablet_id}
 
 
@@ -74,7 +74,8 @@ def superblock_bytes(superblock: Superblock) -> bytes:
 
 
 def quarantined_superblocks(disk: Disk) -> dict[str, Superblock]:
-    """Quarantine path -> the superblock kept there. Corruption if one cannot be read: then nothing may be removed.
+    """The superblock in each quarantine, by the quarantine's path. Corruption if one cannot be read: then no file may
+    be removed.
 
     A quarantine that is removed meanwhile names nothing any more, because its blocks are removed before it.
     """
@@ -100,7 +101,7 @@ def named_blocks(disk: Disk) -> frozenset[str]:
 
 
 def spared_blocks(disk: Disk, present: Iterable[str]) -> frozenset[str]:
-    """Of the files `present` in `data/`, the paths of those that a lost superblock may have named.
+    """The paths of those files of `present`, in `data/`, that a lost superblock may have named.
 
     A tablet with a log folder or consensus metadata and no superblock was here, or was being created. Its superblock
     may come back from a backup, and would name these blocks. A tombstone may have taken the place of such a superblock.

@@ -25,7 +25,7 @@ class CopyRequest:
     log_only: bool = False
     """The replica is to become a witness."""
     config: OpId = ZERO_OPID
-    """Position of the config by which the caller wants the copy, committed or not; 0.0 if it does not say."""
+    """The position of the config because of which the caller wants the copy, committed or not; 0.0 if it names none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +42,8 @@ class LocalReplica:
 
 
 def start_tablet_copy_checks(request: CopyRequest, local: LocalReplica) -> Refused | None:
-    """Why `request` is refused at a server whose replica is `local`; None: it goes ahead. Changes nothing.
-
-    `Refused.detail` is machine-readable: the own term with BAD_TERM, STATE or OPID with ILLEGAL_STATE.
+    """The refusal of `request` at a server whose replica is `local`; None if the copy may start. Changes nothing.
+    `Refused.detail` is machine-readable: the server's term with BAD_TERM, STATE or OPID with ILLEGAL_STATE.
     """
     if request.dest_uuid != local.uuid:
         return Refused(Code.INVALID_NAME, "this server has another uuid", meant=request.dest_uuid, own=local.uuid)
@@ -86,11 +85,11 @@ def source_refusal(
     own_term: int,
     allow_leaderless: bool = False,
 ) -> Refused | None:
-    """Why a copy from this source would lose acknowledged entries, or None.
+    """The refusal if a copy from this source could lose acknowledged entries; otherwise None.
 
-    A source whose log ends below what this server has acknowledged, compared by (term, index), would lose entries. So
+    A source would lose entries if its log ends below what this server has acknowledged, compared by (term, index). So
     might a source that leads in an earlier term than this server knows: a later leader may count on an acknowledgement
-    of entries that this server can no longer name, because its own log is damaged.
+    of entries that this server does not know any more, because its own log is damaged.
     """
     if source_last_opid < own_last_opid:
         return Refused(

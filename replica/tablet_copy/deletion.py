@@ -1,4 +1,4 @@
-"""Deletion of a replica, in six steps. The fourth is the commit point; after it the deletion is only completed.
+"""Deletes a replica in six steps. The fourth is the commit point; the steps after it only complete the deletion.
 
 A deleted replica is a tombstone: term, vote and last logged OpId stay for ever, so that it can neither forget a promise
 nor be revived by a stale leader. Its data goes to a quarantine [kudu raft-tablet-copy, "Tablet deletion"].
@@ -38,8 +38,8 @@ def fresh_quarantine(disk: Disk, tablet_id: str) -> str:
 
 
 class LastLogged(NamedTuple):
-    """What a tombstone keeps of the log. Not `known`: the log, or its end, could not be read, and `opid` is a lower
-    bound of what the replica acknowledged."""
+    """The end of the log that a tombstone keeps. If it is not `known`, the log or its end could not be read, and `opid`
+    is a lower bound of what the replica acknowledged."""
 
     opid: OpId
     known: bool = True
@@ -50,10 +50,10 @@ def delete_replica(
 ) -> Superblock:
     """Turn a READY or COPYING replica into a tombstone; returns the tombstone's superblock.
 
-    `last_opid` is the last entry of the stopped replica's log, or, not `known`, a lower bound: such a tombstone does
-    not vote. A COPYING replica passes what its superblock kept, never what a partial WAL would say. A tombstone is
-    returned as it is. Crash points `delete.1` to `delete.6` follow the steps of their numbers. DiskFailure and NO_SPACE
-    pass through; a second call carries on.
+    `last_opid` is the last entry of the stopped replica's log. If it is not `known`, it is a lower bound, and the
+    tombstone does not vote. For a COPYING replica, pass the OpId that its superblock kept, never the end of its partial
+    log. A tombstone is returned unchanged. Crash points `delete.1` to `delete.6` follow the steps of their numbers.
+    After DiskFailure and NO_SPACE, a second call goes on.
     """
     if superblock.data_state is DataState.DELETED:
         stop()
@@ -73,7 +73,7 @@ def delete_replica(
         tombstone = as_tombstone(superblock, last_opid, quarantine, known=known)
         tombstone.save(disk)
     except Refused:
-        disk.remove_tree(quarantine)  # it was not committed; after a crash, `drop_undone_deletions` does this
+        disk.remove_tree(quarantine)  # the deletion was not committed; after a crash, `drop_undone_deletions` removes this
         raise
     disk.crash_point("delete.4")
     _log.info("T %s deleted: last logged OpId %s, data in %s", tablet_id, last_opid, quarantine)
@@ -81,10 +81,11 @@ def delete_replica(
 
 
 def last_of_unopened(superblock: Superblock, cmeta: ConsensusMeta | None) -> LastLogged:
-    """What to keep of a READY replica whose log cannot be read; raises its vote floor.
+    """The lower bound that the tombstone of a READY replica with an unreadable log keeps; raises the vote floor.
 
-    The flush and the committed config are lower bounds. What the replica acknowledged above them, it has forgotten: its
-    tombstone gives no vote until a copy has brought it back, and none in its present term even then.
+    The flush and the committed config are lower bounds. The replica has forgotten the later entries that it
+    acknowledged. So its tombstone gives no vote until a copy has brought them back, and even then none in its present
+    term.
     """
     if cmeta is None:
         return LastLogged(superblock.flush_opid, known=False)
@@ -121,7 +122,7 @@ def redo_deletion(disk: Disk, tombstone: Superblock) -> Superblock:
         return tombstone
     quarantine = tombstone.quarantine
     if not quarantine or disk.exists(f"{quarantine}/wal"):
-        # The recorded place is taken by an earlier deletion: never mix two logs.
+        # An earlier deletion uses the recorded place: never mix two logs.
         quarantine = fresh_quarantine(disk, tablet_id)
         tombstone = replace(tombstone, quarantine=quarantine)
         tombstone.save(disk)

@@ -1,9 +1,8 @@
 """Downloads the files of one copy session: several at once, each checked, and synced while the next ones arrive.
 
-A sync at the end of each file would leave the network idle while the disk works. So a thread of its own syncs what has
-arrived in steps, and the rest of a file after its last byte; `run` waits for all of it.
+A sync at the end of each file would leave the network idle while the disk works. So a separate thread syncs the arrived bytes in steps, and the rest of a file after its last byte; `run` waits for all of it.
 
-Synced bytes leave the page cache at once, so the next bytes get the same pages. So a copy needs the memory of a few
+Synced bytes are dropped from the page cache at once, and the next bytes get the same pages. So a copy needs the memory of a few
 steps and not of the whole tablet. It pushes little out of the cache, and asks the machine's host for few pages.
 """
 
@@ -22,8 +21,8 @@ from .in_flight import InFlight
 from .manifest import CopyFile, CopySource
 
 SYNC_BYTES = 8 << 20
-"""A file is synced each time so much of it has arrived. Small, because a sync of the log, for which a write waits, may
-have to wait until the disk has written these bytes."""
+"""A file is synced each time this many of its bytes have arrived. The step is small, because a sync of the log, for
+which a write waits, may have to wait until the disk has written these bytes."""
 
 
 class Downloads:
@@ -54,9 +53,9 @@ class Downloads:
         self._stop = threading.Event()
 
     def run(self, files: Sequence[CopyFile], targets: dict[str, str]) -> None:
-        """Bring `files` to the paths `targets` names, largest first. On return all are checked and synced.
+        """Fetch `files` to the paths that `targets` names, largest first. On return all are checked and synced.
 
-        Corruption if a file is not what the manifest says; what the source, the disk or `arrived` raises.
+        Raises Corruption if a file is not what the manifest says, and the errors of the source, the disk and `arrived`.
         """
         ordered = sorted(files, key=lambda f: (-f.length_bytes, f.name))
         if self._streams == 1:
@@ -98,7 +97,7 @@ class Downloads:
                     offset += len(chunk)
                     del chunk
                 if self._stop.is_set():
-                    break  # another file failed: that is what the copy ends with
+                    break  # another file failed, and the copy ends with that error
                 if offset - synced >= SYNC_BYTES and syncs.begin(out):
                     synced = offset
             if not self._stop.is_set() and (offset != file.length_bytes or crc != file.crc):
@@ -110,7 +109,7 @@ class Downloads:
 
 
 class DamagedFile(Corruption):
-    """A file that arrived with other bytes than the manifest says."""
+    """A file that arrived with other bytes than the manifest states."""
 
     def __init__(self, file: CopyFile, length_bytes: int, crc: int) -> None:
         super().__init__(
@@ -136,11 +135,11 @@ class _Inline:
         return disk.open(path, create=True)
 
     def begin(self, file: DiskFile) -> bool:
-        """Begin to sync what is written; returns whether it did."""
+        """Begin to sync the written bytes; returns whether it did."""
         return False
 
     def finish(self, file: DiskFile) -> None:
-        """Sync and close."""
+        """Sync and close the file."""
         try:
             file.sync()
             file.uncache()
@@ -153,7 +152,7 @@ class _Inline:
 
 
 class _Beside(_Inline):
-    """Syncs files on a thread of its own, in the order of the calls; a bounded number is open."""
+    """Syncs files on a separate thread, in the order of the calls; a bounded number of files is open."""
 
     def __init__(self, open_max: int) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="copy-sync")
@@ -169,7 +168,7 @@ class _Beside(_Inline):
         self._thread.shutdown()
 
     def open(self, disk: Disk, path: str) -> DiskFile:
-        self._room.acquire()  # stays taken if the open fails: that ends the run, and there is more room than streams
+        self._room.acquire()  # not released if the open fails: that ends the run, and there is more room than streams
         return super().open(disk, path)
 
     def begin(self, file: DiskFile) -> bool:
@@ -190,10 +189,10 @@ class _Beside(_Inline):
     def abandon(self, file: DiskFile) -> None:
         with self._lock:
             self._latest.pop(file, None)
-        self._thread.submit(self._close, file)  # behind a sync of it that may be under way
+        self._thread.submit(self._close, file)  # after a sync of it that may be under way
 
     def wait(self) -> None:
-        """Wait until every finished file is synced; raises what a sync raised."""
+        """Wait until every finished file is synced; raises the error of a failed sync."""
         for work in self._finished:
             work.result()
 

@@ -24,7 +24,7 @@ class InFlight:
 
     @property
     def waiting(self) -> int:
-        """How many threads wait for room."""
+        """The number of threads that wait for room."""
         return self._waiting
 
     @contextmanager

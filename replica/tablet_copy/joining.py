@@ -24,11 +24,11 @@ _log = logging.getLogger(__name__)
 class WitnessJoin:
     """One run of JOIN.1 to JOIN.4.
 
-    `witness` is the superblock in force. `await_log(flushed)` returns once the running witness holds that OpId as
-    committed and durable; Refused if it does not come. `swap(superblock)` stops the witness, makes that superblock
-    durable by one atomic rewrite and starts the replica; or raises Refused and leaves the witness running.
+    `witness` is the superblock in force. `await_log(flushed)` returns once the running witness has that OpId committed
+    and durable; Refused if it does not get there. `swap(superblock)` stops the witness, makes that superblock durable
+    by one atomic rewrite and starts the replica; or raises Refused and leaves the witness running.
 
-    Nothing that the witness promised is touched: term, vote and log stay where they are and go on.
+    The witness's promises are kept: term, vote and log stay in use.
     """
 
     def __init__(
@@ -47,7 +47,8 @@ class WitnessJoin:
         self._swap = swap
 
     def run(self) -> Superblock:
-        """The superblock of the whole replica. Refused or Corruption if it failed; the witness goes on as it was."""
+        """Run the join; returns the superblock of the whole replica. After Refused or Corruption the witness goes on
+        unchanged."""
         self._progress.phase = "JOIN.1"
         with self._attempt.session(CopyWanted(flushed=self._witness.flush_opid)) as manifest:
             try:
@@ -89,7 +90,7 @@ class WitnessJoin:
         return remote
 
     def _forget_files(self) -> None:
-        """Remove the copied files, unless the rewrite was done after all and names them."""
+        """Remove the copied files, unless the rewrite did take place and names them."""
         tablet_id = self._witness.tablet_id
         if Superblock.exists(self._disk, tablet_id) and Superblock.load(self._disk, tablet_id).blocks:
             return

@@ -1,7 +1,7 @@
 """Handles a superblock that is missing or damaged while other files show that the tablet was here.
 
-It is not known then which blocks it named, or where its log ended. A tombstone takes its place, which gives no vote
-until a copy is complete. The blocks that a backup of the superblock would name stay until then.
+Then nothing tells which blocks it named, or where its log ended. A tombstone takes its place, and gives no vote until a
+copy is complete. The blocks that a backup of the superblock would name stay until then.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ def was_here(disk: Disk, tablet_id: str) -> bool:
 
 
 def lost_tablets(disk: Disk) -> list[str]:
-    """Ids of the tablets of which the superblock is lost, sorted."""
+    """The ids of the tablets whose superblock is lost, sorted."""
     known = set(Superblock.list_tablets(disk))
     left = {*disk.listdir("wals"), *disk.listdir(CMETA)} - known
     return [tablet_id for tablet_id in sorted(left) if was_here(disk, tablet_id)]
 
 
 def write_tombstone_for_lost(disk: Disk, tablet_id: str, cmeta: ConsensusMeta | None) -> Superblock:
-    """A tombstone in the place of a superblock that is lost; returns its record.
+    """Write a tombstone in the place of a lost superblock; returns its record.
 
-    The log goes to a quarantine, as by a deletion. The blocks stay in `data/` (`spared_blocks`), and no later one gets
-    one of their names. Crash points: `delete.4` to `delete.6`, as of a deletion. DiskFailure if the folder of
+    The log goes to a quarantine, as in a deletion. The blocks stay in `data/` (`spared_blocks`), and no later block
+    gets one of their names. Crash points: `delete.4` to `delete.6`, as in a deletion. DiskFailure if the folder of
     superblocks is gone, Corruption if the folder of blocks cannot be read; nothing has changed then.
     """
     last = last_of_unopened(Superblock(tablet_id=tablet_id, table_id=""), cmeta)
@@ -70,7 +70,7 @@ def write_tombstone_for_lost(disk: Disk, tablet_id: str, cmeta: ConsensusMeta | 
 
 
 def blocks_that_stayed(disk: Disk, tablet_id: str) -> frozenset[str]:
-    """Paths of the tablet's blocks that stayed for a lost superblock; none if they cannot be listed now."""
+    """The paths of the tablet's blocks that were kept for a lost superblock; none if they cannot be listed now."""
     try:
         return spared_blocks(disk, block_numbers(tablet_id, disk.listdir("data"))) - named_blocks(disk)
     except (Corruption, DiskFailure, Refused):

@@ -1,4 +1,4 @@
-"""What a copy session offers, what it is for, and the interface of a source."""
+"""The manifest of a copy session, the purposes of a session, and the interface of a source."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nyala.replica.types import ZERO_OPID, OpId
 
 
 class FileKind(IntEnum):
-    """Numbers travel on the wire: never renumber."""
+    """The kinds of files. Their numbers are sent over the wire: never renumber them."""
 
     BLOCK = 1
     WAL_SEGMENT = 2
@@ -51,24 +51,26 @@ class CopyManifest:
 
 @dataclass(frozen=True, kw_only=True)
 class CopyWanted:
-    """What a session is for; by default a whole replica."""
+    """The purpose of a session; by default a copy of a whole replica."""
 
     log_only: bool = False
-    """A witness: no blocks, and a log that begins at what the source knows to be committed, if that is safe."""
+    """Whether it is for a witness: no blocks, and a log that begins at the source's commit position, if that is
+    safe."""
     acknowledged: OpId = ZERO_OPID
-    """With `log_only`: the last entry that the target has ever acknowledged; ANYTHING if it does not know. The log that
-    it gets must not end below that."""
+    """With `log_only`: the last entry that the target has ever acknowledged; ANYTHING if unknown. The copied log must
+    not end below it."""
     flushed: OpId = ZERO_OPID
-    """The blocks must hold at least what was applied up to here; the source flushes for it."""
+    """The blocks must contain at least the entries up to here; the source flushes for that."""
 
 
 WHOLE = CopyWanted()
 ANYTHING = OpId(1 << 62, 1 << 62)
-"""Above every OpId."""
+"""An OpId above all others."""
 
 
 class CopySource(Protocol):
-    """What a target copies from: a remote leader, or a session in this process, as offline and in the simulator.
+    """The source from which a target copies: a remote leader or, offline and in the simulator, a session in this
+    process.
 
     Every method raises Refused; `fetch` may be called from several threads at once.
     """

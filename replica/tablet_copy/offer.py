@@ -1,7 +1,7 @@
 """Judges whether an honest source can have offered a manifest, before anything here changes. One pure function.
 
-Checksums protect the files themselves. The terms, configs, names and lengths of the manifest would be taken over as
-they are: a term is kept for ever, and a name becomes a file's name.
+Checksums protect the files themselves, but not the terms, configs, names and lengths of the manifest: a term would be
+kept for ever, and a name would become a file's name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from .manifest import CopyFile, CopyManifest
 
 
 def accept_offer(manifest: CopyManifest, tablet_id: str, own_term: int) -> Superblock:
-    """The source's superblock; Refused CORRUPTION names what no honest source offers to a server in `own_term`."""
+    """The source's superblock; Refused CORRUPTION names the part that no honest source offers to a server in
+    `own_term`."""
     try:
         remote = parse_superblock(manifest.superblock, "copy session")
         why = _wrong(manifest, read_cmeta(manifest.cmeta, path_of(tablet_id)), remote, tablet_id, own_term)
@@ -40,7 +41,7 @@ def _wrong(manifest: CopyManifest, cmeta: CmetaView, remote: Superblock, tablet_
     if why := invalid_config_reason(cmeta.config):
         return why
     for what, opid in (("the log ends", manifest.last_opid), ("the rows end", remote.flush_opid)):
-        if not is_position(opid) or too_far(own_term, opid.term):  # a replica begins in the term in which its log ends
+        if not is_position(opid) or too_far(own_term, opid.term):  # a replica starts in the term in which its log ends
             return f"{what} at {opid}, and term {own_term} is known here"
     if remote.flush_opid.index > manifest.last_opid.index:
         return f"the rows end at {remote.flush_opid}, the log at {manifest.last_opid}"
@@ -61,5 +62,5 @@ def _wrong_files(files: Iterable[CopyFile]) -> str:
 
 
 def _has_place(opid: OpId, term: int) -> bool:
-    """Whether a config can be set there; the first one of a group is set at 0.0."""
+    """Whether a config can have this position; the first config of a group has 0.0."""
     return is_position(opid) and opid.term <= term

@@ -1,4 +1,4 @@
-"""Quarantines: listed, and purged by an operator [kudu raft-tablet-copy, "Tablet deletion"]. Also ends copies and
+"""Lists quarantines and purges them for an operator [kudu raft-tablet-copy, "Tablet deletion"]. Also ends copies and
 deletions that were cut off: an unfinished copy becomes a tombstone, and quarantines that only it left are removed.
 
 Quarantines may be removed meanwhile; one that is gone when it is read is left out.
@@ -19,7 +19,7 @@ from .deletion import QUARANTINE, delete_replica, wal_folder
 
 @dataclass(frozen=True, kw_only=True)
 class Quarantined:
-    """One quarantine. `data_state`: of the superblock in it; None if there is none, or it cannot be read."""
+    """One quarantine. `data_state`: that of its superblock; None if there is no superblock, or it cannot be read."""
 
     path: str
     tablet_id: str
@@ -108,7 +108,7 @@ def end_unfinished_copy(disk: Disk, copying: Superblock) -> Superblock:
     """Make a tombstone of an unfinished copy, with the last logged OpId that the COPYING superblock kept; returns its
     superblock.
 
-    The copied log goes to a new quarantine. If it has filled the disk, so that the tombstone finds no room, it is
+    The copied log goes to a new quarantine. If the disk is so full that the tombstone finds no room, the log is
     removed, because it promises nothing. NO_SPACE if there is still no room.
     """
     tablet_id = copying.tablet_id
@@ -164,7 +164,7 @@ def drop_undone_deletions(disk: Disk, ready: Superblock) -> None:
 
 
 class Purged(NamedTuple):
-    """What a purge has removed: sorted paths, and their bytes."""
+    """The result of a purge: the removed paths, sorted, and their bytes."""
 
     removed: list[str]
     bytes_freed: int

@@ -37,7 +37,7 @@ from .deletion import wal_folder
 from .manifest import WHOLE, CopyFile, CopyManifest, CopyWanted, FileKind
 
 LINGER_US = 30 * 1_000_000
-"""How long the log anchor of a finished copy stays: by then the new follower's own progress holds the log."""
+"""The time that the log anchor of a finished copy stays. By then the new follower's own progress keeps the log."""
 
 
 class HeldState(Protocol):
@@ -260,7 +260,7 @@ class CopySourceSession:
             try:
                 with _trouble(named, path):
                     file = self._disk.open(path)
-            except FileNotFoundError as error:  # the session still holds it, so this server has not removed it
+            except FileNotFoundError as error:  # the session still holds the file, so this server has not removed it
                 raise Corruption("a file that a copy session holds is gone", path=path) from error
         try:
             yield SessionFile(self, named, path, file)
@@ -305,8 +305,7 @@ class CopySourceSession:
 
 
 class Served(NamedTuple):
-    """An open session, for operators: when it began (wall clock), and how long ago its target last fetched
-    something."""
+    """An open session, for operators: when it began (wall clock), and the time since its target last fetched bytes."""
 
     session: CopySourceSession
     started_us: int
@@ -314,7 +313,7 @@ class Served(NamedTuple):
 
 
 class Asker(NamedTuple):
-    """What the bounds on sessions need to know of a requestor."""
+    """The facts about a requestor that the bounds on sessions need."""
 
     host: str = ""
     """The host that the call came from; empty if it is this process."""
@@ -334,7 +333,7 @@ class _Begun(NamedTuple):
     asker: Asker
 
     def replaces(self, other: _Begun) -> bool:
-        """Whether this attempt, if it is the later one, shows that the other's target has given that one up.
+        """Whether this attempt, if it is the later one, shows that the other's target has given up the other attempt.
 
         Never across hosts, because any caller can send another server's uuid.
         """
@@ -351,9 +350,9 @@ class _Begun(NamedTuple):
 class _Slot:
     session: CopySourceSession
     started_us: int
-    """Wall clock."""
+    """The wall clock's time."""
     asked_us: int
-    """When its target last fetched something; monotonic clock."""
+    """The time at which its target last fetched bytes; monotonic clock."""
     begun: _Begun
 
 
@@ -370,8 +369,8 @@ class SourceSessions:
     _slots: dict[str, _Slot] = field(default_factory=dict)
     _opening: list[_Begun] = field(default_factory=list)
     _latest: dict[tuple[str, str, str], tuple[_Begun, int]] = field(default_factory=dict)
-    """By requestor, host and tablet: the latest attempt, and when it arrived. Kept while its session is open, and for a
-    time to live."""
+    """The latest attempt and the time of its arrival, by requestor, host and tablet. Kept while its session is open,
+    and for a time to live."""
     _lingering: list[tuple[str, Releasable, int]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -423,7 +422,7 @@ class SourceSessions:
                 self._opening.remove(begun)
 
     def _full(self, asker: Asker) -> tuple[str, int] | None:
-        """If a bound is reached for this requestor: a text that says whose sessions it counts, and its number.
+        """If a bound is reached for this requestor: a text that says whose sessions it counts, and its value.
 
         The caller holds the lock.
         """

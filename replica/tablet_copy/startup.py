@@ -1,4 +1,4 @@
-"""What a start does with each superblock that it finds [kudu raft-tablet-copy, "Tablet startup"]."""
+"""Brings each superblock that a start finds to a final state [kudu raft-tablet-copy, "Tablet startup"]."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _log = logging.getLogger(__name__)
 
 
 def settle_at_startup(disk: Disk, superblock: Superblock) -> Superblock:
-    """Bring one tablet's files to a state that may go on; returns the superblock in force.
+    """Bring one tablet's files to a state from which the server can go on; returns the superblock in force.
 
     DELETED: finish the deletion if its log is still in place. COPYING: back to DELETED. The last logged OpId is the one
-    that the superblock kept (0.0 if the tablet never was here), whatever the partial log holds; that log goes to a new
-    quarantine. READY: remove the quarantine of a deletion that did not reach its commit point. Idempotent: after a
+    that the superblock kept (0.0 if the tablet was never here), whatever the partial log contains; that log goes to a
+    new quarantine. READY: remove the quarantine of a deletion that did not reach its commit point. Idempotent: after a
     crash in here, the next start does the same. The superblock is durable on return, even if the former process did not
     sync it, because log GC relies on it.
     """

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 class TargetCopy:
     """One run of COPY.1 to COPY.5; the caller starts the replica (COPY.6).
 
-    `own_last_opid` and `own_term`: the last OpId and the term that this server has promised, as the caller knows them.
+    `own_last_opid` and `own_term`: the last acknowledged OpId and the term of this server, as the caller knows them.
     `stop_and_delete(check_source)` is called after the source has been accepted and before this server changes
     anything. It stops the replica if there is one, calls `check_source(last OpId, term)` with the stopped replica's
     values, deletes a READY replica, and returns the superblock in force (None: this server never had the tablet).
@@ -38,10 +38,10 @@ class TargetCopy:
     then, and the caller starts the replica again. `merge(remote)` merges the source's consensus metadata into the local
     one, under the lock that this server's votes for the tablet take too; without it the file is merged directly.
     `log_only`: the replica becomes a witness, which has no rows; see DESIGN.md, "Witnesses". `own_last_known`: whether
-    `own_last_opid` is the last OpId that was acknowledged, not only one below it. `promised()`: the consensus metadata,
-    if this server has them in memory; else they are read. They are needed if the superblock is lost
+    `own_last_opid` is exactly the last acknowledged OpId, and not only a lower bound. `promised()`: the consensus
+    metadata, if this server has them in memory; otherwise they are read. They are needed if the superblock is lost
     (`lost_superblock.py`): then the acknowledged OpId of the tombstone is unknown. A copy that is cancelled before
-    COPY.1 changes nothing, one that is cancelled before COPY.5 leaves a tombstone; after COPY.5 it cannot be cancelled.
+    COPY.1 changes nothing; one that is cancelled before COPY.5 leaves a tombstone; after COPY.5 it cannot be cancelled.
 
     Durability: `run` returns only when the READY superblock and all files that it names are durable.
     """
@@ -128,7 +128,7 @@ class TargetCopy:
             raise refusal
 
     def _check_base(self, manifest: CopyManifest, remote: Superblock, local: Superblock) -> None:
-        """Refused if the source sent no log and this server turns out not to know its last acknowledged OpId.
+        """Raise Refused if the source sent no log, and this server does not know its last acknowledged OpId after all.
 
         The next attempt asks for the log.
         """
@@ -189,7 +189,7 @@ class TargetCopy:
         ready.save(disk)
         disk.crash_point("copy.5")
         for path in sorted(stayed):
-            with suppress(FileNotFoundError, DiskFailure, Refused):  # the next start sweeps it
+            with suppress(FileNotFoundError, DiskFailure, Refused):  # the next start removes it
                 disk.remove(path)
         return ready
 

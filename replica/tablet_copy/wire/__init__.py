@@ -1,4 +1,4 @@
-"""Tablet copies between processes: the source's service and connections, and what a follower copies through."""
+"""Tablet copies between processes: the source's service and connections, and the target's access to them."""
 
 from .copy_rate import CopyRate
 from .remote_source import RemoteCopySource

@@ -1,7 +1,7 @@
 """Bounds the rate of all tablet copies on one server: one token bucket, slower while clients write here.
 
-Bytes that come in and bytes that go out count alike, so source and target each bound the copy: the source leads and
-sees its clients' writes, the target sees those that other leaders replicate to it.
+Incoming and outgoing bytes both count, so source and target each bound the copy: the source leads and sees its clients'
+writes; the target sees those that other leaders replicate to it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import threading
 from nyala.replica.types import Clock
 
 QUIET_US = 1_000_000
-"""For so long after a write, clients count as writing."""
+"""The time after a write for which clients count as writing, in microseconds."""
 BURST_S = 0.05
-"""So many seconds of unused rate are kept. They make up for waits that last longer than asked."""
+"""The seconds of unused rate that are kept. They make up for waits that last longer than requested."""
 PAUSE_S_MAX = 0.1
-"""A copy waits at most so long before it asks again, because the rate may have changed."""
+"""The longest wait before a copy checks the rate again, because it may have changed, in seconds."""
 
 
 def rate_allowed(rate_bytes_per_s: int, busy_rate_bytes_per_s: int, quiet_us: int | None) -> int:
@@ -29,13 +29,13 @@ def rate_allowed(rate_bytes_per_s: int, busy_rate_bytes_per_s: int, quiet_us: in
 class CopyRate:
     """A token bucket: `draw` before bytes are moved, then wait while `pause_s` is above 0.
 
-    Draws are paid for in their order, so that many files at once move evenly. The scrub has a
-    bucket of its own (`scrub.py`).
+    Draws are served in their order, so that many files at once progress evenly. The scrub has a bucket of its own
+    (`scrub.py`).
     Concurrency: any thread.
     """
 
     def __init__(self, clock: Clock, rate_bytes_per_s: int, busy_rate_bytes_per_s: int) -> None:
-        """Rates in bytes per second, 0 for none: the server's bound, and its bound while clients write."""
+        """Rates in bytes per second, 0 for no bound: that of the server, and that while clients write."""
         self._clock = clock
         self._rates = rate_bytes_per_s, busy_rate_bytes_per_s
         self._lock = threading.Lock()
@@ -45,12 +45,12 @@ class CopyRate:
         self._looked_us = clock.monotonic_us()
 
     def written(self) -> None:
-        """A client's write came to this server, or was replicated to it."""
+        """Note that a client's write came to this server, or was replicated to it."""
         self._written_us = self._clock.monotonic_us()
 
     @property
     def bytes_per_s(self) -> int:
-        """What is allowed now; 0: no bound."""
+        """The rate allowed now; 0: no bound."""
         written_us = self._written_us
         quiet_us = None if written_us is None else self._clock.monotonic_us() - written_us
         return rate_allowed(*self._rates, quiet_us)
@@ -63,7 +63,7 @@ class CopyRate:
             return self._drawn
 
     def pause_s(self, drawn: int) -> float:
-        """Seconds to wait before asking again; 0.0: the draws up to the sum `drawn` are paid for."""
+        """Seconds to wait before the next call; 0.0: the draws up to the sum `drawn` may be used."""
         with self._lock:
             rate = self._pay()
             owed = drawn - self._paid

@@ -17,16 +17,16 @@ from .source_process import SourceProcess
 _log = logging.getLogger("nyala.tablet_copy")
 
 PATIENCE_S = limits.COPY_SESSION_TTL_US // 1_000_000
-"""A target that takes no bytes, or sends no request, for as long as an unused session lives counts as gone."""
+"""A target that takes no bytes and sends no request for this time counts as gone; an unused session lives as long."""
 SIGN_OF_LIFE_S = 5.0
-"""A target that waits for this server's rate gets an empty part so often."""
+"""A target that waits for this server's rate gets an empty part this often."""
 
 
 class FetchServing:
     """Answers requests for ranges of files: the bytes go from the file to the socket within the kernel.
 
-    Invariants: each request names this server and a session that is alive, and that is checked before anything is read.
-    A refusal is sent where a part would begin; within a part the connection ends. Bounded: each session has at most
+    Invariants: each request names this server and a live session, and both are checked before anything is read. A
+    refusal is sent where a part would begin; within a part the connection ends. Bounded: each session has at most
     COPY_FETCHES_PER_SESSION_MAX connections, all have COPY_FETCHES_MAX threads; nothing is read from a file before the
     network takes it.
     Concurrency: `taken` from the loop's thread, `close` from any.
@@ -39,7 +39,7 @@ class FetchServing:
         self._pool = started_pool(limits.COPY_FETCHES_MAX, "copy-serve")
         self._lock = threading.Lock()
         self._connections: dict[socket.socket, str] = {}
-        """Each with the session whose ticket it showed."""
+        """The connections, each with the session of its ticket."""
         self._closing = threading.Event()
 
     def check_room(self, session_id: str) -> None:
@@ -51,7 +51,8 @@ class FetchServing:
             raise Refused(Code.OVERLOADED, what, limit=limits.COPY_FETCHES_PER_SESSION_MAX)
 
     def taken(self, session_id: str, sock: socket.socket) -> None:
-        """Serve a connection whose ticket was for this session, after ending those of sessions that are over."""
+        """Serve a connection whose ticket was for this session, after ending the connections of sessions that are
+        over."""
         alive = {session.manifest.session_id for session in self._process.sessions.sessions()}
         with self._lock:
             for other, its_session in self._connections.items():

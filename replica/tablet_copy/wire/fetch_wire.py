@@ -16,13 +16,14 @@ from nyala.replica.rpc import HEAD_BYTES, body_length, frame, set_keep_alive
 from nyala.replica.types import Code, Refused, limits
 
 MESSAGE_BYTES_MAX = limits.REQUESTS["FetchRequest"].bytes_max
-"""The longest message: a request only names a file, and an error's text is bounded."""
+"""The longest message: requests only name a file, and the text of an error is bounded."""
 _MORE = getattr(socket, "MSG_MORE", 0)
-"""Flag of a send after which more bytes follow at once, so that a few bytes make no packet of their own."""
+"""A flag for a send that more bytes follow at once, so that a few bytes do not become a packet of their own."""
 
 
 def be_patient(sock: socket.socket, patience_s: int) -> None:
-    """Set the time-outs: a read or write without progress for so long raises BlockingIOError; a dead end an OSError."""
+    """Set the time-outs: a read or write without progress for that time raises BlockingIOError; a dead peer, an
+    OSError."""
     limit = struct.pack("@ll", patience_s, 0)
     for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
         sock.setsockopt(socket.SOL_SOCKET, option, limit)
@@ -55,7 +56,7 @@ def receive(sock: socket.socket, length_bytes: int) -> bytes:
     """Receive exactly so many bytes. BlockingIOError if none came for too long, ConnectionError if the other end
     closed."""
     data = sock.recv(length_bytes, socket.MSG_WAITALL) if length_bytes else b""
-    while len(data) < length_bytes:  # the wait was cut short, or the connection ended
+    while len(data) < length_bytes:  # the kernel returned fewer bytes, or the connection ended
         more = sock.recv(length_bytes - len(data), socket.MSG_WAITALL)
         if not more:
             raise ConnectionError("the other end closed the connection")

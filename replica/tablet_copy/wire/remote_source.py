@@ -32,14 +32,14 @@ from .fetch_wire import be_patient, receive, receive_message, send_message
 
 @cache
 def _run_of(_pid: int) -> str:
-    """The name of this process for sources, which end the sessions of the server's former process."""
+    """The name of this process. Sources end the sessions of the server's former process by it."""
     return new_uuid()
 
 
 class Attempts:
-    """Numbers this server's attempts, each above all before, also above those of its earlier processes.
+    """Numbers this server's attempts: each above all before, and above those of its earlier processes.
 
-    A number is the wall clock's time. If the clock was set back, the source names the last number that it has seen.
+    A number is the wall clock's time. If the clock was set back, the source returns the last number that it has seen.
     Concurrency: any thread.
     """
 
@@ -63,9 +63,9 @@ class RemoteCopySource:
     BEGIN_TIMEOUT_S = 120.0
     """The source reads its log segments once to begin."""
     OPEN_TIMEOUT_S = 10.0
-    """For the ticket of a connection, and again for connecting."""
+    """The time-out for the ticket of a connection, and again for connecting."""
     SILENCE_S = 30
-    """A source that waits for its rate sends an empty part every few seconds."""
+    """The longest silence of a source. One that waits for its rate sends an empty part every few seconds."""
     IDLE_S = 10.0
     """A connection that was idle for so long is not used again, because the source may be about to end it."""
 
@@ -82,7 +82,7 @@ class RemoteCopySource:
         self._aborted = False
 
     def wait_connected(self, timeout_s: float) -> None:
-        """Wait until the connection stands; Refused UNAVAILABLE if it does not in time. For callers that do not
+        """Wait until the connection is open; Refused UNAVAILABLE if it is not in time. For callers that do not
         retry."""
         try:
             grpc.channel_ready_future(self._channel).result(timeout_s)
@@ -92,7 +92,7 @@ class RemoteCopySource:
     def begin(
         self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool, wanted: CopyWanted = WHOLE
     ) -> CopyManifest:
-        """Open a session there."""
+        """Open a session at the source."""
         request = pb.BeginCopyRequest(
             dest_uuid=self._uuid,
             requestor_uuid=requestor_uuid,
@@ -164,7 +164,7 @@ class RemoteCopySource:
                 raise ConnectionError("the source closed the connection")
             raise_if_error(part.error)
             if not part.length_bytes:
-                continue  # it lives, and waits for its rate
+                continue  # the source is alive, and waits for its rate
             if part.byte_offset != at or not 0 < part.length_bytes <= end - at:
                 what = "the source sent other bytes than it was asked for"
                 sent = f"{part.length_bytes} from {part.byte_offset}"

@@ -1,4 +1,4 @@
-"""What the serving of copies needs of its process, a tablet server or a master."""
+"""The interface of the copy source to its process, a tablet server or a master."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SourceProcess(Protocol):
 
 
 class SourceReplica(NamedTuple):
-    """A running replica that may be copied from, as its process has it right now."""
+    """A running replica from which a copy may be made, in its present state."""
 
     replica: Replica
     state: HeldState

@@ -43,8 +43,8 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
     ) -> None:
         """`grant_ticket`: that of the listener for links.
 
-        `find(tablet id, wanted)`: the replica, made ready to be copied from, or Refused. `on_lost(tablet id, why)`: a
-        block of it cannot be read; called on any thread.
+        `find(tablet id, wanted)`: the replica, made ready to be copied from, or Refused. `on_lost(tablet id, why)`:
+        called on any thread if a block of the replica cannot be read.
         """
         self._process = process
         self._grant_ticket = grant_ticket
@@ -114,7 +114,7 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
             try:
                 session = await asyncio.shield(opening)
             except asyncio.CancelledError:
-                opening.add_done_callback(self._left)  # the caller has gone, and will never end it
+                opening.add_done_callback(self._left)  # the caller has gone, and would never end the session
                 raise
             if is_leader and not (replica.is_leader and replica.term == term):
                 # The metadata in the session may name a term in which another replica leads, and this log may end too
@@ -151,7 +151,7 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
             self._pool.submit(self._process.sessions.end, session_id, False)
 
     async def OpenFetch(self, request: pb.OpenFetchRequest, context: Context) -> pb.OpenFetchReply:
-        """A ticket for one connection on which a session's files are fetched."""
+        """Return a ticket for one connection on which a session's files are fetched."""
         try:
             check_name(request.dest_uuid, self._process.uuid)
             # Reading the sessions may close expired ones, which writes to the disk.
@@ -193,7 +193,7 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
                 self._on_lost(session.tablet_id, error)
 
     def serving(self) -> list[pb.CopyJob]:
-        """The sessions that are served, for operators."""
+        """The open sessions, for operators."""
         return [
             pb.CopyJob(
                 tablet_id=s.tablet_id,
