@@ -350,7 +350,7 @@ class RaftCore:
         s.out.advance(ready.number)
         if ready.entries:
             s.note_persisted(ready.entries[-1].opid.index)
-            s.lead.sends_wanted = True  # a witness may now get the entries that became durable
+            s.lead.sends_wanted = True  # a witness is sent what is durable here
         election.own_vote_durable(s)
         advance_commit(s)
 

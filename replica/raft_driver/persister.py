@@ -198,7 +198,7 @@ class Persister:
                 return
             self._crowded = not self._log.has_room(sum(entry.size_bytes for entry in first.ready.entries))
             if self._crowded:
-                return  # this goes on when the queued entries are written
+                return  # what is queued ends, and then this goes on
             self._append(self._held.pop(0))
 
     def _hold(self, item: _PendingReady, refusal: Refused | None = None) -> None:

@@ -109,7 +109,7 @@ class Block:
             self.sidecar = read_sidecar(disk, info)
         except (OSError, MemoryError, pa.ArrowException, ValueError, KeyError) as e:
             wanted = exhausted(e)
-            if wanted is not None:  # no map, file or memory is left, but the block is intact
+            if wanted is not None:  # no map, no file, no memory: the block is as good as before
                 raise wanted from e
             raise Corruption("a block cannot be read", block=info.name, reason=str(e)) from e
         if batch.num_rows != info.rows:

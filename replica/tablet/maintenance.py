@@ -121,7 +121,7 @@ class Maintenance:
 
     def _save(self, superblock: Superblock) -> None:
         contents = self._contents
-        contents.superblock.repair(contents.disk)  # a damaged record must not stop its replacement
+        contents.superblock.repair(contents.disk)  # a damaged record is no reason to lose what replaces it
         contents.disk.crash_point("tablet.before_superblock_flush")
         superblock.save(contents.disk)
         contents.disk.crash_point("tablet.after_superblock_flush")

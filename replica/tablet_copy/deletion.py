@@ -73,7 +73,7 @@ def delete_replica(
         tombstone = as_tombstone(superblock, last_opid, quarantine, known=known)
         tombstone.save(disk)
     except Refused:
-        disk.remove_tree(quarantine)  # the deletion was not committed; after a crash, `drop_undone_deletions` removes this
+        disk.remove_tree(quarantine)  # it was not committed; after a crash, `drop_undone_deletions` does this
         raise
     disk.crash_point("delete.4")
     _log.info("T %s deleted: last logged OpId %s, data in %s", tablet_id, last_opid, quarantine)

@@ -1,9 +1,11 @@
 """Downloads the files of one copy session: several at once, each checked, and synced while the next ones arrive.
 
-A sync at the end of each file would leave the network idle while the disk works. So a separate thread syncs the arrived bytes in steps, and the rest of a file after its last byte; `run` waits for all of it.
+A sync at the end of each file would leave the network idle while the disk works. So a separate thread syncs the arrived
+bytes in steps, and the rest of a file after its last byte; `run` waits for all of it.
 
-Synced bytes are dropped from the page cache at once, and the next bytes get the same pages. So a copy needs the memory of a few
-steps and not of the whole tablet. It pushes little out of the cache, and asks the machine's host for few pages.
+Synced bytes are dropped from the page cache at once, and the next bytes get the same pages. So a copy needs the memory
+of a few steps and not of the whole tablet. It pushes little out of the cache, and asks the machine's host for few
+pages.
 """
 
 from __future__ import annotations

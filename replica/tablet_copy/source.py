@@ -260,7 +260,7 @@ class CopySourceSession:
             try:
                 with _trouble(named, path):
                     file = self._disk.open(path)
-            except FileNotFoundError as error:  # the session still holds the file, so this server has not removed it
+            except FileNotFoundError as error:  # the session still holds it, so this server has not removed it
                 raise Corruption("a file that a copy session holds is gone", path=path) from error
         try:
             yield SessionFile(self, named, path, file)

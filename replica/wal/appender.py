@@ -126,7 +126,7 @@ class Appender:
             taken = self._next.take(self._next_number, first_index, self._end.last)
         except Refused:
             if usable is not None:
-                return usable  # The disk is nearly full, but the file in use may still have room.
+                return usable  # The disk is nearly full; the file in use may still have room.
             if self._next_size == self._options.segment_size_bytes_first:
                 raise
             self._next_size = self._options.segment_size_bytes_first  # there may be room for so much

@@ -78,7 +78,8 @@ class RemoteCopySource:
         self._calls: set[Any] = set()
         self._connections: set[socket.socket] = set()
         self._idle: list[tuple[socket.socket, float]] = []
-        """Idle connections, and since when, by the monotonic clock; the one that was used last comes last."""
+        """Idle connections, with the monotonic time since which they are idle; the one that was used last comes
+        last."""
         self._aborted = False
 
     def wait_connected(self, timeout_s: float) -> None:

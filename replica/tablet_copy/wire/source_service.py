@@ -114,7 +114,7 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
             try:
                 session = await asyncio.shield(opening)
             except asyncio.CancelledError:
-                opening.add_done_callback(self._left)  # the caller has gone, and would never end the session
+                opening.add_done_callback(self._left)  # the caller has gone, and will never end it
                 raise
             if is_leader and not (replica.is_leader and replica.term == term):
                 # The metadata in the session may name a term in which another replica leads, and this log may end too
