@@ -122,18 +122,18 @@ def chosen(mutants: Sequence[Mutant], words: Sequence[str]) -> list[Mutant]:
     return [mutant for mutant in mutants if not words or any(means(word, mutant) for word in words)]
 
 
-def share(mutants: Sequence[Mutant], number: int, shares: int) -> list[Mutant]:
-    """Those of one of so many shares of about the same length; `number` counts modulo `shares`. All rows of a test file
-    are in one share, so that no test is run without a mutant in two of them."""
+def third(mutants: Sequence[Mutant], number: int) -> list[Mutant]:
+    """One third of the mutants; `number` counts modulo three, and the thirds are of about the same length. All rows of
+    a test file are in one third, so that no test is run without a mutant in two of them."""
     files: dict[tuple[bool, str], list[Mutant]] = {}
     for mutant in mutants:
         files.setdefault((mutant.needs_a_copy, mutant.tests[0].partition("::")[0]), []).append(mutant)
     longest_first = sorted(files.items(), key=lambda item: (item[0][0], len(item[1])), reverse=True)
-    turns = [*range(shares), *reversed(range(shares))]  # back and forth, so that no share has the longest each time
+    turns = (0, 1, 2, 2, 1, 0)  # back and forth, so that no third has the longest each time
     return [
         mutant
         for pos, (_, rows) in enumerate(longest_first)
-        if turns[pos % len(turns)] == number % shares
+        if turns[pos % len(turns)] == number % 3
         for mutant in rows
     ]
 
@@ -141,16 +141,14 @@ def share(mutants: Sequence[Mutant], number: int, shares: int) -> list[Mutant]:
 def main() -> int:
     """Exit status 1 if a mutant survives."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tenth", type=int, metavar="N", help="only a tenth of the mutants, N modulo ten")
     parser.add_argument("--third", type=int, metavar="N", help="only a third of the mutants, N modulo three")
     parser.add_argument("words", nargs="*", help="names, rows, tests or changed files; all without")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what runs is ended, and copies are removed
     begun_s = time.monotonic()
     mutants = chosen(all_mutants(), arguments.words)
-    for number, shares in ((arguments.third, 3), (arguments.tenth, 10)):
-        if number is not None:
-            mutants = share(mutants, number, shares)
+    if arguments.third is not None:
+        mutants = third(mutants, arguments.third)
     survivors = 0
     with runner() as runs:
         for done, (mutant, problem, took_s) in enumerate(check(runs, mutants), 1):

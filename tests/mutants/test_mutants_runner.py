@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.patience import patience_s
-from tests.mutants.__main__ import chosen, judge, share
+from tests.mutants.__main__ import chosen, judge, third
 from tests.mutants.mutant import ROOT, Mutant, all_mutants
 from tests.mutants.runs import Ended, in_files
 
@@ -38,18 +38,17 @@ def test_mutants_are_chosen_by_name_row_test_and_file() -> None:
     assert in_files([*ROW.tests, *OTHER.tests]) == [("tests/a.py::b", "tests/a.py::d"), ("tests/c.py",)]
 
 
-def test_shares_have_each_mutant_once_and_each_test_file_whole() -> None:
+def test_thirds_have_each_mutant_once_and_each_test_file_whole() -> None:
     """Goal: CI has run every mutant after as many commits as there are shares, and none of its runs is much longer than
-    the others. Method: thirds and tenths of all rows."""
+    the others. Method: the thirds of all rows."""
     every = all_mutants()
-    for shares in (3, 10):
-        found = [share(every, number, shares) for number in range(7, 7 + shares)]
-        assert sorted(m.name for mutants in found for m in mutants) == sorted(m.name for m in every)
-        for copied in (False, True):
-            files = [{m.tests[0].partition("::")[0] for m in one if m.needs_a_copy is copied} for one in found]
-            assert sum(map(len, files)) == len(set.union(*files))
-        sizes = [len(one) for one in found]
-        assert max(sizes) <= 1.25 * min(sizes), sizes
+    found = [third(every, number) for number in (7, 8, 9)]
+    assert sorted(m.name for mutants in found for m in mutants) == sorted(m.name for m in every)
+    for copied in (False, True):
+        files = [{m.tests[0].partition("::")[0] for m in one if m.needs_a_copy is copied} for one in found]
+        assert sum(map(len, files)) == len(set.union(*files))
+    sizes = [len(one) for one in found]
+    assert max(sizes) <= 1.25 * min(sizes), sizes
 
 
 LANES = """
