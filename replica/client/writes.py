@@ -151,8 +151,8 @@ Split = Callable[[pb.WriteRequest, WireBatch, WireBatch], tuple[pb.WriteRequest,
 class WriteWindow:
     """Pipelined writes to the tablets of one table. A tablet's writes are settled in order, the oldest first.
 
-    If a tablet refuses a batch as too large, because its rows would keep too much of what is stored, its halves take
-    its place. The second one is sent when the first one is acknowledged.
+    If a tablet refuses a batch as too large, because its rows would keep too much of what is stored or write one key
+    too often, its halves take its place. The second one is sent when the first one is acknowledged.
 
     Invariants: at most `writes_inflight_per_tablet_max` writes a tablet, `writes_inflight_max` writes and
     `write_bytes_inflight_max` bytes in all are under way; writes to one tablet are acknowledged in the order in which

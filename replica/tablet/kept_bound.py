@@ -26,11 +26,14 @@ from .stores import Stores
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Given:
-    """The values of one write that the stores may not have yet. `batch`: decoded; its first columns are
-    `column_ids`."""
+    """The values of one write that the stores may not have yet. `batch`: decoded; its first columns are `column_ids`.
+
+    `hashes`: the key hash of each row, if they were needed so far.
+    """
 
     column_ids: tuple[int, ...]
     batch: pa.RecordBatch
+    hashes: U64 | None = None
 
 
 def longest_given(writes: Iterable[Given]) -> Longest:

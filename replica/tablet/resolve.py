@@ -117,12 +117,18 @@ Belongs = Callable[[Any, U64], Bools]
 
 
 def check_rows(
-    rows: WireRows, schema: TableSchema, hash_keys: Callable[[list[Any]], U64], belongs: Belongs | None, size_bytes: int
+    rows: WireRows,
+    schema: TableSchema,
+    hash_keys: Callable[[list[Any]], U64],
+    belongs: Belongs | None,
+    size_bytes: int,
+    natural: U64 | None = None,
 ) -> Checked:
     """Find the errors of rows that do not depend on the tablet's rows. The first reason in the order of the code
     counts.
 
-    `size_bytes` is an upper bound of all rows together; `belongs` is None for a table of one tablet.
+    `size_bytes` is an upper bound of all rows together; `belongs` is None for a table of one tablet. `natural`: the key
+    hashes of all rows, if they are known.
     """
     errors: list[RowError] = []
     good = np.ones(len(rows.ops), dtype=np.bool_)
@@ -144,10 +150,11 @@ def check_rows(
     _check_required(rows, schema, fail)
     if errors:
         rows = rows.take(np.flatnonzero(good)) if good.any() else rows.slice(0, 0)
+        natural = None if natural is None else natural[good]
     keys = rows.keys(schema)
     if not len(rows.ops):
         return Checked(rows, np.empty(0, dtype=np.uint64), errors)
-    natural = hash_keys(keys)
+    natural = hash_keys(keys) if natural is None else natural
     hashes = rotate(natural)
     if belongs is None:
         return Checked(rows, hashes, errors)
@@ -237,7 +244,22 @@ def apply_rows(stores: Stores, schema: TableSchema, rows: WireRows, h: U64, ts: 
 
 
 def _passes(rows: WireRows, h: U64, schema: TableSchema) -> list[tuple[WireRows, U64]]:
-    """Cut into parts in which each key occurs once. Rows that a later one makes pointless are dropped first."""
+    """Cut into parts in which each hash occurs once."""
+    order, rank = in_passes(rows, h, schema)
+    by_rank = np.argsort(rank, kind="stable")
+    cuts = np.cumsum(np.bincount(rank))
+    parts = []
+    for chosen in np.split(order[by_rank], cuts[:-1]):
+        chosen.sort()
+        parts.append((rows.take(chosen), h[chosen]))
+    return parts
+
+
+def in_passes(rows: WireRows, h: U64, schema: TableSchema) -> tuple[I64, I64]:
+    """(positions of the rows that count, the pass in which each of them is applied, from 0 on), of the same shape.
+
+    Rows that a later one of their key makes pointless are left out. In one pass each hash occurs once.
+    """
     order = np.argsort(h, kind="stable")
     same_as_next = np.append(h[order[1:]] == h[order[:-1]], False)
     full = all(c.id in rows.columns for c in schema.columns) and not rows.gappy(schema)
@@ -258,13 +280,7 @@ def _passes(rows: WireRows, h: U64, schema: TableSchema) -> list[tuple[WireRows,
     starts = np.flatnonzero(np.append(True, h[order[1:]] != h[order[:-1]]))
     counts = np.diff(np.append(starts, len(order)))
     rank = np.arange(len(order)) - np.repeat(starts, counts)
-    by_rank = np.argsort(rank, kind="stable")
-    cuts = np.cumsum(np.bincount(rank))
-    parts = []
-    for chosen in np.split(order[by_rank], cuts[:-1]):
-        chosen.sort()
-        parts.append((rows.take(chosen), h[chosen]))
-    return parts
+    return order, rank
 
 
 def _apply_pass(

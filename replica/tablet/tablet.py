@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,10 @@ import pyarrow as pa
 
 from nyala.replica.rows import (
     NO_ROWS,
-    OP_COLUMN,
     BatchDecoder,
     MessageDecoder,
     Predicate,
     RowError,
-    RowOp,
     RowSum,
     ScanSpec,
     TableSchema,
@@ -52,7 +51,7 @@ from .contents import Contents
 from .entries import schema_of_entry, source_of_entry
 from .error_runs import PackedErrors
 from .hash_index import I64, U64, Bools
-from .kept_bound import Given, kept_bytes, kept_ceiling, longest_given, longest_of
+from .kept_bound import Given
 from .ledger import ClientResult, Ledger, SourceState
 from .look_up import Keys, LookUp, Rows, keys_of
 from .maintenance import Maintenance
@@ -61,6 +60,7 @@ from .resolve import Checked, WireRows, apply_distinct, apply_rows, check_rows
 from .results import ApplyResult, FlushResult
 from .scan import Scan, View
 from .superblock import Superblock
+from .write_checks import check_filled, check_kept, check_passes, may_keep_much
 
 _DECODERS_MAX = 64
 _CHECKED_BYTES_MAX = 16 << 10
@@ -270,59 +270,27 @@ class Tablet:
         if crc32c(payload) != payload_crc:
             raise Refused(Code.INVALID_BATCH, "the payload is not what its sender summed up", bytes=len(payload))
         batch = self._decode(schema_id, tuple(column_ids), payload, rows)
-        self._check_filled(column_ids, batch, ignore_null)
+        check_filled(self._contents.schema, column_ids, batch, ignore_null)
         if len(payload) <= _CHECKED_BYTES_MAX:
             if len(self._checked) >= _CHECKED_MAX:
                 self._checked.clear()
             self._checked[id(payload)] = payload, batch
         return batch
 
-    def _check_filled(self, column_ids: Sequence[int], batch: pa.RecordBatch, ignore_null: bool) -> None:
-        """Raise Refused(TOO_LARGE) if the columns that a batch leaves out would take too much memory of every
-        replica."""
-        left_out = self._contents.schema.left_out(column_ids, ignore_null)
-        each, most = left_out.row_bytes, left_out.rows_max
-        if batch.num_rows <= most:
-            return
-        ops = batch.column(OP_COLUMN).to_numpy()
-        stay = int(np.count_nonzero((ops != RowOp.DELETE) & (ops != RowOp.DELETE_IGNORE)))
-        if stay > most:
-            what = (
-                f"the columns that the batch leaves out, or may leave out, take {each} bytes in each row, with their "
-                f"defaults: send at most {most} rows in one batch, or give the columns"
-            )
-            raise Refused(Code.TOO_LARGE, what, rows=stay, bytes=stay * each)
+    def check_passes(self, meta: WriteMeta, batch: pa.RecordBatch, payload_bytes: int) -> U64 | None:
+        """Raise Refused(TOO_LARGE) if a batch that `check_write` has accepted would hold the tablet for too long; see
+        `write_checks.check_passes`. Heavy; any thread."""
+        schema = self._contents.schema
+        return check_passes(schema, meta, batch, partial(self._check, schema, payload_bytes))
 
     def may_keep_much(self, meta: WriteMeta) -> bool:
-        """Whether `check_kept` must be called for a batch, because its rows could keep more than
-        BATCH_KEPT_BYTES_MAX."""
-        if meta.rows == 1 or meta.rows * limits.ROW_SIZE_BYTES_MAX <= limits.BATCH_KEPT_BYTES_MAX:
-            return False
-        return self._contents.schema.left_out(meta.column_ids, meta.ignore_null).keeps
+        """Whether `check_kept` must be called for a batch."""
+        return may_keep_much(self._contents.schema, meta)
 
-    def check_kept(
-        self, meta: WriteMeta, batch: pa.RecordBatch, payload_bytes: int, under_way: Iterable[Given]
-    ) -> None:
-        """Raise Refused(TOO_LARGE) if the rows of a checked batch keep too many stored values; nothing is applied.
-
-        `under_way`: the writes that will be applied before this one and may not be applied yet. Heavy; any thread.
-        """
-        schema, stores = self._contents.schema, self._contents.stores
-        rows = WireRows.of_batch(batch, meta).of_columns(schema)
-        most = limits.BATCH_KEPT_BYTES_MAX
-        before = longest_given(under_way)
-        if kept_ceiling(schema, rows, longest_of([before, *stores.longest(self._contents.lock)])) <= most:
-            return
-        checked = self._check(rows, schema, payload_bytes)
-        with self._contents.lock:
-            self._contents.check_open()
-            kept = kept_bytes(stores, schema, checked.rows, checked.hashes, before)
-        if kept > most:
-            what = (
-                "the rows of the batch would keep too many bytes in the columns that it leaves out: send its rows in "
-                "two batches, one after the other"
-            )
-            raise Refused(Code.TOO_LARGE, what, rows=meta.rows, kept_bytes=kept, max=most)
+    def check_kept(self, meta: WriteMeta, given: Given, payload_bytes: int, under_way: Iterable[Given]) -> None:
+        """Raise Refused(TOO_LARGE) if the rows of a batch keep too many stored values; see `write_checks.check_kept`.
+        Heavy; any thread."""
+        check_kept(self._contents, meta, given, under_way, partial(self._check, self._contents.schema, payload_bytes))
 
     def _decode(self, schema_id: int, column_ids: tuple[int, ...], payload: bytes, rows: int) -> Any:
         batch = self._decoder(schema_id, column_ids).decode(payload)
@@ -387,7 +355,7 @@ class Tablet:
         )
         if combined is None:
             return []
-        checked = self._check(combined.rows, self._contents.schema, combined.payload_bytes)
+        checked = self._check(self._contents.schema, combined.payload_bytes, combined.rows)
         with self._changing():
             # The rows' offsets are their positions, so the times of those that passed the check are found by them.
             times = combined.times[checked.rows.offsets]
@@ -501,7 +469,7 @@ class Tablet:
                 rows = rows.slice(replayed, total - replayed)
         errors, new_offsets = [], rows.offsets
         if len(rows.ops):
-            checked = self._check(rows, schema, len(entry.payload))
+            checked = self._check(schema, len(entry.payload), rows)
             errors = checked.errors
         with self._changing():
             if len(rows.ops):
@@ -524,8 +492,8 @@ class Tablet:
             last_offset if state is not None else None,
         )
 
-    def _check(self, rows: WireRows, schema: TableSchema, payload_bytes: int) -> Checked:
-        return check_rows(rows, schema, key_hash, self._belongs if self._routed else None, payload_bytes)
+    def _check(self, schema: TableSchema, payload_bytes: int, rows: WireRows, natural: U64 | None = None) -> Checked:
+        return check_rows(rows, schema, key_hash, self._belongs if self._routed else None, payload_bytes, natural)
 
     def _belongs(self, keys: Any, hashes: U64) -> Bools:
         spec = self._contents.superblock.partition

@@ -20,6 +20,12 @@ refused."""
 BATCH_KEPT_BYTES_MAX = 128 << 20
 """Of values of variable length that the rows of one batch keep, because it leaves their columns out, as of those that
 are filled in. The leader estimates it; what is above it is refused, and clients send the rows in two batches."""
+BATCH_PASSES_MAX = 1000
+"""Passes in which a tablet applies one batch: rows of one key, if each depends on the row before, need one each, and so
+do different keys of one hash. A pass takes up to about half a millisecond, during which the tablet cannot be read. A
+batch with more is refused, and clients send its rows in two batches."""
+BATCH_PASS_VALUES_MAX = 30_000
+"""The same passes times the columns of the table: a pass of 300 columns takes ten times as long as one of thirty."""
 KEPT_BYTES_MAX = 8 << 20
 """Values that a tablet copies at a time for rows of which a batch gives some columns only; a longer row is copied
 alone. As many bytes as a batch itself may have."""

@@ -6,6 +6,18 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        name="batch that holds the tablet for minutes gets an index",
+        rows="IN-60",
+        test=(
+            "tests/unit/server/test_server_writes.py::"
+            "test_batch_that_writes_one_key_too_often_is_refused_before_it_has_an_index"
+        ),
+        file="replica/server/requests/writes.py",
+        function="Writes.begin",
+        before="tablet.check_passes(meta, batch, size)",
+        after="None",
+    ),
+    Mutant(
         name="batch is measured before those in front of it went on",
         rows="CN-25",
         test=(

@@ -135,6 +135,37 @@ def test_batch_whose_rows_keep_too_much_is_halved_by_sessions_and_sources(
     assert (found["k"], len(found["v"]), found["n"]) == (1, len(long), 0)
 
 
+def test_batch_that_writes_one_key_too_often_is_halved_by_sessions_and_sources(
+    client: Client, cluster: LocalCluster
+) -> None:
+    """IN-60, CN-24. Goal: an honest writer does not meet the bound of how often one batch writes a key; the last of its
+    rows stands. Method: 2,500 inserts of one key by a session, then as many numbers for it by a source, with a batch
+    behind them. The servers refuse the whole batch to a client that sends it as it is."""
+    handle = new_table(client, "often", 1)
+    count = 2500
+    many = pa.table({"k": pa.array([1] * count, pa.int64()), "v": [f"{n}" for n in range(count)]})
+    # An attempt that times out may yet be applied, and then a session does not halve.
+    patient = ClientOptions(attempt_timeout_s=60.0)
+    with Client([cluster.masters[0].address], patient) as sender:
+        (batch,) = wire_batches(handle, many, RowOp.INSERT)
+        with pytest.raises(NotApplied, match="in two batches") as refused:
+            sender.write_batch(handle, batch, WriteMeta(batch.column_ids, batch.rows, client_id="plain", sequence=1))
+        assert refused.value.code is Code.TOO_LARGE
+        with sender.session_writer(handle, on_error="return") as session:
+            session.write(batch)
+            assert session.rows_applied == 1
+            assert [error.offset for error in session.row_errors] == list(range(1, count))
+        source = sender.source_writer(handle, SOURCE, generation=1, done=0)
+        for first, rows_of_batch in ((0, many), (count, many.slice(0, 5))):
+            offsets = np.arange(first, first + rows_of_batch.num_rows, dtype=np.int64)
+            for batch in wire_batches(handle, rows_of_batch, RowOp.UPDATE, offsets):
+                source.send(batch)
+        source.flush()
+    assert (source.rows_applied, source.rows_replayed, source.row_errors) == (count + 5, 0, [])
+    (part,) = client.scan(handle, ScanSpec(("k", "v")))
+    assert [row for rows in part.batches for row in rows.to_pylist()] == [{"k": 1, "v": "4"}]
+
+
 def test_source_writer_that_skips_a_batch_is_told_of_the_gap(client: Client) -> None:
     """Goal: never silently short. Method: claim an offset that the tablet has not acknowledged."""
     handle = new_table(client, "gap", 1)

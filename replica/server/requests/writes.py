@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -122,9 +123,11 @@ class Writes:
             batch = tablet.check_write(
                 request.schema_id, column_ids, payload, request.payload_crc, request.rows, meta.ignore_null
             )
-            return Given(column_ids, batch)
+            return Given(column_ids, batch, tablet.check_passes(meta, batch, size))
 
-        def go(given: Given) -> None:
+        def go(checked: Given) -> None:
+            given = checked if checked.hashes is None else replace(checked, hashes=None)
+
             def answered(result: ApplyResult | Refused) -> None:
                 hosted.under_way.discard(given)
                 done(self._reply(result))
@@ -194,7 +197,7 @@ class Writes:
                 under_way = tuple(hosted.under_way)
 
                 def look() -> Given:
-                    tablet.check_kept(meta, given.batch, size, under_way)
+                    tablet.check_kept(meta, given, size, under_way)
                     return given
 
                 def go_in_this_term(given: Given) -> None:

@@ -93,8 +93,9 @@ class Leader:
         ids = meta.column_ids
         try:
             batch = self.tablet.check_write(1, ids, request.payload, request.payload_crc, request.rows)
+            given = Given(ids, batch, self.tablet.check_passes(meta, batch, len(request.payload)))
             if self.tablet.may_keep_much(meta):
-                self.tablet.check_kept(meta, batch, len(request.payload), [Given(ids, batch)])
+                self.tablet.check_kept(meta, given, len(request.payload), [given])
         except Refused as error:
             self.refused += 1
             return pb.WriteReply(error=error_to_pb(error))
@@ -152,6 +153,22 @@ def test_batch_whose_rows_keep_too_much_goes_in_halves(monkeypatch: pytest.Monke
     assert not writer._open, "each number is acknowledged"
 
 
+@pytest.mark.parametrize("kind", ["source", "session"])
+def test_batch_that_writes_one_key_too_often_goes_in_halves(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """IN-60, CN-24. Goal: who writes one key often through a client does not meet the bound, and the order stays.
+    Method: a bound of three; 100 rows of one key among others, in two batches, the later behind the earlier: inserts,
+    of which the first one is applied, then numbers, of which the last one stands."""
+    monkeypatch.setattr(limits, "BATCH_PASSES_MAX", 3)
+    leader = Leader()
+    keys = [7 if n % 2 else n for n in range(200)]
+    inserts = list(wire_batches(HANDLE, numbers(keys, list(range(200))), RowOp.INSERT))
+    updates = list(wire_batches(HANDLE, numbers(keys, list(range(200))), RowOp.UPDATE, np.arange(200, 400)))
+    errors = sent(leader, kind, [*inserts, *updates])
+    assert [error.offset for error in errors] == list(range(3, 200, 2)), "the first insert of the key is applied"
+    assert leader.found() == {n: (None, 199 if n == 7 else n) for n in keys}
+    assert max(leader.rows) <= 7 and sum(leader.rows) == 400
+
+
 def test_row_errors_of_halves_are_told_by_the_offsets_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: a caller is told which of its rows failed, however they were sent. Method: updates of which every third one
     has no row."""
@@ -175,6 +192,7 @@ def test_rows_are_applied_once_and_in_order_when_batches_are_halved(
     are the same. A session whose reply was lost does not halve, and says that the outcome is unknown."""
     monkeypatch.setattr(limits, "BATCH_KEPT_BYTES_MAX", 3500)
     rng = Random(seed)
+    monkeypatch.setattr(limits, "BATCH_PASSES_MAX", rng.choice([2, 1000]))
     lossy = rng.random() < 0.6
     plain, leader = Leader(), Leader(lambda: lossy and rng.random() < 0.1)
     ends = []
@@ -189,6 +207,7 @@ def test_rows_are_applied_once_and_in_order_when_batches_are_halved(
         if one is plain:
             with monkeypatch.context() as patch:
                 patch.setattr(limits, "BATCH_KEPT_BYTES_MAX", 1 << 40)
+                patch.setattr(limits, "BATCH_PASSES_MAX", 1000)
                 ends.append(sent(one, kind, batches))
         else:
             ends.append(sent(one, kind, batches))

@@ -263,6 +263,39 @@ def test_batch_whose_rows_keep_too_much_is_refused_whatever_is_under_way_before_
     run_pair(scenario)
 
 
+@pytest.mark.parametrize("value", ["x", "x" * 100], ids=["on the loop", "on a thread"])
+def test_batch_that_writes_one_key_too_often_is_refused_before_it_has_an_index(value: str) -> None:
+    """IN-60, CN-24. Goal: no batch holds the tablet of every replica for long, and its writer can send it in halves.
+    Method: inserts of one key, one more than the bound, small enough to be checked on the loop, and larger; the log
+    gets nothing. Either half is taken, and the number of a batch that was answered has its answer also for such a
+    body."""
+
+    async def scenario(pair: Pair) -> None:
+        hosted = pair.leader.hosted
+        with ThreadPoolExecutor(1) as pool:
+            writes = writes_on(pool)
+
+            async def say(sequence: int, rows: int) -> Any:
+                rows_of_one_key = batch([7] * rows, [value] * rows, RowOp.INSERT)
+                request = write_request(pair.leader.uuid, hosted.tablet_id, rows_of_one_key)
+                request.client_id, request.sequence = "one", sequence
+                assert (len(request.payload) > INLINE_BYTES_MAX) == (len(value) > 1 or rows > 700)
+                return await writes.write(hosted, request)
+
+            most, before = limits.BATCH_PASSES_MAX, hosted.tablet.applied_opid
+            with pytest.raises(Refused, match=r"in two batches.*nothing was applied") as refused:
+                await say(1, most + 1)
+            assert refused.value.code is Code.TOO_LARGE
+            assert hosted.tablet.applied_opid == before
+            assert (await say(1, most // 2)).rows_applied == 1
+            second = await say(2, most // 2 + 1)
+            assert (second.rows_applied, len(second.row_errors)) == (0, most // 2 + 1)
+            assert await say(2, most + 1) == second
+            assert not hosted.arrivals and not hosted.under_way
+
+    run_pair(scenario)
+
+
 @pytest.mark.parametrize("ends", ["the caller leaves", "leadership moves"])
 def test_measured_batch_that_does_not_go_on_holds_nobody_up(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """CN-25. Goal: a batch gets its index only from the leader that measured it, and whatever becomes of it, those

@@ -53,7 +53,7 @@ class Life:
     def measured(self, entry: Entry, under_way: Sequence[Entry] = ()) -> int:
         """What the rows of the entry keep at most, as the leader finds before it is in the log."""
         meta, batch = WriteMeta.decode(entry.meta), self.given(entry).batch
-        checked = self.tablet._check(WireRows.of_batch(batch, meta), self.schema, len(entry.payload))
+        checked = self.tablet._check(self.schema, len(entry.payload), WireRows.of_batch(batch, meta))
         before, contents = longest_given(map(self.given, under_way)), self.tablet._contents
         kept = kept_bytes(contents.stores, self.schema, checked.rows, checked.hashes, before)
         longest = longest_of([before, *contents.stores.longest(contents.lock)])
@@ -66,7 +66,7 @@ class Life:
 
     def check(self, entry: Entry, under_way: Sequence[Entry] = ()) -> None:
         meta = WriteMeta.decode(entry.meta)
-        self.tablet.check_kept(meta, self.given(entry).batch, len(entry.payload), list(map(self.given, under_way)))
+        self.tablet.check_kept(meta, self.given(entry), len(entry.payload), list(map(self.given, under_way)))
 
     def stored(self) -> int:
         """Bytes of texts of all versions in memory, the keys' apart."""
