@@ -1,4 +1,4 @@
-"""The masters: the catalog on a replicated system tablet, soft state from heartbeats, and the decisions they need."""
+"""The masters: the catalog on a replicated system tablet, soft state from heartbeats, and the decisions from both."""
 
 from .catalog.catalog import CATALOG_ID, Catalog, encode_change
 from .decisions.sent_decisions import SentDecisions, Versions

@@ -55,9 +55,9 @@ def _options(argv: list[str]) -> MasterOptions:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one master; the exit code."""
+    """Run one master; returns the exit code."""
     log_to_stderr(os.environ.get("NYALA_LOG_LEVEL", "INFO"), names=True)
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # KafkaLink says what matters, once
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # KafkaLink logs the important errors, once
     try:
         options = _options(sys.argv[1:] if argv is None else argv)
         raise_open_files_limit()

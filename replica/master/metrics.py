@@ -1,4 +1,4 @@
-"""Prometheus metrics of one master, computed when they are asked for."""
+"""Prometheus metrics of one master, computed at each request."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Metrics(Exporter):
 
 
 def kafka_families(link: KafkaLink, now_us: int) -> Iterator[Any]:
-    """What the status says about Kafka, as numbers; `now_us` of the monotonic clock."""
+    """The status of Kafka as numbers; `now_us`: the monotonic clock's time."""
     yield GaugeMetricFamily("nyala_master_kafka_connected", "Whether Kafka answered lately", value=int(link.connected))
     yield CounterMetricFamily("nyala_master_kafka_dropped", "Records given up unpublished", value=link.dropped)
     labels = ["topic", "doing"]

@@ -1,4 +1,4 @@
-"""What an operator may set on a master. Times as the name's end says."""
+"""The options of a master. Times have the unit at the end of their name."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ class MasterOptions:
     listen: str = "127.0.0.1:0"
     advertise: str = ""
     peer_port: int = 0
-    """Where other masters' links connect, on the host of `listen`; 0 takes a free one."""
+    """The port to which other masters' links connect, on the host of `listen`; 0: the kernel chooses a free one."""
     peers: tuple[Address, ...] = ()
     """Addresses of all masters, this one included; empty: a single master."""
     ready_file: str = ""
     parent_fd: int = -1
     metrics_port: int = -1
-    """Of `/metrics` on loopback; 0 takes a free one, -1: none."""
+    """The port of `/metrics` on loopback; 0: the kernel chooses a free one; -1: none."""
     kafka: str = ""
     kafka_security: KafkaSecurity = PLAINTEXT
     topic_prefix: str = ""
     execute_decisions: str = "none"
     """`master`: this process carries decisions out; `none`: the decisions query does."""
     server_dead_ms: int = 3_000
-    """A tablet server silent for so long is shown as dead and gets no new replicas."""
+    """A tablet server that is silent for this time is shown as dead and gets no new replicas."""
     rereplicate_after_ms: int = 30_000
-    """A replica silent for so long is FAILED and gets a replacement."""
+    """A replica that is silent for this time is FAILED and gets a replacement."""
     heal_by_witness: bool = False
-    """A witness takes a lost voter's place first, so that one more loss is tolerated before rows are copied."""
+    """Whether a witness takes a lost voter's place first, so that one more loss is tolerated before rows are copied."""
     tick_ms: int = 50
     policy_ms: int = 500
     decision_ttl_ms: int = 60_000
@@ -47,11 +47,11 @@ class MasterOptions:
     republish_max_ms: int = 60_000
     reports_per_second_max: int = 200
     flush_entries: int = 500
-    """The catalog is flushed when it is so many entries behind its log."""
+    """The catalog is flushed when it is this many entries behind its log."""
     dropped_retention_ms: int = 24 * 3600 * 1000
-    """A dropped tablet is forgotten so long after the last of its replicas was gone."""
+    """A dropped tablet is forgotten this long after the last of its replicas was gone."""
     abandoned_copy_grace_ms: int = 600_000
-    """A complete replica on a server that was never a member is deleted after so long; until then it may be added."""
+    """A complete replica on a server that was never a member is deleted after this time; until then it may be added."""
     caps: Caps = field(default_factory=Caps)
 
     def __post_init__(self) -> None:

@@ -62,8 +62,8 @@ RESIGN_EXIT_CODE = 70
 class MasterProcess:
     """The parts of one master, owned by one event loop.
 
-    Invariants: the directory is locked before anything is read and until everything is closed. Durability: what a reply
-    promises was committed. Concurrency: the loop's thread; threads of Kafka and of the executor post to it.
+    Invariants: the directory is locked before anything is read and until everything is closed. Durability: everything
+    that a reply promises is committed. Concurrency: the loop's thread; threads of Kafka and of the executor post to it.
     """
 
     def __init__(self, options: MasterOptions) -> None:
@@ -81,7 +81,7 @@ class MasterProcess:
         self.stopping.set()
 
     async def run(self) -> int:
-        """Serve until told to stop; the exit code."""
+        """Serve until a signal or the parent's end; returns the exit code."""
         asyncio.get_running_loop().set_default_executor(started_pool(limits.LOOP_THREADS, "loop"))
         with lock_root(self.options.root):
             disk = RealDisk(self.options.root)
@@ -130,7 +130,8 @@ class MasterProcess:
             await network.close()
 
     async def _first_config(self, disk: RealDisk, own: Member) -> RaftConfig | None:
-        """The config a new group begins with; None if this process was told to stop before all masters were there."""
+        """The config with which a new group begins; None if this process was stopped before all masters had
+        answered."""
         alone = RaftConfig(OpId(0, 0), (own,))
         if len(self.options.peers) < 2 or CatalogGroup.exists(disk):
             return alone
@@ -184,7 +185,8 @@ class MasterProcess:
             await group.stop()
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
-        """If a task ends by an unexpected error, end the process, because a master without a part would mislead."""
+        """End the process if a task ends by an unexpected error, because a master without one of its parts gives wrong
+        answers."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
             _log.critical("task %s died", task.get_name(), exc_info=error)
@@ -213,7 +215,7 @@ class MasterProcess:
             self._parts.append(metrics)
 
     async def _announce(self, state: MasterState) -> None:
-        """Say that this master is ready: a single one when it leads, one of several when it listens."""
+        """Report that this master is ready: a single one when it leads, one of several when it listens."""
         alone = len(state.group.replica.committed_config.voters) == 1
         uuid, address = state.uuid, state.address
         if alone:

@@ -1,4 +1,4 @@
-"""What all parts of one master share: its group, its soft state, its clocks."""
+"""The state that all parts of one master share: its group, its soft state, its clocks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class MasterState:
         options: MasterOptions,
         servers: TabletServers,
     ) -> None:
-        """`servers`: makes calls to tablet servers."""
+        """`servers` makes calls to tablet servers."""
         self.uuid = uuid
         self.address = address
         self.group = group
@@ -54,7 +54,7 @@ class MasterState:
         self._places: dict[str, set[Address]] = {}
         self._places_of = -1
         self.led_term = -1
-        """The term for which the soft state was gathered."""
+        """The term in which the soft state was collected."""
         self.decisions_published = 0
         self.kafka: KafkaLink | None = None
         """This master's link to Kafka; None: it was started without Kafka."""
@@ -70,7 +70,7 @@ class MasterState:
         return None if tablet is None else tablet.known_config
 
     def _listed(self, uuid: str) -> Collection[Address]:
-        """Where the catalog's configs say that a server listens; as of the beginning of this leadership."""
+        """The addresses of a server in the catalog's configs, as of the beginning of this leadership."""
         if self._places_of != self.led_term:
             self._places, self._places_of = {}, self.led_term
             for _, tablet in self.catalog.items(TABLET):
@@ -80,7 +80,7 @@ class MasterState:
 
     @property
     def mono_us(self) -> int:
-        """Now, on the monotonic clock."""
+        """The present time of the monotonic clock."""
         return self.clock.monotonic_us()
 
     async def lead(self) -> int:
@@ -100,7 +100,7 @@ class MasterState:
 
     @property
     def cluster_id(self) -> str:
-        """Identity of the cluster; empty before the first leader."""
+        """The id of the cluster; empty before the first leader."""
         cluster = self.catalog.get(CLUSTER)
         return cluster.id if cluster else ""
 
@@ -110,12 +110,12 @@ class MasterState:
 
     @property
     def servers_may_come(self) -> bool:
-        """Whether live servers may not count yet, because this master just began to lead, or is calling one."""
+        """Whether live servers may not count yet, because this master just began to lead, or is calling a server."""
         recent_us = self.options.server_dead_ms * 1000
         return self.mono_us - self.soft.since_us < recent_us or self.admission.heard_within(recent_us)
 
     def replica_load(self) -> dict[str, int]:
-        """Replicas per server: those reported, and those that new tablets will get."""
+        """Replicas per server: the reported ones, and those that new tablets will get."""
         load: dict[str, int] = {}
         for tablet_id, tablet in self.catalog.items(TABLET):
             if tablet.dropped:
@@ -127,5 +127,5 @@ class MasterState:
         return load
 
     def server_uuids(self) -> list[str]:
-        """Of all tablet servers that are known, or are being retired; sorted."""
+        """The uuids of all tablet servers that are known or are being retired; sorted."""
         return sorted({*self.soft.servers, *(uuid for uuid, _ in self.catalog.items(RETIRED))})

@@ -1,4 +1,4 @@
-"""Table schemas, batches, keys and routing: what clients and tablets must agree on, bit for bit."""
+"""Table schemas, batches, keys and routing: everything on which clients and tablets must agree, bit for bit."""
 
 from .batch import BatchDecoder, MessageDecoder, decode_batch, encode_batch
 from .buffers import decimal_words, fixed_width_values, lengths_at, offsets_of, value_bytes

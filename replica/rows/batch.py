@@ -22,38 +22,40 @@ _LAYOUTS_MAX = 64
 def encode_batch(batch: Any) -> bytes:
     """One Arrow IPC record batch message of `batch`: metadata V5, no compression, no schema.
 
-    The batch must have the exact types of the wire schema it is sent under; views, dictionaries and the like do not.
+    The batch must have exactly the types of the wire schema with which it is sent, so no views, dictionaries and the
+    like.
     """
     encoded: bytes = batch.serialize().to_pybytes()
     return encoded
 
 
 def decode_batch(payload: bytes | Any, wire_schema: Any) -> Any:
-    """One use of a BatchDecoder: see `BatchDecoder.decode`."""
+    """Decode with a new BatchDecoder; see `BatchDecoder.decode`."""
     return BatchDecoder(wire_schema).decode(payload)
 
 
 class _Layout(NamedTuple):
-    """Where the columns of a message lie, checked against its header and its length. Byte positions in the message."""
+    """The places of the columns in a message, checked against its header and its length. Byte positions in the
+    message."""
 
     rows: int
     columns: tuple[tuple[Any, int, tuple[tuple[int, int] | None, ...]], ...]
     """Arrow type, null count, and (start, length) of each buffer; None for the bitmap of a column without nulls."""
     plain: bool = False
-    """Whether pyarrow itself writes this header, byte by byte, for such rows, and no column has nulls. What it wrote it
-    may read."""
+    """Whether pyarrow itself writes exactly this header for such rows, and no column has nulls. Then pyarrow may read
+    it."""
 
 
 class MessageDecoder:
     """Decodes record batches of one schema.
 
-    One-row writes of one table have the same header but for the lengths of their texts, and reading it costs more than
-    all else; so the layouts of small ones are remembered, up to a bound, and those that pyarrow would have written too
-    are left to pyarrow from then on. Concurrency: any thread.
+    One-row writes of one table have the same header except for the lengths of their texts, and reading it costs more
+    than the rest. So the layouts of small messages are remembered, up to a bound. If pyarrow would have written the
+    same header, pyarrow reads later messages with it. Concurrency: any thread.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
-        """`schema`: of plain types."""
+        """`schema`: must have plain types only."""
         self._schema = schema
         self._kinds = [field.type for field in schema]
         self._known: dict[tuple[bytes, int], _Layout] = {}
@@ -87,7 +89,8 @@ class MessageDecoder:
         return batch
 
     def _remember(self, head: bytes, size: int, layout: _Layout, batch: Any) -> None:
-        """A layout depends on the header's bytes and on the message's length alone. `batch` has it, and is valid."""
+        """Remember the layout of `batch`, which is valid. A layout depends only on the header's bytes and the message's
+        length."""
         again = encode_batch(batch)
         nulls = any(null_count for _, null_count, _ in layout.columns)
         plain = not nulls and len(again) == size and again.startswith(head)
@@ -96,7 +99,7 @@ class MessageDecoder:
         self._known[head, size] = layout._replace(plain=plain)
 
     def _checked_layout(self, message: memoryview) -> _Layout:
-        """Everything that the header decides. Every buffer is long enough for the rows that it is said to hold."""
+        """The layout that the header states. Every buffer is long enough for its announced rows."""
         header = read_header(message)
         rows, kinds = header.rows, self._kinds
         if not 1 <= rows <= limits.BATCH_ROWS_MAX:
@@ -126,11 +129,11 @@ class MessageDecoder:
         return _Layout(rows, tuple(columns))
 
     def _build(self, buffer: Any, layout: _Layout) -> Any:
-        """Arrays over the message's buffers."""
+        """The arrays over the message's buffers."""
         arrays = []
         for kind, null_count, parts in layout.columns:
             buffers = [part and buffer.slice(*part) for part in parts]
-            # -1: counted from the bitmap, never believed.
+            # -1: pyarrow counts the bitmap, because the announced count may be wrong.
             array = pa.Array.from_buffers(kind, layout.rows, buffers, -1 if null_count else 0)
             if null_count and array.null_count != null_count:
                 raise MalformedMessage(f"{null_count} nulls announced, {array.null_count} in the bitmap")
@@ -146,8 +149,8 @@ class BatchDecoder(MessageDecoder):
         self._op, self._offset = (wire_schema.get_field_index(name) for name in (OP_COLUMN, OFFSET_COLUMN))
 
     def decode(self, payload: bytes | Any) -> Any:
-        """As `MessageDecoder.decode`; INVALID_BATCH, too, unless `__op` and `__offset` hold no nulls and offsets ascend
-        strictly from 0 or above."""
+        """Like `MessageDecoder.decode`; also INVALID_BATCH unless `__op` and `__offset` have no nulls and offsets
+        ascend strictly from 0 or above."""
         batch = super().decode(payload)
         self._check_system_columns(batch, payload)
         return batch
@@ -170,7 +173,7 @@ def _invalid(why: str, payload: Any) -> Refused:
 
 
 def buffer_sizes(kind: Any, rows: int) -> tuple[int, ...]:
-    """Least sizes of the buffers after the null bitmap."""
+    """The least sizes of the buffers after the null bitmap."""
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return (4 * (rows + 1), 0)
     if pa.types.is_boolean(kind):

@@ -1,9 +1,9 @@
-"""Arrow buffers as numpy arrays: views that nobody can write through.
+"""Arrow buffers as numpy arrays: read-only views.
 
-`np.frombuffer` gives a writable array wherever the Arrow buffer is mutable, as the buffers of every array are that
-pyarrow built itself, and a view of a view stays writable. Code that hashes or sorts in place would then change the rows
-of its caller. So the memory of Arrow arrays is read through this module alone, and each array that it returns is
-read-only: a write raises at once, whatever the number of rows.
+`np.frombuffer` returns a writable array if the Arrow buffer is mutable. The buffers of every array that pyarrow itself
+built are mutable, and a view of a view stays writable. Code that hashes or sorts in place would then change the rows of
+its caller. So the memory of Arrow arrays is read through this module only, and each array that it returns is read-only:
+a write raises at once, whatever the number of rows.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import pyarrow as pa
 
 
 def offsets_of(array: Any) -> npt.NDArray[Any]:
-    """Where the values of a string or binary array begin, and where the last one ends. Shape (rows + 1,), read-only.
+    """The positions at which the values of a string or binary array begin, and at which the last one ends.
 
-    int32, or int64 for the large types. Arrow may leave out the offsets of an array without rows: then one zero.
+    Shape (rows + 1,), read-only. int32, or int64 for the large types. Arrow may leave out the offsets of an array
+    without rows; then the result is one zero.
     """
     kind = array.type
     large = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
@@ -32,7 +33,7 @@ def offsets_of(array: Any) -> npt.NDArray[Any]:
 def lengths_at(array: pa.Array, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Bytes of the values of a string or binary array at `positions`, 0 for a null. Shape (positions,).
 
-    A null may have bytes beneath it, which another copy of the same rows need not have: they do not count.
+    A null may have bytes beneath it. They do not count, because another copy of the same rows may not have them.
     """
     offsets = offsets_of(array)
     lengths: npt.NDArray[np.int64] = (offsets[positions + 1] - offsets[positions]).astype(np.int64)
@@ -44,7 +45,7 @@ def lengths_at(array: pa.Array, positions: npt.NDArray[np.int64]) -> npt.NDArray
 
 
 def value_bytes(array: Any) -> npt.NDArray[np.uint8]:
-    """All bytes of a string or binary array's value buffer, which `offsets_of` point into. Read-only."""
+    """All bytes of a string or binary array's value buffer, into which `offsets_of` points. Read-only."""
     data = array.buffers()[2]
     return _view(data, np.dtype(np.uint8), data.size if data is not None else 0)
 
@@ -52,14 +53,14 @@ def value_bytes(array: Any) -> npt.NDArray[np.uint8]:
 def decimal_words(array: Any) -> npt.NDArray[np.uint64]:
     """The low and the high half of each unscaled value of a decimal128 array. Shape (rows, 2), read-only.
 
-    Whatever bytes lie under a null are there too.
+    The bytes beneath a null are included.
     """
     rows = len(array)
     return _view(array.buffers()[1], np.dtype("<u8"), 2 * rows, 2 * array.offset).reshape(rows, 2)
 
 
 def fixed_width_values(array: Any, width: int) -> npt.NDArray[np.void]:
-    """The values of a string or binary array, all `width` bytes long, side by side. Shape (rows,), read-only."""
+    """The values of a string or binary array, all of `width` bytes, side by side. Shape (rows,), read-only."""
     first = int(offsets_of(array)[0])
     values = np.frombuffer(array.buffers()[2], dtype=np.dtype((np.void, width)), count=len(array), offset=first)
     return _locked(values)
@@ -68,7 +69,7 @@ def fixed_width_values(array: Any, width: int) -> npt.NDArray[np.void]:
 def padded_words(array: Any, first: int, end: int) -> npt.NDArray[np.uint64]:
     """A fresh, aligned copy of the bytes `first` to `end` of a string or binary array's values, as 64-bit words.
 
-    Zeros follow: whoever reads two whole words around any byte of them stays inside.
+    Zeros follow, so that two whole words around any of these bytes can be read.
     """
     words = np.zeros((end - first) // 8 + 3, dtype="<u8")
     words.view(np.uint8)[: end - first] = value_bytes(array)[first:end]

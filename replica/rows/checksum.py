@@ -1,4 +1,4 @@
-"""The checksum of rows, definition 2: the same in whatever order, batches and blocks the rows lie.
+"""The checksum of rows, definition 2: independent of the order of the rows, and of their batches and blocks.
 
 All arithmetic is modulo 2**64; `mix` is the step of splitmix64, as in `hashing.py`.
 
@@ -13,14 +13,15 @@ All arithmetic is modulo 2**64; `mix` is the step of splitmix64, as in `hashing.
 
     stir(x): x *= 0x2545F4914F6CDD1D;  x ^= x >> 32;  x *= 0x9FB21C651E98DF25;  return x ^ x >> 29
 
-So a value counts by its bits: 0.0 and -0.0 differ, and so do two NaNs of different bits. An empty string is no null,
-and a value in one column is another thing than in another. A column that is null throughout counts like one that is
-not there. The words of a value are summed up rather than chained, so that long and short values cost the same per byte.
+So a value counts by its bits: 0.0 and -0.0 differ, and so do two NaNs of different bits. An empty string differs from
+null, and equal values in two columns count differently. A column with only nulls counts like a missing one. The words
+of a value are added instead of chained, so that long and short values cost the same per byte.
 
-Two sums are compared only if they are of one definition: another formula, or a change of a constant, is another number.
-Definition 1, of servers that name none, chained the words of the longest value of a batch one after the other.
+Two sums are compared only if they have the same definition. Another formula, or a change of a constant, gets another
+number. Definition 1, that of servers which name none, chained the words of the longest value of a batch one after the
+other.
 
-The checksum finds replicas that have drifted apart. It is no protection from somebody who makes rows up: that takes a
+The checksum finds replicas whose rows differ. It does not protect from an attacker who chooses rows, because it uses no
 secret.
 """
 
@@ -40,13 +41,13 @@ from .types import invalid
 
 I64 = npt.NDArray[np.int64]
 CHECKSUM_DEFINITION = 2
-"""The one that this build computes. 1 is what servers computed that do not name theirs."""
+"""The definition of this build. 1 is that of servers which do not name theirs."""
 
 _MASK = (1 << 64) - 1
 _LENGTH = np.uint64(0xA24BAED4963EE407)
 _PLACE = 0xD1342543DE82EF95
 _ROWS_TOGETHER = 1 << 13
-"""Rows summed up at a time: scratch arrays of 64 KiB stay in the processor's cache."""
+"""The rows added at a time, so that scratch arrays of 64 KiB stay in the processor's cache."""
 _WORDS_TOGETHER = 1 << 14
 _STIR_A, _STIR_B = np.uint64(0x2545F4914F6CDD1D), np.uint64(0x9FB21C651E98DF25)
 _PLACES: U64 = np.arange(1, _WORDS_TOGETHER + 1, dtype=np.uint64) * np.uint64(_PLACE)
@@ -54,13 +55,13 @@ _BEFORE: U64 = np.arange(_WORDS_TOGETHER, dtype=np.uint64) * np.uint64(_PLACE)
 
 
 class RowSum(NamedTuple):
-    """A checksum of 128 bits, and the number of rows that it is of. Of CHECKSUM_DEFINITION."""
+    """A checksum of 128 bits, of definition CHECKSUM_DEFINITION, and the number of its rows."""
 
     total: int
     rows: int
 
     def __add__(self, other: object) -> RowSum:
-        """Of the rows of both, which have none in common."""
+        """The sum of two disjoint sets of rows."""
         if not isinstance(other, RowSum):
             return NotImplemented
         low, high = (self.total & _MASK) + (other.total & _MASK), (self.total >> 64) + (other.total >> 64)
@@ -86,7 +87,7 @@ def sum_of_rows(batch: Any, column_ids: Sequence[int]) -> RowSum:
 
 
 def _cells(column: Any, salt: np.uint64) -> U64:
-    """The h of each cell, in a fresh array."""
+    """The h of each cell, as a fresh array."""
     cells = _raw(column)
     cells ^= salt
     mix_in_place(cells)
@@ -96,7 +97,7 @@ def _cells(column: Any, salt: np.uint64) -> U64:
 
 
 def _raw(column: Any) -> U64:
-    """A fresh array; whatever number stands for a null."""
+    """The raw of each cell, as a fresh array; for a null, any number."""
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return _raw_bytes(column)
@@ -115,8 +116,9 @@ def _raw(column: Any) -> U64:
 
 
 def _raw_bytes(array: Any) -> U64:
-    """Runs of values that have so many words together; a value with more is read in pieces."""
-    # Without the null bitmap: what lies under a null is some span of the buffer too, and counts for nothing.
+    """The raw of texts: values with up to so many words together are handled as one run; a longer one is read in
+    pieces."""
+    # Without the null bitmap: a null has some span of the buffer, too, which does not count.
     _, *buffers = array.buffers()
     array = pa.Array.from_buffers(pa.binary(), len(array), [None, *buffers], 0, array.offset)
     offsets = offsets_of(array).astype(np.int64)
@@ -137,7 +139,7 @@ def _raw_bytes(array: Any) -> U64:
 
 
 def _add_run(result: U64, array: Any, lengths: I64, counts: I64) -> None:
-    """Add to `result` the sum over the words of each value."""
+    """Add the sum over the words of each value to `result`."""
     used = np.flatnonzero(counts)
     if not len(used):
         return
@@ -154,14 +156,14 @@ def _add_run(result: U64, array: Any, lengths: I64, counts: I64) -> None:
 
 
 def _aligned(array: Any, lengths: I64, words: int) -> U64:
-    """The words of all values one after the other, each with its place in the run added. A fresh array."""
+    """The words of all values one after the other, each with its place in the value added. A fresh array."""
     padding = -lengths & 7
-    # Arrow appends the zeros: each value then begins at a word, in memory that is aligned.
+    # Arrow appends the zeros, so that each value begins at a word, in aligned memory.
     offsets = np.zeros(len(lengths) + 1, dtype=np.int32)
     np.cumsum(padding, out=offsets[1:])
     zeros = pa.py_buffer(bytes(int(offsets[-1])))
     paddings = pa.Array.from_buffers(pa.binary(), len(lengths), [None, pa.py_buffer(offsets), zeros])
-    # Made here: pyarrow imports pandas when it makes its first scalar, and who only looks at a cluster needs none.
+    # Made here, because pyarrow imports pandas when it makes its first scalar, and many commands need none.
     padded = pc.binary_join_element_wise(array, paddings, pa.scalar(b"", pa.binary()))
     word: U64 = value_bytes(padded)[: 8 * words].view("<u8") + _PLACES[:words]
     return word

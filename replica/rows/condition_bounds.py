@@ -1,6 +1,6 @@
-"""How large the conditions of one scan may be. Clients check before they send, servers before they read. Pure.
+"""Bounds the conditions of one scan. Clients check them before they send, servers before they read. Pure.
 
-A client's measure is never below a server's. So no server refuses, for its size, what a client has sent.
+A client's measure is never below a server's. So no server refuses a client's conditions because of their size.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from nyala.replica.types import Code, Refused, limits
 from .predicate import Predicate
 
 _FRAME_BYTES = 512
-"""On the wire, beside its values, of one condition: the schema and the frames of an Arrow stream."""
+"""The bytes on the wire of one condition beside its values: the schema and the frames of an Arrow stream."""
 _LENGTH_BYTES = 4
 
 
 class ConditionsSize(NamedTuple):
-    """How many conditions one scan has, and how many values and bytes of values they have together."""
+    """The number of conditions of one scan, and the number and bytes of all their values."""
 
     conditions: int
     values: int
@@ -30,7 +30,7 @@ class ConditionsSize(NamedTuple):
         return self._beyond() is None
 
     def check(self) -> None:
-        """Refused(INVALID_ARGUMENT) if a bound of one scan is passed."""
+        """Refused(INVALID_ARGUMENT) if a bound of one scan is exceeded."""
         beyond = self._beyond()
         if beyond is None:
             return
@@ -42,7 +42,7 @@ class ConditionsSize(NamedTuple):
         raise Refused(Code.INVALID_ARGUMENT, problem, given=given)
 
     def _beyond(self) -> tuple[str, int, int] | None:
-        """The first bound that is passed: (what it bounds, the number given, the most)."""
+        """The first exceeded bound: (what it bounds, the given number, the bound)."""
         bounds = (
             ("conditions", self.conditions, limits.SCAN_PREDICATES_MAX),
             ("values together", self.values, limits.SCAN_VALUES_MAX),

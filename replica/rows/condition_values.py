@@ -1,4 +1,4 @@
-"""The values of a condition as they came over the network: one Arrow array, read like a tuple."""
+"""The values of a condition that came over the network: one Arrow array, read like a tuple."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 
 NOT_COMPARABLE = (pa.ArrowException, TypeError, ValueError, OverflowError)
-"""What pyarrow and Python raise for a value that does not fit, or cannot be compared."""
+"""The errors of pyarrow and Python for a value that does not fit, or cannot be compared."""
 
 
 class ConditionValues(Sequence[object]):
-    """Values without nulls, all of one Arrow type. A Python object is made of a value only when it is asked for.
+    """Values without nulls, all of one Arrow type. A Python object of a value is made only when it is read.
 
-    100,000 Python objects take 0.1 s and ten times the memory of the array, and the interpreter's lock meanwhile.
+    100,000 Python objects would take 0.1 s, ten times the memory of the array, and the interpreter's lock meanwhile.
     """
 
     def __init__(self, array: Any) -> None:

@@ -18,7 +18,7 @@ All arithmetic is modulo 2**64. `mix` is the step of splitmix64, a bijection:
     key of columns 1 ... k:                K = H1, then for each further column K = mix(K * 0x9FB21C651E98DF25 + H)
 
 So the hash of a key that is one integer-like column is a bijection of its value: equal hashes mean equal keys.
-A null hashes as zero or as no bytes; keys have none, and callers refuse them before or after.
+A null hashes as zero or as no bytes. Keys have no nulls: callers refuse them before or after.
 
 Golden vectors: tests/unit/rows/test_rows_hash.py. A change of one bit is a new hash version, not an edit.
 """
@@ -48,13 +48,13 @@ _MIX_B = 0x94D049BB133111EB
 _LENGTH = 0xA24BAED4963EE407
 _COMBINE = 0x9FB21C651E98DF25
 _TAIL_MASKS = np.array([(1 << (8 * r)) - 1 for r in range(9)], dtype=np.uint64)
-"""By how many bytes of a word count."""
+"""The mask of the valid bytes of a word, by their number."""
 _SCALAR_WORDS_MAX = 4
-"""So few words are mixed one by one: a pass over an array costs more than its first words."""
+"""Up to so many words are mixed one by one, because a pass over an array costs more."""
 _SCALAR_ROWS_MAX = 32
-"""So few rows are carried over the rest of their words one by one: a round over arrays costs more than their words."""
+"""For up to so many rows, the remaining words are mixed one by one, because a pass over arrays costs more."""
 _CHUNK_ROWS = 16 << 10
-"""Rows hashed at a time: their scratch arrays stay in the processor's cache."""
+"""The rows hashed at a time, so that their scratch arrays stay in the processor's cache."""
 _EPOCH_DAY = dt.date(1970, 1, 1)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -84,7 +84,8 @@ def _hash_chunk(columns: Sequence[Any]) -> U64:
 
 
 def key_hash_one(values: Sequence[object], types: Sequence[ColumnType]) -> int:
-    """The scalar twin of `key_hash`: Python values of one key and their column types. Slow; for tests and tools."""
+    """The same hash as `key_hash`, of the Python values of one key with their column types. Slow; for tests and
+    tools."""
     hashes = [_hash_one(v, t) for v, t in zip(values, types, strict=True)]
     if not hashes:
         raise invalid("a key has at least one column")
@@ -103,7 +104,7 @@ def mix_one(x: int) -> int:
 
 
 def mix_in_place(x: U64) -> U64:
-    """`mix` of each word, in place: five passes over memory and one scratch array."""
+    """`mix` of each word, in place, with five passes over memory and one scratch array."""
     if len(x) <= _SCALAR_WORDS_MAX:
         x[:] = [mix_one(word) for word in x.tolist()]
         return x
@@ -128,7 +129,7 @@ def _hash_column(column: Any) -> U64:
         return mix_in_place(integer_words(array))
     if pa.types.is_decimal128(kind):
         words = decimal_words_of(array)
-        # A copy: the words are the caller's own, and one row of them is contiguous as it is.
+        # A copy, because the words belong to the caller, and one row of them is contiguous already.
         low = mix_in_place(words[:, 0].copy())
         low ^= words[:, 1]
         return mix_in_place(low)
@@ -170,9 +171,9 @@ def decimal_words_of(array: Any) -> npt.NDArray[np.uint64]:
 
 
 def _hash_bytes(array: Any) -> U64:
-    """Word by word over all rows at once: round i handles the rows that have an i-th word.
+    """Hash byte strings word by word over all rows at once: pass i handles the rows that have an i-th word.
 
-    Rows are hashed in order of length, so that each round handles the first so many, and cost follows their bytes.
+    Rows are handled in order of length, so that each pass works on the first rows, and the cost follows their bytes.
     """
     if not (pa.types.is_string(array.type) or pa.types.is_binary(array.type)):
         array = array.cast(pa.large_binary())
@@ -192,7 +193,7 @@ def _hash_bytes(array: Any) -> U64:
     if most == int(counts.min()):
         _hash_words(result, words, starts, lengths)
         return result
-    # Small numbers are sorted four times as fast.
+    # Small integers are sorted four times as fast.
     fewer = (most - counts).astype(np.uint16 if most < 1 << 16 else np.int64)
     order = np.argsort(fewer, kind="stable")
     by_length = result[order]
@@ -202,7 +203,7 @@ def _hash_bytes(array: Any) -> U64:
 
 
 def _hash_words(result: U64, words: U64, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
-    """Carry each hash in `result` over the words of its row, in place. Rows with the most words come first."""
+    """Mix the words of its row into each hash in `result`, in place. Rows with the most words come first."""
     live, done = int(np.count_nonzero(lengths)), 0
     while live > _SCALAR_ROWS_MAX:
         at, left, part = starts[:live], lengths[:live], result[:live]
@@ -228,7 +229,7 @@ def _words_of(words: U64, start: int, length: int) -> list[int]:
 
 
 def _mix_over(h: int, words: list[int]) -> int:
-    """`h = mix(h ^ word)` over the words: `mix_one`, without a call for each."""
+    """`h = mix(h ^ word)` over the words: `mix_one` without a function call for each."""
     for word in words:
         h = ((h ^ word) + _GOLDEN) & _MASK
         h = ((h ^ h >> 30) * _MIX_A) & _MASK
@@ -238,7 +239,7 @@ def _mix_over(h: int, words: list[int]) -> int:
 
 
 def _words_at(words: U64, byte_pos: npt.NDArray[np.int64], left: npt.NDArray[np.int64]) -> U64:
-    """The eight bytes at each position, of which `left` count and the others are zero."""
+    """The eight bytes at each position, of which the first `left` count and the others are zero."""
     pos = byte_pos >> 3
     shift = ((byte_pos & 7) << 3).astype(np.uint64)
     word: U64 = words[pos] >> shift
@@ -269,7 +270,7 @@ def unscaled_decimal(value: decimal.Decimal) -> int:
 
 
 def integer_of(value: object) -> int:
-    """The 64-bit integer behind an integer-like value; null is 0."""
+    """The 64-bit integer of an integer-like value; null is 0."""
     if value is None:
         return 0
     if isinstance(value, dt.datetime):

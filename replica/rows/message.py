@@ -1,8 +1,8 @@
 """Reads the header of an Arrow IPC message without trusting a byte of it.
 
-pyarrow's parser takes many forms of a batch and promises nothing about a hostile header, so it is given none but those
-that it writes itself, byte by byte: this module reads the few FlatBuffers fields that are needed, with every position
-checked, and `batch.py` builds the arrays.
+pyarrow's parser accepts many forms of a batch and promises nothing about a hostile header. So it gets only headers that
+equal, byte by byte, those that it writes itself. For all others, this module reads the few needed FlatBuffers fields
+and checks every position, and `batch.py` builds the arrays.
 
 Layout (Arrow columnar format 1.0, metadata V5): 0xFFFFFFFF, int32 metadata length, Message table, padding to 8, body.
 """
@@ -34,7 +34,7 @@ class MalformedMessage(Exception):
 
 
 class BatchHeader(NamedTuple):
-    """What the header says, checked against the buffer: all byte ranges lie inside the body, ascending."""
+    """The fields of the header, checked against the buffer: all byte ranges are inside the body, and ascend."""
 
     rows: int
     nodes: npt.NDArray[np.int64]
@@ -58,7 +58,7 @@ class Table:
             raise MalformedMessage(f"a vtable of {self.vtable_bytes} bytes")
 
     def field(self, number: int) -> int:
-        """Absolute position of a field, or 0 if it is absent."""
+        """The absolute position of a field; 0 if it is absent."""
         slot = 4 + 2 * number
         if slot + 2 > self.vtable_bytes:
             return 0
@@ -70,12 +70,12 @@ class Table:
         return int(_read(form, self.data, pos)) if pos else default
 
     def child(self, number: int) -> int:
-        """Absolute position that an offset field points to, or 0 if it is absent."""
+        """The absolute position to which an offset field points; 0 if it is absent."""
         pos = self.field(number)
         return pos + int(_read(_U32, self.data, pos)) if pos else 0
 
     def count(self, number: int) -> int:
-        """Elements of a vector field; 0 if it is absent."""
+        """The number of elements of a vector field; 0 if it is absent."""
         pos = self.child(number)
         return int(_read(_U32, self.data, pos)) if pos else 0
 
@@ -113,7 +113,7 @@ def _read(form: struct.Struct, data: memoryview, pos: int) -> Any:
 
 
 def message_head_bytes(payload: memoryview) -> int:
-    """Length of everything before the body. MalformedMessage."""
+    """The length of everything before the body. MalformedMessage."""
     size = len(payload)
     if size < 8 or _U32.unpack_from(payload, 0)[0] != CONTINUATION:
         raise MalformedMessage("no continuation marker at byte 0")
@@ -124,7 +124,7 @@ def message_head_bytes(payload: memoryview) -> int:
 
 
 def message_header(message: memoryview) -> tuple[Table, int, int]:
-    """(header table, its kind, bytes of body announced) of a message that begins at byte 0. MalformedMessage."""
+    """(header table, its kind, announced bytes of the body) of a message that begins at byte 0. MalformedMessage."""
     metadata = message[8 : message_head_bytes(message)]
     table = Table(metadata, int(_read(_U32, metadata, 0)))
     version = table.scalar(0, _I16)
@@ -156,7 +156,8 @@ def read_header(payload: memoryview) -> BatchHeader:
 
 
 def _check_ranges(buffers: npt.NDArray[np.int64], body_bytes: int) -> None:
-    """Ascending, apart and inside the body, in Python ints: int64 sums of hostile values could wrap."""
+    """Check that the ranges ascend, do not overlap and are inside the body. In Python ints: int64 sums of hostile
+    values could wrap."""
     end = 0
     for offset, length in buffers.tolist():
         if offset % 8 or length < 0 or offset < end or offset + length > body_bytes:

@@ -1,4 +1,4 @@
-"""What travels with a batch: where it came from, what became of single rows, and the payload's checksum."""
+"""The data beside a batch: its origin, the outcome of single rows, and the payload's checksum."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nyala.replica.types import Corruption, RowCode
 
 _IGNORE_NULL, _ROWS_BOUNDED = 1, 2
 _MARKS_KNOWN = {bytes([marks]) if marks else b"": marks for marks in range(4)}
-"""Of `reserved`: no byte, or one of marks, of which at least one is set."""
+"""The flags in `reserved`: it has no byte, or one byte with at least one flag set."""
 
 
 def crc32c(data: bytes | memoryview) -> int:
@@ -21,7 +21,7 @@ def crc32c(data: bytes | memoryview) -> int:
 
 
 class SourceKey(NamedTuple):
-    """One Kafka partition of one life of a topic: a recreated topic has another id."""
+    """One Kafka partition of one topic id: a topic that was deleted and created again has another id."""
 
     cluster_id: str
     topic_id: str
@@ -29,7 +29,7 @@ class SourceKey(NamedTuple):
 
 
 class RowError(NamedTuple):
-    """Why the row at `offset` of its source was not applied."""
+    """The reason why the row at `offset` of its source was not applied."""
 
     offset: int
     code: RowCode
@@ -43,8 +43,9 @@ class RowError(NamedTuple):
 class WriteMeta:
     """The meta of a WRITE entry. Either `source` is set, or `client_id`, or neither for a write without a ledger.
 
-    `after`: highest offset of the source which the sender knows this tablet has acknowledged; None on a cold start.
-    `done`: errors remembered below it may be forgotten. `first_incomplete`: likewise for a client's results.
+    `after`: the highest offset of the source which, as far as the sender knows, this tablet has acknowledged; None on a
+    cold start. `done`: errors remembered below it may be forgotten. `first_incomplete`: the same for a client's
+    results.
     """
 
     column_ids: tuple[int, ...]
@@ -57,13 +58,14 @@ class WriteMeta:
     sequence: int = 0
     first_incomplete: int = 0
     ignore_null: bool = False
-    """Upserts and updates leave a column whose value is null as it is. In `reserved`, which older builds refuse."""
+    """Whether upserts and updates leave a column unchanged if its value is null. In `reserved`, so older builds refuse
+    it."""
     rows_bounded: bool = False
-    """A row that would become longer than ROW_SIZE_BYTES_MAX, with the values that the batch leaves out, is an error.
-    In `reserved`, too; entries without it are from before that rule, and keep their outcome."""
+    """Whether a row that would become longer than ROW_SIZE_BYTES_MAX, with the values that the batch leaves out, is an
+    error. In `reserved`, too; entries without it are from before that rule, and keep their outcome."""
 
     def encode(self) -> bytes:
-        """Bare Avro `WriteMeta`."""
+        """The bare Avro `WriteMeta`."""
         marks = _IGNORE_NULL * self.ignore_null | _ROWS_BOUNDED * self.rows_bounded
         return schemas.encode(
             "write_meta",
@@ -83,7 +85,7 @@ class WriteMeta:
 
     @classmethod
     def decode(cls, data: bytes) -> WriteMeta:
-        """The inverse of `encode`; Corruption if `data` is no such datum, for only we write them."""
+        """The inverse of `encode`; Corruption if `data` is not such a datum, because only this project writes them."""
         try:
             raw = schemas.decode("write_meta", data)
         except ValueError as e:

@@ -1,4 +1,4 @@
-"""Which tablet a row belongs to: hash buckets from the hash's high bits, and optional range splits."""
+"""Decides which tablet a row belongs to: hash buckets from the hash's high bits, and optional range splits."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ BUCKETS_MAX = 4096
 class PartitionSpec:
     """How a table is cut into tablets.
 
-    `range_splits` are sorted values of `range_column`; n splits make n+1 ranges, each from its split, inclusive, on.
-    Tablet position = range_pos * buckets + bucket.
+    `range_splits` are sorted values of `range_column`. n splits make n+1 ranges; each range begins at its split,
+    inclusive. Tablet position = range_pos * buckets + bucket.
     """
 
     hash_columns: tuple[str, ...]
@@ -101,19 +101,20 @@ class PartitionSpec:
 
 
 def bucket_of(hashes: U64, buckets: int) -> npt.NDArray[np.int32]:
-    """Bucket of each hash: its high 32 bits scaled to 0 ... buckets-1. The low bits stay free for in-tablet tables."""
+    """The bucket of each hash: its high 32 bits scaled to 0 ... buckets-1. Hash tables within a tablet use the low
+    bits."""
     return ((hashes >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)).astype(np.int32)
 
 
 def slice_of(hashes: U64, slices: int) -> npt.NDArray[np.int32]:
-    """Slice of each key hash, by its low 32 bits: within one tablet, the high bits hardly differ."""
+    """The slice of each key hash, by its low 32 bits, because within one tablet the high bits hardly differ."""
     return ((hashes & np.uint64(0xFFFFFFFF)) * np.uint64(slices) >> np.uint64(32)).astype(np.int32)
 
 
 def route(batch: Any, schema: TableSchema, spec: PartitionSpec, key_hashes: U64 | None = None) -> npt.NDArray[np.int32]:
-    """Tablet position of each row of a pa.RecordBatch or pa.Table that has the partition columns. Shape (rows,).
+    """The tablet position of each row of a pa.RecordBatch or pa.Table that has the partition columns. Shape (rows,).
 
-    `key_hashes`: `key_hash` of each row's whole key, if it is at hand: most tables are cut by that.
+    `key_hashes`: `key_hash` of each row's whole key, if the caller has it: most tables are partitioned by that.
     """
     if spec.buckets > 1:
         if key_hashes is None or spec.hash_columns != schema.key:
@@ -132,7 +133,8 @@ def route(batch: Any, schema: TableSchema, spec: PartitionSpec, key_hashes: U64 
 
 
 def _typed(batch: Any, schema: TableSchema, name: str) -> Any:
-    """The column as one array of exactly the schema's type: a decimal of another scale would hash differently."""
+    """The column as one array of exactly the schema's type, because a decimal of another scale would hash
+    differently."""
     column = batch.column(name)
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     wanted = schema.column(name).arrow_type

@@ -1,4 +1,4 @@
-"""Conditions on columns, evaluated where the rows are."""
+"""Conditions on columns, evaluated at the tablets."""
 
 from __future__ import annotations
 
@@ -24,56 +24,59 @@ COMPARISONS = {
     ">=": pc.greater_equal,
 }
 _FEW = 4
-"""A list with this many times more values than the batch has rows is first reduced to values that the batch has."""
+"""If a list has this many times more values than the batch has rows, it is first reduced to values in the batch."""
 _SEARCHED = 256
-"""Values of a list that are searched for one by one; of a longer list only the lowest and the highest are."""
+"""The longest list whose values are searched for one by one; of a longer one, only the lowest and highest value are."""
 _STEP = 1000
-"""Values that are checked one by one between two calls of `stop`: about 3 ms."""
+"""The values that are checked one by one between two calls of `stop`: about 3 ms."""
 _LONGS = range(-(1 << 63), 1 << 63)
 OPERATORS = (*COMPARISONS, "in", "is_null", "is_not_null")
 
 
 class Predicate(NamedTuple):
-    """One condition: `column op values`. Comparisons have one value, `in` any number, the null tests none."""
+    """One condition: `column op values`. Comparisons have one value, `in` any number, the tests for null none."""
 
     column: str
     op: str
     values: Sequence[object] = ()
-    """A tuple, or `ConditionValues` for those of a list that came over the network."""
+    """A tuple, or `ConditionValues` for a list that came over the network."""
 
 
 Sortable = int | str | bytes | decimal.Decimal
 
 
 class Term(NamedTuple):
-    """A condition as a sorted column is searched for it. `op`: `=`, `in`, `<`, `<=`, `>` or `>=`. `values`: ascending,
-    each once, as `sortable` has them; one of them, but for `in`."""
+    """A condition in the form in which a sorted column is searched.
+
+    `op`: `=`, `in`, `<`, `<=`, `>` or `>=`. `values`: ascending and distinct, as `sortable` returns them; exactly one,
+    except for `in`.
+    """
 
     op: str
     values: Sequence[Sortable]
 
 
 def sortable(scalar: pa.Scalar) -> Sortable:
-    """A value of a key's column as Python compares it: in the order in which blocks are sorted."""
+    """A value of a key's column as a Python object that compares in the order in which blocks are sorted."""
     value: Sortable = scalar.value if pa.types.is_temporal(scalar.type) else scalar.as_py()
     return value
 
 
 def never_stop() -> None:
-    """Nobody stops the work."""
+    """Do nothing: the work goes on."""
 
 
 class Conditions:
-    """Predicates that were made ready once for columns of given types, and are evaluated batch by batch.
+    """Predicates that are prepared once for columns of given types, and evaluated batch by batch.
 
     Refused(INVALID_ARGUMENT) at construction for an unknown column or operator, or a value that cannot be compared with
     its column. Memory: an Arrow array of each list of values. Concurrency: any thread, one at a time.
     """
 
     def __init__(self, predicates: Iterable[Predicate], schema: Any, stop: Callable[[], None] = never_stop) -> None:
-        """`schema`: pa.Schema of the columns; batches to come have at least those that are named, with those types.
+        """`schema`: pa.Schema of the columns; later batches have at least the named columns, with those types.
 
-        `stop` is called before each step, a few milliseconds at most, and may raise.
+        `stop` is called before each step of at most a few milliseconds, and may raise.
         """
         self._ready: list[_Ready] = []
         odd = limits.SCAN_ODD_VALUES_MAX
@@ -83,12 +86,13 @@ class Conditions:
             odd -= self._ready[-1].odd_listed
 
     def terms(self, column: str) -> list[Term]:
-        """What the predicates on a column of the key say of where its rows are, where that column is sorted. Rows that
-        meet all predicates meet all terms."""
+        """The conditions on a column of the key as terms, with which a sorted column is searched. Rows that meet all
+        predicates meet all terms."""
         return [term for ready in self._ready if ready.predicate.column == column for term in ready.terms()]
 
     def mask(self, batch: Any, stop: Callable[[], None] = never_stop) -> Any:
-        """pa.BooleanArray, shape (rows,): which rows of a pa.RecordBatch meet all predicates. Null counts as no.
+        """A pa.BooleanArray, shape (rows,), of the rows of a pa.RecordBatch that meet all predicates. Null counts as
+        no.
 
         `stop` is called before each comparison of the whole batch, and may raise.
         """
@@ -108,10 +112,10 @@ def predicate_mask(batch: Any, predicates: Iterable[Predicate]) -> Any:
 
 
 class _Ready:
-    """One predicate with its values as Arrow has them."""
+    """One predicate, with its values as Arrow objects."""
 
     def __init__(self, predicate: Predicate, schema: Any, odd_max: int, stop: Callable[[], None]) -> None:
-        """`odd_max`: at most so many values of a list may be odd: the column's type cannot hold them."""
+        """`odd_max`: the most values of a list that may be odd, which means that the column's type cannot hold them."""
         pos = schema.get_field_index(predicate.column)
         if pos < 0:
             raise invalid("no such column", column=predicate.column, known=",".join(schema.names))
@@ -138,11 +142,11 @@ class _Ready:
 
     @property
     def odd_listed(self) -> int:
-        """Odd values of a list: they are compared one by one."""
+        """The number of odd values of a list, which are compared one by one."""
         return len(self._odd) if self.predicate.op == "in" else 0
 
     def terms(self) -> list[Term]:
-        """A value that the column's type cannot hold says nothing of where the rows are."""
+        """The predicate as terms. A value that the column's type cannot hold gives none."""
         op = self.predicate.op
         if op == "in" and not self._odd:
             if len(self._exact) <= _SEARCHED:
@@ -166,13 +170,14 @@ class _Ready:
     def _in_mask(self, column: Any, stop: Callable[[], None]) -> Any:
         values = self._exact
         if len(values) > _FEW * len(column):
-            # Arrow makes a hash table of the whole list for each batch; for a short one, of those in it.
+            # Arrow makes a hash table of the whole list for each batch; for a short batch, first reduce the list to its
+            # values.
             values = values.filter(pc.is_in(values, value_set=column))
         mask = pc.is_in(column, value_set=values)
         for odd in self._odd:
             stop()
             mask = pc.or_kleene(mask, pc.equal(column, odd))
-        # `is_in` says False for null; a null row meets no condition either way.
+        # `is_in` returns False for null; a null meets no condition anyway.
         return pc.and_(mask, pc.is_valid(column))
 
 
@@ -180,9 +185,10 @@ _ROUNDED = {"<": math.ceil, ">=": math.ceil, "<=": math.floor, ">": math.floor}
 
 
 def _of_whole_numbers(predicate: Predicate) -> Predicate:
-    """The same comparison on a column of whole numbers, with a whole number in the place of a float.
+    """The same comparison on a column of whole numbers, with a whole number instead of a float.
 
-    Arrow compares an integer with a float as floats, and refuses where a row's integer is none: 2**53 + 1 beside 1.5.
+    Arrow would compare an integer with a float as floats, and refuse if a row's integer has no equal float, such as
+    2**53 + 1 beside 1.5.
     """
     column, op, values = predicate
     value = values[0] if op in COMPARISONS else None
@@ -196,14 +202,15 @@ def _of_whole_numbers(predicate: Predicate) -> Predicate:
 
 
 def _integer(value: object) -> object:
-    """A float as the integer that it is; None if it is none that a column can hold. Other values as they are."""
+    """A float as the integer that equals it; None if no integer of a column does. Other values are returned
+    unchanged."""
     if not isinstance(value, float):
         return value
     return int(value) if value.is_integer() and int(value) in _LONGS else None
 
 
 def _listed(predicate: Predicate, kind: Any, odd_max: int, stop: Callable[[], None]) -> tuple[Any, list[Any]]:
-    """(array of those values that the type holds as they are, scalars of the others, of which there are few)."""
+    """(array of the values that the type holds exactly, scalars of the others, of which there are few)."""
     values = predicate.values
     if isinstance(values, ConditionValues) and values.array.type == kind:
         return values.array, []
@@ -239,7 +246,7 @@ def _split(values: list[object], kind: Any) -> tuple[Any, list[Any]]:
 
 
 def _first(values: Sequence[object]) -> str:
-    """The first few values, for a refusal."""
+    """The first few values, as a text for a refusal."""
     try:
         return ", ".join(repr(v)[:60] for v in values[:3])
     except (ValueError, OverflowError):  # such as a date beyond the year 9999
@@ -251,7 +258,7 @@ def value_scalar(value: object, data_type: Any) -> Any:
     try:
         check_decimals([value])
         scalar = pa.scalar(value, type=data_type)
-        # Arrow cuts a float down to an integer type silently; `x > 1.5` must stay what it says.
+        # Arrow silently truncates a float to an integer type, which would change the meaning of `x > 1.5`.
         if scalar.as_py() == value or not isinstance(value, float):
             return scalar
     except NOT_COMPARABLE:

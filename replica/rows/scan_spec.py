@@ -1,4 +1,4 @@
-"""What to read of a table, from the caller down to each tablet."""
+"""The parameters of a read, passed from the caller to each tablet."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from .predicate import Predicate
 
 @dataclass(frozen=True)
 class ScanSpec:
-    """What to read. `columns` None: all. `snapshot_time` 0: the latest, linearizable. `limit` 0: none.
+    """The parameters of a read. `columns` None: all. `snapshot_time` 0: the latest, linearizable. `limit` 0: none.
 
-    `slice_count` cuts each tablet's hash space into parts that are read, and repeated after a failure, apart;
-    `slice_pos` is the one to read. `staleness_us` not 0: any replica may answer whose data is at most so old; with a
-    `snapshot_time`, any that has it. `count_only`: the number of rows instead of their columns.
+    `slice_count` cuts each tablet's hash space into parts, each of which is read, and repeated after a failure, on its
+    own; `slice_pos` is the one to read. `staleness_us` not 0: any replica may answer if its data is at most that old;
+    with a `snapshot_time`, any that has reached it. `count_only`: the number of rows instead of their columns.
     """
 
     columns: tuple[str, ...] | None = None

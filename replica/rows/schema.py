@@ -29,19 +29,20 @@ OFFSET_COLUMN = "__offset"
 OP_FIELD = pa.field(OP_COLUMN, pa.uint8(), nullable=False)
 OFFSET_FIELD = pa.field(OFFSET_COLUMN, pa.int64(), nullable=False)
 _REMEMBERED_MAX = 64
-"""Sets of columns of which a schema remembers what batches of them are like."""
+"""The number of sets of columns for which a schema remembers the properties of their batches."""
 
 
 class LeftOut(NamedTuple):
-    """What rows of one kind of write batch get beyond the values that the batch gives."""
+    """Properties of the rows of one kind of write batch that follow from the columns which the batch leaves out."""
 
     row_bytes: int
-    """Of a new row: defaults and nulls of the columns that the batch leaves out, or may leave out in some rows."""
+    """The bytes of a new row's defaults and nulls, for columns that the batch leaves out, or may leave out in some
+    rows."""
     rows_max: int
-    """So many rows of a batch, when they are filled in, stay within BATCH_FILLED_BYTES_MAX."""
+    """The most rows of a batch that, when they are filled in, stay within BATCH_FILLED_BYTES_MAX."""
     may_grow: bool
-    """Whether a row may end up longer than ROW_SIZE_BYTES_MAX although no row of the batch is: the batch gives some of
-    its values of variable length, and others stay or are defaults."""
+    """Whether a row may end up longer than ROW_SIZE_BYTES_MAX although no row of the batch is, because the batch gives
+    some of its values of variable length, and others stay or are defaults."""
     keeps: bool
     """Whether a row may keep values of variable length."""
 
@@ -51,7 +52,7 @@ class TableSchema:
     """One version of a table's columns. `key` names the primary key's columns, in key order.
 
     Invariants: names and ids are unique; key columns exist, are of a key type and not nullable.
-    Refused(INVALID_ARGUMENT) at construction names what is wrong.
+    Refused(INVALID_ARGUMENT) at construction names the error.
     """
 
     schema_id: int
@@ -139,7 +140,7 @@ class TableSchema:
 
     @cached_property
     def _filled_bits(self) -> dict[int, int]:
-        """By column id: what its default or null takes in a row."""
+        """The bits that a column's default or null takes in a row, by column id."""
         return {
             c.id: 8 * (int(pa.array([c.default], c.arrow_type).nbytes) - 4)  # one of two offsets
             if c.type in VARIABLE_LENGTH
@@ -148,9 +149,9 @@ class TableSchema:
         }
 
     def left_out(self, column_ids: Iterable[int], ignore_null: bool = False) -> LeftOut:
-        """What a batch of those columns leaves out, ids of other versions of the schema among them.
+        """What a batch of those columns leaves out; the ids may be of other versions of the schema.
 
-        With `ignore_null`, a row may leave out each column that is not in the key. Client and leader both ask this.
+        With `ignore_null`, a row may leave out each column that is not in the key. Client and leader both call this.
         """
         ids = tuple(column_ids)
         known = self._left_out.get((ids, ignore_null))
@@ -171,7 +172,7 @@ class TableSchema:
     def wire_schema(self, column_ids: Iterable[int]) -> Any:
         """pa.Schema of a write batch: those columns, then `__op` uint8 and `__offset` int64.
 
-        All columns may carry nulls on the wire: a null in a required column is that row's error, not the batch's.
+        All columns may have nulls on the wire: a null in a required column is an error of that row, not of the batch.
         """
         ids = tuple(column_ids)
         known = self._wire_schemas.get(ids)
@@ -201,7 +202,7 @@ class TableSchema:
 
     @classmethod
     def from_json(cls, text: str) -> TableSchema:
-        """The schema that `to_json` wrote; Refused(INVALID_ARGUMENT) if `text` is something else."""
+        """The schema that `to_json` wrote; Refused(INVALID_ARGUMENT) for any other text."""
         try:
             raw = json.loads(text)
             columns = tuple(

@@ -1,4 +1,4 @@
-"""A table as the masters keep it, as servers are told of it, and as clients see it."""
+"""The description of a table: as the masters keep it, as servers get it, and as clients see it."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class WriterSchemaInfo:
 
 @dataclass(frozen=True)
 class TableDescription:
-    """What is decided about a table, apart from where its tablets are.
+    """Everything that is fixed for a table, except the places of its tablets.
 
-    `history_retention_us`: for how long former values of rows can be read. `created_us`: of the wall clock of the
-    master that created it. Before a table is created, it has no id and `created_us` is 0.
+    `history_retention_us`: the time for which former values of rows can be read. `created_us`: the wall-clock time of
+    the master that created it. Before a table is created, it has no id and `created_us` is 0.
     """
 
     table_id: str
@@ -43,6 +43,7 @@ class TableDescription:
     created_us: int
     source: SourceFormat = field(default_factory=SourceFormat)
     writer_schemas: tuple[WriterSchemaInfo, ...] = ()
-    """With which events of its topic may be written; the writer schema that the table's columns imply is not listed."""
+    """The writer schemas with which events of its topic may be written; the one that follows from the table's columns
+    is not listed."""
     older_schemas: tuple[TableSchema, ...] = ()
     """Former versions of `schema`, which blocks on disk may still have."""

@@ -15,13 +15,13 @@ import pyarrow as pa
 from nyala.replica.types import Code, Refused, limits, shown
 
 RESERVED_PREFIX = "__"
-"""Names of the system's own columns begin so: `__op`, `__offset`, `__ts`."""
+"""The prefix of the names of the system's own columns: `__op`, `__offset`, `__ts`."""
 
 UTC = dt.UTC
 
 
 class ColumnType(StrEnum):
-    """What a column holds. The values are stored in catalogs and sent on the wire: never rename."""
+    """The type of a column's values. The names are stored in catalogs and sent on the wire: never rename them."""
 
     BOOL = "bool"
     INT8 = "int8"
@@ -39,7 +39,7 @@ class ColumnType(StrEnum):
 
 
 class RowOp(IntEnum):
-    """What a row asks for, in the batch column `__op`. Never renumber."""
+    """The operation of a row, in the batch column `__op`. Never renumber."""
 
     INSERT = 1
     UPSERT = 2
@@ -77,7 +77,7 @@ INTEGER_LIKE = frozenset(
 """Types whose value is one 64-bit integer: alone in a key, their hash is a bijection."""
 
 VARIABLE_LENGTH = frozenset({ColumnType.STRING, ColumnType.BINARY})
-"""Types whose values have any length. They alone count for the bound of a row."""
+"""The types whose values have any length. Only they count for the bound of a row."""
 
 KEY_TYPES = INTEGER_LIKE | {ColumnType.STRING, ColumnType.BINARY, ColumnType.DECIMAL}
 
@@ -91,7 +91,7 @@ def invalid(what: str, /, **values: object) -> Refused:
 class Column:
     """One column. `id` never changes and is never reused; `name` may change.
 
-    Refused(INVALID_ARGUMENT) at construction names what is wrong.
+    Refused(INVALID_ARGUMENT) at construction names the error.
     """
 
     id: int
@@ -104,7 +104,7 @@ class Column:
 
     @property
     def type_text(self) -> str:
-        """The type as `create_table` takes it, such as `decimal(9,2)`."""
+        """The type as a text that `create_table` accepts, such as `decimal(9,2)`."""
         return f"decimal({self.precision},{self.scale})" if self.type is ColumnType.DECIMAL else self.type.value
 
     def __post_init__(self) -> None:
@@ -176,14 +176,18 @@ def type_of_arrow(data_type: Any) -> tuple[ColumnType, int, int]:
 
 
 DECIMAL_DIGITS_MAX = 38
-"""Of a decimal column, in all and behind the point."""
+"""The most digits of a decimal column, in all and behind the point."""
 
 
 def check_decimals(values: Iterable[object]) -> None:
-    """ValueError if a decimal among the values has more digits behind its point than any column. Each value that came
-    from outside is asked about before pyarrow makes a decimal of it: 1e-999999999 ends the process there."""
+    """Raise ValueError if a decimal among the values has more digits behind its point than any column.
+
+    Call it for each value from outside before pyarrow makes a decimal of it: with 1e-999999999 pyarrow would end the
+    process.
+    """
     for value in values:
-        # One of 38 digits that is at least 1 has fewer than 38 behind the point; pyarrow refuses longer ones itself.
+        # A decimal of 38 digits that is at least 1 has fewer than 38 behind the point; pyarrow itself refuses longer
+        # ones.
         if isinstance(value, decimal.Decimal) and value.is_finite() and value.adjusted() < 0:
             exponent = value.as_tuple().exponent
             if isinstance(exponent, int) and exponent < -DECIMAL_DIGITS_MAX:
@@ -191,7 +195,7 @@ def check_decimals(values: Iterable[object]) -> None:
 
 
 def value_to_json(column_type: ColumnType, value: object) -> object:
-    """A column value as JSON can carry it; None stays None."""
+    """A column value in a form that JSON can have; None stays None."""
     if value is None:
         return None
     if isinstance(value, bytes):
@@ -207,7 +211,7 @@ def value_to_json(column_type: ColumnType, value: object) -> object:
 
 
 def value_from_json(column_type: ColumnType, value: object) -> object:
-    """The inverse of `value_to_json`; Refused(INVALID_ARGUMENT) if `value` is no such value."""
+    """The inverse of `value_to_json`; Refused(INVALID_ARGUMENT) if `value` is not such a value."""
     if value is None:
         return None
     try:
@@ -232,14 +236,14 @@ def value_from_json(column_type: ColumnType, value: object) -> object:
 
 
 def json_whole(value: object) -> int:
-    """A number of a schema's JSON, as the other formats hold it; ValueError if it is none."""
+    """A number in a schema's JSON, within the range of the other formats; ValueError if it is not one."""
     if type(value) is not int or not 0 <= value < 1 << 31:
         raise ValueError(f"not a number from 0 to {(1 << 31) - 1}: {shown(value)}")
     return value
 
 
 def json_text(value: object) -> str:
-    """A name of a schema's JSON; ValueError if it is none, such as half of a surrogate pair."""
+    """A name in a schema's JSON; ValueError if it is not a text, such as half of a surrogate pair."""
     if not isinstance(value, str):
         raise ValueError(f"not a name: {shown(value)}")
     value.encode()

@@ -1,9 +1,9 @@
 """Reads the values of one condition, an Arrow IPC stream of one column, without trusting a byte of it.
 
-pyarrow's stream reader expands a stream before any check can run: a null column of two thousand million values takes
-two hundred bytes on the wire, run-ends and dictionaries repeat one value without end, compressed buffers unfold. So
-this module reads the schema message itself, takes only the plain types that a column's value can have, and requires
-that each value has bytes of its own in the body. The array is never larger than a small multiple of the stream.
+pyarrow's stream reader expands a stream before any check can run. A null column of two thousand million values takes
+two hundred bytes on the wire, run-ends and dictionaries repeat one value any number of times, and compressed buffers
+expand. So this module reads the schema message itself, accepts only the plain types that a column's value can have, and
+requires that each value has its own bytes in the body. The array is never larger than a small multiple of the stream.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _INTEGERS = {(b, s): getattr(pa, f"{'int' if s else 'uint'}{b}")() for b in (8, 
 _FLOATS = (pa.float16(), pa.float32(), pa.float64())
 _UNITS = ("s", "ms", "us", "ns")
 COLUMN = "v"
-"""Name of the only column."""
+"""The name of the only column."""
 
 
 def read_values(data: bytes) -> Any:
-    """pa.Array of the values; MalformedMessage if `data` is anything but a stream of one column `v` of a plain type, in
-    one uncompressed batch without nulls, of at most SCAN_VALUES_MAX values, with its end."""
+    """The values as a pa.Array. MalformedMessage unless `data` is a stream of one column `v` of a plain type, in one
+    uncompressed batch without nulls, of at most SCAN_VALUES_MAX values, with its end."""
     buffer = pa.py_buffer(data)
     if buffer.address % 8:
         buffer = pa.py_buffer(bytearray(data))
@@ -76,7 +76,7 @@ def read_values(data: bytes) -> Any:
 
 
 def _column_type(message: memoryview) -> Any:
-    """Type of the stream's one column, from its schema message."""
+    """The type of the stream's one column, from its schema message."""
     table, kind, body_bytes = message_header(message)
     if kind != HEADER_SCHEMA or body_bytes:
         wanted = "a record batch" if kind == HEADER_RECORD_BATCH else f"header type {kind}"

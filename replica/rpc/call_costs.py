@@ -1,4 +1,4 @@
-"""How much memory a call may take, from its row of `limits.REQUESTS`, its bytes, and what it asks for. Pure."""
+"""Computes the memory that a call may take, from its row of `limits.REQUESTS`, its bytes, and its arguments. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from .page_writer import page_bytes
 from .request_bounds import may_repeat
 
 _PAGE_FIELD = "limit_bytes"
-"""The field in which the caller of a list says how many bytes it wants at most."""
+"""The field in which the caller of a list gives the most bytes that it wants."""
 _ROW_BYTES_MIN = 9
-"""Of a written row: its operation and its offset. If a request claims more rows than fit, its handler refuses it."""
+"""The least bytes of a written row: its operation and its offset. If a request claims more rows than fit, its handler
+refuses it."""
 
 
 def arrival_cost(method: str, size_bytes: int, message_type: Descriptor) -> int:
@@ -29,12 +30,12 @@ def arrival_cost(method: str, size_bytes: int, message_type: Descriptor) -> int:
 
 
 def fields_cost(method: str, fields: int) -> int:
-    """Bytes of memory that the counted fields of a long request add."""
+    """The bytes of memory that the counted fields of a long request add."""
     return fields * limits.REQUESTS[method].field_bytes
 
 
 def request_cost(method: str, request: Message, size_bytes: int) -> int:
-    """Bytes of memory that are added once the request is parsed: for its items, and for its longest possible reply."""
+    """The bytes of memory to add when the request is parsed: for its items, and for its longest possible reply."""
     bound = limits.REQUESTS[method]
     cost = _items(bound, request, size_bytes) * bound.item_bytes
     return cost if bound.reply_late else cost + reply_cost(reply_bytes(method, request, size_bytes))

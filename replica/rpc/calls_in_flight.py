@@ -1,7 +1,7 @@
 """Counts the gRPC calls under way at a server, and the memory that they may take, per host and in all.
 
-gRPC bounds connections, and calls on one connection, but counts nothing by address. So calls are counted here, from the
-moment at which their request is whole: gRPC does not show them earlier.
+gRPC bounds connections, and calls on one connection, but does not count by address. So calls are counted here, from the
+moment at which their request is whole, because gRPC does not show them earlier.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ class _Sum:
 
 
 class Call:
-    """One call that is counted. The code that began it ends it; ending it again does nothing."""
+    """One counted call. The code that began it ends it; ending it again does nothing."""
 
     __slots__ = ("_calls", "_ended", "bytes", "host")
 
     def __init__(self, calls: CallsInFlight, host: str) -> None:
         self.host = host
         self.bytes = 0
-        """Memory that it is charged for."""
+        """The memory for which it is charged."""
         self._calls = calls
         self._ended = False
 
     def add(self, size_bytes: int, applied: Applied = Applied.NOT_APPLIED) -> None:
-        """Charge the call for so much more. Refused OVERLOADED, with `applied`, if it does not fit now; TOO_LARGE if it
-        never can. Does nothing for a call that has ended."""
+        """Charge the call for that many bytes more. Refused OVERLOADED, with `applied`, if they do not fit now;
+        TOO_LARGE if they never can. Does nothing for a call that has ended."""
         if not self._ended:
             self._calls.charge(self, size_bytes, applied)
 
     def become(self, size_bytes: int, applied: Applied) -> None:
-        """Charge the call for so much from now on; Refused as by `add` if that is more than before."""
+        """Charge the call for that many bytes from now on; Refused as by `add` if that is more than before."""
         self.add(size_bytes - self.bytes, applied)
 
     def end(self) -> None:
@@ -66,7 +66,7 @@ class CallsInFlight:
     """Calls whose request has arrived and whose answer has not left.
 
     Invariants: never more than the bounds, of one host and in all; a host without a call is forgotten. One host may
-    have half, so that it cannot take everything. Concurrency: the loop's thread.
+    have half of the total, so that it cannot take everything. Concurrency: the loop's thread.
     """
 
     def __init__(self, bounds: CallBounds | None = None, what: str = "calls") -> None:
@@ -76,25 +76,25 @@ class CallsInFlight:
         self._all = _Sum("from all hosts together")
         self._hosts: dict[str, _Sum] = {}
         self.refused = 0
-        """How many calls were refused."""
+        """The number of refused calls."""
 
     @property
     def calls(self) -> int:
-        """How many there are."""
+        """The number of calls under way."""
         return self._all.calls
 
     @property
     def bytes(self) -> int:
-        """Memory that they may take."""
+        """The memory that they may take."""
         return self._all.bytes
 
     @property
     def hosts(self) -> int:
-        """How many hosts they come from."""
+        """The number of hosts from which they come."""
         return len(self._hosts)
 
     def begin(self, host: str, size_bytes: int = 0) -> Call:
-        """Count one more call of `host`, which may take `size_bytes`. Refused OVERLOADED if it passes a bound together
+        """Count one more call of `host`, which may take `size_bytes`. Refused OVERLOADED if it exceeds a bound together
         with the others; TOO_LARGE if it does so alone."""
         of_host, bounds = self._hosts.get(host) or _Sum(f"from host {host}"), self._bounds
         if of_host.calls >= bounds.calls_per_host_max:
@@ -122,7 +122,7 @@ class CallsInFlight:
             call.end()
 
     def charge(self, call: Call, size_bytes: int, applied: Applied) -> None:
-        """[Call] Charge the call for so many bytes more; negative: fewer."""
+        """[Call] Charge the call for that many bytes more; negative: fewer."""
         of_host, bounds = self._hosts[call.host], self._bounds
         if size_bytes > 0:
             if call.bytes + size_bytes > bounds.bytes_per_host_max:
@@ -138,7 +138,7 @@ class CallsInFlight:
             each.bytes += size_bytes
 
     def forget(self, call: Call) -> None:
-        """[Call] It has ended."""
+        """[Call] Forget a call that has ended."""
         of_host = self._hosts[call.host]
         for each in (of_host, self._all):
             each.calls -= 1

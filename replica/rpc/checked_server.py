@@ -35,13 +35,13 @@ Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 
 def host_of_caller(context: Context | None) -> str:
-    """The host that a call comes from, as all bounds per host count it; empty for a call within this process."""
+    """The host from which a call comes, as all bounds per host count it; empty for a call within this process."""
     return "" if context is None else host_of_peer(str(context.peer()))
 
 
 def new_server(checks: RequestChecks | None = None) -> Any:
-    """A grpc.aio.Server whose handlers see checked requests only. A caller that passes `checks` closes them after
-    it."""
+    """A grpc.aio.Server whose handlers get checked requests only. A caller that passes `checks` closes them after the
+    server."""
     return grpc.aio.server(options=SERVER_OPTIONS, interceptors=[checks or RequestChecks()])
 
 
@@ -53,7 +53,7 @@ def checked_request(method: str, data: bytes, message_class: Any) -> Any:
 
 
 def parsed_request(method: str, data: bytes, message_class: Any) -> Any:
-    """The same for bytes whose length and number of fields have been checked."""
+    """Parse and check bytes whose length and number of fields were checked before."""
     try:
         request = message_class.FromString(data)
     except DecodeError as error:
@@ -89,7 +89,7 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         self._pool = started_pool(1, "read-request")
 
     def close(self) -> None:
-        """End the thread. Called after the server has stopped, because that gives it work."""
+        """End the thread. Call it after the server has stopped, because the server gives it work."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def intercept_service(

@@ -15,8 +15,8 @@ _SIZES: tuple[tuple[str, int], ...] = (
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     *_SIZES,
     ("grpc.initial_reconnect_backoff_ms", 50),
-    # How long gRPC gives a connection to come about, despite the name: a busy host, or one that is far away, answers
-    # the first bytes late. A dead process refuses at once.
+    # The time in which a connection must be made, despite the name: a busy host, or one that is far away, answers the
+    # first bytes late. A dead process refuses at once.
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 1000),
     ("grpc.keepalive_time_ms", 10_000),
@@ -30,7 +30,7 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
 
 ONCE_CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     *(o for o in CHANNEL_OPTIONS if o[0] != "grpc.min_reconnect_backoff_ms"),
-    # A caller that tries once waits longer than one that tries again.
+    # A caller that tries once waits longer than one that retries.
     ("grpc.min_reconnect_backoff_ms", 5_000),
 )
 """For a channel of a few calls: its first failure means that no server answers there."""
@@ -64,10 +64,10 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
 def set_keep_alive(sock: Any, silence_ms: int) -> None:
     """Set the kernel's options for a connection of our own; does nothing if it is not TCP.
 
-    No small message waits for the acknowledgement of the one before it, which takes 40 ms if the other end sends
-    nothing. asyncio sets this option itself, but not for sockets that `socket.create_server` accepts.
-    If the other end is silent for `silence_ms`, the connection ends, whether or not something is sent. An end that
-    lives but takes no bytes counts as silent while bytes wait for it.
+    With them, no small message waits for the acknowledgement of the one before it, which takes 40 ms if the other end
+    sends nothing. asyncio sets this option itself, but not for sockets that `socket.create_server` accepts. If the
+    other end is silent for `silence_ms`, the connection ends, whether or not something is sent. A live peer that reads
+    no bytes counts as silent while bytes wait for it.
     """
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
@@ -80,5 +80,5 @@ def set_keep_alive(sock: Any, silence_ms: int) -> None:
         ("TCP_KEEPCNT", 2),
         ("TCP_USER_TIMEOUT", silence_ms),
     ):
-        if hasattr(socket, name):  # not every system has each
+        if hasattr(socket, name):  # not every system has all of them
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -1,6 +1,6 @@
 """All connecting and listening of servers, masters and clients: gRPC channels, and connections of our own.
 
-What must hold for all of them, for example encryption and authentication, belongs here.
+Rules for all of them, for example encryption and authentication, belong here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .connection_options import CHANNEL_OPTIONS, ONCE_CHANNEL_OPTIONS
 
 Options = tuple[tuple[str, int], ...]
 HEAD_BYTES = 4
-"""A frame on connections of our own begins with its body's length, big-endian, in so many bytes."""
+"""The bytes at the beginning of a frame on our own connections: its body's length, big-endian."""
 _JOINED_BYTES_MAX = 256 << 10
 """A longer body is written separately from its head, because a copy would cost more than a second write."""
 
@@ -38,7 +38,7 @@ def async_channel_to(address: Address | str, options: Options = CHANNEL_OPTIONS)
 @asynccontextmanager
 async def channel_for_one_call(address: Address) -> AsyncIterator[grpc.aio.Channel]:
     """A channel for one call to the process at this address; Refused UNAVAILABLE if the call fails."""
-    # With the scheme, because a host called `unix` or `xds` would otherwise be taken for one.
+    # With the scheme, because gRPC would take a host called `unix` or `xds` for one.
     try:
         async with async_channel_to(f"dns:///{address}", ONCE_CHANNEL_OPTIONS) as channel:
             yield channel
@@ -82,7 +82,7 @@ async def accept_on(host: str, port: int, protocol: Callable[[], asyncio.BasePro
 
 
 def frame(body: bytes) -> bytes:
-    """One frame."""
+    """The bytes of one frame."""
     return _head(body) + body
 
 
@@ -92,7 +92,7 @@ def frame_parts(body: bytes) -> tuple[bytes, ...]:
 
 
 def body_length(head: bytes | bytearray) -> int:
-    """How many bytes follow the `HEAD_BYTES` of a head."""
+    """The number of bytes that follow a head of `HEAD_BYTES`."""
     return int.from_bytes(head)
 
 

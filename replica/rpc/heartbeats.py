@@ -33,10 +33,10 @@ for a heartbeat that no server of this system sends."""
 
 
 def heartbeat_from_pb(request: pb.HeartbeatRequest) -> tuple[Heartbeat, Reports]:
-    """From the wire. A heartbeat may report thousands of replicas: they are converted once it is known to count.
+    """Convert a heartbeat. It may report thousands of replicas, so these are converted only if it counts.
 
-    The copies that fail are cut to as many and as long texts as an honest server tells: they are shown in lists, each
-    server within one message.
+    The list of failing copies, and its texts, are cut to the lengths of an honest server, because listings show them,
+    each server within one message.
     """
     failing = tuple(
         FailingCopy(f.tablet_id, f.failures, f.error[: limits.COPY_ERROR_CHARS_MAX])

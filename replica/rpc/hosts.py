@@ -1,4 +1,4 @@
-"""The host that a connection comes from, for all bounds per host. Pure."""
+"""The host from which a connection comes, for all bounds per host. Pure."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ from typing import Protocol, TypeVar
 from nyala.replica.types import limits
 
 SLICE_S = 0.01
-"""After so long, work on a page lets the event loop run everything else that waits."""
+"""The time after which work on a page lets the event loop run other work, in seconds."""
 FRAME_BYTES = 8
-"""What one message in a repeated field takes besides itself: its tag and its length."""
+"""The bytes that one message in a repeated field takes besides itself: its tag and its length."""
 
 
 class Sized(Protocol):
@@ -27,17 +27,17 @@ Message = TypeVar("Message", bound=Sized)
 
 
 def page_bytes(limit_bytes: int) -> int:
-    """How many bytes a page has at most. `limit_bytes`: what its caller asks for; 0: as many as fit in one message."""
+    """The most bytes of a page. `limit_bytes`: the caller's wish; 0: as many as fit in one message."""
     return min(limit_bytes, limits.PAGE_BYTES_MAX) if limit_bytes > 0 else limits.PAGE_BYTES_MAX
 
 
 async def page_of(
     found: Iterable[tuple[str, Message]], limit_bytes: int, used_bytes: int = 0
 ) -> tuple[list[Message], str]:
-    """The first messages that have together at most that many bytes, and the key of the last one if there are more.
+    """The first messages that together have at most that many bytes, and the key of the last one if there are more.
 
-    At least one message, so that every reader makes progress. `found` is read only as far as needed. `used_bytes`: what
-    the rest of the reply takes.
+    At least one message, so that every reader makes progress. `found` is read only as far as needed. `used_bytes`: the
+    bytes of the rest of the reply.
     """
     taken: list[Message] = []
     left, last = page_bytes(limit_bytes) - used_bytes, ""

@@ -14,9 +14,9 @@ from .wire_fields import wire_fields
 
 
 def check_size(method: str, data: bytes) -> bool:
-    """Refused unless `limits.REQUESTS` has a row for this method that allows so many bytes.
+    """Refused unless `limits.REQUESTS` has a row for this method that allows this many bytes.
 
-    Returns whether `count_fields` must count the fields too, before the message is parsed.
+    Returns whether `count_fields` must also count the fields before the message is parsed.
     """
     bound = limits.REQUESTS.get(method)
     if bound is None:
@@ -40,9 +40,9 @@ def many_fields(method: str) -> bool:
 def count_fields(method: str, data: bytes, message_type: Any) -> int:
     """Count the fields of a serialised message, with those of its nested messages in which fields may repeat.
 
-    Refused(TOO_LARGE) as soon as there are more than `limits.REQUESTS` allows, INVALID_ARGUMENT for bytes that are no
-    message. A field of two bytes becomes an object of a hundred, so the bound on fields bounds memory, and the time of
-    this function. `limits.REPEATED` bounds the items of each repeated field too.
+    Refused(TOO_LARGE) as soon as there are more than `limits.REQUESTS` allows, INVALID_ARGUMENT for bytes that are not
+    a message. A field of two bytes becomes an object of a hundred, so the bound on fields bounds memory, and the time
+    of this function. `limits.REPEATED` bounds the items of each repeated field too.
     """
     most = limits.REQUESTS[method].fields_max
     found, parts = 0, [(0, len(data), message_type)]

@@ -9,7 +9,7 @@ from nyala.replica.types import Code, Corruption, Refused, ReplicaError, check_i
 
 
 class NamedRequest(Protocol):
-    """A request that names the server that it is meant for."""
+    """A request that names the server for which it is meant."""
 
     dest_uuid: str
 

@@ -113,7 +113,7 @@ RULES: dict[str, Rule] = {
 """Rules by a field's name, or by `Message.field` where two messages use one name differently."""
 
 REPORTED = frozenset({"ReplicaStatus", "PeerHealth"})
-"""Messages whose numbers are a server's reports of itself: they have no rules here, because the masters judge them."""
+"""Messages whose numbers are a server's reports of itself. They have no rules here, because the masters check them."""
 
 
 def rule_of(field: Any) -> Rule | None:
@@ -165,7 +165,7 @@ class _Plan(NamedTuple):
 
     single: list[tuple[str, Rule]]
     numbers: list[tuple[str, int, Rule]]
-    """Numbers, with the highest value of each."""
+    """The numbers, with the highest value of each."""
     repeated: list[tuple[str, int, Rule | None]]
     """Repeated fields, with the most items of each."""
     parts: list[str]

@@ -1,4 +1,4 @@
-"""Descriptions of tables and their wire form, of which the JSON stands in the masters' catalog."""
+"""Converts descriptions of tables to the wire form and back; the masters' catalog has its JSON."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def description_to_pb(table: TableDescription) -> pb.TableInfo:
 
 
 def description_from_pb(message: pb.TableInfo) -> TableDescription:
-    """From the wire; Refused(INVALID_ARGUMENT) if it describes no possible table."""
+    """The description from the wire; Refused(INVALID_ARGUMENT) if it describes no possible table."""
     schema, source = schema_from_pb(message.schema), message.source
     return TableDescription(
         table_id=message.table_id,
@@ -56,13 +56,13 @@ def description_from_pb(message: pb.TableInfo) -> TableDescription:
 
 
 def description_to_json(table: TableDescription) -> dict[str, object]:
-    """The JSON of its message, as the catalog keeps it."""
+    """The JSON of its message, for the catalog."""
     found: dict[str, object] = json_format.MessageToDict(description_to_pb(table), preserving_proto_field_name=True)
     return found
 
 
 def info_from_json(described: dict[str, object]) -> pb.TableInfo:
-    """The message of which the catalog keeps the JSON; fields from a newer build are left out."""
+    """The message whose JSON is in the catalog; fields from a newer build are left out."""
     info = pb.TableInfo()
     json_format.ParseDict(described, info, ignore_unknown_fields=True)
     return info

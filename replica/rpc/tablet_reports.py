@@ -9,8 +9,11 @@ from .values import config_from_pb, opid_from_pb
 
 
 def tablet_report_from_pb(status: pb.ReplicaStatus, before: TabletReport | None = None) -> TabletReport:
-    """From the wire: the fields that the masters use. `before`: the last report of the same replica; an unchanged
-    config is taken from it, because converting one takes ten times as long as all the rest."""
+    """The report of a status, with the fields that the masters use.
+
+    `before`: the last report of the same replica. An unchanged config is taken from it, because converting one takes
+    ten times as long as all the rest.
+    """
     told = status.committed_config if status.HasField("committed_config") else None
     wire = told.SerializeToString() if told is not None else b""
     if before is not None and before.config_wire == wire:

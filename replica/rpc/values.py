@@ -28,7 +28,7 @@ from . import nyala_pb2 as pb
 
 
 def feature_level_from_pb(told: int) -> int:
-    """The feature level that a process tells. A build from before levels tells none, which is level 1."""
+    """The feature level that a process reports. A build from before levels reports none, which is level 1."""
     return max(told, 1)
 
 
@@ -100,7 +100,7 @@ def edit_from_pb(message: pb.ConfigEdit) -> ConfigEdit:
 
 
 def proposal_from_pb(message: pb.MoveReplicaRequest, proposal_id: str) -> Proposal:
-    """A request to move a replica or, with an empty `from_uuid`, the leadership. It was computed from no config."""
+    """A request to move a replica or, with an empty `from_uuid`, the leadership. It is not based on a config."""
     return Proposal(
         proposal_id=proposal_id,
         plan_id=message.plan_id,
@@ -115,7 +115,7 @@ def proposal_from_pb(message: pb.MoveReplicaRequest, proposal_id: str) -> Propos
 
 
 def decision_to_pb(decision: Decision, dest_uuid: str) -> pb.ChangeConfigRequest | pb.TransferRequest:
-    """The request to the tablet's leader that carries it out."""
+    """The request to the tablet's leader that carries out the decision."""
     request: pb.ChangeConfigRequest | pb.TransferRequest
     if decision.action is Action.TRANSFER_LEADERSHIP:
         request = pb.TransferRequest(target_uuid=decision.target_uuid)

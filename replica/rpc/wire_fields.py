@@ -1,4 +1,4 @@
-"""The fields of a serialised protobuf message, one after the other, without making anything of them. Pure."""
+"""Reads the fields of a serialised protobuf message, one after the other, without making objects. Pure."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 
 
 def wire_fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Of each field between `at` and `end`: its number, and where the bytes of a text or message begin and end.
+    """Yield, for each field between `at` and `end`, its number, and where the bytes of a text or message begin and end.
 
-    Both are 0 for a number. ValueError at the first bytes that are no field. Nothing is read ahead of what is taken, so
-    a caller that stops has paid for what it took.
+    Both are 0 for a number. ValueError at the first bytes that are not a field. Nothing is read ahead, so a caller that
+    stops has only the cost of the fields that it took.
     """
     while at < end:
         tag, at = _varint(data, at, end)

@@ -34,7 +34,7 @@ HELPS = {
 
 
 def parse(arguments: Sequence[str]) -> ServerOptions:
-    """Options of a command line; argparse ends the process with a clear line on anything wrong."""
+    """The options of a command line; on an error, argparse ends the process with a clear line."""
     parser = argparse.ArgumentParser(prog="nyala.replica.server", description="One Nyala tablet server.")
     parser.add_argument("--root", required=True, help="directory of this server; formatted at the first start")
     parser.add_argument("--masters", default="", help="host:port,host:port of all masters")

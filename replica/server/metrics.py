@@ -1,4 +1,4 @@
-"""Prometheus metrics of one server, computed when they are asked for."""
+"""Prometheus metrics of one server, computed at each request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator may set on a tablet server. Sizes in bytes, times as the name's end says."""
+"""The options of a tablet server. Sizes in bytes, times in the unit at the end of their name."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ class ServerOptions:
 
     root: str
     listen: str = "127.0.0.1:0"
-    """host:port; port 0 takes a free one."""
+    """host:port; port 0: the kernel chooses a free one."""
     advertise: str = ""
     """host:port at which masters, servers and clients reach this server; empty: the listening address."""
     peer_port: int = 0
-    """Port for links, on the host of `listen`; 0 takes a free one. The others learn it by `OpenLink`."""
+    """The port for links, on the host of `listen`; 0: the kernel chooses a free one. Others learn it from
+    `OpenLink`."""
     masters: tuple[Address, ...] = ()
     location: str = ""
     ready_file: str = ""
@@ -29,25 +30,25 @@ class ServerOptions:
     wal_sync: bool = True
     """Unsafe when off: a power loss then forgets acknowledged writes."""
     wal_segment_size_bytes_max: int = limits.WAL_SEGMENT_SIZE_BYTES_MAX
-    """What a log segment is preallocated with at most. Log GC frees whole segments; each busy tablet has two."""
+    """The highest preallocated length of a log segment. Log GC frees whole segments; each busy tablet has two."""
     tick_ms: int = 50
     heartbeat_ms: int = 500
     quiet_after_ms: int = 1000
-    """A tablet that was idle for so long stops its heartbeats and timers until it is needed. 0: never."""
+    """A tablet that was idle for this time stops its heartbeats and timers until it is needed. 0: never."""
     tablets_max: int = limits.TABLETS_PER_SERVER_MAX
-    """Replicas that this server holds at most, tombstones not counted; one more is refused OVERLOADED."""
+    """The most replicas of this server, without tombstones; one more is refused OVERLOADED."""
     heavy_threads: int = 6
     scan_threads: int = 4
     open_threads: int = 4
     copy_jobs_max: int = 2
     copy_streams: int = 4
-    """Files downloaded at once by one copy job; each holds a window and a few chunks in memory."""
+    """The files that one copy job downloads at once; each takes a window and a few chunks of memory."""
     copy_rate_bytes_per_s: int = 0
-    """Upper bound of all copies into and out of this server together; 0: none; else at least 128 KiB/s."""
+    """The bound on all copies into and out of this server together; 0: none; otherwise at least 128 KiB/s."""
     copy_busy_rate_bytes_per_s: int = limits.COPY_BUSY_RATE_BYTES_PER_S
-    """The same while clients write to this server's replicas, and for a second after; 0: no other bound then."""
+    """The same bound while clients write to this server's replicas, and for a second after; 0: no other bound then."""
     scrub_mb_per_s: int = 8
-    """Upper bound, in 10^6 bytes per second, of what the scrub reads; 0: no scrub."""
+    """The bound on the scrub's reads, in 10^6 bytes per second; 0: no scrub."""
     scrub_interval_s: float = 86400.0
     """A block or closed segment is checked at most once in this time; later if the bound above does not allow it."""
     maintenance_ms: int = 250
@@ -56,7 +57,7 @@ class ServerOptions:
     apply_inline_bytes: int = 16 << 10
     """Committed entries up to this size are applied on the loop: a thread's round trip would cost more than they do."""
     log_retain_bytes: int = 64 << 20
-    """Log kept for followers that lag, per tablet; beyond it a lagging follower is copied anew."""
+    """The log that is kept for followers that lag, per tablet; a follower that needs more is copied anew."""
     log_retain_entries: int = 1000
     flush_wal_bytes: int = 64 << 20
     """A tablet is flushed when its log has grown by this much, so that restarts stay short."""

@@ -1,4 +1,4 @@
-"""One tablet server process: wires the parts, announces itself, and ends in order."""
+"""One tablet server process: connects the parts, reports that it is ready, and ends in order."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ from .tablets.manager import TabletManager
 _log = logging.getLogger("nyala.server")
 
 EXIT_FATAL = 70
-"""The disk failed, or an invariant did: the process must not go on."""
+"""The exit status after a failed disk or a broken invariant, when the process must not go on."""
 HAND_OVER_S = 2.0
 LOOK_AT_FOLDERS_S = 1.0
 STOP_S = 10.0
@@ -223,8 +223,7 @@ class TabletServer:
         stopped.cancel()
 
     async def _watch_folders(self, manager: TabletManager, watch: FolderWatch) -> None:
-        """End the process when a folder of promises is gone: writes to its open files would still succeed and be
-        lost."""
+        """End the process if a folder of promises is gone: writes to its open files would succeed and be lost."""
         looks = 0
         while not manager.stopping:
             await asyncio.sleep(LOOK_AT_FOLDERS_S)
@@ -260,14 +259,14 @@ class TabletServer:
         self._stop.set()
 
     def _fatal(self, error: BaseException) -> None:
-        """End the process at once: after a failed sync or a broken invariant it may promise nothing."""
+        """End the process at once: after a failed sync or a broken invariant it must make no more promises."""
         _log.critical("P %s ends: %s", self._identity.uuid, error, exc_info=error)
         logging.shutdown()
         os._exit(EXIT_FATAL)
 
 
 def main(options: ServerOptions) -> int:
-    """Open the directory and serve; the exit code. One clear line on what is wrong if it cannot start."""
+    """Open the directory and serve; returns the exit code. If it cannot start, it prints the reason in one line."""
     log_to_stderr()
     try:
         with lock_root(options.root):

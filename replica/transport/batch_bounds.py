@@ -1,4 +1,5 @@
-"""A look at a long batch before it is parsed: a message or an entry of two bytes becomes an object of a hundred."""
+"""Counts the parts of a long batch before it is parsed: a message or an entry of two bytes becomes an object of a
+hundred."""
 
 from __future__ import annotations
 
@@ -11,9 +12,9 @@ _ENTRIES = pb.AppendEntries.ENTRIES_FIELD_NUMBER
 
 
 def too_many_parts(body: bytes) -> str:
-    """Why `body` is no batch that a server sends, by the number of its messages and entries; empty if it may be one.
+    """The reason why no server sends `body`, by the number of its messages and entries; empty if a server may.
 
-    The time of the look is bounded as well: it ends with the first part too many.
+    The count itself takes bounded time: it ends at the first part above the bound.
     """
     if len(body) <= limits.PEER_BATCH_SMALL_BYTES:
         return ""
@@ -29,7 +30,8 @@ def too_many_parts(body: bytes) -> str:
 
 
 def _parts(body: bytes, at: int, end: int, wanted: int, most: int) -> list[tuple[int, int]]:
-    """Where the fields `wanted` of one message are; ValueError if they are more than `most`, or all fields too many."""
+    """The places of the fields `wanted` of one message; ValueError if there are more than `most`, or too many fields in
+    all."""
     found: list[tuple[int, int]] = []
     for position, (number, begin, stop) in enumerate(wire_fields(body, at, end), 1):
         if begin and number == wanted:

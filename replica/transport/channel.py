@@ -1,4 +1,4 @@
-"""Everything for one server: a bounded queue, the link, and reconnection with a bounded back-off."""
+"""The connection to one server: a bounded queue, the link, and reconnection with a bounded back-off."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FIXED_BYTES = 64
 
 @dataclass(frozen=True)
 class PeerChannelStatus:
-    """State of one outgoing link. `error` is what ended the last connection, empty if none did."""
+    """The state of one outgoing link. `error`: the reason why the last connection ended, empty if none did."""
 
     uuid: str
     address: str
@@ -75,7 +75,7 @@ class PeerChannel:
         self._link: Link | None = None
         """The open link; None while there is no connection."""
         self._pumping = False
-        """Whether the queue is written at the end of this iteration, or of the next."""
+        """Whether a write of the queue is scheduled, at the end of this iteration or of the next."""
         self._failures = 0
         self._error = ""
         self._batches = 0
@@ -125,19 +125,19 @@ class PeerChannel:
 
     def relink(self) -> None:
         """Give the link up and connect again, at the same addresses. A master calls it when another process has taken
-        over the uuid of the one that the link goes to."""
+        over the uuid of the link's other end."""
         self._moved = True
         self._wake_up()
 
     @property
     def linked_to(self) -> Address | None:
-        """Where the link goes, if there is one."""
+        """The address of the link's other end, if there is a link."""
         return self._target() if self._link is not None else None
 
     @property
     def lost(self) -> bool:
-        """Whether messages wait for that server, and it did not answer at any known address. The masters are asked for
-        addresses of such servers."""
+        """Whether messages wait for that server, and it did not answer at any known address. The server asks the
+        masters for addresses of such servers."""
         return self._link is None and (bool(self._error) or not self._addresses)
 
     def status(self) -> PeerChannelStatus:
@@ -182,12 +182,12 @@ class PeerChannel:
         while True:
             while not (self._queue or self._pulse_due) or not self._addresses:
                 if self._queue and not self._addresses:
-                    self._drop_queue()  # nobody knows where that server is; Raft will ask again
+                    self._drop_queue()  # no address of that server is known; Raft will send again
                 await self._sleep_until_woken()
             self._moved = False
             try:
                 await self._session()
-                continue  # moved
+                continue  # the address has changed
             except grpc.aio.AioRpcError as error:
                 self._note(f"{error.code().name}: {error.details()}")
             except (Refused, OSError) as error:
@@ -243,7 +243,7 @@ class PeerChannel:
                 await self._sleep_until_woken()
         finally:
             if loop.time() - linked_at >= self._options.backoff_max_ms / 1000:
-                self._failures = 0  # a link that the other end drops at once was no success
+                self._failures = 0  # a link that the other end drops at once is no success
             self._link = None
             link.close()
 
@@ -260,7 +260,7 @@ class PeerChannel:
         queue = self._queue
         bound = self._options.batch_bytes_max
         if self._bytes <= min(bound, _FIXED_BYTES * limits.PEER_BATCH_ENTRIES_SENT):
-            # Each message and each entry counts as at least so many bytes. So their numbers need not be counted.
+            # Each message and each entry counts as at least this many bytes, so their numbers need not be counted.
             taken, self._queue, self._bytes = queue, [], 0
         else:
             total = entries = count = 0

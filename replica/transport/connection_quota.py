@@ -1,7 +1,7 @@
 """Bounds one kind of connections: their number, the bytes of frames that are begun, and the time of a frame.
 
 Connections of one kind share one bound in all and one per address. Each kind has its own quota, so a flood of one kind
-takes nothing from another: links of the cluster's servers go on while clients are turned away.
+does not affect another: links of the cluster's servers go on while clients are refused.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from nyala.replica.types import limits
 
 
 class Connection(Protocol):
-    """What a quota asks of a connection."""
+    """The interface of a connection to its quota."""
 
     @property
     def idle(self) -> bool:
-        """Whether no caller waits for anything on it."""
+        """Whether no caller waits for it."""
         ...
 
     def fail(self, error: Exception) -> None:
-        """End it; `error` says why."""
+        """End the connection; `error` has the reason."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """The bounds of one kind, in all and per address: connections, and bytes of frames that are begun and not whole."""
+    """The bounds of one kind, in all and per address: connections, and bytes of begun frames."""
 
     connections_max: int
     connections_per_address_max: int
@@ -67,46 +67,46 @@ class _Held:
     address: str
     bytes: int = 0
     due_s: float = 0.0
-    """By when the frame that is begun must be whole."""
+    """The time at which the begun frame must be whole."""
 
 
 @dataclass
 class _Address:
     connections: dict[Connection, None] = field(default_factory=dict)
-    """The one that was used longest ago comes first."""
+    """The connections; the one that was used longest ago comes first."""
     bytes: int = 0
 
 
 class ConnectionQuota:
     """The connections of one kind.
 
-    Invariants: no bound is passed; of idle connections, the one that was used longest ago ends first. Concurrency: the
-    loop's thread. Memory: two small records for each connection.
+    Invariants: no bound is exceeded; of idle connections, the one that was used longest ago ends first. Concurrency:
+    the loop's thread. Memory: two small records for each connection.
     """
 
     def __init__(self, bounds: Bounds, now_s: Callable[[], float]) -> None:
         self._bounds = bounds
         self._now_s = now_s
         self._held: dict[Connection, _Held] = {}
-        """In the order of their latest use."""
+        """The connections in the order of their latest use."""
         self._addresses: dict[str, _Address] = {}
         self._begun: dict[Connection, None] = {}
-        """Those with a frame that is begun."""
+        """The connections with a begun frame."""
         self.bytes = 0
         self.ended = 0
-        """How many connections were ended to keep a bound."""
+        """The number of connections that were ended to keep a bound."""
 
     def __len__(self) -> int:
         return len(self._held)
 
     @property
     def connections(self) -> list[Connection]:
-        """All of them; the one that was used longest ago comes first."""
+        """All connections; the one that was used longest ago comes first."""
         return list(self._held)
 
     def add(self, connection: Connection, address: str) -> None:
-        """Count one more connection. If a bound is passed, an older one ends: of its address if that has too many, else
-        of the address that has most."""
+        """Count one more connection. If that exceeds a bound, an older one ends: of its address if that has too many,
+        otherwise of the address that has most."""
         of_address = self._addresses.setdefault(address, _Address())
         self._held[connection] = _Held(address)
         of_address.connections[connection] = None
@@ -118,7 +118,7 @@ class ConnectionQuota:
             self._end(_oldest(crowded, connection), f"too many connections, at most {self._bounds.connections_max}")
 
     def used(self, connection: Connection) -> None:
-        """A whole frame came on it."""
+        """Note that a whole frame arrived on it."""
         held = self._held.pop(connection, None)
         if held is not None:
             self._held[connection] = held
@@ -127,7 +127,7 @@ class ConnectionQuota:
             of_address[connection] = None
 
     def hold(self, connection: Connection, size_bytes: int, frame_bytes: int) -> str:
-        """Count `size_bytes` of a frame that is begun; 0 if none is. Returns why it may not hold so much, or "".
+        """Count `size_bytes` of a begun frame; 0: there is none. Returns the reason if it may not have so much, or "".
 
         `frame_bytes`: the length that the frame announces. Its time begins with its first byte.
         """
@@ -154,7 +154,7 @@ class ConnectionQuota:
         return ""
 
     def remove(self, connection: Connection) -> None:
-        """It has ended; nothing of it is kept."""
+        """Forget a connection that has ended."""
         held = self._held.pop(connection, None)
         if held is None:
             return
@@ -167,7 +167,7 @@ class ConnectionQuota:
             del self._addresses[held.address]
 
     def end_overdue(self) -> bool:
-        """End the connections whose frame is overdue. Returns whether a frame is begun still."""
+        """End the connections whose frame is overdue. Returns whether any frame is still begun."""
         now_s = self._now_s()
         for connection in [c for c in self._begun if self._held[c].due_s <= now_s]:
             self._end(connection, f"a frame was begun and is not whole after {limits.FRAME_S_MAX:g} s or more")
@@ -180,6 +180,7 @@ class ConnectionQuota:
 
 
 def _oldest(of_address: _Address, newest: Connection) -> Connection:
-    """The idle one that was used longest ago. If none is idle, the one that was used longest ago, except the newest."""
+    """The idle connection that was used longest ago. If none is idle, the one that was used longest ago, except the
+    newest."""
     others = [c for c in of_address.connections if c is not newest]
     return next((c for c in others if c.idle), others[0] if others else newest)

@@ -7,7 +7,7 @@ from nyala.replica.rpc import message_to_pb, pb
 
 
 def add_message(batch: pb.PeerBatch, tablet_id: str, message: Message) -> None:
-    """Append `message` of `tablet_id` to `batch`. The same fields as `rpc.message_to_pb` fills."""
+    """Append `message` of `tablet_id` to `batch`. It fills the same fields as `rpc.message_to_pb`."""
     if type(message) is not AppendEntries:
         batch.messages.append(message_to_pb(tablet_id, message))
         return

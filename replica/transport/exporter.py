@@ -14,12 +14,13 @@ from nyala.replica.types import Code, Refused
 
 
 class Exporter(ABC):
-    """Serves what `collect` yields. Concurrency: `collect` runs on the page's thread; values may be a tick old."""
+    """Serves the metrics that `collect` yields. Concurrency: `collect` runs on the page's thread; values may be a tick
+    old."""
 
     def __init__(self) -> None:
         self._server: Any = None
         self.port = -1
-        """-1 before `serve`."""
+        """The port of the page; -1 before `serve`."""
 
     @abstractmethod
     def collect(self) -> Iterable[Any]:
@@ -37,7 +38,7 @@ class Exporter(ABC):
         self.port = self._server.server_port
 
     def close(self) -> None:
-        """Serve no more."""
+        """Stop serving."""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()

@@ -15,7 +15,7 @@ _BEGUN_BYTES = 64 << 10
 
 
 class Arrivals:
-    """The buffer into which all connections of one loop read. Each one's bytes are handled before the next one
+    """The buffer into which all connections of one loop read. The bytes of each one are handled before the next one
     reads."""
 
     def __init__(self) -> None:
@@ -23,10 +23,10 @@ class Arrivals:
 
 
 class FrameReader(asyncio.BufferedProtocol):
-    """Cuts what arrives into frames, and hands each over in the iteration of the loop in which it became whole.
+    """Cuts arriving bytes into frames, and passes each on in the iteration of the loop in which it became whole.
 
     Memory: none while no frame is begun; then the bytes that have arrived, and at most as much again, never more than
-    the frame's length. A closed connection refers to nothing, so it is freed at once. Concurrency: the loop's thread.
+    the frame's length. No object refers to a closed connection, so it is freed at once. Concurrency: the loop's thread.
     """
 
     def __init__(self, frame_bytes_max: int, microtasks: MicrotaskQueue, arrivals: Arrivals) -> None:
@@ -35,39 +35,39 @@ class FrameReader(asyncio.BufferedProtocol):
         self._arrivals = arrivals
         self.frame_bytes_max = frame_bytes_max
         self.quota: ConnectionQuota | None = None
-        """The quota of its kind of connections, which bounds its memory; None: it is not bounded."""
+        """The quota of its kind of connections, which bounds its memory; None: no bound."""
         self._begun: bytearray | None = None
         self._end = 0
         self.transport: asyncio.Transport | None = None
         self.error: Exception | None = None
 
     def on_frame(self, body: bytes) -> None:
-        """One whole frame. Must not raise."""
+        """Handle one whole frame. Must not raise."""
         raise NotImplementedError
 
     @property
     def idle(self) -> bool:
-        """Whether no caller waits for anything on this connection."""
+        """Whether no caller waits for this connection."""
         return True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """[asyncio] Keep the transport."""
+        """[asyncio] Store the transport."""
         self.transport = transport  # type: ignore[assignment]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """[asyncio] Drop everything of the connection."""
+        """[asyncio] Drop everything that belongs to the connection."""
         if self.quota is not None:
             self.quota.remove(self)
         self.transport = self.quota = self._begun = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """[asyncio] Where to put what comes next; never empty."""
+        """[asyncio] The memory for the next bytes; never empty."""
         if self._begun is None:
             return memoryview(self._arrivals.buffer)
         return memoryview(self._begun)[self._end :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """[asyncio] Hand over every frame that is whole now, and make room for the rest of the next."""
+        """[asyncio] Pass on every frame that is whole now, and make room for the rest of the next one."""
         if self._begun is None:
             data, end = self._arrivals.buffer, nbytes
         else:
@@ -108,7 +108,7 @@ class FrameReader(asyncio.BufferedProtocol):
                 self.fail(ConnectionError(refusal))
 
     def fail(self, error: Exception) -> None:
-        """End the connection; `error` says why."""
+        """End the connection; `error` has the reason."""
         self.error, self._begun = error, None
         if self.transport is not None:
             self.transport.abort()

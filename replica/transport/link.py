@@ -33,17 +33,17 @@ class Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self.writable = False
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the connection is gone; ConnectionError says why."""
+        """Done when the connection is gone; its ConnectionError has the reason."""
         self.ended.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
 
     def send(self, body: bytes) -> None:
-        """Write one frame. Bytes that the network does not take at once wait in memory."""
+        """Write one frame. Bytes that the network does not accept at once wait in memory."""
         if self._transport is not None:
             for part in frame_parts(body):
                 self._transport.write(part)
 
     def close(self) -> None:
-        """End the connection; bytes that wait are lost."""
+        """End the connection; waiting bytes are lost."""
         self.writable = False
         if self._transport is not None:
             self._transport.abort()
@@ -60,16 +60,16 @@ class Link(asyncio.Protocol):
         self.close()
 
     def pause_writing(self) -> None:
-        """[asyncio] The network is slower than this server."""
+        """[asyncio] Stop writing: the network is slower than this server."""
         self.writable = False
 
     def resume_writing(self) -> None:
-        """[asyncio] There is room again."""
+        """[asyncio] Write again: there is room."""
         self.writable = True
         self._on_writable()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """[asyncio] The other end closed, or the network did."""
+        """[asyncio] The other end or the network closed the connection."""
         self.writable = False
         if not self.ended.done():
             self.ended.set_exception(ConnectionError(str(exc or "the server closed the link")))
@@ -86,7 +86,7 @@ async def open_link(
 ) -> None:
     """Connect `link` to the server `dest_uuid` at `target`.
 
-    grpc.aio.AioRpcError, OSError or TimeoutError if no server answers; Refused INVALID_NAME if another one does.
+    grpc.aio.AioRpcError, OSError or TimeoutError if no server answers; Refused INVALID_NAME if another server answers.
     """
     async with asyncio.timeout(options.connect_timeout_ms / 1000):
         async with async_channel_to(target) as channel:

@@ -1,7 +1,7 @@
-"""The receiving end of links: tickets, and the connections that show them.
+"""The receiving end of links: tickets, and the connections that send them.
 
-A ticket says what its connection is for: a link of some server, or another use, such as the bytes of a tablet copy, for
-which another part of this server takes the connection over. So one port beside gRPC's serves all of them.
+A ticket is for a link of some server, or for another use, such as the bytes of a tablet copy: then another part of this
+server takes the connection over. So one port beside gRPC's serves all of them.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ _log = logging.getLogger("nyala.transport")
 TICKET_BYTES = 16
 _TICKETS_MAX = 1024
 LOOK_S = 1.0
-"""How often connections whose time may be over are looked for."""
+"""The seconds between two searches for connections whose time may be over."""
 ConnectionHandler = Callable[[socket.socket], None]
-"""Gets a blocking socket that it owns from then on; called on the loop's thread, must not block or raise."""
+"""Called with a blocking socket that it owns from then on, on the loop's thread; must not block or raise."""
 GrantTicket = Callable[[ConnectionHandler, str], tuple[int, bytes]]
-"""`grant_ticket(handler, host) -> (port, ticket)`: for one connection that `handler` gets; `host` asked for it."""
+"""`grant_ticket(handler, host) -> (port, ticket)`: for one connection that is passed to `handler`; requested by
+`host`."""
 
 
 class _Ticket(NamedTuple):
-    """What a ticket is for, until when it is valid, and which host asked for it."""
+    """The use of a ticket, the time until which it is valid, and the host that requested it."""
 
     use: str | ConnectionHandler
     until_s: float
@@ -43,10 +44,10 @@ class _Ticket(NamedTuple):
 class Listener:
     """Accepts links, and connections for other uses, on a port of its own.
 
-    Invariants: the first frame of a connection must be a ticket that was given out lately and not used yet. Then the
-    connection speaks for the server that asked for the ticket, or goes to the handler of the ticket. A server's new
-    link ends its old one. Bounded: tickets and connections without a ticket, in number and in time; links, in number
-    and in bytes, with a quota of their own for servers that `knows` knows. Concurrency: the loop's thread.
+    Invariants: the first frame of a connection must be a recent, unused ticket. Then the connection is a link of the
+    server that requested the ticket, or goes to the handler of the ticket. A server's new link ends its old one.
+    Bounded: tickets and connections without a ticket, in number and in time; links, in number and in bytes, with a
+    quota of their own for servers that `knows` knows. Concurrency: the loop's thread.
     """
 
     def __init__(
@@ -56,8 +57,8 @@ class Listener:
         options: PeerOptions | None = None,
         knows: Callable[[str], bool] = lambda uuid: True,
     ) -> None:
-        """`on_batch(sender uuid, frame)`: False ends the link. Must not raise. `knows(uuid)`: whether that server is
-        in some config here, or named by the masters."""
+        """`on_batch(sender uuid, frame)`: False ends the link. Must not raise. `knows(uuid)`: whether some config here,
+        or the masters, name that server."""
         self._on_batch = on_batch
         self.microtasks = microtasks
         self.arrivals = Arrivals()
@@ -67,18 +68,18 @@ class Listener:
         now_s = asyncio.get_running_loop().time
         self._now_s = now_s
         self._tickets: dict[bytes, _Ticket] = {}
-        """In the order in which they were made."""
+        """The valid tickets, in the order in which they were made."""
         self._of_hosts: dict[str, dict[bytes, None]] = {}
-        """The same by host."""
+        """The valid tickets by host."""
         self.unproven = ConnectionQuota(UNPROVEN, now_s)
         self._unproven_until: dict[_Incoming, float] = {}
-        """In the order of their arrival."""
+        """The connections without a ticket, in the order of their arrival, with their deadlines."""
         self.servers = ConnectionQuota(SERVERS, now_s)
         self.strangers = ConnectionQuota(STRANGERS, now_s)
         self._links: dict[str, _Incoming] = {}
         self._looking: asyncio.TimerHandle | None = None
         self.port = 0
-        """0 before `start`."""
+        """The port; 0 before `start`."""
 
     async def start(self, host: str, port: int = 0) -> None:
         """Listen at one address of `host`; for the wildcard `::` also on IPv4. OSError if the port is taken."""
@@ -87,11 +88,11 @@ class Listener:
         self._look_later()
 
     def ticket(self, use: str | ConnectionHandler, host: str) -> bytes:
-        """A ticket for one link of the server `use`, or for one connection that is handed to `use`; `host` asked for
-        it.
+        """A ticket for one link of the server `use`, or for one connection that is passed to `use`; requested by
+        `host`.
 
         Bytes sent right after a ticket of the latter kind are lost, so its holder waits for a first frame. If there are
-        too many tickets, the oldest one of the host that has most is void.
+        too many tickets, the oldest one of the host that has most of them becomes invalid.
         """
         made, now_s = secrets.token_bytes(TICKET_BYTES), self._now_s()
         self._tickets[made] = _Ticket(use, now_s + self._options.connect_timeout_ms / 1000, host)
@@ -114,7 +115,7 @@ class Listener:
         return found
 
     async def close(self) -> None:
-        """End every link and listen no more."""
+        """End every link and stop listening."""
         if self._looking is not None:
             self._looking.cancel()
         if self._server is not None:
@@ -126,12 +127,12 @@ class Listener:
 
     @property
     def connections(self) -> int:
-        """Open connections of the port that were not handed over."""
+        """The number of open connections of the port that were not passed on."""
         return len(self.unproven) + len(self.servers) + len(self.strangers)
 
     @property
     def begun_bytes(self) -> int:
-        """Memory of frames that are begun."""
+        """The memory of frames that are begun."""
         return self.unproven.bytes + self.servers.bytes + self.strangers.bytes
 
     def _look_later(self) -> None:
@@ -148,7 +149,7 @@ class Listener:
     # ------------------------------------------------------------------------------------ called by the connections
 
     def accepted(self, incoming: _Incoming, address: str) -> None:
-        """A connection without a ticket yet."""
+        """Note a connection without a ticket."""
         incoming.address, incoming.quota = address, self.unproven
         self._unproven_until[incoming] = self._now_s() + self._options.connect_timeout_ms / 1000
         self.unproven.add(incoming, address)
@@ -175,13 +176,13 @@ class Listener:
         return self._on_batch(sender, body)
 
     def gone(self, incoming: _Incoming) -> None:
-        """A connection has ended."""
+        """Note that a connection has ended."""
         self._unproven_until.pop(incoming, None)
         if incoming.sender is not None and self._links.get(incoming.sender) is incoming:
             del self._links[incoming.sender]
 
     def silence_ms(self) -> int:
-        """After so much silence of its other end a connection ends."""
+        """The silence of the other end after which a connection ends."""
         return self._options.silence_ms
 
 
@@ -201,9 +202,9 @@ class _Incoming(FrameReader):
         self._listener.accepted(self, address_of(transport.get_extra_info("peername")))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """[asyncio] The other end or this server ended it."""
+        """[asyncio] The other end or this server ended the connection."""
         if self.error is not None:
-            level = logging.WARNING if self.sender is not None else logging.DEBUG  # anybody may connect, and often
+            level = logging.WARNING if self.sender is not None else logging.DEBUG  # any process may connect, and often
             _log.log(level, "a link of %s was ended: %s", self.sender or "nobody", self.error)
         self._listener.gone(self)
         super().connection_lost(exc)
@@ -214,7 +215,7 @@ class _Incoming(FrameReader):
             self.transport.abort()
 
     def on_frame(self, body: bytes) -> None:
-        """A ticket, and then batches."""
+        """Handle the ticket, and then batches."""
         if self.sender is not None:
             if not self._listener.take(self.sender, body):
                 self.abort()
@@ -226,11 +227,11 @@ class _Incoming(FrameReader):
             self.sender, self.frame_bytes_max = use, limits.GRPC_MESSAGE_BYTES_MAX
         elif self.transport is not None:
             sock = self.transport.get_extra_info("socket").dup()
-            self.abort()  # the loop is done with it; the connection lives on in the copy
+            self.abort()  # the loop no longer uses it; the connection goes on in the copy
             sock.setblocking(True)
             use(sock)
 
 
 def address_of(peername: object) -> str:
-    """The host of a socket's other end, as it is counted; empty if it has none."""
+    """The host of a socket's other end, as the bounds count it; empty if it has none."""
     return counted_host(str(peername[0])) if isinstance(peername, tuple) and peername else ""

@@ -1,7 +1,7 @@
-"""Which other servers are alive, judged by what arrives from them. It replaces the heartbeats of quiet groups.
+"""Finds which other servers are alive, by the batches from them. It replaces the heartbeats of quiet groups.
 
-Time is counted in ticks of this server. After a pause, they do not come in a burst. So a server does not take its own
-pause for the silence of all others.
+Time is counted in ticks of this server. After a pause, ticks do not come in a burst. So a server does not count its own
+pause as the silence of all others.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class LivenessChange:
-    """The server `uuid` fell silent, for `silent_ticks` now; or (`up`) is heard again, or is another process."""
+    """The server `uuid` has been silent for `silent_ticks`; or (`up`) it is heard again, or is another process."""
 
     uuid: str
     up: bool
@@ -28,14 +28,14 @@ class _Watched:
 
 
 class PeerLiveness:
-    """Liveness of the servers that are watched.
+    """The liveness of the watched servers.
 
     Invariants: `tick` returns each change once; a server that was never heard counts as heard when its watch began.
     Concurrency: one thread. Memory: one record for each watched server.
     """
 
     def __init__(self, silent_ticks_max: int) -> None:
-        """`silent_ticks_max`: after so many ticks without a batch, a server counts as lost."""
+        """`silent_ticks_max`: a server without a batch for this many ticks counts as lost."""
         self._silent_max = silent_ticks_max
         self._now = 0
         self._peers: dict[str, _Watched] = {}
@@ -46,7 +46,7 @@ class PeerLiveness:
 
     @property
     def watched(self) -> list[str]:
-        """Sorted."""
+        """The watched servers, sorted."""
         return list(self._peers)
 
     @property
@@ -55,7 +55,7 @@ class PeerLiveness:
         return [uuid for uuid, peer in self._peers.items() if not peer.up]
 
     def heard(self, uuid: str, process: int) -> None:
-        """A batch came from that server. `process`: the number that its process drew at its start; 0 if it has none."""
+        """Note a batch from that server. `process`: the number that its process drew at its start; 0 if it has none."""
         peer = self._peers.get(uuid)
         if peer is None:
             return
@@ -65,7 +65,7 @@ class PeerLiveness:
             peer.process = process
 
     def tick(self) -> list[LivenessChange]:
-        """Count one tick; returns what changed since the last one, sorted by uuid."""
+        """Count one tick; returns the changes since the last one, sorted by uuid."""
         self._now += 1
         changes = []
         for uuid, peer in self._peers.items():

@@ -7,21 +7,21 @@ from collections import deque
 from collections.abc import Callable
 
 _FUNCTIONS_MAX = 1000
-"""At most so many functions run in one iteration; the rest wait for the next, so that the loop gets to its sockets."""
+"""The most functions that run in one iteration. The rest wait for the next one, so that the loop polls its sockets."""
 
 
 class MicrotaskQueue:
-    """Functions that run at the end of the iteration in which they were asked for.
+    """Functions that run at the end of the iteration in which they were queued.
 
-    asyncio polls all sockets before it runs what `call_soon` was given. That is a system call, in which another thread
-    may take the interpreter. A message makes a replica answer, and the answer makes a link write, so an answer would
-    wait for two polls. Therefore code that receives an event handles it through `run`.
+    asyncio polls all sockets before it runs the functions of `call_soon`. The poll is a system call, in which another
+    thread may take the interpreter. A message makes a replica answer, and the answer makes a link write, so an answer
+    would wait for two polls. Therefore code that receives an event handles it through `run`.
     Invariants: functions run in the order of `soon`, each once; if `soon` is called outside of `run`, an iteration is
     scheduled for it. Concurrency: the loop's thread.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_error: Callable[[BaseException], None]) -> None:
-        """`on_error` gets what the functions raise; the loop would only log it and go on with half-done work."""
+        """`on_error` gets the errors of the functions; the loop would only log them and go on with half-done work."""
         self._loop = loop
         self._on_error = on_error
         self._functions: deque[Callable[[], None]] = deque()
@@ -34,7 +34,7 @@ class MicrotaskQueue:
             self._schedule()
 
     def run(self, event: Callable[[], None]) -> None:
-        """Run `event` now, and then all functions given to `soon`."""
+        """Run `event` now, and then all functions queued by `soon`."""
         if self._running:
             event()
             return

@@ -15,8 +15,8 @@ from .options import PeerOptions
 class PeerNetwork:
     """All outgoing links of one server, one for each other server, opened when there is something to send.
 
-    Invariants: messages to one server leave in the order in which they were given; a message is sent at most once.
-    Durability: none; Raft sends again what is lost. Concurrency: the loop's thread only.
+    Invariants: messages to one server are sent in the order of `send`; a message is sent at most once. Durability:
+    none; Raft sends again what is lost. Concurrency: the loop's thread only.
     """
 
     def __init__(
@@ -29,7 +29,8 @@ class PeerNetwork:
         soon: Post | None = None,
         takeover: int = 0,
     ) -> None:
-        """`address`: where this server listens. `on_state`: a link found its server, or ended (`error` says why).
+        """`address`: the one at which this server listens. `on_state`: a link found its server, or ended (`error`: the
+        reason).
 
         `soon`: runs a function at the end of the loop's iteration, so that everything for one server leaves as one
         batch; by default, in the next iteration. `takeover`: for masters, the number of their directory's takeover.
@@ -45,7 +46,8 @@ class PeerNetwork:
         self._listed: dict[str, tuple[Address, ...]] = {}
         self._configured: dict[str, tuple[Address, ...]] = {}
         self._unknown: dict[str, None] = {}
-        """Servers with a link that no config here and no master names, in the order in which the links were opened."""
+        """Servers with a link that neither a config here nor a master names, in the order in which the links were
+        opened."""
         self._closed = False
         self._process = secrets.randbits(63) | 1
         """The number of this process, in every batch: another process of the server has another one."""
@@ -53,8 +55,8 @@ class PeerNetwork:
     def send(self, messages: Sequence[tuple[str, Message]]) -> None:
         """Queue (tablet id, message) pairs by their `to_uuid`.
 
-        Never blocks and never raises for a peer that is away: what cannot be sent is dropped. Everything that is given
-        in one iteration of the loop goes out as one batch per server.
+        Never blocks, and never raises if a peer is away: messages that cannot be sent are dropped. All messages of one
+        iteration of the loop to one server are sent as one batch.
         """
         if self._closed:
             return
@@ -66,15 +68,14 @@ class PeerNetwork:
             channel.put(tablet_id, message)
 
     def pulse(self, uuids: Sequence[str]) -> None:
-        """Send an empty batch to each of these servers that was sent nothing since the last call."""
+        """Send an empty batch to each of these servers to which nothing was sent since the last call."""
         if self._closed:
             return
         for uuid in uuids:
             (self._channels.get(uuid) or self._open(uuid)).pulse()
 
     def learn(self, uuid: str, addresses: Sequence[Address]) -> None:
-        """Note where the server `uuid` says that it listens. If that changes, the link ends and connects there at
-        once."""
+        """Note the address that the server `uuid` gives. If it changes, the link ends and connects there at once."""
         self._note(self._told, uuid, addresses)
         if len(self._told) > limits.PEERS_UNKNOWN_MAX:
             unknown = [other for other in self._told if not self.knows(other)]
@@ -82,19 +83,20 @@ class PeerNetwork:
                 del self._told[other]
 
     def knows(self, uuid: str) -> bool:
-        """Whether a config here names that server, or the masters do."""
+        """Whether a config here, or the masters, name that server."""
         return uuid in self._configured or uuid in self._listed
 
     def learn_listed(self, uuid: str, addresses: Sequence[Address]) -> None:
-        """Note where the masters say that `uuid` listens: tried after what it said itself, before what configs say."""
+        """Note the address of `uuid` that the masters give: tried after its own, and before those in configs."""
         self._note(self._listed, uuid, addresses)
 
     def lost(self) -> list[str]:
-        """Sorted uuids of servers that this one has messages for, and cannot reach at any known address."""
+        """The sorted uuids of servers for which this one has messages, and which it cannot reach at any known
+        address."""
         return sorted(uuid for uuid, channel in self._channels.items() if channel.lost)
 
     def place(self, member: Member) -> Address | None:
-        """Where to call a member: the address of the link to it, else the first one that would be tried."""
+        """The address for calls to a member: that of the link to it, otherwise the first one that would be tried."""
         channel = self._channels.get(member.uuid)
         linked = channel.linked_to if channel is not None else None
         return linked or next(iter((*self.addresses(member.uuid), *member.addresses)), None)
@@ -105,7 +107,7 @@ class PeerNetwork:
             self._note(self._configured, member.uuid, member.addresses)
 
     def addresses(self, uuid: str) -> tuple[Address, ...]:
-        """Where `uuid` may listen, in the order in which the addresses are tried."""
+        """The known addresses of `uuid`, in the order in which they are tried."""
         maps = (self._told, self._listed, self._configured)
         return tuple(dict.fromkeys(address for known in maps for address in known.get(uuid, ())))
 
@@ -120,7 +122,7 @@ class PeerNetwork:
             channel.move(after)
 
     def status(self) -> list[PeerChannelStatus]:
-        """One line per link, sorted by uuid."""
+        """The status of each link, sorted by uuid."""
         return [self._channels[uuid].status() for uuid in sorted(self._channels)]
 
     async def close(self) -> None:
@@ -131,7 +133,7 @@ class PeerNetwork:
             await channel.close()
 
     def relink(self, uuid: str) -> None:
-        """Give up the link to that server, if there is one, and connect anew when there is something to say."""
+        """Give up the link to that server, if there is one, and connect anew for the next message."""
         if channel := self._channels.get(uuid):
             channel.relink()
 
@@ -150,7 +152,7 @@ class PeerNetwork:
         )
         self._channels[uuid] = channel
         if not self.knows(uuid):
-            # It, or a forger in its name, sent something once. It is enough to answer the latest of such servers.
+            # It, or a forger in its name, sent a message once. It is enough to answer the latest of such servers.
             self._unknown = {u: None for u in self._unknown if u in self._channels and not self.knows(u)} | {uuid: None}
             for oldest in list(self._unknown)[: max(0, len(self._unknown) - limits.PEERS_UNKNOWN_MAX)]:
                 self._channels.pop(oldest).end()

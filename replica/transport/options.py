@@ -12,17 +12,18 @@ class PeerOptions:
     """Bounds and times of one server's outgoing links; validated at construction. All experimental."""
 
     queue_bytes_max: int = limits.PEER_QUEUE_BYTES_MAX
-    """Per peer. Over it, entries are dropped (Raft sends them again); votes, heartbeats and replies are kept."""
+    """The bound of one peer's queue. Above it, entries are dropped (Raft sends them again); votes, heartbeats and
+    replies are kept."""
     queue_messages_max: int = 100_000
     batch_bytes_max: int = limits.APPEND_BATCH_BYTES_MAX
     backoff_first_ms: int = 20
     backoff_max_ms: int = 1000
     connect_timeout_ms: int = 3000
-    """For everything from the first call to an open link; also how long a ticket for one is good."""
+    """The time from the first call to an open link; a ticket is valid for as long."""
     link_buffer_bytes: int = 1 << 20
-    """Unsent bytes that one link may have, beside one batch; the rest waits in the queue."""
+    """The unsent bytes that one link may have, beside one batch; the rest waits in the queue."""
     silence_ms: int = 6000
-    """If the other end is silent for so long, the kernel ends the link, with or without something to send."""
+    """If the other end is silent for this time, the kernel ends the link, whether or not bytes wait."""
 
     def __post_init__(self) -> None:
         check(0 < self.backoff_first_ms <= self.backoff_max_ms, "back-off grows", first=self.backoff_first_ms)

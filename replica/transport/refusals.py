@@ -8,9 +8,9 @@ from collections.abc import Callable
 _log = logging.getLogger("nyala.transport")
 
 TELL_AGAIN_S = 10.0
-"""If a peer goes on, it is logged again after so long, with the number of messages refused meanwhile."""
+"""If a peer goes on, it is logged again after this time, with the number of messages refused meanwhile."""
 _SENDERS_MAX = 1000
-"""So many senders are remembered; beyond that, the one that was logged first is forgotten."""
+"""The most senders that are remembered; beyond that, the one that was logged first is forgotten."""
 
 
 class Refusals:
@@ -23,11 +23,11 @@ class Refusals:
         self._uuid = uuid
         self._now_s = now_s
         self._told: dict[str, tuple[float, int]] = {}
-        """By sender: when it was logged, and how many messages were refused since."""
+        """By sender: the time of its last log line, and the number of messages refused since."""
         self.count = 0
 
     def note(self, sender: str, what: str, why: str) -> None:
-        """One message of `sender` was refused; `what` it was."""
+        """Note that a message of `sender`, described by `what`, was refused."""
         self.count += 1
         now = self._now_s()
         told_s, since = self._told.get(sender, (None, 0))

@@ -1,4 +1,4 @@
-"""Grants incoming links; checks and converts what arrives on them, and hands it to the tablet manager."""
+"""Grants incoming links; checks and converts their messages, and passes them to the tablet manager."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _log = logging.getLogger("nyala.transport")
 
 
 class PeerServicer(pb_grpc.PeerServiceServicer):
-    """Server side of `PeerService`; register it with `pb_grpc.add_PeerServiceServicer_to_server`.
+    """The server's side of `PeerService`; register it with `pb_grpc.add_PeerServiceServicer_to_server`.
 
-    Invariants: a link is opened for a caller that names this server, and a batch that names another ends it, before
-    anything of it is delivered; a message that names other servers than its link is dropped. Concurrency: the loop's
-    thread; `deliver` is called there, in order per sender, all messages of a batch in one iteration of the loop.
+    Invariants: a link is opened for a caller that names this server; a batch that names another server ends it, before
+    any of its messages is delivered; a message that names other servers than its link is dropped. Concurrency: the
+    loop's thread; `deliver` is called there, in order per sender, all messages of a batch in one iteration of the loop.
     """
 
     def __init__(
@@ -51,13 +51,14 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
         knows: Callable[[str], bool] = lambda uuid: True,
     ) -> None:
         """`deliver(tablet_id, message)`: returns why it refused the message, as one that no honest peer sends; empty or
-        None if it took it. `on_peer(uuid, address)`: where a sender says that it listens, once a link.
+        None if it accepted it. `on_peer(uuid, address)`: called once a link with the address that the sender gives.
 
-        `on_heard(uuid, process)`: called for each batch, also an empty one, before its messages are delivered.
-        `on_fatal` gets any exception of `deliver`, which must not raise; the loop would only log it.
-        `microtasks`: the queue of the code that answers, so that all answers to a batch leave before the next is read.
-        `check_caller(uuid, takeover)`: raises Refused if that sender must not be heard; called for each link and batch.
-        `knows(uuid)`: whether a config here or the masters name that server; links of such have a quota of their own.
+        `on_heard(uuid, process)`: called for each batch, even an empty one, before its messages are delivered.
+        `on_fatal` gets any exception of `deliver`, which must not raise; the loop would only log it. `microtasks`: the
+        queue of the code that answers, so that all answers to a batch leave before the next is read.
+        `check_caller(uuid, takeover)`: raises Refused if messages of that sender must be refused; called for each link
+        and batch. `knows(uuid)`: whether a config here or the masters name that server; such links have their own
+        quota.
         """
         self._uuid = local_uuid
         self._deliver = deliver
@@ -72,7 +73,7 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
         )
 
     async def listen(self, host: str, port: int = 0) -> None:
-        """Accept links, on a port of their own that callers of `OpenLink` are told. Refused if it is taken."""
+        """Accept links on a separate port, which callers of `OpenLink` get. Refused if the port is taken."""
         try:
             await self.listener.start(host.strip("[]"), port)
         except OSError as error:
@@ -81,7 +82,7 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
             ) from error
 
     def grant_ticket(self, handler: ConnectionHandler, host: str) -> tuple[int, bytes]:
-        """(port, ticket) for one connection to the port of this server's links, which is handed to `handler`."""
+        """(port, ticket) for one connection to the port of this server's links, which is passed to `handler`."""
         return self.listener.port, self.listener.ticket(handler, host)
 
     async def close(self) -> None:
@@ -89,7 +90,8 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
         await self.listener.close()
 
     async def OpenLink(self, request: pb.OpenLinkRequest, context: Context) -> pb.OpenLinkReply:
-        """A ticket for one link from the caller to this server; INVALID_NAME if another server is meant."""
+        """Return a ticket for one link from the caller to this server; INVALID_NAME if the call names another
+        server."""
         if request.dest_uuid != self._uuid:
             refusal = Refused(
                 Code.INVALID_NAME, "this server has another uuid", meant=request.dest_uuid, own=self._uuid
@@ -103,7 +105,7 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
         try:
             self._check_caller(request.from_uuid, request.takeover)
         except Refused as error:
-            if str(error) != self._refused:  # it asks again, for as long as it lives
+            if str(error) != self._refused:  # it repeats the call as long as it lives
                 _log.warning("P %s refused a link of %s: %s", self._uuid, request.from_uuid, error)
             self._refused = str(error)
             return pb.OpenLinkReply(error=error_to_pb(error))
@@ -141,7 +143,7 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
         return True
 
     def _deliver_one(self, sender: str, wire: pb.RaftMessage) -> str:
-        """Why one message was refused; empty if it was taken."""
+        """The reason why one message was refused; empty if it was accepted."""
         if wire.from_uuid != sender or wire.to_uuid != self._uuid:
             return f"it goes from {wire.from_uuid[:64]!r} to {wire.to_uuid[:64]!r}"
         try:

@@ -1,4 +1,4 @@
-"""Bounds the catalog where something is added, so that it always fits into one message. Pure."""
+"""Bounds the catalog when records are added, so that it always fits into one message. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FORGOTTEN = "a dropped table is forgotten a day after the last of its replicas i
 
 
 def check_defaults(schema: TableSchema) -> None:
-    """Refused(TOO_LARGE) if the defaults of variable length of a row are too long together; it names the longest."""
+    """Refused(TOO_LARGE) if the defaults of variable length of a row are too long together; names the longest one."""
     lengths = {column.name: column.default_length for column in schema.columns}
     if sum(lengths.values()) > limits.DEFAULTS_BYTES_MAX:
         raise Refused(
@@ -28,7 +28,7 @@ def check_defaults(schema: TableSchema) -> None:
 
 
 def check_room(catalog: Catalog, puts: Mapping[str, Record]) -> None:
-    """Refused(NO_SPACE) if the catalog would have too many tables or tablets, or too many bytes, with what `puts` adds.
+    """Refused(NO_SPACE) if the catalog with `puts` would have too many tables or tablets, or too many bytes.
 
     Changes that an existing cluster needs, for example a mark on a tablet, are not checked: between this bound and that
     of a message there is room for them.

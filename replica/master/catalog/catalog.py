@@ -21,10 +21,10 @@ from .records import Finalized, Json, Kind, R, Record, Tablet, group_of, read, w
 CATALOG_ID = "0" * 32
 """Tablet id of the masters' own tablet."""
 REQUESTS_MAX = 4096
-"""Remembered request ids; the oldest is forgotten first."""
+"""The number of remembered request ids; the oldest is forgotten first."""
 
 WALK_KEYS = 256
-"""Records of a list that are looked up at a time."""
+"""The number of records of a list that are looked up at a time."""
 
 T = TypeVar("T")
 
@@ -49,7 +49,8 @@ def encode_change(puts: Mapping[str, Json], deletes: Sequence[str] = (), request
 def decode_change(
     entry: Entry, parse: Callable[[bytes], object] = json.loads
 ) -> tuple[dict[str, Json], list[str], str]:
-    """(puts, deletes, request id) of a CATALOG entry; Corruption if it holds no change. `parse`: of a record's JSON."""
+    """(puts, deletes, request id) of a CATALOG entry; Corruption if it holds no change. `parse` reads a record's
+    JSON."""
     puts: dict[str, Json] = {}
     try:
         change = decode("catalog_change", entry.meta)
@@ -65,7 +66,8 @@ def decode_change(
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """No garbage collection during this: each would walk all records, and none of them is garbage."""
+    """Turn garbage collection off in this context: each collection would visit all records, and none of them is
+    garbage."""
     before = gc.isenabled()
     gc.disable()
     try:
@@ -96,10 +98,10 @@ def _read(key: str, record: Json) -> Record:
 class Catalog:
     """Records of the cluster: tables, tablets, source positions, desired changes.
 
-    Invariants: equal on every master at equal applied index; a change is applied whole or, when its request id was seen
-    before, not at all; `state` of the superblock is complete to `flush_opid` and holds nothing later.
-    Durability: `flush` replaces the superblock; what follows it is replayed from the log.
-    Concurrency: `apply` and `flush` on one thread at a time; reads from any.
+    Invariants: catalogs of equal applied index are equal on every master; a change is applied whole or, if its request
+    id was seen before, not at all; `state` of the superblock contains exactly the entries up to `flush_opid`.
+    Durability: `flush` replaces the superblock; later entries are replayed from the log. Concurrency: `apply` and
+    `flush` on one thread at a time; reads from any.
     """
 
     def __init__(self, disk: Disk, superblock: Superblock) -> None:
@@ -111,7 +113,7 @@ class Catalog:
         self._groups: dict[str, dict[str, Any]] = {}
         """The parsed records, by the first part of their key, so that listing one kind does not walk the others."""
         self._keys: dict[str, list[str]] = {}
-        """The keys of each group, sorted: a page of them is found by bisection."""
+        """The keys of each group, sorted, so that a page of them is found by bisection."""
         self._tablets: dict[str, dict[str, Tablet]] = {}
         """By table id, the records of its tablets by key."""
         self._bytes = 0
@@ -151,17 +153,17 @@ class Catalog:
 
     @property
     def applied_opid(self) -> OpId:
-        """Last entry applied."""
+        """The last applied entry."""
         return self._applied
 
     @property
     def applied_time(self) -> int:
-        """Highest hybrid time applied."""
+        """The highest hybrid time applied."""
         return self._applied_time
 
     @property
     def flush_opid(self) -> OpId:
-        """Durable without the log up to here."""
+        """The last entry whose effect is durable without the log."""
         return self._superblock.flush_opid
 
     def get(self, kind: Kind[R], name: str = "") -> R | None:
@@ -170,7 +172,8 @@ class Catalog:
         return found
 
     def items(self, kind: Kind[R], within: str = "") -> Iterator[tuple[str, R]]:
-        """(name, record) of all of that kind whose name begins with `within`, which is left out; sorted."""
+        """(name, record) of all records of that kind whose name begins with `within`, which is cut off the name;
+        sorted."""
         prefix = kind + within
         with self._lock:
             keys, records = self._keys.get(group_of(kind), []), self._groups.get(group_of(kind), {})
@@ -200,7 +203,7 @@ class Catalog:
         return sorted(found, key=lambda each: (each[1].range_pos, each[1].bucket, each[0]))
 
     def count(self, prefix: str) -> int:
-        """How many records there are under `prefix`."""
+        """The number of records under `prefix`."""
         with self._lock:
             low, high = _range(self._keys.get(group_of(prefix), []), prefix)
             return high - low
@@ -216,7 +219,7 @@ class Catalog:
 
     @property
     def size_bytes(self) -> int:
-        """Of all records, as the state on disk has them, within a few in a thousand."""
+        """The bytes of all records as the state on disk has them, accurate to a few per mille."""
         return self._bytes
 
     @property
@@ -316,8 +319,8 @@ class Catalog:
 
     @contextmanager
     def hold(self) -> Iterator[Superblock]:
-        """The superblock of this moment, with all that is durable without the log. A flush makes another one."""
+        """The superblock of this moment, with everything that is durable without the log. A flush makes another one."""
         yield self._superblock
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is held open."""

@@ -57,7 +57,7 @@ class Tablet:
     holders: tuple[str, ...] | None = None
     """The servers that may have a replica of the dropped tablet; None: not known yet."""
     gone_us: int | None = None
-    """Since when no server has a replica of the dropped tablet."""
+    """The time since which no server has a replica of the dropped tablet."""
     replaced_by: str = ""
     """The empty tablet in the place of this one, which was lost."""
 
@@ -93,7 +93,7 @@ class Position:
     owner_run: str
     owner_deadline_us: int
     retired: bool | None = None
-    """Whether the position of another topic took its place; None as False, of one that took no other's."""
+    """Whether another topic's position replaced it; None, which counts as False, if it replaced no other one itself."""
 
     @property
     def source(self) -> SourceKey:
@@ -140,7 +140,7 @@ class Finalized:
 
 
 Record = Table | TableId | Tablet | Position | DesiredChange | Retired | Desired | Cluster | Takeover | Finalized | Json
-"""The JSON stands for a record of a kind that only a later build knows."""
+"""Any record. The JSON is for a record of a kind that only a later build knows."""
 R = TypeVar("R")
 
 
@@ -157,7 +157,7 @@ TYPES = {
     "table": Table, "name": TableId, "request": TableId, "tablet": Tablet, "wish": DesiredChange, "source": Position,
     "retired": Retired, "desired": Desired, "cluster": Cluster, "master": Takeover, "feature-level": Finalized,
 }  # fmt: skip
-"""By the first part of a key."""
+"""The type of a record, by the first part of its key."""
 SINGLE = (DESIRED, FINALIZED)
 """Kinds with one record, whose key has one part."""
 
@@ -178,7 +178,7 @@ def _config_json(config: RaftConfig) -> Json:
 
 
 _READ: Mapping[str, Callable[[Any], object]] = {
-    "members": lambda found: RaftConfig(OpId(0, 0), members_from_json(found)).members,  # nobody twice
+    "members": lambda found: RaftConfig(OpId(0, 0), members_from_json(found)).members,  # no member twice
     "config": _config,
     "holders": tuple,
     "kind": ChangeKind,
@@ -189,12 +189,12 @@ _WRITE: Mapping[str, Callable[[Any], object]] = {
     "config": _config_json,
     "holders": list,
 }
-"""By a field's name, how it is read and written, unless its JSON is the value itself."""
+"""How a field is read and written, by its name, unless its JSON is the value itself."""
 
 
 def read(key: str, found: Json) -> Record:
-    """The record of that key; fields that this build does not know are left out. KeyError, TypeError, ValueError or
-    InvariantViolation for what is none."""
+    """The record of that key; fields that this build does not know are left out. Raises KeyError, TypeError, ValueError
+    or InvariantViolation if it is not a record."""
     kind = TYPES.get(group_of(key))
     if kind is None:
         return found
@@ -204,8 +204,11 @@ def read(key: str, found: Json) -> Record:
 
 
 def write(record: Record, before: Json | None = None, was: Record | None = None) -> Json:
-    """The JSON of a record. `before`: the JSON of the record that it replaces; `was`: the same, read. Equal fields keep
-    their JSON, with all that a later build has added to it."""
+    """The JSON of a record.
+
+    `before`: the JSON of the record that it replaces; `was`: the same, read. Equal fields keep their JSON, with
+    everything that a later build has added to it.
+    """
     if isinstance(record, dict):
         return record
     if isinstance(record, Table):

@@ -1,7 +1,7 @@
 """Source positions: where each Kafka partition of a table begins and how far it is complete [design §3.4].
 
-One record per (table id, source): generation, start, done, owner run, owner deadline. Pure: each function gives the
-change to commit, or refuses with both numbers and the command that resolves it.
+There is one record per (table id, source): generation, start, done, owner run, owner deadline. Pure: each function
+returns the change to commit, or refuses with both numbers and the command that resolves it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def open_sources(catalog: Catalog, request: pb.OpenSourcesRequest, now_us: int) 
     for wanted in request.opens:
         name = source_name(table_id, wanted.source)
         record = catalog.get(SOURCE, name)
-        if record is None or record.retired:  # one that is in force has been begun or adopted
+        if record is None or record.retired:  # a position in force has been begun or adopted
             _refuse_other_topic(known.get((wanted.topic, wanted.source.kafka_partition), ()), wanted)
         record = record or _new_position(request.table, table_id, wanted)
         _refuse_owned(record, request.owner_run, now_us)
@@ -100,10 +100,10 @@ def _new_position(table: str, table_id: str, wanted: pb.SourceOpen) -> Position:
 
 
 def _refuse_other_topic(known: Sequence[Position], wanted: pb.SourceOpen) -> None:
-    """A topic with the name of one that feeds the table, of another id or cluster, is another topic.
+    """Refuse a topic that has the name of one that feeds the table, and another id or cluster.
 
-    `known`: the table's positions of that topic's name and partition.
-    Offsets of the known one do not hold for it: with them it would leave out rows, or apply old ones over newer ones.
+    `known`: the table's positions of that topic's name and partition. Their offsets do not hold for the other topic:
+    with them it would skip rows, or apply old ones over newer ones.
     """
     cluster_id, topic_id = wanted.source.cluster_id, wanted.source.topic_id
     in_force = [r for r in known if not r.retired]
@@ -185,7 +185,7 @@ def _owned(catalog: Catalog, name: str, owner_run: str) -> Position:
 def advance_sources(catalog: Catalog, request: pb.AdvanceSourcesRequest, now_us: int) -> Change:
     """The change that moves `done` forward and renews, or releases, the owner's lease; its result is the positions.
 
-    Refused: SOURCE_OWNED, STALE_GENERATION, NOT_FOUND; then nothing moves. An expired lease is renewed unless another
+    Refused: SOURCE_OWNED, STALE_GENERATION, NOT_FOUND; then nothing changes. An expired lease is renewed unless another
     query has taken the source.
     """
     puts: dict[str, Position] = {}
@@ -201,7 +201,7 @@ def advance_sources(catalog: Catalog, request: pb.AdvanceSourcesRequest, now_us:
                 query=advance.generation,
                 now=record.generation,
             )
-        # A replayed micro-batch reports what is known already: not an error, and nothing goes back.
+        # A replayed micro-batch reports known offsets again. That is not an error, and no position goes back.
         puts[SOURCE + name] = replace(
             record,
             done=max(record.done, advance.done),
@@ -220,9 +220,9 @@ def source_positions(catalog: Catalog, table: str, after: str = "") -> Iterator[
 def lower_source(catalog: Catalog, request: pb.ResetSourceRequest) -> Change:
     """The change that moves `done` back to `to_offset`, in the same generation; its result is the position.
 
-    For records that a table has lost, because a tablet went on from a survivor [design §3.4]. Tablets drop records that
-    they have. The owner, which knows the later position, loses its lease. `done` never rises, nor falls below `start`.
-    Refused(STALE_GENERATION) as in `reset_source`.
+    It is for records that a table has lost, because a tablet went on from a survivor [design §3.4]. Tablets ignore
+    records that they have. The owner, which knows the later position, loses its lease. `done` never rises, nor falls
+    below `start`. Refused(STALE_GENERATION) as in `reset_source`.
     """
     table_id, _ = find_table(catalog, request.table)
     name = source_name(table_id, request.source)
@@ -244,9 +244,9 @@ def reset_source(catalog: Catalog, request: pb.ResetSourceRequest, now_us: int) 
     """The change that starts a source anew at `to_offset` under the next generation; its result is the position.
 
     The tablets learn the generation from the next writes. Refused(SOURCE_OWNED) under a live owner unless forced, and
-    STALE_GENERATION if the caller knows another one: one that comes twice, or late, would throw away what was read.
-    A reset under a new topic id, or in another Kafka cluster, where the topic is now, retires the positions of the old
-    one, and ends its owner's lease.
+    STALE_GENERATION if the caller knows another one, because a repeated or late reset would discard what was read
+    since. A reset under a new topic id, or in the Kafka cluster where the topic is now, retires the positions of the
+    old topic, and ends its owner's lease.
     """
     table_id, _ = find_table(catalog, request.table)
     if request.to_offset < 0:
@@ -285,10 +285,10 @@ def _refuse_reset(record: Position, request: pb.ResetSourceRequest) -> None:
 def _adopt_topic(
     catalog: Catalog, request: pb.ResetSourceRequest, table_id: str, puts: dict[str, Position]
 ) -> Position:
-    """The record of a partition of a topic that is another one now; its earlier records are marked retired in `puts`.
+    """The record of a partition of a topic that replaces another; the earlier records are marked retired in `puts`.
 
-    Other topics that feed the table are left alone; a request that names none is refused when there are several. One
-    that leaves another Kafka cluster names the topic, and leaves none while its own cluster has a position in force.
+    Other topics that feed the table are left alone. If there are several, a request must name the topic, and so must
+    one that leaves another Kafka cluster. No topic is left while its own cluster has a position in force.
     """
     source = request.source
     old = {

@@ -26,7 +26,7 @@ def table_record(table: TableDescription) -> Table:
 
 
 def table_described(table: Table) -> TableDescription:
-    """What a record says of its table; fields from a newer build are left out."""
+    """The description in a table's record; fields from a newer build are left out."""
     return description_from_pb(info_from_json(write(table)))
 
 
@@ -104,7 +104,7 @@ def drop_table(
 ) -> Change:
     """The change that drops a table: its tablets stay known as dropped, so that their replicas may be deleted.
 
-    `holders(tablet, tablet id)`: uuids of the servers that may have a replica; default: they are found out later.
+    `holders(tablet, tablet id)`: uuids of the servers that may have a replica; by default they are found later.
     """
     found, table = find_table(catalog, name, table_id)
     puts: dict[str, Record] = {}

@@ -52,7 +52,7 @@ class BackgroundThreads:
         return executor
 
     def _executed(self, outcome: Outcome) -> None:
-        """On an executor's thread."""
+        """Called on an executor's thread."""
         link = self._link
         if link is not None:
             link.tell_outcome(
@@ -103,7 +103,7 @@ class BackgroundThreads:
         return link
 
     def _consider(self, proposal: Proposal) -> Outcome | None:
-        """On the thread that reads proposals: ask the reconciler on the loop, and wait."""
+        """Called on the thread that reads proposals: ask the reconciler on the loop, and wait."""
         future = asyncio.run_coroutine_threadsafe(self._reconciler.consider(proposal), self._loop)
         try:
             return future.result(CONSIDER_TIMEOUT_S)

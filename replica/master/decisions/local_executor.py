@@ -26,8 +26,8 @@ class _Job:
 class LocalExecutor:
     """Carries decisions out on threads of its own: the newest decision of each tablet, one at a time per tablet.
 
-    After an error that may pass, it tries again until the deadline, a newer decision, or a withdrawal. It keeps nothing
-    over a restart, because what is still needed is decided again. Concurrency: public methods from any thread.
+    After a temporary error, it tries again until the deadline, a newer decision, or a withdrawal. It keeps nothing over
+    a restart, because the masters decide again what is still needed. Concurrency: public methods from any thread.
     """
 
     def __init__(self, attempt: Callable[[Decision], Outcome], on_outcome: Callable[[Outcome], None]) -> None:
@@ -48,7 +48,7 @@ class LocalExecutor:
             thread.start()
 
     def publish(self, decisions: dict[str, Decision | None]) -> None:
-        """Take decisions over. None withdraws one: if it waits it is dropped, if it runs it is not tried again."""
+        """Accept decisions. None withdraws one: if it waits it is dropped, if it runs it is not tried again."""
         with self._ready:
             for tablet_id, decision in decisions.items():
                 if decision is None:

@@ -1,4 +1,5 @@
-"""The leading master's tick: mark formed tablets, settle desired changes, ask the policy, publish what is needed."""
+"""The leading master's tick: marks formed tablets, removes finished desired changes, asks the policy, publishes
+decisions."""
 
 from __future__ import annotations
 
@@ -30,13 +31,13 @@ def is_later(tablet: Tablet, config: RaftConfig | None) -> bool:
 
 
 def marked(tablet: Tablet, proven: RaftConfig | None) -> Tablet:
-    """The record of a tablet that had a leader: formed, with the newest config that is known of it."""
+    """The record of a tablet that had a leader: formed, with its newest known config."""
     kept = tablet.config if tablet.formed else tablet.known_config
     return replace(tablet, formed=True, config=proven if is_later(tablet, proven) else kept)
 
 
 class DecisionSink:
-    """One receiver of decisions, a topic or an executor, with its own record of what it was sent."""
+    """One receiver of decisions, a topic or an executor, with a record of the decisions sent to it."""
 
     def __init__(self, sent: SentDecisions, publish: Publish, connection: Callable[[], int]) -> None:
         self.sent = sent
@@ -46,7 +47,7 @@ class DecisionSink:
 
 
 class Reconciler:
-    """Re-derives what the cluster needs, every tick, from the catalog and the heartbeats. Keeps no operation state.
+    """Derives in every tick, from the catalog and the heartbeats, what the cluster needs. Keeps no operation state.
 
     Concurrency: the loop's thread.
     """
@@ -154,7 +155,7 @@ class Reconciler:
         return known is not None and known.leader_status is not None and known.config is not None
 
     async def _settle_changes(self, view: ClusterView) -> bool:
-        """Drop the desired changes that hold or failed; returns whether there were any."""
+        """Remove the desired changes that hold or failed; returns whether there were any."""
         settled: dict[str, tuple[DesiredChange, ChangeState]] = {}
         by_id = {t.tablet_id: t for t in view.tablets}
         for tablet_id, desired in self._state.catalog.items(DESIRED_CHANGE):

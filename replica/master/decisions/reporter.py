@@ -11,11 +11,11 @@ from ..catalog.records import TABLE, TABLET
 from ..state import MasterState
 
 SIZES_EVERY_US = 5_000_000
-"""Sizes and row counts change all the time, so they are published at most so often."""
+"""Sizes and row counts change all the time, so they are published at most once in this time."""
 
 
 class Reporter:
-    """Remembers what was published, and finds what changed. Concurrency: the loop's thread."""
+    """Remembers the published records, and finds those that changed. Concurrency: the loop's thread."""
 
     def __init__(self, state: MasterState) -> None:
         self._state = state
@@ -23,7 +23,7 @@ class Reporter:
         self._gone: set[str] = set()
 
     def forget(self) -> None:
-        """Forget what was published: everything is published anew, at the bounded rate."""
+        """Forget the published records: everything is published anew, at the bounded rate."""
         self._published.clear()
         self._gone.clear()
 
@@ -113,7 +113,7 @@ class Reporter:
 
 
 def _shape(report: Report) -> Report:
-    """Everything but sizes and the time."""
+    """The report without sizes and time."""
     replicas = tuple(replace(each, bytes_on_disk=0, rows=0) for each in report.replicas)
     return replace(report, at_us=0, replicas=replicas)
 

@@ -33,7 +33,7 @@ class Versions:
 
 
 class SentDecisions:
-    """Turns the decisions that are needed now into those that are to be published now.
+    """Chooses, of the decisions that are needed now, those to publish now.
 
     Invariants: a decision is published once, then again with back-off while it is needed, each time with a higher
     version and a new deadline. When it is not needed any more, it is withdrawn once. Nothing here is needed after a
@@ -48,11 +48,12 @@ class SentDecisions:
 
     @property
     def outstanding(self) -> int:
-        """How many decisions were published and are still needed."""
+        """The number of decisions that were published and are still needed."""
         return len(self._sent)
 
     def forget(self) -> None:
-        """What was sent may not have arrived: publish every decision that is needed anew, and withdraw the others."""
+        """Forget what was sent, because it may not have arrived: publish every needed decision anew, and withdraw the
+        others."""
         self._to_withdraw |= set(self._sent)
         self._sent.clear()
 

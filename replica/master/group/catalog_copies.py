@@ -1,4 +1,4 @@
-"""Copies of the catalog that this master serves: to one that takes a lost master's place, or joins a group of one.
+"""Copies of the catalog that this master serves, to a master that replaces a lost one or joins a group of one.
 
 [kudu master permanent failure, "Changes": remote bootstrap for masters].
 """
@@ -22,9 +22,9 @@ EXPIRE_PERIOD_S = 5.0
 class CatalogCopies(SourceServicer):
     """The CopyService of a master. Concurrency: the loop's thread.
 
-    A copy is served by a leader that has applied everything committed before it was asked for, and beside which no
-    other master can lead, by a lease or by a majority's word; with the caller's leave also by a master that does not
-    lead, such as one that waits for the others of its group to be copied to.
+    A copy is served by a leader that has applied everything committed before the request, and that a lease or a
+    majority confirms as the only leader. If the caller allows it, a master that does not lead serves it, too, such as
+    one that waits for the other members to get their copies.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class CatalogCopies(SourceServicer):
         self.on_fatal(error)
 
     async def expire_forever(self) -> None:
-        """Let go of what targets that died have left."""
+        """Close the sessions of targets that died."""
         while True:
             await asyncio.sleep(EXPIRE_PERIOD_S)
             await self._loop.run_in_executor(None, self.sessions.expire)

@@ -1,4 +1,4 @@
-"""The catalog's Raft group: one replica of it, opened from disk, ticked, and asked to commit changes."""
+"""The catalog's Raft group: opens this master's replica from disk, ticks it, and commits changes."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ from .entries import unfit_entry, unfit_record
 _log = logging.getLogger("nyala.master")
 T = TypeVar("T")
 Compute = Callable[[], tuple[Mapping[str, Record], Sequence[str], str, T]]
-"""What gives (puts, deletes, request id, result) of a change."""
+"""A function that returns (puts, deletes, request id, result) of a change."""
 FLUSH_PAUSE_S = 5.0
-"""After a flush that found no room: the next one writes the whole catalog again."""
+"""The pause after a flush that found no room, in seconds; the next one writes the whole catalog again."""
 
 
 class CatalogGroup:
     """This master's replica of the catalog.
 
     Invariants: one change is computed and committed at a time, by a leader that has applied everything before it.
-    Any error that nobody expected, and a catalog that fails, is `on_fatal`: then the process must end.
-    Durability: `change` returns after commit and apply. Concurrency: the loop's thread; heavy work in one ordered lane.
+    An unexpected error, and a catalog that fails, go to `on_fatal`: then the process must end. Durability: `change`
+    returns after commit and apply. Concurrency: the loop's thread; heavy work in one ordered lane.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class CatalogGroup:
         send: Callable[[list[tuple[str, Any]]], None],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        """Open what is on `disk`; at the first start the group begins with the config `first`."""
+        """Open the files on `disk`; at the first start the group begins with the config `first`."""
         loop = asyncio.get_running_loop()
         self._loop = loop
         self._on_fatal = on_fatal
@@ -71,7 +71,7 @@ class CatalogGroup:
         """Set once this master has led."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self.trouble = ""
-        """What is wrong with its files while it goes on; empty if nothing is known."""
+        """The damage of its files with which it goes on; empty if none is known."""
         self._disk = disk
         self.cmeta = _metadata(disk, uuid, first)
         self.catalog = Catalog.open(disk)
@@ -118,10 +118,10 @@ class CatalogGroup:
         if self.replica.is_leader:
             self.led.set()
         if self.replica.phase is Phase.FAILED:
-            # A master has no other tablet to live for, and one that answers without its catalog misleads.
+            # A master has no other tablet, and without its catalog it would give wrong answers.
             self._on_fatal(Corruption("the catalog's replica has failed", reason=self.replica.error))
         elif self.replica.life.starved:
-            # Its files are whole: the next start opens them.
+            # Its files are intact, so the next start opens them.
             self._on_fatal(ResourcesExhausted("the catalog's replica stopped", reason=self.replica.error))
 
     def _post(self, function: Callable[[], None]) -> None:
@@ -168,20 +168,20 @@ class CatalogGroup:
 
     @property
     def term(self) -> int:
-        """The Raft term, which is the catalog term of what this master says while it leads."""
+        """The Raft term, which is the catalog term of this master's decisions while it leads."""
         return int(self.replica.term)
 
     @property
     def masters(self) -> tuple[Member, ...]:
-        """Everybody in the committed config."""
+        """All members of the committed config."""
         return tuple(self.replica.committed_config.members)
 
     def not_leader(self) -> Refused:
-        """What to answer when another master should have been asked."""
+        """The refusal for a request that another master should have got."""
         return Refused(Code.NOT_LEADER, "this master does not lead", detail=self.replica.leader_hint)
 
     async def ensure_ready(self) -> int:
-        """The term in which this master leads and has applied everything before it; Refused otherwise."""
+        """The term in which this master leads and has applied everything before it; otherwise Refused."""
         if not self.is_leader:
             raise self.not_leader()
         if self._ready_term != self.term:
@@ -191,7 +191,7 @@ class CatalogGroup:
         return self.term
 
     async def confirm(self) -> None:
-        """A majority has just taken this master for its leader, and it has applied all before; Refused otherwise."""
+        """Return when a majority has confirmed this leader and it has applied everything before; otherwise Refused."""
         await self._await(lambda done: self.replica.read_barrier(done))
 
     async def _await(self, call: Callable[[Callable[[Any], None]], None]) -> Any:
@@ -209,16 +209,15 @@ class CatalogGroup:
         return await future
 
     async def change(self, compute: Compute[T], *, aside: bool = False) -> T:
-        """Commit what `compute` finds to be changed, and return its fourth value once it is applied.
-
-        `compute` reads the catalog as of everything committed before and gives (puts, deletes, request id, result); it
-        may raise Refused, and then nothing is changed. With nothing to change, nothing is committed.
-        `aside`: compute on another thread, for a change of thousands of records; `compute` then reads the catalog only.
+        """Commit the change that `compute` returns, and return its fourth value once it is applied. `compute` reads the
+        catalog as of everything committed before and returns (puts, deletes, request id, result); it may raise Refused,
+        and then nothing is changed. With nothing to change, nothing is committed. `aside`: compute on another thread,
+        for a change of thousands of records; `compute` then reads the catalog only.
         """
         task = self._loop.create_task(self._change(compute, aside))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return await asyncio.shield(task)  # a caller that goes away must not free the lock before the commit
+        return await asyncio.shield(task)  # a caller that goes away must not release the lock before the commit
 
     async def _change(self, compute: Compute[T], aside: bool) -> T:
         if self._lock.locked() and (refusal := self.replica.without_room) is not None:
@@ -227,7 +226,7 @@ class CatalogGroup:
             term = await self.ensure_ready()
             meta, result = await asyncio.to_thread(self._computed, compute) if aside else self._computed(compute)
             if term != self.term:
-                raise self.not_leader()  # what another master committed meanwhile was not read
+                raise self.not_leader()  # entries that another master committed meanwhile were not read
             if meta:
                 await self._commit(meta)
             return result
@@ -235,7 +234,7 @@ class CatalogGroup:
     def _computed(self, compute: Compute[T]) -> tuple[bytes, T]:
         """The `meta` of the entry to commit, empty if nothing is to be changed; and the result."""
         puts, deletes, request_id, result = compute()
-        # What is in the log is applied by every master, at every start: a record that none can read would end them all.
+        # Every master applies the log at every start: a record that none can read would end them all.
         for key, record in puts.items():
             if why := unfit_record(key, self.catalog.written(key, record)):
                 what = "the masters could not read such a record again; nothing was changed"
@@ -249,7 +248,7 @@ class CatalogGroup:
             raise error
 
     def maintain(self, flush_entries: int) -> None:
-        """Flush when the catalog is `flush_entries` behind its log, then let old segments go; one flush at a time."""
+        """Flush if the catalog is `flush_entries` behind its log, and then remove old segments; one flush at a time."""
         behind = self.catalog.applied_opid.index - self.catalog.flush_opid.index
         if behind >= flush_entries and not self._flushing and self._loop.time() >= self._flush_after_s:
             self._flushing = True
@@ -266,11 +265,11 @@ class CatalogGroup:
             self.replica.gc()
 
     async def flushed(self) -> None:
-        """Return once nothing that was applied is in the log alone."""
+        """Return when every applied entry is durable without the log."""
         await self._loop.run_in_executor(self._lane, self.catalog.flush)
 
     async def check_files(self) -> tuple[list[str], Corruption | None]:
-        """(which of the small files were written again from memory, the first segment of the log that is lost)."""
+        """(the small files that were written again from memory, the first segment of the log that is lost)."""
         return await self._loop.run_in_executor(self._lane, self._check_files)
 
     def _check_files(self) -> tuple[list[str], Corruption | None]:
@@ -279,7 +278,7 @@ class CatalogGroup:
         return [what for what, again in repaired.items() if again], lost
 
     async def stop(self) -> None:
-        """Flush, stop and close; what waits fails with an unknown outcome."""
+        """Flush, stop and close; waiting calls fail with an unknown outcome."""
         self.replica.stop()
         await self._loop.run_in_executor(self._lane, self._close)
         self._lane.shutdown(wait=True)

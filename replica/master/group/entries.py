@@ -1,4 +1,4 @@
-"""What is checked of an entry before it goes into the masters' log: an entry there is applied on every master. Pure."""
+"""Checks an entry before it goes into the masters' log, because every master applies an entry of the log. Pure."""
 
 from __future__ import annotations
 
@@ -84,11 +84,11 @@ FITS: Mapping[object, Fits] = {
     tuple[Member, ...]: _members,
     RaftConfig: _config,
 }
-"""By the type of a field, what it can be in JSON."""
+"""The check of a field's JSON, by the field's type."""
 
 
 def _fields(kind: type) -> dict[str, tuple[Fits, bool]]:
-    """By the name of a field of such a record: what it can be, and whether every build has written it."""
+    """By the name of a field of such a record: the check of its value, and whether every build has written it."""
     hints = get_type_hints(kind, include_extras=True)
     plain = {name: get_args(hint)[0] if NoneType in get_args(hint) else hint for name, hint in hints.items()}
     return {name: (FITS[hint], not may_lack(kind, name)) for name, hint in plain.items() if hint in FITS}
@@ -111,7 +111,7 @@ def unfit_record(key: str, record: Json) -> str:
         elif not fits(record[field]):
             return f"the record {key[:80]!r} has no possible {field!r}"
     try:
-        json.dumps(record, ensure_ascii=False).encode()  # half of a surrogate pair is no text
+        json.dumps(record, ensure_ascii=False).encode()  # half of a surrogate pair is not a text
         if isinstance(found := read(key, record), Table):
             info_from_json(write(found))
     except (ValueError, TypeError, KeyError, ReplicaError, json_format.Error) as error:

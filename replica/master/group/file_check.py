@@ -1,4 +1,4 @@
-"""The files of a master: looked at once a minute while it runs, and what to do if it cannot start on them."""
+"""Checks the files of a running master once a minute, and says what to do if a master cannot start on its files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = logging.getLogger("nyala.master")
 CHECK_EVERY_S = 60.0
 """A file that is damaged, emptied or missing under a running master is noticed within this time."""
 READ_BYTES = 1 << 20
-"""Of closed segments of the log that are read again at each look, a tenth of a second of a core: 1.4 GB a day."""
+"""Bytes of closed log segments that each check reads again: a tenth of a second of a core, 1.4 GB a day."""
 
 WAY_ON = (
     "While a majority of the masters runs, a copy of their catalog heals this one: `nyala fs wipe DIR`, `nyala fs "
@@ -27,7 +27,7 @@ WAY_ON = (
     f"backup; if only its log is damaged, move the folder wals/{CATALOG_ID} away: the catalog is then as of its last "
     "flush, and every orderly stop flushes"
 )
-"""What an operator does about a master whose files are damaged."""
+"""The text on how an operator repairs a master whose files are damaged."""
 
 
 def damaged(error: Corruption, disk: Disk) -> Corruption:
@@ -38,9 +38,9 @@ def damaged(error: Corruption, disk: Disk) -> Corruption:
 
 
 class FileChecker:
-    """Writes small files again from memory, and says what of the log is lost.
+    """Writes small files again from memory, and reports lost parts of the log.
 
-    Concurrency: the loop's thread; files are looked at in threads, the small ones on the catalog's, between flushes.
+    Concurrency: the loop's thread; files are read in threads, the small ones on the catalog's, between flushes.
     """
 
     def __init__(
@@ -51,17 +51,17 @@ class FileChecker:
         self._check_folders = check_folders
         self._group = group
         self.instance = instance
-        """Who this master is, as was written last."""
+        """The identity of this master, as it was written last."""
         self.repaired = 0
-        """Files that were written again."""
+        """The number of files that were written again."""
         self._reading: tuple[SegmentInfo, Generator[int, None, None]] | None = None
         self._read_to = 0
-        """Number of the last segment that was read to its end."""
+        """The number of the last segment that was read to its end."""
         self._found: dict[SegmentInfo, Corruption] = {}
-        """What was found in segments that are still there."""
+        """The damage in segments that still exist."""
 
     async def round(self) -> None:
-        """Look at every file once, and read a little more of the log."""
+        """Check every file once, and read a little more of the log."""
         try:
             await asyncio.to_thread(self._check_folders)
             repaired, lost = await self._group.check_files()
@@ -86,7 +86,8 @@ class FileChecker:
             _log.error("P %s %s", self.instance.uuid, self._group.trouble)
 
     def _read_on(self) -> Corruption | None:
-        """Read the next READ_BYTES of closed segments; what is wrong with one that is still there, of whatever look."""
+        """Read the next READ_BYTES of closed segments; returns the damage of one that still exists, found now or
+        before."""
         left = READ_BYTES
         while left > 0 and (reading := self._reading or self._next()) is not None:
             info, steps = self._reading = reading
@@ -105,7 +106,7 @@ class FileChecker:
     def _next(self) -> tuple[SegmentInfo, Generator[int, None, None]] | None:
         closed = [info for info in self._group.log.segments() if info.closed and info.number > self._read_to]
         if not closed:
-            self._read_to = 0  # the next look begins with the oldest one again
+            self._read_to = 0  # the next check begins with the oldest one again
             return None
         return closed[0], verify_segment(self._disk, f"wals/{CATALOG_ID}", CATALOG_ID, closed[0])
 

@@ -1,4 +1,4 @@
-"""How several masters find each other at their first start: each asks the others for their uuids, and all get one
+"""Forms the group of several masters at their first start: each asks the others for their uuids, and all get one
 config."""
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ def _check_group(members: Sequence[str], own: str, other: str, address: Address)
 
 
 class MasterBuild(NamedTuple):
-    """What a master says of itself."""
+    """The uuid and the build that a master reports of itself."""
 
     uuid: str
     feature_level: int
-    """The highest that its build knows."""
+    """The highest feature level that its build knows."""
     version: str
 
 

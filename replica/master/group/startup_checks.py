@@ -1,4 +1,4 @@
-"""Whether a master's directory and its options let it take part in its group, checked before it sends anything.
+"""Checks, before a master sends anything, whether its directory and its options let it take part in its group.
 
 [kudu master permanent failure, "Design proposal"]: every master has the same list of addresses, and a master that
 replaces another one has its uuid and a copy of the catalog.
@@ -26,7 +26,8 @@ def has_catalog(disk: Disk) -> bool:
 
 
 def need_catalog(disk: Disk, instance: Instance) -> None:
-    """Refused NOT_READY if the promises of this master's uuid are not here: it was inherited, or a copy did not end."""
+    """Refused NOT_READY if this directory lacks the promises of its uuid: the uuid was inherited, or a copy did not
+    end."""
     if not Superblock.exists(disk, CATALOG_ID):
         if promised_elsewhere(instance):
             what = (

@@ -1,9 +1,9 @@
 """Which directory a master's uuid belongs to, after another directory has taken the uuid over.
 
-In [kudu master permanent failure, "Design proposal", step 3] people must see to it that a replaced master never comes
-back. Here it may come back: the others refuse to hear it, because another directory keeps its promises now. Before the
-catalog is copied to a directory, the directory takes over the uuid: the leader commits the number of this takeover, and
-the directory keeps the number and shows it.
+In [kudu master permanent failure, "Design proposal", step 3] the operator must make sure that a replaced master never
+comes back. Here it may come back: the others refuse its messages, because another directory keeps its promises now.
+Before the catalog is copied to a directory, the directory takes over the uuid: the leader commits the number of this
+takeover, and the directory stores the number and sends it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ..catalog.records import MASTER, Takeover, read
 class Takeovers:
     """The takeovers that this master knows of.
 
-    Invariants: a takeover in the log at the start counts even if it is not committed, so that no restart forgets one; a
-    master that shows a lower number than is known is not heard. Concurrency: the loop's thread.
+    Invariants: a takeover in the log at the start counts even if it is not committed, so that no restart forgets one;
+    messages of a master with a lower number than the known one are refused. Concurrency: the loop's thread.
     """
 
     def __init__(self, own: Instance, logged: Mapping[str, int]) -> None:
-        """`logged`: numbers by uuid that the log held at the start, applied or not."""
+        """`logged`: numbers by uuid that the log had at the start, applied or not."""
         self._own = own
         self._logged = logged
         self._seen: dict[str, int] = {}
@@ -39,7 +39,7 @@ class Takeovers:
         return max(self._logged.get(uuid, 0), known.takeover if known else 0)
 
     def check(self, uuid: str, shown: int) -> None:
-        """Refused ILLEGAL_STATE for a directory that another one has replaced."""
+        """Raise Refused ILLEGAL_STATE for a directory that another one has replaced."""
         latest = self.number(uuid)
         if shown < latest:
             what = (
@@ -53,7 +53,8 @@ class Takeovers:
         self.check(self._own.uuid, self._own.takeover)
 
     def risen(self, config: RaftConfig) -> list[str]:
-        """Members that were taken over since the last call: open links to them still go to their former processes."""
+        """The members that were taken over since the last call: open links to them still go to their former
+        processes."""
         now = {m.uuid: self.number(m.uuid) for m in config.members}
         found = [uuid for uuid, number in now.items() if number > self._seen.get(uuid, number)]
         self._seen = now
@@ -63,7 +64,8 @@ class Takeovers:
 def next_takeover(catalog: Catalog, config: RaftConfig, uuid: str, seen: int) -> tuple[dict[str, Takeover], int]:
     """(records to put, number) of one more takeover of that member.
 
-    Refused INVALID_NAME for a stranger, CAS_FAILED with the present number as detail if the caller saw another one.
+    Refused INVALID_NAME for a uuid that is not a member, CAS_FAILED with the present number as detail if the caller saw
+    another one.
     """
     if config.member(uuid) is None:
         members = " ".join(m.uuid for m in config.members)
@@ -77,7 +79,7 @@ def next_takeover(catalog: Catalog, config: RaftConfig, uuid: str, seen: int) ->
 
 
 def takeovers_in_log(disk: Disk) -> dict[str, int]:
-    """Numbers by uuid that the catalog's log holds, committed or not; read before the log is opened."""
+    """Numbers by uuid that the catalog's log has, committed or not; read before the log is opened."""
     folder = f"wals/{CATALOG_ID}"
     found: dict[str, int] = {}
     if not disk.exists(folder):

@@ -24,7 +24,7 @@ def config_told(report: TabletReport) -> RaftConfig | None:
 
 def newer(a: OpId, b: OpId) -> bool:
     """Whether `a` is the later committed position, in Raft's order: a config that was forced upon a survivor has a
-    higher term than what the lost members committed, and perhaps a lower index."""
+    higher term than the lost members' configs, and perhaps a lower index."""
     return a > b
 
 

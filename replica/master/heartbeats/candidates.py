@@ -1,4 +1,4 @@
-"""Keeps the senders of heartbeats that do not count: how many, and which one a new one replaces."""
+"""Keeps the senders of heartbeats that do not count, up to a bound, and chooses which one a new one replaces."""
 
 from __future__ import annotations
 
@@ -30,39 +30,40 @@ class Candidate:
     process: int
     """The number of its process in its heartbeats."""
     peer: str
-    """The host that its heartbeats come from."""
+    """The host from which its heartbeats come."""
     listed: bool
-    """Whether the masters know the server, and at these addresses."""
+    """Whether the masters know the server, at these addresses."""
     heard_us: int
     pause_us: int = PAUSE_US_FIRST
     next_us: int = 0
     why: str = "it was not called yet"
     told: bool = False
-    """Whether the log says that its server does not count."""
+    """Whether the log has reported that its server does not count."""
     task: asyncio.Task[None] | None = None
 
     @property
     def not_counted(self) -> str:
-        """Why it does not count, for operators."""
+        """The reason why it does not count, for operators."""
         return f"{self.why} (its heartbeats come from {self.peer or 'this process'})"
 
     @property
     def key(self) -> Key:
-        """The uuid and addresses that it claims: a sender with any other claim is another candidate."""
+        """The uuid and addresses that it claims: a sender with another claim is another candidate."""
         return self.uuid, self.addresses, self.process
 
     @property
     def share(self) -> tuple[bool, str]:
-        """The share of places and calls that it counts in: that of its host, or of known servers at known addresses."""
+        """The share of places and calls to which it belongs: its host's, or that of known servers at known
+        addresses."""
         return self.listed, self.peer
 
 
 class Candidates:
     """The candidates of one master, by what they claim.
 
-    Invariants: a claim keeps another one out only by the bounds of its own share. There are few of one uuid, and fewer
-    of one uuid and host; strangers are bounded for each host and in all, and a known server at a known address takes no
-    place of theirs. A candidate that is being called is never dropped.
+    Invariants: a claim can exclude another one only within its own share. There are few candidates of one uuid, and
+    fewer of one uuid and host. Unknown servers are bounded for each host and in all, and a known server at a known
+    address takes no place of theirs. A candidate that is being called is never dropped.
     """
 
     def __init__(self) -> None:
@@ -90,7 +91,7 @@ class Candidates:
         """Add a candidate with a new claim. Refused OVERLOADED if its share has no place for it."""
         same = self._of_uuid.get((candidate.uuid, candidate.listed), [])
         for one in [c for c in same if c.peer == candidate.peer and c.task is None]:
-            self.drop(one)  # whoever was called in vain has another address now, or another process
+            self.drop(one)  # a server that was called in vain has another address now, or another process
             candidate.told |= one.told
         same = self._of_uuid.get((candidate.uuid, candidate.listed), [])
         if sum(c.peer == candidate.peer for c in same) >= limits.SERVER_CANDIDATES_PER_UUID_AND_HOST_MAX:
@@ -141,9 +142,11 @@ class Candidates:
 
 
 class OtherClustersServers:
-    """Tablet servers of another cluster that send heartbeats here. The master refuses them and lists them, no more.
+    """Tablet servers of another cluster that send heartbeats here. The master refuses their heartbeats, and only lists
+    them.
 
-    A master that lost its catalog is of a new cluster: then all its servers, with all the data, are among these.
+    A master that lost its catalog belongs to a new cluster. Then all its former servers, with all the data, are among
+    these.
     Concurrency: the loop's thread.
     """
 
@@ -167,6 +170,6 @@ class OtherClustersServers:
         self._heard[beat.server_uuid] = (replace(beat, copies_failing=()), now_us)
 
     def heard(self, now_us: int) -> list[Heartbeat]:
-        """The heartbeats of those that have sent any lately."""
+        """The recent heartbeats of such servers."""
         self._heard = {u: held for u, held in self._heard.items() if now_us - held[1] < self.AWAY_US}
         return [beat for beat, _ in self._heard.values()]

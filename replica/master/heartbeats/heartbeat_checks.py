@@ -34,7 +34,7 @@ def _refuse(what: str, /, **values: str | int) -> Refused:
 
 
 def why_not(identity: Identity, uuid: str, cluster_id: str) -> str:
-    """Why the process at an address is not the tablet server `uuid` of this cluster; empty if it is.
+    """The reason why the process at an address is not the tablet server `uuid` of this cluster; empty if it is.
 
     A server that has not joined a cluster yet has no cluster id.
     """

@@ -9,7 +9,7 @@ from nyala.replica.types import Code, Refused, TabletReport, limits
 
 @dataclass
 class StatusRate:
-    """How many statuses one server may report now: a bucket that fills with time."""
+    """The number of statuses that one server may report now: a bucket that fills with time."""
 
     left: float = limits.REPORT_STATUSES_BURST_MAX
     at_us: int = 0
@@ -27,29 +27,29 @@ class StatusRate:
 
 
 def report_bytes(report: TabletReport) -> int:
-    """About how much memory a report takes, with its config."""
+    """The approximate memory of a report, with its config."""
     texts = len(report.tablet_id) + len(report.phase) + len(report.role) + len(report.leader_uuid)
     texts += sum(len(p.uuid) + len(p.health) for p in report.peers)
     return 1000 + 4 * texts + 320 * len(report.peers) + 9 * len(report.config_wire)
 
 
 class ReportMemory:
-    """Memory for the reports that a master keeps, by server, and of strangers: servers that are no members of the
-    tablet. Invariant: neither exceeds its bound. Concurrency: the loop's thread."""
+    """The memory for the reports that a master keeps, by server, and for those of strangers: servers that are not
+    members of the tablet. Invariant: neither exceeds its bound. Concurrency: the loop's thread."""
 
     def __init__(self) -> None:
         self._of: dict[str, int] = {}
         self._strange: dict[str, dict[str, int]] = {}
-        """By server and tablet, of strangers."""
+        """The memory for reports of strangers, by server and tablet."""
         self._strange_bytes = 0
 
     def of(self, uuid: str) -> int:
-        """Memory for the statuses of one server."""
+        """The memory for the statuses of one server."""
         return self._of.get(uuid, 0)
 
     @property
     def of_strangers(self) -> int:
-        """Memory for statuses of strangers, of all servers."""
+        """The memory for statuses of strangers, of all servers."""
         return self._strange_bytes
 
     def take(self, uuid: str, report: TabletReport, before: TabletReport | None, *, strange: bool) -> bool:

@@ -15,15 +15,15 @@ from .tablet_servers import TabletServers
 
 _log = logging.getLogger("nyala.master")
 SHOWN_MAX = 100
-"""Candidates in one listing of servers."""
+"""The most candidates in one listing of servers."""
 
 
 class ServerAdmission:
     """Admits tablet servers to the soft state, each after a call to the address that it gave.
 
-    Invariants: a server of the soft state answered at its address with its uuid when it was admitted, and the process
-    that answered had sent the heartbeats; an address of a server changes only if no other process answers at the former
-    one with that uuid. Candidates and calls are bounded, in all and for each host that they come from; known servers at
+    Invariants: when a server was admitted to the soft state, it answered at its address with its uuid, and the process
+    that answered had sent the heartbeats. A server's address changes only if no other process answers at the former one
+    with that uuid. Candidates and calls are bounded, in all and for each host that they come from; known servers at
     known addresses wait for none of the others.
     Concurrency: the loop's thread.
     """
@@ -113,7 +113,7 @@ class ServerAdmission:
             raise self._refused(candidate, Code.OVERLOADED)
 
     async def _absent(self, address: Address, candidate: Candidate, cluster_id: str) -> str:
-        """Why the sender of the candidate's heartbeats is not at the address; empty if it is."""
+        """The reason why the sender of the candidate's heartbeats is not at the address; empty if it is."""
         try:
             identity = await self._servers.identity(address)
             if why := why_not(identity, candidate.uuid, cluster_id):

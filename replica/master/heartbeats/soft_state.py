@@ -45,10 +45,10 @@ DOUBT_US = 5_000_000
 UNPROVEN_US = 10_000_000
 """An unproven config is shown after this time. Calls to prove one take milliseconds, so five have failed by then."""
 TELLERS_MAX = 5
-"""Servers that report one unproven config, in a listing of tablets."""
+"""The most servers that a listing of tablets names as reporters of one unproven config."""
 
 LIVE = (DataState.READY, DataState.COPYING)
-"""States of a replica that has data, or is getting it."""
+"""The states of a replica that has data, or is getting it."""
 
 
 def _fails_often(copy: FailingCopy) -> bool:
@@ -63,29 +63,29 @@ class ServerState:
     addresses: tuple[Address, ...]
     last_heard_us: int
     peer: str = ""
-    """The host that its heartbeats came from when it was admitted."""
+    """The host from which its heartbeats came when it was admitted."""
     back_us: int = 0
-    """Since when it has sent heartbeats without a long silence."""
+    """The time since which it has sent heartbeats without a long silence."""
     process: int = 0
     sequence: int = 0
-    """Number of the last heartbeat that was processed; 0: its build has no numbers."""
+    """The number of the last processed heartbeat; 0: its build has no numbers."""
     said: Heartbeat = field(default_factory=Heartbeat)
-    """What it says of itself, in the last heartbeat that was processed."""
+    """Its report of itself, in the last processed heartbeat."""
     rate: StatusRate = field(default_factory=StatusRate)
     replicas: dict[str, TabletReport] = field(default_factory=dict)
     ready_us: dict[str, int] = field(default_factory=dict)
-    """By tablet: since when its replica has been reported as READY without a break."""
+    """By tablet: the time since which its replica has been reported as READY without a break."""
     open_us: dict[str, int] = field(default_factory=dict)
-    """By tablet: since when its replica has been reported as open without a break, by a server that had started."""
+    """By tablet: the time since which its replica has been reported as open without a break, by a started server."""
     doubted_us: dict[str, int] = field(default_factory=dict)
-    """By tablet: since when its report of the tablet is not believed."""
+    """By tablet: the time since which its report of the tablet is not believed."""
     reported: bool = False
     """Whether a full report has arrived: before that, a replica may exist without a report."""
     heard_until: str = ""
-    """Of a full report in slices: the last tablet id that it covers so far; empty: none is under way."""
+    """The last tablet id that a full report in slices covers so far; empty: none is under way."""
     creations_after: str = ""
     deletions_after: str = ""
-    """The last tablet of the orders that it was given: the next orders begin after it."""
+    """The last tablet of the orders that it got: the next orders begin after it."""
     avoid_us: int = 0
     avoided_until_us: int = 0
 
@@ -99,7 +99,7 @@ class ServerState:
         return any(f.tablet_id == tablet_id and _fails_often(f) for f in self.said.copies_failing)
 
     def hear(self, beat: Heartbeat, now_us: int) -> None:
-        """Take in what it says of itself, and avoid it for a while if a copy into it failed too often."""
+        """Store its report of itself, and avoid it for a while if a copy into it failed too often."""
         self.said = beat
         self.process, self.sequence, self.last_heard_us = beat.process, beat.sequence, now_us
         self.addresses = beat.addresses or self.addresses
@@ -122,18 +122,19 @@ class TabletState:
     config: RaftConfig | None = None
     """The committed config that is believed; None before a member of it has reported."""
     left: set[str] = field(default_factory=set)
-    """Servers that one of these configs had and a later one has not, with a live replica as far as they said."""
+    """Servers that an earlier config had and a later one has not, with a live replica by their last report."""
     leader_uuid: str = ""
     leader_term: int = -1
     leader_heard_us: int = 0
     leader_status: TabletReport | None = None
     later: tuple[OpId, int] | None = None
-    """If any server reports a config later than the catalog's: the believed position, and since when."""
+    """If any server reports a config later than the catalog's: the believed position, and the time since then."""
 
 
 @dataclass(frozen=True)
 class Unproven:
-    """A config later than `known`, the catalog's, that these servers report; `believed`: a member of `known` does."""
+    """A config later than `known`, the catalog's, that these servers report; `believed`: a member of `known` reports
+    it."""
 
     config: RaftConfig
     known: RaftConfig
@@ -143,16 +144,16 @@ class Unproven:
 
 
 def _tells_the_same(before: TabletReport, after: TabletReport) -> bool:
-    """Whether the config that `after` reports has no news, as in most reports."""
+    """Whether `after` reports the same config as `before`, as most reports do."""
     return before.config_wire == after.config_wire != b"" and before.term <= after.term
 
 
 class SoftState:
     """Servers and tablets as reported since this master began to lead.
 
-    Invariants: a tablet's config is never older than the catalog's; its leader is the voter that reported so in the
-    highest term; a server in `left` is no member of the newest config. A server's report of a tablet changes nothing
-    unless it is a member of the believed config (`heartbeats/belief.py`).
+    Invariants: a tablet's config is never older than the catalog's; its leader is the voter that reported itself as
+    leader in the highest term; a server in `left` is not a member of the newest config. A server's report of a tablet
+    changes nothing unless it is a member of the believed config (`heartbeats/belief.py`).
     Concurrency: the loop's thread.
     """
 
@@ -167,9 +168,9 @@ class SoftState:
         self._known = known
         self._long_silence_us = long_silence_us
         self.since_us = now_us
-        """Since when heartbeats can have arrived."""
+        """The time from which on heartbeats can have arrived."""
         self.renewals: dict[tuple[str, str], OpId] = {}
-        """By server and tablet, the damaged replicas to be copied anew in their place, and the config's position
+        """The damaged replicas to be copied anew in their place, by server and tablet, each with the config's position
         then."""
         self._renewed_us: dict[tuple[str, str], int] = {}
         self.servers: dict[str, ServerState] = {}
@@ -190,12 +191,12 @@ class SoftState:
         peer: str = "",
         listed: bool = False,
     ) -> str:
-        """Admit a tablet server that has answered at these addresses with this uuid; returns why there is no room, or
-        "".
+        """Admit a tablet server that has answered at these addresses with this uuid; returns the reason if there is no
+        room, otherwise "".
 
-        `process` counts from now on, also if its heartbeat is lost because the caller has left. A server that was at
-        these addresses before is there no longer: it is forgotten if it is in no config. `peer`: the host that its
-        heartbeats come from. `listed`: the masters know it at these addresses, so it takes no room of others.
+        `process` counts from now on, even if its heartbeat is lost because the caller has left. A server that was at
+        these addresses before is not there any more: it is forgotten if it is in no config. `peer`: the host from which
+        its heartbeats come. `listed`: the masters know it at these addresses, so it takes no room of others.
         """
         for other in [s for s in self.servers.values() if s.uuid != uuid and set(s.addresses) & set(addresses)]:
             self._forget_server(other)
@@ -222,7 +223,7 @@ class SoftState:
         return now_us - silent.last_heard_us >= SERVER_SILENT_US and self._forget_server(silent)
 
     def _forget_server(self, server: ServerState) -> bool:
-        """Whether the server is a member of no tablet, and so was forgotten."""
+        """Forget the server if it is not a member of any tablet; returns whether it was forgotten."""
         if any(t.config is not None and t.config.member(server.uuid) is not None for t in self.tablets.values()):
             return False
         for tablet_id in list(server.replicas):
@@ -233,14 +234,15 @@ class SoftState:
     def heartbeat(self, beat: Heartbeat, reports: Reports, now_us: int) -> bool:
         """Process one heartbeat of an admitted server; returns whether a full report is needed.
 
-        Refused CAS_FAILED for one that a later one of the same process has overtaken, because it is out of date;
-        OVERLOADED for one that comes too soon; INVALID_ARGUMENT for one that no server sends.
+        Refused CAS_FAILED for a heartbeat that a later one of the same process has overtaken, because it is out of
+        date; OVERLOADED for one that comes too soon; INVALID_ARGUMENT for one that no server sends.
         """
         server = self.servers.get(beat.server_uuid)
         if server is None:
             server = self.servers[beat.server_uuid] = ServerState(beat.server_uuid, (), now_us, back_us=now_us)
         if beat.process != server.process:
-            # The server has started again; or an earlier process's word came late, and the living one repeats itself.
+            # The server has started again; or a heartbeat of an earlier process came late, and the living one will send
+            # another.
             server.reported, server.heard_until = False, ""
         elif beat.process and beat.sequence <= server.sequence:
             what = "a later heartbeat of this server has come before"
@@ -376,7 +378,7 @@ class SoftState:
 
     @staticmethod
     def _note_later(state: TabletState, now_us: int) -> None:
-        """Note since when a config later than the catalog's is reported: a believed one, or any."""
+        """Note the time since which a config later than the catalog's is reported: a believed one, or any."""
         believed_at = state.config.opid if state.config is not None else state.known.opid
         if not any(newer(c.opid, state.known.opid) for c in state.told.values()):
             state.later = None
@@ -399,14 +401,14 @@ class SoftState:
 
     @staticmethod
     def _hear_of_leader(state: TabletState, uuid: str, replica: TabletReport, now_us: int) -> None:
-        """Note the leader: a voter that reports so itself, in a term that is not lower; or the one that a member
+        """Note the leader: a voter that reports itself as leader, in a term that is not lower; or the one that a member
         names."""
         leads = replica.role == "LEADER" and may_lead(state.config, uuid)
         if leads and (replica.term >= state.leader_term or state.leader_uuid == uuid):
             state.leader_uuid, state.leader_term, state.leader_status = uuid, replica.term, replica
             state.leader_heard_us = now_us
         elif state.leader_uuid == uuid and not leads:
-            # Its own report counts for the term too: a leader in a term that no replica has entered is none.
+            # Its own report counts for the term, too: no replica can lead in a term that none has entered.
             state.leader_uuid, state.leader_status, state.leader_term = "", None, replica.term
         member = state.config is not None and state.config.member(uuid) is not None
         hint = replica.leader_uuid if member and may_lead(state.config, replica.leader_uuid) else ""
@@ -424,7 +426,7 @@ class SoftState:
             state.leader_heard_us = now_us
 
     def doubts(self, uuid: str, now_us: int) -> list[str]:
-        """The server's reports that have not been believed for DOUBT_US, one text for each tablet."""
+        """The server's reports that have not been believed for DOUBT_US: one text for each tablet."""
         server = self.servers[uuid]
         found = []
         for tablet_id, since_us in sorted(server.doubted_us.items()):
@@ -447,7 +449,7 @@ class SoftState:
     def missed_us(self, uuid: str, tablet_id: str, now_us: int) -> int:
         """Time without a heartbeat of the server during which the tablet's leader has sent heartbeats.
 
-        Servers that were stopped or cut off together come back one after the other; that the first ones are back does
+        Servers that were stopped or cut off together come back one after the other; the return of the first ones does
         not count against the others.
         """
         silent_us, state = self.silent_us(uuid, now_us), self.tablets.get(tablet_id)

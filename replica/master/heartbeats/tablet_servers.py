@@ -12,7 +12,7 @@ from nyala.replica.rpc import channel_for_one_call, pb, pb_grpc, raise_if_error,
 from nyala.replica.types import Address, TabletReport
 
 ASK_TIMEOUT_S = 1.5
-"""Half of what a server waits for the reply to its heartbeat."""
+"""The time-out of a call: half of the time that a server waits for the reply to its heartbeat."""
 
 
 class Identity(NamedTuple):
@@ -31,7 +31,8 @@ class TabletServers(Protocol):
         ...
 
     async def is_process(self, uuid: str, address: Address, process: int) -> bool | None:
-        """Whether the server `uuid` at the address sends the heartbeats with that number; None if it cannot say."""
+        """Whether the server `uuid` at the address sends the heartbeats with that number; None if it does not know this
+        call."""
         ...
 
     async def replicas(
@@ -42,7 +43,7 @@ class TabletServers(Protocol):
 
 
 class GrpcTabletServers:
-    """Calls over gRPC with one connection for each: they are few, and an unproven address must not keep a
+    """Calls over gRPC with a separate connection for each. They are few, and an unproven address must not keep a
     connection."""
 
     async def identity(self, address: Address) -> Identity:

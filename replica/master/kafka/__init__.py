@@ -1,1 +1,1 @@
-"""The masters' side of Kafka: its topics, their threads, and how each fares."""
+"""The masters' side of Kafka: its topics, their threads, and the state of each."""

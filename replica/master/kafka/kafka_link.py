@@ -45,10 +45,11 @@ RETRY_FIRST_S = 0.5
 RETRY_MAX_S = 5.0
 WAIT_S = 2.0
 PROBE_S = 4.0
-"""If there is nothing to publish for so long, Kafka is asked for its topics, to notice that it is away."""
+"""If there is nothing to publish for this many seconds, the publisher asks Kafka for its topics, to notice an
+outage."""
 READ_MAX = 100
 INSPECT_BACK = 10_000
-"""When a master begins to lead, it inspects so many records before the end of each partition."""
+"""The records before the end of each partition that a master inspects when it begins to lead."""
 INSPECT_PER_S_MAX = 1_000
 INSPECT_POLL_MAX = 200
 OVERWRITTEN_MAX = 1_000
@@ -81,7 +82,7 @@ class KafkaLink:
             "bootstrap_timeout_ms": 4_000,
             **security.python(),
         }
-        """What all clients are given."""
+        """The options of all Kafka clients."""
         self._prefix = prefix
         self._leads = leads
         self._on_defect = on_defect
@@ -108,7 +109,7 @@ class KafkaLink:
 
     @property
     def connected(self) -> bool:
-        """Whether the topics exist and Kafka answered the last question, some seconds ago at most."""
+        """Whether the topics exist, and Kafka answered the last request, at most some seconds ago."""
         return self._connected.is_set()
 
     @property
@@ -306,7 +307,7 @@ class KafkaLink:
         return step
 
     def _answer(self, record: Any) -> bool:
-        """Answer one proposal; False: not now, so it will be read again."""
+        """Answer one proposal. False: not now, so it will be read again."""
         outcome = self._proposals.outcome_of(record)
         if outcome is None:
             return False

@@ -10,8 +10,8 @@ from typing import Any
 from kafka.errors import CorruptRecordError, UnsupportedCodecError
 
 POISON = (CorruptRecordError, UnsupportedCodecError, UnicodeDecodeError, gzip.BadGzipFile, zlib.error, EOFError)
-"""Errors of the client about bytes that it cannot decode, such as an unknown codec or a header that is not UTF-8. It
-would read the same bytes at the same offset again for ever."""
+"""Errors of the client about bytes that it cannot decode, such as an unknown codec or a header that is not UTF-8. The
+client would read the same bytes at the same offset again for ever."""
 
 POLL_MS = 500
 

@@ -13,13 +13,13 @@ REASON_CHARS_MAX = 300
 
 
 class Doing(StrEnum):
-    """What a master does with a topic."""
+    """The kinds of work of a master with a topic."""
 
     PUBLISHES = "publishes"
     READS = "reads"
-    """It reads and answers, as with proposals."""
+    """It reads and answers the records, as with proposals."""
     INSPECTS = "inspects"
-    """It only looks for records that cannot be used."""
+    """It only counts records that cannot be used."""
 
 
 class Link(StrEnum):
@@ -36,7 +36,7 @@ class Link(StrEnum):
 
 @dataclass(frozen=True)
 class Channel:
-    """One topic as of now. Times of the monotonic clock, in microseconds; None: never."""
+    """The present state of one topic. Times of the monotonic clock, in microseconds; None: never."""
 
     topic: str
     doing: Doing
@@ -66,7 +66,7 @@ CHANNELS = (
     (kafka_topics.PROPOSALS, Doing.READS),
     *((topic, Doing.INSPECTS) for topic in (kafka_topics.DECISIONS, kafka_topics.REPORTS, kafka_topics.OUTCOMES)),
 )
-"""All that a master does with Kafka."""
+"""Everything that a master does with Kafka."""
 
 
 class KafkaState:
@@ -80,7 +80,7 @@ class KafkaState:
         self._skipped: dict[tuple[str, Fault], Skipped] = {}
 
     def _change(self, doing: Doing, topic: str | None, link: Link, success_us: int | None = None) -> None:
-        """`success_us`: of a success now; None: as it was."""
+        """`success_us`: the time of a success now; None: unchanged."""
         with self._lock:
             for key, channel in self._channels.items():
                 if key[1] is doing and topic in (None, key[0]):
@@ -88,11 +88,11 @@ class KafkaState:
                     self._channels[key] = replace(channel, link=link, success_us=at)
 
     def succeeded(self, doing: Doing, topic: str | None = None) -> None:
-        """Kafka has answered for the topic; for all of them without one."""
+        """Note that Kafka has answered for the topic; without one, for all of them."""
         self._change(doing, topic, Link.CONNECTED, self._clock.monotonic_us())
 
     def failed(self, doing: Doing, error: BaseException, topic: str | None = None) -> None:
-        """Kafka did not answer, or refused. A channel that has never worked stays NEVER_CONNECTED."""
+        """Note that Kafka did not answer, or refused. A channel that has never worked stays NEVER_CONNECTED."""
         now_us, what = self._clock.monotonic_us(), f"{type(error).__name__}: {error}"[:REASON_CHARS_MAX]
         with self._lock:
             for key, old in self._channels.items():
@@ -102,7 +102,7 @@ class KafkaState:
                     self._channels[key] = replace(old, link=link, error=what, error_us=now_us, failures=failures)
 
     def waits(self, doing: Doing) -> None:
-        """This work pauses until the publishing thread reaches Kafka again."""
+        """Note that this work pauses until the publishing thread reaches Kafka again."""
         with self._lock:
             for key, old in self._channels.items():
                 if key[1] is doing:
@@ -110,11 +110,11 @@ class KafkaState:
                     self._channels[key] = replace(old, link=link)
 
     def rests(self, doing: Doing) -> None:
-        """This master does not lead, so it does not do this work."""
+        """Note that this master does not lead, so it does not do this work."""
         self._change(doing, None, Link.NOT_LEADING)
 
     def died(self, doing: Doing, error: BaseException) -> None:
-        """The thread for this work has ended by a defect."""
+        """Note that the thread of this work has ended by a defect."""
         self.failed(doing, error)
         self._change(doing, None, Link.DEAD)
 
@@ -133,6 +133,6 @@ class KafkaState:
             return list(self._channels.values())
 
     def all_skipped(self) -> list[Skipped]:
-        """By topic and reason, since this master started."""
+        """The skipped records by topic and reason, since this master started."""
         with self._lock:
             return [self._skipped[key] for key in sorted(self._skipped)]

@@ -10,7 +10,7 @@ from .kafka_link import KafkaLink
 
 
 def kafka_status(link: KafkaLink | None, now_us: int) -> dict[str, Any]:
-    """The fields of MasterStatusReply about Kafka; `now_us` of the monotonic clock. Nothing without a Kafka."""
+    """The fields of MasterStatusReply about Kafka; `now_us`: the monotonic clock's time. Empty without a Kafka."""
     if link is None:
         return {}
 

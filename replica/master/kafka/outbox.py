@@ -23,7 +23,7 @@ class Item:
     value: bytes | None
     event: bool = False
     done: Callable[[], None] | None = None
-    """Called once it is acknowledged, on the publisher's thread."""
+    """Called on the publisher's thread when the record is acknowledged."""
 
 
 class Outbox:
@@ -62,7 +62,7 @@ class Outbox:
         self.dropped += 1
 
     def take(self, count: int, timeout_s: float) -> list[Item]:
-        """Up to `count` items, events first; [] if nothing came in time."""
+        """Up to `count` items, events first; empty if none came in time."""
         with self._ready:
             if not self._events and not self._latest:
                 self._ready.wait(timeout_s)
@@ -71,7 +71,7 @@ class Outbox:
             return items + [self._latest.pop(key) for key in keys]
 
     def put_back(self, items: list[Item]) -> None:
-        """Queue items again that were not published: events in front, state only if no newer value of its key waits."""
+        """Queue items again that were not published: events first, state only if no newer value of its key waits."""
         with self._ready:
             self._events.extendleft(reversed([i for i in items if i.event]))
             for item in items:
@@ -79,7 +79,7 @@ class Outbox:
                     self._latest.setdefault((item.topic, item.key), item)
 
     def drop_state(self) -> None:
-        """Drop the state that waits: it is out of date, and its owners publish it anew."""
+        """Drop the state that waits. It is out of date, and its owners publish it anew."""
         with self._ready:
             self._latest.clear()
 

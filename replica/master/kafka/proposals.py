@@ -17,7 +17,7 @@ _log = logging.getLogger("nyala.master")
 KEY_SHOWN_MAX = 64
 REASON_SHOWN_MAX = 500
 UNDECIDED_MAX = 10
-"""After so many attempts to decide one proposal while this master leads, it is refused, so that later ones get on."""
+"""The attempts to decide one proposal while this master leads; after them it is refused, so that later ones proceed."""
 
 Consider = Callable[[Proposal], Outcome | None]
 """Answers a proposal with an outcome; None: this master cannot answer now, try again later."""
@@ -31,7 +31,7 @@ class Proposals:
         self._state = state
         self._leads = leads
         self._undecided: tuple[str, int] = ("", 0)
-        """The proposal that was not decided last, by its place, and how often in a row."""
+        """The place of the last proposal that could not be decided, and the number of attempts in a row."""
         self._told: set[str] = set()
         """Places of counted records, so that a record that is read again is counted once."""
 
@@ -67,7 +67,7 @@ class Proposals:
 
 
 def place_of(record: Any) -> str:
-    """Where a record stands, for people."""
+    """The place of a record, as a text for people."""
     return f"{record.topic}[{record.partition}]@{record.offset}"
 
 
@@ -89,7 +89,7 @@ def refusal(record: Any, unusable: Unusable) -> Outcome:
 
 
 def _shown(text: object, chars_max: int = 128) -> str:
-    """A text from outside, bounded and printable; "" for an id that is too long."""
+    """A text from outside, bounded and printable; empty for an id that is too long."""
     found = text if isinstance(text, str) else ""
     if len(found) > chars_max and chars_max == 128:
         return ""

@@ -1,1 +1,1 @@
-"""MasterService: requests of clients and operators, and the changes that they ask for."""
+"""MasterService: requests of clients and operators, and the changes that they cause."""

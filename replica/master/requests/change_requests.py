@@ -1,4 +1,4 @@
-"""Turns admin requests and proposals into desired changes: one a tablet in the catalog, kept until it holds, its
+"""Turns admin requests and proposals into desired changes. The catalog keeps one for a tablet, until it holds, its
 deadline passes or it is cancelled."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ADMIN_DEADLINE_US = 30 * 60 * 1_000_000
 
 
 class Seen(NamedTuple):
-    """The tablet as a request's caller saw it: its committed config, and how many changes had been desired."""
+    """The tablet as a request's caller saw it: its committed config, and the number of its desired changes so far."""
 
     config: OpId
     wishes: int
@@ -40,7 +40,7 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class Request:
-    """What an operator wants of a member of a tablet. `seen`: the request is refused if the tablet has changed
+    """An operator's request for a member of a tablet. `seen`: the request is refused if the tablet has changed
     since."""
 
     tablet_id: str
@@ -57,15 +57,15 @@ def _config_of(state: MasterState, tablet_id: str) -> RaftConfig:
 
 
 def _changes_so_far(state: MasterState, tablet_id: str) -> int:
-    """How many changes were desired of a tablet so far."""
+    """The number of changes that were desired of a tablet so far."""
     tablet = state.catalog.get(TABLET, tablet_id)
     return tablet.wishes if tablet else 0
 
 
 def _check_seen(state: MasterState, config: RaftConfig, tablet_id: str, seen: Seen) -> None:
-    """Refused(CAS_FAILED) if the tablet has changed since its caller saw it, as for a late repetition.
+    """Refused(CAS_FAILED) if the tablet has changed since the caller saw it, as with a late repetition.
 
-    Its config and the number of desired changes are compared: a change that was cancelled may leave the same config.
+    Its config and the number of desired changes are compared, because a cancelled change may leave the same config.
     """
     wishes = _changes_so_far(state, tablet_id)
     if seen != (config.opid, wishes):
@@ -87,7 +87,8 @@ def _grant(
     other = state.catalog.get(DESIRED_CHANGE, tablet_id)
     if other is not None:
         if other.cancelled or other.expired(state.clock.wall_us()):
-            # A change that is being taken back answers no new request, even the same one: it will not be carried out.
+            # A change that is being taken back is no answer to a new request, even an equal one: it will not be carried
+            # out.
             raise Refused(
                 Code.CHANGE_PENDING,
                 "an earlier change of this tablet was cancelled or is past its deadline, and is being taken back",
@@ -95,7 +96,7 @@ def _grant(
                 kind=other.kind,
             )
         if not desired.proposal and _asks_for(other) == _asks_for(desired):
-            return {}, [], "", other.wish_id  # asked again after a lost answer
+            return {}, [], "", other.wish_id  # the request is repeated after a lost answer
         raise Refused(
             Code.CHANGE_PENDING, "another change of this tablet is wanted already", tablet=tablet_id, kind=other.kind
         )
@@ -109,7 +110,7 @@ def _grant(
 
 
 def _asks_for(desired: DesiredChange) -> tuple[str, str, str, bool, bool]:
-    """Equal for two requests that ask for the same; caller, time and reason do not count."""
+    """A key that is equal for two requests with the same effect; caller, time and reason do not count."""
     return desired.kind, desired.from_uuid, desired.to_uuid, desired.votes, desired.witness
 
 
@@ -143,7 +144,7 @@ def _deadline(state: MasterState, deadline_us: int) -> int:
 
 
 def move(state: MasterState, asked: Proposal, seen: Seen | None = None) -> Change:
-    """The change that desires what is proposed, whatever config is in force; its result is the desired change's id."""
+    """The change that desires the proposed move, whatever config is in force; its result is the desired change's id."""
     config = _config_of(state, asked.tablet_id)
     return _grant(state, config, asked.tablet_id, _move(state, config, asked), seen)
 
@@ -221,7 +222,8 @@ def _member(config: RaftConfig, uuid: str) -> Member:
 
 
 def _replaceable(state: MasterState, tablet_id: str, config: RaftConfig) -> None:
-    """Refuse what would wait for ever: a voter is to go, none is spare, and no server could take its place."""
+    """Refuse a removal that would wait for ever: a voter should leave, none is surplus, and no server could replace
+    it."""
     wanted = wanted_voters(state.catalog, tablet_id)
     free = [s for s in state.servers() if s.alive and not s.draining and config.member(s.uuid) is None]
     load = state.replica_load()
@@ -258,10 +260,11 @@ def change_role(state: MasterState, request: Request) -> Change:
 
 
 def cancel(state: MasterState, request: Request) -> Change:
-    """The change that gives up what is wanted of a tablet: its time is over, so what it began is taken back.
+    """The change that gives up a tablet's desired change: it expires now, so its effects are taken back.
 
-    Refused(NOT_FOUND) if nothing is wanted, CAS_FAILED if it is not what the caller saw, ILLEGAL_STATE if a move's new
-    replica votes already: it goes on to its end. The config is not compared: a desired change alters it on its way.
+    Refused(NOT_FOUND) if there is none, CAS_FAILED if it is not the one that the caller saw, ILLEGAL_STATE if a move's
+    new replica votes already: that move goes on to its end. The config is not compared, because a desired change alters
+    it while it is carried out.
     """
     tablet_id = request.tablet_id
     desired = state.catalog.get(DESIRED_CHANGE, tablet_id)

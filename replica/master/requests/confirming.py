@@ -1,4 +1,4 @@
-"""An operator's confirmation of a config that its members cannot prove: a forced one drops those who could. Pure."""
+"""An operator's confirmation of a config that its members cannot prove, because it was forced and drops them. Pure."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ..heartbeats.belief import newer
 
 
 def confirm_config(catalog: Catalog, tablet_id: str, config: RaftConfig) -> Change:
-    """The change that makes a config the one from which belief begins; its result is whether anything changed.
+    """The change that makes a config the one at which belief begins; its result is whether anything changed.
 
-    Repeating it is no change. Refused: TABLET_NOT_FOUND; INVALID_ARGUMENT if it is no valid config; CAS_FAILED if the
-    catalog knows one at the same or a later position.
+    Repeating it changes nothing. Refused: TABLET_NOT_FOUND; INVALID_ARGUMENT if the config is impossible; CAS_FAILED if
+    the catalog has one at the same or a later position.
     """
     tablet = tablet_of(catalog, tablet_id)
     known = tablet.known_config

@@ -29,7 +29,7 @@ def _refuse(what: str, /, **values: object) -> Refused:
 
 
 def checked_table(table: pb.TableInfo) -> TableDescription:
-    """A new table, with ids and defaults filled in; Refused(INVALID_ARGUMENT) names what cannot be."""
+    """A new table, with ids and defaults filled in; Refused(INVALID_ARGUMENT) names the impossible value."""
     out = pb.TableInfo()
     out.CopyFrom(table)
     check_table_name(out.name)
@@ -70,7 +70,7 @@ def checked_table(table: pb.TableInfo) -> TableDescription:
 
 
 def position_to_pb(position: Position) -> pb.SourcePosition:
-    """To the wire."""
+    """The position as it is sent."""
     return pb.SourcePosition(
         table_id=position.table_id,
         source=source_to_pb(position.source),
@@ -85,5 +85,5 @@ def position_to_pb(position: Position) -> pb.SourcePosition:
 
 
 def positions_to_pb(positions: Iterable[Position]) -> list[pb.SourcePosition]:
-    """To the wire."""
+    """The positions as they are sent."""
     return [position_to_pb(position) for position in positions]

@@ -1,7 +1,7 @@
 """Desired state that outlives any operation: how many voters are wanted, and which servers are to be emptied.
 
-It is kept in the catalog as plain facts, not as operations with steps. The policy acts on them at every tick for as
-long as they do not hold, so after any crash the next tick goes on. To take one back, the same fact is changed again.
+The catalog has it as plain facts, not as operations with steps. The policy acts on them in every tick until they hold,
+so after any crash the next tick goes on. To take one back, the same fact is changed again.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ REASON_LENGTH_MAX = 200
 def set_replication(
     state: MasterState, wanted: int, *, table: str = "", tablet_id: str = "", seen: int | None = None
 ) -> Change:
-    """The change that desires so many voters of a table, or of one tablet; its result is that number.
+    """The change that desires a number of voters, of a table or of one tablet; its result is that number.
 
     Refused(INVALID_ARGUMENT) for an even number, one above the maximum, or more than there are servers to hold them.
     Fewer than now are never refused for lack of servers. CAS_FAILED if desired state was changed since its caller read
-    it (`seen` of `changes`), as for a late repetition. What holds already is no change.
+    it (`seen` of `changes`), as for a late repetition. A number that holds already changes nothing.
     """
     catalog = state.catalog
     if tablet_id:
@@ -63,7 +63,7 @@ def set_replication(
 
 
 def changes(catalog: Catalog) -> int:
-    """How often numbers of voters and retired servers were changed."""
+    """The number of changes of replication factors and retired servers so far."""
     known = catalog.get(DESIRED)
     return known.changes if known else 0
 

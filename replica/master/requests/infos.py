@@ -1,4 +1,4 @@
-"""What masters show of tablets and of tablet servers, as clients and operators get it."""
+"""The descriptions of tablets and tablet servers that masters send to clients and operators."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ..tablets.draining import drain_of
 from ..tablets.view import health_of, leader_of, server_view, wanted_voters
 
 DOUBTS_MAX = 5
-"""How many doubts about one server a listing of servers shows."""
+"""The most doubts about one server in a listing of servers."""
 
 
 def tablet_infos(master: MasterState, table_id: str, after: tuple[int, int] | None = None) -> Iterator[pb.TabletInfo]:
-    """The tablets of a table in order of position, behind (range, bucket) `after`, with what is known of their
-    configs and leaders."""
+    """The tablets of a table in order of position, after (range, bucket) `after`, with the known configs and
+    leaders."""
     for tablet_id, tablet in master.catalog.tablets_of(table_id):
         if tablet.dropped or (after is not None and (tablet.range_pos, tablet.bucket) <= after):
             continue
@@ -63,7 +63,7 @@ def tablet_infos(master: MasterState, table_id: str, after: tuple[int, int] | No
 
 
 def _with_addresses(soft: SoftState, config: RaftConfig) -> RaftConfig:
-    """The config with the addresses that servers were last heard from."""
+    """The config with the addresses from which its servers were last heard."""
     members = []
     for member in config.members:
         server = soft.servers.get(member.uuid)
@@ -72,7 +72,7 @@ def _with_addresses(soft: SoftState, config: RaftConfig) -> RaftConfig:
 
 
 def server_infos(master: MasterState, uuids: Sequence[str]) -> list[pb.ServerInfo]:
-    """What operators see of these tablet servers."""
+    """The descriptions of these tablet servers for operators."""
     infos = []
     for server in (master.soft.servers[u] for u in uuids if u in master.soft.servers):
         view = server_view(master.soft, server, master.options, master.mono_us)
@@ -133,7 +133,7 @@ def _change_info(desired: DesiredChange) -> pb.DesiredChangeInfo:
 
 
 def foreign_info(beat: Heartbeat) -> pb.ServerInfo:
-    """A tablet server of another cluster, as it says of itself."""
+    """A tablet server of another cluster, as its own heartbeat describes it."""
     return pb.ServerInfo(
         uuid=beat.server_uuid,
         addresses=map(address_to_pb, beat.addresses),

@@ -22,11 +22,11 @@ from .infos import candidate_info, foreign_info, server_infos, tablet_infos
 from .upgrading import finalized_level
 
 SERVERS_AT_ONCE = 16
-"""After the replicas of so many servers are counted, other work of the loop runs."""
+"""The number of servers whose replicas are counted before other work of the loop runs."""
 
 
 async def tables_page(state: MasterState, request: pb.TableRequest) -> pb.ListTablesReply:
-    """Tables by name."""
+    """A page of tables, by name."""
 
     def found() -> Iterator[tuple[str, pb.TableInfo]]:
         for name, named in state.catalog.walk(NAME, after=request.after):
@@ -42,7 +42,7 @@ async def tables_page(state: MasterState, request: pb.TableRequest) -> pb.ListTa
 
 
 async def table_page(state: MasterState, request: pb.TableRequest) -> pb.TableReply:
-    """One table, and its tablets after a position if they are asked for."""
+    """One table, and its tablets after a position if the request wants them."""
     table_id, stored = find_table(state.catalog, request.name, request.table_id)
     after = _position(request.after)
     table = info_from_json(write(stored)) if after is None else pb.TableInfo(table_id=table_id, name=stored.name)
@@ -68,7 +68,7 @@ def _position(after: str) -> tuple[int, int] | None:
 
 
 def _places(state: MasterState, page: Sequence[pb.TabletInfo], limit_bytes: int) -> Iterator[pb.ServerInfo]:
-    """Addresses of the members of a page's tablets, for builds that do not take them from the configs."""
+    """The addresses of the members of a page's tablets, for builds that do not take them from the configs."""
     if limit_bytes:
         return
     for uuid in sorted({m.uuid for t in page for m in t.config.members}):
@@ -78,7 +78,8 @@ def _places(state: MasterState, page: Sequence[pb.TabletInfo], limit_bytes: int)
 
 
 async def servers_page(state: MasterState, request: pb.ListServersRequest) -> pb.ListServersReply:
-    """Tablet servers by uuid. The first page also has the masters, and senders that are no servers of this cluster."""
+    """A page of tablet servers, by uuid. The first page also has the masters, and senders that are not servers of this
+    cluster."""
     reply = pb.ListServersReply(
         cluster_id=state.cluster_id,
         desired_changes=desired.changes(state.catalog),
@@ -117,7 +118,7 @@ async def servers_page(state: MasterState, request: pb.ListServersRequest) -> pb
 
 
 async def sources_page(state: MasterState, request: pb.ListSourcesRequest) -> pb.ListSourcesReply:
-    """Source positions of one table or of all, by their key."""
+    """A page of source positions of one table or of all, by their key."""
     positions = sources.source_positions(state.catalog, request.table, request.after)
     found = ((key, position_to_pb(position)) for key, position in positions)
     page, last = await page_of(found, request.limit_bytes)

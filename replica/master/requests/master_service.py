@@ -1,4 +1,4 @@
-"""MasterService: every request is answered by the leading master only, and changes after their commit."""
+"""MasterService: only the leading master answers requests, and it answers a change after its commit."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
         *,
         ask_master: Callable[[Address], Awaitable[MasterBuild]] = ask_build,
     ) -> None:
-        """`stored`: the config of the group that this master's directory belongs to; `ask_master`: asks for the build
+        """`stored`: the config of the group to which this master's directory belongs; `ask_master`: asks for the build
         of the master at an address."""
         self.uuid = uuid
         self._stored = stored
@@ -104,7 +104,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
         self._state: MasterState | None = None
 
     def open(self, state: MasterState) -> None:
-        """From now on requests are answered; until then only `GetIdentity` and `Status` are."""
+        """Answer requests from now on; until then only `GetIdentity` and `Status` are answered."""
         self._state = state
 
     @property
@@ -115,7 +115,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
         return self._state
 
     def _check_name(self, dest_uuid: str) -> None:
-        """Refused INVALID_NAME if another master is meant; no name means whichever master leads."""
+        """Refused INVALID_NAME if the request names another master. Without a name, it is for the leading one."""
         if dest_uuid and dest_uuid != self.uuid:
             raise Refused(Code.INVALID_NAME, "this master has another uuid", meant=dest_uuid, own=self.uuid)
 
@@ -142,7 +142,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
         )
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatReply:
-        """Take a server's report in; answer with its orders."""
+        """Process a server's report; answer with its orders."""
         reply = pb.HeartbeatReply(master_uuid=self.uuid)
         try:
             self._check_name(request.dest_uuid)
@@ -215,7 +215,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
 
     @_answered(pb.TableReply)
     async def GetTable(self, request: pb.TableRequest) -> pb.TableReply:
-        """A table by name or id; with its tablets and where they are, if asked."""
+        """A table by name or id; if requested, with its tablets and their places."""
         return await lists.table_page(self.state, request)
 
     @_answered(pb.ListTablesReply)
@@ -230,7 +230,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
 
     @_answered(pb.AddWriterSchemaReply)
     async def AddWriterSchema(self, request: pb.AddWriterSchemaRequest) -> pb.AddWriterSchemaReply:
-        """Make a writer schema known, or forget one; idempotent."""
+        """Add a writer schema, or remove one; idempotent."""
         state = self.state
         if request.forget:
             table = await state.group.change(
@@ -244,7 +244,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
 
     @_answered(pb.OpenSourcesReply)
     async def OpenSources(self, request: pb.OpenSourcesRequest) -> pb.OpenSourcesReply:
-        """A query takes its sources over, all or none."""
+        """Give a query its sources, all or none."""
         state = self.state
 
         def opened() -> Change:  # also converts beside the loop: there may be thousands
@@ -256,7 +256,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
 
     @_answered(pb.AdvanceSourcesReply)
     async def AdvanceSources(self, request: pb.AdvanceSourcesRequest) -> pb.AdvanceSourcesReply:
-        """`done` moves forward, the lease is renewed or released."""
+        """Advance `done`; renew or release the lease."""
         state = self.state
 
         def advanced() -> Change:
@@ -273,7 +273,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
 
     @_answered(pb.ResetSourceReply)
     async def ResetSource(self, request: pb.ResetSourceRequest) -> pb.ResetSourceReply:
-        """A new generation of a source, from another offset; or the present one, with a lower `done`."""
+        """Begin a new generation of a source at another offset; or lower `done` in the present one."""
         state = self.state
 
         def reset() -> Change:
@@ -291,7 +291,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
 
     @_answered(pb.SimpleReply)
     async def MoveReplica(self, request: pb.MoveReplicaRequest) -> pb.SimpleReply:
-        """Desired state: the replica of one server stands on another; an empty `from` moves the leadership."""
+        """Desired state: the replica of one server is on another; with an empty `from`, that server leads."""
         asked, seen = proposal_from_pb(request, new_uuid()), _seen(request)
         await self.state.group.change(lambda: change_requests.move(self.state, asked, seen))
         return pb.SimpleReply()
@@ -322,7 +322,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
 
     @_answered(pb.SimpleReply)
     async def SetReplication(self, request: pb.SetReplicationRequest) -> pb.SimpleReply:
-        """Desired state: so many voters of a table, or of one tablet."""
+        """Desired state: a number of voters, of a table or of one tablet."""
         seen = request.seen_changes if request.HasField("seen_changes") else None
         given = {"table": request.table, "tablet_id": request.tablet_id}
         await self.state.group.change(lambda: desired.set_replication(self.state, request.replicas, seen=seen, **given))
@@ -330,7 +330,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
 
     @_answered(pb.SimpleReply)
     async def RetireServer(self, request: pb.RetireServerRequest) -> pb.SimpleReply:
-        """Desired state: a server holds nothing and gets nothing; or, undone, it is like the others again."""
+        """Desired state: a server has no replicas and gets none; or, undone, it is like the others again."""
         seen = request.seen_changes if request.HasField("seen_changes") else None
         uuid, undo, reason = request.server_uuid, request.undo, request.reason
         await self.state.group.change(lambda: desired.retire(self.state, uuid, undo=undo, reason=reason, seen=seen))
@@ -338,7 +338,8 @@ class MasterService(pb_grpc.MasterServiceServicer):
 
     @_answered(pb.ReplaceTabletsReply)
     async def ReplaceTablets(self, request: pb.ReplaceTabletsRequest) -> pb.ReplaceTabletsReply:
-        """Unsafe: empty tablets take the place of lost ones, all or none. A repeated request gets the same ones."""
+        """Unsafe: put empty tablets in the place of lost ones, all or none. A repeated request gets the same
+        tablets."""
         state = self.state
         ids, despite = request.tablet_ids, request.despite_replicas
         floors = {source_from_pb(floor.source): floor.offset for floor in request.floors}
@@ -371,7 +372,8 @@ class MasterService(pb_grpc.MasterServiceServicer):
 
     @_answered(pb.TakeOverReply)
     async def TakeOver(self, request: pb.TakeOverRequest) -> pb.TakeOverReply:
-        """Note that a directory which is to be copied to takes over a master's uuid; earlier ones are refused then."""
+        """Note that a directory which will get a copy takes over a master's uuid; messages of earlier ones are refused
+        then."""
         group = self.state.group
         if request.uuid == self.uuid:
             raise Refused(Code.INVALID_ARGUMENT, "that master leads: it is not lost", uuid=request.uuid)

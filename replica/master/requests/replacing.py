@@ -23,7 +23,7 @@ from ..tablets.dropped import holders_of
 from ..tablets.view import wanted_voters
 
 Replaced = tuple[dict[str, str], list[Position]]
-"""Lost tablet id to new tablet id, and the source positions as they will be."""
+"""(new tablet id by lost tablet id, the new source positions)."""
 
 
 def replace_tablets(
@@ -31,9 +31,9 @@ def replace_tablets(
 ) -> Change:
     """The change that replaces the named tablets, all or none; its result is a `Replaced`.
 
-    `floors`: offsets below which Kafka has no records any more. `despite_replicas`: also if a live server holds rows.
+    `floors`: offsets below which Kafka has no records any more. `despite_replicas`: also if a live server has rows.
 
-    For a tablet that was replaced before, the answer is its replacement, and nothing changes for it. Refused:
+    If a tablet was replaced before, the result has its replacement, and nothing changes for it. Refused:
     TABLET_NOT_FOUND; ILLEGAL_STATE while a live server holds rows of one; NOT_READY while servers may not have
     reported yet; INVALID_ARGUMENT for no tablets, or too few servers to hold the new ones.
     """

@@ -1,6 +1,6 @@
 """Raises the cluster's feature level, once every process runs a build that knows it.
 
-Before that, each process can go back to its build before. After it, a process of a lower level is refused.
+Before that, each process can go back to its former build. After it, a process of a lower level is refused.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ..state import MasterState
 from ..tablets.view import server_view
 
 SHOWN_MAX = 10
-"""How many processes a refusal names."""
+"""The most processes that a refusal names."""
 _TABLETS_AT_ONCE = 1_000
-"""After the members of so many tablets are collected, other work of the loop runs."""
+"""The number of tablets whose members are collected before other work of the loop runs."""
 
 
 class Build(NamedTuple):
-    """What one process runs; `level` is None if it could not be asked."""
+    """The build of one process; `level` is None if the process did not answer."""
 
     level: int | None
     version: str = ""
@@ -54,8 +54,8 @@ def check_server(catalog: Catalog, feature_level: int, version: str) -> None:
 def missing(
     level: int, masters: Mapping[str, Build], servers: Mapping[str, Build], without: Collection[str]
 ) -> list[str]:
-    """Why the level cannot be raised, a line for each process. Servers in `without` need not answer, but if they do
-    they must know the level."""
+    """The reasons why the level cannot be raised, one line for each process. Servers in `without` need not answer, but
+    if they do, they must know the level."""
     lines = []
     for kind, builds in (("master", masters), ("tablet server", servers)):
         for uuid, build in builds.items():
@@ -128,7 +128,7 @@ async def _masters(state: MasterState, ask: Callable[[Address], Awaitable[Master
 
 
 async def _servers(state: MasterState) -> dict[str, Build]:
-    """The builds of all tablet servers that live, or are members of a tablet, as of their last heartbeat."""
+    """The builds of all tablet servers that are alive or members of a tablet, as of their last heartbeat."""
     needed: set[str] = set()
     for number, (_, tablet) in enumerate(state.catalog.walk(TABLET)):
         if not tablet.dropped:

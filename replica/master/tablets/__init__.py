@@ -1,1 +1,1 @@
-"""What the masters conclude of each tablet from the catalog and the heartbeats, and what its servers are ordered."""
+"""The masters' conclusions about each tablet from the catalog and the heartbeats, and the orders to its servers."""

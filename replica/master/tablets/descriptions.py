@@ -1,4 +1,5 @@
-"""The descriptions of tables that orders to create their tablets carry: each is encoded once, in a step of its own."""
+"""The descriptions of tables in orders to create their tablets: each is encoded once, in a separate step of the
+loop."""
 
 from __future__ import annotations
 
@@ -15,25 +16,25 @@ from .order_batch import CREATIONS_BYTES_MAX, CREATIONS_MAX, around
 
 
 def encoded_for_servers(table: Table) -> bytes:
-    """The description of a table as its servers get it, encoded; it takes milliseconds for 300 columns."""
+    """The encoded description of a table for its servers; it takes milliseconds for 300 columns."""
     info = info_from_json(write(table))
-    info.ClearField("writer_schemas")  # a server reads rows, not records
+    info.ClearField("writer_schemas")  # a server needs no schemas of records
     return bytes(info.SerializeToString())
 
 
 class Descriptions:
-    """Descriptions of tables, encoded as their servers get them, those that were used last within a bound in bytes.
+    """Encoded descriptions of tables for their servers; those that were used last are kept, within a bound in bytes.
 
-    Invariant: what is found was made of the record that the catalog has now. Concurrency: the loop's thread.
+    Invariant: a description that is found was made of the catalog's present record. Concurrency: the loop's thread.
     """
 
     def __init__(self) -> None:
         self._kept: dict[str, tuple[Table, bytes]] = {}
-        """By table id, in order of their last use, with the record that each was made of."""
+        """By table id, in order of their last use: the record of which it was made, and the description."""
         self._bytes = 0
 
     def get(self, table_id: str, table: Table) -> bytes | None:
-        """The description of a table whose record is `table`; None if none is kept that was made of this record."""
+        """The description of a table with the record `table`; None if none is kept that was made of this record."""
         known = self._kept.pop(table_id, None)
         if known is None:
             return None
@@ -45,7 +46,7 @@ class Descriptions:
         return described
 
     def make(self, table_id: str, table: Table) -> bytes:
-        """Encode the description of a table, and keep it: milliseconds, for one of 300 columns."""
+        """Encode the description of a table, and keep it. It takes milliseconds for 300 columns."""
         described = encoded_for_servers(table)
         _, before = self._kept.pop(table_id, (table, b""))
         self._bytes -= len(before)
@@ -57,9 +58,9 @@ class Descriptions:
         return described
 
     async def make_for(self, catalog: Catalog, soft: SoftState, server_uuid: str) -> None:
-        """Make those that the next orders to the server need, one in each step of the loop.
+        """Make the descriptions that the next orders to the server need, one in each step of the loop.
 
-        No more than DESCRIPTIONS_PER_HEARTBEAT_MAX, and than fit in one reply: the next heartbeat is for the others.
+        At most DESCRIPTIONS_PER_HEARTBEAT_MAX, and as many as fit in one reply: the next heartbeat brings the others.
         """
         made = size = 0
         for _, tablet, table in creations(catalog, soft, server_uuid):
@@ -77,8 +78,8 @@ class Descriptions:
 
 
 def creations(catalog: Catalog, soft: SoftState, server_uuid: str) -> list[tuple[str, Tablet, Table]]:
-    """What the server is to create next, as many as one reply may order: (tablet id, tablet, table) of tablets that
-    never had a leader, have the server in their first config, and of which it reports no replica."""
+    """The tablets that the server should create next, as many as one reply may order: (tablet id, tablet, table) of
+    tablets that never had a leader, have the server in their first config, and of which it reports no replica."""
     server = soft.servers.get(server_uuid)
     there, after = (server.replicas, server.creations_after) if server is not None else ({}, "")
     found: list[tuple[str, Tablet, Table]] = []

@@ -1,4 +1,4 @@
-"""How far a server that is being retired is emptied, judged by the heartbeats of this leadership. Pure."""
+"""Finds how far a server that is being retired is emptied, by the heartbeats of this leadership. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _config_of(soft: SoftState, tablet_id: str) -> RaftConfig | None:
 
 
 def tablets_on(catalog: Catalog, soft: SoftState, uuid: str) -> list[str]:
-    """Ids of tablets that have the server in their config, as far as is known, or a live replica on it."""
+    """The ids of tablets that have the server in their config, as far as is known, or a live replica on it."""
     found = []
     server = soft.servers.get(uuid)
     for tablet_id, tablet in catalog.items(TABLET):
@@ -33,21 +33,21 @@ def tablets_on(catalog: Catalog, soft: SoftState, uuid: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Drain:
-    """How far a server is emptied. `unreported`: tablets of which this master does not know the config yet."""
+    """How far a server is emptied. `unreported`: tablets whose config this master does not know yet."""
 
     left: int
     unreported: int
     heard: bool
-    """Whether the server itself has said what it holds."""
+    """Whether the server itself has reported its replicas."""
 
     @property
     def done(self) -> bool:
-        """Whether certainly nothing is left. False while a new leader of the masters still lacks reports."""
+        """Whether the server is certainly empty. False while a new leader of the masters still lacks reports."""
         return self.heard and self.left == 0 and self.unreported == 0
 
 
 def drain_of(catalog: Catalog, soft: SoftState, uuid: str) -> Drain:
-    """How far the server is emptied, judged by the heartbeats of this leadership."""
+    """How far the server is emptied, by the heartbeats of this leadership."""
     unreported = sum(
         1
         for tablet_id, tablet in catalog.items(TABLET)

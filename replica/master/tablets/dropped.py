@@ -1,7 +1,7 @@
 """Decides when the catalog may forget a dropped tablet: a while after every replica has become a tombstone.
 
 No replica is deleted because its tablet is unknown. So a replica that comes back late can be deleted only while the
-catalog still knows its tablet as dropped. Forgetting too early costs disk space on one server; it never costs data.
+catalog still knows its tablet as dropped. Forgetting it too early costs disk space on one server, but never data.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..catalog.records import TABLET, Record, Tablet
 from ..heartbeats.soft_state import LIVE, SoftState
 
 CHANGES_MAX = 500
-"""Tablets in one catalog change; the rest follows with the next one."""
+"""The most tablets in one catalog change; the others follow with the next one."""
 
 
 def holders_of(tablet: Tablet, soft: SoftState, tablet_id: str) -> list[str]:
@@ -30,10 +30,10 @@ def settle_dropped(
 ) -> tuple[dict[str, Record], list[str]]:
     """(records to put, keys to delete) for the tablets that were dropped, by the reports since the last call.
 
-    A server leaves `holders`, durably, when its full report has no live replica of the tablet; it may then go away for
-    good. A server that reports one joins again, because a leader that had not heard of the drop may have copied to a
-    tombstone. `gone_us` is the wall-clock time since which `holders` is empty. `retention_us` after that the record is
-    deleted.
+    A server leaves `holders`, durably, when its full report has no live replica of the tablet; after that it may go
+    away for good. A server that reports one joins again, because a leader that did not know of the drop may have copied
+    to a tombstone. `gone_us` is the wall-clock time since which `holders` is empty. `retention_us` after that the
+    record is deleted.
     """
     puts: dict[str, Record] = {}
     deletes: list[str] = []

@@ -1,4 +1,4 @@
-"""Asks the members of tablets which config they hold: before a replica is deleted, and when a config has changed."""
+"""Asks the members of tablets for their configs: before a replica is deleted, and when a config has changed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from .view import wanted_voters
 
 _log = logging.getLogger("nyala.master")
 FRESH_US = 10_000_000
-"""Answers justify a deletion for so long. The order is repeated with each heartbeat until the replica is gone."""
+"""The time for which answers justify a deletion. The order is repeated with each heartbeat until the replica is
+gone."""
 PAUSE_US_FIRST = 250_000
 PAUSE_US_MAX = 30_000_000
-"""Between two inquiries that proved nothing; twice as long each time."""
+"""The longest pause between two inquiries that proved nothing; it doubles each time."""
 
 
 @dataclass
@@ -62,11 +63,11 @@ class Inquiries:
         return proof if proof is not None and self._clock.monotonic_us() - proof.at_us < FRESH_US else None
 
     def proven(self) -> dict[str, RaftConfig]:
-        """By tablet, the config that was proven last."""
+        """The config that was proven last, by tablet."""
         return {t: a.proof.config for t, a in self._asked.items() if a.proof is not None and a.proof.confirmed}
 
     def request(self, tablet_id: str, reporter: str = "") -> None:
-        """Ask soon, unless that is under way, or an inquiry proved nothing a moment ago. Needs a running loop.
+        """Ask soon, unless an inquiry is under way or has just proved nothing. Needs a running loop.
 
         `reporter`: the server whose replica needs the answer. If too many inquiries wait, in all or for that server,
         this one is dropped, and the caller requests it again later.

@@ -1,4 +1,4 @@
-"""Chooses the orders that fit into the reply to one heartbeat; over several replies each order has its turn. Pure."""
+"""Chooses the orders that fit into the reply to one heartbeat; over several replies, each order is sent. Pure."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from nyala.replica.rpc import pb
 from nyala.replica.types import limits
 
 ORDERS_MAX = 200
-"""In one reply; the rest follows with the next heartbeat."""
+"""The most orders in one reply; the rest follows with the next heartbeat."""
 CREATIONS_MAX = 150
 CREATIONS_BYTES_MAX = limits.ORDERS_BYTES_MAX - (256 << 10)
-"""What creations leave free in one reply, so that some which fail for ever do not hold up the other orders."""
+"""The bytes of creations in one reply. They leave room, so that creations that always fail do not delay other
+orders."""
 
 
 def around(tablet_ids: Sequence[str], after: str) -> list[str]:
@@ -34,8 +35,10 @@ class OrderBatch:
         count_max: int = ORDERS_MAX,
         bytes_max: int = limits.ORDERS_BYTES_MAX,
     ) -> str:
-        """Add these orders, each with its tablet, until the reply has `count_max` or the next one does not fit. Returns
-        the tablet of the last order added, or "". `orders` is read only as far as needed."""
+        """Add these orders, each with its tablet, until the reply has `count_max` or the next one does not fit.
+
+        Returns the tablet of the last added order, or "". `orders` is read only as far as needed.
+        """
         last = ""
         if len(self.orders) >= count_max:
             return last

@@ -39,19 +39,19 @@ def orders_for(
     now_us: int,
     copy_grace_us: int,
 ) -> list[pb.TabletOrder]:
-    """Orders for the server, from the catalog and the reports. No order follows from something that is not known.
+    """Orders for the server, from the catalog and the reports. No order follows from a missing report or record.
 
     Create: only tablets that never had a leader, at members of their first config that hold no replica. A tablet that
-    was formed once is never created again: its own leader copies it to members that lack it. One whose table is not
-    among the `descriptions` waits, with those behind it: to encode it here would hold up everybody else.
+    was formed once is never created again: its own leader copies it to members that lack it. If the table is not among
+    the `descriptions`, the tablet waits, with those after it: encoding it here would delay all other work of the loop.
     Delete: only replicas of tablets that the catalog knows as dropped, or that a committed config at or above the
-    replica's own leaves out; the server checks that position again, so a late order misses a replica added anew.
-    The members of that config are asked first, and a majority of its voters must confirm it (`tablets/proof.py`). Until
-    then there is no order, and `inquiries` is asked for the inquiry.
+    replica's own leaves out; the server checks that position again, so a late order misses a replica added anew. Before
+    that, a majority of that config's voters must confirm it (`tablets/proof.py`). Until then there is no order, and
+    `inquiries` gets the request to ask the members.
     A replica whose server was never seen as a member may have been copied there to be added next. It is deleted when it
-    has been READY for `copy_grace_us` (CC-10). `now_us` is of the monotonic clock.
-    Renew: only replicas that the policy chose and that are still reported as damaged, if enough of the others answer
-    that they are whole.
+    has been READY for `copy_grace_us` (CC-10). `now_us` is the monotonic clock's time.
+    Renew: only replicas that the policy chose and that are still reported as damaged, if enough of the other members
+    answer that they are healthy.
     """
     server = soft.servers.get(server_uuid)
     if server is None or not server.reported or server.said.booting:
@@ -90,7 +90,8 @@ def orders_for(
 
 
 def create_order(tablet_id: str, tablet: Tablet, described: bytes, server_uuid: str) -> pb.CreateTabletRequest:
-    """What tells a server to create its replica of a new tablet. `described`: its table, `encoded_for_servers`."""
+    """The order by which a server creates its replica of a new tablet. `described`: its table,
+    `encoded_for_servers`."""
     return pb.CreateTabletRequest(
         dest_uuid=server_uuid,
         tablet_id=tablet_id,

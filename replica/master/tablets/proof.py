@@ -1,6 +1,6 @@
-"""Which committed config of a tablet is proven by its members' answers to the master. Pure.
+"""Decides which committed config of a tablet the members' answers to the master prove. Pure.
 
-Anybody can write a uuid into a heartbeat. An answer comes from an address at which the master found that uuid. No
+Any process can put a uuid into a heartbeat. An answer comes from an address at which the master found that uuid. No
 replica is deleted without such answers of a majority of the config that leaves it out.
 """
 
@@ -15,25 +15,27 @@ from nyala.replica.types import ZERO_OPID, DataState, OpId, RaftConfig, TabletRe
 from ..heartbeats.belief import config_told, newer, same
 
 STEPS_MAX = 1_000
-"""Of one search for a path. The configs of honest members are all on one path; only made-up ones need more steps."""
+"""The most steps of one search for a path. The configs of honest members are all on one path; only false ones need
+more."""
 Answers = Mapping[str, TabletReport]
-"""By server: its answer about its replica of one tablet. A server that did not answer, or has none, is not in it."""
+"""By server: its answer about its replica of one tablet. A server that did not answer, or has no replica, is
+missing."""
 GaveWay = Callable[[str, RaftConfig], bool]
 """Whether the server, by its own answer, has given way to the config."""
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What the members of one tablet answered at one time."""
+    """The result of the members' answers about one tablet at one time."""
 
     config: RaftConfig
-    """The newest config that is proven; the catalog's, if nothing after it is."""
+    """The newest proven config; the catalog's, if no later one is proven."""
     confirmed: bool
-    """Whether a majority of its voters answered that they hold it, or a later one."""
+    """Whether a majority of its voters answered that they have it, or a later one."""
     whole: frozenset[str]
-    """Its voters that hold exactly this config, with an open replica."""
+    """Its voters that have exactly this config, with an open replica."""
     committed: OpId
-    """How far its leader's log is committed with it as the last config; ZERO_OPID if the leader did not say."""
+    """The commit position of its leader's log with it as the last config; ZERO_OPID if the leader did not report it."""
     at_us: int
 
     def leaves_out(self, uuid: str, at: OpId) -> bool:
@@ -41,7 +43,8 @@ class Proof:
         return self.confirmed and self.config.member(uuid) is None and not newer(at, self.config.opid)
 
     def spares(self, uuid: str, config: OpId) -> bool:
-        """Whether enough other voters are whole at just that config for the replica on `uuid` to be copied anew."""
+        """Whether enough other voters are healthy at exactly that config for the replica on `uuid` to be copied
+        anew."""
         others = self.whole - {uuid}
         return self.confirmed and self.config.opid == config and len(others) >= self.config.majority
 
@@ -49,7 +52,7 @@ class Proof:
 def prove(known: RaftConfig, answers: Answers, at_us: int, *, recorded: bool = True, wanted: int = 0) -> Proof:
     """The newest config that `answers` prove, beginning at `known`, the catalog's config.
 
-    `wanted`: how many voters an operator wants of the tablet; 0 if that is not known.
+    `wanted`: the number of voters that an operator wants of the tablet; 0 if unknown.
 
     Not `recorded`: an older build did not record configs, and `known` is the tablet's first one. If too few of its
     voters are left to confirm anything, the newest config that a majority of its own voters holds is adopted, on two
@@ -79,8 +82,8 @@ def _newest(
 ) -> RaftConfig:
     """The last of `configs`, in order, to which a path leads from `known`.
 
-    A majority of its voters holds exactly that config. Voters that hold a later one do not count for it, because a
-    lying server could name any config at a position that the others have passed.
+    A majority of its voters has exactly that config. Voters with a later one do not count for it, because a lying
+    server could report any config at a position that the others have passed.
     """
     newest = known
     for config in configs:
@@ -96,9 +99,9 @@ def _is_reached(
     told: Mapping[str, RaftConfig],
     gave_way: GaveWay,
 ) -> bool:
-    """Whether `end` follows from `known` step by step, over configs that servers hold. The search begins at `end`.
+    """Whether `end` follows from `known` step by step, over reported configs. The search begins at `end`.
 
-    A voter counts for a config if it holds that one or a later one of the same path: voters that left hold the config
+    A voter counts for a config if it has that one or a later one of the same path: voters that left have the config
     that was in force then. A voter whose config is later but not on the path does not count. One more config on the
     path only adds holders for the steps before it. So if a search from a config failed with more holders, it also fails
     with fewer.
@@ -125,21 +128,21 @@ def _holders(config: RaftConfig, told: Mapping[str, RaftConfig]) -> frozenset[st
 
 
 def _held(config: RaftConfig, told: Mapping[str, RaftConfig], among: Iterable[str]) -> int:
-    """How many of these servers hold the config, or a later one."""
+    """The number of these servers that have the config, or a later one."""
     return sum(
         (held := told.get(uuid)) is not None and (same(held, config) or newer(held.opid, config.opid)) for uuid in among
     )
 
 
 def _follows(known: RaftConfig, config: RaftConfig, holders: Set[str], gave_way: GaveWay) -> bool:
-    """Whether `config` was committed after `known`, as a majority of its voters says. `holders`: the servers that do.
+    """Whether `config` was committed after `known`, by the reports of a majority of its voters (`holders`).
 
-    Two configs in a row differ in one voter at most, so their majorities have a member in common (CC-03), and the
+    Two configs in a row differ by at most one voter, so their majorities have a member in common (CC-03), and the
     majority of the later one suffices. It does not suffice for a config that is further away, or was forced. Then a
-    majority of the voters of `known` must say that they gave way to it, or an operator makes it `known`.
+    majority of the voters of `known` must report that they gave way to it, or an operator makes it `known`.
 
-    If two voted, the majorities may have only one server in common. That one may lie, and new members may be made up.
-    So the other voter must have given way.
+    If there were two voters, the majorities may have only one server in common. That one may lie, and report new
+    members that do not exist. So the other voter must have given way.
     """
     if len(holders & set(config.voters)) < config.majority:
         return False
@@ -151,11 +154,11 @@ def _follows(known: RaftConfig, config: RaftConfig, holders: Set[str], gave_way:
 
 
 def _gave_way(answers: Answers, told: Mapping[str, RaftConfig], wanted: int, uuid: str, to: RaftConfig) -> bool:
-    """Whether one of two voters says that it is a tombstone. Or, if an operator wants one voter and one is left, that
-    it knows that voter, does not lead, and follows no other server.
+    """Whether one of two voters reports that it is a tombstone. Or, if an operator wants one voter and one is left,
+    whether it knows that voter, does not lead, and follows no other server.
 
-    A missing answer proves nothing. Nor does a whole replica without a leader, because the other voter can cause that
-    by not voting.
+    A missing answer proves nothing. Nor does an intact replica without a leader, because the other voter can bring it
+    into this state by not voting.
     """
     status, knows = answers.get(uuid), told.get(uuid)
     if status is None or status.role == "LEADER":
@@ -175,8 +178,8 @@ def _adopted(
     answers: Answers,
     gave_way: GaveWay,
 ) -> RaftConfig | None:
-    """The newest config that a majority of its voters holds, if members of `known` vouch for such a majority and no
-    living server contradicts it."""
+    """The newest config that a majority of its voters has, if members of `known` vouch for such a majority and no live
+    server contradicts it."""
     held = [c for c in configs if _held(c, told, c.voters) >= c.majority]
     newest = max(held, key=lambda c: c.opid, default=None)
     if newest is None or len(_vouched(known, told) & set(newest.voters)) < newest.majority:
@@ -192,7 +195,7 @@ def _adopted(
 
 
 def _vouched(known: RaftConfig, told: Mapping[str, RaftConfig]) -> Set[str]:
-    """The voters of `known`, the members of the configs that these hold, the members of theirs, and so on."""
+    """The voters of `known`, the members of the configs that these have, the members of theirs, and so on."""
     found, left = set(known.voters), list(known.voters)
     while left:
         config = told.get(left.pop())
@@ -207,7 +210,7 @@ def _is_whole(status: TabletReport) -> bool:
 
 
 def _committed(config: RaftConfig, told: Mapping[str, RaftConfig], answers: Answers) -> OpId:
-    """How far the leader's log is committed with `config` as its last committed config."""
+    """The commit position of the leader's log, with `config` as its last committed config."""
     ends = [
         answers[u].commit_opid
         for u in config.voters

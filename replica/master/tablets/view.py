@@ -12,12 +12,12 @@ from ..options import MasterOptions
 
 
 def retired_servers(catalog: Catalog) -> frozenset[str]:
-    """Uuids of the servers that are to be emptied."""
+    """The uuids of the servers that are to be emptied."""
     return frozenset(uuid for uuid, _ in catalog.items(RETIRED))
 
 
 def wanted_voters(catalog: Catalog, tablet_id: str) -> int:
-    """How many voters are wanted of a tablet: its own number, or its table's."""
+    """The number of voters that are wanted of a tablet: its own number, or its table's."""
     tablet = catalog.get(TABLET, tablet_id)
     table = catalog.get(TABLE, tablet.table_id) if tablet is not None else None
     return (tablet.replication_factor if tablet else 0) or (table.replication_factor if table else 0)
@@ -26,14 +26,14 @@ def wanted_voters(catalog: Catalog, tablet_id: str) -> int:
 def server_views(
     soft: SoftState, options: MasterOptions, mono_us: int, retired: frozenset[str] = frozenset()
 ) -> tuple[ServerView, ...]:
-    """All servers that were heard of in this leadership; a booting one is alive."""
+    """All servers that sent heartbeats in this leadership; a booting one is alive."""
     return tuple(server_view(soft, s, options, mono_us, retired) for _, s in sorted(soft.servers.items()))
 
 
 def server_view(
     soft: SoftState, s: ServerState, options: MasterOptions, mono_us: int, retired: frozenset[str] = frozenset()
 ) -> ServerView:
-    """One of these."""
+    """The policy's view of one server."""
     return ServerView(
         uuid=s.uuid,
         member=s.member,
@@ -47,7 +47,7 @@ def server_view(
 
 
 def leader_of(soft: SoftState, state: TabletState | None, options: MasterOptions, mono_us: int) -> str:
-    """The replica that reported itself as leader and was heard of lately; empty otherwise."""
+    """The replica that reported itself as leader and was heard recently; empty otherwise."""
     if state is None or state.leader_status is None:
         return ""
     fresh = mono_us - state.leader_heard_us <= options.server_dead_ms * 1000
@@ -59,7 +59,7 @@ def health_of(soft: SoftState, tablet_id: str, uuid: str, options: MasterOptions
     silent_us = soft.silent_us(uuid, mono_us)
     server, replica, peer = soft.servers.get(uuid), soft.replica(uuid, tablet_id), soft.leaders_word(tablet_id, uuid)
     if server is not None and replica is not None and replica.phase == "FAILED" and not server.said.booting:
-        return Health.FAILED_UNRECOVERABLE  # whatever becomes of its server: only another life of it may open it
+        return Health.FAILED_UNRECOVERABLE  # whatever happens to its server: only a restart may open it
     if soft.missed_us(uuid, tablet_id, mono_us) > options.rereplicate_after_ms * 1000:
         return _lost(peer)
     if server is None or server.said.booting or not server.reported or silent_us > options.server_dead_ms * 1000:
@@ -86,8 +86,11 @@ def _as_reported(
 
 
 def _as_leader_sees(peer: PeerReport | None, replica: TabletReport, open_for_us: int, options: MasterOptions) -> Health:
-    """The health of a replica that is open, by its leader. If the leader cannot reach it for long, it is as lost as a
-    silent one, though it sends heartbeats. What the leader said before it was open does not count."""
+    """The health of an open replica as its leader reports it.
+
+    If the leader has not reached it for long, it is as lost as a silent one, although it sends heartbeats. The leader's
+    reports from before it was open do not count.
+    """
     if peer is None:
         return Health.UNKNOWN
     if peer.health in ("OK", "LAGGING", "HEALTHY"):
@@ -127,7 +130,7 @@ def _estranged(soft: SoftState, state: TabletState, tablet_id: str, config: Raft
 def tablet_view(
     catalog: Catalog, soft: SoftState, tablet_id: str, tablet: Tablet, options: MasterOptions, mono_us: int
 ) -> TabletView | None:
-    """One tablet as the policy sees it; None if it was dropped, never formed, or nobody reported its config."""
+    """The policy's view of one tablet; None if it was dropped, never formed, or no server reported its config."""
     state = soft.tablets.get(tablet_id)
     table = catalog.get(TABLE, tablet.table_id)
     if table is None or state is None or state.config is None or not tablet.formed or tablet.dropped:

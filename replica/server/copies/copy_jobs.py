@@ -69,11 +69,11 @@ class CopyJobs:
         self._jobs: dict[str, CopyJob] = {}
 
     def running(self) -> list[CopyJob]:
-        """Jobs that have not ended, also those that wait and those whose replica is being started (COPY.6)."""
+        """The jobs that have not ended, including those that wait and those whose replica is being started (COPY.6)."""
         return list(self._jobs.values())
 
     def start(self, request: CopyRequest, addresses: list[Address]) -> LocalReplica:
-        """Check `request` and start its job; returns what was here before. If it is Refused, nothing has changed."""
+        """Check `request` and start its job; returns the former state here. After Refused nothing has changed."""
         manager = self._manager
         hosted = manager.tablets.get(request.tablet_id)
         local = self.local(request.tablet_id)
@@ -81,7 +81,7 @@ class CopyJobs:
         if refusal is not None:
             raise refusal
         if joining := self._jobs.get(request.tablet_id):
-            # The witness's log cannot be continued, so its join is of no use. The leader asks again.
+            # The witness's log cannot be continued, so its join is useless. The leader asks again.
             joining.cancel()
             what = "data is being brought to a witness here; that is cancelled"
             raise Refused(Code.ALREADY_INPROGRESS, what, tablet=request.tablet_id)
@@ -194,7 +194,7 @@ class CopyJobs:
         job.ended.set()
 
     async def _settle(self, hosted: HostedTablet) -> None:
-        """After a failed copy: take the state from the disk. A replica that was not changed goes on."""
+        """After a failed copy, take the state from the disk. A replica that was not changed goes on."""
         try:
             await self._settle_as_found(hosted)
         except (Corruption, Refused) as error:

@@ -27,7 +27,7 @@ from ..tablets.manager import TabletManager
 from .copy_jobs import CopyJobs
 
 FLUSH_WAIT_S = 30.0
-"""How long a session that needs a flush waits for entries that are committed and not applied yet."""
+"""The time that a session which needs a flush waits for entries that are committed and not applied yet."""
 
 
 class CopyServicer(SourceServicer):

@@ -1,7 +1,7 @@
 """Brings witnesses of this server their rows while they vote and log, and joins them by a short restart.
 
-Every 0.2 s it compares the configs in force with the jobs. A witness that is to get rows and has no job gets one, which
-copies from its leader. The job of a witness that is no longer to get rows is cancelled. So leaders need not know of
+Every 0.2 s the configs in force are compared with the jobs. A witness that should get rows and has no job gets one,
+which copies from its leader. If a witness should no longer get rows, its job is cancelled. So leaders need not know of
 jobs. CC-52, CC-53.
 """
 
@@ -26,11 +26,11 @@ _log = logging.getLogger("nyala.server")
 
 LOOK_S = 0.2
 LOG_WAIT_S = 60.0
-"""How long a join waits until its own log holds the blocks' flush position."""
+"""The time that a join waits until its own log has the blocks' flush position."""
 
 
 def wants_data(hosted: HostedTablet) -> bool:
-    """Whether the replica is a running witness that is to get rows by the config in force."""
+    """Whether the replica is a running witness that should get rows by the config in force."""
     if not hosted.superblock.witness or not hosted.running or hosted.copy is not None or hosted.replica is None:
         return False
     mine = hosted.replica.active_config.member(hosted.replica.uuid)
@@ -44,14 +44,14 @@ class WitnessDataJobs:
     """
 
     def __init__(self, manager: TabletManager, jobs: CopyJobs, place: Callable[[Member], Address | None]) -> None:
-        """`place(member)`: where to call it."""
+        """`place(member)`: the member's address for calls."""
         self._manager = manager
         self._place = place
         self._jobs = jobs
         self._running: dict[str, CopyJob] = {}
         self._tasks = Tasks(manager.on_fatal)
         self._next: dict[str, tuple[float, float]] = {}
-        """By tablet: when it may try again, and the pause after that."""
+        """The time of the next attempt, and the pause after it, by tablet."""
 
     async def run_forever(self) -> None:
         """Compare configs with jobs until the server stops."""
@@ -60,7 +60,7 @@ class WitnessDataJobs:
             self.look()
 
     def look(self) -> None:
-        """Start the jobs that are wanted, cancel those that are not."""
+        """Start the jobs that are needed, and cancel those that are not."""
         tablets, now = self._manager.tablets, time.monotonic()
         for tablet_id, job in self._running.items():
             hosted = tablets.get(tablet_id)
@@ -122,24 +122,23 @@ class WitnessDataJobs:
             _log.info("%s stays a witness: %s", prefix, error)
 
     async def _held(self, hosted: HostedTablet, flushed: OpId) -> None:
-        """Wait until the witness holds `flushed` as committed and durable. An entry that it counts as applied is
-        both."""
+        """Wait until the witness has `flushed` committed and durable. An entry that it counts as applied is both."""
         replica = hosted.replica
         if replica is None or not hosted.superblock.witness:
             raise copy_cancelled(hosted.tablet_id)
         await when(lambda done: replica.wait_applied(flushed.index, done), LOG_WAIT_S, "the witness's log")
 
     async def swap(self, hosted: HostedTablet, job: CopyJob, whole: Superblock) -> None:
-        """Stop the witness, make `whole` its superblock, start the replica. Its log and its promises stay as they are.
+        """Stop the witness, make `whole` its superblock, start the replica. Its log and its promises stay.
 
-        Refused if the witness is no longer to get rows, or if the disk has no room for the superblock; the witness then
-        goes on.
+        Refused if the witness should no longer get rows, or if the disk has no room for the superblock; then the
+        witness goes on.
         """
         manager = self._manager
         async with hosted.transition:
             if job.cancelled.is_set() or manager.stopping or not wants_data(hosted):
                 raise copy_cancelled(hosted.tablet_id)
-            hosted.opening = True  # Meanwhile no report says that there is no replica here.
+            hosted.opening = True  # so that no report says meanwhile that there is no replica here
             try:
                 end = await manager.endings.halt(hosted)
                 if end < whole.flush_opid:

@@ -36,13 +36,14 @@ _log = logging.getLogger("nyala.server")
 TIMEOUT_S = 3.0
 ORDERS_RUNNING_MAX = 32
 ERROR_CHARS_MAX = limits.COPY_ERROR_CHARS_MAX
-"""At most so much of the reason why a copy failed, because each heartbeat lists all failing copies."""
+"""The most characters of the reason why a copy failed, because each heartbeat lists all failing copies."""
 
 
 class Heartbeats:
-    """One loop for each master. A report is full the first time and when the master asks for it. Otherwise it has what
-    changed, and a few replicas more.
+    """One loop for each master.
 
+    A report is full the first time, and when the master asks for that. Otherwise it has the changed replicas, and a few
+    more.
     Concurrency: the loop's thread.
     """
 
@@ -60,10 +61,10 @@ class Heartbeats:
         lost: Callable[[], Sequence[str]],
         found: Callable[[str, Sequence[Address]], None],
     ) -> None:
-        """`identity`: of this server, which joins the first cluster whose masters answer.
+        """`identity`: this server's, which joins the first cluster whose masters answer.
 
-        `process`: a number by which masters tell this process's heartbeats from another one's. `lost()`: servers that
-        this one cannot reach; `found(uuid, addresses)`: called with the addresses that a master names.
+        `process`: a number by which masters tell this process's heartbeats from another one's. `lost()`: the servers
+        that this one cannot reach; `found(uuid, addresses)`: called with the addresses that a master names.
         """
         self._manager = manager
         self._channels = channels
@@ -75,9 +76,9 @@ class Heartbeats:
         self._lost = lost
         self._found = found
         self._changed: dict[Address, set[str]] = {}
-        """For each master that has a loop: the tablets that changed since its last report."""
+        """The tablets that changed since the last report, for each master that has a loop."""
         self._uuids: dict[Address, str] = {}
-        """For each master that has a loop: the uuid that answered there; empty before."""
+        """The uuid that answered, for each master that has a loop; empty before."""
         self._process = process
         self._sequence = count(1)
         self._orders: set[str] = set()
@@ -86,7 +87,7 @@ class Heartbeats:
 
     @property
     def masters(self) -> set[Address]:
-        """Addresses to which heartbeats go now."""
+        """The addresses to which heartbeats are sent now."""
         return set(self._uuids)
 
     async def run_forever(self) -> None:
@@ -101,8 +102,8 @@ class Heartbeats:
         group.create_task(self._one_master(group, master, listed))
 
     def _hear_of_masters(self, group: asyncio.TaskGroup, reply: pb.HeartbeatReply) -> None:
-        """Begin a loop for every master that a reply of our cluster names and that has none. An added master may lead
-        later, when those of `--masters` are gone [MF-32]."""
+        """Begin a loop for every master in a reply of our cluster that has none. An added master may lead later, when
+        those of `--masters` are gone [MF-32]."""
         if not reply.cluster_id or self._identity.cluster_id not in ("", reply.cluster_id):
             return
         listed = [(place.uuid, addresses_from_pb(place.addresses)) for place in reply.masters]
@@ -161,7 +162,8 @@ class Heartbeats:
             await asyncio.sleep(manager.options.heartbeat_ms / 1000)
 
     async def _refusal(self, reply: pb.HeartbeatReply) -> Refused | None:
-        """Why this master's reply is not used: the master refused us, or we refuse it."""
+        """The reason why this master's reply is not used: the master refused us, or we refuse it. None if it is
+        used."""
         error, own = error_from_pb(reply.error), self._identity.cluster_id
         if error is not None and error.code is not Code.WRONG_CLUSTER and own and reply.cluster_id not in ("", own):
             return Refused(
@@ -215,7 +217,7 @@ class Heartbeats:
 
     async def _beat(self, master: Address, master_uuid: str, report: Report, seeker: Seeker) -> pb.HeartbeatReply:
         manager, sequence = self._manager, next(self._sequence)
-        free = await asyncio.to_thread(os.statvfs, manager.options.root)  # a mount may hang, the loop must not
+        free = await asyncio.to_thread(os.statvfs, manager.options.root)  # a mount may hang, but the loop must not
         request = pb.HeartbeatRequest(
             dest_uuid=master_uuid,
             server_uuid=manager.uuid,
@@ -255,7 +257,7 @@ class Heartbeats:
         ]
 
     def _carry_out(self, orders: Iterable[pb.TabletOrder]) -> None:
-        """Start the orders that are not under way. The masters repeat each order until it is done."""
+        """Start the orders that are not under way. The masters repeat each order until it is carried out."""
         for order in orders:
             request, act = _meant(order)
             if request.tablet_id in self._orders or len(self._orders) >= ORDERS_RUNNING_MAX:

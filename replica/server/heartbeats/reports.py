@@ -24,14 +24,14 @@ class Report:
 
 StatusOf = Callable[[str], pb.ReplicaStatus]
 REFRESH_PER_BEAT = 20
-"""Unchanged replicas reported again with each heartbeat, in turn, so that sizes and row counts stay fresh."""
+"""Unchanged replicas that are reported again with each heartbeat, in turn, so that sizes and row counts stay fresh."""
 
 
 class ReportState:
-    """What was reported to one master, and what is reported next.
+    """The reports to one master so far, and the choice of the next one.
 
-    If a master refused or did not answer, such as one that does not lead, it gets empty heartbeats. Once it accepts
-    one, it gets a full report, because it may have forgotten the earlier ones.
+    A master that refused or did not answer, such as one that does not lead, gets empty heartbeats. Once it accepts one,
+    it gets a full report, because it may have forgotten the earlier ones.
     """
 
     def __init__(self) -> None:
@@ -42,8 +42,8 @@ class ReportState:
         self._place = 0
 
     def next(self, tablets: Sequence[str], changed: set[str], status_of: StatusOf) -> Report:
-        """The next report. `tablets`: all that are here, sorted. Reported tablets are removed from `changed`."""
-        self._full = self._full or not changed <= set(tablets)  # only a full report tells what is no longer here
+        """The next report. `tablets`: all tablets of this server, sorted. Reported ones are removed from `changed`."""
+        self._full = self._full or not changed <= set(tablets)  # only a full report shows which tablets are gone
         if not self.heard:
             report = Report([], frozenset(changed))
         elif self._full:
@@ -56,14 +56,15 @@ class ReportState:
         return report
 
     def taken(self, reply: pb.HeartbeatReply) -> bool:
-        """The master took the last report. Returns whether that was the first one; then the next is due at once."""
+        """Note that the master accepted the last report. Returns whether that was the first one; then the next is due
+        at once."""
         before, self.heard = self.heard, True
         self._slices, self._after = reply.takes_slices, reply.heard_until if before else ""
         self._full = reply.need_full_report or bool(self._after) or not before
         return not before
 
     def not_taken(self) -> None:
-        """The master refused the last report, or did not answer."""
+        """Note that the master refused the last report, or did not answer."""
         self.heard = False
 
 

@@ -11,14 +11,14 @@ PAUSE_MAX_S = 8.0
 
 
 class Seeker:
-    """What one master was asked, and when. Memory: one record for each server that is not reached."""
+    """The requests to one master, with their times. Memory: one record for each server that is not reached."""
 
     def __init__(self) -> None:
         self._next: dict[str, tuple[float, float]] = {}
-        """By uuid: when to ask again, and how long to wait after that."""
+        """The time of the next request and the pause after it, by uuid."""
 
     def due(self, lost: Iterable[str], now_s: float) -> list[str]:
-        """Of the servers that are lost now, those to ask for in this heartbeat; the one that waits longest comes first.
+        """The lost servers to ask for in this heartbeat; the one that waits longest comes first.
 
         `now_s`: seconds of a monotonic clock.
         """

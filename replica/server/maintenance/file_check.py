@@ -24,7 +24,7 @@ CHECK_EVERY_S = 60.0
 class FileChecker:
     """Checks files, and writes small ones again. A tablet in transition is left alone.
 
-    A folder is never made again: the next start must see that it is lost (`startup/durable_state.py`).
+    A folder is never made again, because the next start must notice that it is lost (`startup/durable_state.py`).
     Concurrency: the loop's thread; files are checked in threads.
     """
 
@@ -33,7 +33,7 @@ class FileChecker:
         self._manager = manager
         self._check_folders = check_folders
         self.repaired = 0
-        """Files that were written again."""
+        """The number of files that were written again."""
 
     async def round(self) -> None:
         """Check every tablet's files."""
@@ -84,12 +84,12 @@ class FileChecker:
 
 
 def _folder_is_lost(disk: Disk, folder: str, known: frozenset[str]) -> bool:
-    """Whether the folder is gone, or has no file of any of several tablets, as if its disk was unmounted."""
+    """Whether the folder is gone, or has no file of any of several tablets, as after its disk was unmounted."""
     return not disk.exists(folder) or (len(known) > 1 and known.isdisjoint(disk.listdir(folder)))
 
 
 def _written(hosted: HostedTablet) -> Iterator[FileLength]:
-    """Blocks, sidecars and log segments of a running replica."""
+    """The blocks, sidecars and log segments of a running replica."""
     if hosted.tablet is not None:
         for block in hosted.tablet.superblock.blocks:
             for path, length_bytes, _ in block.files:

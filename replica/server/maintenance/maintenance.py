@@ -25,9 +25,10 @@ PRESSURE_FLUSH = 0.7
 """From this share of the memory limit on, the largest memory store is flushed whatever its size."""
 GC_EVERY_S = 10.0
 COMPACT_AGAIN_S = 60.0
-"""Pause of a tablet whose compaction met a full disk or an exhausted resource. Other tablets' compactions go on."""
+"""The pause of a tablet whose compaction met a full disk or an exhausted resource. Other tablets' compactions go on."""
 GIVE_BACK_EVERY_S = 5.0
-"""At most so often: allocations wait while free memory goes back to the kernel, and new memory must be cleared."""
+"""The shortest time between two such steps, because allocations wait while memory goes back to the kernel, and new
+memory must be cleared."""
 
 
 class Maintenance:
@@ -43,7 +44,7 @@ class Maintenance:
         now: Callable[[], float] = time.monotonic,
         check_folders: Callable[[], None] = lambda: None,
     ) -> None:
-        """`now`: seconds that only grow. `check_folders`: as `FileChecker` takes it."""
+        """`now`: a clock in seconds that never goes back. `check_folders`: as in `FileChecker`."""
         self._manager = manager
         self._memory = memory
         self._now = now
@@ -104,7 +105,7 @@ class Maintenance:
             await self.file_checker.round()
 
     async def give_back(self) -> bool:
-        """Give free memory back if writes would be refused for it otherwise; returns whether it did."""
+        """Give free memory back if writes would otherwise be refused because of it; returns whether it did."""
         if not self._memory.mostly_free or self._now() - self._gave_back_at < GIVE_BACK_EVERY_S:
             return False
         self._gave_back_at = self._now()

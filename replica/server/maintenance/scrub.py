@@ -21,9 +21,10 @@ _log = logging.getLogger("nyala.server")
 
 LOOK_EVERY_S = 60.0
 PIECE_BYTES = 1 << 20
-"""So much is read at once: at the default rate what an eighth of a second allows, so others hardly wait at the disk."""
+"""The bytes read at once: at the default rate an eighth of a second's share, so that others hardly wait for the
+disk."""
 CPU_SHARE = 0.1
-"""Share of one core that checks may take. Log segments with many small entries cost CPU rather than reads."""
+"""The share of one core that checks may take. Log segments with many small entries cost CPU rather than reads."""
 
 Pieces = Generator[int, None, None]
 """Each step reads and checks a piece, and yields its number of bytes; Corruption if they are damaged."""
@@ -34,15 +35,15 @@ class _AtRest(NamedTuple):
 
     hosted: HostedTablet
     is_there: Callable[[], bool]
-    """Whether it is still the replica's."""
+    """Whether the file still belongs to the replica."""
     files: Callable[[], Iterator[Pieces]]
 
 
 class Scrub:
     """Checks every block and every closed log segment of every running replica once in an interval, by its CRCs.
 
-    Concurrency: the loop's thread chooses; one thread of its own reads, a piece at a time. It holds nothing: if a
-    merge, log GC, a deletion or a copy removes the file, the check ends after the piece.
+    Concurrency: the loop's thread chooses; one thread of its own reads, a piece at a time. It keeps no file from
+    removal: if a merge, log GC, a deletion or a copy removes the file, the check ends after the piece.
     """
 
     def __init__(
@@ -59,12 +60,12 @@ class Scrub:
         self._pool = started_pool(1, "scrub")
         self._whole_s: dict[str, float] = {}
         self.bytes = 0
-        """Bytes read so far."""
+        """The bytes read so far."""
         self.damaged = 0
-        """Blocks and segments found damaged so far."""
+        """The number of blocks and segments found damaged so far."""
 
     async def run_forever(self) -> None:
-        """Look for what to check until the server stops."""
+        """Check what is due until the server stops."""
         options = self._manager.options
         while options.scrub_mb_per_s and not self._manager.stopping:
             await self.round()
@@ -79,12 +80,13 @@ class Scrub:
             try:
                 if one.is_there() and await self._check(one):
                     self._whole_s[name] = self._now()
-            except (Refused, MemoryError) as error:  # a resource is exhausted: the next round begins with this
+            except (Refused, MemoryError) as error:  # a resource is exhausted: the next round begins with this one
                 _log.info("T %s P %s not scrubbed now: %s", one.hosted.tablet_id, self._manager.uuid, error)
                 return
 
     def _at_rest(self) -> Iterator[tuple[str, _AtRest]]:
-        """What can be checked, by names that no other block, and no other segment of the same log, ever gets."""
+        """The files that can be checked, under names that no other block, and no other segment of the same log, ever
+        gets."""
         for hosted in self._manager.running():
             if hosted.tablet is not None:
                 for block in hosted.tablet.superblock.blocks:
@@ -115,13 +117,13 @@ class Scrub:
         return _AtRest(hosted, is_there, files)
 
     async def _check(self, one: _AtRest) -> bool:
-        """Whether the block or segment is whole. If it is not, and is still the replica's, the replica fails."""
+        """Whether the block or segment is intact. If it is not, and still belongs to the replica, the replica fails."""
         try:
             for pieces in one.files():
                 if not await self._read(pieces, one.is_there):
                     return False
         except Corruption as error:
-            # A superblock without the block is saved, and a segment unlisted, before the files go.
+            # A superblock without the block is saved, and a segment unlisted, before the files are removed.
             if one.is_there():
                 self.damaged += 1
                 self._manager.damaged(one.hosted, error)
@@ -158,12 +160,13 @@ class Scrub:
 
 
 def cost_bytes(length_bytes: int, cpu_s: float, rate_bytes_per_s: int) -> int:
-    """How many bytes of the rate a piece costs: its length, or more if checking it took much CPU."""
+    """The bytes of the rate that a piece costs: its length, or more if the check took much CPU."""
     return max(length_bytes, int(cpu_s / CPU_SHARE * rate_bytes_per_s))
 
 
 def carried(whole_s: Mapping[str, float], present: Collection[str], now_s: float) -> dict[str, float]:
-    """When each block in `present` was last known to be whole. A new one was written or checked just now."""
+    """The time at which each block in `present` was last known to be intact. A new one was written or checked just
+    now."""
     return {name: whole_s.get(name, now_s) for name in present}
 
 

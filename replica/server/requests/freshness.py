@@ -1,7 +1,8 @@
 """Judges whether a replica's data is new enough for a read of bounded staleness. Pure.
 
-Only data counts: a replica's safe time is the time of the last entry that it has applied. A follower that was
-restarted, cut off or copied is as old as that entry, even if it hears its leader.
+Only data counts: a replica's safe time is the time of the last entry that it has applied. The data of a follower that
+was restarted, cut off or copied is as old as that entry, even if it hears its leader.
+
 A read returns every write that was acknowledged longer ago than the staleness, if no two servers' clocks differ by more
 than `limits.CLOCK_DIFFERENCE_US_MAX`: by any of these clocks, the write's time is below now - staleness + difference.
 This holds only while hybrid times move with the wall clock. While a server's hybrid time is ahead of its wall clock by
@@ -14,7 +15,7 @@ from nyala.replica.types import Code, Refused, hybrid_from_us, limits, staleness
 
 
 def lag_us(now: int, safe_time: int) -> int:
-    """How old data can be that is complete up to `safe_time`, in microseconds. `now`: this server's hybrid time."""
+    """The highest age of data that is complete up to `safe_time`, in microseconds. `now`: this server's hybrid time."""
     return us_of_hybrid(now) - us_of_hybrid(safe_time) + limits.CLOCK_DIFFERENCE_US_MAX
 
 

@@ -1,4 +1,4 @@
-"""The one question that servers ask leaders elsewhere."""
+"""The one call that servers make to leaders on other servers: a read at a time."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ _ASK_TIMEOUT_S = 5.0
 
 
 class LeaderTime:
-    """Lets a follower of an idle tablet reach a time. Concurrency: the loop's thread."""
+    """Makes the leader of an idle tablet replicate an entry, so that a follower reaches a time. Concurrency: the loop's
+    thread."""
 
     def __init__(self, channels: Channels, place: Callable[[Member], Address | None]) -> None:
-        """`place(member)`: where to call it."""
+        """`place(member)`: the member's address for calls."""
         self._channels = channels
         self._place = place
 
     async def ask(self, replica: Replica, hybrid_time: int) -> None:
-        """Ask the leader for a small read at that time. Before it serves the snapshot, it replicates an entry above it.
+        """Ask the leader for a small read at that time. Before it serves the snapshot, it replicates an entry with a
+        later time.
 
         Errors are only logged, because the caller waits for the entry and not for the leader.
         """

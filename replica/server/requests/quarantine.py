@@ -10,7 +10,7 @@ from ..tablets.manager import TabletManager
 
 
 async def quarantine_list(manager: TabletManager, request: pb.QuarantineRequest) -> pb.ListQuarantineReply:
-    """ListQuarantineReply of one tablet, or of all; a page of it, by path."""
+    """One page of the quarantines of one tablet, or of all, by path."""
     found = await manager.in_thread(lambda: list_quarantine(manager.disk, request.tablet_id))
     items = (
         (
@@ -34,7 +34,7 @@ async def quarantine_list(manager: TabletManager, request: pb.QuarantineRequest)
 async def quarantine_purge(manager: TabletManager, tablet_id: str) -> pb.PurgeQuarantineReply:
     """Purge one tablet's quarantines; the tombstone, if it is one, keeps its promises.
 
-    Refused TABLET_NOT_FOUND for a tablet that never was here, ALREADY_INPROGRESS while it is created, copied or
+    Refused TABLET_NOT_FOUND for a tablet that was never here, ALREADY_INPROGRESS while it is created, copied or
     deleted; Corruption if a superblock cannot be read, because it may name any block: then nothing is removed.
     """
     hosted = manager.get(tablet_id)

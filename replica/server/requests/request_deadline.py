@@ -1,4 +1,4 @@
-"""Until when a caller waits for its answer, and whether it is still there."""
+"""The time until which a caller waits for its answer, and whether it still waits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RequestDeadline:
         *,
         host: str = "",
     ) -> None:
-        """`host`: the caller's host, for bounds per host; empty if it is not known."""
+        """`host`: the caller's host, for bounds per host; empty if unknown."""
         self.host = host
         self._stay_s = min(stay_s, limits.CALLER_STAYS_S_MAX)
         self._monotonic_us = monotonic_us
@@ -43,11 +43,11 @@ class RequestDeadline:
         return cls(min(limits_s, default=limits.CALLER_STAYS_S_DEFAULT), monotonic_us, host=host)
 
     def leave(self) -> None:
-        """The caller left: work for it ends at its next step."""
+        """Note that the caller left: work for it ends at its next step."""
         self._left = True
 
     def stop(self) -> None:
-        """Refused TIMED_OUT once the caller left, or its deadline passed."""
+        """Raise Refused TIMED_OUT if the caller left, or its deadline passed."""
         if self._left:
             raise Refused(Code.TIMED_OUT, "the caller left; the work for it ended")
         if self._monotonic_us() >= self._until_us:

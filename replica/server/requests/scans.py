@@ -24,19 +24,19 @@ TIMEOUT_DEFAULT_S = 30.0
 TIMEOUT_MAX_S = 600.0
 ASK_LEADER_AGAIN_S = 1.0
 PATIENCE_S = 600.0
-"""If a reader takes no chunk for so long, its scan ends, to make room for others."""
+"""If a reader takes no chunk for this time, its scan ends, to make room for others."""
 CATCH_UP_S = 1.0
-"""How long a replica whose data is too old for a read may try to get newer data before it refuses."""
+"""The time in which a replica whose data is too old for a read may get newer data before it refuses."""
 
 T = TypeVar("T")
 
 AskLeader = Callable[[Replica, int], Awaitable[None]]
-"""(a follower here, a hybrid time): have its leader replicate an entry at or above the time. Does not raise if the
+"""(a follower here, a hybrid time): makes its leader replicate an entry at or above the time. Does not raise if the
 leader does not answer."""
 
 
 async def when(start: Callable[[Callable[[Any], None]], None], timeout_s: float, what: str) -> Any:
-    """The result that `start(done)` delivers; Refused as delivered, or TIMED_OUT."""
+    """The result that `start(done)` passes to `done`; raises the Refused that it passes, or TIMED_OUT."""
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     start(lambda result: None if future.done() else future.set_result(result))
     try:
@@ -52,7 +52,7 @@ async def when(start: Callable[[Callable[[Any], None]], None], timeout_s: float,
 
 
 class ReadTime(NamedTuple):
-    """What a caller says of the time to read at; each as in ScanRequest, 0 if it says nothing."""
+    """The caller's fields about the time of a read; each as in ScanRequest, 0 if absent."""
 
     timeout_us: int
     propagated_time: int
@@ -76,7 +76,8 @@ class Scans:
         catch_up_s: float = CATCH_UP_S,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        """`damaged(hosted, error)`: called when a scan met a damaged block; it fails the replica, and peers heal it."""
+        """`damaged(hosted, error)`: called when a scan finds a damaged block; it fails the replica, and peers heal
+        it."""
         self._hybrid_clock = hybrid_clock
         self._ask_leader = ask_leader
         self._damaged = damaged
@@ -93,7 +94,7 @@ class Scans:
     async def scan(
         self, hosted: HostedTablet, request: pb.ScanRequest, deadline: RequestDeadline | None = None
     ) -> AsyncIterator[pb.ScanChunk]:
-        """Chunks of one scan; the first carries the Arrow schema, the last is marked. Raises Refused.
+        """Yield the chunks of one scan; the first has the Arrow schema, the last is marked. Raises Refused.
 
         The task that iterates is cancelled if it takes no chunk for PATIENCE_S. Threads stop within one piece of a
         block after `deadline` has passed or its caller has left; by default it is the request's timeout.
@@ -115,7 +116,7 @@ class Scans:
     async def get(
         self, hosted: HostedTablet, request: pb.GetRequest, deadline: RequestDeadline | None = None
     ) -> pb.GetReply:
-        """The rows of some keys: at the leader, or with a staleness at any replica that is new enough. Raises
+        """The rows of some keys: at the leader, or with a staleness at any replica with data that is new enough. Raises
         Refused."""
         deadline = deadline or RequestDeadline.of(None, request.timeout_us)
         replica, tablet = hosted.serving(request.table_id)
@@ -157,10 +158,10 @@ class Scans:
                 deadline.leave()
 
     async def _ready_to_read(self, replica: Replica, request: ReadTime) -> int | None:
-        """The time to scan at, once everything that belongs to it is applied here; None: the latest applied.
+        """The time at which to scan, when everything up to it is applied here; None: the latest applied.
 
-        Latest: after the barrier, everything acknowledged before this call is applied. At a time: at the leader, once
-        no entry at or below that time can come.
+        Latest: after the barrier, everything acknowledged before this call is applied. At a time: at the leader, when
+        no entry at or below that time can come any more.
         """
         timeout_s = _timeout(request.timeout_us)
         self.observe(request.propagated_time)
@@ -177,7 +178,7 @@ class Scans:
         return None
 
     async def _fresh_enough(self, replica: Replica, request: ReadTime, timeout_s: float) -> int | None:
-        """The time to scan at, on any replica; LAGGING if this one cannot get data that is new enough in time."""
+        """The time at which to scan, on any replica; LAGGING if this one cannot get data that is new enough in time."""
         mine = replica.active_config.member(replica.uuid)
         if mine is not None and not mine.holds_data:
             raise Refused(Code.LAGGING, "this replica is a witness and holds no data")
@@ -195,8 +196,8 @@ class Scans:
         return int(request.snapshot_time) or None
 
     async def _fresh_by_barrier(self, replica: Replica, request: ReadTime, timeout_s: float) -> int | None:
-        """While hybrid times are ahead of the wall clock they stand still, so they do not show how old data is. Then
-        only the leader answers, by a barrier."""
+        """While hybrid times are ahead of the wall clock they do not move with it, so they do not show how old data is.
+        Then only the leader answers, by a barrier."""
         if not replica.is_leader:
             ahead_s = round(self._hybrid_clock.ahead_of_wall_us() / 1e6, 3)
             raise Refused(
@@ -216,7 +217,7 @@ class Scans:
         clock, limit_us = self._hybrid_clock, limits.CLOCK_AHEAD_OF_CALLERS_US_MAX
         ahead_us = clock.ahead_of_wall_us(hybrid_time)
         if ahead_us > limit_us and clock.ahead_us(hybrid_time) > limits.CLOCK_DIFFERENCE_US_MAX:
-            # An error of the caller. Taking the time over would push the clocks of all servers ahead for good.
+            # An error of the caller. To accept the time would push the clocks of all servers ahead for good.
             raise Refused(
                 Code.INVALID_ARGUMENT,
                 "the time lies in the future: read an earlier one, and see that the clocks of all machines agree",
@@ -256,7 +257,7 @@ class Scans:
         job = self._pool.submit(following)
         pending = asyncio.wrap_future(job)
         try:
-            # Shielded: who leaves does not leave the thread behind, which is in the middle of `batches`.
+            # Shielded: a caller that leaves must not abandon the thread, which is in the middle of `batches`.
             while (found := await asyncio.shield(pending)) is not None:
                 job = self._pool.submit(following)
                 pending = asyncio.wrap_future(job)
@@ -265,7 +266,7 @@ class Scans:
             deadline.leave()
             if not job.cancel():
                 await asyncio.wait([pending])
-                pending.exception()  # that the caller left is told to nobody
+                pending.exception()  # retrieve the error, which no one awaits any more
             close = getattr(batches, "close", None)
             if close is not None:
                 await loop.run_in_executor(self._pool, close)
@@ -274,7 +275,8 @@ class Scans:
     async def checksum(
         self, hosted: HostedTablet, request: pb.ChecksumRequest, deadline: RequestDeadline | None = None
     ) -> pb.ChecksumReply:
-        """Checksum of this replica, leader or not, at a time; 0: at its applied time. It ends when the caller leaves.
+        """The checksum of this replica, leader or not, at a time; 0: at its applied time. It ends when the caller
+        leaves.
 
         Refused(INVALID_ARGUMENT) if the caller compares sums of another definition.
         """
@@ -301,7 +303,7 @@ class Scans:
         """Wait until this replica, leader or not, has applied everything up to the time.
 
         A follower of an idle tablet would wait for ever. So it asks the leader, which then replicates an empty entry
-        above the time. It asks again and again, because leaders change.
+        above the time. It repeats the request, because leaders change.
         """
 
         async def ask() -> None:
@@ -322,7 +324,7 @@ class Scans:
             await asyncio.gather(asking, return_exceptions=True)
 
     def close(self, *, wait: bool = False) -> None:
-        """No more scans; `wait`: until the threads have ended."""
+        """Begin no more scans; `wait`: return when the threads have ended."""
         for pool in (self._pool, self._sums, self._gets):
             pool.shutdown(wait=wait, cancel_futures=True)
 

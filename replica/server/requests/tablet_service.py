@@ -121,11 +121,11 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
 
     @_answered(pb.OpenWritesReply)
     async def OpenWrites(self, request: pb.OpenWritesRequest, context: Context) -> pb.OpenWritesReply:
-        """A ticket for a connection on which small batches go to their tablets' leaders; replies come as they end."""
+        """Return a ticket for a connection on which small batches go to their tablets' leaders."""
         return self.write_links.grant(host_of_caller(context))
 
     def _begin_write(self, request: pb.WriteRequest, done: Done) -> Callable[[], None] | None:
-        """As `Write`, without a task. Returns a function that gives the write up, if it has to wait for its index."""
+        """Like `Write`, without a task. Returns a function that gives the write up, if it has to wait for its index."""
 
         def ended(outcome: Any) -> None:
             done(self._told(pb.WriteReply, outcome) if isinstance(outcome, ReplicaError) else outcome)
@@ -140,7 +140,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
         return None if arrival is None else partial(hosted.arrivals.leave, arrival)
 
     async def Scan(self, request: pb.ScanRequest, context: Context) -> AsyncIterator[pb.ScanChunk]:
-        """Rows of one tablet at one time."""
+        """Return rows of one tablet at one time."""
         try:
             check_name(request.dest_uuid, self._manager.uuid)
             deadline = RequestDeadline.of(context, request.timeout_us)
@@ -151,13 +151,13 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
 
     @_answered(pb.GetReply)
     async def Get(self, request: pb.GetRequest, context: Context) -> pb.GetReply:
-        """The rows of some keys of one tablet."""
+        """Return the rows of some keys of one tablet."""
         deadline = RequestDeadline.of(context, request.timeout_us)
         return await self._scans.get(self._manager.get(request.tablet_id), request, deadline)
 
     @_answered(pb.ListTabletsReply)
     async def ListTablets(self, request: pb.ListTabletsRequest, context: Context) -> pb.ListTabletsReply:
-        """Status of all replicas, or of those asked for that are here."""
+        """Return the status of all replicas, or of the requested ones that are here."""
         manager = self._manager
         wanted = list(request.tablet_ids) or sorted(manager.tablets)
         found = (
@@ -170,7 +170,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
 
     @_answered(pb.CreateTabletReply)
     async def CreateTablet(self, request: pb.CreateTabletRequest, context: Context) -> pb.CreateTabletReply:
-        """Create a replica of a new tablet; the same again is a no-op."""
+        """Create a replica of a new tablet; a repeated call changes nothing."""
         return await create_tablet(self._manager, request)
 
     @_answered(pb.DeleteTabletReply)
@@ -196,7 +196,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
                 replica.abort_change(cas, done)
             else:
                 replica.change_config(edits, cas, decision, done)
-            # Before this iteration ends and the entry is sent. Addresses in a refused change are not learned.
+            # This is before the iteration ends and the entry is sent. Addresses in a refused change are not learned.
             self._manager.learn_config(replica.active_config)
 
         config = await when(change, CHANGE_TIMEOUT_S, "the config change to commit")
@@ -219,37 +219,39 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
 
     @_answered(pb.ChecksumReply)
     async def Checksum(self, request: pb.ChecksumRequest, context: Context) -> pb.ChecksumReply:
-        """Checksum of this replica's rows at a time."""
+        """Return the checksum of this replica's rows at a time."""
         deadline = RequestDeadline.of(context, request.timeout_us)
         return await self._scans.checksum(self._manager.get(request.tablet_id), request, deadline)
 
     @_answered(pb.ServerTimeReply)
     async def ServerTime(self, request: pb.ServerTimeRequest, context: Context) -> pb.ServerTimeReply:
-        """A hybrid time above everything this server has seen."""
+        """Return a hybrid time above every time that this server has seen."""
         self._scans.observe(request.propagated_time)
         return pb.ServerTimeReply(hybrid_time=self._hybrid_clock.now())
 
     @_answered(pb.LatenessReply)
     async def Lateness(self, request: pb.LatenessRequest, context: Context) -> pb.LatenessReply:
-        """The longest lag of the event loop, and the longest hold of the interpreter's lock, in the last seconds."""
+        """Return the longest lag of the event loop, and the longest hold of the interpreter's lock, in the last
+        seconds."""
         lag_ms = self._manager.ticker.lags_ms.within(request.last_s)
         return pb.LatenessReply(loop_lag_ms=lag_ms, gil_hold_ms=self._gil.holds_ms.within(request.last_s))
 
     @_answered(pb.ProcessReply)
     async def IsProcess(self, request: pb.ProcessRequest, context: Context) -> pb.ProcessReply:
-        """Whether this process sends the heartbeats with that number: a master asks before it believes one."""
+        """Return whether this process sends the heartbeats with that number. A master asks that before it believes
+        one."""
         return pb.ProcessReply(same=request.process == self._process)
 
     @_answered(pb.LedgerReply)
     async def Ledger(self, request: pb.LedgerRequest, context: Context) -> pb.LedgerReply:
-        """How far each source is applied, at the leader, after everything acknowledged before the call."""
+        """Return the applied offset of each source, at the leader, after everything acknowledged before the call."""
         replica, tablet = self._manager.get(request.tablet_id).serving()
         await when(replica.read_barrier, TIMEOUT_DEFAULT_S, "the read barrier")
         return pb.LedgerReply(sources=[_ledger_source(s) for s in tablet.ledger_sources()])
 
     @_answered(pb.FlushReply)
     async def Flush(self, request: pb.FlushRequest, context: Context) -> pb.FlushReply:
-        """Flush, and compact if asked, now."""
+        """Flush now, and if requested compact."""
         hosted = self._manager.get(request.tablet_id)
         _, tablet = hosted.serving()
         await self._maintenance.flush(hosted)
@@ -259,7 +261,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
 
     @_answered(pb.ListQuarantineReply)
     async def ListQuarantine(self, request: pb.QuarantineRequest, context: Context) -> pb.ListQuarantineReply:
-        """The quarantines that deletions have left."""
+        """Return the quarantines that deletions have left."""
         return await quarantine_list(self._manager, request)
 
     @_answered(pb.PurgeQuarantineReply)
@@ -279,11 +281,11 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
             )
 
     def _check_term(self, decision_term: int) -> None:
-        """Refused(NOT_READY) for a decision of a term that no master has named here.
+        """Refused(NOT_READY) for a decision of a term that no master has named to this server.
 
         The tablet remembers the highest decision that it carried out, and refuses lower ones for ever. So a made-up
         term must not get there. A master decides after it heard from the tablet's leader, which got the master's term
-        in the reply. If the reply was lost, the next one brings it.
+        in the reply. If that reply was lost, the next one has the term.
         """
         known = self._manager.catalog_term
         if self._manager.options.masters and decision_term > known:
@@ -311,7 +313,7 @@ async def create_tablet(manager: TabletManager, request: pb.CreateTabletRequest)
     )
     config = config_from_pb(request.config).with_opid(OpId(0, 0))
     hosted = await manager.create(superblock, config, campaign=request.leader_hint == manager.uuid)
-    # The other members may have elected a leader that found this replica missing, and copies to it.
+    # The other members may have elected a leader that found this replica missing, and copies it.
     if hosted.replica is None and not hosted.opening and hosted.copy is None:
         raise Refused(Code.TABLET_FAILED, hosted.error or "the tablet could not be started", tablet=request.tablet_id)
     return pb.CreateTabletReply()

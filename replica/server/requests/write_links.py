@@ -1,4 +1,4 @@
-"""Server side of write links: many small writes of a client process on one connection, and their replies."""
+"""The server's side of write links: many small writes of a client process on one connection, and their replies."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from nyala.replica.types import Refused, limits
 
 _log = logging.getLogger("nyala.server")
 _SILENCE_MS = 15_000
-"""If a client is silent for so long, its link ends."""
+"""If a client is silent for this time, its link ends."""
 _LOOK_S = 1.0
-"""How often overdue frames are looked for, while there are links."""
+"""The seconds between two searches for overdue frames, while there are links."""
 
 
 def _nothing() -> None:
-    """Gives up nothing, for a write that already holds an index."""
+    """Give up nothing, for a write that already has an index."""
 
 
 class WriteLinks:
@@ -45,7 +45,7 @@ class WriteLinks:
     ) -> None:
         """`grant_ticket`: the listener's. `begin(WriteRequest, done)`: calls `done` once, with a WriteReply or an
         exception, perhaps before it returns; returns a function that gives the write up, if it can be given up.
-        `microtasks`: replies that are ready at the end of an iteration leave in one message."""
+        `microtasks`: with them, replies that are ready at the end of an iteration are sent in one message."""
         self._grant_ticket = grant_ticket
         self.begin = begin
         self.microtasks = microtasks
@@ -57,12 +57,12 @@ class WriteLinks:
         self.closed = False
 
     def grant(self, host: str) -> pb.OpenWritesReply:
-        """The OpenWritesReply: a ticket for one link, for which `host` asked."""
+        """The OpenWritesReply: a ticket for one link, requested by `host`."""
         port, ticket = self._grant_ticket(self._take, host)
         return pb.OpenWritesReply(port=port, ticket=ticket)
 
     def close(self) -> None:
-        """End all links, now and later; writes that hold an index go on."""
+        """End all links, now and later; writes with an index go on."""
         self.closed = True
         if self._looking is not None:
             self._looking.cancel()
@@ -92,7 +92,7 @@ class WriteLinks:
     def _taken(self, task: asyncio.Task[Any]) -> None:
         self._connecting.discard(task)
         if not task.cancelled():
-            task.exception()  # the client went away meanwhile; nobody else need know
+            task.exception()  # the client went away meanwhile, and no one else needs the error
 
 
 class WriteLink(FrameReader):
@@ -100,7 +100,7 @@ class WriteLink(FrameReader):
 
     Writes begin in the order in which they arrive. When a link breaks, the writes that wait for their index are given
     up. Those with an index go on, because they cannot be taken back; the ledger answers a client that repeats one.
-    Memory: what `WRITES_PER_LINK_MAX` writes and replies hold.
+    Memory: at most that of `WRITES_PER_LINK_MAX` writes and replies.
     """
 
     def __init__(self, links: WriteLinks) -> None:
@@ -108,9 +108,9 @@ class WriteLink(FrameReader):
         self._links = links
         self._under_way = 0
         self._waiting: dict[int, Callable[[], None]] = {}
-        """Number of each write under way -> what gives it up."""
+        """A function that gives the write up, by the number of each write under way."""
         self._ended: list[tuple[int, Any]] = []
-        """(number, its WriteReply or its exception) of the writes whose reply has not left."""
+        """(number, WriteReply or exception) of the writes whose reply has not been sent."""
         self._reading = True
         self._writable = True
 
@@ -126,7 +126,7 @@ class WriteLink(FrameReader):
         self._write(pb.ReplyBundle())
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """[asyncio] The client, the network or we ended it."""
+        """[asyncio] The client, the network or this server ended the connection."""
         if self.error is not None:
             _log.warning("a link for writes was ended: %s", self.error)
         self._links.open.discard(self)
@@ -141,12 +141,12 @@ class WriteLink(FrameReader):
         return not self._under_way
 
     def pause_writing(self) -> None:
-        """[asyncio] The client does not read its replies, so no more are sent."""
+        """[asyncio] Stop sending replies, because the client does not read them."""
         self._writable = False
         self._regulate()
 
     def resume_writing(self) -> None:
-        """[asyncio] The client reads again."""
+        """[asyncio] Send replies again, because the client reads them."""
         self._writable = True
         self._regulate()
 
@@ -156,7 +156,7 @@ class WriteLink(FrameReader):
             self.transport.abort()
 
     def on_frame(self, body: bytes) -> None:
-        """A bundle of writes."""
+        """Handle a bundle of writes."""
         try:
             # Counted before it is parsed: a write of two bytes becomes an object of a hundred.
             if len(body) > limits.REQUEST_SMALL_BYTES:
@@ -177,7 +177,7 @@ class WriteLink(FrameReader):
         try:
             self._waiting[number] = _nothing
             give_up = self._links.begin(request, partial(self._settled, number))
-            if number in self._waiting:  # it has not settled meanwhile
+            if number in self._waiting:  # it has no outcome yet
                 self._waiting[number] = give_up or _nothing
         except Exception as error:  # noqa: BLE001 - a bug, told as one
             self._settled(number, error)
@@ -202,7 +202,7 @@ class WriteLink(FrameReader):
                 bundle.replies.add(number=number, reply=outcome)
         self._write(bundle)
         if not whole and self.transport is not None:
-            self.transport.close()  # nobody shall wait for a reply that does not come: the outcome is unknown
+            self.transport.close()  # so that no caller waits for a reply that does not come: the outcome is unknown
 
     def _write(self, bundle: pb.ReplyBundle) -> None:
         if self.transport is not None and not self.transport.is_closing():

@@ -31,15 +31,15 @@ from ..tablets.write_order import Arrival, WriteOrder
 INLINE_BYTES_MAX = 16 << 10
 """Batches up to this size are validated on the loop: a thread's round trip would cost more."""
 ROW_ERROR_BYTES = 20
-"""The most that the error of one row takes in a reply, without the name of its column."""
+"""The most bytes of one row's error in a reply, without the name of its column."""
 _NUMBERS = ("schema_id", "rows", "generation", "after", "done", "sequence", "first_incomplete", "config_term")
 _known_client = lru_cache(maxsize=4096)(partial(check_token, length_max=limits.LEDGER_CLIENT_ID_CHARS_MAX))
-"""Valid ones are remembered, because a client sends many writes."""
+"""Checks a client's id. Valid ones are remembered, because a client sends many writes."""
 
 
 @lru_cache(maxsize=4096)
 def _known_source(cluster_id: str, topic_id: str, kafka_partition: int) -> SourceKey:
-    """The source, as the log and the ledger keep it; Refused if its names or its number are invalid. Valid ones are
+    """The source, as it is in the log and the ledger; Refused if its names or its number are invalid. Valid ones are
     remembered, because a source sends many writes."""
     for name, value in (("cluster_id", cluster_id), ("topic_id", topic_id)):
         if value:
@@ -50,16 +50,16 @@ def _known_source(cluster_id: str, topic_id: str, kafka_partition: int) -> Sourc
 
 @lru_cache(maxsize=4096)
 def _longest_name(schema: TableSchema) -> int:
-    """Bytes of the longest column name."""
+    """The bytes of the longest column name."""
     return max(len(column.name.encode()) for column in schema.columns)
 
 
 Done = Callable[[Any], None]
-"""Gets the pb.WriteReply, or the exception of the write."""
+"""Called with the pb.WriteReply, or with the error of the write."""
 
 
 class Writes:
-    """Validates, keeps the order of arrival per tablet, replicates, answers.
+    """Validates writes, keeps the order of arrival per tablet, replicates, answers.
 
     Concurrency: the loop's thread; large batches are validated on `pool`.
     """
@@ -71,9 +71,9 @@ class Writes:
         observe: Callable[[int], None],
         written: Callable[[], None],
     ) -> None:
-        """`observe(hybrid time)`: push the clock above a time that a caller has seen; Refused for the far future.
+        """`observe(hybrid time)` pushes the clock above a time that a caller has seen; Refused for the far future.
 
-        `written()` is called for each write that is taken, so that copies make room for it.
+        `written()` is called for each accepted write, so that copies slow down.
         """
         self._memory = memory
         self._pool = pool
@@ -84,7 +84,8 @@ class Writes:
         self.validating_bytes = 0
 
     async def write(self, hosted: HostedTablet, request: pb.WriteRequest) -> pb.WriteReply:
-        """The reply to one request for a tablet that is here. If its caller gives it up, it gets no index any more."""
+        """The reply to one request for a tablet of this server. If its caller gives it up, it gets no index any
+        more."""
         outcome: asyncio.Future[pb.WriteReply | BaseException] = asyncio.get_running_loop().create_future()
         arrival = self.begin(hosted, request, lambda result: None if outcome.done() else outcome.set_result(result))
         try:
@@ -98,9 +99,9 @@ class Writes:
         return result
 
     def begin(self, hosted: HostedTablet, request: pb.WriteRequest, done: Done) -> Arrival | None:
-        """Take one request for a tablet that is here, and call `done` once, perhaps before this returns; or raise.
+        """Accept one request for a tablet of this server, and call `done` once, perhaps before this returns; or raise.
 
-        Returns the arrival, if it has to wait for its index.
+        Returns the arrival, if the write has to wait for its index.
         """
         replica, tablet = hosted.serving(request.table_id)
         if not request.table_id:
@@ -112,14 +113,16 @@ class Writes:
         self._observe(request.propagated_time)
         self._memory.admit(len(request.payload) + self.validating_bytes)
         self._written()
-        # Read once: each read of this field makes other bytes, and the tablet knows a checked batch by its identity.
+        # Read once: each read of this field makes another bytes object, and the tablet knows a checked batch by its
+        # identity.
         payload = request.payload
         size = len(payload)
         meta = _meta(request, tablet.schema)
         column_ids = meta.column_ids
 
         def check() -> Given:
-            """Refused SCHEMA_MISMATCH, INVALID_BATCH or TOO_LARGE; also what routing would have prevented."""
+            """Refused SCHEMA_MISMATCH, INVALID_BATCH or TOO_LARGE; also for rows that routing should not have sent
+            here."""
             batch = tablet.check_write(
                 request.schema_id, column_ids, payload, request.payload_crc, request.rows, meta.ignore_null
             )
@@ -140,7 +143,7 @@ class Writes:
                 done(error)
 
         def bad(error: Refused) -> None:
-            """If this sequence number was answered before, repeat that answer; else refuse with `error`."""
+            """If this sequence number was answered before, repeat that answer; otherwise refuse with `error`."""
             if not meta.client_id:
                 done(error)
                 return
@@ -185,8 +188,12 @@ class Writes:
         arrival = hosted.arrivals.join()
 
         def measure(given: Given) -> None:
-            """Once all before it went on: what its rows keep depends on those. What other leaders logged is applied
-            when the barrier is passed, and what this one did stands in `under_way` until it is."""
+            """Measure the kept values when all earlier writes have their index, because the result depends on those
+            writes.
+
+            Entries of other leaders are applied when the barrier is passed; this leader's own are in `under_way` until
+            they are applied.
+            """
             term = replica.term
 
             def confirmed(index: int | Refused) -> None:
@@ -225,8 +232,8 @@ class Writes:
         *,
         first: bool = False,
     ) -> None:
-        """Call `check` on a thread; when its turn comes, `then`, in which the write goes on, or (`first`) is looked at
-        once more while it stays the first."""
+        """Call `check` on a thread, and then, when all earlier writes have their index, `then`: the write gets its own,
+        or (`first`) is checked once more while it stays the first."""
         checking = asyncio.get_running_loop().run_in_executor(self._pool, check)
         self.validating_bytes += size
 
@@ -255,7 +262,7 @@ class Writes:
             hybrid_time=result.hybrid_time,
             last_offset=result.last_offset if result.last_offset is not None else -1,
             rows_applied=result.rows_applied,
-            # A client's write that comes again has the bytes of the first reply; a source's batch may be new in part.
+            # A repeated write of a client gets the bytes of the first reply; a source's batch may be new in part.
             rows_replayed=result.rows_replayed if result.last_offset is not None else 0,
         )
 
@@ -265,8 +272,8 @@ def need_same_generation(request: pb.WriteRequest, config: RaftConfig) -> None:
 
     Such a query may have begun after rows that the survivor does not have. Its first batch names no `after`. If it was
     applied, the tablet would drop those rows as replays once a later query reads them again. A recovery moves the
-    source's position back, then tells the masters the forced config, and then lets servers start. So a query that knows
-    the forced config has read the position after it was moved back.
+    source's position back, then reports the forced config to the masters, and then lets servers start. So a query that
+    knows the forced config has read the position after it was moved back.
     """
     if generation_of(config.opid.term) > generation_of(request.config_term):
         what = (
@@ -280,7 +287,7 @@ def need_same_generation(request: pb.WriteRequest, config: RaftConfig) -> None:
 
 
 def _meta(request: pb.WriteRequest, schema: TableSchema) -> WriteMeta:
-    """The `WriteMeta` that the log and the ledger keep; Refused if a field of it is invalid.
+    """The `WriteMeta` for the log and the ledger; Refused if a field of it is invalid.
 
     Writes on links are not checked field by field before, so these fields are checked here, for all writes.
     """

@@ -1,4 +1,4 @@
-"""Settings of the C library's memory allocator, and giving free memory back to the kernel."""
+"""Sets the C library's memory allocator, and gives free memory back to the kernel."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def keep_memory_low() -> None:
 
 
 def give_back_free_memory() -> None:
-    """Give memory between blocks in use that was freed back to the kernel: tens of milliseconds; in a thread.
+    """Give freed memory between blocks in use back to the kernel. It takes tens of milliseconds; call it in a thread.
 
     Until then it counts as the server's memory, and only allocations that fit into it can use it.
     """

@@ -26,7 +26,7 @@ class Channels:
         return channel
 
     async def close(self) -> None:
-        """Close all of them."""
+        """Close all channels."""
         for channel in (*self._channels.values(), *self._retired):
             await channel.close()
         self._channels.clear()

@@ -1,6 +1,6 @@
 """Measures how long one thread held Python's lock, because such a pause can look like a dead leader.
 
-If a thread wakes late from a sleep, it waited for a processor or for the lock. The kernel tells how long it waited for
+If a thread wakes late from a sleep, it waited for a processor or for the lock. The kernel knows how long it waited for
 a processor (`schedstat`). The rest is the hold of another thread, including the time in which that thread itself got no
 processor.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 from .recent_maximum import RecentMaximum
 
 PERIOD_S = 0.1
-"""A hold that is longer than this is always seen, at least the part above it. Shorter ones are seen by chance."""
+"""A hold that is longer than this is always noticed, at least the part above it. Shorter ones are noticed by chance."""
 RECENT_S = 60.0
 
 
@@ -24,7 +24,7 @@ def held_ms(slept_s: float, wanted_s: float, waited_for_cpu_s: float) -> float:
 
 
 def waited_for_cpu_s(schedstat: str) -> float:
-    """Seconds that a thread was ready and waited for a processor; 0 if the kernel does not say."""
+    """The seconds for which a thread was ready and waited for a processor; 0 if the kernel does not say."""
     fields = schedstat.split()
     return int(fields[1]) / 1e9 if len(fields) >= 2 and fields[1].isdigit() else 0.0
 
@@ -53,14 +53,14 @@ class GilWatch:
         return max(self._recent)
 
     def note(self, hold_ms: float) -> None:
-        """One observation."""
+        """Note one observation."""
         self.hold_ms_max = max(self.hold_ms_max, hold_ms)
         self._recent[0] = max(self._recent[0], hold_ms)
         self.observations += 1
         self.holds_ms.note(hold_ms)
 
     def begin_minute(self) -> None:
-        """A minute is over."""
+        """Begin another minute."""
         self._recent = [0.0, self._recent[0]]
 
     def _run(self) -> None:

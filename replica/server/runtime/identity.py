@@ -30,7 +30,7 @@ class Identity:
         return self._instance.cluster_id
 
     async def repair(self) -> bool:
-        """Write the file again if it is gone or damaged; returns whether it did."""
+        """Write the file again if it is missing or damaged; returns whether it did."""
         async with self._joining:
             return await asyncio.to_thread(repair_instance, self._disk, self._instance)
 
@@ -42,7 +42,7 @@ class Identity:
 
     @property
     def feature_level(self) -> int:
-        """The cluster's feature level, as far as this server has heard."""
+        """The cluster's feature level, as far as this server knows."""
         return self._instance.feature_level
 
     async def raise_feature_level(self, level: int) -> None:

@@ -1,4 +1,4 @@
-"""Heavy work on threads: one ordered lane per tablet on a shared pool, and completions posted to the loop in order."""
+"""Heavy work on threads: one ordered lane per tablet on a shared pool; results are posted to the loop in order."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class LoopPost:
                 self._loop.call_soon_threadsafe(self.microtasks.run, self._drain)
 
     def close(self) -> None:
-        """Later posts are dropped: the process is stopping and the loop may be gone."""
+        """Drop later posts, because the process is stopping and the loop may be gone."""
         with self._lock:
             self._closed = True
             self._queue.clear()
@@ -60,18 +60,18 @@ class LoopPost:
 
 
 class LoopTimer:
-    """Functions that run on the loop's thread later, each in its own iteration. Concurrency: the loop's thread."""
+    """Runs functions on the loop's thread later, each in its own iteration. Concurrency: the loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, microtasks: MicrotaskQueue) -> None:
         self._loop = loop
         self._microtasks = microtasks
 
     def now_us(self) -> int:
-        """Microseconds of the loop's clock."""
+        """The time of the loop's clock, in microseconds."""
         return int(self._loop.time() * 1_000_000)
 
     def after(self, delay_us: int, function: Callable[[], None]) -> None:
-        """Run `function` that much later."""
+        """Run `function` after this delay."""
         self._loop.call_later(delay_us / 1_000_000, self._microtasks.run, function)
 
 
@@ -89,7 +89,7 @@ class Lane:
         self._running = False
 
     def run(self, function: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
-        """Queue `function`; `done` gets its result, or what it raised, on the loop's thread."""
+        """Queue `function`; `done` gets its result, or its error, on the loop's thread."""
         with self._lock:
             self._tasks.append((function, done))
             if self._running:
@@ -104,7 +104,7 @@ class Lane:
 
     @property
     def depth(self) -> int:
-        """Tasks that wait."""
+        """The number of waiting tasks."""
         return len(self._tasks)
 
     def _run_slice(self) -> None:
@@ -129,7 +129,7 @@ class Lane:
 
 
 async def drained(lane: Lane) -> None:
-    """Return when everything that was put into the lane has run."""
+    """Return when all tasks of the lane have run."""
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     # The caller may have been cancelled meanwhile; then the future is done already.
     lane.run(lambda: None, lambda result: None if done.done() else done.set_result(None))

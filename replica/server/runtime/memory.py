@@ -1,4 +1,4 @@
-"""Memory of the process: tracked memory, the kernel's figure, and when writes are refused for it."""
+"""Memory of the process: tracked memory, the kernel's figure, and the limit at which writes are refused."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from nyala.replica.types import Code, Refused
 
 ANONYMOUS_MARGIN_BYTES = 160 << 20
-"""What an idle server needs by itself: interpreter, libraries, thread stacks."""
+"""The memory of an idle server: interpreter, libraries, thread stacks."""
 _NEARLY_FULL = 0.9
 _STATUS = Path("/proc/self/status")
 
 
 def anonymous_bytes() -> int:
-    """Memory of this process that no file backs; 0 if the system does not say. Mapped blocks do not count."""
+    """Memory of this process that no file backs; 0 if the system does not report it. Mapped blocks do not count."""
     try:
         for line in _STATUS.read_text().splitlines():
             if line.startswith("RssAnon:"):
@@ -52,7 +52,7 @@ class MemoryGuard:
 
     @property
     def pressure(self) -> float:
-        """1.0 at the soft limit."""
+        """Used memory as a share of the soft limit."""
         return self.used_bytes / self.soft_bytes
 
     @property
@@ -62,7 +62,8 @@ class MemoryGuard:
         return self.pressure > _NEARLY_FULL and self.tracked_bytes < self.used_bytes / 2
 
     def admit(self, length_bytes: int) -> None:
-        """Refused OVERLOADED if so many more bytes do not fit; nothing was applied, retry with back-off."""
+        """Refused OVERLOADED if that many more bytes do not fit; nothing was applied, and the caller retries with
+        back-off."""
         if self.used_bytes + length_bytes > self.soft_bytes:
             self.refused += 1
             raise Refused(

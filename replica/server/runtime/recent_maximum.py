@@ -6,7 +6,7 @@ import time
 from collections import deque
 
 KEPT_S = 1800
-"""For how long observations are kept."""
+"""The time for which observations are kept, in seconds."""
 
 
 class RecentMaximum:

@@ -13,7 +13,7 @@ from nyala.replica.types import MEMORY_MAPS, OPEN_FILES, ResourceUse
 _log = logging.getLogger("nyala.server")
 
 QUIET_BELOW = 0.7
-"""Once the use falls below this share of the limit, the next warning may come."""
+"""When the use falls below this share of the limit, another warning may follow."""
 LOOK_EVERY_S = 30.0
 _MAPS = Path("/proc/self/maps")
 _FILES = Path("/proc/self/fd")
@@ -40,7 +40,7 @@ def memory_maps() -> ResourceUse:
 
 
 def to_tell(name: str, use: ResourceUse, told: bool) -> tuple[str, bool]:
-    """(the warning to log now, or ""; whether one is logged since the use last was below QUIET_BELOW)."""
+    """(the warning to log now, or ""; whether one was logged since the use last was below QUIET_BELOW)."""
     if (text := use.near_limit(name)) and not told:
         return text, True
     return "", told and use.share >= QUIET_BELOW

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Tasks:
-    """Keeps tasks until they end. `on_error` gets the exception of a task; the loop would only log it, and later.
+    """Keeps tasks until they end. `on_error` gets a task's exception at once; the loop would only log it, and later.
 
     Concurrency: the loop's thread.
     """
@@ -34,6 +34,6 @@ class Tasks:
             task.cancel()
 
     async def ended(self) -> None:
-        """Return when no task runs, also none of those that begin meanwhile."""
+        """Return when no task runs; tasks that begin meanwhile count, too."""
         while self._running:
             await asyncio.wait(self._running)

@@ -1,4 +1,4 @@
-"""The version of the running code: an entry that failed under one build is tried again under another."""
+"""The version of the running code: another build tries an entry again that failed under one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from nyala.replica.types import __version__
 
 LIBRARIES = ("pyarrow", "numpy", "polars")
-"""Libraries with which entries are applied."""
+"""The libraries that apply entries."""
 _PACKAGE = Path(__file__).resolve().parents[3]
 _FOLDERS = ("replica", "schemas")
 

@@ -1,4 +1,4 @@
-"""Whether a server's directory still has what the server promised."""
+"""Checks that a server's directory still has the files with the server's promises."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nyala.replica.types import Corruption, DataState, Disk
 
 
 def check_durable_state(disk: Disk, instance: Instance) -> None:
-    """Corruption if this server has lost what it promised: its folder of superblocks, metadata or logs is empty.
+    """Raise Corruption if this server has lost its promises: its folder of superblocks, metadata or logs is empty.
 
     An unmounted or a new disk looks like that. A single missing file concerns its own replica only. A creation that was
     cut off leaves metadata and an empty log, and no superblock yet.

@@ -1,4 +1,4 @@
-"""Which log entry a replay is at: an entry that crashes the process is given up after three crashes.
+"""Tracks which log entry a replay applies, to give an entry up that crashes the process three times.
 
 1. A marker file names the entries that are being applied, at most MARKED_AT_ONCE_MAX. It is written without a sync:
    the kernel's cache outlives the process. After a power loss an older marker, or none, only means that counting
@@ -33,27 +33,28 @@ from nyala.schemas import frame, unframe
 _log = logging.getLogger("nyala.server")
 FOLDER = "replay"
 MARKED_AT_ONCE_MAX = 64
-"""How many entries one marker covers. After a kill -9 these are applied one by one, and the tablet does not serve
+"""The most entries that one marker covers. After a kill -9 these are applied one by one, and the tablet does not serve
 meanwhile. So more entries would make a replay a little cheaper, and the next one much longer."""
 
 FAILED_CHARS_MAX = 160
-"""At most so much of an error's text is kept, so that a marker fits into a sector."""
+"""The most characters of an error's text that are kept, so that a marker fits into a sector."""
 
 
 class EntryCrashesReplay(Corruption):
-    """Servers crashed three times at one entry of the log, this build last. A copy would bring the same entry."""
+    """Servers crashed three times at one entry of the log, at last with this build. A copy would contain the same
+    entry."""
 
     copy_heals = False
 
 
 def marker_path(tablet_id: str) -> str:
-    """Where a tablet's marker is while its log is being replayed."""
+    """The path of a tablet's marker while its log is being replayed."""
     return f"{FOLDER}/{tablet_id}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayMarker:
-    """What a marker file says. Ranges of log indexes include both ends; 0: none."""
+    """The content of a marker file. Ranges of log indexes include both ends; 0: none."""
 
     wal_generation: int
     first: int = 0
@@ -61,7 +62,7 @@ class ReplayMarker:
     suspect_first: int = 0
     suspect_last: int = 0
     build: str = ""
-    """The build that wrote it; empty if that did not say."""
+    """The build that wrote it; empty if that build did not write its name."""
     died_alone: int = 0
     """The entry at which a server crashed before, as a suspect that was applied alone."""
     failed_index: int = 0
@@ -92,7 +93,7 @@ class ReplayMarker:
     def after_a_death(self, build: str) -> ReplayMarker | None:
         """The marker with which a replay of `build` begins; None if an entry is proven to crash that build.
 
-        A crash under another build says which entries are suspect, and proves nothing.
+        A crash under another build makes entries suspect, and proves nothing.
         """
         if not self.first:
             return replace(self, build=build)
@@ -106,16 +107,16 @@ class ReplayMarker:
 
     @property
     def _was_alone(self) -> bool:
-        """The server crashed at one entry, which was applied alone because it was suspect."""
+        """Whether the server crashed at one entry, which was applied alone because it was suspect."""
         return self.first == self.last and self.suspect_first <= self.first <= self.suspect_last
 
     @property
     def is_proof(self) -> bool:
-        """Servers crashed at one entry three times, twice while it was applied alone."""
+        """Whether servers crashed at one entry three times, twice while it was applied alone."""
         return self.first > 0 and self._was_alone and self.died_alone == self.first
 
     def told(self) -> str:
-        """What is known of the last replays, for people; empty if nothing is."""
+        """A text on the last replays, for people; empty if nothing is known."""
         if self.is_proof:
             return (
                 f"the server crashed three times while it applied entry {self.first} of the log, under build "
@@ -135,7 +136,7 @@ _MORE = ("build", "died_alone", "failed_index", "failed_build", "failed")
 
 
 def _more_of(reserved: bytes) -> dict[str, Any]:
-    """The fields in `reserved`; none if it holds something else, which a later build may have put there."""
+    """The fields in `reserved`; none if it has other bytes, which a later build may have written."""
     try:
         found = json.loads(reserved) if reserved else {}
     except ValueError:
@@ -146,7 +147,7 @@ def _more_of(reserved: bytes) -> dict[str, Any]:
 
 
 def write_marker(disk: Disk, tablet_id: str, marker: ReplayMarker) -> None:
-    """Write the marker without a sync, because it has to outlive the process only."""
+    """Write the marker without a sync, because it has to survive a crash of the process only."""
     file, data = disk.open(marker_path(tablet_id), create=True), marker.encode()
     try:
         file.pwrite(data, 0)
@@ -162,7 +163,7 @@ class ReplayWatch:
     """
 
     def __init__(self, disk: Disk, build: str = "") -> None:
-        """`build`: of this process; empty for a tool that only removes markers."""
+        """`build`: the build of this process; empty for a tool that only removes markers."""
         self._disk = disk
         self._build = build
         self._alone = threading.Lock()
@@ -176,7 +177,7 @@ class ReplayWatch:
             self.one_at_a_time |= found is not None and bool(found.first or found.suspect_first)
 
     def forget(self, tablet_id: str) -> None:
-        """The tablet's replay is over, or its log is gone."""
+        """Remove the marker: the tablet's replay is over, or its log is gone."""
         path = marker_path(tablet_id)
         if self._disk.exists(path):
             self._disk.remove(path)
@@ -201,7 +202,7 @@ class ReplayWatch:
     ) -> StateMachine:
         """`machine`, watched until it has applied the entries that the log held at its opening.
 
-        `passed` is then called on the thread that applied them; it must have `forget` called, off the loop.
+        Then `passed` is called on the thread that applied them; it must arrange a call of `forget` off the loop.
         EntryCrashesReplay if an entry of this log is proven to crash servers of this build.
         """
         marker = ReplayMarker.load(self._disk, tablet_id)

@@ -22,7 +22,7 @@ from nyala.replica.rows import (
 )
 
 SWITCH_INTERVAL_S = 0.001
-"""How long a thread may keep the interpreter while the loop waits for it; Python's default is five times that."""
+"""The time that a thread may keep the interpreter while the loop waits for it; Python's default is five times that."""
 
 
 class _NoPandas:
@@ -37,7 +37,8 @@ class _NoPandas:
 def without_pandas() -> None:
     """Hide pandas from pyarrow, unless it is imported already.
 
-    pyarrow would import it when it first converts a Python list: half a second on the loop and 40 MB, without use here.
+    pyarrow would import it when it first converts a Python list, which takes half a second on the loop and 40 MB, for
+    nothing.
     """
     if "pandas" not in sys.modules:
         sys.meta_path.insert(0, _NoPandas())

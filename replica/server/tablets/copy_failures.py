@@ -1,4 +1,4 @@
-"""Counts the copies into this server that fail, in a row, for a reason of its own. Heartbeats report them."""
+"""Counts the copies into this server that fail in a row for this server's own reasons. Heartbeats report them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nyala.replica.types import Corruption, Refused, limits, may_pass
 FORGET_S = 60.0
 """Failures are forgotten after this long without another attempt. A leader tries again within 10 s."""
 REPORTED_MAX = limits.COPIES_FAILING_MAX
-"""So many are in one heartbeat: those that failed most often."""
+"""The most tablets in one heartbeat: those whose copies failed most often."""
 REASON_CHARS_MAX = 300
 
 
@@ -30,7 +30,7 @@ def is_our_own(error: BaseException) -> bool:
     """Whether a copy failed for a reason of this server: a full disk, an exhausted resource, or files that cannot be
     written or read back.
 
-    A source that is busy, no longer leads, cannot be reached or sent damaged bytes is no such reason.
+    If the source is busy, no longer leads, cannot be reached or sent damaged bytes, that is no reason of this server.
     """
     if isinstance(error, Refused):
         return may_pass(error)
@@ -41,23 +41,23 @@ class CopyFailures:
     """Counts by tablet. Bounded: a count that does not grow for FORGET_S is dropped. Concurrency: the loop's thread."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        """`now`: seconds that only grow."""
+        """`now`: a clock in seconds that never goes back."""
         self._now = now
         self._of: dict[str, FailedCopies] = {}
 
     def failed(self, tablet_id: str, error: BaseException) -> None:
-        """A copy of the tablet ended with that error, or its files could not be removed after a failure."""
+        """Note that a copy of the tablet ended with that error, or its files could not be removed after a failure."""
         if is_our_own(error):
             known = self._of.get(tablet_id)
             count = known.count + 1 if known is not None else 1
             self._of[tablet_id] = FailedCopies(tablet_id, count, str(error)[:REASON_CHARS_MAX], self._now())
 
     def succeeded(self, tablet_id: str) -> None:
-        """A copy of the tablet is complete."""
+        """Note that a copy of the tablet is complete."""
         self._of.pop(tablet_id, None)
 
     def lasting(self, under_way: Container[str]) -> list[FailedCopies]:
-        """Tablets whose copies failed lately, or are tried again now (`under_way`); most failures first."""
+        """The tablets whose copies failed recently, or are tried again now (`under_way`); most failures first."""
         oldest_s = self._now() - FORGET_S
         self._of = {t: f for t, f in self._of.items() if f.at_s >= oldest_s or t in under_way}
         return sorted(self._of.values(), key=lambda f: (-f.count, f.tablet_id))[:REPORTED_MAX]

@@ -1,4 +1,5 @@
-"""When a tablet is flushed: by its memory, by its log since the last flush, by age. Pure; the caller passes times."""
+"""Decides when a tablet is flushed: by its memory, by its log since the last flush, by age. Pure; the caller passes
+times."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from nyala.replica.types import ZERO_OPID, OpId, limits
 
 AGE_S = 120.0
-"""After so long a store of SMALL_BYTES or more is flushed, and a smaller one if it had no write for as long."""
+"""A store of SMALL_BYTES or more is flushed at this age, and a smaller one if it had no write for as long."""
 SMALL_BYTES = 1 << 20
 """A store below this is small: it is flushed later."""
 SMALL_AGE_S = 900.0
@@ -17,25 +18,25 @@ SMALL_AGE_S = 900.0
 
 @dataclass(frozen=True, kw_only=True)
 class Unflushed:
-    """What one tablet has applied and not flushed; bytes and seconds."""
+    """The applied and unflushed content of one tablet; bytes and seconds."""
 
     memory_bytes: int
-    """Of its stores, and of what memory holds about rows in blocks."""
+    """The bytes of its stores, and of the supersessions of rows in blocks."""
     store_bytes: int
-    """Of its stores alone, of which a flush makes a block."""
+    """The bytes of its stores alone, of which a flush makes a block."""
     log_bytes: int
     """The growth of its log since the last flush."""
     age_s: float
-    """Since the first entry that is not flushed."""
+    """The time since its first unflushed entry."""
     idle_s: float
-    """Since the last entry that is not flushed."""
+    """The time since its last unflushed entry."""
     since_flush_s: float
-    """Since the last attempt to flush; infinite if there was none."""
+    """The time since the last attempt to flush; infinite if there was none."""
 
 
 def urgency(held: Unflushed, *, flush_wal_bytes: int, pressed_bytes: int = 0) -> float:
-    """At 1.0 and above the tablet is to be flushed, the highest first. Age alone gives 1.0, so a full store or a long
-    log comes before it.
+    """From 1.0 on, the tablet should be flushed, the highest value first. Age alone gives 1.0, so full stores and long
+    logs come first.
 
     `pressed_bytes`: the server's memory limit while memory is short, so that any store may be flushed; else 0.
     """
@@ -48,7 +49,7 @@ def urgency(held: Unflushed, *, flush_wal_bytes: int, pressed_bytes: int = 0) ->
 
 
 def is_old(held: Unflushed) -> bool:
-    """Whether age alone asks for a flush. A small store waits longer, unless it has had no write for a while."""
+    """Whether the age alone makes a flush due. A small store waits longer, unless it has had no write for a while."""
     if held.age_s >= SMALL_AGE_S:
         return True
     worth_a_block = held.store_bytes >= SMALL_BYTES
@@ -58,18 +59,18 @@ def is_old(held: Unflushed) -> bool:
 
 @dataclass(frozen=True)
 class Watch:
-    """What is remembered of one tablet from one check to the next. Seconds of one monotonic clock."""
+    """The facts about one tablet that are kept from one check to the next. Seconds of one monotonic clock."""
 
     log_least_bytes: int
     """The log's smallest size since the last flush. At first this is the log kept for followers."""
     seen: OpId = ZERO_OPID
     first_s: float | None = None
-    """When an unflushed entry was first seen; None: all are flushed."""
+    """The time at which an unflushed entry was first seen; None: all are flushed."""
     last_s: float = field(default=-math.inf)
     flushed_s: float = field(default=-math.inf)
 
     def looked(self, applied: OpId, flushed: OpId, log_bytes: int, now_s: float) -> Watch:
-        """The same after a check of the tablet."""
+        """The new value after a check of the tablet."""
         if applied <= flushed:
             return replace(self, seen=applied, first_s=None, log_least_bytes=min(self.log_least_bytes, log_bytes))
         return replace(
@@ -81,8 +82,8 @@ class Watch:
         )
 
     def tried(self, log_bytes: int | None, now_s: float) -> Watch:
-        """The same after a flush. `log_bytes`: None if it failed; then the age begins anew, and the log's growth
-        not."""
+        """The new value after a flush. `log_bytes`: None if it failed; then the age begins anew, but not the log's
+        growth."""
         least = self.log_least_bytes if log_bytes is None else log_bytes
         return replace(self, log_least_bytes=least, first_s=None, flushed_s=now_s)
 

@@ -1,4 +1,4 @@
-"""One tablet as this server has it: its files, and the objects that run it."""
+"""One tablet of this server: its files, and the objects that run it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class CopyJob:
     target_uuid: str
     started_us: int
     config: OpId = ZERO_OPID
-    """Position of the config by which the leader asked for the copy, committed or not; 0.0 if it is not known."""
+    """The position of the config because of which the leader asked for the copy, committed or not; 0.0 if unknown."""
     progress: CopyProgress = field(default_factory=CopyProgress)
     cancelled: threading.Event = field(default_factory=threading.Event)
     error: str = ""
@@ -57,7 +57,8 @@ class CopyJob:
             abort()
 
     async def end(self) -> None:
-        """Cancel the job and return when it has ended. Refused TIMED_OUT if it does not; the cancel then stands."""
+        """Cancel the job and return when it has ended. Refused TIMED_OUT if it does not end in time; it stays
+        cancelled."""
         self.cancel()
         try:
             await asyncio.wait_for(self.ended.wait(), END_TIMEOUT_S)
@@ -67,15 +68,15 @@ class CopyJob:
 
 @dataclass(eq=False)
 class HostedTablet:
-    """What this server has of one tablet.
+    """One tablet on this server.
 
-    Concurrency: fields change on the loop's thread only; the objects behind them say their own rules. `transition`
-    is held while the tablet is created, opened, deleted or copied.
+    Concurrency: fields change on the loop's thread only; the objects in them state their own rules. `transition` is
+    held while the tablet is created, opened, deleted or copied.
     """
 
     tablet_id: str
     superblock: Superblock
-    """As of the last transition; a running tablet's own one is newer."""
+    """The superblock as of the last transition; a running tablet has a newer one."""
     lane: Lane
     meta_lane: Lane
     cmeta: ConsensusMeta | None = None
@@ -85,38 +86,38 @@ class HostedTablet:
     copy: CopyJob | None = None
     opening: bool = False
     error: str = ""
-    """Why it could not be opened."""
+    """The reason why it could not be opened."""
     waiting: bool = False
-    """It could not be opened, or had to stop, because a resource was exhausted. Its files are whole; it is tried
-    again."""
+    """Whether it could not be opened, or had to stop, because a resource was exhausted. Its files are intact, and the
+    server tries again."""
     attempts: int = 0
-    """How many attempts in a row failed to open it, or to apply what its log held."""
+    """The number of failed attempts in a row to open it, or to apply the entries that its log had."""
     unreadable: bool = False
-    """It could not be opened because its files are damaged, and a copy would heal it."""
+    """Whether it could not be opened because its files are damaged, and a copy would heal it."""
     transition: asyncio.Lock = field(default_factory=asyncio.Lock)
     arrivals: WriteOrder = field(default_factory=WriteOrder)
     """Writes that wait for their index: they keep their order of arrival."""
     under_way: set[Given] = field(default_factory=set)
-    """What writes give that went on and are not answered yet: perhaps they are not applied."""
+    """The values of writes that have an index and no answer yet, and so may not be applied."""
     promises: threading.Lock = field(default_factory=threading.Lock)
-    """A tombstone's votes and the merge of a copied consensus metadata exclude each other."""
+    """Held by a tombstone's votes and by the merge of a copied consensus metadata, which exclude each other."""
     unattended: asyncio.Event = field(default_factory=_set_event)
     """Cleared while a flush or a compaction runs."""
     said: tuple[str, int, str] = ("", 0, "")
     """Role, term and phase as last logged."""
     watch: Watch | None = None
-    """What the maintenance remembers from one check to the next; None until the first."""
+    """The state of the maintenance from one check to the next; None until the first."""
     compact_after_s: float = 0.0
     """No compaction before this time of the maintenance's clock, because the last one was refused."""
     stopped_at: LastLogged | None = None
-    """What must be kept of the log of a replica that was stopped to be deleted; None once it is deleted or runs
-    again."""
+    """The end of the log of a replica that was stopped to be deleted; None once it is deleted or runs again."""
     silent_since_s: float = field(default_factory=time.monotonic)
-    """When its replica last stopped, or this process started. Until then it may have echoed for its leader's lease."""
+    """The time at which its replica last stopped, or this process started. Until then it may have echoed for its
+    leader's lease."""
 
     @property
     def data_state(self) -> DataState:
-        """COPYING from the moment a copy job is accepted."""
+        """The data state; COPYING from the moment a copy job is accepted."""
         return DataState.COPYING if self.copy is not None else self.superblock.data_state
 
     @property
@@ -128,15 +129,14 @@ class HostedTablet:
 
     @property
     def last_opid(self) -> OpId:
-        """End of the log, or what was kept of it."""
+        """The end of the log, or the last OpId that was kept of it."""
         if self.replica is not None:
             return self.replica.last_logged
         return self.superblock.last_logged or ZERO_OPID
 
     @property
     def last_opid_known(self) -> bool:
-        """Whether `last_opid` is the last OpId acknowledged here. It is not known if the replica could not be
-        opened."""
+        """Whether `last_opid` is the last OpId acknowledged here. It is unknown if the replica could not be opened."""
         if self.superblock.data_state is DataState.READY:
             return self.replica is not None
         return self.superblock.last_logged_known
@@ -148,7 +148,7 @@ class HostedTablet:
         return blank and not self.superblock.table_id
 
     def repair_superblock(self, disk: Disk) -> bool:
-        """Write the superblock again from memory if its file is gone or damaged; returns whether it did. In a
+        """Write the superblock again from memory if its file is missing or damaged; returns whether it did. In a
         thread."""
         if self.tablet is not None:
             return self.tablet.repair_superblock()
@@ -169,7 +169,7 @@ class HostedTablet:
         return self.replica is not None and self.replica.phase in (Phase.CONFIGURING, Phase.RUNNING)
 
     def serving(self, table_id: str = "") -> tuple[Replica, Tablet]:
-        """The running replica and its tablet; Refused names what it is instead.
+        """The running replica and its tablet; Refused says why there is none.
 
         An empty `table_id` is not compared.
         """

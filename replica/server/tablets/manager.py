@@ -55,7 +55,7 @@ T = TypeVar("T")
 _log = logging.getLogger("nyala.server")
 
 REOPEN_AFTER_S = 5.0
-"""Pause before a tablet that met a full disk or an exhausted resource is opened again; doubled each time."""
+"""The pause before a tablet that met a full disk or an exhausted resource is opened again; doubled each time."""
 REOPEN_AFTER_S_MAX = 60.0
 
 
@@ -65,9 +65,9 @@ def reopen_after_s(attempts: int) -> float:
 
 
 class TabletManager:
-    """Owner of every tablet of this server.
+    """The owner of every tablet of this server.
 
-    Concurrency: the loop's thread, unless a method says otherwise; disk and replay run in threads.
+    Concurrency: the loop's thread, unless a method says otherwise; disk access and replay run in threads.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class TabletManager:
     # ------------------------------------------------------------------------------------------------------- look-up
 
     def get(self, tablet_id: str) -> HostedTablet:
-        """The tablet; Refused TABLET_NOT_FOUND if it never was here."""
+        """The tablet; Refused TABLET_NOT_FOUND if it was never here."""
         hosted = self.tablets.get(tablet_id)
         if hosted is None:
             raise Refused(
@@ -212,7 +212,8 @@ class TabletManager:
         return hosted
 
     def lost_term(self, tablet_id: str) -> int:
-        """The term of a tablet whose superblock is lost, so that a leader of an earlier term is refused; else 0."""
+        """The term of a tablet whose superblock is lost, so that a leader of an earlier term is refused; otherwise
+        0."""
         cmeta = self.lost.get(tablet_id)
         return cmeta.term if cmeta is not None else 0
 
@@ -266,7 +267,7 @@ class TabletManager:
         return answer_without_replica(self, hosted, tablet_id, message)
 
     def owes_a_lease(self, hosted: HostedTablet) -> bool:
-        """Whether the replica ran so recently that its leader may still hold a lease by its echo."""
+        """Whether the replica ran so recently that its leader may hold a lease because of its echo."""
         hold_s = self._raft_options.election_ticks_min * self.options.tick_ms / 1000
         return time.monotonic() - hosted.silent_since_s < hold_s
 
@@ -275,7 +276,7 @@ class TabletManager:
         self._send([(tablet_id, message)])
 
     def on_change(self, tablet_id: str) -> None:
-        """A replica's role, term, config or phase has changed."""
+        """Note that a replica's role, term, config or phase has changed."""
         self.changed.add(tablet_id)
         self.ticker.members_changed()
         hosted = self.tablets.get(tablet_id)
@@ -299,7 +300,7 @@ class TabletManager:
         """Create a tablet with `config` as its first config; a repeated call changes nothing.
 
         Refused ALREADY_EXISTS for another table's tablet of that id, TABLET_DELETED for a tombstone: a replica that
-        gave promises comes back through a tablet copy only.
+        made promises comes back through a tablet copy only.
         """
         hosted = self.tablets.get(superblock.tablet_id)
         if hosted is not None:
@@ -313,7 +314,8 @@ class TabletManager:
         if config.member(self.uuid) is None:
             raise Refused(Code.INVALID_ARGUMENT, "this server is no member of the tablet's config", own=self.uuid)
         self.check_room(superblock.tablet_id)
-        # It is listed before its files are written, so that the other members' leader does not start a copy into it.
+        # It is registered before its files are written, so that the other members' leader does not start a copy into
+        # it.
         hosted = self._add(superblock)
         hosted.opening = True
         async with hosted.transition:
@@ -326,7 +328,8 @@ class TabletManager:
         return hosted
 
     async def open(self, hosted: HostedTablet, *, campaign: bool = False, checked: bool = False) -> None:
-        """Bootstrap and start a READY tablet; a failure is this replica's own. The caller holds `transition`.
+        """Bootstrap and start a READY tablet; a failure is reported for this replica only. The caller holds
+        `transition`.
 
         `checked`: this process has just checked every byte of its blocks, when it wrote them.
         """
@@ -372,7 +375,7 @@ class TabletManager:
         await self._open_later(hosted)
 
     async def _open_later(self, hosted: HostedTablet) -> None:
-        """Try again to open a tablet that met a full disk or an exhausted resource, after longer and longer pauses."""
+        """Try again to open a tablet that met a full disk or an exhausted resource, with growing pauses."""
         await asyncio.sleep(reopen_after_s(hosted.attempts))
         hosted.attempts += 1
         async with hosted.transition:
@@ -402,7 +405,7 @@ class TabletManager:
                 await self.settle(hosted)
 
     def _unsettled(self, hosted: HostedTablet, error: Exception) -> None:
-        """The startup rules could not be applied to the tablet. If the disk has no room, try again later."""
+        """Note that the startup rules failed for the tablet. If the disk has no room, try again later."""
         hosted.error, hosted.unreadable = str(error), isinstance(error, Corruption) and error.copy_heals
         _log.error("T %s P %s cannot start: %s", hosted.tablet_id, self.uuid, error)
         hosted.waiting = isinstance(error, ResourcesExhausted)
@@ -449,13 +452,14 @@ class TabletManager:
         _log.error("T %s P %s cannot start, stays offline: %s", hosted.tablet_id, self.uuid, error)
 
     def _replayed(self, tablet_id: str) -> None:
-        """Called on the thread that applied the last entry which the start found."""
+        """Called on the thread that applied the last entry that the start found in the log."""
         if not self.stopping:
             self._open_pool.submit(self.replays.forget, tablet_id)
             self.post(lambda: self._started_well(tablet_id))
 
     def _started_well(self, tablet_id: str) -> None:
-        """Reset the count of attempts. Not before: if an entry exhausts a resource at each start, pauses must grow."""
+        """Reset the count of attempts. Not earlier: if an entry exhausts a resource at each start, the pauses must
+        grow."""
         if (hosted := self.tablets.get(tablet_id)) is not None:
             hosted.attempts = 0
 
@@ -497,7 +501,7 @@ class TabletManager:
             await hosted.copy.end()
             hosted = self.tablets.get(tablet_id)
         if hosted is None:
-            return  # it never was here, and now does not come
+            return  # it was never here, and now it is not created either
         async with hosted.transition:
             if hosted.superblock.data_state is DataState.DELETED:
                 return
@@ -527,9 +531,9 @@ def _check_config(hosted: HostedTablet, cas: OpId | None, committed: OpId) -> No
         return
     known = hosted.cmeta.committed_config.opid if hosted.cmeta is not None else ZERO_OPID
     if hosted.replica is not None:
-        known = max(known, hosted.replica.committed_config.opid)  # on its way to the metadata
+        known = max(known, hosted.replica.committed_config.opid)  # it may not be in the metadata yet
         pending = hosted.replica.active_config.opid
-        if pending > committed:  # else another entry is committed in its place, or before it one of a later term
+        if pending > committed:  # otherwise another entry is committed at its index, or one of a later term before it
             known = max(known, pending)
     if hosted.copy is not None:
         known = max(known, hosted.copy.config)

@@ -125,7 +125,7 @@ def create_files(disk: Disk, uuid: str, superblock: Superblock, config: RaftConf
     """Write the metadata and the log folder, and last the superblock, with which the tablet exists."""
     tablet_id = superblock.tablet_id
     if ConsensusMeta.exists(disk, tablet_id):
-        # An earlier creation that was cut off, or an older replica, left it. Its term and vote are promises and stay.
+        # An earlier creation that was cut off, or an older replica, left it. Its term and vote are promises, and stay.
         found = ConsensusMeta.load(disk, tablet_id)
         if found.committed_config.opid != ZERO_OPID:
             raise Refused(Code.ILLEGAL_STATE, "consensus metadata of an earlier life is here", tablet=tablet_id)
@@ -137,7 +137,7 @@ def create_files(disk: Disk, uuid: str, superblock: Superblock, config: RaftConf
 
 
 def load_cmeta(disk: Disk, tablet_id: str) -> ConsensusMeta | None:
-    """A tablet's consensus metadata; None if they are missing or damaged. Errors that may pass are raised."""
+    """A tablet's consensus metadata; None if they are missing or damaged. Temporary errors are raised."""
     try:
         return ConsensusMeta.load(disk, tablet_id)
     except (Refused, Corruption) as error:
@@ -166,7 +166,7 @@ def find_lost(disk: Disk, uuid: str) -> dict[str, ConsensusMeta]:
 
 
 def settle_all(disk: Disk, uuid: str) -> dict[str, Superblock | Exception]:
-    """Each tablet's superblock after the startup rules, or why that tablet cannot start. In a thread."""
+    """Each tablet's superblock after the startup rules, or the reason why that tablet cannot start. In a thread."""
     found: dict[str, Superblock | Exception] = {}
     for tablet_id in Superblock.list_tablets(disk):
         try:

@@ -60,14 +60,14 @@ class ReplicaShutdown:
         await hosted.unattended.wait()  # a flush runs on its own thread; it ends by itself
         end = await asyncio.get_running_loop().run_in_executor(self.heavy, close)
         if tablet is not None:
-            hosted.superblock = tablet.superblock  # it may be newer, and its file may be lost
+            hosted.superblock = tablet.superblock  # the tablet's may be newer, and its file may be lost
         return end
 
     async def halt_for_deletion(self, hosted: HostedTablet) -> LastLogged:
         """Stop a replica that is about to be deleted; returns what its tombstone must keep of its log.
 
         If the replica could not be opened, its log cannot be read (`last_of_unopened`). If an earlier deletion stopped
-        it and then found no room on the disk, the result is what that deletion remembered.
+        it and then found no room on the disk, the result is the one that that deletion stored.
         """
         superblock, cmeta = hosted.superblock, hosted.cmeta
         if hosted.replica is not None:
@@ -101,7 +101,7 @@ class ReplicaShutdown:
         return hosted.superblock
 
     def need_lost(self, tablet_id: str) -> None:
-        """Refused if a superblock that was lost when this process started is there now; LaterFormat as `load`."""
+        """Refused if a superblock that was lost when this process started exists now; LaterFormat as in `load`."""
         try:
             if not Superblock.exists(self.disk, tablet_id):
                 return

@@ -9,7 +9,7 @@ from .hosted import HostedTablet
 
 
 def replica_status(hosted: HostedTablet, uuid: str, tick_ms: int) -> pb.ReplicaStatus:
-    """The tablet's ReplicaStatus, whether it runs or not."""
+    """The tablet's ReplicaStatus, whether its replica runs or not."""
     superblock = hosted.tablet.superblock if hosted.tablet is not None else hosted.superblock
     message = pb.ReplicaStatus(
         tablet_id=hosted.tablet_id,

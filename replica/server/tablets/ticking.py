@@ -1,4 +1,4 @@
-"""One timer for all replicas of a server: it ticks those that are awake, and watches the servers of quiet ones."""
+"""One timer for all replicas of a server: ticks those that are awake, and watches the servers of quiet ones."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from .hosted import HostedTablet
 _log = logging.getLogger("nyala.server")
 
 LAG_WARNING_MS = 200.0
-"""A third of the shortest election timeout."""
+"""The lag of the loop from which on the log warns: a third of the shortest election timeout."""
 PULSE_TICKS = 4
-"""Signs of life are sent to other servers at least this often. Three may be lost before a link counts as silent."""
+"""Signs of life are sent to other servers at least once in so many ticks. Three may be lost before a link is silent."""
 CHECK_TICKS = 1200
 """Each quiet group is probed once in so many ticks, one replica after the other."""
 WAKES_PER_TICK = 25
-"""At most so many elections begin in one tick when a server is lost; the others are spread over later ticks."""
+"""The most elections that begin in one tick when a server is lost; the others are spread over later ticks."""
 
 
 class RaftTimer:
     """Ticks replicas, sends signs of life, and tells replicas when a server falls silent or returns.
 
     Invariants: a replica that is not ticked is quiet and waits for nothing (`Replica.resting`), or does not run. It is
-    ticked again from the iteration on in which anything reached it. Concurrency: the loop's thread.
+    ticked again from the iteration on in which it receives anything. Concurrency: the loop's thread.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class RaftTimer:
 
     @property
     def awake(self) -> int:
-        """Replicas that are ticked."""
+        """The number of replicas that are ticked."""
         return len(self._awake)
 
     def wake(self, tablet_id: str) -> None:
@@ -63,11 +63,11 @@ class RaftTimer:
         self._awake[tablet_id] = None
 
     def members_changed(self) -> None:
-        """Some replica has another config: other servers may have to be watched."""
+        """Note that some replica has another config: other servers may have to be watched."""
         self._members_changed = True
 
     def started(self, hosted: HostedTablet) -> None:
-        """A replica starts: tick it, and tell it which servers are silent."""
+        """Tick a replica that starts, and report silent servers to it."""
         self.wake(hosted.tablet_id)
         self._members_changed = True
         if hosted.replica is not None:
@@ -93,7 +93,7 @@ class RaftTimer:
             _log.warning("P %s the event loop was %.0f ms late", self._uuid, lag_ms)
 
     def tick(self) -> None:
-        """One tick of everything."""
+        """Do one tick of everything."""
         self._ticks += 1
         if self._ticks % PULSE_TICKS == 0:
             if self._members_changed:

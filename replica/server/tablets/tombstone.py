@@ -1,7 +1,7 @@
 """Answers for a tablet without a running replica here: it is absent, deleted, being copied, or failed.
 
 The term check comes before the DELETED reply, so a stale leader steps down and does not copy to the tombstone. A
-tombstone votes, because a group may need its vote: by its kept last logged OpId and never by a half-copied log
+tombstone votes, because a group may need its vote. It votes by its kept last logged OpId and never by a half-copied log
 [kudu raft-tablet-copy, "Auto-vivifying Tablet Copy protocol" and "Future work"].
 """
 
@@ -21,7 +21,7 @@ _log = logging.getLogger("nyala.server")
 
 
 class Server(Protocol):
-    """What this module needs of its server."""
+    """The calls of this module to its server."""
 
     uuid: str
 
@@ -29,7 +29,7 @@ class Server(Protocol):
         """Send a message to the server in its `to_uuid`."""
 
     def owes_a_lease(self, hosted: HostedTablet) -> bool:
-        """Whether the replica ran so recently that its leader may still hold a lease by its echo."""
+        """Whether the replica ran so recently that its leader may hold a lease because of its echo."""
 
     def lost_term(self, tablet_id: str) -> int:
         """The term of a tablet that was here and whose superblock is lost; 0 for any other."""
@@ -44,7 +44,7 @@ def vote_reply(
     last_known: bool = True,
     owes_lease: bool = False,
 ) -> VoteReply:
-    """A tombstone's vote; a granted one is durable on return. In a thread: it may write consensus metadata.
+    """A tombstone's vote; a granted one is durable on return. Call it in a thread: it may write consensus metadata.
 
     Without `last_known`, `last` is only a lower bound of what was acknowledged here, so no vote is given. `owes_lease`:
     its replica ran so recently that a leader may still hold a lease, so it votes for a planned transfer only.
@@ -79,7 +79,7 @@ def vote_reply(
 
 
 def answer_without_replica(server: Server, hosted: HostedTablet | None, tablet_id: str, message: Message) -> str:
-    """Answer one message for a tablet without a running replica; what needs no answer is dropped.
+    """Answer one message for a tablet without a running replica; drop a message that needs no answer.
 
     Returns why the message was refused, as one that no honest peer sends; empty if it was not.
     """

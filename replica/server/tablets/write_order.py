@@ -1,6 +1,7 @@
 """Keeps the writes of one tablet in their order of arrival, while some of them are validated on another thread.
 
-Most writes are validated beside one another. A check that depends on the writes before begins when these have gone on.
+Most writes are validated at the same time. A check that depends on earlier writes begins when these have got their
+index.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ class Arrival:
 
     def __init__(self) -> None:
         self.look: Callable[[], None] | None = None
-        """Begins such a check, once. Must not raise."""
+        """Begins a check that depends on earlier writes, once. Must not raise."""
         self.go: Callable[[], None] | None = None
         """Gives the write its index; None until it is validated. Must not raise."""
         self.gone = False
 
 
 class WriteOrder:
-    """Writes that arrived and wait: they are not validated yet, or an earlier one is not.
+    """The writes that wait: they are not validated yet, or an earlier one is not.
 
-    Invariant: a write goes on, once, when it is ready and all before it went on or left. Concurrency: the loop's
-    thread. Bounded by the callers: each write is one call, or one place of a link.
+    Invariant: a write gets its index, once, when it is ready and all earlier ones have theirs or left. Concurrency: the
+    loop's thread. Bounded by the callers: each write is one call, or one place of a link.
     """
 
     def __init__(self) -> None:
@@ -36,23 +37,25 @@ class WriteOrder:
         return len(self._waiting)
 
     def join(self) -> Arrival:
-        """A place behind all writes that wait."""
+        """Return a place after all waiting writes."""
         arrival = Arrival()
         self._waiting.append(arrival)
         return arrival
 
     def when_first(self, arrival: Arrival, look: Callable[[], None]) -> None:
-        """Call `look` once all before it went on or left, perhaps now. Later ones wait until it is ready or leaves."""
+        """Call `look` when all earlier writes have their index or left, perhaps now. Later ones wait until it is ready
+        or leaves."""
         arrival.look = look
         self._advance()
 
     def ready(self, arrival: Arrival, go: Callable[[], None]) -> None:
-        """The write is validated: call `go` once all before it went on or left, perhaps now."""
+        """The write is validated: call `go` when all earlier ones have their index or left, perhaps now."""
         arrival.go = go
         self._advance()
 
     def leave(self, arrival: Arrival) -> None:
-        """The write was refused or given up. If it has not gone on yet it never will, and later ones do not wait."""
+        """The write was refused or given up. If it has no index yet, it never gets one, and later ones do not wait for
+        it."""
         arrival.gone = True
         self._advance()
 
