@@ -14,6 +14,8 @@ from tests.mutants.__main__ import chosen, judge, third
 from tests.mutants.mutant import ROOT, Mutant, all_mutants
 from tests.mutants.runs import Ended, in_files
 
+pytestmark = pytest.mark.process
+
 ROW = Mutant(name="x y", rows="IN-01, CN-02", test="tests/a.py::b tests/c.py", file="replica/a.py", before="", after="")
 OTHER = Mutant(name="z", test="tests/a.py::d", file="replica/b.py", before="", after="")
 

@@ -17,6 +17,8 @@ from typer.main import get_command
 
 from nyala.infra.cli.app import COMMANDS, app
 
+pytestmark = pytest.mark.process
+
 LARGE = (
     "confluent_kafka", "fastavro", "google.protobuf", "grpc", "kafka", "numpy", "pandas", "polars", "prometheus_client",
     "pyarrow", "pyspark",

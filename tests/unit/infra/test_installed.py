@@ -15,6 +15,8 @@ from packaging.requirements import Requirement
 
 from tests.harness.environments import ROOT, checkout, clean, environment, install, unpacked_sdist, wheel
 
+pytestmark = pytest.mark.process
+
 FOLDERS = {
     "replica/api": "nyala",
     "schemas": "nyala/schemas",

@@ -14,6 +14,8 @@ import pytest
 from nyala.infra.local.restarts import judge_end, killed_by, restart_options, shell_status
 from nyala.pipeline import FailureStreak
 
+pytestmark = pytest.mark.process
+
 PATIENCE_S = 240.0
 
 KEEPER = """

@@ -17,6 +17,8 @@ from nyala.infra.local.parent_death import ended_with_parent
 from tests.harness.patience import patience_s
 from tests.mutants.mutant import ROOT
 
+pytestmark = pytest.mark.process
+
 PARENT = """
 import subprocess, sys
 from nyala.infra.local.parent_death import ended_with_parent

@@ -13,6 +13,8 @@ import pytest
 from nyala.infra.local import Child, ChildState
 from nyala.infra.local.children import RESTART_BACKOFF_S_MAX, RESTARTS_MAX, backoff_s, telling_line
 
+pytestmark = pytest.mark.process
+
 READY_SCRIPT = """
 import json, os, pathlib, sys
 pathlib.Path(sys.argv[1]).write_text(json.dumps({"address": "127.0.0.1:1", "pid": os.getpid()}))
