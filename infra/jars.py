@@ -1,8 +1,8 @@
 """Pinned jars, resolved by the Ivy that PySpark ships: no Maven, no Docker.
 
-`ivy.xml` names them, the cache folder holds them: `<cache>/jars/kafka/*.jar` runs a broker, `<cache>/jars/spark/*.jar`
-goes to spark-submit. The cache is `NYALA_CACHE`, else `.cache` of the checkout, else `~/.cache/nyala`.
-Imports the standard library only, so that the first `make` target can run it.
+`ivy.xml` names them, and the cache folder has them: `<cache>/jars/kafka/*.jar` runs a broker,
+`<cache>/jars/spark/*.jar` goes to spark-submit. The cache is `NYALA_CACHE`, else `.cache` of the checkout, else
+`~/.cache/nyala`. Imports the standard library only, so that the first `make` target can run it.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _NETWORK_SIGNS = (
 
 
 class JarsMissing(Exception):
-    """One line for a person: what is wrong and what to do."""
+    """One line for a person: the problem and what to do."""
 
 
 def cache_folder() -> Path:
-    """Where jars and Ivy's downloads live; not created here."""
+    """The folder of the jars and of Ivy's downloads; not created here."""
     if named := os.environ.get("NYALA_CACHE"):
         return Path(named).resolve()
     root = _HERE.parent
@@ -50,7 +50,7 @@ def cache_folder() -> Path:
 
 
 def java() -> str:
-    """Path of a Java that is new enough, by preflight's rule; JarsMissing says what to install."""
+    """The path of a Java that is new enough, by preflight's rule; JarsMissing says what to install."""
     problem, path = found_java_problem(), java_path()
     if problem or path is None:
         raise JarsMissing(problem or "no java")
@@ -67,12 +67,12 @@ def jars(kind: str) -> list[Path]:
 
 
 def are_ready() -> bool:
-    """Whether the cache holds what ivy.xml names, so that nothing has to be fetched."""
+    """Whether the cache has everything that ivy.xml names, so that nothing must be fetched."""
     return _is_current()
 
 
 def pyspark_folder() -> Path:
-    """Where PySpark is; JarsMissing says what to install. It brings Ivy, a logger for Kafka, and spark-submit."""
+    """PySpark's folder; JarsMissing says what to install. PySpark has Ivy, a logger for Kafka, and spark-submit."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise JarsMissing(
@@ -82,17 +82,17 @@ def pyspark_folder() -> Path:
 
 
 def broker_class_path() -> str:
-    """Java class path of a broker: PySpark's log4j first, because Kafka's own jars come without a logger."""
+    """The Java class path of a broker: PySpark's log4j first, because Kafka's own jars have no logger."""
     shipped = pyspark_folder() / "jars"
     loggers = [path for name in _LOGGERS for path in sorted(shipped.glob(f"{name}-*.jar"))]
     return os.pathsep.join([*(str(path) for path in loggers), f"{jars('kafka')[0].parent}/*"])
 
 
 def resolve() -> Path:
-    """Download what ivy.xml names and replace the jar folders; returns `<cache>/jars`.
+    """Download the jars of ivy.xml and replace the jar folders; returns `<cache>/jars`.
 
-    Safe to run from several processes at once. JarsMissing in one line for: no or old Java, no PySpark, no network,
-    a jar that the repository does not have, no space.
+    Safe to run from several processes at once. JarsMissing in one line for: no or old Java, no PySpark, no network, a
+    jar that the repository does not have, no space.
     """
     folder = cache_folder() / "jars"
     try:
@@ -161,7 +161,7 @@ def _no_space(cache: Path) -> str:
 
 
 def _explain(output: str, log: Path) -> str:
-    with suppress(OSError):  # on a full disk, which is told below
+    with suppress(OSError):  # on a full disk, which is reported below
         log.write_text(output)
     if "No space left" in output:
         return _no_space(log.parent)
@@ -174,7 +174,7 @@ def _explain(output: str, log: Path) -> str:
 
 
 def main() -> int:
-    """Resolve and say so; exit status 1 with one line when it cannot be done."""
+    """Resolve and report that; exit status 1 with one line if it cannot be done."""
     if not are_ready():
         print(f"nyala: {FETCHING} into {cache_folder() / 'jars'}", flush=True)
     try:

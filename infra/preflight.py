@@ -1,4 +1,4 @@
-"""What must be on the machine before anything is installed. Standard library only; run by the system's Python."""
+"""Checks the machine before anything is installed. Standard library only; run by the system's Python."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import IO, cast
 
 FREE_BYTES_NEEDED = 3 << 30
 TELL_EVERY = 10
-"""Packages, for each of which pip says a line."""
+"""The number of packages after which pip's progress is shown."""
 _SAID_MAX = 4000
 _PIP_FINDS = ("Collecting ", "Requirement already satisfied: ")
 _PIP_UNPACKS = "Installing collected packages"
@@ -44,7 +44,7 @@ def python_problem(version: tuple[int, int]) -> str | None:
 
 
 def venv_problem() -> str | None:
-    """One line if this Python cannot make a virtual environment: Debian ships that part in a package of its own."""
+    """One line if this Python cannot make a virtual environment: Debian has that part in a separate package."""
     if importlib.util.find_spec("ensurepip") is None or importlib.util.find_spec("venv") is None:
         name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
         return (
@@ -55,7 +55,7 @@ def venv_problem() -> str | None:
 
 
 def java_problem(version_text: str | None) -> str | None:
-    """One line if `java -version` printed no usable version; None is 'no java at all'."""
+    """One line if `java -version` printed no usable version; None: there is no Java at all."""
     if version_text is None:
         return (
             "no `java` on the PATH, and no JAVA_HOME: install Java 17 (Debian: apt-get install openjdk-17-jre-headless)"
@@ -78,7 +78,8 @@ def space_problem(free_bytes: int) -> str | None:
 
 
 def java_path(environ: Mapping[str, str] = os.environ) -> str | None:
-    """The Java that everything here uses: that of JAVA_HOME if it is set, else the first on the PATH; None if none."""
+    """The Java that everything here uses: that of JAVA_HOME if it is set, otherwise the first on the PATH; None if
+    none."""
     home = environ.get("JAVA_HOME")
     if home:
         java = os.path.join(home, "bin", "java")
@@ -97,14 +98,14 @@ def found_java_problem(environ: Mapping[str, str] = os.environ) -> str | None:
 
 
 def contained_command(path: str | None = None) -> list[str]:
-    """What a command line begins with to run in a network, mount and process namespace of its own, as root or not."""
+    """The beginning of a command line that runs in new network, mount and process namespaces, as root or not."""
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     program = shutil.which("unshare", path=path) or "unshare"
     return [program, *user, "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
 
 
 def namespaces_problem(environ: Mapping[str, str] = os.environ) -> str | None:
-    """One line if tests that cut servers off from each other cannot have networks of their own on this machine."""
+    """One line if tests that cut servers off from each other cannot have their own networks on this machine."""
     path = environ.get("PATH")
     if missing := [name for name in _NAMESPACE_PROGRAMS if shutil.which(name, path=path) is None]:
         return (
@@ -123,7 +124,7 @@ def namespaces_problem(environ: Mapping[str, str] = os.environ) -> str | None:
 
 
 def install_problem(said: str) -> str | None:
-    """One line for what pip said when it could not install; None if it is nothing that is known here."""
+    """One line for pip's output when it could not install; None for an unknown problem."""
     if any(sign in said for sign in _NO_SPACE):
         return "the disk is full: free some space, then run make again"
     if any(sign in said for sign in _NO_NETWORK):
@@ -135,8 +136,8 @@ def install_problem(said: str) -> str | None:
 
 
 def environment(folder: Path) -> int:
-    """A virtual environment with pip in `folder`, made if there is none that works; one that failed is not left there.
-    The exit status."""
+    """Make a virtual environment with pip in `folder`, unless there is one that works; a failed one is removed. Returns
+    the exit status."""
     pip = [str(folder / "bin" / "python"), "-m", "pip", "--version"]
     if os.access(pip[0], os.X_OK) and subprocess.run(pip, capture_output=True, check=False).returncode == 0:
         return 0
@@ -155,7 +156,7 @@ def environment(folder: Path) -> int:
 
 
 def pip_progress(lines: Iterable[str], packages: int) -> Iterator[str]:
-    """What a person is told of pip's lines: every tenth package that it has found, and that it unpacks them."""
+    """The lines of progress for a person: every tenth package that pip has found, and that it unpacks them."""
     found = 0
     for line in lines:
         name = next((line.removeprefix(sign).split()[0] for sign in _PIP_FINDS if line.startswith(sign)), "")
@@ -167,14 +168,14 @@ def pip_progress(lines: Iterable[str], packages: int) -> Iterator[str]:
 
 
 def _packages(command: Sequence[str]) -> int:
-    """How many packages the file names that pip is to read; 0 if it reads none."""
+    """The number of packages in the file that pip reads; 0 if it reads none."""
     files = [Path(command[pos + 1]) for pos, word in enumerate(command[:-1]) if word == "-r"]
     return sum(len(re.findall(r"^[\w.-]+==", path.read_text(), re.MULTILINE)) for path in files)
 
 
 def install(command: Sequence[str]) -> int:
-    """Run pip and tell how far it is; all that it says is shown only if it fails, behind the one line that it comes
-    down to. Its exit status."""
+    """Run pip and show its progress. All of its output is shown only if it fails, after one line with the cause.
+    Returns its exit status."""
     packages = _packages(command)
     _tell(f"installing {packages} packages, which takes about two minutes" if packages else "installing Nyala itself")
     lines: list[str] = []
@@ -202,8 +203,11 @@ def _tell(text: str) -> None:
 
 
 def main() -> int:
-    """Print one line for each problem; exit status 1 if there is one. With `python`: whether this Python will do. With
-    `environment FOLDER`: make that. With `install COMMAND...`: run that command. With `tests`: what tests need more."""
+    """Print one line for each problem; the exit status is 1 if there is one.
+
+    With `python`: check this Python. With `environment FOLDER`: make the environment. With `install COMMAND...`: run
+    that command. With `tests`: check the additional needs of the tests.
+    """
     if sys.argv[1:2] == ["python"]:
         return 1 if python_problem(sys.version_info[:2]) else 0
     if sys.argv[1:2] == ["environment"]:

@@ -1,4 +1,4 @@
-"""The checksum of rows, measured beside a plain read of the same bytes from memory."""
+"""Measures the checksum of rows, and for comparison a plain read of the same bytes from memory."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from nyala.replica.rows import sum_of_rows
 from .report import Figures
 
 MEMORY_READ = "memory read"
-"""What the checksum stands beside: no sum of these bytes can be faster."""
+"""The comparison: no checksum of these bytes can be faster."""
 VALUE_BYTES = {"64b": 64, "1kb": 1 << 10, "1mb": 1 << 20}
-"""Lengths of values of which MB/s count; of shorter ones, cells/s do."""
+"""The lengths of values whose figure is MB/s; for shorter ones it is cells/s."""
 SHORT_BYTES = 16
 _LEAST_S = 0.2
-"""A measurement goes over its rows again for so long, so that a machine's hiccup does not decide it."""
+"""The least time of a measurement, which repeats its rows, so that a short pause of the machine does not decide it."""
 
 
 def values_of(length_bytes: int, mb: int) -> pa.Array:
-    """A pa.BinaryArray of values of that length, each unlike the others, that have about `mb` MB together."""
+    """A pa.BinaryArray of distinct values of that length, with about `mb` MB together."""
     count = max(1, mb * 1_000_000 // length_bytes)
     data = np.random.default_rng(length_bytes).integers(0, 256, count * length_bytes, dtype=np.uint8)
     offsets = np.arange(count + 1, dtype=np.int32) * np.int32(length_bytes)
@@ -45,11 +45,11 @@ class Sums:
         self._short = {f"{SHORT_BYTES}b": values_of(SHORT_BYTES, mb), "int64": numbers_of(mb)}
 
     def checksum_round(self, _number: int) -> Figures:
-        """What the checksum of a replica's rows does."""
+        """Compute the checksum as for a replica's rows."""
         return self._figures(lambda array: sum_of_rows(pa.record_batch([array], ["v"]), (1,)))
 
     def read_round(self, _number: int) -> Figures:
-        """Every byte of the same values is read once."""
+        """Read every byte of the same values once."""
         return self._figures(lambda array: np.add.reduce(_words(array)))
 
     def _figures(self, work: Callable[[pa.Array], object]) -> Figures:
@@ -70,8 +70,8 @@ def _bytes(array: pa.Array) -> int:
 
 
 def _time_of(work: Callable[[], object]) -> float:
-    """Seconds of one go."""
-    work()  # what it takes for itself, such as memory, it has from now on
+    """The seconds of one call."""
+    work()  # a first call, which allocates memory
     goes, began_s = 0, time.perf_counter()
     while time.perf_counter() - began_s < _LEAST_S:
         work()

@@ -1,7 +1,7 @@
-"""One client process of a benchmark: says `ready`, waits for `go`, works, prints one JSON line.
+"""One client process of a benchmark: prints `ready`, waits for `go`, works, prints one JSON line.
 
-Rows have the shape of Kudu's own loader: int64 key, int32, string. They are made while the clock runs, as that loader
-makes them. The clock stops when the last write is acknowledged.
+Rows have the shape of Kudu's own loader: int64 key, int32, string. They are made while the clock runs, as in that
+loader. The clock stops when the last write is acknowledged.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from nyala.replica.rows import Predicate, RowOp
 from .options import BenchmarkError
 
 ROWS_PER_ROUND = 150_000
-"""Rows made and split by tablet at a time: about 50,000 for each of three tablets."""
+"""The rows that are made and split by tablet at a time: about 50,000 for each of three tablets."""
 WARM_UP_WRITES = 20
 
 
 def upserted_rows(keys: Any, string_bytes: int) -> pa.Table:
-    """Rows whose values are as random as their keys, as Kudu's tool makes them: a number, a point, then x."""
+    """Rows whose values are as random as their keys, as in Kudu's tool: a number, a point, then x."""
     text = (pl.Series(keys).cast(pl.String) + ".").str.pad_end(string_bytes, "x").str.slice(0, string_bytes)
     numbers = (keys & 0x7FFFFFFF).astype(np.int32)
     return pa.table(
@@ -39,14 +39,14 @@ def upserted_rows(keys: Any, string_bytes: int) -> pa.Table:
 
 
 def rows_of(keys: Any, first: int, string_bytes: int) -> pa.Table:
-    """`len(keys)` rows; `int_val` counts from `first`, `string_val` is it in decimal with leading zeros."""
+    """`len(keys)` rows; `int_val` counts from `first`, `string_val` is that number in decimal with leading zeros."""
     numbers = np.arange(first, first + len(keys))
     text = pl.Series(numbers).cast(pl.String).str.zfill(string_bytes).to_arrow().cast(pa.string())
     return pa.table({"key": pa.array(keys), "int_val": pa.array(numbers.astype(np.int32)), "string_val": text})
 
 
 def one_row(number: int, string_bytes: int) -> pa.RecordBatch:
-    """The same row as `rows_of` makes, without what only pays for many."""
+    """The same row as of `rows_of`, without the work that is only worthwhile for many."""
     text = pa.array([str(number).zfill(string_bytes)])
     columns = [pa.array([number], pa.int64()), pa.array([number], pa.int32()), text]
     return pa.RecordBatch.from_arrays(columns, ["key", "int_val", "string_val"])
@@ -74,7 +74,7 @@ def bulk(client: Client, handle: TableHandle, options: argparse.Namespace) -> di
 def single(client: Client, handle: TableHandle, options: argparse.Namespace) -> dict[str, Any]:
     """`rows` one-row inserts from each of `threads` threads, each waiting for its own acknowledgement.
 
-    As in Kudu's tool, nothing is left out: the first writes, which connect, and the making of the rows count.
+    As in Kudu's tool, the first writes, which connect, and the making of the rows count, too.
     """
 
     def work(first: int) -> list[float]:
@@ -99,7 +99,8 @@ def single(client: Client, handle: TableHandle, options: argparse.Namespace) -> 
 
 
 def steady(client: Client, handle: TableHandle, options: argparse.Namespace) -> dict[str, Any]:
-    """One-row inserts, one after the other, until the standard input ends: when each began and how long it took."""
+    """One-row inserts, one after the other, until the standard input ends; records the begin and the duration of
+    each."""
     ended = threading.Event()
 
     def until_end() -> None:
@@ -129,8 +130,8 @@ def scan(client: Client, handle: TableHandle, options: argparse.Namespace) -> di
 
 
 def get(client: Client, handle: TableHandle, options: argparse.Namespace) -> dict[str, object]:
-    """`rows` reads of a random key by each of `threads` threads, one after the other. Keys are below `keys`, and each
-    has a row."""
+    """`rows` reads of a random key by each of `threads` threads, one after the other. Keys are below `keys`; each has a
+    row."""
 
     def work(number: int) -> list[float]:
         keys, latencies = np.random.default_rng(number + 1).integers(0, options.keys, options.rows), []

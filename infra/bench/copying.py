@@ -1,4 +1,4 @@
-"""Tablet copy, measured: one replica moves to a server that has just joined."""
+"""Measures a tablet copy: one replica moves to a server that has just joined."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ JOIN_WAIT_S = 30.0
 LOOK_S = 0.01
 LEADER_LOOK_S = 0.05
 QUIET_S = 2.0
-"""Copies yield to writes that are less than a second old."""
+"""The seconds to wait after writes, because copies are slower for a second after each."""
 ALONE_S = 6.0
 FIRST_KEY, KEYS_PER_ROUND = 1 << 30, 1 << 20
-"""Keys of the rows that are written beside copies: above those of the table that is copied, and 32 bits wide."""
+"""The keys of the rows that are written beside copies: above those of the copied table, and 32 bits wide."""
 _DOWNLOADING = ("WAITING", "BEGIN", "COPY.1", "COPY.2", "COPY.3", "COPY.4")
 
 
@@ -39,15 +39,15 @@ def rows_for(mb: int) -> int:
 
 @dataclass
 class Mover:
-    """Moves one replica of the first tablet from round to round: always to a server that never held anything."""
+    """Moves one replica of the first tablet in each round, always to a server that never had data."""
 
     target: Target
     handle: TableHandle
     last: str = ""
-    """Name of the server that joined for the round before."""
+    """The name of the server that joined for the round before."""
 
     def round(self, number: int) -> Figures:
-        """A move while nobody writes, at full speed; then one beside one-row writes, which are also measured alone."""
+        """A move without writes, at full speed; then one beside one-row writes, which are also measured alone."""
         time.sleep(QUIET_S)
         quiet = self._move()
         with Foreground(self.target.masters, self.handle.name, FIRST_KEY + number * KEYS_PER_ROUND) as foreground:
@@ -68,9 +68,9 @@ class Mover:
         }
 
     def _move(self) -> Figures:
-        """Add a server, move a replica there, take away the server it came from if that one had joined for this.
+        """Add a server, move a replica there, and remove the source server if it had joined for this.
 
-        Memory that a process had freed and kept counts for nothing in what it grew by: the new server kept none.
+        Memory that a process had freed and kept does not count as growth, because the new server had none.
         """
         stack, client = self.target.own, self.target.client
         tablet_id = self.handle.tablets[0].tablet_id
@@ -127,7 +127,7 @@ class Mover:
             time.sleep(0.1)
 
     def _download(self, tablet_id: str, server: pb.ServerInfo) -> tuple[pb.CopyJob, float]:
-        """(the copy job, seconds) from its start, by the server's clock, to the first look at which all was there."""
+        """(the copy job, seconds) from its start, by the server's clock, to the first check that finds it complete."""
         deadline, job = time.monotonic() + MOVE_WAIT_S, None
         while True:
             jobs = self.target.client.list_copies(server)
@@ -138,7 +138,7 @@ class Mover:
             time.sleep(LOOK_S)
 
     def _wait_moved(self, tablet_id: str, source: str, server: pb.ServerInfo, job: pb.CopyJob) -> None:
-        """Until the leader's committed config has the new member for the old."""
+        """Wait until the leader's committed config has the new member instead of the old one."""
         deadline = time.monotonic() + MOVE_WAIT_S
         while not tools.has_moved(self.target.client, tablet_id, source, server.uuid):
             _check_time(deadline, job)

@@ -1,4 +1,4 @@
-"""Failover, measured as a client sees it: the server that leads a tablet is killed -9 under a client that writes."""
+"""Measures a failover as a client sees it: the server that leads a tablet is killed -9 while a client writes."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from .target import Target
 
 TABLETS = 2
 CALM_WRITES = 200
-"""Acknowledged writes to the tablet before the kill and after it."""
+"""The acknowledged writes to the tablet before the kill and after it."""
 INTERRUPTION_S = 0.1
-"""A pause between two writes that is longer counts as an interruption; a busy machine makes shorter ones."""
+"""A longer pause between two writes counts as an interruption; a busy machine makes shorter ones."""
 WAIT_S = 120.0
 
 
 def time_without_writes(acknowledged: Sequence[float], killed_at: float) -> float:
-    """Seconds beyond normal without a successful write: `acknowledged` are times of one tablet's writes, in order.
+    """Seconds beyond normal without a successful write. `acknowledged`: the times of one tablet's writes, in order.
 
     Normal is the median pause before the kill. All interruptions after it count, not the longest alone.
     """
@@ -75,7 +75,7 @@ class RowWriter(threading.Thread):
             time.sleep(0.01)
 
     def stop(self) -> int:
-        """End after the row under way; the first key that was not written."""
+        """End after the present row; returns the first key that was not written."""
         self._ended.set()
         self.join(WAIT_S)
         return self._next
@@ -84,8 +84,8 @@ class RowWriter(threading.Thread):
 def failover_round(target: Target, handle: TableHandle, number: int) -> Figures:
     """Kill the leader of the first tablet under load, count the rows, bring its server back.
 
-    The process figures are of all that was written, before the kill and after it: the victim's end with its life, and
-    `clients` is this process. WAL bytes are those of the two servers that live on.
+    The process figures cover all writes, before the kill and after it; those of the killed server end with its life,
+    and `clients` is this process. WAL bytes are those of the two remaining servers.
     """
     stack, tablet = target.own, handle.tablets[0]
     _wait_healthy(target)
@@ -121,7 +121,7 @@ def _ids(handle: TableHandle) -> list[str]:
 
 
 def _logged(target: Target, handle: TableHandle, victim: str) -> tuple[int, int]:
-    """WAL bytes of the table's replicas that are not at the server `victim`, and how many they are."""
+    """The WAL bytes of the table's replicas that are not at the server `victim`, and the number of these replicas."""
     found = [
         replica.wal_bytes
         for server in target.client.list_servers().servers
@@ -137,7 +137,8 @@ def _leads(status: object, tablet_id: str) -> bool:
 
 
 def _wait_healthy(target: Target) -> None:
-    """Until every server answers and `cluster check` finds nothing; the next kill must meet a whole cluster."""
+    """Wait until every server answers and `cluster check` finds nothing, so that the next kill meets a healthy
+    cluster."""
     deadline = time.monotonic() + WAIT_S
     while findings := tools.judge(tools.gather(target.client)):
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""One client that writes one row after the other while something else is measured: its latencies, by when."""
+"""One client that writes single rows while something else is measured: its latencies, with their times."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from .options import BenchmarkError
 
 STOP_WAIT_S = 30.0
 WRITES_MIN = 20
-"""Fewer tell nothing. Of fewer than a hundred it is the slowest that is told: never less than the percentile."""
+"""Fewer writes give no figure. For fewer than a hundred, the slowest counts, which is never below the percentile."""
 
 
 class Write(NamedTuple):
-    """One acknowledged write: when it began, in seconds since 1970, and how long it took."""
+    """One acknowledged write: its begin, in seconds since 1970, and its duration."""
 
     began_s: float
     took_s: float
 
 
 def p99_ms(writes: list[Write], first_s: float, last_s: float) -> float:
-    """The 99th percentile, in ms, of the writes that began in [first_s, last_s); BenchmarkError if they are too few."""
+    """The 99th percentile, in ms, of the writes that began in [first_s, last_s); BenchmarkError if there are too
+    few."""
     took = sorted(w.took_s for w in writes if first_s <= w.began_s < last_s)
     if len(took) < WRITES_MIN:
         raise BenchmarkError(
@@ -34,9 +35,9 @@ def p99_ms(writes: list[Write], first_s: float, last_s: float) -> float:
 
 
 class Foreground:
-    """A client process that writes until the block ends; `writes` has its latencies then.
+    """A client process that writes until the end of the block; then `writes` has its latencies.
 
-    BenchmarkError at the end if one write failed: the client gives up on the first.
+    BenchmarkError at the end if one write failed, because the client gives up after the first failure.
     """
 
     def __init__(self, masters: str, table: str, first_key: int) -> None:
@@ -59,7 +60,7 @@ class Foreground:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            # The end of its input is the word to stop.
+            # The end of its input stops it.
             printed = self._process.communicate(timeout=STOP_WAIT_S)[0]
         except subprocess.TimeoutExpired:
             self._process.kill()
@@ -71,7 +72,7 @@ class Foreground:
             self.writes = [Write(*pair) for pair in json.loads(printed)["writes"]]
 
     def for_s(self, seconds: float) -> tuple[float, float]:
-        """Let it write for so long; the window, in seconds since 1970."""
+        """Let it write for that time; returns the window, in seconds since 1970."""
         began = time.time()
         time.sleep(seconds)
         return began, time.time()

@@ -1,4 +1,4 @@
-"""What many idle tablets cost: CPU, memory, disk, and how long a cold start and one server's restart take."""
+"""Measures many idle tablets: CPU, memory, disk, and the time of a cold start and of one server's restart."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ REPLICAS = 3
 POLL_S = 0.25
 WAIT_S = 600.0
 CALM_S = 10.0
-"""From the last election to the first look at the CPU: what a start leaves behind is not idleness."""
+"""The time from the last election to the first CPU measurement, so that work left from the start does not count."""
 
 Note = Callable[[str], None]
 
 
 def idle_round(target: Target, tablets: int, watch_s: float, number: int, note: Note) -> Figures:
-    """Tables of empty tablets: create them, watch them rest, kill every server at once, then restart one.
+    """Create tables of empty tablets, measure them at rest, kill every server at once, then restart one.
 
-    Disk is what the files take, preallocation included; CPU is user and system time of a server per second watched.
+    Disk is the space of the files, preallocation included; CPU is user and system time of a server per measured second.
     """
     began = time.monotonic()
     handles = []
@@ -62,7 +62,7 @@ def idle_round(target: Target, tablets: int, watch_s: float, number: int, note: 
 
 
 def tables_of(tablets: int) -> list[int]:
-    """So many tables of about the same size as it takes, as a table has a bound: the tablets of each."""
+    """The number of tablets of each table: as few tables of about equal size as the bound of a table allows."""
     tables = -(-tablets // TABLETS_PER_TABLE_MAX)
     return [(tablets + table) // tables for table in range(tables)]
 
@@ -72,7 +72,7 @@ def _servers(target: Target) -> list[str]:
 
 
 def _at_rest(target: Target, watch_s: float) -> Figures:
-    """CPU percent of one core and resident MB of the server that uses most; each process's after an @."""
+    """CPU percent of one core, and resident MB, of the server that uses most; each process's after an @."""
     pids = target.pids()
     before, began = process_figures(pids), time.monotonic()
     time.sleep(watch_s)
@@ -89,12 +89,13 @@ def _at_rest(target: Target, watch_s: float) -> Figures:
 
 
 def _disk_bytes(folder: Path) -> int:
-    """Blocks that the files under `folder` take."""
+    """The disk space of the files under `folder`."""
     return sum(512 * path.lstat().st_blocks for path in folder.rglob("*") if path.is_file())
 
 
 def _restart(target: Target, name: str, names: Sequence[str], tablet_ids: Sequence[str]) -> Figures:
-    """Kill -9 these servers and start them again, all at once; seconds until every tablet is led and runs on all."""
+    """Kill -9 these servers and start them again, all at once; the seconds until every tablet has a leader and runs on
+    all."""
     stack = target.own
     spent = _server_cpu(target)
     for server in names:
@@ -109,13 +110,13 @@ def _restart(target: Target, name: str, names: Sequence[str], tablet_ids: Sequen
 
 
 def _server_cpu(target: Target) -> dict[int, float]:
-    """CPU seconds of each server's process by now."""
+    """The CPU seconds of each server's process so far."""
     pids = target.pids()
     return {pids[name]: cpu for name, (_, cpu) in process_figures(pids).items() if name.startswith("server")}
 
 
 def wait_led(target: Target, tablet_ids: Iterable[str], replicas: int) -> None:
-    """Until each tablet has a leader whose term is open, and `replicas` replicas that run."""
+    """Wait until each tablet has a leader whose term is open, and `replicas` running replicas."""
     waiting, deadline = set(tablet_ids), time.monotonic() + WAIT_S
     while waiting:
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""What a figure was measured on: a figure without its machine says nothing."""
+"""Describes the machine of a measurement, because a figure means little without it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PACKAGES = ("nyala", "pyarrow", "polars", "numpy", "grpcio", "fastavro", "pyspar
 
 
 def machine() -> dict[str, Any]:
-    """Cores, memory (MB), kernel, Python, versions of what the work runs on, and how busy the machine is now."""
+    """Cores, memory (MB), kernel, Python, versions of the libraries, and the present load of the machine."""
     return {
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "cpu": _first(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo")) or platform.processor(),

@@ -1,4 +1,5 @@
-"""Outages of the catalog: a master restarted, one that becomes three, the leader of three killed, and replaced."""
+"""Measures outages of the catalog: a master restarts, one becomes three, the leader of three is killed, and
+replaced."""
 
 from __future__ import annotations
 
@@ -26,20 +27,20 @@ from .target import local_stack, own_target
 
 FORMER = "master-1"
 CALM_CHANGES = 5
-"""Tables made before each deed and after it."""
+"""The tables made before each deed and after it."""
 PAUSE_S = 0.02
-"""Between two of them."""
+"""The pause between two tables."""
 WAIT_S = 120.0
 COMMAND_WAIT_S = 60.0
 
 
 def longest_pause(acknowledged: Sequence[float], since: float) -> float:
-    """Seconds of the longest pause between two of these times, in order, that ended after `since`; 0 without one."""
+    """The longest pause in seconds between two of these times, in order, that ended after `since`; 0 without one."""
     return max((b - a for a, b in pairwise(acknowledged) if b > since), default=0.0)
 
 
 class TableMaker(threading.Thread):
-    """Makes table after table, drops each, and notes when each was there: what needs a master that leads."""
+    """Makes and drops table after table, and notes when each existed: that needs a leading master."""
 
     def __init__(self, masters: str, prefix: str) -> None:
         super().__init__(name="table-maker", daemon=True)
@@ -48,7 +49,7 @@ class TableMaker(threading.Thread):
         self.acknowledged: list[float] = []
 
     def run(self) -> None:
-        """Until `stop`. What is refused is asked again; what was done all the same, as it then turns out, is done."""
+        """Work until `stop`. A refused call is repeated; if it turns out to have been done, it counts as done."""
         with Client(parse_masters(self._masters)) as client:
             for number in count():
                 name = f"{self._prefix}_{number}"
@@ -59,7 +60,7 @@ class TableMaker(threading.Thread):
                     return
 
     def _done(self, ask: Callable[[], object], already: Code) -> bool:
-        """Whether it was done before `stop`."""
+        """Repeat a call until it is done; returns whether that was before `stop`."""
         while not self._ended.wait(PAUSE_S):
             try:
                 ask()
@@ -72,7 +73,7 @@ class TableMaker(threading.Thread):
         return False
 
     def wait_for(self, more: int) -> None:
-        """Return when it has made so many more tables; BenchmarkError if that takes too long."""
+        """Return when it has made that many more tables; BenchmarkError if that takes too long."""
         wanted, deadline = len(self.acknowledged) + more, time.monotonic() + WAIT_S
         while len(self.acknowledged) < wanted:
             if time.monotonic() > deadline:
@@ -80,7 +81,7 @@ class TableMaker(threading.Thread):
             time.sleep(PAUSE_S)
 
     def stop(self) -> None:
-        """End after the table under way."""
+        """End after the present table."""
         self._ended.set()
         self.join(WAIT_S)
 
@@ -88,8 +89,8 @@ class TableMaker(threading.Thread):
 def masters_round(number: int, note: Callable[[str], None]) -> Figures:
     """Every outage once, on a fresh stack with one master; rows are written meanwhile, and counted.
 
-    Steps are the operator's commands, their start included, as `docs/operate/repair.md` has them. What can be done
-    before an outage is done before it.
+    The steps are the operator's commands of `docs/operate/repair.md`, their start included. Steps that are possible
+    before an outage are done before it.
     """
     with local_stack(note) as first:
         stack = first.own
@@ -126,7 +127,8 @@ def masters_round(number: int, note: Callable[[str], None]) -> Figures:
 
 
 def _outage(stack: Supervisor, writer: RowWriter, prefix: str, deed: Callable[[], None]) -> tuple[float, float]:
-    """(longest time without a table, longest time without a row) of a deed, both from before it to well after it."""
+    """(longest time without a new table, longest time without a written row) of a deed, from before it to well after
+    it."""
     maker = TableMaker(stack.masters, prefix)
     maker.start()
     try:
@@ -142,7 +144,7 @@ def _outage(stack: Supervisor, writer: RowWriter, prefix: str, deed: Callable[[]
 
 
 def _ended(writer: RowWriter) -> int:
-    """Rows that were written, each acknowledged."""
+    """The number of written rows, all of them acknowledged."""
     rows = writer.stop()
     if writer.error is not None:
         raise BenchmarkError(f"a write failed: {writer.error}")
@@ -155,7 +157,7 @@ def _restart(stack: Supervisor) -> None:
 
 
 def _formatted(stack: Supervisor, names: Sequence[str]) -> list[str]:
-    """Directories for the new masters; what `cmeta rewrite` is told of all of them, the first one included."""
+    """Format directories for the new masters; returns the arguments of `cmeta rewrite`, the first master included."""
     for name in names:
         _nyala("fs", "format", stack.folder / name, "--kind", "master")
     uuids = [_nyala("fs", "uuid", stack.folder / name) for name in (FORMER, *names)]
@@ -177,7 +179,7 @@ def _become_three(stack: Supervisor, added: Sequence[str], peers: Sequence[str])
 
 
 def _leading(stack: Supervisor, client: Client) -> str:
-    """The name of the master that leads."""
+    """The name of the leading master."""
     views = tools.ask_masters(client, client.list_servers())
     uuids = [v.uuid for v in views if v.status is not None and v.status.replica.role == "LEADER"]
     found = [n for n, child in stack.children.items() if child.ready.get("uuid") in uuids]
@@ -187,7 +189,7 @@ def _leading(stack: Supervisor, client: Client) -> str:
 
 
 def _replace(stack: Supervisor, client: Client, lost: str) -> None:
-    """Its disk is gone too: the same uuid and name, an empty directory, the catalog of who leads now."""
+    """Replace a master whose disk is lost, too: the same uuid and name, an empty directory, the leader's catalog."""
     uuid = str(stack.children[lost].ready["uuid"])
     shutil.rmtree(stack.folder / lost)
     _nyala("fs", "format", stack.folder / lost, "--kind", "master", "--uuid", uuid)
@@ -197,7 +199,7 @@ def _replace(stack: Supervisor, client: Client, lost: str) -> None:
 
 
 def _nyala(*arguments: str | Path) -> str:
-    """What a command of the operator prints; BenchmarkError with its last line if it fails."""
+    """The output of an operator's command; BenchmarkError with its last line if it fails."""
     command = python_module("nyala.infra.cli.app", *map(str, arguments))
     ended = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_WAIT_S, check=False)
     if ended.returncode:

@@ -1,4 +1,4 @@
-"""What processes use while a piece of work is done: CPU, peak memory, WAL bytes, as kernel and files tell."""
+"""Measures the resources of processes during a piece of work: CPU, peak memory, WAL bytes, by kernel and files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MILLION = 1_000_000
 
 
 def process_figures(pids: dict[str, int]) -> dict[str, tuple[float, float]]:
-    """Name -> (peak resident MB, CPU seconds) of each process that lives."""
+    """Name -> (peak resident MB, CPU seconds) of each live process."""
     out = {}
     per_second = os.sysconf("SC_CLK_TCK")
     for name, pid in pids.items():
@@ -26,14 +26,14 @@ def process_figures(pids: dict[str, int]) -> dict[str, tuple[float, float]]:
             continue
         peak = re.search(r"VmHWM:\s+(\d+) kB", status)
         if peak is None:
-            continue  # it was killed, and nobody has waited for it yet
+            continue  # it was killed, and not reaped yet
         fields = stat.rpartition(")")[2].split()
         out[name] = (int(peak[1]) / 1024, (int(fields[11]) + int(fields[12])) / per_second)
     return out
 
 
 def resident_mb(pid: int) -> float:
-    """What is in memory of a process now; 0 if it is gone."""
+    """The present memory of a process; 0 if it is gone."""
     try:
         found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     except OSError:
@@ -42,33 +42,33 @@ def resident_mb(pid: int) -> float:
 
 
 def ended_children_cpu_s() -> float:
-    """CPU seconds of all children of this process that have ended, and of theirs."""
+    """The CPU seconds of all ended children of this process, and of their children."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 class Meter:
-    """CPU seconds and peak memory of processes from its construction on; the kernel's peaks are set back then."""
+    """CPU seconds and peak memory of processes from its construction on, when the kernel's peaks are reset."""
 
     def __init__(self, pids: dict[str, int]) -> None:
-        """`pids` by name; a process that is named `clients` is the client, where no client process comes and goes."""
+        """`pids` by name; a process named `clients` is the client, if there are no separate client processes."""
         self._pids = pids
         self._seen: dict[str, tuple[float, float]] = {}
         for pid in pids.values():
-            with contextlib.suppress(OSError):  # then the peak is that of the process's whole life
+            with contextlib.suppress(OSError):  # without it, the peak is that of the process's whole life
                 Path(f"/proc/{pid}/clear_refs").write_text("5")
         self._before = process_figures(pids)
         self._clients_before = ended_children_cpu_s()
 
     def look(self) -> None:
-        """Note what each process has used by now. Of one that is killed later, the last look counts."""
+        """Note the present use of each process. For one that is killed later, the last call counts."""
         self._seen |= process_figures(self._pids)
 
     def figures(self, work: str, rows: int) -> Figures:
         """Peak and CPU per million rows: the servers' in all, and each process's after an @. Empty without processes.
 
-        @clients is the CPU of what was started and has ended meanwhile: client processes, or Spark with its workers.
-        `work` begins the CPU figures' names.
+        @clients is the CPU of processes that were started and have ended meanwhile: client processes, or Spark with its
+        workers. The names of CPU figures begin with `work`.
         """
         self.look()
         used = {
@@ -93,9 +93,9 @@ class Meter:
 
 
 class WalWatch:
-    """Notes the segments of some tablets that come and are removed again, so that what was written can be added up.
+    """Notes the segments of some tablets that come and are removed again, to add up the written bytes.
 
-    Concurrency: a thread of its own looks every WAL_LOOK_S, often enough for files that live for seconds.
+    Concurrency: a separate thread checks every WAL_LOOK_S, often enough for files that live for seconds.
     """
 
     def __init__(self, roots: list[Path], tablet_ids: list[str]) -> None:
@@ -110,20 +110,20 @@ class WalWatch:
             self.look()
 
     def look(self) -> set[Path]:
-        """Note what is there now."""
+        """Note the present files."""
         there = set()
         for folder in self._folders:
             with contextlib.suppress(OSError):
                 for entry in os.scandir(folder):
                     if not entry.name.startswith("wal-"):
-                        continue  # where the next segment is preallocated
+                        continue  # the preallocated next segment
                     path = Path(entry.path)
                     self._sizes[path] = entry.stat().st_size
                     there.add(path)
         return there
 
     def removed_bytes(self) -> int:
-        """Bytes of the segments that were there and are not any more; ends the watch."""
+        """The bytes of the noted segments that are gone; ends the watch."""
         self._stop.set()
         self._thread.join()
         there = self.look()

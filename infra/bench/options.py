@@ -1,4 +1,4 @@
-"""What a benchmark is to measure. Imports nothing, so that `nyala bench --help` is fast."""
+"""The options of benchmarks. Imports nothing, so that `nyala bench --help` is fast."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TABLETS_MAX = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class BenchOptions:
-    """What to measure. `masters` names a running cluster; without it a stack is started here."""
+    """The options of a run. `masters` names a running cluster; without it a stack is started here."""
 
     masters: str = ""
     rounds: int = 5
@@ -38,4 +38,4 @@ class BenchOptions:
 
 
 class BenchmarkError(RuntimeError):
-    """A round did not do the work that it was to measure; the text is one line on what went wrong."""
+    """A round did not do its work; the text is one line on the cause."""

@@ -1,4 +1,4 @@
-"""Kafka → Spark → table, measured: the topic is filled first, then one job reads it to its end."""
+"""Measures Kafka → Spark → table: the topic is filled first, then one job reads it to its end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PUBLISHED_EVERY = 50_000
 
 
 class Batches:
-    """When the query and its first micro-batch began and ended, from the events that a job prints.
+    """The begin and end of the query and of its first micro-batch, from the events that a job prints.
 
     Concurrency: `note` on the thread that reads the job, the rest after the job has ended.
     """
@@ -48,7 +48,7 @@ class Batches:
         self.dead_letters = 0
 
     def note(self, event: Mapping[str, Any]) -> None:
-        """One event, at the time at which it is printed: of the query, or the end of a micro-batch."""
+        """Note one event, at the time at which it is printed: of the query, or the end of a micro-batch."""
         if event.get("event") == QUERY_STARTS and self.query_began is None:
             self.query_began = time.monotonic()
         if event.get("event") == QUERY_ENDED:
@@ -96,13 +96,13 @@ def publish(bootstrap: str, rows: int, note: Callable[[str], None]) -> None:
 
 
 def kafka_pid(stack: Supervisor) -> dict[str, int]:
-    """The broker's process, to be metered beside the servers: the JVM that the supervised child says it has started."""
+    """The broker's process, to be measured with the servers: the JVM that the supervised child reports."""
     child = stack.children["kafka"]
     return {"kafka": int(child.ready["pid"])} if child.state is ChildState.READY else {}
 
 
 def pipeline_round(target: Target, rows: int, rows_per_batch: int, number: int) -> Figures:
-    """One run of the ingest job over the whole topic, into a fresh table that is counted afterwards."""
+    """One run of the ingest job over the whole topic, into a new table that is counted afterwards."""
     stack, client = target.own, target.client
     pids = target.pids() | kafka_pid(stack)
     with fresh_table(target, f"bench_pipeline_{number}") as handle:
@@ -138,7 +138,7 @@ class OtherJob:
     log_file: Path
 
     def run(self, rows: int, rows_per_batch: int) -> Figures:
-        """Figures from its start to its end; BenchmarkError with the log's last line if it fails."""
+        """The figures of a run; BenchmarkError with the log's last line if it fails."""
         batches = Batches()
         began = time.monotonic()
         with self.log_file.open("ab") as log:

@@ -1,4 +1,4 @@
-"""Rounds of figures -> medians with spread, as a table for people and as JSON for programs."""
+"""Summarises rounds of figures: medians with spread, as a table for people and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.table import Table
 
 Figures = dict[str, float]
-"""Name with its unit -> value, of one round."""
+"""The figures of one round: name with its unit -> value."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """What a figure means to a reader. `more_is_better` decides which way a ratio is read."""
+    """The meaning of a figure. `more_is_better` decides how a ratio is read."""
 
     name: str
     title: str
@@ -87,7 +87,7 @@ METRICS = [
     ),
     Metric("idle_memory_mb_after_restarts", "idle, after the restarts: memory of the largest server", "MB", False),
 ]
-"""In the order in which they are shown; SUFFIXES name the others."""
+"""The figures in the order of the report; SUFFIXES has the names of the others."""
 SUFFIXES = [
     Metric("_server_peak_memory_mb", "peak memory of a tablet server", "MB", False),
     Metric("_cpu_s_per_million_rows", "CPU of all tablet servers per million rows", "s", False),
@@ -96,7 +96,7 @@ SUFFIXES = [
 
 
 def metric_of(name: str) -> Metric:
-    """What the figure `name` means; `<work><suffix>@<process>` is one process's share."""
+    """The meaning of the figure `name`; `<work><suffix>@<process>` is the share of one process."""
     base, _, process = name.partition("@")
     for metric in METRICS:
         if metric.name == base:
@@ -112,7 +112,8 @@ def metric_of(name: str) -> Metric:
 def interleave(
     rounds: int, sides: Sequence[tuple[str, Callable[[int], Figures]]], note: Callable[[str], None] = lambda _: None
 ) -> dict[str, list[Figures]]:
-    """Run A B A B …, so that a machine whose speed drifts does not favour a side; side -> figures of each round."""
+    """Run rounds in the order A B A B …, so that a machine whose speed drifts favours no side; returns side -> figures
+    of each round."""
     results: dict[str, list[Figures]] = {name: [] for name, _ in sides}
     for number in range(rounds):
         for name, measure in sides:
@@ -122,7 +123,7 @@ def interleave(
 
 
 def summary(rounds: Sequence[Figures]) -> dict[str, dict[str, float]]:
-    """Figure -> median, min, max and number of rounds."""
+    """Median, min, max and number of rounds, by figure."""
     names = sorted({name for figures in rounds for name in figures})
     out = {}
     for name in names:
@@ -150,7 +151,7 @@ LIMITS = {
     "copy_beside_writes_cap_ratio": 1.1,
     "write_beside_copy_p99_ratio": 3.0,
 }
-"""What a figure may be at most in every round. Those of idleness are meant for 1,000 tablets on three servers."""
+"""The upper limit of a figure in every round. Those of idleness are for 1,000 tablets on three servers."""
 GOALS = {
     "bulk_insert_rows_per_s": 1.5,
     "random_upsert_rows_per_s": 2.0,
@@ -163,18 +164,18 @@ GOALS = {
     "copy_mb_per_s": 1.0,
     "failover_s": 1.0,
 }
-"""What the ratio of medians to a peer's is meant to be: at least that where more is better, at most where less is."""
+"""The goal for the ratio of medians to the peer's: a lower bound where more is better, an upper bound where less is."""
 
 
 def verdicts(rounds: Sequence[Figures]) -> dict[str, dict[str, float | bool]]:
-    """Each limited figure that was measured -> its limit, its worst round, and whether that is within."""
+    """By limited figure that was measured: its limit, its worst round, and whether that is within the limit."""
     worst = {name: max(f[name] for f in rounds if name in f) for name in LIMITS if any(name in f for f in rounds)}
     return {n: {"limit": LIMITS[n], "worst": value, "pass": value <= LIMITS[n]} for n, value in worst.items()}
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """A median beside a peer's. `goal` and `reached` are None for a figure that has no goal."""
+    """A median compared with a peer's. `goal` and `reached` are None for a figure without a goal."""
 
     value: float
     goal: float | None
@@ -182,7 +183,7 @@ class Ratio:
 
 
 def ratios(ours: Sequence[Figures], theirs: Sequence[Figures]) -> dict[str, Ratio]:
-    """Each figure that both sides have, and the peer's is not 0 -> ours by theirs."""
+    """Our figure divided by theirs, for each figure that both sides have and whose peer's value is not 0."""
     mine, other = summary(ours), summary(theirs)
     found = {}
     for name in mine.keys() & other.keys():
@@ -197,7 +198,7 @@ def ratios(ours: Sequence[Figures], theirs: Sequence[Figures]) -> dict[str, Rati
 
 
 def elections_told(results: Mapping[str, Sequence[Figures]]) -> list[str]:
-    """A line for each round in which tablets changed their leaders: what it measured is not writing alone."""
+    """A line for each round in which tablets changed their leaders, because it did not measure writing alone."""
     return [
         f"{side}, round {number}: {figures['load_elections']:.0f} elections while rows came"
         for side, rounds in results.items()
@@ -220,9 +221,10 @@ def _ratio_text(ratio: Ratio) -> str:
 
 
 def show(console: Console, results: dict[str, list[Figures]], title: str) -> None:
-    """Print a table: a row a figure, a column a side, medians with the spread, and the ratio to the peer.
+    """Print a table with one row per figure and one column per side: medians with the spread, and the ratio to the
+    peer.
 
-    Single processes' figures (after an @) and single rounds are left to the JSON.
+    Figures of single processes (after an @) and of single rounds are in the JSON only.
     """
     table = Table(title=title, title_justify="left", caption="--json: every round, every process")
     table.add_column("work")

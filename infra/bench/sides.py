@@ -19,14 +19,15 @@ from .target import Target
 
 WRITERS = 16
 UNDER_WAY = 2
-"""Writes that each of them has under way at most, where it need not wait for each."""
+"""The most writes of each client that are under way, when it need not wait for each."""
 WRITES_OF_MANY = 8
 """The 16 clients together write this many times the rows that the single client writes."""
 
 
 @contextmanager
 def fresh_table(target: Target, name: str, tablets: int = work.TABLETS) -> Iterator[TableHandle]:
-    """A new table, led and whole, dropped at the end; one that an interrupted run left behind is dropped first."""
+    """A new table, with leaders and all replicas, dropped at the end; one that an interrupted run left is dropped
+    first."""
     try:
         target.client.drop_table(name)
     except Refused as error:
@@ -41,7 +42,7 @@ def fresh_table(target: Target, name: str, tablets: int = work.TABLETS) -> Itera
 
 
 def check_count(what: str, found: int, wanted: int) -> None:
-    """BenchmarkError unless the table holds what was written."""
+    """BenchmarkError unless the table has all written rows."""
     if found != wanted:
         raise BenchmarkError(f"{what}: the table holds {found:,} rows, not {wanted:,}")
 
@@ -72,7 +73,7 @@ def _replicas(target: Target, handle: TableHandle) -> list[pb.ReplicaStatus]:
 
 
 def terms_of(replicas: list[pb.ReplicaStatus]) -> int:
-    """Sum of the terms of all tablets, each as its furthest replica has it: it grows by one with each election."""
+    """The sum of the terms of all tablets, each by its furthest replica: each election raises it by one."""
     terms: dict[str, int] = {}
     for replica in replicas:
         terms[replica.tablet_id] = max(replica.term, terms.get(replica.tablet_id, 0))
@@ -80,7 +81,7 @@ def terms_of(replicas: list[pb.ReplicaStatus]) -> int:
 
 
 def _wal_figures(kind: str, replicas: list[pb.ReplicaStatus], removed_bytes: int, rows: int) -> Figures:
-    """Logged bytes, those of removed segments included, per row and replica of its tablet."""
+    """The logged bytes, those of removed segments included, per row and replica of its tablet."""
     tablets = len({r.tablet_id for r in replicas})
     written = removed_bytes + sum(r.wal_bytes for r in replicas)
     return {f"{kind}_wal_bytes_per_row": written * tablets / (max(1, len(replicas)) * rows)}
@@ -89,7 +90,8 @@ def _wal_figures(kind: str, replicas: list[pb.ReplicaStatus], removed_bytes: int
 def write_round(target: Target, writes: int, number: int) -> Figures:
     """One-row durable writes by one client, then by 16, each into a fresh table that is counted afterwards.
 
-    A client has up to two under way, as the peer's tool has, and then one: what a write takes where each is waited for.
+    A client first has up to two writes under way, as in the peer's tool, and then one, to measure a write that is
+    waited for.
     """
     figures: Figures = {}
     for clients, count in ((1, writes), (WRITERS, WRITES_OF_MANY * writes)):

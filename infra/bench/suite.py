@@ -1,4 +1,4 @@
-"""The benchmarks by name: which clusters each needs, what a round of it is, beside a peer or alone."""
+"""The benchmarks by name: the clusters of each, and its rounds, alone or beside a peer."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from .target import Target, local_stack, running_cluster
 
 OURS = "nyala"
 FAILOVER_WRITES = 4000
-"""One-row writes of Kudu's tool in a failover round; it is killed half-way."""
+"""The one-row writes of Kudu's tool in a failover round; the server is killed half-way."""
 LOCAL_ONLY = ("pipeline", "copy", "failover", "idle", "witness", "masters")
 
 
 @dataclass
 class Outcome:
-    """Figures of one benchmark: side -> rounds; `notes` say what is missing and why."""
+    """The figures of one benchmark: side -> rounds; `notes` say what is missing and why."""
 
     name: str
     results: dict[str, list[Figures]]
@@ -54,7 +54,7 @@ Measure = Callable[[int], Figures]
 
 @dataclass
 class _Setting:
-    """The clusters of one benchmark while it runs. `stack` ends with them whatever a round begins."""
+    """The clusters of one benchmark while it runs. Everything on `stack` ends with them."""
 
     name: str
     options: BenchOptions
@@ -64,14 +64,14 @@ class _Setting:
 
     @cached_property
     def target(self) -> Target:
-        """One cluster for all rounds, started or found when it is first asked for."""
+        """One cluster for all rounds, started or found at the first use."""
         self.note("connecting" if self.options.masters else "starting a local stack")
         target: Target = self.stack.enter_context(_target(self.name, self.options, self.note))
         return target
 
 
 def run(name: str, options: BenchOptions, note: Note) -> Outcome:
-    """Run one benchmark. BenchmarkError if the work was not done; a peer that is absent is a note."""
+    """Run one benchmark. BenchmarkError if the work was not done; a missing peer is a note."""
     if options.masters and name in LOCAL_ONLY:
         raise BenchmarkError(f"`bench {name}` kills or adds servers: it needs --local")
     outcome = Outcome(name, {})
@@ -94,7 +94,7 @@ def run(name: str, options: BenchOptions, note: Note) -> Outcome:
 
 
 def peer_cache() -> Path:
-    """Where what peers need is kept."""
+    """The folder with everything that peers need."""
     return cache_folder() / "peers"
 
 
@@ -228,6 +228,6 @@ _BENCHES: dict[str, Callable[[_Setting], tuple[Measure, Measure | None]]] = {
     "checksum": _checksum,
 }
 _BESIDE = {"checksum": checksums.MEMORY_READ}
-"""What stands beside ours in a benchmark that has another limit than Kudu."""
+"""The comparison of a benchmark that is not compared with Kudu."""
 NAMES = tuple(name for name in _BENCHES if name not in ("get", "idle", "witness", "masters", "checksum"))
-"""What `bench all` runs; the others do not stand beside Kudu."""
+"""The benchmarks of `bench all`; the others are not compared with Kudu."""

@@ -1,4 +1,4 @@
-"""The cluster that is measured: a stack of our own in a temporary folder, or one that runs already."""
+"""The measured cluster: a stack of our own in a temporary folder, or one that runs already."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .options import BenchmarkError
 
 @dataclass
 class Target:
-    """A cluster with a client. `supervisor` only for a stack of our own; `pids` of processes on this machine, if any.
+    """A cluster with a client. `supervisor`: only for a stack of our own; `pids`: of processes on this machine, if any.
 
-    `folders`: where those processes keep their files, by name.
+    `folders`: the folders of those processes, by name.
     """
 
     masters: str
@@ -39,7 +39,7 @@ class Target:
         return self.supervisor
 
     def servers(self) -> list[pb.ServerInfo]:
-        """Tablet servers that are alive."""
+        """The live tablet servers."""
         return [s for s in self.client.list_servers().servers if s.alive]
 
     def replicas(self, handle: TableHandle) -> dict[str, list[pb.ReplicaStatus]]:
@@ -86,7 +86,7 @@ def local_stack(
 
 
 def own_target(supervisor: Supervisor, client: Client) -> Target:
-    """A stack that is ours to kill, once it runs. Its broker is not among the processes."""
+    """A running stack of our own, which may be killed. Its broker is not among the processes."""
 
     def pids() -> dict[str, int]:
         return {c.name: c.pid for c in list(supervisor.children.values()) if c.pid and c.name != "kafka"}
@@ -97,7 +97,7 @@ def own_target(supervisor: Supervisor, client: Client) -> Target:
 
 @contextmanager
 def running_cluster(masters: str, state: dict[str, Any] | None) -> Iterator[Target]:
-    """A cluster that runs already; `state` of the local stack, whose processes are then measured too."""
+    """A cluster that runs already. `state`: that of the local stack, whose processes are then measured too."""
     ours: dict[str, Any] = state if state and state.get("masters") == masters else {"children": [], "folder": "."}
     children = [c for c in ours["children"] if c["pid"] and c["name"] != "kafka"]
     with Client(parse_masters(masters)) as client:

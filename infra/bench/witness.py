@@ -1,4 +1,4 @@
-"""A lost voter, measured: seconds until one more loss is tolerated, with a witness in its place and with a learner."""
+"""Measures a lost voter: seconds until one more loss is tolerated, with a witness in its place and with a learner."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .report import Figures
 from .target import Target
 
 COPY_RATE = 32 << 20
-"""Bytes per second of all copies at a server, in and out: what a cluster under writes grants them by default."""
+"""Bytes per second of all copies at a server, in and out: the default while clients write."""
 MASTER_ARGUMENTS = ("--server-dead-ms=1000", "--rereplicate-after-ms=1000", "--policy-ms=100")
 SERVER_ARGUMENTS = (f"--copy-rate-bytes-per-s={COPY_RATE}",)
 KINDS = {"witness": "WITNESS", "learner": "VOTER"}
@@ -31,8 +31,8 @@ def rows_for(mb: int) -> int:
 
 
 def reached(config: pb.RaftConfig, new: str, lost: str) -> tuple[str, ...]:
-    """How far a healing is. `votes`: the new member has a vote. `tolerant`: the lost one has none any more, so as many
-    losses are tolerated as before. `whole`: the new one has the rows too."""
+    """The progress of a healing. `votes`: the new member has a vote. `tolerant`: the lost one has none any more, so as
+    many losses are tolerated as before. `whole`: the new one has its rows, too."""
     members = {m.uuid: m for m in config.members}
     if new not in members or not members[new].votes:
         return ()
@@ -49,8 +49,8 @@ class Losses:
     handle: TableHandle
 
     def round(self, _: int) -> Figures:
-        """A loss that is healed by a witness, then one by a learner; seconds from each kill until what `reached`
-        says."""
+        """A loss that a witness heals, then one that a learner heals; the seconds from each kill to each step of
+        `reached`."""
         figures: Figures = {}
         for kind, role in KINDS.items():
             figures |= {f"{kind}_{what}_s": seconds for what, seconds in self._lose(role).items()}
@@ -92,7 +92,7 @@ class Losses:
         return status.committed_config
 
     def _well(self) -> bool:
-        """Four servers, three settled members, and nothing that `cluster check` finds."""
+        """Whether there are four servers, three settled members, and no finding of `cluster check`."""
         try:
             settled = len(self.target.servers()) == 4 and len(self._leader()[1].members) == 3
             return settled and not tools.judge(tools.gather(self.target.client))

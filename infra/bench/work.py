@@ -1,4 +1,4 @@
-"""The same work that the peer does, on a cluster of ours: each function runs one round and returns its figures."""
+"""The same work as the peer's, on a cluster of ours: each function runs one round and returns its figures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def new_table(client: Client, name: str, tablets: int = TABLETS) -> TableHandle:
 
 
 def run_clients(masters: str, table: str, arguments: list[list[str]]) -> list[dict[str, Any]]:
-    """Start one client process for each argument list, let them go at the same time, return what each printed."""
+    """Start one client process for each argument list, start their work at the same time, and return their results."""
     command = [sys.executable, "-m", "nyala.infra.bench.client", "--masters", masters, "--table", table]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     running = [subprocess.Popen([*command, *more], **pipes) for more in arguments]
@@ -86,14 +86,14 @@ def load(masters: str, table: str, rows: int, *, upsert: bool, clients: int = 2,
 
 
 def single_writes(masters: str, table: str, writes: int, clients: int, start: int, under_way: int) -> Figures:
-    """One-row durable writes by `clients` threads of one process, each with so many `under_way` at most."""
+    """One-row durable writes by `clients` threads of one process, each with at most `under_way` writes under way."""
     arguments = ["--mode", "single", "--rows", str(writes // clients), "--threads", str(clients), "--start", str(start)]
     (result,) = run_clients(masters, table, [[*arguments, "--under-way", str(under_way)]])
     return single_figures(result, clients, under_way)
 
 
 def single_figures(result: dict[str, Any], clients: int, under_way: int) -> Figures:
-    """What such a process printed, as figures; elapsed time / writes, as the peer's tool tells it."""
+    """The output of such a process as figures; elapsed time / writes, as the peer's tool reports it."""
     if clients > 1:
         in_turn = "in_turn_" if under_way == 1 else ""
         return {f"single_write_{clients}_clients_{in_turn}per_s": result["writes"] / result["seconds"]}
@@ -118,7 +118,7 @@ def scan(masters: str, client: Client, table: str, clients: int = 2) -> tuple[in
 
 def key_reads(masters: str, table: str, keys: int, reads: int) -> Figures:
     """Reads by key of a table whose keys are the numbers below `keys`: one at a time by 1 thread and by 16, many at a
-    time, and a range of them beside all."""
+    time, and and a range of keys beside all of them."""
     known = ["--keys", str(keys)]
     (one,) = run_clients(masters, table, [["--mode", "get", "--rows", str(reads), *known]])
     (many,) = run_clients(masters, table, [["--mode", "get", "--rows", str(reads), "--threads", "16", *known]])

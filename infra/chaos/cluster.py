@@ -1,4 +1,4 @@
-"""The cluster under test: reads its state, and injects faults. What a fault takes away is noted and given back."""
+"""The cluster under test: reads its state and injects faults. It notes each fault that must be removed later."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MASTER = "master-1"
 
 
 class Standing(NamedTuple):
-    """What faults change of a tablet: its committed config, who leads it in which term, which servers answer."""
+    """The state of a tablet that faults change: its committed config, its leader and term, the servers that answer."""
 
     config: OpId
     leader: str
@@ -40,37 +40,37 @@ class ClusterUnderTest:
         self.supervisor = supervisor
         self.handle = handle
         self.wiped: list[str] = []
-        """Identities that were lost with their disks."""
+        """The server uuids that were lost with their disks."""
         self.rotten: list[Rotten] = []
-        """Blocks that went bad."""
+        """The blocks that were damaged."""
         self.faults: list[str] = []
-        """Refusals of deeds that nothing explains."""
+        """The refusals of deeds that nothing explains."""
         self._stirred_s = time.monotonic()
-        """When something was last done to a process, by the monotonic clock; the table itself was made just now."""
+        """The monotonic time of the last deed to a process; at first, the time at which the table was made."""
         self._moved: dict[str, tuple[Standing | None, float]] = {}
-        """Tablet -> how it stood when it was seen last, None if nobody led, and since when."""
+        """The last seen state of each tablet, None if it had no leader, and the time since which it holds."""
         self._wanted: set[str] = set()
-        """Tablets of which a change was accepted."""
+        """The tablets of which a change was accepted."""
         options = ClientOptions(timeout_s=ASK_TIMEOUT_S, attempt_timeout_s=LOOK_TIMEOUT_S)
         self.client = Client([supervisor.masters], options)
         self._away: dict[str, str] = {}
-        """Child -> what was done to it and is to be undone."""
+        """By child: the fault that must be removed later."""
         self._due: list[tuple[float, str]] = []
         self._pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix="chaos-look")
 
     def close(self) -> None:
-        """Let go of channels and threads."""
+        """Close channels and threads."""
         self._pool.shutdown()
         self.client.close()
 
     # ------------------------------------------------------------------------------------------------- looking
 
     def servers(self) -> list[str]:
-        """Names of the tablet servers."""
+        """The names of the tablet servers."""
         return sorted(n for n in self.supervisor.children if n.startswith("server-"))
 
     def scene(self) -> Scene:
-        """What stands where; who does not answer soon is left out."""
+        """The present state of servers and replicas; servers that do not answer soon are left out."""
         names = self.servers()
         found = {name: self._server(name) for name in names}
         asked = [n for n in names if found[n].serves]
@@ -85,8 +85,8 @@ class ClusterUnderTest:
         return Scene(tuple(found.values()), tuple(tablets), self._away.get(MASTER) or str(master.state), copies)
 
     def note(self, tablet: TabletScene) -> None:
-        """Remember how a tablet stands now. A slow machine is a fault, too: leaders lose their place by it, and servers
-        are replaced to which nobody did anything."""
+        """Note the present state of a tablet. A slow machine is a fault, too: leaders lose their leadership, and
+        servers without any fault are replaced."""
         config = tablet.config
         leads = tablet.statuses[tablet.leader].term if config else 0
         now = Standing(config.opid, tablet.leader, leads, frozenset(tablet.statuses)) if config else None
@@ -94,7 +94,7 @@ class ClusterUnderTest:
             self._moved[tablet.tablet_id] = now, time.monotonic()
 
     def quiet_s(self, tablet_id: str) -> float:
-        """For how long nothing was done to a process, and the tablet stood as it does; 0 if nobody leads it."""
+        """The time for which no process had a fault and the tablet's state has not changed; 0 if it has no leader."""
         now = time.monotonic()
         standing, moved_s = self._moved.get(tablet_id, (None, now))
         return now - max(self._stirred_s, moved_s if standing else now)
@@ -104,7 +104,7 @@ class ClusterUnderTest:
         return ServerScene(name, str(child.ready.get("uuid", "")), str(child.state), self._away.get(name, ""))
 
     def info(self, name: str) -> pb.ServerInfo:
-        """The server as clients know it, by its own word: a master that is away need not be asked."""
+        """The server as clients know it, from its own answer, so that no master is needed."""
         child = self.supervisor.children[name]
         host, _, port = child.address.rpartition(":")
         return pb.ServerInfo(uuid=str(child.ready["uuid"]), addresses=[pb.Address(host=host, port=int(port))])
@@ -120,7 +120,8 @@ class ClusterUnderTest:
     # --------------------------------------------------------------------------------------------------- deeds
 
     def carry_out(self, deed: Deed) -> str:
-        """Do it, and say what came of it; a refusal that the situation explains is an answer, any other is a fault."""
+        """Carry out a deed, and return a line on the result. A refusal that the situation explains is a result; any
+        other one is a fault."""
         if deed.why_not:
             return f"not done: {deed.why_not}"
         try:
@@ -160,7 +161,7 @@ class ClusterUnderTest:
         victims = [n for n in names if self._away.get(n) != "stopped"]
         self._signal(signal.SIGKILL, *victims)
         for name in victims:
-            self._away.pop(name, None)  # a paused process dies too, and its successor is not paused
+            self._away.pop(name, None)  # a paused process can be killed, and its successor is not paused
         return f"killed {', '.join(victims)}" if len(victims) < 4 else f"killed {len(victims)} processes"
 
     def _pause(self, deed: Deed) -> str:
@@ -181,7 +182,7 @@ class ClusterUnderTest:
         return f"{self._taken(deed, 'stopped')}, all of {uuid[:8]} lost; it comes back as a stranger"
 
     def _rot(self, deed: Deed) -> str:
-        """What was written is flushed before, so that there is a block."""
+        """Damage a block of a server. It is flushed first, so that there is a block."""
         name, short = deed.server, deed.tablet_id[:8]
         child = self.supervisor.children[name]
         self.client.flush(self.info(name), deed.tablet_id)
@@ -205,7 +206,7 @@ class ClusterUnderTest:
         def send() -> None:
             for name in names:
                 child = self.supervisor.children[name]
-                child.restarts = 0  # deaths that were asked for say nothing of the child's health
+                child.restarts = 0  # a death by a deed says nothing about the child's health
                 child.send_signal(number)
 
         self.supervisor.call(send)
@@ -250,14 +251,14 @@ class ClusterUnderTest:
     # ------------------------------------------------------------------------------------------------- undoing
 
     def undo_due(self, now_s: float) -> list[str]:
-        """Give back what was taken for long enough; what was done, a line each."""
+        """Remove the faults whose time is over; returns a line for each."""
         due = [name for at, name in self._due if at <= now_s]
         self._due = [(at, name) for at, name in self._due if at > now_s]
         return [line for name in due if (line := self._give_back(name))]
 
     def heal(self) -> list[str]:
-        """Give everything back and wait until all processes serve. A master that remembers identities which were lost
-        with their disks begins anew: it holds what heartbeats told for the time of one leadership."""
+        """Remove all faults and wait until all processes are ready. A master that remembers uuids which were lost with
+        their disks is restarted, because it keeps heartbeats as long as it leads."""
         self._due.clear()
         told = [line for name in sorted(self._away) if (line := self._give_back(name))]
         if self.wiped:

@@ -1,4 +1,4 @@
-"""What the disks of servers say: their logs, the rows they hold, files that nobody names. Reads only."""
+"""Reads servers' disks: their logs, their rows, and files that no superblock names. It changes nothing."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .logs import SHOWN_MAX, Logged
 
 
 def read_log(root: Path, tablet_id: str) -> tuple[list[Logged], list[str]]:
-    """All entries of a tablet's log in the order of the disk, and what is damaged and not torn.
+    """All entries of a tablet's log in the order of the disk, and the damage that is not a tear.
 
-    Of a server that runs, FileNotFoundError if a segment was collected meanwhile, and its last block may look damaged
-    while it is written: read it again. Every entry is what was synced, or on its way to be.
+    While the server runs, a segment may be removed meanwhile (FileNotFoundError), and its last block may look damaged
+    while it is written: then read it again. Every returned entry is synced, or about to be.
     """
     folder = root / wal_folder(tablet_id)
     entries, wrong = [], []
@@ -36,9 +36,9 @@ def read_log(root: Path, tablet_id: str) -> tuple[list[Logged], list[str]]:
 
 
 def read_rows(root: Path, tablet_id: str, committed: int) -> Rows:
-    """The rows of a stopped server's replica: of its blocks, and of its log up to what is committed.
+    """The rows of a stopped server's replica: those of its blocks, and of its log up to the commit index.
 
-    Corruption where a start would find it.
+    Corruption in the same cases as at a start.
     """
     disk = RealDisk(root)
     tablet = Tablet.open(disk, Superblock.load(disk, tablet_id))
@@ -55,7 +55,8 @@ def read_rows(root: Path, tablet_id: str, committed: int) -> Rows:
 
 @dataclass(frozen=True)
 class Rotten:
-    """A block in which a bit was flipped while its server was stopped; `log_bytes`: how long its log was then."""
+    """A block in which a bit was flipped while its server was stopped; `log_bytes`: the length of the server's log
+    then."""
 
     server: str
     tablet_id: str
@@ -64,7 +65,8 @@ class Rotten:
 
 
 def flip_block(root: Path, tablet_id: str) -> str:
-    """Flip a bit in the middle of a block of a stopped server's replica; the block's path, empty if it has none."""
+    """Flip a bit in the middle of a block of a stopped server's replica; returns the block's path, empty if it has
+    none."""
     superblock = Superblock.load(RealDisk(root), tablet_id)
     if superblock.data_state is not DataState.READY or not superblock.blocks:
         return ""
@@ -78,8 +80,8 @@ def flip_block(root: Path, tablet_id: str) -> str:
 
 
 def judge_rot(rotten: Rotten, log: str, blocks_in_use: Collection[str]) -> list[str]:
-    """Whether the server noticed, by its log from then on, or the replica was taken from it before it looked; and that
-    it does not use the block any more."""
+    """The errors if the server did not report the damage in its log, although the replica was there when it started; or
+    if it still uses the block."""
     lines = [line for line in log.splitlines() if f" T {rotten.tablet_id} " in line]
     what = f"{rotten.block} of {rotten.tablet_id[:8]} on {rotten.server} has a flipped bit"
     wrong = []
@@ -91,14 +93,15 @@ def judge_rot(rotten: Rotten, log: str, blocks_in_use: Collection[str]) -> list[
 
 
 def blocks_in_use(root: Path) -> set[str]:
-    """Blocks of the replicas that a stopped server would start."""
+    """The blocks of the replicas that a stopped server would start."""
     disk = RealDisk(root)
     superblocks = [Superblock.load(disk, tablet_id) for tablet_id in Superblock.list_tablets(disk)]
     return {block.name for s in superblocks if s.data_state is DataState.READY for block in s.blocks}
 
 
 def leftovers(root: Path) -> list[str]:
-    """V8 on one stopped server: everything that `nyala fs check` finds, damage too, and copies that never ended."""
+    """V8 on one stopped server: everything that `nyala fs check` finds, damage included, and copies that never
+    ended."""
     view = tools.check_directory(RealDisk(root))
     wrong = [f"{root.name}: {f.severity} {f.path}: {f.what}" for f in view.all_findings]
     for tablet in view.tablets:
@@ -108,7 +111,7 @@ def leftovers(root: Path) -> list[str]:
 
 
 def open_deleted_files(pid: int, root: Path) -> list[str]:
-    """V8 of a running server: files of its folder that were deleted and are still open; it has others open."""
+    """V8 of a running server: the files of its folder that were deleted and are still open."""
     found = []
     if not (links := list(Path(f"/proc/{pid}/fd").glob("*"))):
         return [f"process {pid} has no open file: nothing was verified"]

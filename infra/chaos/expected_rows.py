@@ -1,10 +1,10 @@
-"""What was written, and what a scan must therefore hold: one set for each writer, compared by pure functions.
+"""The written rows, and the rows that a scan must therefore have: one set for each writer, compared by pure functions.
 
-A row is a function of its key and version, so they need one number for each key: the version acknowledged last.
-Keys of writer n are `n * KEYS_PER_WRITER + ordinal`. Ordinals below TOGGLES are rows that are inserted and deleted in
-turn: there at odd versions, absent at even ones. Each other row names in `link` the key that its writer had inserted
-FRESH ordinals before, which was acknowledged before this one was sent: a snapshot with a row and without the row that
-it names has an effect without its cause.
+A row is a function of its key and version, so one number for each key suffices: its last acknowledged version. Keys of
+writer n are `n * KEYS_PER_WRITER + ordinal`. Ordinals below TOGGLES are rows that are inserted and deleted in turn:
+present at odd versions, absent at even ones. Each other row names in `link` the key that its writer inserted FRESH
+ordinals before, which was acknowledged before this row was sent. So a snapshot with a row and without the row of its
+link has an effect without its cause.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ import numpy.typing as npt
 KEYS_PER_WRITER = 1 << 32
 TOGGLES = 16
 FRESH = 6
-"""New rows in each batch."""
+"""The number of new rows in each batch."""
 KEYS_MAX = 30_000
-"""Of one writer; from then on it changes rows that are there."""
+"""The most keys of one writer; beyond them it changes existing rows."""
 NO_LINK = -1
 SHOWN_MAX = 5
 Versions = npt.NDArray[np.int32]
 
 
 def link_of(writer: int, ordinal: int) -> int:
-    """The key that a row names."""
+    """The key in a row's `link`."""
     return writer * KEYS_PER_WRITER + ordinal - FRESH if ordinal >= TOGGLES + FRESH else NO_LINK
 
 
@@ -40,20 +40,21 @@ def text_of(key: int, version: int) -> str:
 
 @dataclass
 class ExpectedRows:
-    """One writer's. `acked` and `tried` by ordinal; a version in `doubts` may be there, now or later, or never.
+    """One writer's expected rows. `acked` and `tried` by ordinal; a version in `doubts` may be applied now, later, or
+    never.
 
-    Concurrency: one writer; readers take copies, `tried` after what they read and `acked` before.
+    Concurrency: one writer; readers take copies: of `tried` after their read, of `acked` before it.
     """
 
     writer: int
     acked: Versions = field(default_factory=lambda: np.zeros(KEYS_MAX, np.int32))
     tried: Versions = field(default_factory=lambda: np.zeros(KEYS_MAX, np.int32))
     keys: int = TOGGLES
-    """Ordinals used so far."""
+    """The number of ordinals used so far."""
     doubts: dict[int, set[int]] = field(default_factory=dict)
 
     def begin(self, ordinals: Sequence[int]) -> list[int]:
-        """The versions that are about to be written."""
+        """Begin a write; returns the versions to be written."""
         versions = []
         for ordinal in ordinals:
             self.tried[ordinal] += 1
@@ -62,18 +63,18 @@ class ExpectedRows:
         return versions
 
     def acknowledged(self, ordinals: Sequence[int], versions: Sequence[int]) -> None:
-        """The store has promised these."""
+        """Note that the store has acknowledged these versions."""
         self.acked[list(ordinals)] = list(versions)
 
     def doubtful(self, ordinals: Sequence[int], versions: Sequence[int]) -> None:
-        """Nobody knows whether these hold, or will: the last acknowledged version may, and these."""
+        """Note an unknown outcome: the last acknowledged version may hold, or these."""
         for ordinal, version in zip(ordinals, versions, strict=True):
             self.doubts.setdefault(ordinal, set()).add(version)
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A scan as columns, in any order."""
+    """The rows of a scan as columns, in any order."""
 
     k: npt.NDArray[np.int64]
     link: npt.NDArray[np.int64]
@@ -93,12 +94,12 @@ class Rows:
 
     @classmethod
     def joined(cls, parts: Sequence[Rows]) -> Rows:
-        """Those of several tablets."""
+        """The rows of several tablets together."""
         columns = zip(*((p.k, p.link, p.version, p.v) for p in parts), strict=True)
         return cls(*(np.concatenate(column) for column in columns))
 
     def digest(self) -> str:
-        """The same for the same rows, whatever their order."""
+        """A digest that does not depend on the order of the rows."""
         order = np.argsort(self.k, kind="stable")
         sums = hashlib.blake2b(digest_size=16)
         for column in (self.k, self.link, self.version):
@@ -108,8 +109,8 @@ class Rows:
 
 
 def compare(expected: ExpectedRows, before: Versions, after: Versions, rows: Rows) -> list[str]:
-    """What is wrong with a writer's rows in a scan that began after `before` was acknowledged, and whose end `after`
-    had been tried: lost, doubled, old, never written, of another content."""
+    """The errors in a writer's rows in a scan that began after `before` was acknowledged, and before whose end `after`
+    had been tried: lost, doubled, old, never written, or wrong rows."""
     mine = rows.k // KEYS_PER_WRITER == expected.writer
     keys, versions = rows.k[mine], rows.version[mine]
     ordinals = (keys - expected.writer * KEYS_PER_WRITER).astype(np.int64)
@@ -135,7 +136,7 @@ def compare(expected: ExpectedRows, before: Versions, after: Versions, rows: Row
 
 
 def _may_be(expected: ExpectedRows, before: Versions, after: Versions, seen: Versions, there: Any, odd: Any) -> Any:
-    """By ordinal: whether what was seen is possible."""
+    """Whether the seen versions are possible, by ordinal."""
     within = (before <= seen) & (seen <= after)
     # A toggle is there at odd versions; absent, it may be at any even one within the bounds.
     even_within = (before % 2 == 0) | (after > before)
@@ -162,7 +163,7 @@ def _contents(expected: ExpectedRows, keys: Any, ordinals: Any, versions: Any, l
 
 
 def dangling(rows: Rows) -> list[str]:
-    """Links of a snapshot that lead nowhere, and keys that two rows name."""
+    """The links of a snapshot that name a missing row, and keys that two rows name."""
     linked = rows.link[rows.link != NO_LINK]
     lost = np.setdiff1d(linked, rows.k)
     wrong = [f"{len(lost)} links lead nowhere, the first to {lost[:SHOWN_MAX].tolist()}"] if len(lost) else []

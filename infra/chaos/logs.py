@@ -1,4 +1,4 @@
-"""What the logs of a tablet's replicas must agree on: pure functions over entries that somebody read from the disks."""
+"""Compares the logs of a tablet's replicas: pure functions over entries that were read from the disks."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ SHOWN_MAX = 5
 
 @dataclass(frozen=True)
 class Logged:
-    """One entry of a log: what any two replicas must agree on, and its time."""
+    """One entry of a log: the fields that must be equal on any two replicas, and its time."""
 
     opid: OpId
     kind: str
     hybrid_time: int
     payload_crc: int
     meta_crc: int
-    """Of a config, or of whose write it is: as much a part of the entry as its payload."""
+    """The CRC of a config, or of a write's origin: a part of the entry like its payload."""
 
 
 def judge_logs(tablet_id: str, logs: Mapping[str, Sequence[Logged]], committed: Mapping[str, int]) -> list[str]:
-    """V1 and the order of each log. `committed`: by server, the index that its replica had committed when it was asked.
+    """The errors by V1 and in the order of each log. `committed`: by server, the commit index that its replica
+    reported.
 
-    No index that two disks hold, up to what each had committed, has two terms or contents; indexes of one log follow
+    No index that two disks have, up to the lower commit index, has two terms or contents; indexes of one log follow
     each other without a gap, terms never fall, and hybrid times never fall.
     """
     wrong: list[str] = []
@@ -43,10 +44,11 @@ def judge_logs(tablet_id: str, logs: Mapping[str, Sequence[Logged]], committed: 
 
 
 def judge_appenders(tablet_id: str, logs: Mapping[str, Sequence[Logged]]) -> tuple[int, list[str]]:
-    """V2 as disks show it: how many entries were found on a second disk too, and what two appenders of a term left.
+    """V2 as far as disks show it: the number of entries found on a second disk, and traces of two appenders of one
+    term.
 
-    Committed or not, replaced later or not: what has one OpId is one entry, on whatever disk, behind one other; and a
-    term begins once, with the NOOP of who won it. A second leader of the term would have begun it a second time.
+    Committed or not, replaced later or not: one OpId is one entry with one predecessor, on every disk. A term begins
+    once, with the NOOP of the candidate that won it. A second leader of the term would have begun it a second time.
     """
     wrong: list[str] = []
     shared: set[OpId] = set()
@@ -78,9 +80,10 @@ def judge_appenders(tablet_id: str, logs: Mapping[str, Sequence[Logged]]) -> tup
 def judge_majority(
     tablet_id: str, logs: Mapping[str, Sequence[Logged]], committed: Mapping[str, int], voters: Sequence[str]
 ) -> list[str]:
-    """Whether the last entry that any voter had committed, and so all before it, is in the logs of most voters.
+    """Whether the last entry that any voter had committed, and so all entries before it, is in the logs of a majority.
 
-    The logs must have been read after `committed` was told. Nothing was acknowledged above what somebody had committed.
+    The logs must have been read after `committed` was reported. No entry above a replica's commit index was
+    acknowledged.
     """
     top, knower = max(((committed.get(v, 0), v) for v in voters), default=(0, ""))
     if not top:
@@ -96,7 +99,7 @@ def judge_majority(
 
 
 def in_force(entries: Iterable[Logged]) -> dict[int, Logged]:
-    """By index: a later entry of the same index replaced the earlier one, with all that followed it."""
+    """The entries by index: a later entry at an index replaces the earlier one, and all that followed it."""
     kept: dict[int, Logged] = {}
     for _ in _appended(entries, kept):
         pass
@@ -104,8 +107,10 @@ def in_force(entries: Iterable[Logged]) -> dict[int, Logged]:
 
 
 def _appended(entries: Iterable[Logged], kept: dict[int, Logged]) -> Iterator[tuple[Logged, OpId | None]]:
-    """Each entry in the order of the disk, and which one it followed then; None if that is not in the log. `kept` is
-    filled with what is in force so far."""
+    """Each entry in the order of the disk, and the OpId of its predecessor then; None if that is not in the log.
+
+    `kept` gets the entries that are in force so far.
+    """
     last = 0
     for entry in entries:
         index = entry.opid.index

@@ -1,4 +1,4 @@
-"""One run: a stack under load, the schedule of a seed, everything healed, and the verdict."""
+"""One run: a stack under load, the faults of a seed's schedule, the removal of all faults, and the verdict."""
 
 from __future__ import annotations
 
@@ -24,35 +24,36 @@ from .workload import Workload
 SERVERS = 5
 MASTER_ARGUMENTS = ("--server-dead-ms=2000", "--rereplicate-after-ms=6000", "--policy-ms=200")
 SERVER_ARGUMENTS = ("--log-retain-entries=100", "--log-retain-bytes=1000000")
-"""Little log is kept, so that who was away is copied to, not only caught up."""
+"""Little log is kept, so that a server that was away needs a copy, and not only more entries."""
 TICK_S = 0.1
 START_WAIT_S = 180.0
 PATIENCE_S = 12.0
-"""How long an event waits that the cluster does not allow yet."""
+"""The time for which an event waits that the cluster does not allow yet."""
 STRETCH_S = 20.0
 STRETCHES_MAX = 30
-"""So often the faults go on for STRETCH_S, as long as something is owed: a slow machine gets to it later."""
+"""The most extensions by STRETCH_S while a demanded kind of fault is missing, because a slow machine gets to it
+later."""
 NOT_DONE = ("not done", "refused")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChaosOptions:
-    """What to run. `duration_s`: of the faults alone; start, healing and verdict come on top."""
+    """The options of a run. `duration_s`: the time of the faults alone; start, healing and verdict come on top."""
 
     seed: int
     duration_s: float
     servers: int = SERVERS
     pace: Pace | None = None
-    """None: as the duration suggests."""
+    """None: chosen by the duration."""
     kinds: tuple[Kind, ...] = tuple(Kind)
     demands: tuple[frozenset[Kind], ...] = USUAL_DEMANDS
-    """Of each set at least one must have been done; the faults last longer, for a while, where it was not. Sets
-    without any of `kinds` demand nothing."""
+    """At least one kind of each set must have occurred; otherwise the faults go on for a while. Sets without any of
+    `kinds` demand nothing."""
 
 
 @dataclass(frozen=True)
 class Happened:
-    """One line of the story. `kind` is empty for what undoes or concludes."""
+    """One line of the log of a run. `kind` is empty for a line about the removal of a fault or the end."""
 
     at_s: float
     kind: str
@@ -61,23 +62,23 @@ class Happened:
 
 @dataclass
 class Report:
-    """What came of it."""
+    """The result of a run."""
 
     seed: int
     folder: str
     done: Counter[Kind] = field(default_factory=Counter)
-    """How often each kind of fault was injected."""
+    """The number of faults of each kind."""
     story: list[Happened] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     figures: dict[str, float] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
-        """Whether every verifier ran, had something to look at, and found nothing wrong."""
+        """Whether every verifier ran, had something to compare, and found nothing wrong."""
         return bool(self.verdicts) and all(v.ok for v in self.verdicts)
 
     def json(self) -> dict[str, Any]:
-        """For a program."""
+        """The report as a JSON object."""
         return {
             "ok": self.ok,
             "seed": self.seed,
@@ -91,7 +92,7 @@ class Report:
 
 @dataclass
 class Show:
-    """What a display may look at while a run goes on, and how it hears of news."""
+    """The state of a run that a display reads, and a callback for each new line."""
 
     cluster: ClusterUnderTest
     workload: Workload
@@ -101,7 +102,7 @@ class Show:
 
 
 class Chaos:
-    """One run. `on_tick` is called about ten times a second with what can be shown."""
+    """One run. `on_tick` is called about ten times a second with the state for the display."""
 
     def __init__(self, folder: Path, options: ChaosOptions, on_tick: Callable[[Show], None] = lambda _: None) -> None:
         self.options = options
@@ -111,10 +112,11 @@ class Chaos:
         self._tick = threading.Event()
         self._began = time.monotonic()
         self._late_s = 0.0
-        """By how much the schedule is late: events wait for a scene that allows them."""
+        """The delay of the schedule so far: events wait for a scene that allows them."""
 
     def run(self) -> Report:
-        """All of it; StackError if the stack does not start. The stack is gone afterwards, its folder is not."""
+        """Do the whole run; StackError if the stack does not start. Afterwards the stack is gone, and its folder
+        stays."""
         supervisor = Supervisor(
             self._folder,
             StackOptions(
@@ -145,7 +147,8 @@ class Chaos:
         return self.report
 
     def _end(self, supervisor: Supervisor) -> None:
-        """The master first, which would replace a server that ends much earlier than others; then they all at once."""
+        """End the master first, because it would replace a server that ends much earlier than others; then all servers
+        at once."""
         supervisor.kill_for_good(MASTER)
 
         def end() -> None:
@@ -179,7 +182,8 @@ class Chaos:
     # ---------------------------------------------------------------------------------------------------- faults
 
     def _inject_faults(self, cluster: ClusterUnderTest, watcher: Watcher, workload: Workload) -> None:
-        """Carry the schedule out, and more of what is owed then; a fault that is seen ends it early, at its cause."""
+        """Carry out the schedule, and then more events until all demands are met. A defect ends this early, close to
+        its cause."""
         given = self.options
         pace = given.pace or pace_of(given.duration_s)
         pending = list(draw(given.seed, given.duration_s, pace, given.kinds))
@@ -202,13 +206,13 @@ class Chaos:
             self._tick.wait(TICK_S)
 
     def _owed(self) -> list[frozenset[Kind]]:
-        """Demands that nothing of what was done has met."""
+        """The demands that no deed has met yet."""
         possible = [d for d in self.options.demands if d.intersection(self.options.kinds)]
         return [d for d in possible if not any(self.report.done[kind] for kind in d)]
 
     def _carry_out(self, event: Event, cluster: ClusterUnderTest, now: float) -> bool:
-        """Whether the event is over. One that the scene does not allow waits for a while, and so do those after it:
-        the gaps between them stay, or faults would never leave room for what needs a whole cluster."""
+        """Carry out one event; returns whether it is over. If the scene does not allow it, it waits for a while, and so
+        do later ones: the gaps between them stay, or the cluster would never be whole for long enough."""
         deed = aim(event, cluster.scene())
         late_s = now - event.at_s
         if deed.why_not and late_s < self._late_s + PATIENCE_S:
@@ -225,7 +229,7 @@ class Chaos:
     # ------------------------------------------------------------------------------------------------- the end
 
     def _conclude(self, cluster: ClusterUnderTest, watcher: Watcher, workload: Workload) -> Any:
-        """Heal, go on writing, stop, wait until all is at rest, verify; the last scene."""
+        """Remove all faults, go on writing, stop, wait for rest, verify; returns the last scene."""
         ticking = threading.Event()
         pulse = threading.Thread(target=self._pulse, args=(ticking,), daemon=True)
         pulse.start()
@@ -236,7 +240,7 @@ class Chaos:
             pulse.join(10)
 
     def _pulse(self, ended: threading.Event) -> None:
-        """Keep what is shown alive while the run waits."""
+        """Update the display while the run waits."""
         while not ended.wait(TICK_S):
             self._on_tick(self._show)
 

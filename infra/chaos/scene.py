@@ -11,7 +11,7 @@ from nyala.replica.types import DataState, RaftConfig
 
 @dataclass(frozen=True)
 class ServerScene:
-    """One server process. `away`: paused or stopped on purpose, so that it cannot answer."""
+    """One server process. `away`: paused or stopped by a deed, so that it cannot answer."""
 
     name: str
     uuid: str
@@ -34,17 +34,17 @@ class TabletScene:
 
     @property
     def leader(self) -> str:
-        """Name of the server that leads in the highest reported term; empty if none does."""
+        """The name of the server that leads in the highest reported term; empty if none does."""
         leading = [(s.term, name) for name, s in self.statuses.items() if s.role == "LEADER"]
         return max(leading)[1] if leading else ""
 
     @property
     def config(self) -> RaftConfig | None:
-        """The committed config as the leader has it; None without a leader."""
+        """The committed config by the leader's report; None without a leader."""
         return config_from_pb(self.statuses[self.leader].committed_config) if self.leader else None
 
     def state_of(self, server: str) -> str:
-        """What a person wants to see of the replica on a server: role, `copying`, `tombstone`, `FAILED`, or nothing."""
+        """The state of the replica on a server, for the display: role, `copying`, `tombstone`, `FAILED`, or empty."""
         status = self.statuses.get(server)
         if status is None:
             return ""
@@ -71,32 +71,32 @@ class Scene:
         return next((s for s in self.servers if s.uuid == uuid), None)
 
     def name_of(self, uuid: str) -> str:
-        """The name of the process with this identity, or the identity's beginning."""
+        """The name of the process with this uuid; if there is none, the first characters of the uuid."""
         server = self.server_of(uuid)
         return server.name if server else uuid[:8]
 
     @property
     def away(self) -> tuple[str, ...]:
-        """Servers that do not serve now."""
+        """The servers that do not serve now."""
         return tuple(s.name for s in self.servers if not s.serves)
 
     def members(self, tablet: TabletScene) -> tuple[ServerScene, ...]:
-        """Processes that are members of the tablet's committed config."""
+        """The processes that are members of the tablet's committed config."""
         config = tablet.config
         found = [self.server_of(m.uuid) for m in config.members] if config else []
         return tuple(s for s in found if s is not None)
 
     def strangers(self, tablet: TabletScene) -> tuple[ServerScene, ...]:
-        """Serving processes that are no members of the tablet's committed config."""
+        """Serving processes that are not members of the tablet's committed config."""
         uuids = {m.uuid for m in tablet.config.members} if tablet.config else set()
         return tuple(s for s in self.servers if s.serves and s.uuid not in uuids)
 
 
 def why_unsettled(scene: Scene, tablet: TabletScene) -> str:
-    """Why a tablet is not as it should be at rest, in a few words; empty if it is.
+    """The reason why a tablet is not at rest, in a few words; empty if it is.
 
-    At rest: there is a leader; the config has exactly as many voters as replicas are wanted, no other member and no
-    mark; no change is pending; each replica answers, is READY and runs; and there is no other live replica.
+    At rest: there is a leader; the config has exactly the wanted number of voters, no other member and no mark; no
+    change is pending; each replica answers, is READY and runs; and there is no other live replica.
     """
     config = tablet.config
     if config is None:

@@ -1,4 +1,4 @@
-"""Which fault comes when: drawn from one seed beforehand, and aimed at the cluster as it is when its time has come.
+"""Which fault comes when: a schedule is drawn from a seed in advance, and each event is aimed at the present cluster.
 
 Both are pure: the same seed gives the same schedule; the same scene and event give the same deed.
 """
@@ -14,7 +14,7 @@ from .scene import Scene, ServerScene, TabletScene, why_unsettled
 
 
 class Kind(StrEnum):
-    """One sort of injected fault, or of operator's work while faults are injected."""
+    """One kind of injected fault, or of an operator's work during faults."""
 
     KILL_LEADER = "kill -9 of a leader"
     KILL_FOLLOWER = "kill -9 of a follower"
@@ -34,19 +34,20 @@ class Kind(StrEnum):
 
 
 TAKES_AWAY = frozenset({Kind.PAUSE, Kind.STOP, Kind.LEAVE, Kind.WIPE, Kind.ROT})
-"""Kinds that take a server's votes away for a while, or for ever: one server at a time, or no majority is left."""
+"""Kinds that take a server's vote away for a while or for ever. Only one server at a time may have such a fault, or no
+majority would be left."""
 
 
 MEMBERS = frozenset({Kind.ADD, Kind.REMOVE, Kind.MOVE})
 """Kinds that change who has a replica."""
 ROT = frozenset({Kind.ROT})
 USUAL_DEMANDS = (MEMBERS, ROT, frozenset(Kind) - MEMBERS - ROT - {Kind.STEP_DOWN, Kind.FLUSH})
-"""Sets of kinds: a run that saw none of one of them has shown too little. Of the last one, all take something away."""
+"""Sets of kinds: a run must have seen at least one kind of each. All kinds in the last set take something away."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """A fault to come. `pick` chooses among what the cluster offers then; `hold_s`: for how long something is away."""
+    """A planned fault. `pick` chooses among the possible targets; `hold_s`: the time before it is removed."""
 
     at_s: float
     kind: Kind
@@ -56,7 +57,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Deed:
-    """What is done, to whom; `why_not` instead if the scene does not allow it."""
+    """The concrete fault and its target; or, in `why_not`, the reason why the scene does not allow it."""
 
     kind: Kind
     server: str = ""
@@ -69,7 +70,7 @@ class Deed:
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """How fast faults come, in seconds. `away_s` must exceed what the masters wait before they replace a server."""
+    """The rate of faults, in seconds. `away_s` must exceed the time after which the masters replace a server."""
 
     gap_s: tuple[float, float] = (2.0, 6.0)
     hold_s: tuple[float, float] = (1.0, 5.0)
@@ -78,11 +79,11 @@ class Pace:
 
 QUICK = Pace(gap_s=(1.0, 3.0), hold_s=(1.0, 3.0), away_s=(7.0, 9.0))
 QUICK_S = 60.0
-"""Runs up to so long have the quick pace: at the usual one they would see half of the kinds."""
+"""Runs up to this length have the quick pace; with the usual one they would see half of the kinds."""
 
 
 def pace_of(duration_s: float) -> Pace:
-    """How fast faults follow each other in a run of so many seconds, unless it is said."""
+    """The default pace for a run of that many seconds."""
     return QUICK if duration_s <= QUICK_S else Pace()
 
 
@@ -108,7 +109,7 @@ def draw(seed: int, duration_s: float, pace: Pace, kinds: Sequence[Kind] = tuple
 
 
 def aim(event: Event, scene: Scene) -> Deed:
-    """What an event comes to in a scene. Nothing that could cost acknowledged data by design is ever aimed."""
+    """The deed for an event in a scene. It never loses acknowledged data by design."""
     kind = event.kind
     if kind in (Kind.KILL_MASTER, Kind.PAUSE_MASTER, Kind.KILL_ALL):
         up = scene.master_state == "READY"
@@ -139,7 +140,7 @@ def _take_away(event: Event, scene: Scene) -> Deed:
     if victim is None:
         return _not(event.kind, "no server is there", tablet)
     if event.kind in (Kind.WIPE, Kind.LEAVE, Kind.ROT):
-        # A lost disk, or block, costs nothing that was acknowledged only while every tablet has all its other replicas.
+        # A lost disk or block loses no acknowledged data only while every tablet has all its other replicas.
         for one in scene.tablets:
             if why := why_unsettled(scene, one):
                 return _not(event.kind, f"{one.tablet_id[:8]}: {why}")
@@ -147,7 +148,7 @@ def _take_away(event: Event, scene: Scene) -> Deed:
 
 
 def _change(event: Event, scene: Scene, tablet: TabletScene) -> Deed:
-    """One change of membership that an operator might ask for."""
+    """One change of membership that an operator might make."""
     kind = event.kind
     if why := why_unsettled(scene, tablet):
         return _not(kind, why, tablet)
@@ -167,7 +168,7 @@ def _tablet(event: Event, scene: Scene) -> TabletScene:
 
 
 def _one(servers: Sequence[ServerScene], event: Event) -> ServerScene | None:
-    # Another digit of the draw than the tablet's, or few pairs would ever meet.
+    # Uses another digit of the draw than the tablet, otherwise few pairs would ever occur together.
     return servers[(event.pick // 1009) % len(servers)] if servers else None
 
 

@@ -1,4 +1,4 @@
-"""What people see of a run: a live picture of servers and replicas, the story, the verdict."""
+"""Shows a run to people: a live picture of servers and replicas, the log of events, the verdict."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ROLES = {
 
 
 def perform(folder: Path, options: ChaosOptions, console: Console, *, quiet: bool = False) -> Report:
-    """Run, and show it: a live picture on a terminal, a line an event elsewhere, nothing if `quiet`."""
+    """Run and show it: a live picture on a terminal, one line per event elsewhere, nothing if `quiet`."""
     if quiet:
         return Chaos(folder, options).run()
     console.print(f"seed {options.seed}, {options.duration_s / 60:.1f} minutes of faults, in {folder}", highlight=False)
@@ -68,7 +68,7 @@ def _line(happened: Happened) -> str:
 
 
 def screen(show: Show, options: ChaosOptions) -> Group:
-    """The picture of one moment."""
+    """The picture of the present state."""
     scene = show.watcher.scene
     faults = [*show.workload.faults, *show.watcher.checker.faults]
     passed = time.monotonic() - show.began_s
@@ -85,7 +85,7 @@ def screen(show: Show, options: ChaosOptions) -> Group:
 
 
 def picture(scene: Scene) -> Table:
-    """Servers by tablets: who has a replica of what, and in which role."""
+    """A table of servers by tablets, with the role of each replica."""
     table = Table(title="servers and their replicas", title_justify="left")
     for heading in ("server", "identity", "state", *(t.tablet_id[:8] for t in scene.tablets)):
         table.add_column(heading, no_wrap=True)

@@ -1,4 +1,4 @@
-"""The verifiers at the end of a run: each says what it looked at, and what it found wrong."""
+"""The verifiers at the end of a run. Each reports how much it compared, and what was wrong."""
 
 from __future__ import annotations
 
@@ -20,18 +20,20 @@ from .watch import SceneChecker
 from .workload import Workload, judge
 
 STUCK_S = 240.0
-"""Without any change of what is not at rest; then it counts as stuck. A slow machine that goes on is only slow."""
+"""The seconds without any progress after which a cluster that is not at rest counts as stuck. A slow machine still
+makes progress."""
 CONVERGED_WAIT_S = 900.0
 CALM_LOOKS = 4
-"""Looks in a row at a settled table that count as rest: what is decided next would show in one of them."""
+"""The scenes in a row that must show a table at rest: a later decision would show in one of them."""
 LOOK_PERIOD_S = 0.3
 ANSWER_WAIT_S = 300.0
-"""How long the healed cluster is asked again, as long as something is not as it should be and may only be late."""
+"""The time for which the healed cluster is asked again while a finding may only be a delay."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one verifier found. `looked_at`: how much, so that nobody takes an empty check for a passed one."""
+    """The result of one verifier. `looked_at`: how much it compared, so that an empty check does not count as
+    passed."""
 
     name: str
     looked_at: str
@@ -39,14 +41,14 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was wrong."""
+        """Whether it found nothing wrong."""
         return not self.wrong
 
 
 def converge(cluster: ClusterUnderTest, tell: Callable[[str], None]) -> Verdict:
-    """Wait until every tablet is at rest, has exactly its voters, and everything of it is applied everywhere.
+    """Wait until every tablet is at rest, with exactly its voters, and every entry is applied everywhere.
 
-    Given up when nothing has changed for STUCK_S, or after CONVERGED_WAIT_S.
+    Gives up when nothing has changed for STUCK_S, or after CONVERGED_WAIT_S.
     """
     began = moved = time.monotonic()
     calm, reasons, last, before = 0, ["not looked yet"], "", ""
@@ -68,7 +70,7 @@ def converge(cluster: ClusterUnderTest, tell: Callable[[str], None]) -> Verdict:
 
 
 def progress_of(scene: Scene) -> str:
-    """What changes as long as a cluster is on its way to rest: positions, states and copied bytes."""
+    """A text that changes while a cluster makes progress towards rest: positions, states and copied bytes."""
     replicas = sorted(
         (name, s.uuid, s.data_state, s.phase, s.applied_index, s.committed_config.opid.index)
         for tablet in scene.tablets
@@ -78,7 +80,7 @@ def progress_of(scene: Scene) -> str:
 
 
 def at_rest(scene: Scene) -> list[str]:
-    """Why the cluster is not at rest: tablets, lagging replicas, copies under way."""
+    """The reasons why the cluster is not at rest: tablets, lagging replicas, copies under way."""
     found = []
     for tablet in scene.tablets:
         if why := why_unsettled(scene, tablet) or _lag(scene, tablet):
@@ -88,7 +90,7 @@ def at_rest(scene: Scene) -> list[str]:
 
 
 def _lag(scene: Scene, tablet: TabletScene) -> str:
-    """V3 as processes show it: all voters have logged, committed and applied the same."""
+    """V3 as far as running processes show it: all voters have logged, committed and applied the same entries."""
     members = scene.members(tablet)
     ends = {
         (s.last_logged.term, s.last_logged.index, s.commit_index, s.applied_index)
@@ -101,7 +103,7 @@ def _lag(scene: Scene, tablet: TabletScene) -> str:
 
 
 def verify_running(cluster: ClusterUnderTest, workload: Workload, checker: SceneChecker) -> list[Verdict]:
-    """What is asked of the healed cluster while it runs; the writers have stopped."""
+    """The verdicts on the healed cluster while it runs; the writers have stopped."""
     verdicts = [
         *load_verdicts(Looked.at(workload), workload.faults, workload.final_faults, workload.history_faults),
         _asked("replicas are equal at one time, `cluster check` is clean (V6)", "all tables", lambda: _check(cluster)),
@@ -116,8 +118,8 @@ def verify_running(cluster: ClusterUnderTest, workload: Workload, checker: Scene
 
 @dataclass(frozen=True, kw_only=True)
 class Looked:
-    """How much of a load there is to verify: row writes acknowledged, batches answered and of unknown outcome, scans
-    compared, snapshots remembered."""
+    """The amount of load to verify: acknowledged row writes, batches answered and of unknown outcome, compared scans,
+    remembered snapshots."""
 
     rows: int
     batches: int
@@ -127,7 +129,7 @@ class Looked:
 
     @staticmethod
     def at(workload: Workload) -> Looked:
-        """That of a load whose writers have stopped."""
+        """The amount for a load whose writers have stopped."""
         return Looked(
             rows=workload.rows,
             batches=sum(w.batches for w in workload.writers),
@@ -140,8 +142,8 @@ class Looked:
 def load_verdicts(
     looked: Looked, faults: Sequence[str], final: Callable[[], list[str]], history: Callable[[], list[str]]
 ) -> list[Verdict]:
-    """What the load itself saw, and what `final` (V4) and `history` (V5) find now. None of them passes by having
-    nothing to look at."""
+    """The verdicts on the load: the errors that it found itself, and those in `final` (V4) and `history` (V5). None
+    passes if there was nothing to compare."""
     return [
         Verdict(
             "no fault while it went on",
@@ -164,7 +166,7 @@ def load_verdicts(
 
 
 def nothing_of(**counts: int) -> tuple[str, ...]:
-    """What a verifier must say of itself when there was nothing to look at, by what there is none of."""
+    """The errors of a verifier that had nothing to compare: one for each count that is 0."""
     return tuple(f"nothing was verified: no {name} to look at" for name, count in counts.items() if not count)
 
 
@@ -178,8 +180,8 @@ def _asked(name: str, looked_at: str, ask: Callable[[], list[str]], wrong: tuple
 def looked_again(
     look: Callable[[], list[str]], lasts: Callable[[str], bool] = lambda _: False, wait_s: float = ANSWER_WAIT_S
 ) -> list[str]:
-    """What `look` finds wrong: at once what `lasts`, anything else only if it is found for so long. A refusal is found,
-    too: a server that is late, or does not answer in time, is no fault of the rows."""
+    """The errors that `look` returns: those in `lasts` at once, others only if they last for the whole time. A refusal
+    counts as such an error, because a server that is late does not make rows wrong."""
     deadline, tick = time.monotonic() + wait_s, threading.Event()
     while True:
         try:
@@ -200,7 +202,8 @@ def _check(cluster: ClusterUnderTest) -> list[str]:
 
 
 def _open_files(cluster: ClusterUnderTest) -> list[str]:
-    """Again if there are some: compaction and log GC let go of files a moment after they removed them."""
+    """The deleted files that are still open. Checked again if there are some: compaction and log GC close files a
+    moment after they removed them."""
     folder, children = cluster.supervisor.folder, cluster.supervisor.children
     return looked_again(
         lambda: [
@@ -213,24 +216,24 @@ def _open_files(cluster: ClusterUnderTest) -> list[str]:
 
 @dataclass
 class LogReadings:
-    """What was read of logs, tablet by tablet, perhaps many times: how much could be compared, and what was wrong."""
+    """The results of reading logs, tablet by tablet, perhaps many times: how much was compared, and what was wrong."""
 
     expected: int = 0
-    """Of how many readings the verdict is made: fewer mean that somebody did not look."""
+    """The number of readings that the verdict needs; fewer mean that some were left out."""
     done: int = 0
-    """Readings of one tablet's logs."""
+    """The number of readings of one tablet's logs."""
     entries: int = 0
     shared: int = 0
-    """Entries that a second disk held too."""
+    """The number of entries that a second disk has, too."""
     disordered: list[str] = field(default_factory=list)
-    """V1, V3: what is damaged, out of order, or committed with two terms or contents."""
+    """V1, V3: entries that are damaged, out of order, or committed with two terms or contents."""
     appended: list[str] = field(default_factory=list)
-    """V2: what two appenders of one term left."""
+    """V2: traces of two appenders of one term."""
     missing: list[str] = field(default_factory=list)
-    """Committed, and not in the logs of most voters."""
+    """Committed entries that are not in the logs of a majority."""
 
     def take(self, scene: Scene, tablet: TabletScene, logs: Mapping[str, Sequence[Logged]]) -> None:
-        """Judge logs by server that were read after `scene` was seen."""
+        """Judge logs by server, which were read after `scene` was taken."""
         voters = [m.name for m in scene.members(tablet)]
         committed = {name: status.commit_index for name, status in tablet.statuses.items()}
         shared, wrong = judge_appenders(tablet.tablet_id, logs)
@@ -242,7 +245,7 @@ class LogReadings:
         self.missing += judge_majority(tablet.tablet_id, logs, committed, voters)
 
     def verdicts(self) -> list[Verdict]:
-        """What came of it; none of them passes by having had nothing to compare."""
+        """The verdicts; none passes if there was nothing to compare."""
         nothing = nothing_of(readings=self.done, entries=self.entries, shared_entries=self.shared)
         if self.done < self.expected:
             nothing = (*nothing, f"logs were read {self.done} times, {self.expected} expected")
@@ -266,8 +269,11 @@ def verify_disks(
     replicas: int = 1,
     readings: LogReadings | None = None,
 ) -> list[Verdict]:
-    """What the disks of stopped servers say. `scene`: the last one before they stopped; `by_writer`: of who wrote;
-    `replicas`: of how many of each tablet the rows are read too; `readings`: of logs, from before."""
+    """The verdicts on the disks of stopped servers.
+
+    `scene`: the last one before they stopped; `by_writer`: the expected rows of each writer; `replicas`: the number of
+    replicas of each tablet whose rows are read too; `readings`: results of earlier log readings.
+    """
     read = readings or LogReadings()
     read.expected += len(scene.tablets)
     for tablet in scene.tablets:
@@ -287,8 +293,8 @@ def verify_disks(
 
 
 def verify_rot(folder: Path, rotten: Sequence[Rotten], logs: Mapping[str, Path]) -> Verdict:
-    """Whether each bad block cost its replica, by the `logs` and disks of stopped servers; that it cost nothing else is
-    what other verifiers see to."""
+    """Whether each damaged block made its replica fail, by the `logs` and disks of stopped servers. Other verifiers
+    check that it had no other effect."""
     wrong: list[str] = []
     for one in rotten:
         log = logs[one.server].read_bytes()[one.log_bytes :].decode(errors="replace")
@@ -298,13 +304,13 @@ def verify_rot(folder: Path, rotten: Sequence[Rotten], logs: Mapping[str, Path])
 
 
 def _each_disk(folder: Path, scene: Scene, by_writer: Sequence[ExpectedRows], replicas: int) -> Verdict:
-    """V4 without the cluster: no replica leans on another one for what was acknowledged. To replay a log is slow: so
-    many `replicas` of each tablet are read."""
+    """V4 without the cluster: each replica's disk alone has every acknowledged row. Replaying a log is slow, so only
+    `replicas` of each tablet are read."""
     held: list[list[Rows]] = []
     wrong: list[str] = []
     for tablet in scene.tablets:
         members = scene.members(tablet)
-        first = len(held) % max(1, len(members))  # another server of each tablet, if not all of them are read
+        first = len(held) % max(1, len(members))  # a different server for each tablet, if not all replicas are read
         held.append([])
         for member in [*members[first:], *members[:first]][:replicas]:
             try:
@@ -318,8 +324,8 @@ def _each_disk(folder: Path, scene: Scene, by_writer: Sequence[ExpectedRows], re
 
 
 def judge_disks(by_writer: Sequence[ExpectedRows], held: Sequence[Sequence[Rows]]) -> tuple[int, list[str]]:
-    """How many rows there are, and what is wrong with them. `held`: by tablet, the rows of each of its replicas; the
-    first ones of all tablets must be what was written, and so must the second ones, and so on."""
+    """The number of rows, and the errors in them. `held`: by tablet, the rows of each of its replicas. The first
+    replicas of all tablets together must have the written rows, and so must the second ones, and so on."""
     rows = sum(len(one.k) for replicas in held for one in replicas)
     wrong = [*nothing_of(rows=rows), *("a tablet has no replica to read" for replicas in held if not replicas)]
     acked, tried = [b.acked for b in by_writer], [b.tried for b in by_writer]

@@ -13,15 +13,15 @@ FAULTS_SHOWN = 10
 class SceneChecker:
     """Checks successive scenes: one leader in each term, and no identity below a term that it led.
 
-    Two servers that sent entries of one tablet in one term would both have shown themselves as its leader. A leader has
-    its term on disk. A follower may show a term that is not on its disk yet, and forget it when its process ends.
+    Two servers that sent entries of one tablet in one term would both have reported themselves as its leader. A leader
+    has its term on disk. A follower may report a term that is not on its disk yet, and lose it when its process ends.
     """
 
     def __init__(self) -> None:
         self.looks = 0
         self.leaders: dict[tuple[str, int], str] = {}
         self.led: dict[tuple[str, str], int] = {}
-        """(tablet, identity) -> highest term in which it was seen to lead."""
+        """(tablet, uuid) -> the highest term in which it was seen to lead."""
         self.faults: list[str] = []
 
     def look(self, scene: Scene) -> None:
@@ -44,7 +44,7 @@ class SceneChecker:
 
 
 class Watcher:
-    """A thread that looks at the cluster, has each scene checked, and keeps the newest one."""
+    """A thread that takes scenes of the cluster, has each checked, and keeps the newest one."""
 
     def __init__(self, look: Callable[[], Scene], period_s: float = 0.3) -> None:
         self.checker = SceneChecker()

@@ -1,4 +1,4 @@
-"""Writers that remember every acknowledgement, and a reader that compares what it sees with what they remember."""
+"""Writers that remember every acknowledgement, and a reader that compares its scans with what they remember."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ SCHEMA = TableSchema(
 )
 PARTITION = PartitionSpec(("k",), 4)
 CHANGED = 6
-"""Older rows that each batch updates."""
+"""The number of older rows that each batch updates."""
 TOGGLED = 2
 PAUSE_S = 0.03
 READ_EVERY_S = 2.0
 HISTORY_US = 24 * 3600 * 1_000_000
-"""Longer than any run: its first snapshots are read again at its end."""
+"""The history retention, longer than any run, because its first snapshots are read again at its end."""
 SNAPSHOTS_MAX = 40
-"""Remembered to be read again at the end. When there are too many, every other one is forgotten."""
+"""The most remembered snapshots, which are read again at the end. Beyond that, every other one is forgotten."""
 FAULTS_SHOWN = 10
 SETTLE_TRIES_MAX = 20
-"""Of a batch whose outcome is unknown: each waits as long as the client's write timeout."""
+"""The attempts for a batch of unknown outcome; each waits as long as the client's write timeout."""
 NEVER = frozenset(
     {
         Code.CORRUPTION,
@@ -55,7 +55,7 @@ NEVER = frozenset(
         Code.ALREADY_EXISTS,
     }
 )
-"""What no fault of servers explains: a client that is told so has found a fault."""
+"""Codes that no fault of servers explains: a client that gets one has found a defect."""
 
 
 @dataclass(frozen=True)
@@ -68,23 +68,23 @@ class Snapshot:
 
 
 class Writer:
-    """One thread: each batch inserts rows, changes some, inserts or deletes some again; strict about every answer."""
+    """One thread: each batch inserts rows, changes some, and inserts or deletes some again. It checks every answer."""
 
     def __init__(self, client: Client, handle: TableHandle, number: int, seed: int, stop: threading.Event) -> None:
         self.expected = ExpectedRows(number)
         self.batches = 0
         self.rows = 0
         self.unknown = 0
-        """Batches whose outcome was not told; each was settled by writing newer versions."""
+        """The number of batches of unknown outcome; each was followed by newer versions of its rows."""
         self.gap_s = 0.0
-        """Longest time between two acknowledgements."""
+        """The longest time between two acknowledgements."""
         self.fault = ""
         self._client = client
         self._handle = handle
         self._rng = random.Random(seed * 1000 + number)
         self._stop = stop
         self._shaky: set[int] = set()
-        """Rows that a late write of unknown outcome may still change: from then on nothing is expected of them."""
+        """Rows that a late write of unknown outcome may still change: from then on they are not checked."""
         self.thread = threading.Thread(target=self._run, name=f"chaos-writer-{number}", daemon=True)
 
     def _run(self) -> None:
@@ -111,7 +111,7 @@ class Writer:
             session.close()
 
     def _choose(self) -> list[int]:
-        """Ordinals of the next batch, none twice: new rows, rows that are there, rows that come and go."""
+        """The ordinals of the next batch, each once: new rows, existing rows, rows that come and go."""
         used = self.expected.keys
         fresh = list(range(used, min(used + FRESH, KEYS_MAX)))
         old = self._rng.sample(range(TOGGLES, used), min(CHANGED, used - TOGGLES))
@@ -126,7 +126,8 @@ class Writer:
         return RowOp.INSERT if ordinal < TOGGLES or version == 1 else RowOp.UPDATE
 
     def _write(self, session: SessionWriter, ordinals: list[int], versions: list[int]) -> bool:
-        """Whether it was acknowledged. Row errors are faults: each operation is one that must succeed."""
+        """Write one batch; returns whether it was acknowledged. Row errors are defects, because each operation must
+        succeed."""
         key = self.expected.writer << 32
         columns = pa.table(
             {
@@ -158,14 +159,14 @@ class Writer:
 
 
 class Reader:
-    """One thread: complete scans, strong ones and snapshots in turn, each compared with what was expected then."""
+    """One thread: complete scans, strong ones and snapshots in turn, each compared with the rows expected then."""
 
     def __init__(
         self, client: Client, handle: TableHandle, by_writer: list[ExpectedRows], stop: threading.Event
     ) -> None:
         self.reads = 0
         self.refused = 0
-        """Scans that were given up; nothing was read."""
+        """The number of scans that were given up and returned nothing."""
         self.faults: list[str] = []
         self.snapshots: list[Snapshot] = []
         self._client = client
@@ -185,7 +186,7 @@ class Reader:
                 return
 
     def look_or_give_up(self, at: int | None) -> None:
-        """`look`; a refusal that a fault explains is counted, any other is a fault."""
+        """Call `look`. A refusal that a fault explains is counted; any other is a defect."""
         try:
             self.look(at)
         except Refused as error:
@@ -194,7 +195,8 @@ class Reader:
                 self._fault(f"reader: {error}")
 
     def look(self, at: int | None) -> Rows:
-        """One complete scan, compared: strong if `at` is 0, a snapshot of now if None, which is remembered."""
+        """Make and compare one complete scan: strong if `at` is 0, a snapshot of now, which is remembered, if it is
+        None."""
         before = [expected.acked.copy() for expected in self._by_writer]
         when = self._client.snapshot_time(self._handle) if at is None else at
         rows = self.scan(when)
@@ -211,7 +213,7 @@ class Reader:
         return rows
 
     def scan(self, at: int) -> Rows:
-        """All rows at a time; 0: now, linearizable for each tablet."""
+        """All rows at a time; 0: the latest, linearizable for each tablet."""
         parts = self._client.scan(self._handle, ScanSpec(snapshot_time=at))
         return Rows.of(batch for part in parts for batch in part.batches)
 
@@ -221,7 +223,7 @@ class Reader:
 
 
 def judge(by_writer: list[ExpectedRows], before: list[Versions], after: list[Versions], rows: Rows) -> list[str]:
-    """Everything that is wrong with one scan; a strong one reads its tablets one after the other, later ones later."""
+    """All errors in one scan. A strong scan reads its tablets one after the other, each at a later time."""
     wrong = [w for expected, b, a in zip(by_writer, before, after, strict=True) for w in compare(expected, b, a, rows)]
     if len(foreign := rows.k[rows.k >= len(by_writer) << 32]):
         wrong.append(f"keys that nobody wrote: {foreign[:3].tolist()}")
@@ -229,7 +231,7 @@ def judge(by_writer: list[ExpectedRows], before: list[Versions], after: list[Ver
 
 
 class Workload:
-    """Writers and the reader over one table of their own."""
+    """Writers and the reader over one table."""
 
     def __init__(
         self,
@@ -255,7 +257,7 @@ class Workload:
     def wait_acknowledged(
         self, batches: int, done: Callable[[], bool] = lambda: False, timeout_s: float = 600.0
     ) -> bool:
-        """Until each writer has had so many more batches acknowledged; False if not in time, or at a fault."""
+        """Wait until each writer has that many more acknowledged batches; False if not in time, or after a defect."""
         goals = [(w, w.batches + batches) for w in self.writers]
         deadline = time.monotonic() + timeout_s
         tick = threading.Event()
@@ -266,7 +268,7 @@ class Workload:
         return True
 
     def stop(self, wait_s: float = 180.0) -> list[str]:
-        """End all threads; names of those that hang."""
+        """End all threads; returns the names of those that hang."""
         self._stop_writing.set()
         self._stop_reading.set()
         for thread in self._threads:
@@ -280,22 +282,22 @@ class Workload:
 
     @property
     def rows(self) -> int:
-        """Row writes acknowledged so far."""
+        """The number of acknowledged row writes so far."""
         return sum(w.rows for w in self.writers)
 
     @property
     def faults(self) -> list[str]:
-        """What was wrong so far."""
+        """The defects found so far."""
         return [*(w.fault for w in self.writers if w.fault), *self.reader.faults]
 
     def final_faults(self) -> list[str]:
-        """After `stop`: what is wrong with the table at its latest time."""
+        """After `stop`: the errors in the table at its latest time."""
         by_writer = [w.expected for w in self.writers]
         rows = self.reader.scan(0)
         return judge(by_writer, [b.acked for b in by_writer], [b.tried for b in by_writer], rows) + dangling(rows)
 
     def history_faults(self) -> list[str]:
-        """Snapshots of the load that are not what they were, or have an effect without its cause."""
+        """The snapshots of the load that have changed, or have an effect without its cause."""
         wrong = []
         for snapshot in self.reader.snapshots:
             rows = self.reader.scan(snapshot.at)

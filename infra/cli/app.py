@@ -1,4 +1,4 @@
-"""The `nyala` command: one app of all commands, of which a run loads the one that it is asked for."""
+"""The `nyala` command: one app of all commands, of which a run loads only the one that it needs."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from .arguments import check_arguments
 
 
 class Place(NamedTuple):
-    """Where a command is: a module of this folder, and in it a function, or a typer.Typer of more commands."""
+    """The place of a command: a module of this folder, and in it a function, or a typer.Typer of more commands."""
 
     place: str
     help: str
-    """The first paragraph of what the command says of itself."""
+    """The first paragraph of the command's help."""
 
 
 COMMANDS = {
@@ -63,7 +63,7 @@ COMMANDS = {
     "superblock": Place("dumps:superblock_app", "superblock files"),
     "unsafe": Place("unsafe:app", "after a catastrophe: no promise holds any more"),
 }
-"""The commands in the order of the help. The words stand here too, so that `nyala --help` imports no command."""
+"""The commands in the order of the help. Their texts are repeated here, so that `nyala --help` imports no command."""
 JOINED = {
     "table": {"set-replication": "changes:set_replication"},
     "tablet": {
@@ -76,7 +76,7 @@ JOINED = {
     "cmeta": {"rewrite": "cmeta_edit:rewrite", "set-term": "cmeta_edit:set_term"},
     "unsafe": {"replace": "replace:replace"},
 }
-"""What another module adds to the commands of one."""
+"""Modules that add commands to those of another one."""
 PASSES_ON = {"job": {"allow_extra_args": True, "ignore_unknown_options": True}}
 
 
@@ -87,7 +87,7 @@ def _found(place: str) -> Any:
 
 @cache
 def _command(name: str) -> Any:
-    """The click command of this name, with all that is below it."""
+    """The click command of this name, with all its subcommands."""
     found = _found(COMMANDS[name].place)
     if isinstance(found, typer.Typer):
         for part, place in JOINED.get(name, {}).items():
@@ -107,7 +107,8 @@ def _command(name: str) -> Any:
 
 
 class _Commands(Mapping[str, Any]):
-    """All commands by name, each loaded when it is looked up: loading all takes twice the time of loading one."""
+    """All commands by name. Each is loaded when it is looked up, because loading all takes twice as long as loading
+    one."""
 
     def __getitem__(self, name: str) -> Any:
         if name not in COMMANDS:
@@ -122,7 +123,7 @@ class _Commands(Mapping[str, Any]):
 
 
 class _OnDemand(TyperGroup):
-    """Lists commands by their words in COMMANDS, for the help and for a shell's completion; loads the one that runs."""
+    """Lists commands by their texts in COMMANDS, for the help and for a shell's completion; loads the one that runs."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
@@ -132,7 +133,7 @@ class _OnDemand(TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A command that is only its name and its words."""
+        """A command that has only its name and its text."""
         found = COMMANDS.get(cmd_name)
         return None if found is None else TyperCommand(cmd_name, help=found.help)
 
@@ -169,8 +170,8 @@ def _end_orderly(_number: int, _frame: FrameType | None) -> None:
 
 
 def main() -> int:
-    """Run one command; what a user did wrong, or a cluster or the system refused, is one line and exit
-    status 1."""
+    """Run one command. An error of the user, or a refusal of the cluster or the system, is one line and exit status
+    1."""
     signal.signal(signal.SIGTERM, _end_orderly)
     try:
         app()

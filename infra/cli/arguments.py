@@ -1,4 +1,4 @@
-"""What every command's numbers and texts have to be, whatever else a command asks of them."""
+"""Checks the numbers and texts on a command line, for every command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nyala.replica.types import limits
 
 
 def problem_of(value: object) -> str:
-    """Why no command takes this value; empty if it may be."""
+    """The reason why no command accepts this value; empty if it may be used."""
     if isinstance(value, float) and not math.isfinite(value):
         return f"{value} is no number to count with"
     if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) > limits.NUMBER_MAX:
@@ -26,7 +26,7 @@ def problem_of(value: object) -> str:
 
 
 def check_arguments(command: Any) -> None:
-    """Let a command, and all that are below it, refuse such values as wrong parameters before it does anything."""
+    """Make a command, and all its subcommands, refuse such values as wrong parameters before they do anything."""
     if command.callback is not None:
         command.callback = _checked(command.callback)
     for below in getattr(command, "commands", {}).values():

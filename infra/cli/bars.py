@@ -1,4 +1,4 @@
-"""How far a copy is, drawn in bytes."""
+"""Progress bars of copies, in bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REDRAW_S = 0.2
 
 
 class CopyState(Protocol):
-    """A copy as its target or a job list tells of it; `bytes_total` 0 while nobody knows."""
+    """A copy as its target or a list of jobs reports it; `bytes_total` is 0 while it is unknown."""
 
     @property
     def phase(self) -> str: ...
@@ -30,7 +30,8 @@ class CopyState(Protocol):
 
 @contextmanager
 def copy_bar(*, quiet: bool = False) -> Iterator[Callable[[CopyState], None]]:
-    """A bar on a terminal while the context lasts, which what is given draws anew; nothing elsewhere, or if `quiet`."""
+    """A function that redraws a progress bar on a terminal, for this context; elsewhere, or if `quiet`, it draws
+    nothing."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
         task = bar.add_task("BEGIN", total=None)

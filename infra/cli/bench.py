@@ -48,7 +48,7 @@ def _options(local: bool, masters: str, rounds: int, peer: str) -> sizes.BenchOp
 
 
 def _measure(names: Sequence[str], options: sizes.BenchOptions, as_json: bool) -> None:
-    """Run, show, or end with one line on what went wrong; what was measured before that is shown all the same."""
+    """Run and show; end with one line on an error. Results from before the error are shown all the same."""
     from nyala.infra.bench import suite
     from nyala.pipeline import PublishFailed
 
@@ -78,7 +78,7 @@ def _measure(names: Sequence[str], options: sizes.BenchOptions, as_json: bool) -
 
 
 def _progress(where: Console, line: Status) -> Callable[[str], None]:
-    """A line that changes for people at a terminal, a line each for a log."""
+    """A function that shows progress: one changing line on a terminal, one line each in a log."""
     began = time.monotonic()
 
     def tell(text: str) -> None:

@@ -1,4 +1,4 @@
-"""Cancels a change of membership: what is wanted of a tablet, and what its leader could not commit."""
+"""Cancels a change of membership: a tablet's desired change, and a change that its leader could not commit."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from nyala.replica.types import Code, Refused
 
 @dataclass(frozen=True)
 class Cancelled:
-    """What became of the desired change and of the uncommitted config change. None: done; NOT_FOUND: there was none."""
+    """The results for the desired change and for the uncommitted config change. None: cancelled; NOT_FOUND: there was
+    none."""
 
     desired: Refused | None
     change: Refused | None
 
     @property
     def left(self) -> list[Refused]:
-        """Why something may still stand."""
+        """The errors because of which a change may still exist."""
         return [e for e in (self.desired, self.change) if e is not None and e.code is not Code.NOT_FOUND]
 
     @property
@@ -26,7 +27,7 @@ class Cancelled:
         return self.desired is not None and self.change is not None and not self.left
 
     def lines(self) -> list[str]:
-        """For people, a line each."""
+        """The result for people, one line each."""
         return [
             _half(self.desired, "what was wanted is cancelled", "nothing was wanted", "what is wanted stays"),
             _half(
@@ -38,7 +39,7 @@ class Cancelled:
         ]
 
     def json(self) -> dict[str, object]:
-        """For a program; the errors are empty unless something may still stand."""
+        """The result for programs; errors are empty unless a change may still exist."""
         cancel_error, change_error = ("" if e not in self.left else str(e) for e in (self.desired, self.change))
         return {
             "cancelled": self.desired is None,
@@ -55,7 +56,7 @@ def _half(error: Refused | None, done: str, nothing: str, stays: str) -> str:
 
 
 def cancel_change(cancel_desired: Callable[[], object], take_back: Callable[[], object]) -> Cancelled:
-    """Both halves, the desired change first: it needs a master only, and while it stands the masters would begin
+    """Cancel both, the desired change first: it needs a master only, and as long as it exists, the masters would begin
     anew."""
     desired = _tried(cancel_desired)
     return Cancelled(desired, _tried(take_back))

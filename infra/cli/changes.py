@@ -1,7 +1,7 @@
 """`nyala tablet change-config ... | table set-replication | server retire, unretire`: wanting another membership.
 
-Each command states what is wanted; the masters keep it and the policy brings it about, so one that is interrupted, here
-or there, simply goes on. `--no-wait` returns at once.
+Each command states what is wanted. The masters store it, and the policy brings it about, so it goes on even if the
+command or a master is interrupted. `--no-wait` returns at once.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ def unretire(server: ServerUuid, masters: Masters = "", as_json: Json = False) -
 
 
 def _look(connected: Client, tablet: str) -> tuple[str, pb.TabletInfo]:
-    """(table name, tablet) as the masters know it now: a request is good for that only."""
+    """(table name, tablet) as the masters know it now: the request is valid for that state only."""
     table, tablet_id = find_tablet(connected, tablet)
     return table, _info(connected, table, tablet_id)
 
@@ -258,7 +258,8 @@ def _follow(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """Wait until the tablet's committed config is as wanted, and say so; exit status 1 if it was given up."""
+    """Wait until the tablet's committed config is as wanted, and report that; exit status 1 if the masters gave it
+    up."""
     from nyala.replica.rpc import config_from_pb
 
     def ended() -> bool:

@@ -26,9 +26,9 @@ REPLICA_HEADINGS = ("table", "tablet", "server", "role", "phase", "state", "term
 SPARE = ("commit", "term", "~rows", "disk", "phase")
 HOLDER = "tablet server"
 NOTHING = ("", "", "", "")
-"""In the place of what only tablet servers tell: what a master holds is not known here, and not 0."""
+"""The cells for fields that only tablet servers report: for a master they are unknown, not 0."""
 SERVERS_SPARE = ("location", "wanted of it", "memory", "leaders", "disk", "kind")
-"""What is left out on a narrow terminal, the least useful first."""
+"""The columns that are left out on a narrow terminal, the least useful first."""
 
 
 def _replica_rows(view: tools.ClusterView, *, tombstones: bool = False) -> list[tuple[object, ...]]:
@@ -94,7 +94,8 @@ def check(
 
 
 def _refused_records(tables: list[str], bootstrap: str, properties: str) -> list[tools.Finding]:
-    """Of each table of whose records some did not become rows; what Kafka does not say is told on standard error."""
+    """Findings for the tables with records that did not become rows. If Kafka does not answer, standard error says
+    so."""
     if not tables or not bootstrap:
         return []
     try:
@@ -140,7 +141,8 @@ def _address(server: pb.ServerInfo) -> str:
 
 
 def _server_json(server: pb.ServerInfo, *, known: bool) -> dict[str, Any]:
-    """One server. `known`: what it holds is; of masters and of servers that do not count it is null, not 0."""
+    """One server as JSON. `known`: whether its contents are known; for masters, and servers that do not count, they are
+    null, not 0."""
     holds = (
         "replicas",
         "leaders",

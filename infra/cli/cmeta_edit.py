@@ -1,6 +1,7 @@
 """`nyala cmeta rewrite | set-term`: consensus metadata of a stopped server, changed by hand.
 
-The earlier file is kept under `undo/`. After a rewrite it is for looking only: the forced config stays in the log, too.
+The earlier file is kept under `undo/`. After a rewrite it cannot be put back, because the forced config stays in the
+log, too.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="print what would be, ch
 
 
 def _member(text: str) -> Member:
-    """From UUID=HOST:PORT, with `:non-voter` behind it for a member that does not vote."""
+    """The member of UUID=HOST:PORT, with `:non-voter` after it for a member that does not vote."""
     rest, votes = text.removesuffix(":non-voter"), not text.endswith(":non-voter")
     uuid, _, address = rest.partition("=")
     if not is_uuid(uuid):
@@ -33,7 +34,7 @@ def _member(text: str) -> Member:
 
 
 def _need_names(members: Sequence[Member]) -> None:
-    """Every master has to be found by the name that the config will have of it, from here too."""
+    """Check that every master's name in the config can be resolved, from this machine, too."""
     for member in members:
         for address in member.addresses:
             try:
@@ -96,7 +97,7 @@ def set_term(
 
 
 def _goes_ahead(planned: tools.Rewritten, question: str, *, dry_run: bool, yes: bool, as_json: bool) -> bool:
-    """Show what would change, if that is all that is wanted or a person looks; then ask."""
+    """Show what would change, if that was requested or a terminal is attached; then ask."""
     idle = dry_run or planned.before == planned.after
     if idle or not as_json:
         _show(planned, as_json, changed=False)

@@ -1,6 +1,6 @@
-"""What a shell's <TAB> offers for names of tables, tablets and servers: those of the cluster that the line means.
+"""Names of tables, tablets and servers for a shell's completion, from the cluster that the command line names.
 
-A shell asks while somebody types, so the answer comes soon or not at all, and nothing is ever printed.
+A shell asks while a person types. So the answer comes soon or not at all, and nothing is ever printed.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from nyala import Cluster
 
 PATIENCE_S = 2.0
-"""For all calls together that one <TAB> makes, and for each page of a list of names."""
+"""The time-out for all calls of one completion, and for each page of a list of names."""
 NAMES_MAX = 1000
-"""Offered at once: a shell asks before it shows more than a hundred."""
+"""The most names of one answer: a shell asks before it shows more than a hundred."""
 
 
 def tables(context: typer.Context, incomplete: str) -> list[str]:
@@ -46,11 +46,11 @@ def servers(context: typer.Context, incomplete: str) -> list[str]:
 
 
 Ask = Callable[["Cluster", Callable[[], float]], Iterable[str]]
-"""Names of the cluster; the other one tells how many seconds are left."""
+"""(cluster, function that returns the seconds left) -> names of the cluster."""
 
 
 def offered(names: Iterable[str], incomplete: str, left_s: Callable[[], float]) -> list[str]:
-    """Those that begin so, the first NAMES_MAX of them; none if the time is over before, which `left_s` raises."""
+    """The first NAMES_MAX names with this beginning; none if `left_s` raises because the time is over."""
     found: list[str] = []
     for name in names:
         left_s()
@@ -62,7 +62,7 @@ def offered(names: Iterable[str], incomplete: str, left_s: Callable[[], float]) 
 
 
 def time_left(now: Callable[[], float], within_s: float) -> Callable[[], float]:
-    """Tells the seconds left of so many from now on; TimeoutError if none is."""
+    """A function that returns the seconds left of `within_s` from now on; TimeoutError if none are left."""
     end = now() + within_s
 
     def left_s() -> float:

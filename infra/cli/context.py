@@ -1,4 +1,4 @@
-"""What every command shares: which cluster is meant, how to print, how to end when something is wrong."""
+"""Shared by all commands: the choice of the cluster, printing, and the end after an error."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ Confirmed = Annotated[
 ]
 
 UNBROKEN_MAX = 16
-"""A cell up to so many characters, such as `17.2 KiB` or `tablet server`, stays on one line."""
+"""A cell of up to this many characters, such as `17.2 KiB` or `tablet server`, stays on one line."""
 WIDTH_OF_FILES = 100_000
-"""Of what goes to no terminal: each row on its line, as wide as it is; what is cut there is lost for scripts."""
+"""The width of output that is not a terminal: each row is one line, because text that is cut is lost for scripts."""
 
 
 def new_console() -> Console:
-    """Standard output: a terminal as wide as it is, or as COLUMNS says; anything else without an end to its lines."""
+    """Standard output: a terminal with its width, or that of COLUMNS; anything else without a line length."""
     found = Console()
     return found if found.is_terminal or "COLUMNS" in os.environ else Console(width=WIDTH_OF_FILES)
 
@@ -54,7 +54,7 @@ console = new_console()
 
 
 def masters_of(given: str) -> str:
-    """The masters named, or those of the local stack in this folder; a usage error if there is neither."""
+    """The named masters, or those of the local stack in this folder; a usage error if there is neither."""
     if given:
         return given
     state = local.read_state(Path(os.environ.get("NYALA_DIR", ".nyala")))
@@ -66,7 +66,7 @@ def masters_of(given: str) -> str:
 
 
 def kafka_of(given: str) -> str:
-    """The broker named, or that of the local stack in this folder."""
+    """The named broker, or that of the local stack in this folder."""
     if given:
         return given
     found = local_kafka()
@@ -83,8 +83,8 @@ def local_kafka() -> str:
 
 @contextmanager
 def cluster(masters: str, kafka: str = "", kafka_properties: str = "") -> Iterator[nyala.Cluster]:
-    """A connected cluster. `kafka`: where its topics are made, if not where the masters say; `kafka_properties`: a file
-    that says how to log in there."""
+    """A connected cluster. `kafka`: where its topics are made, by default where the masters say; `kafka_properties`: a
+    file with the login to Kafka."""
     login = {}
     if kafka_properties:
         from nyala import pipeline
@@ -111,7 +111,7 @@ def find_server(connected: Client, prefix: str) -> pb.ServerInfo:
 
 
 def named(prefix: str, what: str) -> None:
-    """A usage error for an empty beginning, as of a shell's variable that is not set: it would fit anything."""
+    """A usage error for an empty prefix, such as that of an unset shell variable: it would match anything."""
     if not prefix:
         raise typer.BadParameter(f"the {what} is empty: give its id, or the beginning of it")
 
@@ -127,9 +127,9 @@ def find_tablet(connected: Client, prefix: str) -> tuple[str, str]:
 
 
 def ask(question: str, yes: bool) -> None:
-    """Go on only if told to, by `yes` or by an answer; otherwise the command ends and says that nothing was done.
+    """Return only if `yes` or an answer allows it; otherwise the command ends and reports that nothing was done.
 
-    Asked on standard error: the output may be a document.
+    The question goes to standard error, because the output may be a document.
     """
     try:
         told = yes or typer.confirm(question, err=True)
@@ -142,7 +142,7 @@ def ask(question: str, yes: bool) -> None:
 
 
 def ask_for_name(name: str, question: str) -> None:
-    """Go on only if `name` is typed; otherwise the command ends and says that nothing was done."""
+    """Return only if `name` is typed; otherwise the command ends and reports that nothing was done."""
     try:
         typed = typer.prompt(question, err=True)
     except typer.Abort:  # nobody is there to answer
@@ -154,7 +154,7 @@ def ask_for_name(name: str, question: str) -> None:
 
 
 def not_yet(fingerprint: str) -> None:
-    """The last line of a plan that was printed only."""
+    """The last line of a plan that was only printed."""
     console.print(f"Nothing was changed. To carry this out: --yes-i-lose-data={fingerprint}", highlight=False)
 
 
@@ -166,9 +166,10 @@ def print_json(value: Any) -> None:
 def print_table(
     title: str, headings: Sequence[str], rows: Sequence[Sequence[object]], spare: Sequence[str] = ()
 ) -> None:
-    """A table for people. Nothing in it is cut: where it does not fit, columns `spare` go, then cells are folded.
+    """Print a table for people. No text is cut: if the table is too wide, columns of `spare` are dropped, then cells
+    wrap.
 
-    Of `spare`, the least useful first; those that are empty before all. What was left out is said.
+    `spare` lists the least useful column first; empty ones are dropped before all others. The output names them.
     """
     cells = [[str(cell) for cell in row] for row in rows]
     empty = [h for h in spare if not any(row[headings.index(h)] for row in cells)]
@@ -188,7 +189,7 @@ def print_table(
 
 
 def _table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], *, whole_words: bool) -> Table:
-    """Wrapped between words only, such as ids and addresses; or, when that cannot be, anywhere."""
+    """A table whose cells wrap between words only, such as ids and addresses, or, if that is impossible, anywhere."""
     table = Table(title=title, title_justify="left")
     for pos, heading in enumerate(headings):
         sentences = [row[pos] for row in rows if " " in row[pos]]
@@ -206,7 +207,7 @@ def _least_width(table: Table) -> int:
 
 
 def size_text(count_bytes: int) -> str:
-    """Bytes as people read them."""
+    """A number of bytes as text for people."""
     value = float(count_bytes)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if value < 1024:

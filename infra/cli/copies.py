@@ -60,8 +60,8 @@ def start(
 
 
 def _waited(connected: Client, tablet_id: str, source: pb.ServerInfo, target: pb.ServerInfo) -> pb.CopyJob:
-    """The copy that was begun last, once it has ended; Refused if the target does not know of it any more, or
-    is in a phase of it that only a newer program knows."""
+    """The copy that was begun last, when it has ended; Refused if the target does not know it any more, or is in a
+    phase that only a newer program knows."""
     tick = threading.Event()
     with copy_bar() as draw:
         while True:
@@ -133,5 +133,6 @@ def list_copies(masters: Masters = "", as_json: Json = False) -> None:
 
 
 def idle_text(job: pb.CopyJob) -> str:
-    """How long a source's session was of no use, and when it ends for that; empty for the target's side."""
+    """A text on how long a source's session was idle, and when it will end because of that; empty for the target's
+    side."""
     return f"{job.idle_us / 1e6:.0f} s of {job.ttl_us / 1e6:.0f} s" if job.phase == "SERVING" else ""

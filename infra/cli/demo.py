@@ -72,8 +72,8 @@ def demo(
 
 
 def _chaos(folder: Path | None, minutes: float, seed: int, as_json: bool) -> None:
-    """The run of one seed; its folder stays if something was wrong. Exit status 1 then. A document has the standard
-    output for itself, and the story goes to people beside it."""
+    """Run the faults of one seed; the folder stays if something was wrong, and the exit status is 1. A JSON document
+    has standard output for itself, and the log of events goes to standard error."""
     from nyala.infra.chaos import ChaosOptions, perform
 
     place = folder or Path(tempfile.mkdtemp(prefix="nyala-chaos-"))

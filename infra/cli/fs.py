@@ -30,7 +30,7 @@ def format_directory(
         raise typer.BadParameter(f"--kind is one of {', '.join(tools.KINDS)}, not {kind!r}")
     if root.exists() and not root.is_dir():
         raise typer.BadParameter(f"{root} is no directory")
-    if not (root / LOCK_NAME).exists():  # to lock it would leave a file in somebody's directory
+    if not (root / LOCK_NAME).exists():  # a lock would leave a file in a directory that is not a server's
         tools.need_formattable(root, kind=tools.KINDS[kind], uuid=uuid)
     with lock_root(root):
         made = tools.format_root(root, kind=tools.KINDS[kind], uuid=uuid)

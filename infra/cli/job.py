@@ -21,9 +21,9 @@ CLUSTER_OPTIONS = {
     "rebalance": ("--kafka",),
     "verify": ("--masters",),
 }
-"""Job -> options that are filled in from the local stack when they are not given."""
+"""By job: the options that are filled in from the local stack if they are missing."""
 STREAMING = ("ingest", "decisions")
-"""Jobs that go on where they were; what the others were about may be over when they begin anew."""
+"""The jobs that can continue where they were; the others' work may be over when they begin anew."""
 
 
 def job(

@@ -35,7 +35,7 @@ def _chosen(kafka: str, properties: str, table: str, reason: str) -> Iterator[St
 
 
 def login_of(properties: str) -> KafkaSecurity:
-    """How to log in to Kafka, by a file of properties; none: in plaintext."""
+    """The login to Kafka by a file of properties; without a file, plaintext."""
     return pipeline.security_of(pipeline.kafka_options([], properties))
 
 
@@ -90,7 +90,7 @@ def _has_topic(kafka: str, table: str, security: KafkaSecurity) -> bool:
 
 
 def _print_json(letters: Iterator[StoredDeadLetter]) -> None:
-    """One JSON array, a letter at a time: all of them may be more than memory holds."""
+    """Print one JSON array, one letter at a time, because all of them may not fit in memory."""
     between = "["
     for one in letters:
         typer.echo(between + json.dumps({k: _shown(v) for k, v in one.record.items()}), nl=False)
@@ -118,7 +118,7 @@ def replay(
         typer.echo("no such dead letters")
         return
     ask(f"publish {count} records again to {to or first}?", yes)
-    # Those that come back as new letters meanwhile are not among the first `count`.
+    # Letters that come back as new ones meanwhile are not among the first `count`.
     letters = islice((one for one in _chosen(kafka, kafka_properties, table, reason) if not one.foreign), count)
     published = pipeline.replay_letters(kafka_of(kafka), letters, to, security=login_of(kafka_properties))
     typer.echo(f"published {published} records")

@@ -16,7 +16,7 @@ from .offline import Root, Tablet, Yes, address_of, changeable, print_findings, 
 
 app = typer.Typer(help="replicas of a stopped server", no_args_is_help=True)
 SPARE = ("log", "blocks", "term")
-"""What is left out on a narrow terminal, the least useful first."""
+"""The columns that are left out on a narrow terminal, the least useful first."""
 
 
 @app.command("list")

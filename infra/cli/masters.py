@@ -33,7 +33,7 @@ def list_masters(masters: Masters = "", as_json: Json = False) -> None:
 
 
 def _json(view: tools.MasterView, address: str) -> dict[str, object]:
-    """One master; what it does not say itself is None."""
+    """One master as JSON; fields that it does not report itself are None."""
     found: dict[str, object] = {"uuid": view.uuid, "address": address, "role": None, "term": None, "last_logged": None}
     if view.status is None:
         return {**found, "error": view.error}

@@ -1,4 +1,4 @@
-"""What the commands on a stopped server's directory share: its lock, a question before harm, findings for people."""
+"""Shared by the commands on a stopped server's directory: its lock, a question before harm, findings for people."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Tablet = Annotated[str, typer.Argument(help="tablet id; `catalog` for the master
 
 
 def address_of(text: str) -> Address:
-    """Of an argument HOST:PORT."""
+    """The address in an argument HOST:PORT."""
     try:
         return Address.parse(text)
     except ValueError as error:
@@ -44,7 +44,7 @@ _COLOURS = {"ERROR": "red", "WARNING": "yellow"}
 
 @contextmanager
 def stopped(root: Path) -> Iterator[RealDisk]:
-    """The files of a server that does not run, locked as long as the context lasts."""
+    """The files of a server that does not run, locked for this context."""
     from nyala.replica.fs import RealDisk, lock_stopped
 
     tools.need_server_directory(root)
@@ -54,7 +54,7 @@ def stopped(root: Path) -> Iterator[RealDisk]:
 
 @contextmanager
 def changeable(root: Path) -> Iterator[RealDisk]:
-    """The same, to change replicas one by one: refused while an unsafe recovery of the directory is not finished."""
+    """The same, for changes of single replicas: refused while an unsafe recovery of the directory is unfinished."""
     from nyala.replica.fs import refuse_fenced
 
     with stopped(root) as disk:
@@ -64,7 +64,8 @@ def changeable(root: Path) -> Iterator[RealDisk]:
 
 @contextmanager
 def reading(*, quiet: bool, total_bytes: int | None = None) -> Iterator[Callable[[str, int], None]]:
-    """`step(path, bytes read)`, drawn on a terminal while the context lasts; with `quiet`, and elsewhere, not."""
+    """`step(path, bytes read)`, which draws progress on a terminal in this context; elsewhere, or with `quiet`,
+    nothing."""
     with Progress(
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[read]}"),
         console=console, transient=True, disable=quiet or not console.is_terminal,
@@ -81,7 +82,7 @@ def reading(*, quiet: bool, total_bytes: int | None = None) -> Iterator[Callable
 
 
 def print_findings(findings: Sequence[tools.FileFinding]) -> None:
-    """What is wrong, one line each, errors first."""
+    """Print the findings, one line each, errors first."""
     for found in findings:
         colour = _COLOURS[found.severity]
         text = f"[{colour}]{found.severity:<7}[/] {escape(found.path)}: {escape(found.what)}"
@@ -91,7 +92,7 @@ def print_findings(findings: Sequence[tools.FileFinding]) -> None:
 
 
 def replica_cells(found: tools.TabletFiles) -> tuple[object, ...]:
-    """Tablet, table, state, term, last OpId: the cells that every list of replicas begins with."""
+    """Tablet, table, state, term, last OpId: the first cells of every list of replicas."""
     superblock, cmeta = found.superblock, found.cmeta
     table, state = (superblock.table_name, superblock.data_state.name) if superblock is not None else ("", "?")
     return found.tablet_id, table, state, cmeta.term if cmeta is not None else "?", found.last_opid or "?"

@@ -68,7 +68,7 @@ def register(
     try:
         text = file.read_text()
         fingerprint = fingerprint64(parse_json(text)).hex()
-    except Exception as error:  # whatever the parser makes of a file that is no schema
+    except Exception as error:  # the parser's error for a file that is not a schema
         raise typer.BadParameter(f"{file} is no Avro schema: {error}") from error
     with cluster(masters) as connected:
         connected.table(table)

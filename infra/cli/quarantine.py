@@ -15,7 +15,8 @@ from .context import Json, Masters, ask, client, find_server, named, print_json,
 app = typer.Typer(help="data of deleted replicas, kept for a look", no_args_is_help=True)
 
 SPARE = ("path", "was", "log", "blocks")
-"""What is left out on a narrow terminal, the least useful first; a path is the tablet's id and a number."""
+"""The columns that are left out on a narrow terminal, the least useful first; a path is the tablet's id and a
+number."""
 
 
 @app.command("list")

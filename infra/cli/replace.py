@@ -89,7 +89,7 @@ def replace(
 
 
 def _infos(connected: Client, tablets: Sequence[str], tables: Sequence[str]) -> list[pb.TabletInfo]:
-    """What the masters know of the tablets that were asked for, each once."""
+    """The masters' descriptions of the requested tablets, each once."""
     found: dict[str, pb.TabletInfo] = {}
     for prefix in tablets:
         name, tablet_id = find_tablet(connected, prefix)
@@ -122,7 +122,7 @@ def _plan(
 def _first_kept(
     positions: Iterable[pb.SourcePosition], table_ids: set[str], kafka: str, properties: str
 ) -> dict[SourceKey, int] | None:
-    """The first offset that Kafka has of each source of these tables; None if no broker is known to ask."""
+    """The first offset that Kafka has, for each source of these tables; None if no broker is known."""
     from nyala.replica.rows import SourceKey
 
     mine = [p for p in positions if p.table_id in table_ids]

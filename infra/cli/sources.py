@@ -80,14 +80,14 @@ def list_sources(
 
 
 def _lag_words(lag: pipeline.SourceLag | None) -> tuple[str, str]:
-    """Records and seconds in a table's cells."""
+    """Records and seconds as cells of a table."""
     if lag is None:
         return "?", "?"
     return f"{lag.records:,}", "?" if lag.seconds is None else f"{lag.seconds:,.0f}"
 
 
 def _lags(positions: Sequence[Any], bootstrap: str, properties: str) -> dict[SourceKey, pipeline.SourceLag]:
-    """How far each source is behind its topic, as far as Kafka says; what it does not say is told on standard error."""
+    """The lag of each source, as far as Kafka answers; errors of Kafka go to standard error."""
     found: dict[SourceKey, pipeline.SourceLag] = {}
     if not positions:
         return found
@@ -180,7 +180,7 @@ def reset(
 
 
 def _left_out(position: Any, source: SourceKey, offset: int) -> str:
-    """What a reset leaves out for good, if it does."""
+    """A text on the records that a reset skips for good, if any."""
     if source != _key(position):
         return f"; what topic id {position.source.topic_id} had from offset {position.done} on is left out"
     return f"; offsets {position.done} to {offset - 1} are left out" if offset > position.done else ""
@@ -193,7 +193,7 @@ def _key(position: Any) -> SourceKey:
 
 
 def _target(position: Any, to: str, kafka: str, properties: str, *, current: bool) -> tuple[SourceKey, int]:
-    """The source to reset and its new offset; Kafka is asked only for what it must say."""
+    """The source to reset and its new offset; Kafka is asked only if needed."""
     old = _key(position)
     if to.isdigit() and not current:
         return old, int(to)

@@ -23,7 +23,7 @@ from nyala.infra import local
 from .context import new_console
 
 STATUS_TIMEOUT_S = 2.0
-"""For each master's word on Kafka."""
+"""The time-out for each master's status of Kafka."""
 DEFAULT_FOLDER = Path(".nyala")
 Folder = Annotated[Path, typer.Option("--dir", envvar="NYALA_DIR", help="where the stack keeps its state and logs")]
 
@@ -101,7 +101,7 @@ def up(
 
 @contextmanager
 def _telling(console: Console) -> Iterator[Callable[[str], None]]:
-    """What is done now: a line that changes for people at a terminal, a line each for a log."""
+    """A function that shows the present step: one changing line on a terminal, one line each in a log."""
     with console.status("starting the stack") as line:
 
         def tell(text: str) -> None:
@@ -143,7 +143,7 @@ def status(
 
 
 def _kafka_lines(state: dict[str, Any]) -> Iterator[str]:
-    """How each master that answers fares with Kafka, by its own word; nothing for a stack without Kafka."""
+    """The state of Kafka as each answering master reports it; nothing for a stack without Kafka."""
     if not state.get("kafka"):
         return
     from nyala.replica import tools

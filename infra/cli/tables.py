@@ -106,7 +106,7 @@ def list_tables(masters: Masters = "", as_json: Json = False) -> None:
     """List tables."""
     with cluster(masters) as connected:
         handles = connected.client.list_tables()
-        if as_json:  # the listing itself names no tablets
+        if as_json:  # the list of tables has no tablets
             handles = [connected.client.get_table(h.name) for h in handles]
     if as_json:
         print_json([_describe(h) for h in handles])
@@ -154,7 +154,7 @@ def describe(name: TableName, masters: Masters = "", as_json: Json = False) -> N
 
 
 def _cut(handle: TableHandle) -> str:
-    """How a table is cut into tablets, in words."""
+    """A text on how a table is divided into tablets."""
     spec = handle.partition
     by_hash = f" by hash of {', '.join(spec.hash_columns)} in {spec.buckets} buckets" if spec.buckets > 1 else ""
     if not spec.range_splits:
@@ -195,7 +195,7 @@ def scan(
     if csv and as_json:
         raise typer.BadParameter("--csv and --json are two forms of one output: choose one")
     if limit is None:
-        # A file that is silently short would be worse than a long one.
+        # A file that is silently cut off would be worse than a long one.
         limit = 0 if csv or as_json or count else ROWS_SHOWN
     with cluster(masters) as connected:
         scanned = connected.table(name).scan(
@@ -219,7 +219,7 @@ def scan(
 
 
 def _moment(at: str) -> dt.datetime | None:
-    """The time that `--at` means."""
+    """The time that `--at` names."""
     if not at:
         return None
     try:
@@ -244,7 +244,7 @@ def _names(columns: str) -> list[str] | None:
 
 
 def _print_csv(scanned: nyala.Scan) -> None:
-    """A batch at a time: all rows may be more than memory holds."""
+    """Print one batch at a time, because all rows may not fit in memory."""
     import polars
 
     sys.stdout.write(polars.DataFrame(scanned.schema.empty_table()).write_csv())
@@ -253,7 +253,7 @@ def _print_csv(scanned: nyala.Scan) -> None:
 
 
 def _print_json_rows(scanned: nyala.Scan) -> None:
-    """One JSON array, a batch at a time."""
+    """Print one JSON array, one batch at a time."""
     between = "["
     for batch in scanned.batches():
         for row in batch.to_pylist():

@@ -1,4 +1,4 @@
-"""`nyala unsafe recover`: tablets whose majority is lost for good go on from the best of what is left."""
+"""`nyala unsafe recover`: lets tablets whose majority is lost for good go on from their best remaining replica."""
 
 from __future__ import annotations
 
@@ -121,7 +121,8 @@ def _abandon(paths: Sequence[Path], fingerprint: str, *, as_json: bool) -> None:
 
 
 def _open_all(held: ExitStack, paths: Sequence[Path]) -> dict[str, _Root]:
-    """The directories by server uuid, each locked once; Refused if they are no tablet servers' of one cluster."""
+    """The directories by server uuid, each locked once; Refused unless all are tablet servers' directories of one
+    cluster."""
     from nyala.replica.fs import TABLET_SERVER
 
     roots: dict[str, _Root] = {}
@@ -206,7 +207,7 @@ def _plan(
 
 
 def _catalog(connected: Client, tables: Sequence[str]) -> dict[str, list[str]]:
-    """Table name to tablet ids, of the named tables that the masters know, or of all."""
+    """Tablet ids by table name, for the named tables that the masters know, or for all."""
     names = [t.name for t in connected.list_tables() if not tables or t.name in tables]
     return {name: [t.tablet_id for t in connected.get_table(name).tablets] for name in names}
 
@@ -214,7 +215,7 @@ def _catalog(connected: Client, tables: Sequence[str]) -> dict[str, list[str]]:
 def _whole_evidence(
     roots: Mapping[str, _Root], found: Sequence[tools.ReplicaEvidence], wanted: Collection[str], *, quiet: bool
 ) -> dict[str, list[tools.ReplicaEvidence]]:
-    """Of the wanted tablets only, for every byte of their blocks is read."""
+    """The evidence on the wanted tablets only, because every byte of their blocks is read."""
     running = [e for e in found if e.running]
     here = {
         uuid: [f.tablet_id for f in found if not f.running and f.server_uuid == uuid and f.tablet_id in wanted]

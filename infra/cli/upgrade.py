@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="which builds run, and the feature level of the cluster", no_args_is_help=True)
 HEAR_S = 60.0
-"""Heartbeats come every second or so: who has not heard of the level by then is not waited for any longer."""
+"""The longest wait for processes to hear of the level: heartbeats come about every second."""
 POLL_S = 0.2
 
 
@@ -71,7 +71,7 @@ def finalize(
 
 
 def _told(connected: Client, level: int) -> list[tools.ProcessBuild]:
-    """Wait until all processes that answer know of the level; those that do not in time."""
+    """Wait until all answering processes know the level; returns those that do not in time."""
     deadline = time.monotonic() + HEAR_S
     while (unheard := tools.gather_builds(connected).unheard(level)) and time.monotonic() < deadline:
         time.sleep(POLL_S)

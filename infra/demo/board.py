@@ -1,4 +1,4 @@
-"""The demo: a million real events down the whole road, with a leader and the driver killed on the way."""
+"""The demo: a million real events from Kafka to the table, with a leader and the driver killed on the way."""
 
 from __future__ import annotations
 
@@ -35,13 +35,14 @@ KILL_LEADER_AT = 0.20
 KILL_DRIVER_AT = 0.40
 ADD_SERVER_AT = 0.60
 HELD_BACK_FROM = 0.80
-"""What comes later is published only when leader and driver have been killed: there is always something on the way."""
+"""The share of events after which the rest is published only when leader and driver have been killed, so that both
+kills happen among events."""
 MICRO_BATCH_EVENTS_MAX = 120_000
 MICRO_BATCHES_MIN = 8
-"""However few events there are: so the story can happen between their beginning and their end."""
+"""The least number of micro-batches, however few events there are, so that the kills happen between them."""
 REBALANCE_ROUNDS_MAX = 10
 REBALANCE_RUNS_MAX = 3
-"""Rounds of plans in one run of the job, and runs until the placement is even."""
+"""The most rounds of plans in one run of the job, and the most runs until the placement is even."""
 WAIT_S = 600.0
 COLUMN_TYPES = {
     "time_hour": "timestamp",
@@ -54,7 +55,7 @@ COLUMN_TYPES = {
 
 
 class DemoFailed(RuntimeError):
-    """Something did not come about; the text says what, and where the logs are."""
+    """A step of the demo did not happen; the text says which, and where the logs are."""
 
 
 @dataclass
@@ -66,12 +67,12 @@ class Demo:
     events_max: int = 0
     timings: dict[str, float] = field(default_factory=dict)
     patience_s: float = WAIT_S
-    """How long the cluster is looked at again in the end, as long as something is wrong with it."""
+    """The time for which the cluster is checked again at the end while something is wrong with it."""
     job: JobProcess | None = None
-    """The streaming job, as soon as there is one; it carries out what masters decide, too."""
+    """The streaming job, once it runs; it also carries out the masters' decisions."""
 
     def run(self, *, keep: bool) -> bool:
-        """The whole show; True if the table equals the source and the cluster is sound."""
+        """Run the whole demo; True if the table equals the source and the cluster has no defect."""
         began = time.monotonic()
         source = flights.raw_flights()
         total = min(self.events_max or flights.EVENTS_TOTAL, flights.EVENTS_TOTAL)
@@ -103,11 +104,11 @@ class Demo:
         return verdict
 
     def say(self, text: str) -> None:
-        """One line of the story."""
+        """Print one line of the demo."""
         self.console.print(text, highlight=False)
 
     def mark(self, name: str, began: float) -> None:
-        """Remember how long a part took."""
+        """Note how long a part took."""
         self.timings[name] = time.monotonic() - began
 
     # ------------------------------------------------------------------------------------------------ the parts
@@ -127,7 +128,7 @@ class Demo:
         self.topics = Topics(self.supervisor.kafka_bootstrap)
 
     def _stream(self, total: int) -> None:
-        """Publish and ingest at the same time, with everything that goes wrong on the way."""
+        """Publish and ingest at the same time, with the kills and the new server."""
         began = time.monotonic()
         publisher = self._start_publisher()
         self.publisher = publisher
@@ -209,7 +210,7 @@ class Demo:
         return JobProcess("ingest", arguments, self.folder / "logs" / "ingest.log").start()
 
     def _done(self) -> int:
-        """Events that the catalog knows to be in the table."""
+        """The number of events that are in the table, by the catalog."""
         try:
             return sum(p.done for p in self.cluster.client.list_sources(TABLE))
         except Refused as refused:
@@ -234,7 +235,7 @@ class Demo:
         return self._start_ingest()
 
     def _way(self) -> str:
-        """How far the events have come."""
+        """A text on the progress of the events."""
         return f"with {self._done():,} of {self.total:,} events in the table"
 
     def _rebalance(self, job: JobProcess) -> JobProcess:
@@ -252,7 +253,8 @@ class Demo:
         return JobProcess("rebalance", arguments, log_file, master="local[1]").start()
 
     def _finish_moves(self) -> None:
-        """Until the job has nothing left to move and the new server holds its share; DemoFailed if that never comes."""
+        """Run the job until it has nothing left to move and the new server has its share; DemoFailed if that never
+        happens."""
         self.say("waiting for the moves: master decides, the second streaming query carries out, replicas are copied")
         for left in reversed(range(REBALANCE_RUNS_MAX)):
             self._watch_moves()
@@ -272,7 +274,7 @@ class Demo:
         self.say(f"moved: the new server holds {held} of {TABLETS * REPLICAS} replicas, and nothing is left to move")
 
     def _placement(self) -> Counter[str]:
-        """Replicas of the table by server: members of the committed configs whose data is there."""
+        """The number of the table's replicas by server: members of the committed configs that have their data."""
         view = tools.gather(self.cluster.client, checksum=False)
         ready = {
             (tablet_id, r.server_uuid)
@@ -286,7 +288,7 @@ class Demo:
         return held
 
     def _watch_moves(self) -> None:
-        """Say what is copied until the job has ended."""
+        """Print the copies under way until the job has ended."""
         deadline = time.monotonic() + WAIT_S
         shown: dict[str, str] = {}
         while self.rebalance.running:
@@ -318,7 +320,7 @@ class Demo:
         return not wrong
 
     def _show_cluster(self) -> bool:
-        """The last cluster check, once it finds nothing or `patience_s` are over; True if nothing is wrong."""
+        """Print the last cluster check, when it finds nothing or `patience_s` are over; True if nothing is wrong."""
         view, findings = tools.checked(self.cluster.client, checksum=True, wait_s=self.patience_s)
         held = {s.uuid: 0 for s in view.servers}
         for replicas in view.replicas.values():
@@ -336,7 +338,7 @@ class Demo:
         return not any(f.severity is tools.Severity.ERROR for f in findings)
 
     def _keep(self) -> None:
-        """Until Ctrl-C: the stack, and the job that reads Kafka and carries decisions out."""
+        """Keep the stack, and the job that reads Kafka and carries out decisions, until Ctrl-C."""
         folder, commands = shlex.quote(str(self.supervisor.folder)), shlex.quote(str(command_folder()))
         self.say("\nEverything stays up until Ctrl-C or `nyala down`. In another terminal try:")
         for line in (
@@ -359,7 +361,7 @@ class Demo:
             self.say("stopping")
 
     def _possible_move(self) -> list[str]:
-        """A command that moves one replica to a server without one, which the streaming job carries out."""
+        """A command that moves one replica to a server without one, which the streaming job then carries out."""
         view = tools.gather(self.cluster.client, checksum=False)
         for tablet_id, replicas in sorted(view.replicas.items()):
             leader, _ = self.cluster.client.locator.leader(tablet_id)
@@ -372,12 +374,12 @@ class Demo:
 
 
 def micro_batch_events(total: int) -> int:
-    """Events of one micro-batch at most, when there are `total`."""
+    """The most events of one micro-batch, if there are `total`."""
     return max(1, min(MICRO_BATCH_EVENTS_MAX, total // MICRO_BATCHES_MIN))
 
 
 def unevenness(held: Mapping[str, int], newcomer: str) -> str:
-    """What is wrong with these replicas by server, in words; empty if all are there and each holds its share."""
+    """A text on what is wrong with these replicas by server; empty if all exist and each server has its share."""
     total = TABLETS * REPLICAS
     if sum(held.values()) != total:
         return f"{sum(held.values())} of {total} replicas are where they should be"
@@ -390,6 +392,6 @@ def unevenness(held: Mapping[str, int], newcomer: str) -> str:
 
 
 def command_folder() -> Path:
-    """Where the `nyala` is that runs; without one, that of this Python's environment."""
+    """The folder of the `nyala` command that runs; without one, that of this Python's environment."""
     called = Path(sys.argv[0])
     return called.absolute().parent if called.name == "nyala" else Path(sys.executable).parent

@@ -1,7 +1,7 @@
-"""The airport board: a year of real flights as a stream of events, and what the table must hold in the end.
+"""The airport board: a year of real flights as a stream of events, and the expected final table.
 
 `events()` replays the flights of New York's airports in 2013 in the order in which a board would have learned of them.
-`answer()` computes the final table from the same file by one query that knows nothing of events.
+`answer()` computes the final table from the same file by one query that does not use the events.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _UNKNOWN_UNTIL_LANDING = ["arr_time", "arr_delay", "air_time"]
 
 
 class DemoDataMissing(RuntimeError):
-    """The package that carries the flights is not installed."""
+    """The package with the flights is not installed."""
 
 
 def archive() -> Path:
@@ -51,7 +51,7 @@ def archive() -> Path:
 
 
 def raw_flights() -> pl.DataFrame:
-    """336,776 rows, typed as the table is: one row for each scheduled flight."""
+    """336,776 rows with the types of the table: one row for each scheduled flight."""
     with zipfile.ZipFile(archive()) as opened:
         name = next(n for n in opened.namelist() if n.endswith("flights.csv"))
         table = pl.read_csv(opened.read(name), null_values=["", "NA"], infer_schema_length=None)
@@ -89,7 +89,7 @@ def events(flights: pl.DataFrame) -> pl.DataFrame:
 
 
 def answer(flights: pl.DataFrame) -> pl.DataFrame:
-    """The final table, from the source alone: every flight that departed, as landed or still in the air."""
+    """The final table, from the source alone: every flight that departed, landed or still in the air."""
     flew = flights.filter(pl.col("dep_time").is_not_null())
     landed = pl.col("arr_time").is_not_null()
     known = [pl.when(landed).then(pl.col(c)).otherwise(None).alias(c) for c in _UNKNOWN_UNTIL_LANDING]
@@ -98,13 +98,13 @@ def answer(flights: pl.DataFrame) -> pl.DataFrame:
 
 
 def replay(stream: pl.DataFrame) -> pl.DataFrame:
-    """The table after a beginning of the events: the last event of each key, unless it is a delete."""
+    """The table after the first events of a stream: the last event of each key, unless it is a delete."""
     last = stream.group_by(KEY, maintain_order=True).agg(pl.all().last())
     return last.filter(pl.col("op") != "delete").select(COLUMNS).sort(KEY)
 
 
 def differences(got: pl.DataFrame, want: pl.DataFrame) -> list[str]:
-    """What is wrong with `got`, in words; empty when the two tables are equal row for row."""
+    """Texts on the errors in `got`; empty if the two tables are equal row for row."""
     found = []
     got = got.select(COLUMNS).sort(KEY)
     if got.height != want.height:

@@ -1,7 +1,7 @@
 """Publishes the airport board's events, in event-time order, as any application would.
 
-Prints the number of events handed to Kafka as it goes, one number a line; exits 0 when all are acknowledged. With
-`--hold-at` it publishes so many and goes on when its standard input ends.
+Prints the number of events given to Kafka so far, one number a line; exits with 0 when all are acknowledged. With
+`--hold-at N` it pauses after N events until its standard input ends.
 """
 
 from __future__ import annotations

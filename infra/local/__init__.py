@@ -1,6 +1,6 @@
 """A whole stack on one machine: broker, master and tablet servers as supervised child processes.
 
-`Supervisor` is the library; `nyala up`, the demo, the benchmarks and the tests all stand on it.
+`nyala up`, the demo, the benchmarks and the tests all use `Supervisor`.
 """
 
 from .children import Child, ChildState, text_of

@@ -1,4 +1,4 @@
-"""A supervisor in a process of its own: what `nyala up --detach` leaves running."""
+"""A supervisor in its own process, which `nyala up --detach` leaves running."""
 
 from __future__ import annotations
 

@@ -17,16 +17,16 @@ from typing import Any
 RESTART_BACKOFF_S_MIN = 0.5
 RESTART_BACKOFF_S_MAX = 10.0
 RESTARTS_MAX = 12
-"""Restarts without a calm period in between, after which a child is left FAILED."""
+"""The restarts without a minute of uninterrupted running after which a child stays FAILED."""
 CALM_S = 60.0
 STOP_WAIT_S = 15.0
 _HEAD = "--- "
-"""Begins the line in a child's log that says when it was started."""
+"""The beginning of the line in a child's log with the time of a start."""
 _TELLING = ("nyala: ", "ERROR", "FATAL", "Error: ", "Exception: ")
 
 
 class ChildState(StrEnum):
-    """Where a child is in its life."""
+    """The states of a child."""
 
     STARTING = "STARTING"
     READY = "READY"
@@ -41,13 +41,13 @@ def backoff_s(restarts: int) -> float:
 
 
 def text_of(error: OSError) -> str:
-    """One line for what the system refused, and of which file."""
+    """One line for an error of the system, with its file."""
     said = error.strerror or str(error) or type(error).__name__
     return f"{error.filename}: {said}" if error.filename else said
 
 
 def telling_line(lines: Sequence[str]) -> str:
-    """The last line of a log that tells of an error, else its last; of lines that are not empty."""
+    """The last line of a log that reports an error, otherwise the last line; empty lines do not count."""
     said = [line.strip() for line in lines if line.strip()]
     told = [line for line in said if any(sign in line for sign in _TELLING)]
     return (told or said or ["it said nothing"])[-1]
@@ -59,7 +59,7 @@ def _read(log_file: Path) -> list[str]:
 
 @dataclass
 class Child:
-    """A process that is kept alive. `command` is asked anew for each start, so that a chosen port can be kept.
+    """A process that is kept running. `command` is called for each start, so that a chosen port can be kept.
 
     Concurrency: only the supervisor's thread calls the methods that start, poll and stop.
     """
@@ -76,25 +76,25 @@ class Child:
     next_start_at: float = 0.0
     last_exit: int | None = None
     ready: dict[str, Any] = field(default_factory=dict)
-    """What the child wrote to its ready file, kept over restarts: its address and uuid."""
+    """The content of the child's ready file, kept over restarts: its address and uuid."""
     problem: str = ""
-    """Why it could not be started again, or looked after, at the last try; empty if it could."""
+    """The reason why the last attempt to start or check it failed; empty if it did not."""
     process: subprocess.Popen[bytes] | None = None
 
     @property
     def pid(self) -> int | None:
-        """Process id while it runs."""
+        """The process id while it runs."""
         return self.process.pid if self.process and self.process.poll() is None else None
 
     @property
     def address(self) -> str:
-        """host:port that the child reported, or empty."""
+        """The host:port that the child reported; empty before."""
         return str(self.ready.get("address", ""))
 
     def start(self, parent_fd: int) -> None:
-        """Start the process; `parent_fd` is a pipe whose end of file tells it that the supervisor is gone.
+        """Start the process. `parent_fd` is a pipe whose end of file shows the child that the supervisor is gone.
 
-        OSError, such as that the disk with its log is full, leaves it as it was.
+        After an OSError, for example because the disk with its log is full, nothing has changed.
         """
         self.ready_file.unlink(missing_ok=True)
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
@@ -115,10 +115,10 @@ class Child:
         self.started_at = time.monotonic()
 
     def poll(self, parent_fd: int) -> bool:
-        """One look at the process: note readiness, death, or the end of a back-off. True if anything changed.
+        """Check the process once: note readiness, death, or the end of a back-off. True if anything changed.
 
-        What the system refuses, such as room on the disk, is noted and tried again after a back-off, without an end:
-        it says nothing about the child.
+        If the system refuses something, such as room on the disk, that is noted and tried again after a back-off,
+        without a limit, because it is not a fault of the child.
         """
         now = time.monotonic()
         try:
@@ -162,7 +162,7 @@ class Child:
         self.next_start_at = now + backoff_s(self.restarts)
 
     def send_signal(self, number: int) -> None:
-        """Signal the process if it runs; the supervisor treats what follows as any other death."""
+        """Signal the process if it runs; the supervisor treats the result like any other death."""
         if self.process and self.process.poll() is None:
             self.process.send_signal(number)
 
@@ -184,13 +184,13 @@ class Child:
         return "\n".join(_read(self.log_file)[-count:])
 
     def last_words(self) -> str:
-        """What it came to the last time it ran, in one line."""
+        """The result of its last run, in one line."""
         lines = _read(self.log_file)
         began = max((n for n, line in enumerate(lines) if line.startswith(_HEAD)), default=-1)
         return telling_line(lines[began + 1 :])
 
     def row(self) -> dict[str, Any]:
-        """What `nyala status` shows of this child."""
+        """The row of this child in `nyala status`."""
         return {
             "name": self.name,
             "state": str(self.state),

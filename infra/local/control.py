@@ -1,4 +1,4 @@
-"""Talk to a supervisor in another process: one JSON line each way over loopback, with a token from state.json."""
+"""Calls to a supervisor in another process: one JSON line each way over loopback, with a token from state.json."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .state import StackError, is_running, read_state
 from .supervisor import START_WAIT_S, StackOptions, Supervisor, make_folder, prepare
 
 CALL_WAIT_S = START_WAIT_S + 60.0
-"""Longer than what is asked for may take, so that whoever asks is told what the supervisor says."""
+"""The time-out of a call: longer than the requested work may take, so that the caller gets the supervisor's answer."""
 DETACH_WAIT_S = START_WAIT_S + 60.0
 
 
@@ -59,7 +59,7 @@ def serve(supervisor: Supervisor) -> Callable[[], None]:
 
 
 def call(folder: Path, action: str, **arguments: Any) -> Any:
-    """Ask the running supervisor of `folder`; StackError if there is none or it refuses."""
+    """Call the running supervisor of `folder`; StackError if there is none or it refuses."""
     state = read_state(folder)
     if state is None or not is_running(state):
         raise StackError(f"no stack runs in {folder}: start one with `nyala up`")
@@ -76,7 +76,7 @@ def call(folder: Path, action: str, **arguments: Any) -> Any:
 def start_detached(
     folder: Path, options: StackOptions, progress: Callable[[str], None] = lambda _: None
 ) -> dict[str, Any]:
-    """Start a supervisor in a session of its own and wait until everything serves; returns its state."""
+    """Start a supervisor in its own session and wait until everything is ready; returns its state."""
     read_state(folder)
     prepare(options, progress)
     progress("starting the stack")

@@ -20,7 +20,7 @@ Event = dict[str, Any]
 
 
 class JobProcess:
-    """One run of a job with `--json`; `on_event` gets each object it prints, on a thread of its own.
+    """One run of a job with `--json`; `on_event` gets each object that it prints, on a separate thread.
 
     Concurrency: one thread starts, kills and waits.
     """
@@ -43,7 +43,7 @@ class JobProcess:
         self.messages: list[str] = []
 
     def start(self) -> JobProcess:
-        """Start the job and begin to read what it prints."""
+        """Start the job and begin to read its output."""
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
@@ -60,7 +60,7 @@ class JobProcess:
         return self
 
     def kill(self) -> None:
-        """kill -9 of driver, JVM and workers at once, as a machine that dies would."""
+        """kill -9 of driver, JVM and workers at once, like the death of a machine."""
         if self.process and self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.wait()
@@ -76,7 +76,7 @@ class JobProcess:
         self.wait()
 
     def wait(self, timeout_s: float | None = None) -> int:
-        """Exit status, when the job has ended and everything that it printed was read."""
+        """The exit status, when the job has ended and all its output was read."""
         if self.process is None:
             return 0
         status = self.process.wait(timeout_s)

@@ -69,7 +69,7 @@ rootLogger.appenderRef.out.ref = out
 
 
 class KafkaFailed(Exception):
-    """The broker did not start; the text says in one line why, and where its log is."""
+    """The broker did not start; the text has the reason in one line, and the place of its log."""
 
 
 class KafkaBroker:
@@ -80,7 +80,7 @@ class KafkaBroker:
     """
 
     def __init__(self, folder: Path | str, *, port: int = 0, heap_mb: int = 320, properties: str = "") -> None:
-        """`folder` is created; `port` 0 takes the port of an earlier start, else a free one.
+        """`folder` is created; `port` 0: the port of an earlier start, otherwise a free one.
 
         `properties`: lines that override the broker's in a new folder; `{port}` stands for its port.
         """
@@ -95,7 +95,7 @@ class KafkaBroker:
 
     @property
     def port(self) -> int:
-        """The port clients use; KafkaFailed before the first start."""
+        """The port for clients; KafkaFailed before the first start."""
         return int(self._state()["port"])
 
     @property
@@ -105,16 +105,16 @@ class KafkaBroker:
 
     @property
     def cluster_id(self) -> str:
-        """Kafka's own id of the cluster; another one for each folder."""
+        """Kafka's own id of the cluster; each folder has another one."""
         return str(self._state()["cluster_id"])
 
     @property
     def pid(self) -> int | None:
-        """Process id while the JVM runs."""
+        """The process id while the JVM runs."""
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def start(self, *, wait: bool = True) -> KafkaBroker:
-        """Format the storage if it is new, start the JVM, wait until it serves (START_WAIT_S); KafkaFailed if not."""
+        """Format new storage, start the JVM, wait until it is ready (START_WAIT_S); KafkaFailed if it is not."""
         if self.pid is not None:
             return self
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -141,7 +141,7 @@ class KafkaBroker:
         return self
 
     def wait_ready(self, timeout_s: float = START_WAIT_S) -> None:
-        """Return when the broker serves; KafkaFailed when it died or took longer."""
+        """Return when the broker is ready; KafkaFailed if it died or took longer."""
         deadline = time.monotonic() + timeout_s
         while True:
             if self.is_ready():
@@ -155,7 +155,7 @@ class KafkaBroker:
             time.sleep(_POLL_S)
 
     def is_ready(self) -> bool:
-        """Whether this start has logged that it serves."""
+        """Whether the log of this start says that the broker is ready."""
         if self.pid is None or not self.log_file.exists():
             return False
         with self.log_file.open("rb") as log:
@@ -163,7 +163,7 @@ class KafkaBroker:
             return READY_LINE in log.read()
 
     def stop(self) -> None:
-        """Orderly stop (SIGTERM); SIGKILL after STOP_WAIT_S. Returns when the process is gone."""
+        """Stop in order (SIGTERM); SIGKILL after STOP_WAIT_S. Returns when the process is gone."""
         if self._process is None:
             return
         if self._process.poll() is None:
@@ -176,12 +176,12 @@ class KafkaBroker:
         self._process.wait()
 
     def close(self) -> None:
-        """Stop, and give its ports back, which until then stay its own."""
+        """Stop, and release the ports, which are reserved until then."""
         self.stop()
         self._ports.close()
 
     def kill(self) -> None:
-        """kill -9, as a machine that dies would."""
+        """kill -9, like the death of a machine."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -202,7 +202,7 @@ class KafkaBroker:
             self._process.send_signal(signal.SIGCONT)
 
     def _last_words(self) -> str:
-        """What this start came to, in one line."""
+        """The result of this start, in one line."""
         with self.log_file.open("rb") as log:
             log.seek(self._log_start)
             said = log.read().decode(errors="replace")
@@ -222,7 +222,8 @@ class KafkaBroker:
         return state
 
     def _lay_out(self) -> None:
-        """Say where it listens. Clients know the one port for good; the other, which only it knows, changes if lost."""
+        """Write the properties with its addresses. Clients' port never changes; the controller's, which only the broker
+        knows, changes if another program took it."""
         path = self.folder / "ports.json"
         known = json.loads(path.read_text()) if path.exists() else {}
         port = self._wanted_port or known.get("port") or self._ports.free()
@@ -236,7 +237,7 @@ class KafkaBroker:
         if now == known:
             return
         data = self.folder / "data"
-        # Of a name that comes twice, Java takes the last.
+        # If a name occurs twice, Java uses the last one.
         text = (_PROPERTIES + self._properties).format(port=port, controller_port=controller_port, data=data)
         (self.folder / "server.properties").write_text(text)
         (self.folder / "log4j2.properties").write_text(_LOG4J)
@@ -263,7 +264,7 @@ class KafkaBroker:
 
 
 def _new_cluster_id() -> str:
-    """22 URL-safe characters; one that begins with a dash would be taken for an option."""
+    """22 URL-safe characters. An id that begins with a dash would be parsed as an option."""
     return "n" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
 
 

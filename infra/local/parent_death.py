@@ -1,7 +1,8 @@
-"""Ends a child with its parent on Linux, for programs that know nothing of our pipes (a JVM).
+"""Ends a child when its parent dies, on Linux, for programs that do not read our pipes (a JVM).
 
-The child asks the kernel itself, between two execs. A function that Popen calls in the forked child would run gRPC's
-fork handlers there, and the child of a process with open channels would sometimes die before it begins.
+The child itself requests the signal from the kernel, between two execs. A function that Popen calls in the forked child
+would run gRPC's fork handlers there, and the child of a process with open channels would sometimes die before it
+begins.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ _PR_SET_PDEATHSIG = 1
 
 
 def ended_with_parent(command: Sequence[str]) -> list[str]:
-    """The command for Popen. Unchanged on other systems, and off the main thread, because to the kernel the thread is
-    the parent."""
+    """The command for Popen. Unchanged on other systems, and off the main thread, because the kernel regards the thread
+    as the parent."""
     if not sys.platform.startswith("linux") or threading.current_thread() is not threading.main_thread():
         return list(command)
     return [sys.executable, "-I", "-S", os.path.abspath(__file__), str(os.getpid()), *command]
 
 
 def _main(parent: int, command: Sequence[str]) -> None:
-    """Become `command`, to be killed when `parent` ends; nothing if it has ended already."""
+    """Become `command`, which is killed when `parent` ends; do nothing if the parent has ended already."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() == parent:
         os.execvp(command[0], list(command))

@@ -16,9 +16,9 @@ LOOPBACK = "127.0.0.1"
 class Ports:
     """Reserves ports until `close`: no other stack and no connection gets them. Children listen there.
 
-    A socket is bound to each without listening. Linux gives such a port to a program that asks with SO_REUSEADDR, as
-    every server does, and refuses it to one that asks without, as `free` does. On other systems the children could not
-    listen there either, so nothing is reserved, and another program may take a chosen port before a child listens.
+    A socket is bound to each without listening. Linux gives such a port to a program that uses SO_REUSEADDR, as every
+    server does, and refuses it to one that does not, as `free` does not. On other systems the children could not listen
+    there either, so nothing is reserved, and another program may take a chosen port before a child listens.
     Concurrency: one thread at a time.
     """
 
@@ -35,7 +35,7 @@ class Ports:
         """Reserve and return a port that no process listens at or has reserved.
 
         It lies below the ports that the system gives to outgoing connections, so that no connection takes it while this
-        process is away. If there is no such port, it is one of theirs.
+        process is away. If there is no such port, the result is one of those.
         """
         below = range(PORT_MIN, max(PORT_MIN, first_given_port()))
         for port in (*random.sample(below, min(PORTS_TRIED, len(below))), 0):
@@ -72,7 +72,7 @@ class Ports:
         return True
 
     def close(self) -> None:
-        """Give all ports free."""
+        """Release all ports."""
         while self._reserved:
             self._reserved.popitem()[1].close()
 

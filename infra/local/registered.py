@@ -1,4 +1,4 @@
-"""Waits until the masters have accepted tablet servers: a server counts only after a master has called it."""
+"""Waits until the masters have accepted tablet servers, which happens only after a master has called each."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ PAUSE_S = 0.05
 def wait_until_registered(
     masters: str, uuids: Collection[str], wait_s: float, pause: Callable[[float], object]
 ) -> dict[str, str]:
-    """The servers that the leading master has not accepted as alive after `wait_s` seconds, each with the reason;
-    empty as soon as it has accepted all. `pause(seconds)` is called between two questions."""
+    """The servers that the leading master has not accepted as alive after `wait_s` seconds, each with the reason.
+
+    Empty as soon as it has accepted all. `pause(seconds)` is called between two requests.
+    """
     deadline = time.monotonic() + wait_s
     options = ClientOptions(connect_timeout_s=max(wait_s, PAUSE_S))
     missing = dict.fromkeys(uuids, "no master has heard of it")

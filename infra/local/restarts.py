@@ -1,7 +1,7 @@
 """A streaming job in the foreground that is started again when it was killed: `nyala job NAME --restarts N`.
 
-Only a death is an outage here. What goes away by itself, the job waits out; what it ends with, a refusal as well as
-patience that ran out, is for a person, and so is an end that somebody asked the job for.
+Only a death by a signal causes a restart. The job itself waits for temporary outages. If it ends by itself, because of
+a refusal or a time-out, a person must act; the same holds if it was asked to end.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from nyala.pipeline import FailureStreak, RestartOptions, streak_after
 from .parent_death import ended_with_parent
 
 STOP_WAIT_S = 60.0
-"""From the request to end until the job is killed: more than its interpreter and its JVM allow themselves together."""
+"""The time from the request to end until the job is killed: more than its interpreter and its JVM together need."""
 POLL_S = 0.1
 ASKED = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGTERM})
-"""Signals by which somebody asks for an end."""
+"""The signals that ask for an end."""
 SIGNALS = frozenset(signal.Signals)
 
 
 def killed_by(status: int) -> int:
-    """The signal that ended a job, 0 if it ended by itself. spark-submit tells its interpreter's as 128 + signal."""
+    """The signal that ended a job; 0 if it ended by itself. spark-submit reports its interpreter's as 128 + signal."""
     number = -status if status < 0 else status - 128
     return number if number in SIGNALS else 0
 
 
 def shell_status(status: int) -> int:
-    """The exit status that tells the same."""
+    """The same as an exit status of a shell."""
     return 128 - status if status < 0 else status
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a job that ended is started again, and its streak of failures; None: its end is its own."""
+    """Whether a job that ended is started again, and its streak of failures; None: its exit status is final."""
 
     again: bool
     streak: FailureStreak | None = None
@@ -52,7 +52,7 @@ class Verdict:
 def judge_end(
     status: int, before: FailureStreak | None, began_s: float, ended_s: float, options: RestartOptions
 ) -> Verdict:
-    """What becomes of a job after a run from `began_s` to `ended_s`, given the streak before that run. Pure."""
+    """The verdict on a run from `began_s` to `ended_s`, given the streak before it. Pure."""
     if (number := killed_by(status)) == 0 or number in ASKED:
         return Verdict(again=False)
     streak = streak_after(before, began_s, ended_s, made_progress=False, options=options)
@@ -60,7 +60,7 @@ def judge_end(
 
 
 def restart_options(restarts_max: int) -> RestartOptions:
-    """So many restarts one after the other, over whatever time; a run of `calm_s` ends the count."""
+    """The options for that many restarts in a row, without a limit of time; a run of `calm_s` ends the streak."""
     return RestartOptions(restarts_max=restarts_max, patience_s=math.inf)
 
 
@@ -73,7 +73,7 @@ def run_with_restarts(
     *,
     stop_wait_s: float = STOP_WAIT_S,
 ) -> int:
-    """Run `command` until it ends by itself, or is killed too often; its exit status. Main thread only.
+    """Run `command` until it ends by itself or is killed too often; returns its exit status. Main thread only.
 
     A signal of ASKED ends it in order, and by force after `stop_wait_s`. The death of this process ends it too.
     """
@@ -101,14 +101,14 @@ def run_with_restarts(
 
 
 class _Asked:
-    """Whether an end was asked for, `by` which signal first; 0: not yet."""
+    """Whether an end was requested, and `by` which signal first; 0: not yet."""
 
     def __init__(self, awake: int) -> None:
         self.by = 0
         self._awake = awake
 
     def wait(self, seconds: float) -> bool:
-        """Return when it is, at once if it was, or after so long."""
+        """Return when an end is requested, or after that time."""
         return bool(select.select([self._awake], [], [], seconds)[0])
 
 
@@ -122,7 +122,7 @@ def _asked_to_end() -> Iterator[_Asked]:
             asked.by = number
             os.write(wake, b"x")
 
-    # What a shell or nohup had us ignore stays ignored.
+    # A signal that a shell or nohup made this process ignore stays ignored.
     heard = [number for number in sorted(ASKED) if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, ask) for number in heard}
     try:
@@ -135,7 +135,8 @@ def _asked_to_end() -> Iterator[_Asked]:
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str], asked: _Asked, stop_wait_s: float) -> int:
-    """One run, in a process group of its own, of which nothing is left at the end; its status as Popen tells it."""
+    """Run it once, in its own process group, of which no process is left at the end; returns its status as Popen
+    does."""
     process = subprocess.Popen(
         ended_with_parent(command), stdin=subprocess.DEVNULL, env=dict(environment), start_new_session=True
     )
@@ -144,14 +145,14 @@ def _run(command: Sequence[str], environment: Mapping[str, str], asked: _Asked, 
         while process.poll() is None and not asked.wait(POLL_S):
             pass
         if asked.by:
-            # To interpreter and JVM, as a terminal would: the interpreter gives back what it holds.
+            # To interpreter and JVM, as a terminal would: the interpreter releases its leases.
             _signal(group, signal.SIGCONT)
             _signal(group, signal.SIGTERM)
             deadline = time.monotonic() + stop_wait_s
             while (process.poll() is None or _lives(group)) and time.monotonic() < deadline:
                 time.sleep(POLL_S)
     finally:
-        # The half that a killed job leaves must not work beside the next one.
+        # The remaining half of a killed job must not run beside the next one.
         _signal(group, signal.SIGKILL)
     return process.wait()
 
@@ -162,7 +163,7 @@ def _signal(group: int, number: int) -> None:
 
 
 def _lives(group: int) -> bool:
-    """Whether a process of the group runs; one that has ended and that nobody reaps, as in containers, does not."""
+    """Whether a process of the group runs. One that has ended and was not reaped, as in containers, does not count."""
     try:
         os.killpg(group, 0)
     except (ProcessLookupError, PermissionError):
@@ -173,7 +174,7 @@ def _lives(group: int) -> bool:
 
 def _runs_in(group: int, stat: Path) -> bool:
     try:
-        # The name, in parentheses, may hold anything.
+        # The name, in parentheses, may contain any characters.
         state, _parent, its_group = stat.read_text(errors="replace").rpartition(")")[2].split()[:3]
     except (OSError, ValueError):
         return False

@@ -1,4 +1,4 @@
-"""What a stack leaves in its folder for others to read: `state.json`, and whether its supervisor lives."""
+"""The state of a stack in its folder, for other processes: `state.json`, and whether its supervisor is alive."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PORT_MAX = 65535
 
 
 class StackError(RuntimeError):
-    """The stack did not come up, or a call to it failed; the text says what is wrong and where the log is."""
+    """The stack did not start, or a call to it failed; the text has the problem and the place of the log."""
 
 
 def read_state(folder: Path) -> dict[str, Any] | None:
@@ -35,9 +35,10 @@ def read_state(folder: Path) -> dict[str, Any] | None:
 
 
 def earlier_addresses(folder: Path) -> dict[str, str]:
-    """Child's name -> host:port that it had when the stack ran last; without a state, as the children noted it.
+    """Child's name -> the host:port that it had in the last run of the stack; without a state, from the children's
+    notes.
 
-    Servers that all came back elsewhere would look for each other in vain.
+    If all servers came back at other addresses, they could not find each other.
     """
     found = {}
     for path in sorted(folder.glob("*.ready")):

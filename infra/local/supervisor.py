@@ -1,9 +1,9 @@
 """Starts a broker, masters and tablet servers as child processes and keeps them alive.
 
-Invariants: a child that dies is started again after a bounded back-off, at the address it had before; a child that
-keeps dying is left FAILED and said so; what a full disk refuses is tried again without an end, and noted in the status;
-every child ends when the supervisor does, however the supervisor ends (they read a pipe whose other end only it holds).
-Concurrency: one thread owns the children; `call` hands it work.
+Invariants: a child that dies is started again after a bounded back-off, at its former address; a child that keeps dying
+stays FAILED, and the status shows it; a write that a full disk refuses is repeated without a limit, and the status
+shows it; every child ends when the supervisor does, however the supervisor ends (they read a pipe whose other end only
+it has). Concurrency: one thread owns the children; `call` gives it work.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ from .state import StackError, earlier_addresses
 POLL_S = 0.05
 START_WAIT_S = 180.0
 COUNTED_WAIT_S = 30.0
-"""For the masters to call back servers that listen; a start goes on after it, and says so."""
+"""The longest wait until the masters have accepted the servers; then the start goes on, and reports that."""
 SERVERS_MAX = 32
 STARTS_MAX = 3
-"""Deaths of a child while the stack is starting; then the start is given up."""
+"""The deaths of a child during the start of the stack after which the start is given up."""
 STATE_BACKOFF_S = 1.0
-"""Before `state.json` is tried again, after it could not be written."""
+"""The pause before another attempt to write `state.json`."""
 PORT_WAIT_S = 10.0
-"""For children of a supervisor that was killed to give their ports back; they end by themselves."""
+"""The longest wait until children of a killed supervisor release their ports; they end by themselves."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StackOptions:
-    """What to start. `kafka` False leaves the broker out; `kafka_bootstrap` uses one that runs already."""
+    """The parts to start. `kafka` False: no broker; `kafka_bootstrap`: use one that runs already."""
 
     servers: int = 3
     masters: int | None = None
-    """None for as many as the folder had before, one in a new folder."""
+    """None: as many as the folder had before, or one in a new folder."""
     kafka: bool = True
     kafka_bootstrap: str = ""
     kafka_properties: str = ""
-    """Lines that override the broker's own in a new folder, as KafkaBroker takes them."""
+    """Lines that override the broker's own in a new folder, as for KafkaBroker."""
     execute_decisions: str = "none"
     topic_prefix: str = ""
     server_env: tuple[tuple[str, str], ...] = ()
     server_arguments: tuple[str, ...] = ()
-    """More command-line options of every tablet server, as `--log-retain-entries=100`."""
+    """More command-line options of every tablet server, such as `--log-retain-entries=100`."""
     master_arguments: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -73,7 +73,7 @@ class StackOptions:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a stack's folder; StackError in one line if that cannot be."""
+    """Create a stack's folder; StackError in one line if that is impossible."""
     try:
         (folder / "logs").mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -86,8 +86,10 @@ def needs_broker(options: StackOptions) -> bool:
 
 
 def prepare(options: StackOptions, progress: Callable[[str], None] = lambda _: None) -> None:
-    """What a stack needs of the machine: Java, PySpark and the jars, which are fetched if the cache lacks them.
-    StackError in one line, before anything is started or written."""
+    """Check Java and PySpark, and fetch the jars if the cache lacks them.
+
+    StackError in one line, before anything is started or written.
+    """
     if not needs_broker(options):
         return
     try:
@@ -115,23 +117,23 @@ class Supervisor:
         self._thread: threading.Thread | None = None
         self._parent_read, self._parent_write = os.pipe()
         self._ports = Ports()
-        """Where the children listen, kept while one of them is away."""
+        """The children's ports, reserved while a child is away."""
         self._kafka_address = ""
         self._masters: dict[str, str] = {}
-        """Name -> where it listens, of every master: each is told all of them when it starts."""
+        """By name, the address of every master: each gets all of them when it starts."""
         self._extra: dict[str, Any] = {}
         self._problem = ""
-        """Why `state.json` is not what it should be; empty if it is."""
+        """The reason why `state.json` could not be written; empty if it was."""
         self._addresses: dict[str, str] | None = None
-        """Where each child was or is, also those that did not start this time; None until that is known."""
+        """The last address of each child, including those that did not start this time; None until known."""
         self._writing = threading.Lock()
-        """Held by who writes `state.json`: the thread that owns the children, or one that notes something."""
+        """Held while `state.json` is written: by the thread that owns the children, or by one that notes something."""
 
     # ------------------------------------------------------------------------------------------------- addresses
 
     @property
     def kafka_bootstrap(self) -> str:
-        """host:port of the broker, or empty without one."""
+        """host:port of the broker; empty without one."""
         if self.options.kafka_bootstrap:
             return self.options.kafka_bootstrap
         return self._kafka_address
@@ -144,7 +146,7 @@ class Supervisor:
     # ------------------------------------------------------------------------------------------------- lifecycle
 
     def start(self, progress: Callable[[str], None] = lambda _: None, wait_s: float = START_WAIT_S) -> Supervisor:
-        """Start everything and wait until it serves; StackError says in one line what did not, and why."""
+        """Start everything and wait until it is ready; StackError says in one line what is not, and why."""
         try:
             prepare(self.options, progress)
             deadline = time.monotonic() + wait_s
@@ -152,7 +154,7 @@ class Supervisor:
             earlier = self._earlier_addresses()
             self._masters = self._choose_masters(earlier)
             self._addresses = earlier | self._masters
-            self._write_state()  # a group is formed at these addresses, and is never found at others
+            self._write_state()  # the masters' group is formed at these addresses, and clients find it at no other
             if needs_broker(self.options):
                 self._kafka_address = earlier.get("kafka") or self._ports.free_address()
                 self._add(self._kafka_child())
@@ -215,7 +217,7 @@ class Supervisor:
         return future.result(wait_s)
 
     def add_server(self) -> str:
-        """Start one more tablet server and wait until it serves; returns its name."""
+        """Start one more tablet server and wait until it is ready; returns its name."""
         taken = [int(n.partition("-")[2]) for n in self.children if n.startswith("server-")]
         name = f"server-{max(taken, default=0) + 1}"
         self.call(lambda: self._add(self._server_child(name, "")))
@@ -224,8 +226,8 @@ class Supervisor:
         return name
 
     def prepare_masters(self, count: int) -> list[str]:
-        """Names of as many more masters, whose directories are empty. `start_child` starts them, and whoever is started
-        from now on is told of them; those that run are not."""
+        """Names of further masters, whose directories are empty. `start_child` starts them. Processes that start from
+        now on get their addresses; running ones do not."""
 
         def prepare() -> list[str]:
             names = [f"master-{len(self._masters) + n}" for n in range(1, count + 1)]
@@ -236,7 +238,7 @@ class Supervisor:
         return list(self.call(prepare))
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
-        """Signal a child; it is started again as after any death."""
+        """Send a child a signal; it is started again as after any death."""
         self.call(lambda: self._child(name).send_signal(number))
 
     def stop_child(self, name: str) -> None:
@@ -244,7 +246,7 @@ class Supervisor:
         self.call(lambda: self._child(name).stop())
 
     def start_child(self, name: str) -> None:
-        """Start a stopped or failed child again and wait until it serves."""
+        """Start a stopped or failed child again and wait until it is ready."""
 
         def begin() -> None:
             child = self._child(name)
@@ -255,7 +257,7 @@ class Supervisor:
         self._wait_ready([name], time.monotonic() + START_WAIT_S)
 
     def kill_for_good(self, name: str) -> None:
-        """SIGKILL without a restart: a machine that is gone."""
+        """SIGKILL without a restart, like the loss of a machine."""
 
         def end() -> None:
             child = self._child(name)
@@ -267,12 +269,13 @@ class Supervisor:
         self.call(end)
 
     def wipe_child(self, name: str) -> None:
-        """A machine whose disk is lost: SIGKILL, and its folder is gone. `start_child` then starts a stranger there."""
+        """SIGKILL a child and remove its folder, like the loss of a machine and its disk. `start_child` then starts it
+        with a new identity."""
         self.kill_for_good(name)
         shutil.rmtree(self.folder / name)
 
     def status(self) -> dict[str, Any]:
-        """Everything `nyala status` shows; also written to state.json at each change."""
+        """Everything that `nyala status` shows; also written to state.json at each change."""
         return {
             "pid": os.getpid(),
             "folder": str(self.folder),
@@ -341,16 +344,16 @@ class Supervisor:
             self._stop.wait(POLL_S)
 
     def _wait_counted(self, names: list[str], progress: Callable[[str], None] = lambda _: None) -> None:
-        """Until the masters give these servers work. A stack whose masters do not is started nevertheless: it may be
-        what an operator needs to mend it."""
-        from .registered import wait_until_registered  # only who starts a stack pays for the client's libraries
+        """Wait until the masters have accepted these servers. If they do not, the stack is started nevertheless,
+        because an operator may need it for a repair."""
+        from .registered import wait_until_registered  # only the start of a stack imports the client's libraries
 
         by_uuid = {str(self.children[n].ready["uuid"]): n for n in names}
         for uuid, why in wait_until_registered(self.masters, by_uuid, COUNTED_WAIT_S, self._stop.wait).items():
             progress(f"{by_uuid[uuid]} runs, but the masters do not count it: {why}")
 
     def _earlier_addresses(self) -> dict[str, str]:
-        """Where each child was, if it can be there again: its peers and clients know it by that address."""
+        """The last address of each child, if it is free: its peers and clients know that address."""
         earlier = earlier_addresses(self.folder)
         deadline = time.monotonic() + PORT_WAIT_S
         wanted = {name: address for name, address in earlier.items() if name != "kafka" or self.options.kafka}
@@ -365,7 +368,7 @@ class Supervisor:
         return earlier
 
     def _choose_masters(self, earlier: dict[str, str]) -> dict[str, str]:
-        """Where each master listens: those that were, or new ones. A group's number is not changed by its start."""
+        """The address of each master: the former ones, or new ones. A start does not change the number of masters."""
         held = {name: earlier[name] for name in sorted(earlier) if name.startswith("master-")}
         asked = self.options.masters
         if held and asked not in (None, len(held)):
@@ -377,7 +380,8 @@ class Supervisor:
         return held or {f"master-{n}": self._ports.free_address() for n in range(1, (asked or 1) + 1)}
 
     def _try_to_write_state(self, running: bool = True) -> bool:
-        """Whether it could be written; if not, `status` says why, and what was written before stays."""
+        """Write the state; returns whether that succeeded. If not, `status` has the reason, and the file is
+        unchanged."""
         try:
             self._write_state(running)
         except OSError as error:
@@ -386,7 +390,7 @@ class Supervisor:
         return True
 
     def _write_state(self, running: bool = True) -> None:
-        """OSError leaves the file as it was."""
+        """Write the state; after OSError the file is unchanged."""
         path = self.folder / "state.json"
         temp = path.with_suffix(".tmp")
         with self._writing:
@@ -422,7 +426,7 @@ class Supervisor:
         return Child(name, command, ready, log)
 
     def _server_child(self, name: str, listen: str) -> Child:
-        """`listen`: where it was, empty for a new one."""
+        """`listen`: its former address; empty for a new one."""
         listen = listen or self._ports.free_address()
         ready, log = self._paths(name)
 

@@ -1,7 +1,7 @@
 """A real Apache Kudu cluster on loopback, to measure against: the same work, the same machine, the same run.
 
-Needs Maven (which fetches the published binaries) and unzip. `KuduMissing` says in one line what is absent; a figure is
-never made up or taken from an earlier run. WAL appends are synced, as ours are.
+Needs Maven (which fetches the published binaries) and unzip. `KuduMissing` says in one line what is missing. Figures
+are never taken from an earlier run. WAL appends are synced, like ours.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ COMMON = [
 
 
 class KuduMissing(RuntimeError):
-    """Kudu cannot be run here; the text is one line on what is absent."""
+    """Kudu cannot run here; the text says in one line what is missing."""
 
 
 def binaries(cache: Path) -> Path:
-    """Folder of the unpacked release, fetched on first use; KuduMissing without Maven, unzip or network."""
+    """The folder of the unpacked release, fetched on first use; KuduMissing without Maven, unzip or network."""
     home = cache / f"kudu-binary-{VERSION}-linux-x86_64"
     if (home / "bin" / "kudu").exists():
         return home
@@ -98,7 +98,7 @@ class KuduCluster:
         return self
 
     def wait_registered(self, servers: int) -> None:
-        """Return when so many tablet servers have registered with the master; KuduMissing if they do not."""
+        """Return when that many tablet servers have registered with the master; KuduMissing if they do not."""
         deadline = time.monotonic() + START_WAIT_S
         while len(self.server_uuids()) < servers:
             dead = [name for name, process in self.processes.items() if name == "m" and process.poll() is not None]
@@ -154,7 +154,7 @@ class KuduCluster:
         self.processes[f"t{number}"].wait()
 
     def cli(self, *arguments: str, check: bool = True) -> str:
-        """Output of the `kudu` tool."""
+        """The output of the `kudu` tool."""
         command = [str(self.home / "bin" / "kudu"), *arguments]
         done = subprocess.run(command, env=self._env, capture_output=True, text=True, check=False, timeout=TOOL_WAIT_S)
         if check and done.returncode:
@@ -173,13 +173,13 @@ class KuduCluster:
         )
 
     def server_uuids(self) -> dict[int, str]:
-        """Tablet server number -> uuid, of those that registered."""
+        """Tablet server number -> uuid, of the registered ones."""
         listing = self.cli("tserver", "list", self.master, "-format=csv", "-columns=uuid,rpc-addresses", check=False)
         found = re.findall(rf"^(\w{{32}}),127\.0\.0\.1:{SERVER_PORT // 100}(\d\d)$", listing, re.MULTILINE)
         return {int(port) - SERVER_PORT % 100: uuid for uuid, port in found}
 
     def pids(self) -> dict[str, int]:
-        """Process id of everything that runs, under the names that our own stack gives its processes."""
+        """The process ids of all running processes, under the same names as in our own stack."""
         alive = {name: p.pid for name, p in self.processes.items() if p.poll() is None}
         return {"master-1" if name == "m" else f"server-{name[1:]}": pid for name, pid in alive.items()}
 
@@ -225,7 +225,7 @@ class KuduCluster:
     def load(self, table: str, rows: int, *, clients: int = 2, string_bytes: int = 32, upsert: bool = False) -> float:
         """Seconds that `clients` processes need for `rows` rows in all: sequential inserts, or random upserts.
 
-        The slower process counts, as the tool itself times it, so that its start is not held against it.
+        The slower process counts, by the tool's own clock, so that its start does not count.
         """
         each = rows // clients
         mode = ["--use_random", "--use_upsert"] if upsert else []
@@ -245,8 +245,8 @@ class KuduCluster:
     def single_writes(self, table: str, writes: int, clients: int, *, first: int = 0, buffers: int) -> float:
         """Seconds for `writes` one-row writes by `clients` threads, as the tool itself times them.
 
-        It flushes after each row without waiting (the first two rows go together) and waits for a free buffer before
-        the next: `buffers` writes of a thread are under way at most. Two is its default.
+        The tool flushes after each row without waiting (the first two rows go together), and waits for a free buffer
+        before the next one. So at most `buffers` writes of a thread are under way; the default is two.
         """
         out = self.cli(
             "perf", "loadgen", self.master, f"--table_name={table}", f"--num_threads={clients}",
@@ -285,9 +285,9 @@ class KuduCluster:
     def failover(self, table: str, writes: int) -> tuple[float, int]:
         """(seconds that `writes` one-row writes take longer when a tablet's leader is killed -9 half-way, failures).
 
-        Two replicas are written faster than three on one machine, so the second half is held against a run of its own
-        with the server still gone. A failure is a run that the tool gave up because of the kill: it then prints no
-        time, and another run is made.
+        Two replicas are written faster than three on one machine, so the second half is compared with a separate run
+        without the server. A failure is a run that the tool gave up because of the kill. It then prints no time, and
+        another run is made.
         """
         for failures in range(FAILOVER_RUNS_MAX):
             calm_s = _seconds_printed(_output(self._trickle(table, writes)))
@@ -308,7 +308,7 @@ class KuduCluster:
         raise RuntimeError(f"kudu perf loadgen gave up in each of {FAILOVER_RUNS_MAX} runs: {text[-200:]}")
 
     def _trickle(self, table: str, writes: int) -> subprocess.Popen[str]:
-        self._trickles += 1  # each run inserts keys of its own
+        self._trickles += 1  # each run inserts its own keys
         return self.start_cli(
             "perf", "loadgen", self.master, f"--table_name={table}", "--num_threads=1", "--flush_per_n_rows=1",
             f"--num_rows_per_thread={writes}", f"--seq_start={self._trickles * writes}", "--string_len=32",
@@ -333,7 +333,7 @@ def tablets_listed(text: str, table: str) -> dict[str, list[tuple[bool, int]]]:
 
 
 def _output(process: subprocess.Popen[str]) -> str:
-    """What a process prints until it ends; it is killed when it takes too long."""
+    """The output of a process until it ends; it is killed if it takes too long."""
     try:
         return process.communicate(timeout=TOOL_WAIT_S)[0]
     except subprocess.TimeoutExpired:

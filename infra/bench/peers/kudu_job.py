@@ -1,4 +1,4 @@
-"""Kafka -> Spark 3.5 -> Kudu: what a user of Kudu runs. A script for a Python environment of its own, without nyala.
+"""Kafka -> Spark 3.5 -> Kudu, as a user of Kudu runs it. A script for a separate Python environment, without nyala.
 
 Reads a topic of single-object Avro records to its end with one availableNow query, `from_avro` in the JVM, upserts.
 Prints a JSON object for each micro-batch, one before `query.start()` and one when the query has ended.

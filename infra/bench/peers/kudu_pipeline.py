@@ -35,7 +35,7 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
 
 
 class KuduPipeline:
-    """What the job needs, installed on first use. KuduMissing says in one line what could not be had."""
+    """The needs of the job, installed on first use. KuduMissing has in one line what is missing."""
 
     def __init__(self, cache: Path) -> None:
         self._python = _environment(cache / f"pyspark-{PYSPARK}")

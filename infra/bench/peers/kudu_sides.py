@@ -1,4 +1,4 @@
-"""One round of each kind of work on the Kudu cluster, with the figures' names that our own rounds use."""
+"""One round of each kind of work on the Kudu cluster; the figures have the same names as our own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SETTLE_LOOK_S = 3.0
 
 
 def load_round(cluster: KuduCluster, rows: int, number: int) -> Figures:
-    """As `sides.load_round`."""
+    """Like `sides.load_round`."""
     rows -= rows % 2
     figures: Figures = {}
     for kind, upsert in (("insert", False), ("upsert", True)):
@@ -41,7 +41,7 @@ def load_round(cluster: KuduCluster, rows: int, number: int) -> Figures:
 
 
 def write_round(cluster: KuduCluster, writes: int, number: int) -> Figures:
-    """As `sides.write_round`; Kudu's tool prints no percentiles."""
+    """Like `sides.write_round`; Kudu's tool prints no percentiles."""
     figures: Figures = {}
     for clients, count in ((1, writes), (WRITERS, WRITES_OF_MANY * writes)):
         count -= count % clients
@@ -63,7 +63,7 @@ def write_round(cluster: KuduCluster, writes: int, number: int) -> Figures:
 
 
 def load_table(cluster: KuduCluster, table: str, rows: int, *, tablets: int = TABLETS, string_bytes: int = 32) -> None:
-    """A table with `rows` rows, and a moment until its background work is done."""
+    """Load a table with `rows` rows, and wait a moment for its background work."""
     cluster.create_table(table, tablets)
     cluster.load(table, rows, string_bytes=string_bytes)
     deadline, before = time.monotonic() + SETTLE_WAIT_S, -1
@@ -73,7 +73,7 @@ def load_table(cluster: KuduCluster, table: str, rows: int, *, tablets: int = TA
 
 
 def scan_round(cluster: KuduCluster, table: str, rows: int) -> Figures:
-    """As `sides.scan_round`; two threads of one tool instead of two processes."""
+    """Like `sides.scan_round`; with two threads of one tool instead of two processes."""
     meter = Meter(cluster.pids())
     found, seconds = cluster.scan(table)
     check_count("Kudu, scan", found, rows)
@@ -83,7 +83,7 @@ def scan_round(cluster: KuduCluster, table: str, rows: int) -> Figures:
 def pipeline_round(
     cluster: KuduCluster, job: KuduPipeline, stack: Supervisor, rows: int, rows_per_batch: int, number: int
 ) -> Figures:
-    """As `pipeline.pipeline_round`: the same topic, the same rows a micro-batch, Spark 3.5 and Kudu's connector."""
+    """Like `pipeline.pipeline_round`: the same topic, the same rows a micro-batch, Spark 3.5 and Kudu's connector."""
     table = f"bench_pipeline_{number}"
     cluster.create_table(table, TABLETS)
     command = job.command(
@@ -106,7 +106,7 @@ def pipeline_round(
 
 @dataclass
 class KuduMover:
-    """As `copying.Mover`."""
+    """Like `copying.Mover`."""
 
     cluster: KuduCluster
     table: str
@@ -141,6 +141,6 @@ class KuduMover:
 
 
 def copy_table(cluster: KuduCluster, table: str, rows: int, tablets: int) -> KuduMover:
-    """A table to be moved, with rows as wide as ours."""
+    """A table for moves, with rows as wide as ours."""
     load_table(cluster, table, rows, tablets=tablets, string_bytes=STRING_BYTES)
     return KuduMover(cluster, table)
