@@ -43,9 +43,10 @@ from .tables import TableHandle, locations_from_pb, table_from_pb
 
 
 def row_sum_from_pb(reply: pb.ChecksumReply, definition: int) -> RowSum:
-    """The sum that a server gave; Refused(INVALID_ARGUMENT) if it is of another definition than the caller wants.
+    """Return the sum that a server sent; Refused(INVALID_ARGUMENT) if it is of another definition than the caller
+    requested.
 
-    Definition 1 is also that of servers from before definitions had numbers: those ignore and send no number.
+    Definition 1 is also that of servers from before definitions had numbers: those ignore the number and send none.
     """
     given = reply.definition or 1
     if given != definition:
@@ -67,24 +68,24 @@ class Admin:
     # ---- tables
 
     def list_tables(self) -> list[TableHandle]:
-        """All tables by name, without their tablets."""
+        """Return all tables by name, without their tablets."""
         pages = self._masters.pages("ListTables", pb.TableRequest())
         return [table_from_pb(t) for page in pages for t in page.tables]
 
     def table_names(self) -> list[str]:
-        """The names of all tables, sorted."""
+        """Return the names of all tables, sorted."""
         return [t.name for page in self._masters.pages("ListTables", pb.TableRequest(brief=True)) for t in page.tables]
 
     def get_table(self, name: str = "", *, table_id: str = "", timeout_s: float | None = None) -> TableHandle:
-        """One table with its tablets, by name or id; NOT_FOUND if none. The client takes the leaders' addresses from
-        it."""
+        """Return one table with its tablets, by name or id; NOT_FOUND if there is none. The client learns the leaders'
+        addresses from it."""
         request = pb.TableRequest(name=name, table_id=table_id, with_tablets=True)
         reply = self._masters.whole_table(request, timeout_s=timeout_s)
         self._calls.locator.remember(locations_from_pb(reply))
         return table_from_pb(reply.table, list(reply.tablets), reply.cluster_id)
 
     def tablet_infos(self, name: str) -> list[pb.TabletInfo]:
-        """The state and the desired state of each tablet of a table, from the masters."""
+        """Return the state and the desired state of each tablet of a table, from the masters."""
         return list(self._masters.whole_table(pb.TableRequest(name=name, with_tablets=True)).tablets)
 
     def create_table(
@@ -117,7 +118,7 @@ class Admin:
         return table_from_pb(reply.table, list(reply.tablets))
 
     def drop_table(self, name: str) -> None:
-        """Drop the table that has this name now. NOT_FOUND if none has."""
+        """Drop the table that has this name now. NOT_FOUND if none has it."""
         table_id = self._masters.call("GetTable", pb.TableRequest(name=name)).table.table_id
         try:
             self._masters.call("DropTable", pb.TableRequest(name=name, table_id=table_id))
@@ -140,7 +141,7 @@ class Admin:
     # ---- servers
 
     def list_servers(self) -> pb.ListServersReply:
-        """Tablet servers, masters and the cluster id."""
+        """Return the tablet servers, the masters and the cluster id."""
         first, *others = self._masters.pages("ListServers", pb.ListServersRequest())
         whole: pb.ListServersReply = first
         for page in others:
@@ -149,25 +150,26 @@ class Admin:
         return whole
 
     def _desired_changes(self) -> int:
-        """The number of changes of desired state so far."""
+        """Return the number of changes of desired state so far."""
         reply = self._masters.call("ListServers", pb.ListServersRequest(limit_bytes=1))
         return int(reply.desired_changes)
 
     def status_of_master(self, address: Address, *, timeout_s: float = 5.0) -> pb.MasterStatusReply:
-        """Status of the master at this address, whether it leads or not; Refused if it does not answer."""
+        """Return the status of the master at this address, whether it leads or not; Refused if it does not answer."""
         reply: pb.MasterStatusReply = self._masters.ask(address, "Status", pb.Empty(), timeout_s)
         return reply
 
     def identity_of_master(self, address: Address, *, timeout_s: float = 5.0) -> pb.IdentityReply:
-        """The identity and feature levels of the master at this address; Refused if it does not answer."""
+        """Return the identity and feature levels of the master at this address; Refused if it does not answer."""
         reply: pb.IdentityReply = self._masters.ask(address, "GetIdentity", pb.Empty(), timeout_s)
         return reply
 
     def finalize_upgrade(self, level: int = 0, *, without: Sequence[str] = ()) -> tuple[int, int]:
-        """Raise the cluster's feature level, to that of the masters' build if `level` is 0; returns it and the former.
+        """Raise the cluster's feature level, to that of the masters' build if `level` is 0; returns it and the former
+        one.
 
-        No process can go back to a build that does not know the level. Refused(ILLEGAL_STATE) if a process runs such a
-        build, or if one does not answer and is not in `without` (uuids of tablet servers).
+        Afterwards no process can go back to a build that does not know the level. Refused(ILLEGAL_STATE) if a process
+        runs such a build, or if one does not answer and is not in `without` (uuids of tablet servers).
         """
         request = pb.FinalizeUpgradeRequest(level=level, without=without)
         reply = self._masters.call("FinalizeUpgrade", request)
@@ -178,7 +180,8 @@ class Admin:
         self._masters.call("ListTables", pb.TableRequest(brief=True, limit_bytes=1))
 
     def kafka_of_masters(self, *, timeout_s: float = 5.0) -> str:
-        """The Kafka that the masters were started with, "host:port[,host:port]"; empty if none of them names one."""
+        """Return the Kafka that the masters were started with, "host:port[,host:port]"; empty if none of them names
+        one."""
         for address in self._masters.addresses:
             with suppress(Refused):
                 if named := self.status_of_master(address, timeout_s=timeout_s).kafka_bootstrap:
@@ -186,7 +189,7 @@ class Admin:
         return ""
 
     def catalog_term(self, *, timeout_s: float = 5.0) -> int:
-        """The highest term that any master has reached; 0 if none answers."""
+        """Return the highest term that any master has reached; 0 if none answers."""
         terms = [0]
         for address in self._masters.addresses:
             with suppress(Refused):
@@ -194,12 +197,13 @@ class Admin:
         return max(terms)
 
     def list_tablets(self, server: pb.ServerInfo, tablet_ids: Sequence[str] = ()) -> list[pb.ReplicaStatus]:
-        """Replicas on one server, all or the named ones."""
+        """Return the replicas on one server, all or the named ones."""
         request = pb.ListTabletsRequest(tablet_ids=tablet_ids)
         return [r for page in self._server_pages(server, "ListTablets", request) for r in page.replicas]
 
     def lateness(self, server: pb.ServerInfo, last_s: float) -> pb.LatenessReply:
-        """How late a server's event loop was at most in these seconds, and how long its interpreter's lock was held."""
+        """Return how late a server's event loop was at most in these seconds, and how long its interpreter's lock was
+        held."""
         reply: pb.LatenessReply = self._server(server, "Lateness", pb.LatenessRequest(last_s=last_s))
         return reply
 
@@ -212,8 +216,8 @@ class Admin:
         definition: int = CHECKSUM_DEFINITION,
         timeout_s: float = 60.0,
     ) -> RowSum:
-        """The sum of one replica's rows at one time. Refused(INVALID_ARGUMENT) unless the server uses that definition:
-        sums of two definitions cannot be compared."""
+        """Return the sum of one replica's rows at one time. Refused(INVALID_ARGUMENT) unless the server uses that
+        definition: sums of two definitions cannot be compared."""
         request = pb.ChecksumRequest(
             tablet_id=tablet_id, snapshot_time=snapshot_time, timeout_us=int(timeout_s * 1e6), definition=definition
         )
@@ -221,12 +225,12 @@ class Admin:
         return row_sum_from_pb(reply, definition)
 
     def flush(self, server: pb.ServerInfo, tablet_id: str, *, compact: bool = False) -> OpId:
-        """Flush one replica's memory store, and compact its blocks if asked. Returns the flush OpId."""
+        """Flush one replica's memory store, and compact its blocks if requested. Returns the flush OpId."""
         reply = self._server(server, "Flush", pb.FlushRequest(tablet_id=tablet_id, compact=compact), timeout_s=300)
         return opid_from_pb(reply.flush_opid)
 
     def list_quarantine(self, server: pb.ServerInfo, tablet_id: str = "") -> list[pb.QuarantineItem]:
-        """The quarantined folders of deletions on one server, of one tablet or of all."""
+        """Return the quarantined folders of deletions on one server, of one tablet or of all."""
         request = pb.QuarantineRequest(tablet_id=tablet_id)
         return [q for page in self._server_pages(server, "ListQuarantine", request, timeout_s=60) for q in page.items]
 
@@ -247,14 +251,14 @@ class Admin:
         return pages_of(lambda asked: self._server(server, method, asked, timeout_s=timeout_s), request)
 
     def list_copies(self, server: pb.ServerInfo, *, timeout_s: float = 5.0) -> list[pb.CopyJob]:
-        """Tablet copies into a server, those that ended lately included."""
+        """Return the tablet copies into a server, those that ended lately included."""
         request = pb.ListCopiesRequest(dest_uuid=server.uuid)
         return list(self._copier(server, "ListCopies", request, mutates=False, timeout_s=timeout_s).jobs)
 
     def start_copy(
         self, server: pb.ServerInfo, source: pb.ServerInfo, leader: pb.ReplicaStatus, current_state: DataState
     ) -> None:
-        """Begin a copy into a server from another one whose status says that it leads the tablet.
+        """Begin a copy into a server from another one whose status states that it leads the tablet.
 
         `current_state`: the state of the target's replica as the caller knows it; the target compares it. Refused
         BAD_TERM, ILLEGAL_STATE or ALREADY_INPROGRESS: no copy was begun.
@@ -299,7 +303,8 @@ class Admin:
         lease_us: int,
         checkpoint_table_id: str = "",
     ) -> pb.OpenSourcesReply:
-        """Take over the named sources for one run of a query. Refused SOURCE_OWNED, SOURCE_POSITION or WRONG_TABLE."""
+        """Take ownership of the named sources for one run of a query. Refused SOURCE_OWNED, SOURCE_POSITION or
+        WRONG_TABLE."""
         request = pb.OpenSourcesRequest(
             table=table,
             checkpoint_table_id=checkpoint_table_id,
@@ -327,7 +332,7 @@ class Admin:
         return list(self._masters.call("AdvanceSources", request, timeout_s=timeout_s).positions)
 
     def list_sources(self, table: str = "") -> list[pb.SourcePosition]:
-        """Source positions of one table, or of all."""
+        """Return the source positions of one table, or of all."""
         pages = self._masters.pages("ListSources", pb.ListSourcesRequest(table=table))
         return [p for page in pages for p in page.positions]
 
@@ -367,7 +372,7 @@ class Admin:
     def confirm_config(self, tablet_id: str, config: RaftConfig) -> None:
         """Make this the tablet's committed config at the masters, which then believe its members and no other server.
 
-        For a config that was forced. Refused(CAS_FAILED) if the masters know one at the same or a later position.
+        It is for a config that was forced. Refused(CAS_FAILED) if the masters know one at the same or a later position.
         """
         self._masters.call("ConfirmConfig", pb.ConfirmConfigRequest(tablet_id=tablet_id, config=config_to_pb(config)))
 
@@ -379,33 +384,34 @@ class Admin:
     def move_replica(
         self, tablet_id: str, from_uuid: str, to_uuid: str, *, reason: str = "", seen: pb.TabletInfo | None = None
     ) -> None:
-        """Want one replica on another server; with an empty `from_uuid`, another leader. Desired state."""
+        """Request that one replica be on another server; with an empty `from_uuid`, that another member lead. Desired
+        state."""
         request = pb.MoveReplicaRequest(
             tablet_id=tablet_id, from_uuid=from_uuid, to_uuid=to_uuid, reason=reason, seen=_seen(seen)
         )
         self._masters.call("MoveReplica", request)
 
     def add_replica(self, tablet_id: str, server_uuid: str, role: str, *, seen: pb.TabletInfo | None = None) -> None:
-        """Want one more member. Desired state."""
+        """Request one more member. Desired state."""
         request = pb.ReplicaRequest(tablet_id=tablet_id, server_uuid=server_uuid, role=role, seen=_seen(seen))
         self._masters.call("AddReplica", request)
 
     def remove_replica(self, tablet_id: str, server_uuid: str, *, seen: pb.TabletInfo | None = None) -> None:
-        """Want one member removed. Desired state."""
+        """Request that one member be removed. Desired state."""
         request = pb.ReplicaRequest(tablet_id=tablet_id, server_uuid=server_uuid, seen=_seen(seen))
         self._masters.call("RemoveReplica", request)
 
     def change_role(self, tablet_id: str, server_uuid: str, role: str, *, seen: pb.TabletInfo | None = None) -> None:
-        """Want a member to vote (`VOTER`), or to stay without a vote (`NON_VOTER`). Desired state."""
+        """Request that a member vote (`VOTER`), or stay without a vote (`NON_VOTER`). Desired state."""
         request = pb.ReplicaRequest(tablet_id=tablet_id, server_uuid=server_uuid, role=role, seen=_seen(seen))
         self._masters.call("ChangeRole", request)
 
     def cancel_change(self, tablet_id: str, *, seen: pb.TabletInfo | None = None) -> None:
-        """Take back the desired change of a tablet. NOT_FOUND if there is none, ILLEGAL_STATE if it is too late."""
+        """Withdraw the desired change of a tablet. NOT_FOUND if there is none, ILLEGAL_STATE if it is too late."""
         self._masters.call("CancelChange", pb.ReplicaRequest(tablet_id=tablet_id, seen=_seen(seen)))
 
     def set_replication(self, table: str, replicas: int, *, tablet_id: str = "") -> None:
-        """Set the wanted number of voters of a table, or of one tablet (0: its table's number). Desired state.
+        """Set the desired number of voters of a table, or of one tablet (0: its table's number). Desired state.
 
         CAS_FAILED if another caller has changed desired state since this call began.
         """
@@ -415,7 +421,8 @@ class Admin:
         self._masters.call("SetReplication", request)
 
     def retire_server(self, server_uuid: str, *, undo: bool = False, reason: str = "") -> None:
-        """Want a tablet server emptied; with `undo`, no longer. Desired state; CAS_FAILED as in `set_replication`."""
+        """Request that a tablet server be emptied; with `undo`, withdraw that. Desired state; CAS_FAILED as in
+        `set_replication`."""
         request = pb.RetireServerRequest(
             server_uuid=server_uuid, undo=undo, reason=reason, seen_changes=self._desired_changes()
         )
@@ -467,7 +474,7 @@ class Admin:
         return config_from_pb(reply.config)
 
     def abort_change(self, table_name: str, tablet_id: str) -> RaftConfig:
-        """Have the leader take back a config change that it cannot commit; returns the config in force again.
+        """Make the leader withdraw a config change that it cannot commit; returns the config in force again.
 
         NOT_FOUND if none is under way.
         """
@@ -482,7 +489,7 @@ class Admin:
         return str(reply.new_leader_uuid)
 
     def ledger(self, table_name: str, tablet_id: str) -> list[pb.LedgerSource]:
-        """The tablet's ledger, one part for each source."""
+        """Return the tablet's ledger, one part for each source."""
         reply = self._at_leader(table_name, tablet_id, "Ledger", pb.LedgerRequest(tablet_id=tablet_id), True, None)
         return list(reply.sources)
 

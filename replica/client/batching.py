@@ -26,7 +26,7 @@ class WireBatch(NamedTuple):
     first_offset: int
     last_offset: int
     ignore_null: bool = False
-    """Upserts and updates leave a column whose value is null as it is."""
+    """Whether upserts and updates leave a column whose value is null as it is."""
 
 
 def wire_batches(

@@ -39,7 +39,8 @@ class TabletCalls:
 
     @property
     def time_seen(self) -> int:
-        """Highest hybrid time of any reply. Every request carries it, so that servers give later times only."""
+        """Return the highest hybrid time of any reply. Every request carries it, so that servers issue later times
+        only."""
         return self._time_seen
 
     def observe(self, hybrid_time: int) -> None:
@@ -143,7 +144,7 @@ class TabletCalls:
     def at_server(
         self, address: Address, uuid: str, method: str, request: NamedRequest, *, timeout_s: float | None = None
     ) -> Any:
-        """One call to one server, not repeated. Refused with the error of the server or of the network."""
+        """Make one call to one server, not repeated. Refused with the error of the server or of the network."""
         request.dest_uuid = uuid
         mutates = method not in ("ListTablets", "Lateness", "Checksum", "ListQuarantine")
         try:

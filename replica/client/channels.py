@@ -27,11 +27,12 @@ class Channels:
         self._closed = False
 
     def tablet_server(self, address: Address) -> Any:
-        """TabletService stub."""
+        """Return a TabletService stub."""
         return self._stub(address, "tablet", pb_grpc.TabletServiceStub)
 
     def small_writes(self, address: Address) -> SmallWrites:
-        """Calls that write to the TabletService at `address` and block the thread until they are answered."""
+        """Return the calls that write to the TabletService at `address` and block the thread until they are
+        answered."""
         stub = self.tablet_server(address)
         with self._lock:
             found = self._writes.get(address)
@@ -40,11 +41,11 @@ class Channels:
             return found
 
     def master(self, address: Address) -> Any:
-        """MasterService stub."""
+        """Return a MasterService stub."""
         return self._stub(address, "master", pb_grpc.MasterServiceStub)
 
     def copier(self, address: Address) -> Any:
-        """CopyService stub."""
+        """Return a CopyService stub."""
         return self._stub(address, "copy", pb_grpc.CopyServiceStub)
 
     def _stub(self, address: Address, kind: str, make: Any) -> Any:

@@ -31,7 +31,7 @@ from .writes import SessionWriter, SourceWriter, WriteOutcome, WriteWindow, writ
 
 
 class Client(Admin):
-    """All calls to a cluster. Opens connections on first use, in the process that uses them.
+    """All calls to a cluster. It opens connections on first use, in the process that uses them.
 
     Concurrency: any thread; each of its writers: one thread.
     """
@@ -48,8 +48,8 @@ class Client(Admin):
         self._gets = Gets(self.calls)
         self._client_ids = ClientIds()
         self._present: dict[str, tuple[TabletHandle, ...]] = {}
-        """By table id, the present tablets of a table of which some were replaced, for older handles. Never changed,
-        only replaced as a whole."""
+        """By table id, the present tablets of a table some of whose tablets were replaced, for older handles. It is
+        never changed, only replaced as a whole."""
 
     def _look_up(self, table_name: str) -> list[Location]:
         request = pb.TableRequest(name=table_name, with_tablets=True)
@@ -68,15 +68,16 @@ class Client(Admin):
         self.close()
 
     def ensure_located(self, handle: TableHandle) -> None:
-        """Look up where the table's tablets are, unless known; a handle from another process has no locations."""
+        """Look up where the table's tablets are, unless that is known; a handle from another process has no
+        locations."""
         if self._unlocated(handle):
             self.locator.refresh(handle.name, self.locator.version(handle.name))
 
     def current(self, handle: TableHandle) -> TableHandle:
-        """The handle with the table's present tablets, located.
+        """Return the handle with the table's present tablets, located.
 
-        WRONG_TABLE if the table was dropped and created again. Not for sources: the new tablet in the place of a lost
-        one needs earlier records than those that the caller has read.
+        WRONG_TABLE if the table was dropped and created again. Not for sources: the new tablet that replaces a lost one
+        needs earlier records than those that the caller has read.
         """
         if handle.table_id in self._present:
             handle = replace(handle, tablets=self._present[handle.table_id])
@@ -101,7 +102,7 @@ class Client(Admin):
         done: int,
         acknowledged: Mapping[str, int] | None = None,
     ) -> SourceWriter:
-        """Writer of one task's records of one Kafka partition.
+        """Return a writer of one task's records of one Kafka partition.
 
         `acknowledged`: tablet id -> highest offset acknowledged; empty on a cold start.
         """
@@ -109,7 +110,8 @@ class Client(Admin):
         return SourceWriter(self.calls, handle, source, generation=generation, done=done, acknowledged=acknowledged)
 
     def session_writer(self, handle: TableHandle, *, on_error: OnError = "raise") -> SessionWriter:
-        """Writer for rows that come from no Kafka source. Use it as a context or close it, to give its client id back.
+        """Return a writer for rows that come from no Kafka source. Use it as a context or close it, to release its
+        client id.
 
         Rows that could not be applied raise RowErrors; with `on_error="return"` they are in its `row_errors` alone.
         """
@@ -131,37 +133,37 @@ class Client(Admin):
     # ---- reads
 
     def scan(self, handle: TableHandle, spec: ScanSpec) -> Iterator[TabletPart]:
-        """All parts of a table at one time; no row twice, none missing."""
+        """Yield all parts of a table at one time; no row comes twice, and none is missing."""
         handle = self.current(handle)
         return self._scans.table(handle, spec)
 
     def scan_tablet(self, handle: TableHandle, tablet: TabletHandle, spec: ScanSpec) -> TabletPart:
-        """One part of one tablet; give all parts of a scan one `snapshot_time`."""
+        """Return one part of one tablet; all parts of a scan need the same `snapshot_time`."""
         self.ensure_located(handle)
         return self._scans.tablet(handle, tablet, spec)
 
     def get(
         self, handle: TableHandle, keys: pa.RecordBatch, columns: Sequence[str] | None = None, staleness_us: int = 0
     ) -> tuple[pa.Table, npt.NDArray[np.int64]]:
-        """Rows by key, and the position among the keys of each: as `Gets.rows`."""
+        """Return rows by key, and the position among the keys of each, as `Gets.rows` does."""
         return self._gets.rows(self.current(handle), keys, columns, staleness_us)
 
     def count(self, handle: TableHandle, spec: ScanSpec) -> int:
-        """The number of rows that a scan would return; the servers send numbers, no rows."""
+        """Return the number of rows that a scan would return; the servers send numbers, no rows."""
         handle = self.current(handle)
         return self._scans.count_table(handle, spec)
 
     @property
     def time_seen(self) -> int:
-        """The highest hybrid time that this client has read or written; no stale read of it is older."""
+        """Return the highest hybrid time that this client has read or written; no stale read of it is older."""
         return self.calls.time_seen
 
     def observe(self, hybrid_time: int) -> None:
-        """Take note that the caller has seen data of this time elsewhere: no later stale read is older."""
+        """Note that the caller has seen data of this time elsewhere: no later stale read is older."""
         self.calls.observe(hybrid_time)
 
     def snapshot_time(self, handle: TableHandle, staleness_us: int = 0) -> int:
-        """A hybrid time at or above that of every write acknowledged so far.
+        """Return a hybrid time at or above that of every write acknowledged so far.
 
         With `staleness_us`: of every write acknowledged longer ago than that, and of every write of this client. If
         another program reads at this time, call `observe` with it.
@@ -180,7 +182,7 @@ def _address(text: str) -> Address:
 
 
 def parse_masters(text: str) -> list[Address]:
-    """The addresses in `host:port[,host:port]`; Refused(INVALID_ARGUMENT) says what is wrong."""
+    """Return the addresses in `host:port[,host:port]`; Refused(INVALID_ARGUMENT) describes what is wrong."""
     return [_address(part) for part in text.split(",") if part.strip()]
 
 
@@ -189,9 +191,9 @@ _shared_lock = threading.Lock()
 
 
 def shared_client(masters: str | Sequence[str | Address]) -> Client:
-    """This process's client for these masters: Spark workers run many tasks and look leaders up once.
+    """Return this process's client for these masters: Spark workers run many tasks and look leaders up once.
 
-    Keyed by process id, so that a forked worker makes its own. Never closed.
+    It is keyed by process id, so that a forked worker makes its own, and never closed.
     """
     given = parse_masters(masters) if isinstance(masters, str) else masters
     addresses = tuple(m if isinstance(m, Address) else _address(m) for m in given)
@@ -204,7 +206,7 @@ def shared_client(masters: str | Sequence[str | Address]) -> Client:
 
 
 def _forget_after_fork() -> None:
-    """After a fork the parent's lock may be held, and its connections do not work: forget both."""
+    """Forget the lock and the clients after a fork: the parent's lock may be held, and its connections do not work."""
     global _shared_lock
     _shared_lock = threading.Lock()
     _shared.clear()

@@ -17,7 +17,7 @@ class ClientId:
     sequence: int = 0
 
     def next_sequence(self) -> int:
-        """A number that was never used before."""
+        """Return a number that was never used before."""
         self.sequence += 1
         return self.sequence
 
@@ -26,8 +26,8 @@ class ClientIds:
     """Lends client ids to writers and takes them back.
 
     A tablet remembers every client that wrote lately, up to a bound; so a program that makes a writer for each row must
-    not become a new client each time. Ids with an open write are not given back, because that write may be repeated and
-    its number must still be known. Concurrency: any thread; a forked child begins with none.
+    not become a new client each time. An id with an open write is not taken back, because that write may be repeated
+    and its number must still be known. Concurrency: any thread; a forked child begins with none.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class ClientIds:
         self._free: list[ClientId] = []
 
     def take(self) -> ClientId:
-        """The id used last among the free ones, or a new one."""
+        """Return the id used last among the free ones, or a new one."""
         if self._pid != os.getpid():
             self._lock, self._pid, self._free = threading.Lock(), os.getpid(), []
         with self._lock:

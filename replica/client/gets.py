@@ -29,11 +29,11 @@ class Gets:
     def rows(
         self, handle: TableHandle, keys: pa.RecordBatch, columns: Sequence[str] | None, staleness_us: int
     ) -> tuple[pa.Table, I64]:
-        """(rows, position among the keys of each), in the order of the keys; keys without a row are left out.
+        """Return (rows, position among the keys of each), in the order of the keys; keys without a row are left out.
 
-        `keys`: the key's columns in key order, with the schema's types and without nulls. Each row is as it was at a
-        moment after this call began, or with a staleness at most so long before it; all of one tablet at one moment.
-        NotApplied when a tablet cannot be read before the deadline.
+        `keys`: the key's columns in key order, with the schema's types and without nulls. All rows of one tablet are as
+        of one moment: after this call began or, with a staleness, at most that long before. NotApplied if a tablet
+        cannot be read before the deadline.
         """
         names = tuple(handle.schema.names if columns is None else columns)
         schema = pa.schema([handle.schema.arrow.field(name) for name in names])
@@ -65,7 +65,8 @@ class Gets:
         names: Sequence[str],
         staleness_us: int,
     ) -> Iterator[tuple[pa.RecordBatch, I64]]:
-        """Rows with their positions among the keys, as many keys at a time as one call takes and answers."""
+        """Return rows with their positions among the keys, reading at a time as many keys as one call accepts and
+        answers."""
         at, step = 0, limits.GET_KEYS_MAX
         while at < keys.num_rows:
             some = keys.slice(at, step)

@@ -13,9 +13,10 @@ from .masters import leader_hint
 from .tables import Location
 
 LookUp = Callable[[str], list[Location]]
-"""Asks the master for all locations of a table, by name."""
+"""Requests all locations of a table from the master, by name."""
 ROUNDS_WITHOUT_LEADER = 3
-"""If a member knows no leader, an election is near: the others are asked so often before the silent server is again."""
+"""If a member knows no leader, an election is near. The other members are then asked so many times before the silent
+server is asked again."""
 
 
 @dataclass
@@ -23,7 +24,7 @@ class _Doubt:
     """The search for a tablet's leader since the server `suspect` did not answer as the leader.
 
     `silent`: uuid of the last server that gave no answer in its time. `asked`: how many members were asked since.
-    `leaderless`: one of them said that it knows no leader. `over`: the suspect itself was asked again.
+    `leaderless`: one of them replied that it knows no leader. `over`: the suspect itself was asked again.
     """
 
     suspect: str
@@ -49,7 +50,7 @@ class Locator:
         self._doubts: dict[str, _Doubt] = {}
 
     def remember(self, locations: list[Location]) -> None:
-        """Take over what the master said."""
+        """Store the locations that the master returned."""
         with self._lock:
             for location in locations:
                 self._tablets[location.tablet_id] = location
@@ -60,12 +61,12 @@ class Locator:
             self._tablets = {k: v for k, v in self._tablets.items() if v.table_name != table_name}
 
     def location(self, tablet_id: str) -> Location | None:
-        """The cached location; nothing is sent."""
+        """Return the cached location; nothing is sent."""
         with self._lock:
             return self._tablets.get(tablet_id)
 
     def leader(self, tablet_id: str) -> tuple[str, Address]:
-        """(uuid, address) to ask next: the believed leader, or else one member after the other.
+        """Return (uuid, address) to call next: the believed leader, or else one member after the other.
 
         Refused(NOT_READY) if no member is known.
         """
@@ -77,8 +78,8 @@ class Locator:
             return uuid, location.members[uuid]
 
     def replicas(self, tablet_id: str, rng: Rng) -> list[tuple[str, Address]]:
-        """(uuid, address) of all members, for a read that any may answer: those on this machine first, the leader last,
-        the rest in random order. Refused(NOT_READY) if none is known."""
+        """Return (uuid, address) of all members, for a read that any may answer: those on this machine first, the
+        leader last, the rest in random order. Refused(NOT_READY) if none is known."""
         location = _with_members(self.location(tablet_id), tablet_id)
         near = {"localhost", "127.0.0.1", "::1", socket.gethostname()}
         order = sorted(
@@ -88,7 +89,8 @@ class Locator:
         return [(uuid, location.members[uuid]) for *_, uuid in order]
 
     def _next_member(self, location: Location) -> str:
-        """The others in turn, and the suspect last, because asking a stopped server costs a whole attempt."""
+        """Return the other members in turn, and the suspect last, because a call to a stopped server costs a whole
+        attempt."""
         doubt = self._doubts.setdefault(location.tablet_id, _Doubt(""))
         others = sorted(uuid for uuid in location.members if uuid != doubt.suspect)
         again = doubt.leaderless and doubt.silent == doubt.suspect
@@ -100,7 +102,7 @@ class Locator:
         return others[(doubt.asked - 1) % len(others)]
 
     def version(self, table_name: str) -> int:
-        """Number of look-ups of that table so far, for `refresh`."""
+        """Return the number of look-ups of that table so far, for `refresh`."""
         with self._lock:
             return self._versions.get(table_name, 0)
 
@@ -149,7 +151,7 @@ class Locator:
             return True
 
     def worked(self, tablet_id: str, uuid: str) -> None:
-        """The server of that uuid answered as the leader."""
+        """Note that the server of that uuid answered as the leader."""
         with self._lock:
             self._doubts.pop(tablet_id, None)
             location = self._tablets.get(tablet_id)
@@ -157,7 +159,7 @@ class Locator:
                 self._tablets[tablet_id] = replace(location, leader_uuid=uuid)
 
     def doubt(self, tablet_id: str, uuid: str, *, silent: bool = False) -> None:
-        """That server did not answer as the leader; `silent`: it did not answer in time."""
+        """Note that the server did not answer as the leader; `silent`: it did not answer in time."""
         with self._lock:
             location = self._tablets.get(tablet_id)
             if location is None:
@@ -175,7 +177,7 @@ class Locator:
 
 
 def _with_members(location: Location | None, tablet_id: str) -> Location:
-    """The location; Refused(NOT_READY) if no member is known."""
+    """Return the location; Refused(NOT_READY) if no member is known."""
     if location is None or not location.members:
         what = "no replica of this tablet is known yet; try again, or see `nyala cluster check`"
         raise Refused(Code.NOT_READY, what, tablet_id=tablet_id)

@@ -1,4 +1,4 @@
-"""Calls to the masters: the leading one answers, the others refuse with a hint at it."""
+"""Calls to the masters: the leading one answers, the others refuse with a hint at its address."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ CALLS_THAT_CHANGE = frozenset(
     }
 )
 RETRY_SAFE = CALLS_THAT_CHANGE - {"ResetSource"}
-"""Calls that have their effect once when they are made twice: they carry a request id, an owner, or desired state."""
+"""Calls that have their effect once even if they are made twice: they carry a request id, an owner, or desired
+state."""
 
 
 class Masters:
@@ -62,14 +63,14 @@ class Masters:
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        """All masters known, the given ones first."""
+        """Return all masters known, those of the options first."""
         with self._lock:
             return tuple(self._known)
 
     def call(self, method: str, request: Message | PagedRequest, *, timeout_s: float | None = None) -> Any:
-        """The reply of MasterService.`method` from the leading master.
+        """Return the reply of MasterService.`method` from the leading master.
 
-        NotApplied or OutcomeUnknown when a master refuses for good, or none answers before the deadline.
+        NotApplied or OutcomeUnknown if a master refuses for good, or none answers before the deadline.
         """
         first = not self._answered
         default_s = self._options.connect_timeout_s if first else self._options.timeout_s
@@ -100,11 +101,11 @@ class Masters:
                 time.sleep(delay_s)
 
     def pages(self, method: str, request: PagedRequest, *, timeout_s: float | None = None) -> Iterator[Any]:
-        """The replies to one request for a list, page after page; `timeout_s` is for each."""
+        """Yield the replies to one request for a list, page after page; `timeout_s` is for each."""
         return pages_of(lambda asked: self.call(method, asked, timeout_s=timeout_s), request)
 
     def whole_table(self, request: pb.TableRequest, *, timeout_s: float | None = None) -> pb.TableReply:
-        """One table with all its tablets. WRONG_TABLE if it was dropped and created again between two pages."""
+        """Return one table with all its tablets. WRONG_TABLE if it was dropped and created again between two pages."""
         pages: list[pb.TableReply] = []
 
         def ask(asked: pb.TableRequest) -> pb.TableReply:
@@ -122,7 +123,7 @@ class Masters:
         )
 
     def ask(self, address: Address, method: str, request: Message, timeout_s: float) -> Any:
-        """The reply of this one master, leader or not, asked once. For calls that change nothing; Refused."""
+        """Return the reply of this one master, leader or not, called once. For calls that change nothing; Refused."""
         try:
             reply = getattr(self._channels.master(address), method)(request, timeout=timeout_s)
         except grpc.RpcError as e:
@@ -132,7 +133,8 @@ class Masters:
         return reply
 
     def _give_up_if_nobody_listens(self, error: Refused, attempts: Attempts) -> None:
-        """Three refused connections to each master in the first call mean a wrong address, not a slow cluster."""
+        """Fail if each master has refused three connections in the first call: that means a wrong address, not a slow
+        cluster."""
         if error.code is Code.UNAVAILABLE and attempts.count >= 3 * len(self.addresses):
             asked = ", ".join(map(str, self.addresses))
             why = "no master answers; check the address, and whether the cluster is up"
@@ -143,7 +145,7 @@ class Masters:
             return self._known[self._current % len(self._known)]
 
     def _choose_next_master(self, address: Address, error: Refused) -> None:
-        """Next time ask the hinted master, or the next one; a busy leader is asked again."""
+        """Choose the hinted master, or the next one, for the next call; a busy leader is called again."""
         if reaction_to(error) is Reaction.RETRY:
             return
         with self._lock:
@@ -157,7 +159,7 @@ class Masters:
 
 
 def leader_hint(detail: str) -> tuple[str, Address | None]:
-    """(uuid, address) of a NOT_LEADER's detail `uuid@host:port`; either may be missing."""
+    """Return (uuid, address) of a NOT_LEADER's detail `uuid@host:port`; either may be missing."""
     uuid, at, place = detail.partition("@")
     if not at:
         return uuid, None

@@ -14,22 +14,24 @@ class ClientOptions:
     timeout_s: float = 30.0
     """Deadline of one call with all its retries."""
     write_timeout_s: float = 60.0
-    """Deadline of one write with all its retries: longer than a failover or a full memory takes. At most half the time
-    for which tablets remember a silent client; otherwise they could take a repetition for a new write."""
+    """Deadline of one write with all its retries: longer than a failover takes, or a server whose memory is full. It is
+    at most half the time for which tablets remember a silent client; otherwise they could take a repetition for a new
+    write."""
     scan_timeout_s: float = 600.0
     """Deadline of one tablet's scan with all its restarts."""
     connect_timeout_s: float = 4.0
-    """How long the first contact with the masters may take."""
+    """Bounds the first contact with the masters."""
     attempt_timeout_s: float = 4.0
-    """First attempt; each attempt that times out doubles the next one's, up to the call's deadline."""
+    """Time limit of the first attempt; each attempt that times out doubles the next one's, up to the call's
+    deadline."""
     backoff_first_s: float = 0.02
     backoff_max_s: float = 1.0
     writes_inflight_per_tablet_max: int = 4
     writes_inflight_max: int = 256
-    """Writes of one writer that are under way, to all tablets together."""
+    """Bounds the writes of one writer that are under way, to all tablets together."""
     write_bytes_inflight_max: int = limits.TABLET_WRITE_BYTES_PENDING_MAX
     scan_parallel_max: int = 4
-    """Tablets read at the same time; each holds its result until it is complete."""
+    """Bounds the tablets read at the same time; each part is held in memory until it is complete."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -1,4 +1,4 @@
-"""Asks for a list page after page, until there is no next one."""
+"""Requests a list page after page, until there is no next one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class PagedRequest(Protocol):
     after: str
 
     def CopyFrom(self, other_msg: Any, /) -> None:
-        """Take over all fields of `other_msg`."""
+        """Copy all fields of `other_msg`."""
 
 
 class NamedListRequest(PagedRequest, NamedRequest, Protocol):
@@ -27,7 +27,7 @@ _Asked = TypeVar("_Asked", bound=PagedRequest)
 
 
 def pages_of(ask: Callable[[_Asked], Any], request: _Asked) -> Iterator[Any]:
-    """The replies to `request`, page after page. A server of an older build gives everything at once.
+    """Yield the replies to `request`, page after page. A server of an older build sends everything at once.
 
     Refused(CORRUPTION) if a page begins where the one before it began, which would go on for ever.
     """

@@ -14,14 +14,15 @@ ALTERNATIVES_MAX = 256
 
 
 def positions(schema: TableSchema, spec: PartitionSpec, predicates: Sequence[Predicate]) -> list[int]:
-    """Positions of all tablets that may hold matching rows, ascending; a few others may be among them."""
+    """Return the positions of all tablets that may hold matching rows, ascending; a few others may be among them."""
     buckets = _buckets(schema, spec, predicates)
     ranges = _ranges(spec, predicates)
     return [r * spec.buckets + b for r in ranges for b in buckets]
 
 
 def _buckets(schema: TableSchema, spec: PartitionSpec, predicates: Sequence[Predicate]) -> list[int]:
-    """Buckets that may hold matching rows: all, unless every hash column has an `=`, or a single one an `in`."""
+    """Return the buckets that may hold matching rows: all, unless every hash column has an `=`, or a single one an
+    `in`."""
     every = list(range(spec.buckets))
     if spec.buckets == 1:
         return every
@@ -44,7 +45,7 @@ def _buckets(schema: TableSchema, spec: PartitionSpec, predicates: Sequence[Pred
 
 
 def _exact(values: Sequence[object], data_type: Any) -> Any:
-    """The values in the column's type, or None if the type cannot hold one of them exactly."""
+    """Return the values in the column's type, or None if the type cannot hold one of them exactly."""
     try:
         check_decimals(values)
         array = pa.array(list(values), type=data_type)
@@ -54,7 +55,7 @@ def _exact(values: Sequence[object], data_type: Any) -> Any:
 
 
 def _ranges(spec: PartitionSpec, predicates: Sequence[Predicate]) -> list[int]:
-    """Range positions between the lowest and the highest value that the conditions allow."""
+    """Return the range positions between the lowest and the highest value that the conditions allow."""
     count = len(spec.range_splits) + 1
     low, high = 0, count - 1
     splits: list[Any] = list(spec.range_splits)

@@ -1,4 +1,4 @@
-"""The reaction to each refusal: a table, a back-off and a deadline. No I/O."""
+"""Chooses the reaction to each refusal: a table, a back-off and a deadline. No I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .options import ClientOptions
 
 
 class Reaction(Enum):
-    """What a caller does next."""
+    """The next step of a caller."""
 
     FAIL = "tell the user"
     RETRY = "ask the same server again, later"
@@ -41,7 +41,7 @@ REACTIONS: dict[Code, Reaction] = {
 
 
 def reaction_to(error: Refused) -> Reaction:
-    """The reaction to the error's code; FAIL if it is not in the table."""
+    """Return the reaction to the error's code; FAIL if it is not in the table."""
     return REACTIONS.get(error.code, Reaction.FAIL)
 
 
@@ -64,7 +64,7 @@ class NotApplied(Refused):
 
 
 def final(error: Refused, *, unknown: bool, why: str = "", **values: object) -> Refused:
-    """The exception that a user sees: one of the two kinds, with what was tried."""
+    """Return the exception that a user sees: one of the two kinds, with what was tried."""
     kind = OutcomeUnknown if unknown else NotApplied
     what = f"{error.what}{'; ' + why if why else ''}"
     return kind(error.code, what, {**error.values, **values}, detail=error.detail)
@@ -75,7 +75,8 @@ _NEVER_REACHED = frozenset({grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.RESOU
 
 
 def refusal_of_rpc_error(error: grpc.RpcError | grpc.FutureCancelledError, *, mutates: bool) -> Refused:
-    """A broken call as a refusal. If the call `mutates`, the server may have carried it out: the outcome is unknown."""
+    """Return a broken call as a refusal. If the call `mutates`, the server may have carried it out: the outcome is
+    unknown."""
     status = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
     text = (error.details() or status.name) if isinstance(error, grpc.Call) else str(error)
     applied = Applied.UNKNOWN if mutates and status not in _NEVER_REACHED else Applied.NOT_APPLIED
@@ -105,12 +106,12 @@ class Deadline:
         self.restart()
 
     def restart(self) -> None:
-        """Count from now."""
+        """Begin to count anew."""
         self._at = time.monotonic() + self.timeout_s
 
     @property
     def left_s(self) -> float:
-        """Seconds left, never negative."""
+        """Return the seconds left, never negative."""
         return max(0.0, self._at - time.monotonic())
 
 
@@ -129,17 +130,18 @@ class Attempts:
 
     @property
     def timeout_s(self) -> float:
-        """Time limit of the next attempt."""
+        """Return the time limit of the next attempt."""
         return max(0.001, min(self._attempt_timeout_s, self._deadline.left_s))
 
     def limit_s(self, *, retry_safe: bool) -> float:
-        """Time limit of the next attempt: all that is left if no other attempt may follow an unknown outcome."""
+        """Return the time limit of the next attempt: all that is left if no other attempt may follow an unknown
+        outcome."""
         return self.timeout_s if retry_safe else max(0.001, self._deadline.left_s)
 
     def failed(self, error: Refused, *, retry_safe: bool) -> float:
-        """Seconds to wait before the next attempt; raises the final error if there must be none.
+        """Return the seconds to wait before the next attempt; raises the final error if there must be none.
 
-        `retry_safe`: repeating the call after an unknown outcome has the effect once.
+        `retry_safe`: a repetition of the call after an unknown outcome has its effect only once.
         """
         self.count += 1
         self.unknown = self.unknown or error.applied is Applied.UNKNOWN
@@ -163,7 +165,8 @@ class Attempts:
         return delay
 
     def _next_delay_s(self, *, follow: bool) -> float:
-        """Exponential with jitter. Two hints are followed at once; later ones may name servers in a circle."""
+        """Return an exponential delay with jitter. Two hints are followed at once; later ones may name servers in a
+        circle."""
         if follow and self._follows < 2:
             self._follows += 1
             return 0.0

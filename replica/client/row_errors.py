@@ -1,4 +1,5 @@
-"""What a writer raises when rows were not applied, unless its caller asks for them to be returned."""
+"""The error that a writer raises when rows were not applied, unless its caller asks for the failed rows to be
+returned."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _CODES = {RowCode.ALREADY_PRESENT: Code.ALREADY_EXISTS, RowCode.NOT_FOUND: Code.
 
 @dataclass(frozen=True)
 class RowFailure:
-    """Why one row was not applied. `row`: its position among the rows of the call, from 0."""
+    """One row that was not applied, with the reason. `row`: its position among the rows of the call, from 0."""
 
     row: int
     code: RowCode
@@ -31,10 +32,11 @@ class RowFailure:
 class RowErrors(Refused):
     """Some rows of a write were not applied, and all others were.
 
-    `errors`: the failed rows by position, each with its code and column; RowFailure, or RowError where the writer knows
-    no keys. `failed`: their number, which is larger where only the first are kept. `rows_applied`: how many other rows
-    were applied. `rows`: the failed rows as they were sent, a pa.Table in the order of `errors`, where they are known.
-    `applied` is NOT_APPLIED only if no row was: otherwise a repetition of the whole write would find rows of its own.
+    `errors`: the failed rows by position, each with its code and column; RowFailure, or RowError if the writer knows no
+    keys. `failed`: their number, which is larger if only the first are kept. `rows_applied`: how many other rows were
+    applied. `rows`: the failed rows as they were sent, a pa.Table in the order of `errors`, if they are known.
+    `applied` is NOT_APPLIED only if no row was applied: otherwise a repetition of the whole write would find rows of
+    its own.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Reads: all tablets of a table at one time, each tablet's part delivered whole or not at all.
+"""Reads of all tablets of a table at one time; each tablet's part is delivered whole or not at all.
 
 Replicas differ in the order of their rows, so a broken part cannot be continued at another one: it is read again from
-its start. A part is handed out only when it is complete, so no row comes twice.
+its start. A part is delivered only when it is complete, so no row comes twice.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .retry import Deadline, refusal_of_rpc_error
 from .tables import TableHandle, TabletHandle
 
 _NEVER = threading.Event()
-"""Never set."""
+"""An event that is never set."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class TabletPart:
 
 
 def check_spec(handle: TableHandle, spec: ScanSpec) -> None:
-    """Refused(INVALID_ARGUMENT) for columns that do not exist, impossible numbers, or more conditions than one scan may
-    have."""
+    """Raise Refused(INVALID_ARGUMENT) for columns that do not exist, impossible numbers, or more conditions than one
+    scan may have."""
     conditions_size(spec.predicates).check()
     for name in (*(spec.columns or ()), *(p.column for p in spec.predicates)):
         handle.schema.column(name)
@@ -54,13 +54,13 @@ def check_spec(handle: TableHandle, spec: ScanSpec) -> None:
 
 
 def tablets_to_ask(handle: TableHandle, spec: ScanSpec) -> list[TabletHandle]:
-    """The tablets that may hold matching rows."""
+    """Return the tablets that may hold matching rows."""
     wanted = set(pruning.positions(handle.schema, handle.partition, spec.predicates))
     return [t for t in handle.tablets if t.pos in wanted]
 
 
 def result_schema(handle: TableHandle, spec: ScanSpec) -> Any:
-    """pa.Schema of the batches."""
+    """Return the pa.Schema of the batches."""
     names = spec.columns if spec.columns is not None else handle.schema.names
     return pa.schema([handle.schema.arrow.field(n) for n in names])
 
@@ -72,7 +72,7 @@ class Scans:
         self._calls = calls
 
     def time_now(self, handle: TableHandle, tablets: Sequence[TabletHandle] | None = None) -> int:
-        """A hybrid time at or above that of every write that these tablets have acknowledged, from all their
+        """Return a hybrid time at or above that of every write that these tablets have acknowledged, from all their
         leaders."""
         highest = self._calls.time_seen
         asked: set[str] = set()
@@ -93,12 +93,12 @@ class Scans:
         return highest
 
     def tablet(self, handle: TableHandle, tablet: TabletHandle, spec: ScanSpec) -> TabletPart:
-        """One part of one tablet, complete. NotApplied when the tablet cannot be read before the deadline."""
+        """Return one part of one tablet, complete. NotApplied if the tablet cannot be read before the deadline."""
         request = _request(handle, tablet, spec, _encoded(handle, spec))
         return self._seen(self._whole(handle, tablet, request, spec, _NEVER))
 
     def count(self, handle: TableHandle, tablet: TabletHandle, spec: ScanSpec) -> TabletPart:
-        """The number of matching rows of one tablet; no batches."""
+        """Return the number of matching rows of one tablet; no batches."""
         return self._seen(self._counted(handle, tablet, spec))
 
     def _counted(
@@ -112,7 +112,8 @@ class Scans:
         return TabletPart(part.tablet_id, (), rows, part.snapshot_time)
 
     def table(self, handle: TableHandle, spec: ScanSpec) -> Iterator[TabletPart]:
-        """All parts of a table at one time, in order of tablet and slice; a few are read ahead, at the same time."""
+        """Yield all parts of a table at one time, in order of tablet and slice; a few are read ahead, at the same
+        time."""
         check_spec(handle, spec)
         tablets = tablets_to_ask(handle, spec)
         spec = self._pinned(handle, spec, tablets)
@@ -126,7 +127,7 @@ class Scans:
                     return
 
     def count_table(self, handle: TableHandle, spec: ScanSpec) -> int:
-        """Matching rows of the whole table at one time."""
+        """Return the number of matching rows of the whole table at one time."""
         check_spec(handle, spec)
         tablets = tablets_to_ask(handle, spec)
         spec = self._pinned(handle, spec, tablets)
@@ -145,7 +146,8 @@ class Scans:
         return part
 
     def _pinned(self, handle: TableHandle, spec: ScanSpec, tablets: Sequence[TabletHandle]) -> ScanSpec:
-        """The spec with one time for all tablets. A single part needs none: `latest` is linearizable at its leader."""
+        """Return the spec with one time for all tablets. A single part needs none: `latest` is linearizable at its
+        leader."""
         if spec.snapshot_time or len(tablets) * spec.slice_count <= 1:
             return spec
         time = (
@@ -154,8 +156,8 @@ class Scans:
         return replace(spec, snapshot_time=time)
 
     def time_of_staleness(self, handle: TableHandle, staleness_us: int) -> int:
-        """A time for all tablets, at most `staleness_us` old by the clock of one server, and not below what this client
-        has seen. At most half of the kept history old, so that the scan has time to read it."""
+        """Return a time for all tablets, at most `staleness_us` old by the clock of one server, and not below what this
+        client has seen. It is at most half of the kept history old, so that the scan has time to read it."""
 
         def ask(stub: Any, uuid: str, timeout_s: float) -> int:
             reply = stub.ServerTime(pb.ServerTimeRequest(dest_uuid=uuid), timeout=timeout_s)
@@ -205,13 +207,13 @@ class Scans:
         spec: ScanSpec,
         conditions: Sequence[pb.Predicate],
     ) -> TabletPart:
-        """One part; once the scan has ended, an empty one soon."""
+        """Return one part; after the scan has ended, an empty one soon."""
         return self._whole(handle, tablet, _request(handle, tablet, spec, conditions), spec, stop)
 
     def _whole(
         self, handle: TableHandle, tablet: TabletHandle, request: pb.ScanRequest, spec: ScanSpec, stop: threading.Event
     ) -> TabletPart:
-        """All of one part, unless `stop` is set meanwhile."""
+        """Return all of one part, unless `stop` is set meanwhile."""
         deadline = Deadline(self._calls.options.scan_timeout_s)
 
         def ask(stub: Any, uuid: str, timeout_s: float) -> TabletPart:
@@ -255,12 +257,13 @@ class Scans:
 
 
 def _nothing(tablet: TabletHandle, spec: ScanSpec) -> TabletPart:
-    """An empty part, for a scan that has ended."""
+    """Return an empty part, for a scan that has ended."""
     return TabletPart(tablet.tablet_id, (), 0, spec.snapshot_time)
 
 
 def _encoded(handle: TableHandle, spec: ScanSpec) -> list[pb.Predicate]:
-    """The conditions in wire form. Made once for all parts of a scan, because 100,000 texts take 10 ms."""
+    """Return the conditions in wire form. They are made once for all parts of a scan, because 100,000 texts take 10
+    ms."""
     return [predicate_to_pb(p, handle.schema.column(p.column).arrow_type) for p in spec.predicates]
 
 

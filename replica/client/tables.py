@@ -18,7 +18,7 @@ class TabletHandle:
     bucket: int
     range_pos: int
     config_term: int = 0
-    """Term of its config in the catalog; 0 in lists of tables, and of masters of an older build."""
+    """The term of its config in the catalog; 0 in lists of tables, and from masters of an older build."""
 
 
 @dataclass(frozen=True)
@@ -26,17 +26,17 @@ class TableHandle(TableDescription):
     """One table as the catalog described it at one moment. Picklable: Spark tasks get it from the driver."""
 
     tablets: tuple[TabletHandle, ...] = ()
-    """In order of position; empty in lists of tables."""
+    """The tablets in order of position; empty in lists of tables."""
     cluster_id: str = ""
     """The cluster of the masters that described it; empty in lists of tables, and from masters of an older build."""
 
     def tablet(self, tablet_id: str) -> TabletHandle | None:
-        """The tablet of that id, or None."""
+        """Return the tablet of that id, or None."""
         return next((t for t in self.tablets if t.tablet_id == tablet_id), None)
 
 
 def table_from_pb(info: pb.TableInfo, tablets: list[pb.TabletInfo] | None = None, cluster_id: str = "") -> TableHandle:
-    """From the wire."""
+    """Decode a table from the wire."""
     described = description_from_pb(info)
     buckets = described.partition.buckets
     handles = [
@@ -48,7 +48,7 @@ def table_from_pb(info: pb.TableInfo, tablets: list[pb.TabletInfo] | None = None
 
 @dataclass(frozen=True)
 class Location:
-    """The addresses of one tablet's replicas, and the one that the masters take for the leader."""
+    """The addresses of one tablet's replicas, and the replica that the masters believe leads."""
 
     tablet_id: str
     table_name: str
@@ -57,8 +57,8 @@ class Location:
 
 
 def locations_from_pb(reply: pb.TableReply) -> list[Location]:
-    """Locations of all tablets of a reply. A server's reported address replaces that in the config: servers may
-    move."""
+    """Return the locations of all tablets of a reply. A server's reported address replaces that in the config, because
+    servers may move."""
     servers = {s.uuid: addresses_from_pb(s.addresses) for s in reply.servers}
     found = []
     for tablet in reply.tablets:

@@ -1,8 +1,8 @@
 """Sends small writes to one server over one connection. The calling threads send and read; there is no other thread.
 
 1. A thread that writes sends its request itself, unless another thread is sending: then that thread sends it too.
-2. A thread that wants the outcome reads replies until its own arrives, unless another thread is reading: then that
-   thread hands it over.
+2. A thread that waits for an outcome reads replies until its own arrives, unless another thread is reading: then that
+thread passes it on.
 
 A gRPC call would cost several thread switches on both sides, which is more than the write itself costs.
 """
@@ -29,15 +29,16 @@ _PAYLOAD_BYTES_MAX = 16 << 10
 _BUNDLE_WRITES_MAX = 256
 _READ_BYTES = 64 << 10
 _CONNECT_S = 2.0
-"""How long connecting may take. A firewall may drop packets to that port; then time is left for a gRPC call."""
+"""Bounds the time to connect. A firewall may drop packets to that port; then time is left for a gRPC call."""
 _CALLS_INSTEAD_S = 30.0
-"""How long writes go as gRPC calls after the port for links could not be reached."""
+"""The time for which writes go as gRPC calls after the port for links could not be reached."""
 _SILENCE_MS = 15_000
-"""TCP gives a silent connection up after this time, as gRPC's keep-alive does."""
+"""TCP closes a silent connection after this time, as gRPC's keep-alive does."""
 
 
 class _Waiting:
-    """One write, the thread that made it, and the reply. All but `sleep` needs the link's lock."""
+    """One write, the thread that made it, and the reply. Every method except `sleep` is called under the link's
+    lock."""
 
     __slots__ = ("_awake", "_ready", "error", "number", "present", "reply")
 
@@ -56,13 +57,13 @@ class _Waiting:
         return self.reply is not None or self.error is not None
 
     def wake(self) -> None:
-        """Wake the thread: its write is settled, or it must send or read."""
+        """Wake the thread: its outcome is known, or it must send or read."""
         if not self._awake:
             self._awake = True
             self._ready.release()
 
     def woken(self) -> None:
-        """The thread is awake and looks for work now."""
+        """Note that the thread is awake and looks for work now."""
         if self._awake:
             self._awake = False
             self._ready.acquire()
@@ -86,7 +87,7 @@ class _Link:
         self._lock = threading.Lock()
         self._queue: list[tuple[int, pb.WriteRequest]] = []
         self._waiting: dict[int, _Waiting] = {}
-        """Writes that are not settled, the oldest first."""
+        """Writes whose outcome is not known, the oldest first."""
         self._number = 0
         self._sender: _Waiting | None = None
         self._reader: _Waiting | None = None
@@ -113,7 +114,8 @@ class _Link:
         return waiting
 
     def finish(self, waiting: _Waiting, timeout_s: float) -> pb.WriteReply:
-        """The reply. Refused TIMED_OUT if it is late, with outcome UNKNOWN if the request has left or is about to."""
+        """Return the reply. Refused TIMED_OUT if it is late, with outcome UNKNOWN if the request has left or is about
+        to."""
         deadline = time.monotonic() + timeout_s
         with self._lock:
             waiting.present = True
@@ -131,7 +133,7 @@ class _Link:
         return waiting.reply
 
     def forget(self, waiting: _Waiting) -> None:
-        """Give the outcome up. A request that has not left yet is not sent."""
+        """Give up waiting for the outcome. A request that has not left yet is not sent."""
         self._leave(waiting, time.monotonic() + _CONNECT_S)
 
     def _leave(self, waiting: _Waiting, deadline: float) -> bool:
@@ -148,8 +150,8 @@ class _Link:
         return taken
 
     def _send_while(self, send: bool, sender: _Waiting, deadline: float) -> None:
-        """Send queued requests while that is `sender`'s task. Its thread leaves then, so it must not leave a queue
-        behind."""
+        """Send queued requests while that is `sender`'s task. Its thread leaves afterwards, so it must not leave
+        requests in the queue."""
         try:
             while send:
                 self._send(deadline)
@@ -160,7 +162,7 @@ class _Link:
             raise
 
     def fail(self, error: Exception) -> None:
-        """The connection is broken; the outcome of every request that was sent is unknown."""
+        """Note that the connection is broken; the outcome of every request that was sent is unknown."""
         with self._lock:
             if self.broken:
                 return
@@ -171,7 +173,7 @@ class _Link:
                 waiting.wake()
             self._waiting.clear()
             with suppress(OSError):
-                self._sock.shutdown(socket.SHUT_RDWR)  # wakes who sends or reads, and then closes
+                self._sock.shutdown(socket.SHUT_RDWR)  # wakes the thread that sends or reads, which then closes
             self._close_if_unused()
 
     def _work_until_settled(self, waiting: _Waiting, deadline: float) -> None:
@@ -195,8 +197,8 @@ class _Link:
                 waiting.sleep(left)
 
     def _pass_on(self, leaving: _Waiting) -> bool:
-        """Under the lock: wake a waiting thread for sending or reading, if none does it. Returns whether `leaving` must
-        send.
+        """Under the lock: wake a waiting thread for sending or reading, if no thread does it. Returns whether `leaving`
+        must send.
 
         A thread that reads waits for the socket and cannot be woken. If no other thread waits, the leaving one sends
         the queued requests.
@@ -229,8 +231,8 @@ class _Link:
                 self._close_if_unused()
 
     def _read(self, waiting: _Waiting, deadline: float) -> None:
-        """Read replies and settle their writes, until `waiting` is settled, a request is queued, or the time is
-        over."""
+        """Read replies and record the outcomes of their writes, until `waiting` has its own, a request is queued, or
+        the time is over."""
         try:
             while not waiting.settled and not (self._queue and self._sender is None) and self._receive(deadline):
                 pass
@@ -242,12 +244,12 @@ class _Link:
                 self._close_if_unused()
 
     def _close_if_unused(self) -> None:
-        """Under the lock: the thread that uses a broken connection last closes it."""
+        """Under the lock: close a broken connection if this thread is the last that uses it."""
         if self.broken and self._sender is None and self._reader is None:
             self._sock.close()
 
     def _receive(self, deadline: float) -> bool:
-        """Read the bytes that have arrived and settle writes by complete replies; False if none came in time."""
+        """Read the bytes that have arrived, and record outcomes by complete replies; False if none came in time."""
         data = _receive_some(self._sock, deadline)
         if data is None:
             return False
@@ -281,7 +283,7 @@ class LinkedWrite:
         self._writes, self._link, self._waiting, self._timeout_s = writes, link, waiting, timeout_s
 
     def result(self) -> pb.WriteReply:
-        """The pb.WriteReply. A Refused has outcome UNKNOWN unless it says otherwise."""
+        """Return the pb.WriteReply. A Refused has outcome UNKNOWN unless it states otherwise."""
         try:
             reply = self._link.finish(self._waiting, self._timeout_s)
         finally:
@@ -290,7 +292,7 @@ class LinkedWrite:
         return reply
 
     def cancel(self) -> None:
-        """Give the outcome up."""
+        """Give up waiting for the outcome."""
         self._link.forget(self._waiting)
         self._writes.ended()
 
@@ -307,9 +309,9 @@ class SmallWrites:
         self._calls_until = 0.0
         self._closed = False
         self.linked = 0
-        """Writes so far that went over a link."""
+        """The number of writes so far that went over a link."""
         self.under_way = 0
-        """Writes that have begun and whose outcome the caller has not taken yet."""
+        """The number of writes that have begun and whose outcome the caller has not read yet."""
 
     def begin(self, request: pb.WriteRequest, timeout_s: float) -> LinkedWrite | None:
         """Send the write. None if it must go as a gRPC call, because it is large or there is no link.
@@ -328,7 +330,7 @@ class SmallWrites:
         return None
 
     def ended(self) -> None:
-        """One write was settled or given up."""
+        """Note that one write's outcome was read or given up."""
         with self._lock:
             self.under_way -= 1
 
@@ -339,7 +341,8 @@ class SmallWrites:
             self._link.fail(_lost("the client was closed"))
 
     def _open(self, dest_uuid: str, deadline: float) -> _Link | None:
-        """The link, opened if there is none; None if the port cannot be reached. Refused if the server refuses."""
+        """Return the link, opened if there is none; None if the port cannot be reached. Refused if the server
+        refuses."""
         link = self._link
         if link is not None and not link.broken:
             return link
@@ -370,7 +373,7 @@ class SmallWrites:
 
 
 def _connected(address: Address, granted: pb.OpenWritesReply, deadline: float) -> socket.socket:
-    """A connection whose ticket the server has accepted; OSError if there is none in time."""
+    """Return a connection whose ticket the server has accepted; OSError if there is none in time."""
     left = min(_CONNECT_S, max(0.001, deadline - time.monotonic()))
     sock = connection_to(address, granted.port, left)
     try:
@@ -396,7 +399,7 @@ def _send_all(sock: socket.socket, data: bytes, deadline: float) -> None:
 
 
 def _receive_some(sock: socket.socket, deadline: float) -> bytes | None:
-    """At least one received byte; None if none came in time. ConnectionError if the peer has closed."""
+    """Return at least one received byte; None if none came in time. ConnectionError if the peer has closed."""
     if not _await(sock, select.POLLIN, deadline):
         return None
     try:

@@ -32,8 +32,8 @@ GAP_RETRIES_MAX = 3
 
 @dataclass(frozen=True)
 class WriteOutcome:
-    """The outcome of one batch. `rows_replayed`: rows that the tablet had already. `last_offset`: of the source, if
-    any."""
+    """The outcome of one batch. `rows_replayed`: rows that the tablet had already. `last_offset`: the last offset of
+    the source, if there is one."""
 
     tablet_id: str
     rows: int
@@ -45,7 +45,7 @@ class WriteOutcome:
 
 
 def write_request(handle: TableHandle, batch: WireBatch, meta: WriteMeta) -> pb.WriteRequest:
-    """A request without destination; origin, chain and sequence as `meta` says."""
+    """Return a request without destination; origin, chain and sequence as in `meta`."""
     tablet = handle.tablets[batch.pos]
     return pb.WriteRequest(
         tablet_id=tablet.tablet_id,
@@ -69,7 +69,7 @@ def write_request(handle: TableHandle, batch: WireBatch, meta: WriteMeta) -> pb.
 
 
 def halves(handle: TableHandle, whole: pb.WriteRequest) -> tuple[WireBatch, WireBatch]:
-    """The rows of a request of at least two, in order, in two batches."""
+    """Split the rows of a request, at least two, into two batches, in order."""
     tablet = handle.tablet(whole.tablet_id)
     if tablet is None:
         raise InvariantViolation("a write goes to a tablet of its table", tablet=whole.tablet_id)
@@ -82,7 +82,7 @@ def halves(handle: TableHandle, whole: pb.WriteRequest) -> tuple[WireBatch, Wire
 
 
 def _part_request(whole: pb.WriteRequest, part: WireBatch) -> pb.WriteRequest:
-    """The request for some of the rows of another one: the same in all else."""
+    """Return the request for some of the rows of another one; all else is the same."""
     request = pb.WriteRequest()
     request.CopyFrom(whole)
     request.payload, request.payload_crc, request.rows = part.payload, part.payload_crc, part.rows
@@ -90,7 +90,7 @@ def _part_request(whole: pb.WriteRequest, part: WireBatch) -> pb.WriteRequest:
 
 
 class _CallWhenAsked:
-    """A call that begins when the caller asks for its outcome.
+    """A call that begins only when the caller requests its outcome.
 
     If the thread sends nothing else meanwhile, a blocking call costs half of one that runs in gRPC's threads.
     """
@@ -110,7 +110,7 @@ class _InFlight:
     """One write under way.
 
     `clean`: every earlier write to the tablet was acknowledged when it was last sent. `behind_linked`: the write before
-    it goes over the link. After one that goes as a call, it must be a call too, because over the link it would
+    it goes over the link. A write after one that goes as a call must be a call too, because over the link it would
     overtake.
     """
 
@@ -120,9 +120,9 @@ class _InFlight:
     size_bytes: int
     alone: bool = False
     behind_part: bool = False
-    """Rows of the batch that it was a part of are applied already."""
+    """Whether rows of the batch that it was a part of are applied already."""
     number: int = 0
-    """Position in the order in which the caller put the window's writes in."""
+    """Its position in the order in which the caller put writes into the window."""
     call: Any = None
     error: Refused | None = None
     uuid: str = ""
@@ -145,14 +145,15 @@ def _age(tablet: _TabletQueue) -> int:
 
 
 Split = Callable[[pb.WriteRequest, WireBatch, WireBatch], tuple[pb.WriteRequest, pb.WriteRequest]]
-"""From a request that was refused as too large, and its rows in two parts, to the requests that take its place."""
+"""Maps a request that was refused as too large, and its rows in two parts, to the requests that replace it."""
 
 
 class WriteWindow:
-    """Pipelined writes to the tablets of one table. A tablet's writes are settled in order, the oldest first.
+    """Pipelined writes to the tablets of one table. The outcomes of a tablet's writes are read in order, the oldest
+    first.
 
     If a tablet refuses a batch as too large, because its rows would keep too much of what is stored or write one key
-    too often, its halves take its place. The second one is sent when the first one is acknowledged.
+    too often, its halves replace it. The second half is sent when the first one is acknowledged.
 
     Invariants: at most `writes_inflight_per_tablet_max` writes a tablet, `writes_inflight_max` writes and
     `write_bytes_inflight_max` bytes in all are under way; writes to one tablet are acknowledged in the order in which
@@ -176,7 +177,8 @@ class WriteWindow:
         self._bytes = self._writes = self._put = 0
 
     def put(self, request: pb.WriteRequest, *, depth: int | None = None, alone: bool = False) -> None:
-        """Send, after settling as many older writes as the bounds demand; `depth` lowers the window of the tablet.
+        """Send a write, after reading the outcomes of as many older ones as the bounds demand; `depth` lowers the
+        window of the tablet.
 
         `alone`: the caller puts no other write in before it calls `drain`. Raises the error of an older write:
         NotApplied or OutcomeUnknown.
@@ -201,8 +203,8 @@ class WriteWindow:
         self._send(item)
 
     def drain(self) -> None:
-        """Settle all writes. Raises the error of a write, and the same at each later call: the writes after that one
-        are not settled, and the caller can only `abandon` them."""
+        """Read the outcomes of all writes. Raises the error of a write, and the same at each later call: the outcomes
+        of the writes after that one are not read, and the caller can only `abandon` them."""
         for tablet in self._queues.values():
             while tablet.writes:
                 self._settle_oldest(tablet)
@@ -243,14 +245,14 @@ class WriteWindow:
         return _CallWhenAsked(write, request, timeout_s) if item.alone else write.future(request, timeout=timeout_s)
 
     def _settle_oldest(self, tablet: _TabletQueue) -> None:
-        """Wait for the oldest write's outcome; send it again as long as the table of reactions says so."""
+        """Wait for the oldest write's outcome; send it again as long as the table of reactions demands it."""
         item = tablet.writes[0]
         if item.attempts.count == 0:
             # The time that earlier writes took does not count for this one.
             item.deadline.restart()
         while True:
             if item.call is None and item.error is None:
-                self._send(item)  # a half: what stood before it is acknowledged by now
+                self._send(item)  # a half: the writes before it are acknowledged by now
             try:
                 reply = self._reply(item)
                 break
@@ -277,13 +279,14 @@ class WriteWindow:
         )
 
     def _may_be_halved(self, item: _InFlight, error: Refused) -> bool:
-        """An earlier attempt may yet be applied; beside halves of other numbers it would be applied twice. A source's
-        rows are known by their offsets."""
+        """Return whether the write may be halved. An earlier attempt may yet be applied; beside halves with other
+        numbers its rows would be applied twice. A source's rows are known by their offsets, so it may always be
+        halved."""
         known = not item.attempts.unknown or item.request.HasField("source")
         return error.code is Code.TOO_LARGE and item.request.rows > 1 and known
 
     def _halve(self, tablet: _TabletQueue, split: Split) -> _InFlight:
-        """Put two halves in the place of the oldest write; the first of them."""
+        """Replace the oldest write by its two halves; returns the first of them."""
         whole = tablet.writes.popleft()
         parts = [self._item(one, whole.alone) for one in split(whole.request, *halves(self._handle, whole.request))]
         for part in parts:
@@ -331,8 +334,8 @@ class WriteWindow:
 class SourceWriter:
     """Writes of one task: the records of one Kafka partition, in order, to the tablets that they belong to.
 
-    `after` of each batch is the highest offset that the tablet has acknowledged, or will have with the batch before; so
-    the tablet notices a missing batch.
+    `after` of each batch is the highest offset that the tablet has acknowledged, or will have with the batch before; by
+    it the tablet notices a missing batch.
     Concurrency: one thread.
     """
 
@@ -359,7 +362,7 @@ class SourceWriter:
         self.rows_replayed = 0
 
     def send(self, batch: WireBatch) -> None:
-        """Hand over one batch; offsets ascend from batch to batch of a tablet. NotApplied or OutcomeUnknown."""
+        """Send one batch; offsets ascend from batch to batch of a tablet. NotApplied or OutcomeUnknown."""
         tablet_id = self._handle.tablets[batch.pos].tablet_id
         after = self._after.get(tablet_id)
         meta = WriteMeta(batch.column_ids, batch.rows, self._source, self._generation, after, self._done)
@@ -367,7 +370,7 @@ class SourceWriter:
         self._window.put(write_request(self._handle, batch, meta))
 
     def flush(self) -> None:
-        """Return when everything sent is acknowledged. NotApplied or OutcomeUnknown."""
+        """Return when all sent batches are acknowledged. NotApplied or OutcomeUnknown."""
         self._window.drain()
 
     def abandon(self) -> None:
@@ -385,8 +388,8 @@ class SourceWriter:
 def _split_of_source(
     whole: pb.WriteRequest, first: WireBatch, second: WireBatch
 ) -> tuple[pb.WriteRequest, pb.WriteRequest]:
-    """The first half builds on what the whole batch built on, and the second one on the first: batches behind them,
-    which build on the last offset, are refused with a gap until both are applied."""
+    """Split a source's request. The first half builds on what the whole batch built on, and the second one on the
+    first. Later batches build on the last offset, so they are refused with a gap until both halves are applied."""
     one, two = (_part_request(whole, part) for part in (first, second))
     two.has_after, two.after = True, max(first.last_offset, whole.after if whole.has_after else -1)
     return one, two
@@ -413,18 +416,17 @@ class SessionWriter:
         """All row errors so far, raised or not."""
         self.rows_applied = 0
         self.last_time = 0
-        """Highest hybrid time acknowledged: a scan at or after it sees these writes."""
+        """The highest hybrid time acknowledged: a scan at or after it sees these writes."""
 
     def send(self, batch: WireBatch, *, depth: int | None = None) -> None:
-        """Hand over one batch. `depth=1`: only when the one before it, to the same tablet, is acknowledged.
+        """Send one batch. `depth=1`: only when the one before it, to the same tablet, is acknowledged.
 
         NotApplied or OutcomeUnknown, of this batch or of an earlier one.
         """
         self._window.put(self._request(batch), depth=depth)
 
     def write(self, batch: WireBatch) -> None:
-        """Hand over one batch and return when it and all before it are acknowledged; for a single batch this is
-        fastest.
+        """Send one batch and return when it and all before it are acknowledged; for a single batch this is fastest.
 
         NotApplied or OutcomeUnknown, of this batch or of an earlier one; RowErrors.
         """
@@ -433,7 +435,7 @@ class SessionWriter:
         self.flush()
 
     def flush(self) -> None:
-        """Return when everything sent is acknowledged. NotApplied or OutcomeUnknown; RowErrors."""
+        """Return when all sent batches are acknowledged. NotApplied or OutcomeUnknown; RowErrors."""
         self._window.drain()
         errors, applied = self.row_errors[self._raised :], self.rows_applied - self._raised_applied
         if errors and self._on_error == "raise":
@@ -441,7 +443,7 @@ class SessionWriter:
             raise RowErrors(sorted(errors), table=self._handle.name, rows_applied=applied)
 
     def close(self) -> None:
-        """Abandon the writes under way and give the client id back; a second call does nothing.
+        """Abandon the writes under way and release the client id; a second call does nothing.
 
         It does not wait: call `flush` before, or leave the writer's `with` block without an error.
         """
@@ -473,8 +475,8 @@ class SessionWriter:
     def _split(
         self, whole: pb.WriteRequest, first: WireBatch, second: WireBatch
     ) -> tuple[pb.WriteRequest, pb.WriteRequest]:
-        """The first half has the number of the whole batch, under which nothing is in a log; the second one has a new
-        number, and is settled right behind the first."""
+        """Split a client's request. The first half has the number of the whole batch, under which nothing is in a log.
+        The second one has a new number, and its outcome is read right after the first."""
         identity = self._identity
         if identity is None:
             raise InvariantViolation("who settles writes is open", table=self._handle.name)
@@ -487,6 +489,6 @@ class SessionWriter:
         self.rows_applied += outcome.rows_applied
         self.row_errors.extend(outcome.row_errors)
         self.last_time = max(self.last_time, outcome.hybrid_time)
-        # A tablet's writes are acknowledged in order, so the settled one is the oldest open one of its tablet.
+        # A tablet's writes are acknowledged in order, so this one is the oldest open one of its tablet.
         settled = next(i for i, (tablet_id, _) in enumerate(self._open) if tablet_id == outcome.tablet_id)
         del self._open[settled]

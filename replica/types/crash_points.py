@@ -1,4 +1,4 @@
-"""Named places at which a process can be told to end. Unsafe, off by default, read once from the environment."""
+"""Named places at which a process can be made to end. Unsafe, off by default, read once from the environment."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from .ids import ZERO_OPID, ConfigEdit, OpId
 
 
 class Wanted(StrEnum):
-    """What a proposal wants of a tablet."""
+    """The change of a tablet that a proposal requests."""
 
     MOVE_REPLICA = "MOVE_REPLICA"
     TRANSFER_LEADERSHIP = "TRANSFER_LEADERSHIP"
@@ -30,7 +30,7 @@ class Proposal:
     config_opid: OpId
     """The committed config from which it was computed."""
     deadline_us: int
-    """Wall clock; 0 means the masters' own."""
+    """Wall-clock time; 0 means the masters' own deadline."""
     reason: str
 
 
@@ -58,7 +58,7 @@ class Decision:
     target_uuid: str = ""
     config_opid: OpId = ZERO_OPID
     deadline_us: int = 0
-    """Wall clock; 0 means none."""
+    """Wall-clock time; 0 means none."""
     reason: str = ""
     plan_id: str = ""
     leader_uuid: str = ""
@@ -66,12 +66,13 @@ class Decision:
 
     @property
     def need(self) -> tuple[object, ...]:
-        """Equal for two decisions that ask for the same: all but the reason, and where the leader is at the moment."""
+        """Return a value that is equal for two decisions that need the same: it leaves out the reason, and where the
+        leader is at the moment."""
         return (self.tablet_id, self.catalog_term, self.action, self.edits, self.target_uuid, self.config_opid)
 
 
 class Subject(StrEnum):
-    """What an outcome is about."""
+    """The kind of thing that an outcome is about."""
 
     PROPOSAL = "PROPOSAL"
     DECISION = "DECISION"
@@ -81,13 +82,14 @@ class Result(StrEnum):
     """How a proposal or a decision ended."""
 
     ACCEPTED = "ACCEPTED"
-    """The proposal is wanted from now on; another outcome says how it ended."""
+    """The proposal is desired from now on; another outcome states how it ended."""
     REFUSED = "REFUSED"
-    """Of a decision: the cluster moved on, or the deadline passed. The masters decide anew; never to be repeated."""
+    """The cluster moved on before the decision was carried out, or the deadline passed. The masters decide anew; it is
+    never to be repeated."""
     DONE = "DONE"
-    """What was wanted or decided holds; by this call or by an earlier one."""
+    """The requested or decided state holds, by this call or by an earlier one."""
     FAILED = "FAILED"
-    """Not done."""
+    """The decision was not carried out."""
 
 
 RETRYABLE_CODES = frozenset(
@@ -104,12 +106,14 @@ RETRYABLE_CODES = frozenset(
         Code.NO_SPACE,
     }
 )
-"""Codes of errors that may pass by themselves. Repeating is safe: the leader compares the config and the version."""
+"""Codes of errors that may pass by themselves. Repeating is safe, because the leader compares the config and the
+version."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """The end of one proposal or decision. `code` is why, a number of `Code` or of a later build's; OK with DONE."""
+    """The end of one proposal or decision. `code` is the reason, a number of `Code` or of a later build's; OK with
+    DONE."""
 
     subject: Subject = Subject.DECISION
     subject_id: str

@@ -1,7 +1,8 @@
-"""One root, four families: bugs, corruption of one replica, failed disks, and expected outcomes with a wire code.
+"""The errors: one root and four families (bugs, corruption of one replica, failed disks, and expected outcomes with a
+wire code).
 
-Every expected error says whether anything was applied. After `NOT_APPLIED` a call may be repeated. After `UNKNOWN`,
-only with a request id, a sequence number, a source's offset, or a compare-and-swap.
+Every expected error states whether anything was applied. After `NOT_APPLIED` a call may be repeated. After `UNKNOWN` it
+may be repeated only with a request id, a sequence number, a source's offset, or a compare-and-swap.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ V = TypeVar("V", bound=Enum)
 
 
 class Applied(IntEnum):
-    """What the failed request may have left behind."""
+    """Whether the failed request may have had an effect."""
 
     NOT_APPLIED = 0
     UNKNOWN = 1
@@ -34,9 +35,9 @@ class Code(IntEnum):
     ALREADY_INPROGRESS = 4
     ILLEGAL_STATE = 5
     NOT_LEADER = 6
-    """Ask the hinted leader, or the master."""
+    """The caller goes to the hinted leader, or asks the master."""
     NOT_READY = 7
-    """Bootstrapping, configuring or without a quorum: wait and retry."""
+    """The replica is bootstrapping, configuring or without a quorum: wait and retry."""
     TABLET_NOT_FOUND = 8
     TABLET_FAILED = 9
     CAS_FAILED = 10
@@ -45,7 +46,7 @@ class Code(IntEnum):
     """A config change is under way."""
     STEPPING_DOWN = 12
     OVERLOADED = 13
-    """Refused early: memory or queue over its limit. Retry with back-off."""
+    """The request is refused early because memory or a queue is over its limit. Retry with back-off."""
     TIMED_OUT = 14
     GAP = 15
     """The batch builds on an offset which this tablet has not applied."""
@@ -58,7 +59,7 @@ class Code(IntEnum):
     INVALID_ARGUMENT = 22
     NO_SPACE = 23
     HISTORY_GONE = 24
-    """A snapshot older than the table's history retention."""
+    """The snapshot is older than the table's history retention."""
     WRONG_TABLE = 25
     SOURCE_OWNED = 26
     """Another live query owns this source."""
@@ -68,7 +69,7 @@ class Code(IntEnum):
     EXPIRED = 29
     """A session or a remembered result is gone."""
     UNAVAILABLE = 30
-    """Nobody answered; the outcome is unknown."""
+    """No server answered; the outcome is unknown."""
     STALE_DECISION = 31
     DEADLINE_PASSED = 32
     TABLET_DELETED = 33
@@ -99,10 +100,10 @@ class RowCode(IntEnum):
 
 
 def read_number(kind: type[K], number: int) -> K:
-    """The member of `kind` with the number that a server sent.
+    """Return the member of `kind` with the number that a server sent.
 
     If only a newer build knows the number, the answer is a value of `kind` that equals none of its members. Its name
-    says the number, and that this program is older than the server.
+    holds the number, and a note that this program is older than the server.
     """
     try:
         return kind(number)
@@ -114,13 +115,13 @@ def read_number(kind: type[K], number: int) -> K:
 
 
 def printable(text: str) -> str:
-    """The text with each character escaped that cannot be printed: control characters, and those that change the
-    direction of a line. So a text from outside cannot change a log line or a terminal."""
+    """Escape each character of the text that cannot be printed: control characters, and those that change the direction
+    of a line. A text from outside can then not change a log line or a terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
 
 
 VALUE_CHARS_MAX = 4096
-"""At most so many characters of one value are in an error's text: a damaged file may hold a list as long as itself."""
+"""Bounds the characters of one value in an error's text: a damaged file may hold a list as long as itself."""
 
 
 class ReplicaError(Exception):
@@ -137,7 +138,7 @@ class ReplicaError(Exception):
         return f"{self.what} ({fields})" if fields else self.what
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle and copy the fields, without `__init__`: that of a subclass may take other arguments than `args`."""
+        """Pickle and copy the fields, without `__init__`: that of a subclass may have other parameters than `args`."""
         return _made_again, (type(self), self.args), self.__dict__
 
 
@@ -146,23 +147,23 @@ def _shortened(text: str) -> str:
 
 
 def _made_again(kind: type[ReplicaError], args: tuple[object, ...]) -> ReplicaError:
-    """An error of that kind, whose `__init__` does not run; its fields follow."""
+    """Make an error of that kind without running its `__init__`; its fields are set afterwards."""
     return kind.__new__(kind, *args)
 
 
 class InvariantViolation(ReplicaError):
-    """A bug of ours. The process ends; nobody below `main` catches it."""
+    """A bug of ours. The process ends; no code below `main` catches it."""
 
 
 class Corruption(ReplicaError):
     """Bytes on this disk are not what was written. The replica is FAILED; the server lives."""
 
     copy_heals = True
-    """Whether a copy from its peers may take the replica's place."""
+    """Whether a copy from other members may replace the replica."""
 
 
 class LaterFormat(Corruption):
-    """Bytes that a later build wrote: they may be whole, and the build that wrote them can go on with them."""
+    """The bytes were written by a later build: they may be whole, and the build that wrote them can go on with them."""
 
     copy_heals = False
 
@@ -172,7 +173,7 @@ class DiskFailure(ReplicaError):
 
 
 class Refused(ReplicaError):
-    """An expected outcome with a wire code. `applied` says what may have been left behind."""
+    """An expected outcome with a wire code. `applied` states whether the request may have had an effect."""
 
     def __init__(
         self,
@@ -185,7 +186,7 @@ class Refused(ReplicaError):
         detail: str = "",
         **more: object,
     ) -> None:
-        """`values`: fields that are handed on as they are; `more`: the same, named here."""
+        """`values`: fields that are passed on unchanged; `more`: further fields, named here."""
         super().__init__(what, **{**(values or {}), **more})
         self.code = code
         self.applied = applied
@@ -212,9 +213,9 @@ def may_pass(error: object) -> bool:
 
 
 def known_value(kind: type[V], value: int | str, what: str) -> V:
-    """The member of `kind` that came over the wire as `what`; Refused(INVALID_ARGUMENT) if this build has none.
+    """Return the member of `kind` that came over the wire as `what`; Refused(INVALID_ARGUMENT) if this build has none.
 
-    For values that decide what is done. One that is only shown is read by `read_number`, which refuses nothing.
+    It is for values that decide what is done. One that is only shown is read by `read_number`, which refuses nothing.
     """
     try:
         return kind(value)

@@ -11,15 +11,16 @@ _TERMS_BITS = 32
 
 
 def generation_of(term: int) -> int:
-    """The generation that a term belongs to; 0 for a group that was never forced."""
+    """Return the generation that a term belongs to; 0 for a group whose config was never forced."""
     return term >> _TERMS_BITS
 
 
 def next_generation(term: int) -> int:
-    """The first term of the generation after that of `term`: above every term that an election led to from there."""
+    """Return the first term of the generation after that of `term`: above every term that an election led to from
+    there."""
     return (generation_of(term) + 1) << _TERMS_BITS
 
 
 def offset_in_generation(term: int) -> int:
-    """How many terms of its generation lie below a term. At the last one no election can follow."""
+    """Return how many terms of its generation lie below a term. At the last one no election can follow."""
     return term & ((1 << _TERMS_BITS) - 1)

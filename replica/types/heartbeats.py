@@ -1,4 +1,4 @@
-"""What a tablet server tells masters of itself with each heartbeat; of its replicas, see `tablet_reports.py`."""
+"""The values that a tablet server reports of itself with each heartbeat; for its replicas, see `tablet_reports.py`."""
 
 from __future__ import annotations
 
@@ -19,31 +19,32 @@ class FailingCopy(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """One heartbeat, without the replicas that it reports. Each value is as the sender says, checked by nobody."""
+    """One heartbeat, without the replicas that it reports. All values are as the sender wrote them, unchecked."""
 
     server_uuid: str = ""
     cluster_id: str = ""
-    """That the server belongs to; empty before it has joined one."""
+    """The id of the cluster that the server belongs to; empty before it has joined one."""
     addresses: tuple[Address, ...] = ()
     process: int = 0
-    """Drawn at random when the sender's process started; 0: its build draws none."""
+    """A number drawn at random when the sender's process started; 0: its build draws none."""
     sequence: int = 0
     """Counts the heartbeats of the process."""
     replicas: int = 0
-    """How many it reports."""
+    """The number of replicas that the heartbeat reports."""
     full_report: bool = False
     slice_after: str = ""
     slice_until: str = ""
-    """Of a full report in slices: it is of all tablets behind the first of these ids, up to the second one."""
+    """The upper end of one slice of a full report: it covers all tablets after the first of these ids, up to the second
+    one."""
     booting: bool = False
     location: str = ""
     memory_bytes: int = 0
     disk_bytes_free: int = 0
     version: str = ""
     feature_level: int = 1
-    """The highest that its build knows."""
+    """The highest feature level that the sender's build knows."""
     finalized_level: int = 1
-    """The cluster's, as far as it has heard."""
+    """The cluster's feature level, as far as the sender knows it."""
     tablets_max: int = 0
     loop_lag_ms_max: float = 0.0
     gil_hold_ms_max: float = 0.0

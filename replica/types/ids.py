@@ -18,7 +18,7 @@ _UUID = re.compile(r"^[0-9a-f]{32}$")
 
 
 def new_uuid() -> str:
-    """A fresh identity: 32 lower-case hex digits, never reused [kudu tablet-copy, "Other Failure Recovery"]."""
+    """Return a fresh identity: 32 lower-case hex digits, never reused [kudu tablet-copy, "Other Failure Recovery"]."""
     return _uuid.uuid4().hex
 
 
@@ -45,7 +45,7 @@ class EntryKind(IntEnum):
     """What an entry carries. Numbers are stored in logs: never renumber, never reuse."""
 
     NOOP = 0
-    """First entry of a leader's term; no payload [raft §8]."""
+    """The first entry of a leader's term; it has no payload [raft §8]."""
     WRITE = 1
     """`meta` is an Avro `WriteMeta`, `payload` one Arrow IPC record batch message."""
     CONFIG = 2
@@ -78,7 +78,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, order=True)
 class Address:
-    """Where a server listens. The name is looked up anew on each connect."""
+    """The place at which a server listens. The name is looked up anew on each connect."""
 
     host: str
     port: int
@@ -89,7 +89,7 @@ class Address:
     @classmethod
     @lru_cache(1024)
     def parse(cls, text: str) -> Address:
-        """From `host:port`; ValueError says what is wrong."""
+        """Read `host:port`; the ValueError describes what is wrong."""
         host, colon, port = text.rpartition(":")
         if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
             raise ValueError(f"{text!r} is not an address of the form host:port")
@@ -137,20 +137,20 @@ class RaftConfig:
 
     @property
     def voters(self) -> tuple[str, ...]:
-        """Sorted uuids of the members that vote."""
+        """Return the sorted uuids of the members that vote."""
         return tuple(sorted(m.uuid for m in self.members if m.votes))
 
     @property
     def majority(self) -> int:
-        """Votes needed: floor(n/2)+1 for any number of voters."""
+        """Return the votes needed: floor(n/2)+1 for any number of voters."""
         return len(self.voters) // 2 + 1
 
     def member(self, uuid: str) -> Member | None:
-        """The member of that uuid, or None."""
+        """Return the member of that uuid, or None."""
         return next((m for m in self.members if m.uuid == uuid), None)
 
     def with_opid(self, opid: OpId) -> RaftConfig:
-        """The same members, set at another position."""
+        """Return the same members, set at another position."""
         return replace(self, opid=opid)
 
 
@@ -164,7 +164,7 @@ class EditKind(StrEnum):
 
 @dataclass(frozen=True)
 class ConfigEdit:
-    """One edit of a config. REMOVE looks at the member's uuid only; CHANGE with no addresses keeps the old ones."""
+    """One edit of a config. REMOVE uses the member's uuid only; CHANGE with no addresses keeps the old ones."""
 
     kind: EditKind
     member: Member

@@ -13,7 +13,7 @@ def reach_kafka(bootstrap: str) -> None:
     """Return if a broker listens at one of these addresses. Refused UNAVAILABLE if none does, INVALID_ARGUMENT if one
     is no address.
 
-    Why it is called first: if the constructor of a kafka-python client fails, its thread stays.
+    It is called before a kafka-python client is made, because the client's thread stays if its constructor fails.
     """
     trouble: OSError | None = None
     for address in bootstrap.split(","):

@@ -1,4 +1,5 @@
-"""How to log in to Kafka, said once as Java properties, for Spark's source, the masters and every client in Python."""
+"""How clients log in to Kafka, written once as Java properties, for Spark's source, the masters and every client in
+Python."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from .errors import Code, Refused
 PREFIX = "kafka."
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-"""Those that both Java's client and kafka-python can do with a name and a password."""
+"""The mechanisms with a name and a password that both Java's client and kafka-python support."""
 NAMES = (
     "security.protocol",
     "sasl.mechanism",
@@ -28,15 +29,15 @@ NAMES = (
 _LOGIN = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 KAFKA_AWAY = (OSError, ValueError, RuntimeError, AssertionError)
-"""By any of these kafka-python reports a broker that is away, or going away, beside its own KafkaError."""
+"""The errors, besides its own KafkaError, by which kafka-python reports a broker that is away or going away."""
 
 
 @dataclass(frozen=True, repr=False)
 class KafkaSecurity:
     """Properties of Kafka's Java client that concern security, without Spark's prefix `kafka.`; none: plaintext.
 
-    Checked at construction: Refused INVALID_ARGUMENT for one that the Python clients could not follow, because a query
-    whose source logs in and whose dead letters do not would fail at its first bad record.
+    They are checked at construction. A property that the Python clients could not follow is Refused INVALID_ARGUMENT,
+    because a query whose source logs in and whose dead letters do not would fail at its first bad record.
     """
 
     properties: tuple[tuple[str, str], ...] = ()
@@ -49,16 +50,17 @@ class KafkaSecurity:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> KafkaSecurity:
-        """From options of Spark's Kafka source: what begins with `kafka.security`, `kafka.sasl` and `kafka.ssl`."""
+        """Select from options of Spark's Kafka source those that begin with `kafka.security`, `kafka.sasl` and
+        `kafka.ssl`."""
         prefixes = tuple(PREFIX + each for each in ("security.", "sasl.", "ssl."))
         return cls(tuple(sorted((n.removeprefix(PREFIX), v) for n, v in options.items() if n.startswith(prefixes))))
 
     def spark(self) -> dict[str, str]:
-        """For Spark's Kafka source."""
+        """Return the properties for Spark's Kafka source."""
         return {PREFIX + name: value for name, value in self.properties}
 
     def librdkafka(self) -> dict[str, Any]:
-        """For confluent-kafka's clients."""
+        """Return the properties for confluent-kafka's clients."""
         found = self.python()
         names = {
             "security_protocol": "security.protocol",
@@ -76,7 +78,7 @@ class KafkaSecurity:
         return given
 
     def python(self) -> dict[str, Any]:
-        """For kafka-python's clients."""
+        """Return the properties for kafka-python's clients."""
         given = dict(self.properties)
         if unknown := sorted(set(given) - set(NAMES)):
             raise _refused(
@@ -104,7 +106,7 @@ def _refused(text: str) -> Refused:
 
 
 def properties_of(file: str) -> dict[str, str]:
-    """Java client properties of a file, by name; Refused INVALID_ARGUMENT if it cannot be read."""
+    """Read Java client properties of a file, by name; Refused INVALID_ARGUMENT if it cannot be read."""
     try:
         lines = Path(file).read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -114,10 +116,10 @@ def properties_of(file: str) -> dict[str, str]:
 
 
 def property_of(text: str, what: str) -> tuple[str, str]:
-    """(name, value) of `NAME=VALUE`; `what` names the text in the refusal, which does not show it."""
+    """Return (name, value) of `NAME=VALUE`; `what` names the text in the refusal, which does not show it."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        # Not the text itself: it may be a password.
+        # The text itself is left out: it may be a password.
         raise _refused(f"{what} is NAME=VALUE, such as security.protocol=SASL_SSL")
     return name.strip(), value.strip()
 

@@ -1,4 +1,5 @@
-"""Topics between masters and jobs. Whoever comes first creates one, so both must mean the same by it."""
+"""Topics between masters and jobs. Whichever process comes first creates a topic, so all must use the same
+definitions."""
 
 from __future__ import annotations
 
@@ -15,14 +16,14 @@ COMPACTED = (DECISIONS, REPORTS)
 
 
 WRITES_SETTINGS = {"cleanup.policy": "delete"}
-"""Of a topic that feeds a table: compaction would drop events that the table still needs, and how long Kafka keeps an
-event that was not read yet is the brokers' own rule."""
+"""The settings of a topic that feeds a table. Compaction would drop events that the table still needs. How long Kafka
+keeps an event that was not read yet is left to the brokers' own setting."""
 
 
 def settings_of(name: str) -> dict[str, str]:
-    """Settings of a new topic: state is replaced under its key, events are kept for a time.
+    """Return the settings of a new topic: state is replaced under its key, events are kept for a time.
 
-    The broker stores records as they are read, not as their sender compressed them: a reader may lack that sender's
-    library, and a compressed record may be a thousand times larger than it looks.
+    The broker stores records uncompressed, however their sender compressed them: a reader may lack that sender's
+    library, and a compressed record may be a thousand times larger when it is read.
     """
     return {"cleanup.policy": "compact" if name in COMPACTED else "delete", "compression.type": "uncompressed"}

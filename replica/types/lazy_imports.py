@@ -16,9 +16,9 @@ from typing import Any
 
 
 def lazy_imports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """`__getattr__`, `__dir__` and `__all__` of `package`.
+    """Return `__getattr__`, `__dir__` and `__all__` of `package`.
 
-    Its names are those that its source imports under `if TYPE_CHECKING:`, so that they stand in one place, where type
+    Its names are those that its source imports under `if TYPE_CHECKING:`, so that they are in one place, where type
     checkers find them too. A name is looked up once, then it is an attribute.
     """
     places = _places(sys.modules[package])

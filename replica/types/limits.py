@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import NamedTuple
 
 ROW_SIZE_BYTES_MAX = 1 << 20
-"""All values of variable length of a row: those that a batch gives, and those that the row then has."""
+"""Bounds all values of variable length of a row: those that a batch has, and those that the row has afterwards."""
 BATCH_SIZE_BYTES_MAX = 8 << 20
 BATCH_ROWS_MAX = 1 << 20
 BATCH_FILLED_BYTES_MAX = 128 << 20
-"""What the columns that a batch leaves out add to its rows: in each row their defaults or nulls. A row of eight bytes
-becomes one of a megabyte, if a default is as long."""
+"""Bounds what the columns that a batch leaves out add to its rows: in each row their defaults or nulls. A row of eight
+bytes becomes one of a megabyte if a default is as long."""
 DEFAULTS_BYTES_MAX = 16 << 10
-"""Defaults of variable length of all columns of one table; as many bytes as of a key. Each row that leaves the columns
-out is longer by these defaults, and so is every row that is older than a column."""
+"""Bounds the defaults of variable length of all columns of one table together; a key has the same bound. Each row that
+leaves the columns out is longer by these defaults, and so is every row that is older than a column."""
 WRITE_REPLY_BYTES_MAX = 15 << 20
-"""The reply to one batch if all its rows fail. It is one message, so a batch that could have a longer one is
-refused."""
+"""Bounds the reply to one batch all of whose rows fail. The reply is one message, so a batch that could have a longer
+one is refused."""
 BATCH_KEPT_BYTES_MAX = 128 << 20
-"""Of values of variable length that the rows of one batch keep, because it leaves their columns out, as of those that
-are filled in. The leader estimates it; what is above it is refused, and clients send the rows in two batches."""
+"""Bounds the stored values of variable length that the rows of one batch keep because the batch leaves their columns
+out. The leader estimates them and refuses a batch above the bound; the client then sends its rows in two batches."""
 BATCH_PASSES_MAX = 1000
 """Passes in which a tablet applies one batch: rows of one key, if each depends on the row before, need one each, and so
 do different keys of one hash. A pass takes up to about half a millisecond, during which the tablet cannot be read. A
@@ -27,8 +27,8 @@ batch with more is refused, and clients send its rows in two batches."""
 BATCH_PASS_VALUES_MAX = 30_000
 """The same passes times the columns of the table: a pass of 300 columns takes ten times as long as one of thirty."""
 KEPT_BYTES_MAX = 8 << 20
-"""Values that a tablet copies at a time for rows of which a batch gives some columns only; a longer row is copied
-alone. As many bytes as a batch itself may have."""
+"""Bounds the values that a tablet copies at a time for rows of which a batch has some columns only; a longer row is
+copied alone. A batch itself may have as many bytes."""
 BATCH_TARGET_BYTES = 1 << 20
 COLUMNS_MAX = 300
 KEY_SIZE_BYTES_MAX = 16 << 10
@@ -39,31 +39,33 @@ not overflow. Hybrid times alone may be larger."""
 ID_LENGTH_MAX = 128
 """Ids of tablets, tables, servers and clusters. File names consist of a tablet's id, a prefix and a suffix."""
 TOKEN_LENGTH_MAX = 256
-"""Keys that callers make up: request ids, plan ids, runs."""
+"""Bounds keys that callers make up: request ids, plan ids, runs."""
 TEXT_LENGTH_MAX = 4096
-"""Received texts for people: reasons, errors, versions, locations."""
+"""Bounds received texts that people read: reasons, errors, versions, locations."""
 REPORTED_TEXT_LENGTH_MAX = 64 << 10
-"""The same for errors in a server's report: a long one must not cause the report's refusal."""
+"""The same bound for the errors in a server's report: a long one must not cause the report's refusal."""
 JSON_DEPTH_MAX = 32
 SCHEMA_DEPTH_MAX = 100
-"""Of an Avro schema as JSON: a record within a record is three levels."""
+"""Bounds the nesting of an Avro schema as JSON: a record within a record is three levels."""
 SECONDS_MAX = 366 * 86_400.0
-"""Received durations in seconds."""
+"""Bounds received durations in seconds."""
 TOPIC_LENGTH_MAX = 249
-"""Kafka's own."""
+"""Kafka has the same bound."""
 TABLE_NAME_LENGTH_MAX = 236
-"""So that `dead-letters.<table>`, the longest of a table's topics, is a name that Kafka takes."""
+"""With this bound `dead-letters.<table>`, the longest of a table's topics, is a name that Kafka accepts."""
 
 TOPIC_RECORD_BYTES_MAX = 1 << 20
-"""A record on one of the masters' topics: Kafka's default bound."""
+"""Bounds a record on one of the masters' topics; it is Kafka's default."""
 TOPIC_TEXT_BYTES_MAX = 64 << 10
-"""Of one text in such a record: a reason or an error's message is the longest that a master or an executor writes."""
+"""Bounds one text in such a record; the longest that a master or an executor writes is a reason or an error's
+message."""
 TOPIC_ITEMS_MAX = 64
-"""Of one list in such a record: the members of a config, or the edits of a decision, are the most."""
+"""Bounds one list in such a record; the longest are the members of a config and the edits of a decision."""
 TOPIC_NAME_CHARS_MAX = 512
 """An id in such a record. A proposal's consists of two uuids; its sender may have made a longer one."""
 CHANGE_DEADLINE_US_MAX = 7 * 86_400 * 1_000_000
-"""How far ahead the deadline of a desired change may be. Until then no other change of its tablet is accepted."""
+"""Bounds how far ahead the deadline of a desired change may be. Until the deadline no other change of its tablet is
+accepted."""
 
 WAL_SEGMENT_SIZE_BYTES_MAX = 64 << 20
 WAL_SEGMENT_SIZE_BYTES_FIRST = 256 << 10
@@ -72,299 +74,317 @@ WAL_QUEUE_BYTES_MAX = 64 << 20
 APPEND_BATCH_BYTES_MAX = 4 << 20
 APPEND_META_BYTES_MAX = 16 << 10
 APPEND_ENTRIES_MAX = 512
-"""Of one AppendEntries, unless its first entry alone has more meta. Followers decode every meta before they take the
-entries: so many take 4 ms of their loop. A message of more, such as an older build sends, is decoded on a thread."""
+"""Bounds the entries of one AppendEntries, unless its first entry alone has more meta. Followers decode every meta
+before they accept the entries, and this many take 4 ms of their loop. A message with more, such as an older build
+sends, is decoded on a thread."""
 APPEND_INFLIGHT_BYTES_MAX = 16 << 20
 APPEND_INFLIGHT_MESSAGES_MAX = 64
 
 RAFT_TERM_MAX = (1 << 63) - 1
-"""As the wire and the metadata hold it."""
+"""The wire and the metadata hold a term as an int64."""
 RAFT_INDEX_MAX = 1 << 62
 """Log indexes and numbers of heartbeat rounds: half of what an int64 holds, so that adding one never overflows."""
 RAFT_TERMS_HONEST_MAX = 1 << 31
-"""Terms of a generation that a group can have reached: with the shortest interval, 0.6 s, it would have held elections
-without a break for forty years. This is half of a generation, so that as many are left."""
+"""Bounds the terms of a generation that a group can have reached: with the shortest interval, 0.6 s, it would have held
+elections without a break for forty years. It is half of a generation, so as many terms are left."""
 RAFT_TERM_JUMP_MAX = 1 << 24
 """Above those terms, a message whose term is higher than the receiver's by more than this is refused: it takes at least
 128 messages to reach the last term."""
 RAFT_GENERATION_JUMP_MAX = 1000
-"""The same for generations, each of which an operator begins."""
+"""The same bound for generations. Only an operator begins one."""
 CONFIG_MEMBERS_PROPOSED_MAX = 16
-"""Members of one group: a leader adds no more. It sends to each of them; seven voters, and as many joining members, are
-enough for every group."""
+"""Bounds the members of one group to which a leader adds one. The leader sends to each of them; seven voters and as
+many joining members are enough for every group."""
 CONFIG_MEMBERS_MAX = 64
-"""Members of a config that followers, copies and masters accept. Never less than a leader may propose: a replica that
-refused a config could not go on in its group, since the entry stays in the log."""
+"""Bounds the members of a config that followers, copies and masters accept. It is never less than what a leader may
+propose: a replica that refused a config could not go on in its group, since the entry stays in the log."""
 VOTE_REASON_CHARS_MAX = 1024
 HOST_CHARS_MAX = 255
-"""Of a name in an address: DNS has none that is longer."""
+"""Bounds a host name in an address: DNS has no longer one."""
 PEER_QUEUE_BYTES_MAX = 64 << 20
 
 CONNECTIONS_UNPROVEN_MAX = 256
-"""Connections to the links' port that have not shown their ticket: a server shows it a round trip after it connects, so
-that there is time enough even at a thousand new ones a second. Beyond, the oldest of the address with most is
-closed."""
+"""Bounds the connections to the links' port that have not shown their ticket. A server shows it a round trip after it
+connects, so there is time enough even at a thousand new ones a second. Beyond the bound the oldest connection of the
+address with the most is closed."""
 LINKS_OF_SERVERS_MAX = 1024
-"""Links of servers that are in a config of this server, or that the masters name. Each has one, so this is the largest
-cluster."""
+"""Bounds the links of servers that are in a config of this server, or that the masters name. Each has one, so this is
+the largest cluster."""
 LINKS_OF_SERVERS_BYTES_MAX = 128 << 20
-"""Batches that have arrived in part. A batch has 4 MB and is complete within milliseconds, so there are few at a
-time."""
+"""Bounds the batches that have arrived in part. A batch has 4 MB and is complete within milliseconds, so there are few
+at a time."""
 LINKS_OF_STRANGERS_MAX = 64
-"""Links of servers that this server does not know. An honest one is unknown for a moment: a new server, which is to get
-its first replica, hears from its leader before it knows a config."""
+"""Bounds the links of servers that this server does not know. An honest one is unknown for a moment: a new server that
+is about to get its first replica hears from its leader before it knows a config."""
 LINKS_OF_STRANGERS_BYTES_MAX = 32 << 20
 LINKS_OF_CLIENTS_MAX = 1024
-"""Links for small writes; a client process has one to each server. The one that was idle longest goes first, and its
-client opens another when it writes again."""
+"""Bounds the links for small writes; a client process has one to each server. The link that was idle longest is closed
+first, and its client opens another when it writes again."""
 LINKS_OF_CLIENTS_PER_ADDRESS_MAX = 512
-"""Half of all, so that one host cannot take every link; no host runs so many client processes. On a machine with the
-whole cluster, where all clients have one address, the servers' links are counted separately."""
+"""Half of all, so that one host cannot take every link; no host runs so many client processes. If the whole cluster
+runs on one machine, all clients have one address; the servers' links are counted separately."""
 LINKS_OF_CLIENTS_BYTES_MAX = 64 << 20
 LINK_REPLIES_BYTES_MAX = 16 << 20
-"""Replies that wait for one client which does not read them; beyond it the link ends."""
+"""Bounds the replies that wait for one client that does not read them; beyond the bound the link ends."""
 FRAME_S_MAX = 15.0
-"""A frame must be complete within this time of its first byte, or its connection is closed; a long one has the time
-that its bytes need at `FRAME_BYTES_PER_S_MIN`."""
+"""A connection is closed if a frame is not complete within this time of its first byte; a long frame has the time that
+its bytes need at `FRAME_BYTES_PER_S_MIN`."""
 FRAME_BYTES_PER_S_MIN = 256 << 10
 PEERS_UNKNOWN_MAX = 256
-"""Unknown servers whose addresses this server remembers, and to which answers may wait."""
+"""Bounds the unknown servers whose addresses this server remembers, and for which answers may wait."""
 GRPC_CONNECTIONS_MAX = 2048
-"""gRPC connections of one server; a client process has one or two to each server. Further ones are closed at once."""
+"""Bounds the gRPC connections of one server; a client process has one or two to each server. Further ones are closed at
+once."""
 GRPC_STREAMS_PER_CONNECTION_MAX = 256
-"""Calls under way on one connection; further ones wait at the client."""
+"""Bounds the calls under way on one connection; further ones wait at the client."""
 GRPC_HANDSHAKE_MS_MAX = 10_000
 """A connection on which HTTP/2's preface is not complete by then is closed."""
 GRPC_IDLE_MS_MAX = 300_000
-"""A connection without a call is closed after it; its client connects anew when it calls again."""
+"""A connection without a call for this time is closed; its client connects anew when it calls again."""
 CALLS_MAX = 16_384
 CALLS_PER_HOST_MAX = 8192
-"""Calls of gRPC under way: half of all for one host, so that one alone cannot take everything. A task of a Spark job
-has up to four writes under way for each tablet: 256 tasks on one host, with eight tablets led here, have as many. Small
-writes are no calls, they come on links."""
+"""Bounds the gRPC calls under way of one host: half of all, so that one host cannot take everything. A task of a Spark
+job has up to four writes under way for each tablet: 256 tasks on one host, with eight tablets led here, have as many.
+Small writes are not counted, because they come on links."""
 CALLS_MEMORY_BYTES_MAX = 1 << 30
 CALLS_MEMORY_PER_HOST_BYTES_MAX = 512 << 20
-"""Memory that one host's calls may take together, by their rows of REQUESTS (`replica/rpc/call_costs.py`): half of all.
-The costliest single call, a write of 8 MB in the smallest rows, fits into it."""
+"""Bounds the memory that one host's calls may take together, computed from their rows of REQUESTS
+(`replica/rpc/call_costs.py`): half of all. The costliest single call, a write of 8 MB in the smallest rows, fits into
+it."""
 REPLY_S_MAX = 60.0
 """A reply is dropped if its caller has not received it within this time plus what its bytes need at
 `FRAME_BYTES_PER_S_MIN`. Until then it is charged to the caller's host."""
 PEER_BATCH_MESSAGES_MAX = 8192
-"""Messages of one batch between servers; a sender splits a longer one. A batch has two or three for each tablet that
-both servers have, which are 1,500 at most."""
+"""Bounds the messages of one batch between servers; a sender splits a longer one. A batch has two or three for each
+tablet that both servers have, which are 1,500 at most."""
 PEER_BATCH_ENTRIES_MAX = 1 << 16
-"""Entries of one batch: a leader counts 64 bytes for each beside what it holds, and sends 4 MB at a time."""
+"""Bounds the entries of one batch: a leader counts 64 bytes for each besides what it holds, and sends 4 MB at a
+time."""
 PEER_BATCH_ENTRIES_SENT = 1024
-"""Entries of one batch as this build sends it, unless its first message has more: the receiver takes a batch in one
-iteration of its loop, at about 25 us for an entry."""
+"""Bounds the entries of one batch that this build sends, unless its first message has more: the receiver handles a
+batch in one iteration of its loop, at about 25 us for an entry."""
 PEER_BATCH_SMALL_BYTES = 1 << 20
 """A batch up to this length is parsed without counting its fields first. Parsed, it takes up to a hundred times as much
 memory for a moment."""
 
 TABLET_WRITES_PENDING_MAX = 4096
 WRITES_PER_LINK_MAX = 1024
-"""Writes under way on one link; at this number the server stops reading the link, and flow control makes the client
-wait."""
+"""Bounds the writes under way on one link; at this number the server stops reading the link, and flow control makes the
+client wait."""
 TABLET_WRITE_BYTES_PENDING_MAX = 32 << 20
 SERVER_MEMORY_SOFT_BYTES = 340 << 20
 MEMSTORE_FLUSH_BYTES = 64 << 20
 
 SCAN_BATCH_BYTES = 1 << 20
-"""Rows that a scan evaluates together, in the columns that it reads; a longer row is evaluated alone."""
+"""Bounds the rows that a scan evaluates together, measured in the columns that it reads; a longer row is evaluated
+alone."""
 SCAN_PIECE_ROWS_MAX = 1 << 16
-"""Of the same rows."""
+"""Bounds the number of these rows."""
 SCAN_CHUNK_BYTES_MAX = 2 * SCAN_BATCH_BYTES + (256 << 10)
-"""One message of a scan: SCAN_BATCH_BYTES of rows or one row, and Arrow's metadata of 300 columns. The rows count
-twice, because updates of single columns made longer rows in older builds."""
+"""Bounds one message of a scan: SCAN_BATCH_BYTES of rows or one row, and Arrow's metadata of 300 columns. The rows
+count twice, because updates of single columns made longer rows in older builds."""
 SCAN_SLICES_MAX = 1 << 20
-"""Slices of a tablet's hash space."""
+"""Bounds the slices of a tablet's hash space."""
 SCAN_PREDICATES_MAX = 1000
-"""Conditions of one scan: each is one comparison for every batch."""
+"""Bounds the conditions of one scan: each is one comparison for every batch."""
 SCAN_VALUES_MAX = 100_000
-"""Values of all conditions of one scan together. A scan's thread prepares them once: in a few milliseconds if they have
-the column's type, else in steps that end if the caller leaves."""
+"""Bounds the values of all conditions of one scan together. A scan's thread prepares them once: in a few milliseconds
+if they have the column's type, otherwise in steps that end if the caller leaves."""
 SCAN_VALUES_BYTES_MAX = 7 << 20
-"""The same values in wire form: SCAN_VALUES_MAX texts of 64 characters (SHA-256 sums) fit."""
+"""Bounds the same values in wire form: SCAN_VALUES_MAX texts of 64 characters (SHA-256 sums) fit."""
 SCAN_VALUES_PUSHED_MAX = 10_000
 SCAN_VALUES_PUSHED_BYTES_MAX = 1 << 20
-"""Values that Spark pushes down by itself: each of its tasks has them all. Longer lists are filtered in Spark."""
+"""Bounds the values that Spark pushes down by itself, because each of its tasks holds all of them. Longer lists are
+filtered in Spark."""
 SCAN_ODD_VALUES_MAX = 1000
-"""Values in lists of one scan that the column's type cannot hold: each is one comparison for every batch."""
+"""Bounds the values in lists of one scan that the column's type cannot hold: each is one comparison for every batch."""
 GET_KEYS_MAX = 4096
-"""Keys that one call of Get asks for."""
+"""Bounds the keys in one call of Get."""
 GET_KEYS_BYTES_MAX = 1 << 20
-"""These keys in wire form."""
+"""Bounds these keys in wire form."""
 GET_BYTES_MAX = 4 << 20
-"""Rows in the answer of one call of Get, about; the client asks for the remaining keys again. One row is always
-answered."""
+"""Bounds the rows in the answer of one call of Get, approximately; the client requests the remaining keys again. The
+answer always has at least one row."""
 GET_REPLY_BYTES_MAX = GET_BYTES_MAX + (1 << 20) + (512 << 10)
 GETS_OPEN_MAX = 256
 GETS_OPEN_PER_HOST_MAX = 192
 SCANS_OPEN_MAX = 64
 SCANS_OPEN_PER_HOST_MAX = 48
 CHECKSUMS_OPEN_MAX = 64
-"""Checksum calls of one server. Each reads a whole replica, on threads for checksums; further calls wait for a
-thread."""
+"""Bounds the checksum calls of one server. Each reads a whole replica on one of the threads for checksums; further
+calls wait for a thread."""
 CHECKSUMS_OPEN_PER_HOST_MAX = 48
 CHECKSUM_WAIT_S = 60.0
-"""How long one replica may take to get a thread and to apply all entries up to the time of a comparison."""
+"""Bounds the time in which one replica must get a thread and apply all entries up to the time of a comparison."""
 CHECKSUM_BYTES_PER_S_MIN = 20 << 20
 CHECKSUM_CELLS_PER_S_MIN = 1_000_000
-"""A caller of a replica's checksum gives it the time that its bytes and its cells need at these rates. A core sums ten
+"""A caller of a replica's checksum allows it the time that its bytes and its cells need at these rates. A core sums ten
 times as fast (`nyala bench checksum`); a busy core, or a disk that is read for the first time, may be slower."""
 LOOP_THREADS = 8
-"""Threads of a server's event loop for calls that may block: looking up names, reading its identity's file, a mount."""
+"""Threads of a server's event loop for calls that may block: a name look-up, a read of the identity's file, a mount."""
 CALLER_STAYS_S_MAX = 24 * 3600.0
 """The work for one call ends after this time, whatever its deadline."""
 CALLER_STAYS_S_DEFAULT = 600.0
-"""The same for a caller that names none."""
+"""The same for a caller that sends no deadline."""
 GRPC_MESSAGE_BYTES_MAX = 16 << 20
 REPORT_BYTES_MAX = 4 << 20
-"""The replicas' statuses in one heartbeat: 1,500 of them, each of a tablet with seven members, are smaller."""
+"""Bounds the replicas' statuses in one heartbeat: 1,500 of them, each of a tablet with seven members, are smaller."""
 REPORT_REPLICAS_MAX = 10_000
-"""Statuses in one heartbeat: a server sends no more, a master takes no more. Further ones, for example of many deleted
-tablets, are in the next heartbeats."""
+"""Bounds the statuses in one heartbeat: a server sends no more, and a master accepts no more. Further ones, for example
+of many deleted tablets, are in the next heartbeats."""
 ORDERS_BYTES_MAX = 4 << 20
-"""The orders in one heartbeat's reply. An order to create a tablet has the whole description of its table."""
+"""Bounds the orders in one heartbeat's reply. An order to create a tablet holds the whole description of its table."""
 DESCRIPTIONS_PER_HEARTBEAT_MAX = 50
-"""Table descriptions that the master encodes for the orders of one heartbeat, one in each step of the loop: 300 columns
-take some 5 ms, and a server waits 3 s for the reply. The next heartbeat's reply has the remaining orders."""
+"""Bounds the table descriptions that the master encodes for the orders of one heartbeat, one in each step of the loop:
+300 columns take some 5 ms, and a server waits 3 s for the reply. The next heartbeat's reply has the remaining
+orders."""
 DESCRIPTIONS_BYTES_MAX = 32 << 20
-"""Encoded descriptions that a master keeps: of 2,500 tables with 300 columns, or as many as eight replies can hold."""
+"""Bounds the encoded descriptions that a master keeps: those of 2,500 tables with 300 columns, or as many as eight
+replies can hold."""
 TABLE_BYTES_MAX = 1 << 20
-"""The description of one table. 300 columns with names of 256 characters and ten schemas of 40 KB are smaller."""
+"""Bounds the description of one table. 300 columns with names of 256 characters and ten schemas of 40 KB are
+smaller."""
 WRITER_SCHEMA_BYTES_MAX = 256 << 10
 WRITER_SCHEMAS_MAX = 200
-"""Writer schemas of one table. At the bound an operator removes one, because only people know which events still wait
-in Kafka."""
+"""Bounds the writer schemas of one table. At the bound an operator removes one, because only people know which events
+still wait in Kafka."""
 TABLES_MAX = 20_000
 TABLETS_PER_TABLE_MAX = 1024
 TABLETS_MAX = 100_000
-"""Tablets of all tables, including dropped ones until the catalog forgets them."""
+"""Bounds the tablets of all tables, including dropped ones until the catalog forgets them."""
 SOURCES_PER_TABLE_MAX = 10_000
 CATALOG_BYTES_MAX = 192 << 20
-"""The masters' catalog: at this size no table, tablet or source is added. A copy of it is one message of at most
-COPY_MANIFEST_BYTES_MAX; the difference is for changes of the existing ones."""
+"""Bounds the masters' catalog: at this size no table, tablet or source is added. A copy of it is one message of at most
+COPY_MANIFEST_BYTES_MAX; the difference is left for changes of the existing ones."""
 PLACE_LENGTH_MAX = 256
-"""The place in a list after which a page begins: a source's key, of four names, is the longest."""
+"""Bounds the place in a list after which a page begins: a source's key, of four names, is the longest."""
 PAGE_BYTES = 1 << 20
-"""Of one page of a list, as our clients ask for it."""
+"""The length of one page of a list that our clients request."""
 PAGE_BYTES_MAX = 12 << 20
-"""Of one page at most, whatever its caller asks for. With the largest single item it stays below one message."""
+"""Bounds one page, whatever its caller requests. With the largest single item it stays below one message."""
 COPY_MANIFEST_BYTES_MAX = 256 << 20
-"""A session's superblock is one message: the masters' has the catalog, a tablet's the ledger of sources and clients."""
+"""Bounds a session's superblock, which is one message: the masters' holds the catalog, a tablet's the ledger of sources
+and clients."""
 
 COPY_FAILURES_MAX = 3
-"""After so many copies in a row that failed for reasons of the target server, the masters choose another server. One or
-two may have a temporary cause, for example a quarantine that is being purged; three, with a leader's back-off between
-them, have not. A wrong decision costs a copy elsewhere; waiting for more costs time with one replica too few."""
+"""After this many copies in a row that failed for reasons of the target server, the masters choose another server. One
+or two failures may have a temporary cause, for example a quarantine that is being purged; three, with a leader's
+back-off between them, do not. A wrong decision costs a copy elsewhere; waiting for more failures costs time with one
+replica too few."""
 MASTERS = (1, 3, 5)
-"""Allowed numbers of masters. An even number survives no more failures than one less, and with more than five each
-change of the catalog waits for more disks."""
+"""The allowed numbers of masters. An even number survives no more failures than the odd number below it, and with more
+than five each change of the catalog waits for more disks."""
 MASTER_ADDRESSES_MAX = 16
-"""Addresses that one server sends heartbeats to: those of its options, which may include former ones and second names
-of one master, and those that the masters name. Three for each of five masters, and one more."""
+"""Bounds the addresses to which one server sends heartbeats: those of its options, which may include former ones and
+second names of one master, and those that the masters name. It is three for each of five masters, and one more."""
 SERVERS_MAX = 4096
-"""Tablet servers that the masters know, each of which has answered a call of theirs. A hundred times the largest
-cluster tried."""
+"""Bounds the tablet servers that the masters know, each of which has answered a call of theirs. It is a hundred times
+the largest cluster tried."""
 SERVERS_PER_HOST_MAX = 256
-"""Tablet servers whose heartbeats come from one host. A machine runs one, or some dozens in a test; a rack behind one
-address has room as well. A server at an address where the masters know it is bounded by neither."""
+"""Bounds the tablet servers whose heartbeats come from one host. A machine runs one, or some dozens in a test; a rack
+behind one address has room too. A server at an address where the masters know it counts towards neither bound."""
 SERVER_ADDRESSES_MAX = 4
 SERVER_CANDIDATES_MAX = 1024
 SERVER_CANDIDATES_PER_HOST_MAX = 64
-"""Senders of heartbeats that the leading master has not reached at the address that they give. An honest one is a
-candidate for some milliseconds, so there is room for a whole machine's servers; false ones fill their own host's
+"""Bounds the senders of heartbeats that the leading master has not yet reached at the address they name. An honest one
+is a candidate for some milliseconds, so there is room for a whole machine's servers; false ones fill their own host's
 share."""
 SERVER_CANDIDATES_PER_UUID_MAX = 8
 SERVER_CANDIDATES_PER_UUID_AND_HOST_MAX = 2
-"""Candidates with one uuid: a server that starts again while the call to its former process is under way needs two.
-Known addresses of the server are counted separately, so forged heartbeats do not take the server's places."""
+"""Bounds the candidates with one uuid: a server that starts again while the call to its former process is under way
+needs two. Known addresses of the server are counted separately, so forged heartbeats do not take the server's
+places."""
 SERVER_CALLS_MAX = 16
 SERVER_CALLS_PER_HOST_MAX = 4
-"""Candidates of one host that the master calls at the same time; a call ends after 1.5 s. Servers at addresses where
-the masters know them have as many calls of their own."""
+"""Bounds the candidates of one host that the master calls at the same time; a call ends after 1.5 s. Servers at
+addresses where the masters know them have as many calls of their own."""
 REPLICAS_REPORTED_MAX = 20_000
-"""Replicas and tombstones that the masters take from one server: it holds 1,500 tablets, and remembers deleted ones."""
+"""Bounds the replicas and tombstones that the masters accept from one server: it holds 1,500 tablets, and remembers
+deleted ones."""
 REPLICA_STATUS_BYTES_MAX = 64 << 10
 REPORT_MEMORY_BYTES_MAX = 64 << 20
-"""Memory for what the masters keep of one server's statuses, by `master/heartbeats/report_limits.py`: 1,500
-tablets of seven members each are 14 MB, and as many deleted ones as may be reported 21 MB."""
+"""Bounds the memory for what the masters keep of one server's statuses, computed by
+`master/heartbeats/report_limits.py`: 1,500 tablets of seven members each are 14 MB, and as many deleted ones as may be
+reported 21 MB."""
 REPORT_STRANGERS_MEMORY_BYTES_MAX = 512 << 20
-"""The same for statuses of replicas whose servers are no members of the tablet, of all servers together. The catalog
-bounds members; any process that answers at an address may report other replicas."""
+"""The same bound for statuses of replicas whose servers are no members of the tablet, of all servers together. The
+catalog bounds members; any process that answers at an address may report other replicas."""
 REPORT_STATUSES_PER_S_MAX = 8000
 REPORT_STATUSES_BURST_MAX = 60_000
 REPORT_STATUSES_OF_HEARTBEAT = 50
-"""Statuses that one server reports: a server of 1,500 tablets which all change reports 3,000 a second, and one with
-20,000 reports all of them at once to a new leading master. Each heartbeat counts as so many more."""
+"""Each heartbeat counts as this many more statuses. A server of 1,500 tablets that all change reports 3,000 statuses a
+second, and one with 20,000 reports all of them at once to a new leading master."""
 COPIES_FAILING_MAX = 200
 COPY_ERROR_CHARS_MAX = 300
-"""Failing copies of one server, and the text of each error: in a heartbeat, and as masters keep and show them."""
+"""Bounds the failing copies of one server, and the text of each error, in a heartbeat and in what masters keep and
+show."""
 INQUIRIES_MAX = 8
-"""Tablets whose members the master calls at the same time, before a deletion or after a change: usually three calls for
-each."""
+"""Bounds the tablets whose members the master calls at the same time, before a deletion or after a change: usually
+three calls for each."""
 INQUIRIES_PENDING_MAX = 64
-"""Inquiries under way or waiting; a later tick or heartbeat asks for the others again."""
+"""Bounds the inquiries under way or waiting; a later tick or heartbeat repeats the request for the others."""
 INQUIRIES_PENDING_PER_SERVER_MAX = 8
-"""Of those, inquiries about replicas that one server reports: one that reports thousands does not delay others."""
+"""Bounds those of them that concern replicas that one server reports: one that reports thousands does not delay
+others."""
 PEERS_SOUGHT_MAX = 64
-"""Servers whose addresses one heartbeat asks for; the next heartbeats ask for the others."""
+"""Bounds the servers whose addresses one heartbeat requests; the next heartbeats request the others."""
 
 LEDGER_ERRORS_BYTES_MAX = 8 << 20
-"""Memory for the row errors of all clients that a tablet remembers; saved they take no more than half of it. They are
-in the superblock, which a copy sends in one message."""
+"""Bounds the memory for the row errors of all clients that a tablet remembers; saved they take no more than half of it.
+They are in the superblock, which a copy sends in one message."""
 LEDGER_RESULTS_MAX = 50_000
-"""Results of all clients that a tablet remembers."""
+"""Bounds the results of all clients that a tablet remembers."""
 LEDGER_ERROR_RUNS_MAX = 1_000_000
-"""Runs of failed rows that a tablet remembers of one source. No micro-batch may have more offsets than this: then
-whatever its rows are, it can be applied, and replayed, before the source's done position moves."""
+"""Bounds the runs of failed rows that a tablet remembers of one source. No micro-batch may have more offsets than this:
+then it can be applied, and replayed, whatever its rows are, before the source's done position moves."""
 LEDGER_CLIENTS_MAX = 10_000
 LEDGER_RESULTS_PER_CLIENT_MAX = 256
 LEDGER_CLIENT_ID_CHARS_MAX = 128
 LEDGER_CLIENT_TTL_US = 10 * 60 * 1_000_000
 
 TABLETS_PER_SERVER_MAX = 1500
-"""Measured by `nyala bench idle --local --tablets 1500`: at rest 12 % of a core and 266 MB of each of three servers
-with so many, all led again 44 s after all were killed; see replica/server/DESIGN.md."""
+"""Measured by `nyala bench idle --local --tablets 1500`: at rest each of three servers with so many used 12 % of a core
+and 266 MB, and after all were killed, all tablets had a leader again in 44 s; see replica/server/DESIGN.md."""
 
 CLOCK_AHEAD_OF_CALLERS_US_MAX = 10 * 1_000_000
-"""How far a time that a caller has seen may lie above this server's wall clock."""
+"""Bounds how far a time that a caller has seen may lie above this server's wall clock."""
 CLOCK_AHEAD_OF_PEERS_US_MAX = 30 * 1_000_000
-"""The same for times of a leader: more, so that a server which followed a caller to its bound is still followed."""
+"""The same bound for times of a leader. It is larger, so that a server whose clock followed a caller to the bound is
+still followed by others."""
 
 CLOCK_DIFFERENCE_US_MAX = 500_000
-"""The most that the wall clocks of two servers may differ, or reads of bounded staleness may be older than asked for.
-Nothing else depends on it."""
+"""Bounds the difference between the wall clocks of two servers. If it is larger, reads of bounded staleness may be
+older than requested; nothing else depends on it."""
 HISTORY_RETENTION_US_MAX = 10 * 366 * 86_400 * 1_000_000
 STALENESS_US_MAX = 366 * 86_400 * 1_000_000
 
 COPY_CHUNK_BYTES = 1 << 20
 COPY_READ_BYTES = 256 << 10
-"""Bytes of a copy that are received and written at once. The allocator gives larger blocks of memory back to the
-kernel, which clears them anew each time."""
+"""Bytes of a copy that are received and written at once. The allocator returns larger blocks of memory to the kernel,
+which clears them anew each time."""
 COPY_STREAMS_MAX = 4
-"""Files of one session that are fetched at once. For each one's connection the kernels of both ends keep up to 10
-MB."""
+"""Bounds the files of one session that are fetched at once. For each one's connection the kernels of both ends keep up
+to 10 MB."""
 COPY_IN_FLIGHT_BYTES = 16 << 20
-"""Bytes of one session that the target has fetched and not written yet. With the kernel's memory for its connections a
-session stays below 64 MB."""
+"""Bounds the bytes of one session that the target has fetched and not written yet. With the kernel's memory for its
+connections a session stays below 64 MB."""
 COPY_BUSY_RATE_BYTES_PER_S = 32 << 20
 """The rate of all copies of a server while clients write, unless an operator sets another."""
 COPY_RATE_MIN_BYTES_PER_S = 128 << 10
 """At a lower rate, which all streams of a server share, a stream could wait longer than its receiver's time limit."""
 COPY_FETCH_BYTES = 8 << 20
-"""The most bytes of a file in one request."""
+"""Bounds the bytes of a file in one request."""
 COPY_SESSIONS_MAX = 4
 COPY_SESSIONS_PER_HOST_MAX = 3
-"""Sessions of one host, whatever uuids it names, so that there is always a place for another host."""
+"""Bounds the sessions of one host, whatever uuids it names, so that there is always a place for another host."""
 COPY_SESSIONS_OF_STRANGERS_MAX = 2
-"""Sessions of all servers that are no members of their tablet's config. A leader adds a server before it copies to it,
-so these are operators' copies alone (`nyala copy start`)."""
+"""Bounds the sessions of all servers that are no members of their tablet's config. A leader adds a server before it
+copies to it, so only operators' copies are among these (`nyala copy start`)."""
 COPY_FETCHES_PER_SESSION_MAX = 8
-"""Connections on which a session's files are fetched: COPY_STREAMS_MAX, and as many again that are about to end."""
+"""Bounds the connections on which a session's files are fetched: COPY_STREAMS_MAX, and as many again that are about to
+end."""
 COPY_FETCHES_MAX = COPY_SESSIONS_MAX * COPY_FETCHES_PER_SESSION_MAX
-"""The same of all sessions. A connection whose session is over is closed when another one comes."""
+"""The same bound for all sessions together. A connection whose session is over is closed when another one comes."""
 COPY_SESSION_TTL_US = 60 * 1_000_000
 
 
@@ -375,21 +395,21 @@ REPLY_SHORT_BYTES = 16 << 10
 
 
 class RequestBound(NamedTuple):
-    """What one call may cost its receiver. The first two are held before the request is parsed.
+    """What one call may cost its receiver. The first two bounds are checked before the request is parsed.
 
-    Memory for one request: `fixed_bytes + bytes * memory_factor + fields * field_bytes + items * item_bytes`, and
-    `memory_base` if it is longer than REQUEST_SMALL_BYTES, from its bytes to its answer, what is kept of it in memory
-    included. REPLY_COPIES times the reply comes on top. `replica/rpc/call_costs.py` adds that up, and no call begins
-    whose sum does not fit into CALLS_MEMORY_BYTES_MAX. Time on the event loop, as calls of functions by the handler,
-    each 0.1 us to 1 us: `REQUEST_STEPS + fields * field_steps`. A page, and the descriptions of tables for the reply to
-    a heartbeat, are made in many steps of the loop, and each has no more than that, with the fields of one item.
-    `tests/unit/rpc/test_rpc_request_costs.py` measures both. A request that may have more than
+    Memory for one request, from its bytes to its answer, what is kept of it in memory included, is `fixed_bytes + bytes
+    * memory_factor + fields * field_bytes + items * item_bytes`, plus `memory_base` if it is longer than
+    REQUEST_SMALL_BYTES, plus REPLY_COPIES times the reply. `replica/rpc/call_costs.py` adds that up, and no call begins
+    whose sum does not fit into CALLS_MEMORY_BYTES_MAX. Time on the event loop is counted in calls of functions by the
+    handler, each 0.1 us to 1 us: `REQUEST_STEPS + fields * field_steps`. A page, and the descriptions of tables for the
+    reply to a heartbeat, are made in many steps of the loop, each of which has no more than that, with the fields of
+    one item. `tests/unit/rpc/test_rpc_request_costs.py` measures both. A request that may have more than
     REQUEST_FIELDS_INLINE_MAX fields is read on a thread if it is longer than REQUEST_SMALL_BYTES.
     """
 
     bytes_max: int
     fields_max: int = 200
-    """Fields on the wire, those of nested messages counted as far as they or their parts may repeat."""
+    """Bounds the fields on the wire; those of nested messages are counted if they or their parts may repeat."""
     memory_factor: int = 4
     field_bytes: int = REQUEST_FIELD_BYTES
     """Memory for one field, parsed and handled. An empty message in a list has two bytes on the wire."""
@@ -398,19 +418,20 @@ class RequestBound(NamedTuple):
     fixed_bytes: int = 48 << 10
     """Memory that a request of any size may take."""
     items: str = ""
-    """The field that says how many items the request asks for: a number, or a list."""
+    """The field that holds how many items the request is for: a number, or a list."""
     item_bytes: int = 0
     """Memory that the handler takes for one item, beyond its bytes."""
     reply_bytes: int = REPLY_SHORT_BYTES
-    """The longest reply; of a stream, the longest of its messages. Nothing longer is sent."""
+    """Bounds the reply; of a stream, the longest of its messages. Nothing longer is sent."""
     reply_item_bytes: int = 0
-    """The reply's bytes for one item, if it has no more than those; 0: any reply may have `reply_bytes`."""
+    """The reply's bytes for one item, if it holds nothing but those; 0: any reply may have `reply_bytes`."""
     reply_late: bool = False
-    """The reply is charged when it has been made, because another bound limits how many are made at a time."""
+    """Whether the reply is charged only when it has been made, because another bound limits how many are made at a
+    time."""
     field_steps: int = 100
     wait_s: float = 0.0
-    """How long the handler may wait, or work on a thread, if the caller gives no deadline and does not leave; 0: it
-    answers at once. With a deadline: until then."""
+    """Bounds how long the handler may wait, or work on a thread, if the caller sends no deadline and does not leave; 0:
+    it answers at once. With a deadline it may work until then."""
 
 
 REQUEST_SMALL_BYTES = 64 << 10
@@ -418,7 +439,7 @@ REQUEST_SMALL_BYTES = 64 << 10
 REPLY_COPIES = 2
 """Copies of a reply in memory: the message and its encoded bytes; of a stream: the message being sent and the next."""
 REPLY_PAGE_BYTES_MIN = (1 << 20) + (256 << 10)
-"""A page is charged for so many bytes even if its caller asks for fewer, because it has at least one item, and a
+"""A page is charged for this many bytes even if its caller requests fewer, because it has at least one item, and a
 table's description may be as long. A longer first item is charged when it has been made."""
 REQUEST_STEPS = 20_000
 """Calls of functions by the handler of a request of any size."""
@@ -522,8 +543,8 @@ REQUESTS: dict[str, RequestBound] = {
     "WriteBundle": RequestBound(GRPC_MESSAGE_BYTES_MAX, WRITES_PER_LINK_MAX, memory_factor=24),
     "FetchRequest": RequestBound(16 * _KIB, wait_s=600.0),
 }
-"""Every call that a server answers, by service and method; and one that is not here is refused. (Batches
-of consensus messages, `PeerBatch`, are bounded by `replica/transport/batch_bounds.py`.)"""
+"""Every call that a server answers, by service and method; one that is not here is refused. (Batches of consensus
+messages, `PeerBatch`, are bounded by `replica/transport/batch_bounds.py`.)"""
 
 REPEATED: dict[str, int] = {
     "ScanRequest.columns": COLUMNS_MAX,

@@ -1,7 +1,7 @@
-"""Names, ids and numbers that come in: one alphabet, one length and one range each. Pure checks.
+"""Checks of names, ids and numbers that come in: one alphabet, one length and one range each. Pure.
 
-Each check returns what it was given, or raises Refused(INVALID_ARGUMENT) that shows the value: cut short, and with
-characters escaped that cannot be printed, so that a log line or a terminal stays what it was.
+Each check returns its argument, or raises Refused(INVALID_ARGUMENT) that shows the value: cut short, and with
+characters escaped that cannot be printed, so that it cannot change a log line or a terminal.
 """
 
 from __future__ import annotations
@@ -21,26 +21,27 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _WHITE = str.maketrans("\t\n\r", "   ")
 _JSON_PART = re.compile(r'\\.|["\[{\]}]', re.DOTALL)
-"""What may change how deep a JSON text nests. Two characters at most, so a scan looks at each character once or twice:
-with whole strings as parts, one that does not end would be read again from each of its escaped quotes."""
+"""Matches what may change how deep a JSON text nests. It matches two characters at most, so a scan reads each character
+once or twice. If whole strings were parts, one that does not end would be read again from each of its escaped
+quotes."""
 CONTROL_TOPICS = frozenset({"decisions", "proposals", "outcomes", "reports"})
-"""Topics of the masters: none of them is a table's source."""
+"""The masters' own topics: none of them is a table's source."""
 
 
 def shown(value: object) -> str:
-    """The value as an error may show it: at most 80 characters, and those escaped that cannot be printed."""
+    """Return the value as an error may show it: at most 80 characters, with those escaped that cannot be printed."""
     text = value if isinstance(value, str) else repr(value)
     cut = printable(text[: _SHOWN_CHARS + 1])
     return cut if len(cut) <= _SHOWN_CHARS else f"{cut[:_SHOWN_CHARS]}... ({len(text)} characters)"
 
 
 def refused(what: str, value: object, **values: object) -> Refused:
-    """The refusal of one value."""
+    """Return the refusal of one value."""
     return Refused(Code.INVALID_ARGUMENT, what, {"value": shown(value), **values})
 
 
 def check_id(text: str, what: str, *, length_max: int = limits.ID_LENGTH_MAX) -> str:
-    """An id of a tablet, a table, a server, a master or a cluster: it may be a file's name."""
+    """Check an id of a tablet, a table, a server, a master or a cluster: it may be a file's name."""
     if not _ID.fullmatch(text) or len(text) > length_max:
         raise refused(
             f"{what}: an id has 1 to {length_max} letters, digits, '.', '_' and '-', and does not begin with '.'",
@@ -51,28 +52,30 @@ def check_id(text: str, what: str, *, length_max: int = limits.ID_LENGTH_MAX) ->
 
 
 def check_token(text: str, what: str, *, length_max: int = limits.TOKEN_LENGTH_MAX) -> str:
-    """A key that a caller made up, such as a request's or a client's id: printable, and bounded."""
+    """Check a key that a caller made up, such as a request's or a client's id: it must be printable, and is bounded."""
     if not text or len(text) > length_max or _CONTROL.search(text):
         raise refused(f"{what}: 1 to {length_max} characters, none of them a control character", text, length=len(text))
     return text
 
 
 def check_text(text: str, what: str, *, length_max: int = limits.TEXT_LENGTH_MAX) -> str:
-    """Words for a human, such as a reason: bounded, and without control characters but for tabs and new lines."""
+    """Check a text that people read, such as a reason: it is bounded, and may hold no control characters except tabs
+    and new lines."""
     if len(text) > length_max or _CONTROL.search(text.translate(_WHITE)):
         raise refused(f"{what}: at most {length_max} characters, and no control characters", text, length=len(text))
     return text
 
 
 def check_length(text: str, what: str, *, length_max: int) -> str:
-    """A text that is only looked up, or that an earlier build may have made with other characters: bounded."""
+    """Check only the length of a text that is looked up, or that an earlier build may have made with other
+    characters."""
     if len(text) > length_max:
         raise refused(f"{what}: at most {length_max} characters", text, length=len(text))
     return text
 
 
 def check_table_name(name: str) -> str:
-    """The name of a table that is to be made."""
+    """Check the name of a table that is to be made."""
     if not _TABLE_NAME.fullmatch(name) or len(name) > limits.TABLE_NAME_LENGTH_MAX:
         what = "a table name begins with a letter or digit, and goes on with those, '.', '_' and '-'"
         raise Refused(
@@ -86,7 +89,7 @@ def check_table_name(name: str) -> str:
 
 
 def check_column_name(name: str) -> str:
-    """The name of a column that is to be made. Those of tables made before may have other characters."""
+    """Check the name of a column that is to be made. Those of tables made before may have other characters."""
     if not name or len(name) > limits.NAME_LENGTH_MAX or _CONTROL.search(name) or name != name.strip():
         raise refused(
             f"a column name has 1 to {limits.NAME_LENGTH_MAX} characters, none of them a control character, and no "
@@ -98,7 +101,7 @@ def check_column_name(name: str) -> str:
 
 
 def check_topic(topic: str, what: str = "a topic") -> str:
-    """The name of a Kafka topic, as Kafka takes it."""
+    """Check the name of a Kafka topic by Kafka's own rules."""
     if not _TOPIC.fullmatch(topic) or len(topic) > limits.TOPIC_LENGTH_MAX or topic in (".", ".."):
         raise Refused(
             Code.INVALID_ARGUMENT,
@@ -111,7 +114,7 @@ def check_topic(topic: str, what: str = "a topic") -> str:
 
 
 def check_source_topic(topic: str) -> str:
-    """The topic from which a table is to be filled: none of the masters' own, nor one of dead letters."""
+    """Check a topic from which a table is to be filled: it may be none of the masters' own, nor one of dead letters."""
     check_topic(topic, "a table's source")
     if topic in CONTROL_TOPICS or topic.startswith("dead-letters."):
         raise refused("a table's source cannot be one of the system's own topics; name another one", topic)
@@ -119,21 +122,22 @@ def check_source_topic(topic: str) -> str:
 
 
 def check_number(number: float, what: str, low: float, high: float) -> float:
-    """A number from `low` to `high`; never NaN."""
+    """Check that a number is from `low` to `high`, and not NaN."""
     if not low <= number <= high:
         raise refused(f"{what}: a number from {low:g} to {high:g}", number)
     return number
 
 
 def check_seconds(seconds: float, what: str, *, high: float = limits.SECONDS_MAX) -> float:
-    """A duration in seconds: above 0, finite."""
+    """Check that a duration in seconds is above 0 and finite."""
     if not (math.isfinite(seconds) and 0 < seconds <= high):
         raise refused(f"{what}: seconds above 0 and at most {high:g}", seconds)
     return seconds
 
 
 def parse_json(data: bytes | str, what: str, *, depth_max: int = limits.JSON_DEPTH_MAX) -> Any:
-    """The value of a JSON text; Refused for what is none, nests deeper than `depth_max`, or holds NaN or Infinity."""
+    """Return the value of a JSON text; Refused if it is not valid, nests deeper than `depth_max`, or holds NaN or
+    Infinity."""
     try:
         text = data if isinstance(data, str) else data.decode("utf-8")
         if nests_deeper(text, depth_max):

@@ -33,7 +33,7 @@ _OPEN_FILES_ENOUGH = 1 << 20
 
 
 class UtcFormatter(logging.Formatter):
-    """Times of records in UTC, wherever the machine is."""
+    """Writes the times of records in UTC, whatever the machine's time zone is."""
 
     converter = staticmethod(time.gmtime)
 
@@ -50,14 +50,14 @@ def add_options(parser: argparse.ArgumentParser, options: type, helps: Mapping[s
 
 
 def log_to_stderr(level: int | str = logging.INFO, *, names: bool = False) -> None:
-    """Begin to log, once for a process. `names`: with the logger's name."""
+    """Begin to log; called once in a process. `names`: with the logger's name."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(UtcFormatter(FORMAT_WITH_NAMES if names else FORMAT, DAY_AND_TIME))
     logging.basicConfig(level=level, handlers=[handler])
 
 
 def started_pool(threads: int, name: str) -> ThreadPoolExecutor:
-    """A pool whose threads all run when this returns, so that no later work fails because a thread cannot be started.
+    """Return a pool whose threads all run already, so that no later work fails because a thread cannot be started.
 
     ResourcesExhausted if one of them cannot be started.
     """

@@ -10,11 +10,11 @@ class Clock(Protocol):
     """The wall clock, which may be set, and a monotonic clock."""
 
     def wall_us(self) -> int:
-        """Microseconds since 1970; may jump."""
+        """Return the microseconds since 1970; they may jump."""
         ...
 
     def monotonic_us(self) -> int:
-        """Microseconds of an arbitrary origin; never goes back, and counts suspends if the machine can."""
+        """Return microseconds since an arbitrary origin; they never go back, and count suspends if the machine can."""
         ...
 
 
@@ -27,14 +27,14 @@ class Rng(Protocol):
 
 
 Post = Callable[[Callable[[], None]], None]
-"""Runs a function on the owner's thread, soon, in order; may be called from any thread."""
+"""Runs a function on the owner's thread, soon, in order of the calls; may be called from any thread."""
 
 
 class Timer(Protocol):
     """Runs functions on the owner's thread later, for waits that are shorter than a tick."""
 
     def now_us(self) -> int:
-        """Microseconds of an arbitrary origin; never goes back."""
+        """Return microseconds since an arbitrary origin; they never go back."""
         ...
 
     def after(self, delay_us: int, function: Callable[[], None]) -> None:
@@ -54,14 +54,14 @@ class DiskFile(Protocol):
     def pread(self, length_bytes: int, byte_offset: int) -> bytes: ...
 
     def send_to(self, fd: int, byte_offset: int, length_bytes: int) -> int:
-        """Hand bytes to the blocking socket `fd`. Returns how many it took; 0 only at the file's end.
+        """Send bytes to the blocking socket `fd`. Returns how many the socket accepted; 0 only at the file's end.
 
         DiskFailure for an error of this file; OSError for one of the socket.
         """
         ...
 
     def datasync(self) -> None:
-        """Content and length are durable on return; a failure raises DiskFailure."""
+        """Make content and length durable; a failure raises DiskFailure."""
         ...
 
     def sync(self) -> None: ...
@@ -87,21 +87,21 @@ class Disk(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def listdir(self, path: str) -> list[str]:
-        """Sorted names; empty if the folder does not exist."""
+        """Return the sorted names; empty if the folder does not exist."""
         ...
 
     def mkdir(self, path: str) -> None:
-        """With parents; the new entries are durable on return."""
+        """Make the folder and its parents; the new entries are durable on return."""
         ...
 
     def read(self, path: str) -> bytes: ...
 
     def replace(self, path: str, data: bytes) -> None:
-        """Atomic and durable: temp file, sync, rename, sync of the folder."""
+        """Replace the file atomically and durably: temp file, sync, rename, sync of the folder."""
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Atomic; both folders are durable on return."""
+        """Rename atomically; both folders are durable on return."""
         ...
 
     def remove(self, path: str) -> None: ...
@@ -113,7 +113,7 @@ class Disk(Protocol):
     def size(self, path: str) -> int: ...
 
     def real_path(self, path: str) -> str:
-        """The path under which other libraries find the file, such as those that map it into memory."""
+        """Return the path under which other libraries find the file, such as those that map it into memory."""
         ...
 
     def crash_point(self, name: str) -> None:

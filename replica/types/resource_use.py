@@ -1,11 +1,11 @@
-"""How many of its open files and memory maps a process uses, and the warning before they run out. Pure."""
+"""Computes how many of its open files and memory maps a process uses, and the warning before they run out. Pure."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 NEAR_FROM = 0.8
-"""From this share of a limit on a process is near it: a fifth is left, and blocks and logs take them one by one."""
+"""From this share of a limit on, a process is near it: a fifth is left, and blocks and logs use them up one by one."""
 OPEN_FILES, MEMORY_MAPS = "open files", "memory maps"
 REMEDIES = {
     OPEN_FILES: "raise the hard limit of open files (ulimit -Hn) or move tablets to other servers; at the limit no "
@@ -25,7 +25,7 @@ class ResourceUse(NamedTuple):
         return self.used / self.limit if self.limit else 0.0
 
     def near_limit(self, name: str) -> str:
-        """The warning, with what to do; "" while more than a fifth of the limit is left."""
+        """Return the warning, with what to do; "" while more than a fifth of the limit is left."""
         if self.share < NEAR_FROM:
             return ""
         return f"{self.used} of {self.limit} {name} are used ({self.share:.0%}): {REMEDIES[name]}"

@@ -27,7 +27,7 @@ class TabletReport:
     term: int
     leader_uuid: str
     commit_opid: OpId
-    """The last entry that it knows to be committed; from an older build: term 0."""
+    """The last entry that the replica knows to be committed; from an older build: term 0."""
     config: RaftConfig | None
     """The committed config that it reports; None if it reports none, or an impossible one."""
     config_opid: OpId

@@ -46,7 +46,7 @@ class SystemClock:
 
 
 def staleness_problem(staleness_us: float) -> str:
-    """Why no read can have this bound on its staleness, in microseconds; empty if a read can."""
+    """Says why no read can have this bound on its staleness, in microseconds; empty if a read can have it."""
     if limits.CLOCK_DIFFERENCE_US_MAX < staleness_us <= limits.STALENESS_US_MAX:
         return ""
     least_s, most_s = limits.CLOCK_DIFFERENCE_US_MAX / 1e6, limits.STALENESS_US_MAX / 1e6
@@ -65,26 +65,28 @@ class HybridClock:
         self._lock = threading.Lock()
 
     def now(self) -> int:
-        """A time above every time issued or observed before."""
+        """Return a time above every time issued or observed before."""
         with self._lock:
             self._last = max(self._last + 1, hybrid_from_us(self._clock.wall_us()))
             return self._last
 
     def ahead_us(self, hybrid_time: int) -> int:
-        """Microseconds by which observing a time would push this clock; negative if it would not.
+        """Return the microseconds by which observing a time would push this clock; negative if it would not.
 
-        Compared with the wall clock and with the times issued or observed before. If a wall clock is set back by an
-        hour, the times in all logs lie an hour ahead of it, and must not look like those of a wrong clock.
-        """
+        The time is compared with the wall clock and with the times issued or observed before. If a wall clock is set
+        back by an hour, the times in all logs lie an hour ahead of it, and must not look like those of a wrong
+        clock."""
         with self._lock:
             return us_of_hybrid(hybrid_time) - max(self._clock.wall_us(), us_of_hybrid(self._last))
 
     def ahead_of_wall_us(self, hybrid_time: int = 0) -> int:
-        """Microseconds by which a time, by default this clock's latest one, is ahead of the server's wall clock."""
+        """Return the microseconds by which a time, by default this clock's latest one, is ahead of the server's wall
+        clock."""
         with self._lock:
             return us_of_hybrid(hybrid_time or self._last) - self._clock.wall_us()
 
     def observe(self, hybrid_time: int) -> None:
-        """Later times will be above this one. A caller that received the time bounds it first: see `ahead_us`."""
+        """Issue only times above this one from now on. A caller that received the time bounds it first: see
+        `ahead_us`."""
         with self._lock:
             self._last = max(self._last, hybrid_time)
