@@ -25,7 +25,6 @@ Golden vectors: tests/unit/rows/test_rows_hash.py. A change of one bit is a new 
 
 from __future__ import annotations
 
-import datetime as dt
 import decimal
 from collections.abc import Sequence
 from typing import Any
@@ -36,7 +35,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .buffers import decimal_words, offsets_of, padded_words
-from .types import ColumnType, invalid
+from .types import invalid
 
 HASH_VERSION = 1
 U64 = npt.NDArray[np.uint64]
@@ -55,8 +54,6 @@ _SCALAR_ROWS_MAX = 32
 """For up to so many rows, the remaining words are mixed one by one, because a pass over arrays costs more."""
 _CHUNK_ROWS = 16 << 10
 """The rows hashed at a time, so that their scratch arrays stay in the processor's cache."""
-_EPOCH_DAY = dt.date(1970, 1, 1)
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def key_hash(columns: Sequence[Any]) -> U64:
@@ -80,18 +77,6 @@ def _hash_chunk(columns: Sequence[Any]) -> U64:
         result *= np.uint64(_COMBINE)
         result += _hash_column(column)
         mix_in_place(result)
-    return result
-
-
-def key_hash_one(values: Sequence[object], types: Sequence[ColumnType]) -> int:
-    """The same hash as `key_hash`, of the Python values of one key with their column types. Slow; for tests and
-    tools."""
-    hashes = [_hash_one(v, t) for v, t in zip(values, types, strict=True)]
-    if not hashes:
-        raise invalid("a key has at least one column")
-    result = hashes[0]
-    for h in hashes[1:]:
-        result = mix_one((result * _COMBINE + h) & _MASK)
     return result
 
 
@@ -247,37 +232,3 @@ def _words_at(words: U64, byte_pos: npt.NDArray[np.int64], left: npt.NDArray[np.
     word |= (words[pos + 1] << (np.uint64(63) - shift)) << np.uint64(1)
     word &= _TAIL_MASKS[np.minimum(left, 8)]
     return word
-
-
-def _hash_one(value: object, column_type: ColumnType) -> int:
-    if column_type in (ColumnType.STRING, ColumnType.BINARY):
-        data = b"" if value is None else value.encode() if isinstance(value, str) else bytes(value)  # type: ignore[call-overload]
-        result = mix_one(len(data) * _LENGTH & _MASK)
-        for i in range(0, len(data), 8):
-            result = mix_one(result ^ int.from_bytes(data[i : i + 8], "little"))
-        return result
-    if column_type is ColumnType.DECIMAL:
-        unscaled = unscaled_decimal(value) if isinstance(value, decimal.Decimal) else int(str(value or 0))
-        return mix_one(mix_one(unscaled & _MASK) ^ (unscaled >> 64 & _MASK))
-    return mix_one(integer_of(value) & _MASK)
-
-
-def unscaled_decimal(value: decimal.Decimal) -> int:
-    """The digits of `value` as an integer, at the scale that `value` itself has."""
-    sign, digits, _ = value.as_tuple()
-    number = int("".join(map(str, digits)) or "0")
-    return -number if sign else number
-
-
-def integer_of(value: object) -> int:
-    """The 64-bit integer of an integer-like value; null is 0."""
-    if value is None:
-        return 0
-    if isinstance(value, dt.datetime):
-        aware = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
-        return (aware - _EPOCH) // dt.timedelta(microseconds=1)
-    if isinstance(value, dt.date):
-        return (value - _EPOCH_DAY).days
-    if isinstance(value, int):
-        return value
-    raise invalid("not an integer, a date or a timestamp", value=value)

@@ -24,10 +24,10 @@ from nyala.replica.rows import (
     WriteMeta,
     crc32c,
     encode_batch,
-    key_hash_one,
 )
 from nyala.replica.tablet import Superblock
 from nyala.replica.types import Code, Entry, EntryKind, OpId, RowCode, limits
+from tests.harness.hash_twin import key_hash_one
 
 SOURCE = SourceKey("c" * 8, "t" * 8, 0)
 

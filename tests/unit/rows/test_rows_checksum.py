@@ -14,8 +14,9 @@ import pyarrow as pa
 import pytest
 
 from nyala.replica.rows import CHECKSUM_DEFINITION, NO_ROWS, RowSum, checksum, sum_of_rows
-from nyala.replica.rows.hashing import integer_of, mix_one, unscaled_decimal
+from nyala.replica.rows.hashing import mix_one
 from tests.harness.every_type import KINDS, ROW_COUNTS, Kind, forms, memory_of, values
+from tests.harness.hash_twin import integer_of, unscaled_decimal
 
 MASK = (1 << 64) - 1
 GOLDEN_SUMS = [

@@ -23,13 +23,13 @@ from nyala.replica.rows import (
     encode_batch,
     fixed_width_values,
     key_hash,
-    key_hash_one,
     offsets_of,
     predicate_mask,
     route,
     value_bytes,
 )
 from tests.harness.every_type import KEYS, KINDS, ROW_COUNTS, Kind, forms, memory_of, same_values, table_schema, values
+from tests.harness.hash_twin import key_hash_one
 
 ROOT = Path(__file__).resolve().parents[3]
 

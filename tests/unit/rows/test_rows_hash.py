@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nyala.replica.rows import ColumnType as T
-from nyala.replica.rows import key_hash, key_hash_one
+from nyala.replica.rows import key_hash
 from nyala.replica.types import Refused
+from tests.harness.hash_twin import key_hash_one
 
 GOLDEN = [
     ([T.INT64], [0], 0xE220A8397B1DCDAF),
