@@ -56,16 +56,3 @@ def flush_runs(sizes: Sequence[int], bytes_max: int = MERGE_BYTES_MAX) -> list[t
             first, total = pos, 0
         total += size
     return [*runs, (first, len(sizes))] if sizes else []
-
-
-def blocks_max(total_bytes: int, bytes_max: int = MERGE_BYTES_MAX) -> int:
-    """The highest number of blocks of a tablet of so many bytes, once nothing is left to merge.
-
-    Sizes are counted in steps of the factor SIMILAR. There are up to three blocks of each size between SMALL_BYTES and
-    half of `bytes_max`, one more that does not fit with the next larger ones, and full ones, each above half of
-    `bytes_max`.
-    """
-    sizes, size = 1, SIMILAR * SMALL_BYTES
-    while size < bytes_max // 2:
-        sizes, size = sizes + 1, size * SIMILAR
-    return (FAN_IN_MIN - 1) * sizes + 1 + 2 * total_bytes // bytes_max

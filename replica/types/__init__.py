@@ -44,7 +44,6 @@ from .names import (
     check_column_name,
     check_id,
     check_number,
-    check_seconds,
     check_source_topic,
     check_table_name,
     check_text,

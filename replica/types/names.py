@@ -7,7 +7,6 @@ characters escaped that cannot be printed, so that it cannot change a log line o
 from __future__ import annotations
 
 import json
-import math
 import re
 from typing import Any
 
@@ -126,13 +125,6 @@ def check_number(number: float, what: str, low: float, high: float) -> float:
     if not low <= number <= high:
         raise refused(f"{what}: a number from {low:g} to {high:g}", number)
     return number
-
-
-def check_seconds(seconds: float, what: str, *, high: float = limits.SECONDS_MAX) -> float:
-    """Check that a duration in seconds is above 0 and finite."""
-    if not (math.isfinite(seconds) and 0 < seconds <= high):
-        raise refused(f"{what}: seconds above 0 and at most {high:g}", seconds)
-    return seconds
 
 
 def parse_json(data: bytes | str, what: str, *, depth_max: int = limits.JSON_DEPTH_MAX) -> Any:

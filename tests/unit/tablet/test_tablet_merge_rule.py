@@ -10,7 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nyala.replica.tablet import Superblock, Tablet
-from nyala.replica.tablet.merge_rule import FAN_IN_MAX, MERGE_BYTES_MAX, blocks_max, choose_run, flush_runs
+from nyala.replica.tablet.merge_rule import (
+    FAN_IN_MAX,
+    FAN_IN_MIN,
+    MERGE_BYTES_MAX,
+    SIMILAR,
+    SMALL_BYTES,
+    choose_run,
+    flush_runs,
+)
 from tests.harness.sim_disk import SimDisk
 from tests.harness.tablet_twin import INT_SCHEMA, superblock, write_entry
 
@@ -25,6 +33,19 @@ FLUSHES: dict[str, tuple[int, int, int]] = {
     "anything": (1000, 1 << 10, 64 * MB),
     "larger than a merge": (50, 150 * MB, 400 * MB),
 }
+
+
+def blocks_max(total_bytes: int, bytes_max: int = MERGE_BYTES_MAX) -> int:
+    """The highest number of blocks of a tablet of so many bytes, once nothing is left to merge.
+
+    Sizes are counted in steps of the factor SIMILAR. There are up to three blocks of each size between SMALL_BYTES and
+    half of `bytes_max`, one more that does not fit with the next larger ones, and full ones, each above half of
+    `bytes_max`.
+    """
+    sizes, size = 1, SIMILAR * SMALL_BYTES
+    while size < bytes_max // 2:
+        sizes, size = sizes + 1, size * SIMILAR
+    return (FAN_IN_MIN - 1) * sizes + 1 + 2 * total_bytes // bytes_max
 
 
 def settle(sizes: list[int], bytes_max: int = MERGE_BYTES_MAX) -> int:
