@@ -19,7 +19,6 @@ import google_crc32c
 
 from nyala.replica.types import Corruption, Disk, DiskFile, check, limits
 
-from .in_flight import InFlight
 from .manifest import CopyFile, CopySource
 
 SYNC_BYTES = 8 << 20
@@ -31,8 +30,8 @@ class Downloads:
     """Downloads of one session.
 
     `arrived(bytes)` is called for each chunk, from any stream; it may block to hold a rate, and raises to end the copy.
-    Invariants: `in_flight` has room for a chunk before it is fetched and until it is written, however many streams
-    there are and however slow the disk is.
+    Invariants: each chunk takes one of `room` before it is fetched and until it is written, so COPY_IN_FLIGHT_BYTES are
+    in memory at most, however many streams there are and however slow the disk is.
     Concurrency: one `run` at a time. With one stream everything happens on the caller's thread, in order.
     """
 
@@ -44,14 +43,14 @@ class Downloads:
         session_id: str,
         streams: int,
         arrived: Callable[[int], None],
-        in_flight: InFlight | None = None,
+        room: threading.Semaphore | None = None,
     ) -> None:
         self._disk = disk
         self._source = source
         self._session_id = session_id
         self._streams = streams
         self._arrived = arrived
-        self._in_flight = in_flight or InFlight(limits.COPY_IN_FLIGHT_BYTES)
+        self._room = room or threading.BoundedSemaphore(limits.COPY_IN_FLIGHT_BYTES // limits.COPY_CHUNK_BYTES)
         self._stop = threading.Event()
 
     def run(self, files: Sequence[CopyFile], targets: dict[str, str]) -> None:
@@ -86,7 +85,7 @@ class Downloads:
             crc, offset, synced = 0, 0, 0
             chunks = iter(self._source.fetch(self._session_id, file, 0, file.length_bytes))
             while True:
-                with self._in_flight.room(limits.COPY_CHUNK_BYTES):
+                with self._room:
                     chunk = next(chunks, None)
                     if chunk is None:
                         break

@@ -12,7 +12,6 @@ import pytest
 
 from nyala.replica.tablet_copy import WHOLE, CopyFile, CopyManifest, CopyWanted, FileKind
 from nyala.replica.tablet_copy.downloads import SYNC_BYTES, Downloads
-from nyala.replica.tablet_copy.in_flight import InFlight
 from nyala.replica.types import Corruption, DiskFailure, Refused
 from tests.harness.copies import new_disk
 from tests.harness.patience import patience_s
@@ -48,7 +47,7 @@ class Files:
     def end(self, session_id: str, success: bool, doubted: str = "") -> None:
         raise AssertionError("a download ends no session")
 
-    def download(self, disk: SimDisk, streams: int, in_flight: InFlight | None = None) -> None:
+    def download(self, disk: SimDisk, streams: int, room: threading.Semaphore | None = None) -> None:
         disk.mkdir("data")
         downloads = Downloads(
             disk=disk,
@@ -56,9 +55,24 @@ class Files:
             session_id="s",
             streams=streams,
             arrived=lambda length_bytes: None,
-            in_flight=in_flight,
+            room=room,
         )
         downloads.run(self.offered, {name: f"data/{name}" for name in self.content})
+
+
+class Room(threading.Semaphore):
+    """Counts the threads that wait in a `with`."""
+
+    waiting = 0
+    _lock = threading.Lock()
+
+    def __enter__(self) -> bool:
+        with self._lock:
+            self.waiting += 1
+        self.acquire()
+        with self._lock:
+            self.waiting -= 1
+        return True
 
 
 @pytest.mark.parametrize(("streams", "power_seed"), [(1, 1), (2, 1), (2, 2), (2, 3), (5, 4)])
@@ -77,7 +91,7 @@ def test_slow_disk_keeps_a_fast_source_within_the_budget() -> None:
     streams of a source that never waits, a disk that writes nothing at first, a budget of three chunks: three are
     fetched and the other five streams wait; then the disk goes on: never are more than three fetched and not written,
     and all files arrive."""
-    files, disk, budget = Files(*[2 * CHUNK] * 8), new_disk(), InFlight(3 * CHUNK)
+    files, disk, budget = Files(*[2 * CHUNK] * 8), new_disk(), Room(3)
     lock, writes, all_there = threading.Lock(), threading.Event(), threading.Event()
     now, most = 0, 0
 
@@ -115,7 +129,7 @@ def test_failed_stream_gives_its_room_back() -> None:
     files, disk = Files(3 * CHUNK, 3 * CHUNK), new_disk()
     disk.fail_on("pwrite", "data/*", "ENOSPC", skip=1)
     with pytest.raises(Refused, match="the disk is full"):
-        files.download(disk, 2, InFlight(CHUNK))
+        files.download(disk, 2, threading.Semaphore(1))
 
 
 @pytest.mark.parametrize("streams", [1, 3])
