@@ -17,7 +17,6 @@ if TYPE_CHECKING:
         StoredDeadLetter,
         iterate_letters,
         letters_held,
-        read_letters,
         replay_letters,
     )
     from .decisions import DecisionsOptions, DecisionsQuery
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from .progress import QUERY_ENDED, QUERY_STARTS, Progress
     from .publish import PublishFailed, RowMisfit, RowPublisher
     from .rebalance import RebalanceOptions, Rebalancer
-    from .row_schema import encode_key, key_schema_json, row_schema_json
+    from .row_schema import key_schema_json, row_schema_json
     from .run_queries import run_decisions, run_ingest
     from .session import spark_session
     from .source_lag import LAG_TIMEOUT_S, SourceLag, source_lags

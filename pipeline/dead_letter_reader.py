@@ -58,17 +58,6 @@ class StoredDeadLetter:
         return f"{r['topic']}[{r['kafka_partition']}]@{r['kafka_offset']}"
 
 
-def read_letters(
-    bootstrap: str, table: str, *, wait_s: float = READ_WAIT_S, security: KafkaSecurity = PLAINTEXT
-) -> list[StoredDeadLetter]:
-    """All distinct letters of a table as of now, sorted by topic, partition and offset. If there are many, use
-    `iterate_letters`."""
-    return sorted(
-        iterate_letters(bootstrap, table, wait_s=wait_s, security=security),
-        key=lambda one: (one.record["topic"], one.record["kafka_partition"], one.record["kafka_offset"]),
-    )
-
-
 def iterate_letters(
     bootstrap: str, table: str, *, wait_s: float = READ_WAIT_S, security: KafkaSecurity = PLAINTEXT
 ) -> Iterator[StoredDeadLetter]:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Mapping
 from typing import Any
 
-import fastavro
-
-from nyala import schemas
 from nyala.replica.rows import Column, ColumnType, RowOp, TableSchema
 
 OP_FIELD = "op"
@@ -65,14 +60,3 @@ def row_schema_json(schema: TableSchema, columns: list[str] | None = None, *, na
         enum = {"type": "enum", "name": "Op", "symbols": [op.name for op in RowOp], "default": "UPSERT"}
         fields.append({"name": OP_FIELD, "type": enum, "default": "UPSERT"})
     return json.dumps({"type": "record", "name": name, "namespace": NAMESPACE, "fields": fields})
-
-
-def encode_key(schema: TableSchema, row: Mapping[str, object]) -> bytes:
-    """The Kafka key of a row: the bare Avro datum of its primary key. `row` may have more columns."""
-    return _encode(schemas.parse_json(key_schema_json(schema)), row)
-
-
-def _encode(parsed: Any, value: Mapping[str, object]) -> bytes:
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, parsed, dict(value))
-    return out.getvalue()

@@ -13,13 +13,12 @@ from nyala.pipeline import (
     QueryRefused,
     RowPublisher,
     Topics,
-    read_letters,
 )
 from nyala.replica.client import ScanSpec
 from nyala.replica.rpc import pb, pb_grpc
 from tests.harness.cluster import local_cluster, wait_until
 from tests.harness.kafka_login import LOGIN
-from tests.harness.road import SCHEMA, Road, key_of, row
+from tests.harness.road import SCHEMA, Road, key_of, read_letters, row
 
 pytestmark = [pytest.mark.e2e, pytest.mark.deep]
 

@@ -24,7 +24,7 @@ from nyala.pipeline.decisions import newest
 from nyala.pipeline.decode import RowDecoder, WriterSchema
 from nyala.pipeline.framing import Framing, wrap
 from nyala.pipeline.rebalance import proposal_of
-from nyala.pipeline.row_schema import encode_key, row_schema_json
+from nyala.pipeline.row_schema import row_schema_json
 from nyala.replica.policy import Health, Move, MoveKind, view_of_reports
 from nyala.replica.rows import Column, ColumnType, RowOp, SourceKey, TableSchema
 from nyala.replica.types import (
@@ -41,6 +41,7 @@ from nyala.replica.types import (
     Result,
     RowCode,
 )
+from tests.harness.row_keys import encode_key
 
 GOLDEN = Path(__file__).parent / "golden" / "topics_v1"
 TABLET, TABLE, PLAN = "golden", "t" * 32, "p" * 32

@@ -24,7 +24,7 @@ from nyala.pipeline.decisions import newest
 from nyala.pipeline.decode import RowDecoder, WriterSchema
 from nyala.pipeline.framing import Framing, wrap
 from nyala.pipeline.rebalance import newest_reports
-from nyala.pipeline.row_schema import encode_key, row_schema_json
+from nyala.pipeline.row_schema import row_schema_json
 from nyala.replica.decision_executor import Unusable, read_record
 from nyala.replica.master.kafka.kafka_state import KafkaState
 from nyala.replica.master.kafka.proposals import Proposals
@@ -36,6 +36,7 @@ from tests.fuzz.door import Broken, Door
 from tests.fuzz.sessions import pure
 from tests.fuzz.spoil import spoilt
 from tests.fuzz.spoil_avro import Writer, spoilt_datum
+from tests.harness.row_keys import encode_key
 
 
 def pack(key: bytes | None, value: bytes) -> bytes:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,8 +34,7 @@ from nyala.pipeline import (
     StoredDeadLetter,
     Topics,
     dead_letter_topic,
-    encode_key,
-    read_letters,
+    iterate_letters,
     row_schema_json,
     run_with_restarts,
     spark_session,
@@ -45,8 +45,10 @@ from nyala.pipeline.framing import wrap
 from nyala.replica.client import Client, ScanSpec, SourceFormat, TableHandle, WriterSchemaInfo
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, RowOp, SourceKey, TableSchema
 from nyala.replica.rpc import pb
+from nyala.replica.types import PLAINTEXT, KafkaSecurity
 from tests.harness.cluster import wait_until
 from tests.harness.processes import children_of
+from tests.harness.row_keys import encode_key
 
 SCHEMA = TableSchema(
     1,
@@ -70,6 +72,12 @@ def row(k: int, v: str = "") -> Row:
 def key_of(k: int) -> bytes:
     """The Kafka key of a row."""
     return encode_key(SCHEMA, {"k": k})
+
+
+def read_letters(bootstrap: str, table: str, security: KafkaSecurity = PLAINTEXT) -> list[StoredDeadLetter]:
+    """All distinct letters of a table as of now, sorted by topic, partition and offset."""
+    places = itemgetter("topic", "kafka_partition", "kafka_offset")
+    return sorted(iterate_letters(bootstrap, table, security=security), key=lambda one: places(one.record))
 
 
 def event(fields: Row, writer_json: str = "") -> bytes:

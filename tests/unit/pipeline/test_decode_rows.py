@@ -12,9 +12,10 @@ import pyarrow as pa
 from nyala import schemas
 from nyala.pipeline.decode import Decoded, RowDecoder, WriterSchema
 from nyala.pipeline.framing import Framing, wrap
-from nyala.pipeline.row_schema import encode_key, row_schema_json
+from nyala.pipeline.row_schema import row_schema_json
 from nyala.replica.rows import Column, ColumnType, RowOp, TableSchema
 from nyala.replica.types import RowCode, limits
+from tests.harness.row_keys import encode_key
 
 SCHEMA = TableSchema(
     1,

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from nyala import schemas
 from nyala.pipeline.decode import RowDecoder, WriterSchema
 from nyala.pipeline.framing import Framing, wrap
-from nyala.pipeline.row_schema import encode_key, row_schema_json
+from nyala.pipeline.row_schema import row_schema_json
 from nyala.replica.rows import Column, ColumnType, TableSchema
+from tests.harness.row_keys import encode_key
 
 TYPES = [each for each in ColumnType if each is not ColumnType.DECIMAL]
 SCHEMA = TableSchema(

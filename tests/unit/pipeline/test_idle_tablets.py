@@ -13,7 +13,7 @@ import pytest
 from nyala import schemas
 from nyala.pipeline.errors import TaskFailed
 from nyala.pipeline.framing import Framing, wrap
-from nyala.pipeline.row_schema import encode_key, row_schema_json
+from nyala.pipeline.row_schema import row_schema_json
 from nyala.pipeline.task import Position, Task, TaskPlan
 from nyala.pipeline.topics import TopicIdentity
 from nyala.replica.client import ClientOptions, SourceWriter, TableHandle, TabletHandle
@@ -25,6 +25,7 @@ from nyala.replica.rpc import error_to_pb, pb, row_errors_to_pb, source_from_pb,
 from nyala.replica.tablet import Superblock, Tablet
 from nyala.replica.types import Address, Entry, EntryKind, Member, OpId
 from tests.harness.catalogs import AppliedCatalog, new_table
+from tests.harness.row_keys import encode_key
 from tests.harness.sim_disk import SimDisk
 from tests.harness.tablet_twin import rows_of
 

@@ -19,12 +19,13 @@ from nyala.pipeline import task as task_module
 from nyala.pipeline.dead_letter_producer import DeadLetter
 from nyala.pipeline.errors import TaskFailed
 from nyala.pipeline.framing import Framing, wrap
-from nyala.pipeline.row_schema import encode_key, row_schema_json
+from nyala.pipeline.row_schema import row_schema_json
 from nyala.pipeline.task import Position, Task, TaskPlan, run_task
 from nyala.pipeline.topics import TopicIdentity
 from nyala.replica.client import TableHandle, TabletHandle, WireBatch, WriterSchemaInfo
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, RowError, TableSchema
 from nyala.replica.types import RowCode
+from tests.harness.row_keys import encode_key
 
 SCHEMA = TableSchema(
     1,
