@@ -32,9 +32,9 @@ FIRST_KEY, KEYS_PER_ROUND = 1 << 30, 1 << 20
 _DOWNLOADING = ("WAITING", "BEGIN", "COPY.1", "COPY.2", "COPY.3", "COPY.4")
 
 
-def rows_for(mb: int) -> int:
-    """Rows that fill each of TABLETS tablets with `mb` MB of values; even, so that two clients share them."""
-    return 2 * (-(-mb * 1_000_000 * TABLETS // (2 * ROW_BYTES)))
+def rows_for(mb: int, tablets: int = TABLETS) -> int:
+    """Rows that fill each tablet with `mb` MB of values; even, so that two clients share them."""
+    return 2 * (-(-mb * 1_000_000 * tablets // (2 * ROW_BYTES)))
 
 
 @dataclass
@@ -99,12 +99,9 @@ class Mover:
             "copy_mb_per_s": megabytes / max(download_s, 1e-3),
             "move_s": move_s,
             "copy_target_memory_mb": grown[name],
-            "copy_source_memory_mb": grown[self._name(job.source_uuid)],
+            "copy_source_memory_mb": grown[self.target.name_of(job.source_uuid)],
             **used,
         }
-
-    def _name(self, uuid: str) -> str:
-        return next(n for n, child in self.target.own.children.items() if child.ready.get("uuid") == uuid)
 
     def _uuid(self, name: str) -> str:
         return str(self.target.own.children[name].ready["uuid"])

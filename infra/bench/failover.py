@@ -92,7 +92,7 @@ def failover_round(target: Target, handle: TableHandle, number: int) -> Figures:
     leaders = [u for u, some in target.replicas(handle).items() for r in some if _leads(r, tablet.tablet_id)]
     if not leaders:
         raise BenchmarkError(f"tablet {tablet.tablet_id} has no leader")
-    victim = next(name for name, child in stack.children.items() if child.ready.get("uuid") == leaders[0])
+    victim = target.name_of(leaders[0])
     first, held = number * 10_000_000, target.client.count(handle, ScanSpec())
     logged, replicas = _logged(target, handle, leaders[0])
     watch = WalWatch([root for name, root in target.folders.items() if name != victim], _ids(handle))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from types import TracebackType
 from typing import NamedTuple
 
 from .options import BenchmarkError
+from .report import percentile_ms
+from .work import go, started
 
 STOP_WAIT_S = 30.0
 WRITES_MIN = 20
@@ -26,12 +27,12 @@ class Write(NamedTuple):
 def p99_ms(writes: list[Write], first_s: float, last_s: float) -> float:
     """The 99th percentile, in ms, of the writes that began in [first_s, last_s); BenchmarkError if there are too
     few."""
-    took = sorted(w.took_s for w in writes if first_s <= w.began_s < last_s)
+    took = [w.took_s for w in writes if first_s <= w.began_s < last_s]
     if len(took) < WRITES_MIN:
         raise BenchmarkError(
             f"{len(took)} one-row writes in {last_s - first_s:.1f} s are too few for a 99th percentile"
         )
-    return 1000 * took[int(0.99 * len(took))]
+    return percentile_ms(took, 0.99)
 
 
 class Foreground:
@@ -41,19 +42,12 @@ class Foreground:
     """
 
     def __init__(self, masters: str, table: str, first_key: int) -> None:
-        command = [sys.executable, "-m", "nyala.infra.bench.client", "--masters", masters, "--table", table]
-        self._command = [*command, "--mode", "steady", "--start", str(first_key)]
+        self._masters, self._table, self._first_key = masters, table, first_key
         self.writes: list[Write] = []
 
     def __enter__(self) -> Foreground:
-        self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        line = self._process.stdout.readline() if self._process.stdout else ""
-        if line.strip() != "ready":
-            self._process.kill()
-            raise BenchmarkError(f"the writing client ended before it was ready (status {self._process.wait()})")
-        if self._process.stdin:
-            self._process.stdin.write("go\n")
-            self._process.stdin.flush()
+        self._process = started(self._masters, self._table, "steady", start=self._first_key)
+        go(self._process)
         return self
 
     def __exit__(

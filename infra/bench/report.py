@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -195,6 +195,12 @@ def ratios(ours: Sequence[Figures], theirs: Sequence[Figures]) -> dict[str, Rati
             reached = value >= goal if metric_of(name).more_is_better else value <= goal
         found[name] = Ratio(value, goal, reached)
     return found
+
+
+def percentile_ms(durations_s: Iterable[float], share: float) -> float:
+    """The duration, in ms, that this share of all is below: 0.5 for the median, 0.99 for the 99th percentile."""
+    ordered = sorted(durations_s)
+    return 1000 * ordered[int(share * len(ordered))]
 
 
 def elections_told(results: Mapping[str, Sequence[Figures]]) -> list[str]:

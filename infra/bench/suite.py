@@ -200,7 +200,7 @@ def _idle(s: _Setting) -> tuple[Measure, Measure | None]:
 
 def _witness(s: _Setting) -> tuple[Measure, Measure | None]:
     s.note("loading the table that loses replicas")
-    rows = witness.rows_for(s.options.mb)
+    rows = copying.rows_for(s.options.mb, tablets=1)
     loaded = sides.loaded_table(s.target, rows, tablets=1, string_bytes=copying.STRING_BYTES)
     return witness.Losses(s.target, s.target.client.get_table(s.stack.enter_context(loaded))).round, None
 

@@ -48,6 +48,10 @@ class Target:
         found = {s.uuid: self.client.list_tablets(s, wanted) for s in self.servers()}
         return {uuid: [r for r in some if r.data_state == DataState.READY] for uuid, some in found.items()}
 
+    def name_of(self, uuid: str) -> str:
+        """The name of the process of our own stack that has this uuid."""
+        return next(name for name, child in self.own.children.items() if child.ready.get("uuid") == uuid)
+
     def flush(self, handle: TableHandle) -> None:
         """Write every replica's memory store to blocks."""
         for server in self.servers():

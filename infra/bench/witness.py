@@ -11,7 +11,6 @@ from nyala.replica.client import TableHandle
 from nyala.replica.rpc import pb
 from nyala.replica.types import Refused
 
-from .copying import ROW_BYTES
 from .options import BenchmarkError
 from .report import Figures
 from .target import Target
@@ -23,11 +22,6 @@ SERVER_ARGUMENTS = (f"--copy-rate-bytes-per-s={COPY_RATE}",)
 KINDS = {"witness": "WITNESS", "learner": "VOTER"}
 WAIT_S = 600.0
 LOOK_S = 0.01
-
-
-def rows_for(mb: int) -> int:
-    """Rows that fill one tablet with `mb` MB of values; even, so that two clients share them."""
-    return 2 * (-(-mb * 1_000_000 // (2 * ROW_BYTES)))
 
 
 def reached(config: pb.RaftConfig, new: str, lost: str) -> tuple[str, ...]:
@@ -63,7 +57,7 @@ class Losses:
         members = {m.uuid for m in config.members}
         spare = next(s.uuid for s in self.target.servers() if s.uuid not in members)
         lost = sorted(members - {leader.uuid})[0]
-        name = next(name for name, child in stack.children.items() if child.ready.get("uuid") == lost)
+        name = self.target.name_of(lost)
         began = time.monotonic()
         stack.kill_for_good(name)
         client.add_replica(tablet_id, spare, role)

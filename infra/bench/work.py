@@ -6,15 +6,18 @@ import json
 import statistics
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nyala.replica.client import Client, TableHandle
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
 
 from .options import BenchmarkError
-from .report import Figures
+from .report import Figures, percentile_ms
 
 TABLETS = 3
+CLIENTS = 2
+"""Processes that load or scan a table."""
 KEYS_AT_ONCE = 10_000
 SCHEMA = TableSchema(
     1,
@@ -34,20 +37,32 @@ def new_table(client: Client, name: str, tablets: int = TABLETS) -> TableHandle:
     return handle
 
 
-def run_clients(masters: str, table: str, arguments: list[list[str]]) -> list[dict[str, Any]]:
-    """Start one client process for each argument list, start their work at the same time, and return their results."""
-    command = [sys.executable, "-m", "nyala.infra.bench.client", "--masters", masters, "--table", table]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    running = [subprocess.Popen([*command, *more], **pipes) for more in arguments]
+def started(masters: str, table: str, mode: str, **more: object) -> subprocess.Popen[str]:
+    """A client process (`client.py`) that is ready to work; `go` lets it. `more`: its other options by their names."""
+    command = [sys.executable, "-m", "nyala.infra.bench.client", "--masters", masters, "--table", table, "--mode", mode]
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in more.items()]
+    process = subprocess.Popen([*command, *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    line = process.stdout.readline() if process.stdout else ""
+    if line.strip() != "ready":
+        process.kill()
+        raise BenchmarkError(f"a client ended before it was ready (status {process.wait()})")
+    return process
+
+
+def go(process: subprocess.Popen[str]) -> None:
+    """Let a client work that is ready."""
+    if process.stdin:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+
+
+def run_clients(masters: str, table: str, mode: str, options: Sequence[Mapping[str, object]]) -> list[dict[str, Any]]:
+    """Start one client process for each set of options, start their work at the same time, and return their results."""
+    running: list[subprocess.Popen[str]] = []
     try:
+        running += (started(masters, table, mode, **more) for more in options)
         for process in running:
-            line = process.stdout.readline() if process.stdout else ""
-            if line.strip() != "ready":
-                raise BenchmarkError(f"a client ended before it was ready (status {process.poll()})")
-        for process in running:
-            if process.stdin:
-                process.stdin.write("go\n")
-                process.stdin.flush()
+            go(process)
         printed = [process.communicate()[0] for process in running]
     finally:
         for process in running:
@@ -59,36 +74,21 @@ def run_clients(masters: str, table: str, arguments: list[list[str]]) -> list[di
     return [json.loads(text) for text in printed]
 
 
-def load(masters: str, table: str, rows: int, *, upsert: bool, clients: int = 2, string_bytes: int = 32) -> Figures:
+def load(masters: str, table: str, rows: int, *, upsert: bool, string_bytes: int = 32) -> Figures:
     """Bulk insert of sequential keys, or upsert of random ones, timed to the slowest client's last acknowledgement."""
-    each = rows // clients
-    results = run_clients(
-        masters,
-        table,
-        [
-            [
-                "--mode",
-                "upsert" if upsert else "insert",
-                "--rows",
-                str(each),
-                "--start",
-                str(pos * each),
-                "--string-bytes",
-                str(string_bytes),
-            ]
-            for pos in range(clients)
-        ],
-    )
+    each = rows // CLIENTS
+    parts = [{"rows": each, "start": pos * each, "string_bytes": string_bytes} for pos in range(CLIENTS)]
+    results = run_clients(masters, table, "upsert" if upsert else "insert", parts)
     if any(r["errors"] or r["applied"] != each for r in results):
         raise BenchmarkError(f"not every row was applied: {results}")
     name = "random_upsert_rows_per_s" if upsert else "bulk_insert_rows_per_s"
-    return {name: each * clients / max(r["seconds"] for r in results)}
+    return {name: each * CLIENTS / max(r["seconds"] for r in results)}
 
 
 def single_writes(masters: str, table: str, writes: int, clients: int, start: int, under_way: int) -> Figures:
     """One-row durable writes by `clients` threads of one process, each with at most `under_way` writes under way."""
-    arguments = ["--mode", "single", "--rows", str(writes // clients), "--threads", str(clients), "--start", str(start)]
-    (result,) = run_clients(masters, table, [[*arguments, "--under-way", str(under_way)]])
+    options = {"rows": writes // clients, "threads": clients, "start": start, "under_way": under_way}
+    (result,) = run_clients(masters, table, "single", [options])
     return single_figures(result, clients, under_way)
 
 
@@ -97,40 +97,38 @@ def single_figures(result: dict[str, Any], clients: int, under_way: int) -> Figu
     if clients > 1:
         in_turn = "in_turn_" if under_way == 1 else ""
         return {f"single_write_{clients}_clients_{in_turn}per_s": result["writes"] / result["seconds"]}
-    latencies, mean_ms = sorted(1000 * t for t in result["latencies"]), 1000 * result["seconds"] / result["writes"]
+    mean_ms = 1000 * result["seconds"] / result["writes"]
     if under_way > 1:
         return {"single_write_ms": mean_ms}
     return {
         "single_write_in_turn_ms": mean_ms,
-        "single_write_p50_ms": latencies[len(latencies) // 2],
-        "single_write_p99_ms": latencies[int(len(latencies) * 0.99)],
+        "single_write_p50_ms": percentile_ms(result["latencies"], 0.5),
+        "single_write_p99_ms": percentile_ms(result["latencies"], 0.99),
     }
 
 
-def scan(masters: str, client: Client, table: str, clients: int = 2) -> tuple[int, Figures]:
-    """(rows, figures) of a scan of three columns at one time by `clients` processes."""
+def scan(masters: str, client: Client, table: str) -> tuple[int, Figures]:
+    """(rows, figures) of a scan of three columns at one time by CLIENTS processes."""
     at = client.snapshot_time(client.get_table(table))
-    arguments = [["--mode", "scan", "--part", str(n), "--of", str(clients), "--at", str(at)] for n in range(clients)]
-    results = run_clients(masters, table, arguments)
+    results = run_clients(masters, table, "scan", [{"part": n, "of": CLIENTS, "at": at} for n in range(CLIENTS)])
     rows = sum(r["rows"] for r in results)
     return rows, {"scan_rows_per_s": rows / max(r["seconds"] for r in results)}
 
 
 def key_reads(masters: str, table: str, keys: int, reads: int) -> Figures:
     """Reads by key of a table whose keys are the numbers below `keys`: one at a time by 1 thread and by 16, many at a
-    time, and and a range of keys beside all of them."""
-    known = ["--keys", str(keys)]
-    (one,) = run_clients(masters, table, [["--mode", "get", "--rows", str(reads), *known]])
-    (many,) = run_clients(masters, table, [["--mode", "get", "--rows", str(reads), "--threads", "16", *known]])
-    (batch,) = run_clients(masters, table, [["--mode", "get-many", "--rows", str(KEYS_AT_ONCE), *known]])
-    (ranges,) = run_clients(masters, table, [["--mode", "range", *known]])
-    latencies = sorted(1000 * t for t in one["latencies"])
+    time, and a range of keys beside all of them."""
+    (one,) = run_clients(masters, table, "get", [{"rows": reads, "keys": keys}])
+    (many,) = run_clients(masters, table, "get", [{"rows": reads, "keys": keys, "threads": 16}])
+    (batch,) = run_clients(masters, table, "get-many", [{"rows": KEYS_AT_ONCE, "keys": keys}])
+    (ranges,) = run_clients(masters, table, "range", [{"keys": keys}])
+    part_s, full_s = statistics.median(ranges["range"]), statistics.median(ranges["full"])
     return {
-        "get_p50_ms": latencies[len(latencies) // 2],
-        "get_p99_ms": latencies[int(len(latencies) * 0.99)],
+        "get_p50_ms": percentile_ms(one["latencies"], 0.5),
+        "get_p99_ms": percentile_ms(one["latencies"], 0.99),
         "get_16_clients_per_s": many["reads"] / many["seconds"],
         "get_many_keys_per_s": KEYS_AT_ONCE / statistics.median(batch["seconds"]),
-        "key_range_ms": 1000 * statistics.median(ranges["range"]),
-        "key_range_full_ms": 1000 * statistics.median(ranges["full"]),
-        "key_range_ratio": statistics.median(ranges["range"]) / statistics.median(ranges["full"]),
+        "key_range_ms": 1000 * part_s,
+        "key_range_full_ms": 1000 * full_s,
+        "key_range_ratio": part_s / full_s,
     }

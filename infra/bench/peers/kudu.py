@@ -230,13 +230,9 @@ class KuduCluster:
         each = rows // clients
         mode = ["--use_random", "--use_upsert"] if upsert else []
         running = [
-            self.start_cli(
-                "perf", "loadgen", self.master, f"--table_name={table}", "--num_threads=1",
-                f"--num_rows_per_thread={each}", f"--seq_start={pos * each}",
-                f"--string_len={string_bytes}", "--run_scan=false", *mode,
-            )
+            self.start_cli(*self._loadgen(table, each, pos * each, string_bytes=string_bytes), *mode)
             for pos in range(clients)
-        ]  # fmt: skip
+        ]
         outputs = [_output(process) for process in running]
         if any(process.returncode for process in running):
             raise RuntimeError(f"kudu perf loadgen ended with {[process.returncode for process in running]}")
@@ -248,12 +244,8 @@ class KuduCluster:
         The tool flushes after each row without waiting (the first two rows go together), and waits for a free buffer
         before the next one. So at most `buffers` writes of a thread are under way; the default is two.
         """
-        out = self.cli(
-            "perf", "loadgen", self.master, f"--table_name={table}", f"--num_threads={clients}",
-            f"--num_rows_per_thread={writes // clients}", "--flush_per_n_rows=1", "--string_len=32",
-            f"--seq_start={first}", f"--buffers_num={buffers}", "--run_scan=false",
-        )  # fmt: skip
-        return _seconds_printed(out)
+        command = self._loadgen(table, writes // clients, first, threads=clients)
+        return _seconds_printed(self.cli(*command, "--flush_per_n_rows=1", f"--buffers_num={buffers}"))
 
     def scan(self, table: str) -> tuple[int, float]:
         """(rows, seconds) of a scan of three columns by two threads."""
@@ -309,11 +301,14 @@ class KuduCluster:
 
     def _trickle(self, table: str, writes: int) -> subprocess.Popen[str]:
         self._trickles += 1  # each run inserts its own keys
-        return self.start_cli(
-            "perf", "loadgen", self.master, f"--table_name={table}", "--num_threads=1", "--flush_per_n_rows=1",
-            f"--num_rows_per_thread={writes}", f"--seq_start={self._trickles * writes}", "--string_len=32",
-            "--run_scan=false",
-        )  # fmt: skip
+        return self.start_cli(*self._loadgen(table, writes, self._trickles * writes), "--flush_per_n_rows=1")
+
+    def _loadgen(self, table: str, rows: int, first: int, *, threads: int = 1, string_bytes: int = 32) -> list[str]:
+        """Arguments of the tool that writes `rows` rows by each thread, with keys from `first` on."""
+        return [
+            "perf", "loadgen", self.master, f"--table_name={table}", f"--num_threads={threads}", "--run_scan=false",
+            f"--num_rows_per_thread={rows}", f"--seq_start={first}", f"--string_len={string_bytes}",
+        ]  # fmt: skip
 
 
 def tablets_listed(text: str, table: str) -> dict[str, list[tuple[bool, int]]]:

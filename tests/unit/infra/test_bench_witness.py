@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from nyala.infra.bench.copying import rows_for
 from nyala.infra.bench.suite import BenchOptions, run
-from nyala.infra.bench.witness import reached, rows_for
+from nyala.infra.bench.witness import reached
 from nyala.replica.rpc import pb
 
 
@@ -38,4 +39,4 @@ def test_loss_is_measured_on_a_stack_of_its_own() -> None:
     asked for, to a row."""
     with pytest.raises(Exception, match="needs --local"):
         run("witness", BenchOptions(masters="127.0.0.1:1"), lambda text: None)
-    assert 0 <= rows_for(256) * 212 - 256_000_000 < 2 * 212
+    assert 0 <= rows_for(256, tablets=1) * 212 - 256_000_000 < 2 * 212
