@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 from nyala.replica.client import Client, TableHandle
 from nyala.replica.rows import SourceKey
@@ -27,16 +28,16 @@ RELEASE_TIMEOUT_S = 5.0
 """For giving the lease back when the query ends, because a stop must not wait for masters that do not answer."""
 
 
+@dataclass(eq=False)
 class SourceLease:
     """One run's hold on all Kafka partitions of one topic for one table; `positions` is empty until `open`."""
 
-    def __init__(self, client: Client, table: TableHandle, topic: TopicIdentity, owner_run: str, lease_s: float):
-        self.positions: dict[int, Position] = {}
-        self._client = client
-        self._table = table
-        self._topic = topic
-        self._owner_run = owner_run
-        self._lease_s = lease_s
+    client: Client
+    table: TableHandle
+    topic: TopicIdentity
+    owner_run: str
+    lease_s: float
+    positions: dict[int, Position] = field(default_factory=dict, init=False)
 
     def open(
         self, opens: Sequence[pb.SourceOpen], checkpoint_table_id: str, wait_s: float, stopping: threading.Event
@@ -49,10 +50,10 @@ class SourceLease:
         first_seen: dict[tuple[int, str], int] = {}
         while True:
             try:
-                opened = self._client.open_sources(
-                    self._table.name,
+                opened = self.client.open_sources(
+                    self.table.name,
                     opens,
-                    owner_run=self._owner_run,
+                    owner_run=self.owner_run,
                     lease_us=self._lease_us,
                     checkpoint_table_id=checkpoint_table_id,
                 )
@@ -89,10 +90,10 @@ class SourceLease:
             for each, at in sorted({**self.positions, **moved}.items())
         ]
         try:
-            self._client.advance_sources(
-                self._table.table_id,
+            self.client.advance_sources(
+                self.table.table_id,
                 advances,
-                owner_run=self._owner_run,
+                owner_run=self.owner_run,
                 lease_us=self._lease_us,
                 release=release,
                 timeout_s=RELEASE_TIMEOUT_S if release else None,
@@ -104,7 +105,7 @@ class SourceLease:
 
     def renew_until(self, stopping: threading.Event, lost: Callable[[QueryRefused], None]) -> None:
         """Renew the lease while no micro-batch does. `lost` is called once, when another run has the sources."""
-        while not stopping.wait(self._lease_s / 3):
+        while not stopping.wait(self.lease_s / 3):
             try:
                 self.advance({})
             except (Refused, QueryRefused) as error:
@@ -122,7 +123,7 @@ class SourceLease:
 
     def source(self, partition: int) -> SourceKey:
         """The source of a Kafka partition."""
-        return SourceKey(self._topic.cluster_id, self._topic.topic_id, partition)
+        return SourceKey(self.topic.cluster_id, self.topic.topic_id, partition)
 
     def known_partitions(self) -> int:
         """How many partitions of this topic the catalog knows; 0 if none was ever opened."""
@@ -132,17 +133,17 @@ class SourceLease:
 
     @property
     def _lease_us(self) -> int:
-        return int(self._lease_s * 1e6)
+        return int(self.lease_s * 1e6)
 
     def _dropped(self) -> QueryRefused:
         return QueryRefused(
-            f"table {self._table.name} (id {self._table.table_id}) was dropped under the query: nothing more is "
+            f"table {self.table.name} (id {self.table.table_id}) was dropped under the query: nothing more is "
             "written. To feed the table that has the name now, if there is one, delete the checkpoint and start again"
         )
 
     def _known(self) -> list[pb.SourcePosition]:
-        mine = (self._topic.cluster_id, self._topic.topic_id)
-        found = self._client.list_sources(self._table.name)
+        mine = (self.topic.cluster_id, self.topic.topic_id)
+        found = self.client.list_sources(self.table.name)
         return [p for p in found if (p.source.cluster_id, p.source.topic_id) == mine]
 
     def _release_dead(self, known: Sequence[pb.SourcePosition]) -> bool:
@@ -151,7 +152,7 @@ class SourceLease:
         released = False
         for owner_run in dead:
             try:
-                release_run(self._client, [p for p in known if p.owner_run == owner_run])
+                release_run(self.client, [p for p in known if p.owner_run == owner_run])
                 released = True
             except Refused as error:
                 # Another query gave it back first.

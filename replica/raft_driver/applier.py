@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from nyala.replica.raft import EntriesUnavailable
@@ -21,6 +22,7 @@ _BATCHED_ENTRIES_MAX = 16
 """With so many entries, a wait for more would gain nothing."""
 
 
+@dataclass(eq=False, kw_only=True)
 class Applier:
     """Feeds the state machine.
 
@@ -29,29 +31,19 @@ class Applier:
     Concurrency: the owner's thread; `apply` itself runs in the heavy lane.
     """
 
-    def __init__(
-        self,
-        *,
-        state_machine: StateMachine,
-        cache: LogCache,
-        log: Log,
-        run_heavy: RunHeavy,
-        bytes_max: int,
-        inline_bytes_max: int,
-        on_applied: Callable[[Sequence[Entry], list[Any]], None],
-        on_error: Callable[[BaseException], None],
-    ) -> None:
-        self._state_machine = state_machine
-        self._cache = cache
-        self._log = log
-        self._run_heavy = run_heavy
-        self._bytes_max = bytes_max
-        self._inline_bytes_max = inline_bytes_max
-        self._on_applied = on_applied
-        self._on_error = on_error
-        self.applied_index = state_machine.applied_opid.index
-        self._busy = False
-        self._stopped = False
+    state_machine: StateMachine
+    cache: LogCache
+    log: Log
+    run_heavy: RunHeavy
+    bytes_max: int
+    inline_bytes_max: int
+    on_applied: Callable[[Sequence[Entry], list[Any]], None]
+    on_error: Callable[[BaseException], None]
+    _busy: bool = field(default=False, init=False)
+    _stopped: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self.applied_index = self.state_machine.applied_opid.index
 
     def stop(self) -> None:
         """Apply nothing more; the result of a call that is under way is ignored."""
@@ -62,25 +54,25 @@ class Applier:
         while not self._busy and not self._stopped and self.applied_index < through_index:
             lo, hi = self.applied_index + 1, through_index + 1
             try:
-                entries: Sequence[Entry] | None = self._cache.entries(lo, hi, self._bytes_max)
+                entries: Sequence[Entry] | None = self.cache.entries(lo, hi, self.bytes_max)
             except EntriesUnavailable:
                 entries = None
             self._busy = True
             if entries is not None and self._is_small(entries):
                 self._applied(self._attempt(entries))
             else:
-                self._run_heavy(lambda entries=entries, lo=lo, hi=hi: self._work(entries, lo, hi), self._applied)  # type: ignore[misc]
+                self.run_heavy(lambda entries=entries, lo=lo, hi=hi: self._work(entries, lo, hi), self._applied)  # type: ignore[misc]
 
     def may_wait(self, through_index: int) -> bool:
         """Whether the unapplied entries up to `through_index` are so few and small that they may wait for more."""
         lo, hi = self.applied_index + 1, through_index + 1
-        if hi - lo >= _BATCHED_ENTRIES_MAX or lo < self._cache.cached_from:
+        if hi - lo >= _BATCHED_ENTRIES_MAX or lo < self.cache.cached_from:
             return False
-        return lo >= hi or self._is_small(self._cache.entries(lo, hi, self._bytes_max))
+        return lo >= hi or self._is_small(self.cache.entries(lo, hi, self.bytes_max))
 
     def _is_small(self, entries: Sequence[Entry]) -> bool:
         return (
-            len(entries) <= _INLINE_ENTRIES_MAX and sum(entry.size_bytes for entry in entries) <= self._inline_bytes_max
+            len(entries) <= _INLINE_ENTRIES_MAX and sum(entry.size_bytes for entry in entries) <= self.inline_bytes_max
         )
 
     def _work(self, entries: Sequence[Entry] | None, lo: int, hi: int) -> _Applied | None:
@@ -90,7 +82,7 @@ class Applier:
         """
         if entries is None:
             try:
-                entries = self._log.read(lo, hi, self._bytes_max)
+                entries = self.log.read(lo, hi, self.bytes_max)
             except (ResourcesExhausted, MemoryError) as error:
                 _log.warning("entries %d to %d wait to be applied: %s", lo, hi - 1, error)
                 return None
@@ -105,7 +97,7 @@ class Applier:
             return error
 
     def _apply(self, entries: Sequence[Entry]) -> _Applied:
-        results = self._state_machine.apply(entries)
+        results = self.state_machine.apply(entries)
         check(len(results) == len(entries), "one result for each entry", entries=len(entries), results=len(results))
         return entries, results
 
@@ -114,9 +106,9 @@ class Applier:
         if self._stopped or outcome is None:
             return
         if isinstance(outcome, BaseException):
-            self._on_error(outcome)
+            self.on_error(outcome)
             return
         entries, results = outcome
         check(entries[0].opid.index == self.applied_index + 1, "entries are applied in order", first=entries[0].opid)
         self.applied_index = entries[-1].opid.index
-        self._on_applied(entries, results)
+        self.on_applied(entries, results)

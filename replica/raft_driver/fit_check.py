@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from nyala.replica.raft import AppendEntries
 from nyala.replica.types import Entry, limits
@@ -12,22 +13,20 @@ from .lifecycle import Lifecycle
 from .state_machine import RunHeavy
 
 
+@dataclass(eq=False, kw_only=True)
 class FitCheck:
     """Decodes the new entries of a message: on the owner's thread if they are few and small, otherwise off it.
 
     Invariant: at most one message is decoded off the thread at a time. Concurrency: the owner's thread.
     """
 
-    def __init__(
-        self, *, files: Files, life: Lifecycle, run_heavy: RunHeavy, step_again: Callable[[AppendEntries], str]
-    ) -> None:
-        self._files = files
-        self._life = life
-        self._run_heavy = run_heavy
-        self._step_again = step_again
-        self._looking = False
-        self._found: tuple[Sequence[Entry], str] | None = None
-        """The result of decoding one message off the thread: its entries, and why they could not be applied."""
+    files: Files
+    life: Lifecycle
+    run_heavy: RunHeavy
+    step_again: Callable[[AppendEntries], str]
+    _looking: bool = field(default=False, init=False)
+    _found: tuple[Sequence[Entry], str] | None = field(default=None, init=False)
+    """The result of decoding one message off the thread: its entries, and why they could not be applied."""
 
     def refusal(self, message: AppendEntries, new: Sequence[Entry]) -> str | None:
         """The reason why one of `new`, the entries of the message that are not here yet, could not be applied; else
@@ -43,23 +42,23 @@ class FitCheck:
             return self._found[1]
         if not self._looking:
             self._looking = True
-            self._run_heavy(lambda: self._look(new), lambda found: self._looked(message, new, found))
+            self.run_heavy(lambda: self._look(new), lambda found: self._looked(message, new, found))
         return None
 
     def _look(self, new: Sequence[Entry]) -> str:
         for entry in new:
-            if why := self._files.unfit(entry):
+            if why := self.files.unfit(entry):
                 return f"{entry.kind.name} entry {entry.opid}: {why}"
         return ""
 
     def _looked(self, message: AppendEntries, new: Sequence[Entry], found: str | BaseException) -> None:
         self._looking = False
-        if not self._life.serving:
+        if not self.life.serving:
             return
         if isinstance(found, BaseException):
-            self._life.fail(found)
+            self.life.fail(found)
             return
         self._found = (new, found)
         if not found:
-            self._step_again(message)
+            self.step_again(message)
             self._found = None

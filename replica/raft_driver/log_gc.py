@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from nyala.replica.raft import RaftCore
 from nyala.replica.types import may_pass
@@ -46,41 +47,32 @@ def keep_from(
     return max(min(must, max(wanted, affordable)), 1)
 
 
+@dataclass(eq=False, kw_only=True)
 class LogGc:
     """Log GC of one running replica. Invariant: one call is under way at most. Concurrency: owner's thread."""
 
-    def __init__(
-        self,
-        *,
-        files: Files,
-        core: RaftCore,
-        cache: LogCache,
-        life: Lifecycle,
-        run_heavy: RunHeavy,
-        options: DriverOptions,
-    ) -> None:
-        self._files = files
-        self._core = core
-        self._cache = cache
-        self._life = life
-        self._run_heavy = run_heavy
-        self._options = options
-        self.running = False
+    files: Files
+    core: RaftCore
+    cache: LogCache
+    life: Lifecycle
+    run_heavy: RunHeavy
+    options: DriverOptions
+    running: bool = field(default=False, init=False)
 
     def collect(self, done: Done) -> None:
         """Delete log that is no longer needed, off-thread; calls `done(bytes freed | Refused)`."""
         if self.running:
             done(0)
             return
-        log = self._files.log
+        log = self.files.log
         index = keep_from(
-            flush_index=self._files.state_machine.flush_opid.index,
-            config_saved_index=self._files.cmeta.committed_config.opid.index,
-            config_committed_index=self._core.committed_config.opid.index,
-            peers_match=[peer.match_index for peer in self._core.peer_status() if not peer.needs_copy],
+            flush_index=self.files.state_machine.flush_opid.index,
+            config_saved_index=self.files.cmeta.committed_config.opid.index,
+            config_committed_index=self.core.committed_config.opid.index,
+            peers_match=[peer.match_index for peer in self.core.peer_status() if not peer.needs_copy],
             segments=log.segments(),
-            retain_entries=self._options.log_retain_entries,
-            retain_bytes_max=self._options.log_retain_bytes_max,
+            retain_entries=self.options.log_retain_entries,
+            retain_bytes_max=self.options.log_retain_bytes_max,
         )
         self.running = True
 
@@ -89,10 +81,10 @@ class LogGc:
             if may_pass(result):
                 result = 0  # the next call goes on
             if isinstance(result, BaseException):
-                self._life.fail(result)
+                self.life.fail(result)
                 return
-            if self._life.serving and log.first_index:
-                self._cache.collected(log.first_index)
+            if self.life.serving and log.first_index:
+                self.cache.collected(log.first_index)
             done(result)
 
-        self._run_heavy(lambda: log.gc(index), collected)
+        self.run_heavy(lambda: log.gc(index), collected)

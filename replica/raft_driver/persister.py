@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import insort
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from nyala.replica.consensus_metadata import ConsensusMeta
@@ -36,6 +37,7 @@ class _PendingReady:
         self.entries_left = bool(ready.entries)
 
 
+@dataclass(eq=False, kw_only=True)
 class Persister:
     """Writes hard states to consensus metadata and entries to the log, and says when each Ready is durable.
 
@@ -49,59 +51,45 @@ class Persister:
     Concurrency: the owner's thread; the log's appender thread only posts.
     """
 
-    def __init__(
-        self,
-        *,
-        cmeta: ConsensusMeta,
-        log: Log,
-        run_meta: RunHeavy,
-        post: Post,
-        on_entries: Callable[[OpId], None],
-        on_durable: Callable[[Ready], None],
-        on_error: Callable[[BaseException], None],
-        hang_ticks: int,
-    ) -> None:
-        """`hang_ticks`: the disk hangs if no write of it completes for so many ticks."""
-        self._cmeta = cmeta
-        self._log = log
-        self._run_meta = run_meta
-        self._post = post
-        self._on_entries = on_entries
-        self._on_durable = on_durable
-        self._on_error = on_error
-        self._items: deque[_PendingReady] = deque()
-        self._unsaved: deque[_PendingReady] = deque()
-        """`Ready` objects whose hard state is not durable yet, in order; only the first is being written."""
-        self._unsaved_config: RaftConfig | None = None
-        """The latest committed config that is not durable yet; earlier ones need not be saved."""
-        self._saving = self._saving_config = False
-        self._held: list[_PendingReady] = []
-        """`Ready` objects whose entries were not given to the log yet, in order."""
-        self._stopped = False
-        self._log_full = self._meta_full = False
-        self._refusal = Refused(Code.NO_SPACE, "the disk is full")
-        self._crowded = False
-        self._hang_ticks = hang_ticks
-        self._ticks_without_end = 0
+    cmeta: ConsensusMeta
+    log: Log
+    run_meta: RunHeavy
+    post: Post
+    on_entries: Callable[[OpId], None]
+    on_durable: Callable[[Ready], None]
+    on_error: Callable[[BaseException], None]
+    hang_ticks: int
+    """The disk hangs if no write of it completes for so many ticks."""
+    _items: deque[_PendingReady] = field(default_factory=deque, init=False)
+    _unsaved: deque[_PendingReady] = field(default_factory=deque, init=False)
+    """`Ready` objects whose hard state is not durable yet, in order; only the first is being written."""
+    _unsaved_config: RaftConfig | None = field(default=None, init=False)
+    """The latest committed config that is not durable yet; earlier ones need not be saved."""
+    _held: list[_PendingReady] = field(default_factory=list, init=False)
+    """`Ready` objects whose entries were not given to the log yet, in order."""
+    _stopped: bool = field(default=False, init=False)
+    _saving: bool = field(default=False, init=False)
+    _saving_config: bool = field(default=False, init=False)
+    _log_full: bool = field(default=False, init=False)
+    _meta_full: bool = field(default=False, init=False)
+    refusal: Refused = field(default_factory=lambda: Refused(Code.NO_SPACE, "the disk is full"), init=False)
+    """The refusal for callers while `full`."""
+    _crowded: bool = field(default=False, init=False)
+    _ticks_without_end: int = field(default=0, init=False)
 
     @property
     def full(self) -> bool:
         """Whether a write waits because the disk has no room."""
         return self._log_full or self._meta_full
 
-    @property
-    def refusal(self) -> Refused:
-        """The refusal for callers while `full`."""
-        return self._refusal
-
     def has_room(self, size_bytes: int) -> bool:
         """Whether the log's queue takes so many bytes now, and no entries wait for it."""
-        return not self._crowded and self._log.has_room(size_bytes)
+        return not self._crowded and self.log.has_room(size_bytes)
 
     @property
     def hangs(self) -> bool:
         """Whether the disk has writes to do, and completed none of them for a long time."""
-        return self._ticks_without_end >= self._hang_ticks
+        return self._ticks_without_end >= self.hang_ticks
 
     @property
     def waiting(self) -> int:
@@ -151,7 +139,7 @@ class Persister:
             return
         self._saving = True
         term, voted_for = hard_state.term, hard_state.voted_for
-        self._run_meta(lambda: self._cmeta.save_hard_state(term, voted_for), self._hard_state_saved)
+        self.run_meta(lambda: self.cmeta.save_hard_state(term, voted_for), self._hard_state_saved)
 
     def _hard_state_saved(self, result: BaseException | None) -> None:
         self._saving = False
@@ -166,7 +154,7 @@ class Persister:
         if self._saving_config or self._meta_full or config is None:
             return
         self._saving_config = True
-        self._run_meta(lambda: self._cmeta.save_config(config), lambda result: self._config_saved(config, result))
+        self.run_meta(lambda: self.cmeta.save_config(config), lambda result: self._config_saved(config, result))
 
     def _config_saved(self, config: RaftConfig, result: BaseException | None) -> None:
         self._saving_config = False
@@ -181,10 +169,10 @@ class Persister:
         if self._stopped:
             return False
         if isinstance(result, Refused) and may_pass(result):
-            self._meta_full, self._refusal = True, result
+            self._meta_full, self.refusal = True, result
             return False
         if isinstance(result, BaseException):
-            self._on_error(result)
+            self.on_error(result)
             return False
         return True
 
@@ -196,7 +184,7 @@ class Persister:
             first = self._held[0]
             if self._unsaved and _number(self._unsaved[0]) <= _number(first):
                 return
-            self._crowded = not self._log.has_room(sum(entry.size_bytes for entry in first.ready.entries))
+            self._crowded = not self.log.has_room(sum(entry.size_bytes for entry in first.ready.entries))
             if self._crowded:
                 return  # what is queued ends, and then this goes on
             self._append(self._held.pop(0))
@@ -204,29 +192,29 @@ class Persister:
     def _hold(self, item: _PendingReady, refusal: Refused | None = None) -> None:
         """Let the entries of `item` wait, because the disk is full or a resource is exhausted."""
         self._log_full = True
-        self._refusal = refusal or self._refusal
+        self.refusal = refusal or self.refusal
         insort(self._held, item, key=_number)
 
     def _append(self, item: _PendingReady) -> None:
         ready = item.ready
         if ready.truncate_from is not None:
-            self._log.truncate_after(ready.truncate_from - 1)
+            self.log.truncate_after(ready.truncate_from - 1)
 
         def durable(result: Any) -> None:  # on the appender thread
-            self._post(lambda: self._appended(item, result))
+            self.post(lambda: self._appended(item, result))
 
         try:
-            self._log.append(ready.entries, durable)
+            self.log.append(ready.entries, durable)
         except InvariantViolation:
             # The appender thread may just have failed entries before these, because the disk was full. Then the log
             # ends earlier than we know, and their completions are on the way.
-            if self._log.last_reserved.index >= ready.entries[0].opid.index - 1:
+            if self.log.last_reserved.index >= ready.entries[0].opid.index - 1:
                 raise
             self._hold(item)
         except ResourcesExhausted as error:  # no thread for the log's appender: nothing was reserved
             self._hold(item, error)
         except (ReplicaError, MemoryError) as error:  # the log has stopped, and raises the reason
-            self._on_error(error)
+            self.on_error(error)
 
     def _appended(self, item: _PendingReady, result: OpId | BaseException) -> None:
         self._ticks_without_end = 0
@@ -236,16 +224,16 @@ class Persister:
             self._hold(item, result)
             return
         if isinstance(result, BaseException):
-            self._on_error(result)
+            self.on_error(result)
             return
         item.entries_left = False
-        self._on_entries(item.ready.entries[-1].opid)
+        self.on_entries(item.ready.entries[-1].opid)
         self._complete()
         self._append_held()
 
     def _complete(self) -> None:
         while self._items and not self._items[0].hard_state_left and not self._items[0].entries_left:
-            self._on_durable(self._items.popleft().ready)
+            self.on_durable(self._items.popleft().ready)
 
 
 def _number(item: _PendingReady) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from nyala.replica.raft import RaftCore
 from nyala.replica.types import Code, Entry, EntryKind, Refused
@@ -17,6 +18,7 @@ from .times import Times
 from .write_batcher import WRITE_BYTES_MAX, Write, WriteBatcher
 
 
+@dataclass(eq=False, kw_only=True)
 class Writer:
     """Proposes writes and answers them.
 
@@ -24,26 +26,15 @@ class Writer:
     one, are bounded; each `done` is called once, never before `write` returns. Concurrency: the owner's thread.
     """
 
-    def __init__(
-        self,
-        *,
-        core: RaftCore,
-        persister: Persister,
-        log: Log,
-        times: Times,
-        environment: Environment,
-        options: DriverOptions,
-        pump_soon: Callable[[], None],
-    ) -> None:
-        self._core = core
-        self._persister = persister
-        self._log = log
-        self._times = times
-        self._environment = environment
-        self._options = options
-        self._pump_soon = pump_soon
-        self._writes = PendingEntries()
-        self._batcher = WriteBatcher()
+    core: RaftCore
+    persister: Persister
+    log: Log
+    times: Times
+    environment: Environment
+    options: DriverOptions
+    pump_soon: Callable[[], None]
+    _writes: PendingEntries = field(default_factory=PendingEntries, init=False)
+    _batcher: WriteBatcher = field(default_factory=WriteBatcher, init=False)
 
     def __len__(self) -> int:
         """The number of writes that are not answered yet."""
@@ -59,7 +50,7 @@ class Writer:
         size = len(meta) + len(payload) + 64
         refusal = self._admit(size)
         if refusal is not None:
-            self._environment.own_thread(lambda: done(refusal))
+            self.environment.own_thread(lambda: done(refusal))
             return
         write = Write(kind, schema_id, meta, payload, payload_crc, size, done)
         if not self._batcher.holds_back(write):
@@ -79,7 +70,7 @@ class Writer:
         answered."""
         if not self._batcher.applied(index):
             return
-        timer = self._environment.timer
+        timer = self.environment.timer
         wait = self._batcher.end(timer.now_us() if timer is not None else None)
         if wait is None or timer is None:
             self._propose_batched()
@@ -113,29 +104,29 @@ class Writer:
     def _propose(self, writes: Sequence[Write]) -> None:
         """Give each write its index and time, in order, and let them leave together. A refused write is answered
         soon."""
-        timer = self._environment.timer
+        timer = self.environment.timer
         for write in writes:
             refusal = self._no_room(write.size_bytes)
             if refusal is None:
                 try:
-                    time = self._environment.hybrid_clock.now()
-                    opid = self._core.propose(
+                    time = self.environment.hybrid_clock.now()
+                    opid = self.core.propose(
                         write.kind, time, write.schema_id, write.meta, write.payload, write.payload_crc
                     )
                 except Refused as error:
-                    refusal = with_hint(error, self._core)
+                    refusal = with_hint(error, self.core)
                 else:
-                    self._times.last = time
+                    self.times.last = time
                     self._writes.add(opid, write.size_bytes, write.done)
                     if write.size_bytes <= WRITE_BYTES_MAX:
                         self._batcher.proposed(opid.index, timer.now_us() if timer else 0)
                     continue
-            self._environment.own_thread(lambda done=write.done, refusal=refusal: done(refusal))  # type: ignore[misc]
-        self._pump_soon()
+            self.environment.own_thread(lambda done=write.done, refusal=refusal: done(refusal))  # type: ignore[misc]
+        self.pump_soon()
 
     def _admit(self, size_bytes: int) -> Refused | None:
         """The refusal if a write gets no index now; otherwise None."""
-        options = self._options
+        options = self.options
         size = self._writes.bytes + self._batcher.bytes
         if len(self) >= options.writes_pending_max or (
             size + size_bytes > options.write_bytes_pending_max and len(self)
@@ -145,8 +136,8 @@ class Writer:
 
     def _no_room(self, size_bytes: int) -> Refused | None:
         """The refusal if the log has no room for a write of this size now; otherwise None."""
-        if self._persister.full:
-            return self._persister.refusal
-        if not self._persister.has_room(size_bytes):
-            return Refused(Code.OVERLOADED, "the log's queue is full", queued_bytes=self._log.queued_bytes)
+        if self.persister.full:
+            return self.persister.refusal
+        if not self.persister.has_room(size_bytes):
+            return Refused(Code.OVERLOADED, "the log's queue is full", queued_bytes=self.log.queued_bytes)
         return None

@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from nyala.replica.tablet import Superblock, data_trouble
 from nyala.replica.types import Code, Disk, DiskFailure, Refused
@@ -43,6 +43,7 @@ def copy_cancelled(tablet_id: str) -> Refused:
     return Refused(Code.ILLEGAL_STATE, "the copy was cancelled", tablet=tablet_id)
 
 
+@dataclass(eq=False, kw_only=True)
 class CopyAttempt:
     """One attempt of the server `uuid` to bring files of one tablet from `source` to `disk`.
 
@@ -51,31 +52,19 @@ class CopyAttempt:
     Concurrency: one thread; `pace` and `cancelled` are called from any stream.
     """
 
-    def __init__(
-        self,
-        *,
-        disk: Disk,
-        tablet_id: str,
-        uuid: str,
-        source: CopySource,
-        streams: int = 1,
-        pace: Callable[[int], None] = lambda length_bytes: None,
-        cancelled: Callable[[], bool] = lambda: False,
-        progress: CopyProgress | None = None,
-    ) -> None:
-        self.disk = disk
-        self.tablet_id = tablet_id
-        self.uuid = uuid
-        self.progress = progress or CopyProgress()
-        self._source = source
-        self._streams = streams
-        self._pace = pace
-        self._cancelled = cancelled
-        self._block_paths: list[str] = []
+    disk: Disk
+    tablet_id: str
+    uuid: str
+    source: CopySource
+    streams: int = 1
+    pace: Callable[[int], None] = lambda length_bytes: None
+    cancelled: Callable[[], bool] = lambda: False
+    progress: CopyProgress = field(default_factory=CopyProgress)
+    _block_paths: list[str] = field(default_factory=list, init=False)
 
     def check_cancelled(self) -> None:
         """Raise Refused if the attempt was cancelled."""
-        if self._cancelled():
+        if self.cancelled():
             raise copy_cancelled(self.tablet_id)
 
     @contextmanager
@@ -83,7 +72,7 @@ class CopyAttempt:
         """Open a session at the source; at its end, report to the source whether the body succeeded. Raises as `begin`
         does."""
         self.check_cancelled()
-        manifest = self._source.begin(self.tablet_id, self.uuid, allow_leaderless, wanted)
+        manifest = self.source.begin(self.tablet_id, self.uuid, allow_leaderless, wanted)
         success, doubted = False, ""
         try:
             yield manifest
@@ -142,9 +131,9 @@ class CopyAttempt:
         """Fetch `files` into `folder`, each under the name that `names` has for its name at the source."""
         downloads = Downloads(
             disk=self.disk,
-            source=self._source,
+            source=self.source,
             session_id=manifest.session_id,
-            streams=self._streams,
+            streams=self.streams,
             arrived=self._arrived,
         )
         self.disk.mkdir(folder)
@@ -153,12 +142,12 @@ class CopyAttempt:
 
     def _arrived(self, length_bytes: int) -> None:
         self.check_cancelled()
-        self._pace(length_bytes)
+        self.pace(length_bytes)
         self.progress.add(length_bytes)
 
     def _end(self, session_id: str, success: bool, doubted: str) -> None:
         try:
-            self._source.end(session_id, success, doubted)
+            self.source.end(session_id, success, doubted)
         except Refused as error:
             # The session then ends by itself, by its time to live.
             _log.info("T %s P %s could not end copy session: %s", self.tablet_id, self.uuid, error)

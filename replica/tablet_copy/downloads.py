@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 
 import google_crc32c
 
@@ -24,8 +25,10 @@ from .manifest import CopyFile, CopySource
 SYNC_BYTES = 8 << 20
 """A file is synced each time this many of its bytes have arrived. The step is small, because a sync of the log, for
 which a write waits, may have to wait until the disk has written these bytes."""
+_CHUNKS_IN_FLIGHT_MAX = limits.COPY_IN_FLIGHT_BYTES // limits.COPY_CHUNK_BYTES
 
 
+@dataclass(eq=False, kw_only=True)
 class Downloads:
     """Downloads of one session.
 
@@ -35,23 +38,13 @@ class Downloads:
     Concurrency: one `run` at a time. With one stream everything happens on the caller's thread, in order.
     """
 
-    def __init__(
-        self,
-        *,
-        disk: Disk,
-        source: CopySource,
-        session_id: str,
-        streams: int,
-        arrived: Callable[[int], None],
-        room: threading.Semaphore | None = None,
-    ) -> None:
-        self._disk = disk
-        self._source = source
-        self._session_id = session_id
-        self._streams = streams
-        self._arrived = arrived
-        self._room = room or threading.BoundedSemaphore(limits.COPY_IN_FLIGHT_BYTES // limits.COPY_CHUNK_BYTES)
-        self._stop = threading.Event()
+    disk: Disk
+    source: CopySource
+    session_id: str
+    streams: int
+    arrived: Callable[[int], None]
+    room: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(_CHUNKS_IN_FLIGHT_MAX))
+    _stop: threading.Event = field(default_factory=threading.Event, init=False)
 
     def run(self, files: Sequence[CopyFile], targets: dict[str, str]) -> None:
         """Fetch `files` to the paths that `targets` names, largest first. On return all are checked and synced.
@@ -59,13 +52,13 @@ class Downloads:
         Raises Corruption if a file is not what the manifest says, and the errors of the source, the disk and `arrived`.
         """
         ordered = sorted(files, key=lambda f: (-f.length_bytes, f.name))
-        if self._streams == 1:
+        if self.streams == 1:
             for file in ordered:
                 self._one(file, targets[file.name], _Inline())
             return
         with ExitStack() as stack:
-            syncs = stack.enter_context(_Beside(2 * self._streams))
-            pool = stack.enter_context(ThreadPoolExecutor(self._streams, thread_name_prefix="copy-stream"))
+            syncs = stack.enter_context(_Beside(2 * self.streams))
+            pool = stack.enter_context(ThreadPoolExecutor(self.streams, thread_name_prefix="copy-stream"))
             for work in [pool.submit(self._unless_stopped, file, targets[file.name], syncs) for file in ordered]:
                 work.result()
             syncs.wait()
@@ -80,19 +73,19 @@ class Downloads:
             raise
 
     def _one(self, file: CopyFile, target: str, syncs: _Inline) -> None:
-        out = syncs.open(self._disk, target)
+        out = syncs.open(self.disk, target)
         try:
             crc, offset, synced = 0, 0, 0
-            chunks = iter(self._source.fetch(self._session_id, file, 0, file.length_bytes))
+            chunks = iter(self.source.fetch(self.session_id, file, 0, file.length_bytes))
             while True:
-                with self._room:
+                with self.room:
                     chunk = next(chunks, None)
                     if chunk is None:
                         break
                     check(len(chunk) <= limits.COPY_CHUNK_BYTES, "a chunk is bounded", name=file.name, bytes=len(chunk))
                     if offset + len(chunk) > file.length_bytes:
                         raise DamagedFile(file, offset + len(chunk), crc)
-                    self._arrived(len(chunk))
+                    self.arrived(len(chunk))
                     out.pwrite(chunk, offset)
                     crc = google_crc32c.extend(crc, chunk)
                     offset += len(chunk)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 
 from nyala.replica.tablet import Superblock
 from nyala.replica.types import Code, DataState, OpId, Refused
@@ -21,6 +22,7 @@ from .manifest import CopyManifest, CopyWanted, FileKind
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class WitnessJoin:
     """One run of JOIN.1 to JOIN.4.
 
@@ -31,58 +33,49 @@ class WitnessJoin:
     The witness's promises are kept: term, vote and log stay in use.
     """
 
-    def __init__(
-        self,
-        attempt: CopyAttempt,
-        *,
-        witness: Superblock,
-        await_log: Callable[[OpId], None],
-        swap: Callable[[Superblock], None],
-    ) -> None:
-        self._attempt = attempt
-        self._disk = attempt.disk
-        self._progress = attempt.progress
-        self._witness = witness
-        self._await_log = await_log
-        self._swap = swap
+    attempt: CopyAttempt
+    _: KW_ONLY
+    witness: Superblock
+    await_log: Callable[[OpId], None]
+    swap: Callable[[Superblock], None]
 
     def run(self) -> Superblock:
         """Run the join; returns the superblock of the whole replica. After Refused or Corruption the witness goes on
         unchanged."""
-        self._progress.phase = "JOIN.1"
-        with self._attempt.session(CopyWanted(flushed=self._witness.flush_opid)) as manifest:
+        self.attempt.progress.phase = "JOIN.1"
+        with self.attempt.session(CopyWanted(flushed=self.witness.flush_opid)) as manifest:
             try:
                 return self._join(manifest)
             except Exception as error:
                 _log.warning(
                     "T %s P %s the data could not join in %s: %s",
-                    self._attempt.tablet_id, self._attempt.uuid, self._progress.phase, error,
+                    self.attempt.tablet_id, self.attempt.uuid, self.attempt.progress.phase, error,
                 )  # fmt: skip
                 self._forget_files()
                 raise
 
     def _join(self, manifest: CopyManifest) -> Superblock:
-        remote, disk = self._accept(manifest), self._disk
-        self._progress.bytes_total = sum(f.length_bytes for f in manifest.files if f.kind is FileKind.BLOCK)
-        self._progress.phase = "JOIN.2"
+        remote, disk = self._accept(manifest), self.attempt.disk
+        self.attempt.progress.bytes_total = sum(f.length_bytes for f in manifest.files if f.kind is FileKind.BLOCK)
+        self.attempt.progress.phase = "JOIN.2"
         disk.crash_point("join.1")
-        whole = self._attempt.bring_blocks(manifest, remote, self._witness)
+        whole = self.attempt.bring_blocks(manifest, remote, self.witness)
         disk.crash_point("join.2")
 
-        self._progress.phase = "JOIN.3"
-        self._await_log(whole.flush_opid)
+        self.attempt.progress.phase = "JOIN.3"
+        self.await_log(whole.flush_opid)
         disk.crash_point("join.3")
 
-        self._attempt.check_cancelled()
-        self._progress.phase = "JOIN.4"
-        self._swap(whole)
+        self.attempt.check_cancelled()
+        self.attempt.progress.phase = "JOIN.4"
+        self.swap(whole)
         disk.crash_point("join.4")
         return whole
 
     def _accept(self, manifest: CopyManifest) -> Superblock:
         """The source's superblock, if its rows continue into this witness's log."""
-        remote, base = parse_superblock(manifest.superblock, "copy session"), self._witness.flush_opid
-        if remote.tablet_id != self._witness.tablet_id or remote.data_state is not DataState.READY or remote.witness:
+        remote, base = parse_superblock(manifest.superblock, "copy session"), self.witness.flush_opid
+        if remote.tablet_id != self.witness.tablet_id or remote.data_state is not DataState.READY or remote.witness:
             raise Refused(Code.ILLEGAL_STATE, "the source has no rows of this tablet", state=remote.data_state.name)
         if remote.flush_opid < base:
             what = "the source's blocks end below the log that is kept here: entries in between would be missing"
@@ -91,7 +84,7 @@ class WitnessJoin:
 
     def _forget_files(self) -> None:
         """Remove the copied files, unless the rewrite did take place and names them."""
-        tablet_id = self._witness.tablet_id
-        if Superblock.exists(self._disk, tablet_id) and Superblock.load(self._disk, tablet_id).blocks:
+        disk, tablet_id = self.attempt.disk, self.witness.tablet_id
+        if Superblock.exists(disk, tablet_id) and Superblock.load(disk, tablet_id).blocks:
             return
-        self._attempt.remove_blocks()
+        self.attempt.remove_blocks()

@@ -165,29 +165,29 @@ def _retained(segments: Sequence[SegmentInfo], below: int) -> Sequence[SegmentIn
     return segments[wanted[0] : wanted[-1] + 1] if wanted else ()
 
 
+@dataclass(eq=False)
 class SessionFile:
     """An open file of a session. Concurrency: one thread; after the session has ended every call is refused."""
 
-    def __init__(self, session: CopySourceSession, named: CopyFile, path: str, file: DiskFile) -> None:
-        self._session = session
-        self._named = named
-        self._path = path
-        self._file = file
+    session: CopySourceSession
+    named: CopyFile
+    path: str
+    file: DiskFile
 
     def read(self, byte_offset: int, length_bytes: int) -> bytes:
         """1 to COPY_CHUNK_BYTES bytes. Corruption if a block cannot be read: this replica has lost it."""
         check(length_bytes <= limits.COPY_CHUNK_BYTES, "a read for a copy is bounded", bytes=length_bytes)
-        self._session.check_open()
-        with _trouble(self._named, self._path):
-            data = self._file.pread(length_bytes, byte_offset)
+        self.session.check_open()
+        with _trouble(self.named, self.path):
+            data = self.file.pread(length_bytes, byte_offset)
         self._served(len(data), byte_offset)
         return data
 
     def check_length(self, length_bytes: int) -> None:
         """Refused EXPIRED once the session has ended, CORRUPTION if the file is shorter than that."""
-        self._session.check_open()
-        with _trouble(self._named, self._path):
-            ends = self._file.size()
+        self.session.check_open()
+        with _trouble(self.named, self.path):
+            ends = self.file.size()
         if ends < length_bytes:
             raise self._shorter(ends)
 
@@ -195,51 +195,44 @@ class SessionFile:
         """Send exactly these bytes to a blocking socket. Raises as `read` does, and OSError if the socket fails."""
         end = byte_offset + length_bytes
         while byte_offset < end:
-            with _trouble(self._named, self._path):
-                sent = self._file.send_to(fd, byte_offset, end - byte_offset)
+            with _trouble(self.named, self.path):
+                sent = self.file.send_to(fd, byte_offset, end - byte_offset)
             self._served(sent, byte_offset)
             byte_offset += sent
 
     def _served(self, length_bytes: int, byte_offset: int) -> None:
         if not length_bytes:
             raise self._shorter(byte_offset)
-        self._session.bytes_served += length_bytes
+        self.session.bytes_served += length_bytes
 
     def _shorter(self, ends: int) -> Refused:
         what = "a file of the session became shorter"
-        return Refused(Code.CORRUPTION, what, name=self._named.name, length=self._named.length_bytes, ends=ends)
+        return Refused(Code.CORRUPTION, what, name=self.named.name, length=self.named.length_bytes, ends=ends)
 
 
 def _trouble(named: CopyFile, path: str) -> AbstractContextManager[None]:
     return data_trouble(path) if named.kind is FileKind.BLOCK else nullcontext()
 
 
+@dataclass(eq=False, kw_only=True)
 class CopySourceSession:
     """One follower's copy of one tablet, fixed at the session's start.
 
     Concurrency: files are read from any thread; closed once.
     """
 
-    def __init__(
-        self,
-        *,
-        disk: Disk,
-        tablet_id: str,
-        requestor_uuid: str,
-        manifest: CopyManifest,
-        anchor: Releasable,
-        hold: ExitStack,
-    ) -> None:
-        self.tablet_id = tablet_id
-        self.requestor_uuid = requestor_uuid
-        self.manifest = manifest
-        self.anchor = anchor
-        self.bytes_served = 0
-        self._disk = disk
-        self._hold = hold
-        self._named = {(int(f.kind), f.name): f for f in manifest.files}
-        self._lock = threading.Lock()
-        self._closed = False
+    disk: Disk
+    tablet_id: str
+    requestor_uuid: str
+    manifest: CopyManifest
+    anchor: Releasable
+    hold: ExitStack
+    bytes_served: int = field(default=0, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _closed: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self._named = {(int(f.kind), f.name): f for f in self.manifest.files}
 
     @contextmanager
     def opened(self, kind: int, name: str, byte_offset: int, length_bytes: int) -> Iterator[SessionFile]:
@@ -259,7 +252,7 @@ class CopySourceSession:
             self.check_open()
             try:
                 with _trouble(named, path):
-                    file = self._disk.open(path)
+                    file = self.disk.open(path)
             except FileNotFoundError as error:  # the session still holds it, so this server has not removed it
                 raise Corruption("a file that a copy session holds is gone", path=path) from error
         try:
@@ -283,7 +276,7 @@ class CopySourceSession:
         if named is None:
             raise Refused(Code.NOT_FOUND, "the session names no such block", name=name)
         self.check_open()
-        verify_file(self._disk, file_path(self.tablet_id, named.kind, name), named.length_bytes, named.crc)
+        verify_file(self.disk, file_path(self.tablet_id, named.kind, name), named.length_bytes, named.crc)
 
     def check_open(self) -> None:
         """Refused EXPIRED once the session has ended."""
@@ -296,7 +289,7 @@ class CopySourceSession:
             if self._closed:
                 return
             self._closed = True
-        self._hold.close()
+        self.hold.close()
 
     def close(self) -> None:
         """Release everything that the session holds."""

@@ -76,7 +76,7 @@ def copy_catalog(
             remote,
             allow_leaderless=allow_leaderless,
             vote_floor=floor,
-            progress=progress,
+            progress=progress or CopyProgress(),
         )
     finally:
         remote.close()

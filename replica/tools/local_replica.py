@@ -159,7 +159,7 @@ def copy_replica(
             merged.raise_vote_floor(max(merged.term, vote_floor))
 
     copy = TargetCopy(
-        CopyAttempt(disk=disk, tablet_id=tablet_id, uuid=uuid, source=source, progress=progress),
+        CopyAttempt(disk=disk, tablet_id=tablet_id, uuid=uuid, source=source, progress=progress or CopyProgress()),
         own_last_opid=kept,
         own_term=term,
         stop_and_delete=stop_and_delete,

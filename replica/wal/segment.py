@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from nyala.replica.fs import exhausted
 from nyala.replica.types import Disk, DiskFile, OpId, Refused
@@ -13,16 +14,16 @@ from .newest import Newest, save_newest
 from .recovery import TEMP_NAME, segment_name
 
 
+@dataclass(eq=False)
 class ActiveSegment:
     """The newest segment file. Concurrency: one thread at a time, under the log's i/o lock."""
 
-    def __init__(self, disk: Disk, folder: str, file: DiskFile, header: Header, preallocated_bytes: int) -> None:
-        self._disk = disk
-        self._folder = folder
-        self._file = file
-        self.header = header
-        self.preallocated_bytes = preallocated_bytes
-        self.written_bytes = header.length_bytes
+    file: DiskFile
+    header: Header
+    preallocated_bytes: int
+
+    def __post_init__(self) -> None:
+        self.written_bytes = self.header.length_bytes
         """The offset up to which the file consists of whole written blocks."""
 
     @property
@@ -48,7 +49,7 @@ class ActiveSegment:
         except MemoryError as error:  # nothing is written yet
             raise exhausted(error) or error from error
         try:
-            self._file.pwritev(block, self.written_bytes)
+            self.file.pwritev(block, self.written_bytes)
         except Refused:
             self.cut()
             raise
@@ -59,13 +60,13 @@ class ActiveSegment:
     def sync(self) -> None:
         """Sync the file. Cheap inside the preallocated length, where the file's metadata do not change."""
         if self.written_bytes <= self.preallocated_bytes:
-            self._file.datasync()
+            self.file.datasync()
         else:
-            self._file.sync()
+            self.file.sync()
 
     def cut(self) -> None:
         """Cut the file to its content; after NO_SPACE or ResourcesExhausted the file is unchanged, and usable."""
-        self._file.truncate(self.written_bytes)
+        self.file.truncate(self.written_bytes)
         self.preallocated_bytes = self.written_bytes
 
     def finish(self) -> None:
@@ -73,13 +74,13 @@ class ActiveSegment:
         try:
             if self.preallocated_bytes > self.written_bytes:
                 self.cut()
-            self._file.sync()
+            self.file.sync()
         finally:
-            self._file.close()
+            self.file.close()
 
     def abandon(self) -> None:
         """Close the handle and change nothing, because the disk cannot be trusted any more."""
-        self._file.close()
+        self.file.close()
 
 
 class NextSegment:
@@ -164,7 +165,7 @@ class NextSegment:
             raise
         self._file = None
         header = decode_header(data, segment_name(number))
-        return ActiveSegment(self._disk, self._folder, file, header, self._size)
+        return ActiveSegment(file, header, self._size)
 
     def wait(self) -> None:
         """Wait until the preparation has ended, successfully or not."""

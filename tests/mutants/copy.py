@@ -21,11 +21,11 @@ MUTANTS = (
         file="replica/tablet_copy/attempt.py",
         function="CopyAttempt.session",
         before="""
-            manifest = self._source.begin(self.tablet_id, self.uuid, allow_leaderless, wanted)
+            manifest = self.source.begin(self.tablet_id, self.uuid, allow_leaderless, wanted)
         """,
         after="""
-            self._source.begin(self.tablet_id, self.uuid, allow_leaderless, wanted)
-            manifest = self._source.begin(self.tablet_id, self.uuid, allow_leaderless, wanted)
+            self.source.begin(self.tablet_id, self.uuid, allow_leaderless, wanted)
+            manifest = self.source.begin(self.tablet_id, self.uuid, allow_leaderless, wanted)
         """,
     ),
     Mutant(
@@ -351,7 +351,7 @@ MUTANTS = (
         file="replica/tablet_copy/joining.py",
         function="WitnessJoin._join",
         before="""
-            self._await_log(whole.flush_opid)
+            self.await_log(whole.flush_opid)
         """,
         after="",
     ),

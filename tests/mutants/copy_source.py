@@ -161,7 +161,7 @@ MUTANTS = (
         test="tests/unit/tablet_copy/test_copy_downloads.py::test_slow_disk_keeps_a_fast_source_within_the_budget",
         file="replica/tablet_copy/downloads.py",
         function="Downloads._one",
-        before="with self._room:",
+        before="with self.room:",
         after="with threading.Lock():",
     ),
     Mutant(

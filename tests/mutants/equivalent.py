@@ -94,8 +94,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent(
         file="pipeline/lease.py",
         function="SourceLease._lease_us",
-        before="return int(self._lease_s * 1e6)",
-        after="return int(self._lease_s * 1000001.0)",
+        before="return int(self.lease_s * 1e6)",
+        after="return int(self.lease_s * 1000001.0)",
         reason="A lease that is a millionth longer.",
     ),
     Equivalent(

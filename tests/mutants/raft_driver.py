@@ -300,7 +300,7 @@ MUTANTS = (
         ),
         file="replica/raft_driver/log_gc.py",
         function="LogGc.collect",
-        before="peers_match=[peer.match_index for peer in self._core.peer_status() if not peer.needs_copy],",
+        before="peers_match=[peer.match_index for peer in self.core.peer_status() if not peer.needs_copy],",
         after="peers_match=[],",
     ),
     Mutant(

@@ -14,8 +14,8 @@ MUTANTS = (
         ),
         file="replica/raft_driver/callers.py",
         function="Callers.read_barrier",
-        before="self._core.read_index(token, self._environment.ticks_now())",
-        after="self._core.read_index(token, self.tick)",
+        before="self.core.read_index(token, self.environment.ticks_now())",
+        after="self.core.read_index(token, self.tick)",
         more=(
             Edit(
                 file="replica/raft_driver/ready_executor.py",
@@ -376,7 +376,7 @@ MUTANTS = (
         ),
         file="replica/raft_driver/persister.py",
         function="Persister.hangs",
-        before="return self._ticks_without_end >= self._hang_ticks",
+        before="return self._ticks_without_end >= self.hang_ticks",
         after="return False",
     ),
     Mutant(
@@ -451,7 +451,7 @@ MUTANTS = (
         ),
         file="replica/raft_driver/persister.py",
         function="Persister._append_held",
-        before="not self._log.has_room(sum(entry.size_bytes for entry in first.ready.entries))",
+        before="not self.log.has_room(sum(entry.size_bytes for entry in first.ready.entries))",
         after="False",
     ),
     Mutant(

@@ -23,7 +23,7 @@ MUTANTS = (
         ),
         file="replica/wal/segment.py",
         function="ActiveSegment.finish",
-        before="self._file.sync()",
+        before="self.file.sync()",
         after="pass",
     ),
     Mutant(
@@ -365,12 +365,12 @@ MUTANTS = (
         file="replica/wal/segment.py",
         function="ActiveSegment.write_block",
         before="""
-            self._file.pwritev(block, self.written_bytes)
+            self.file.pwritev(block, self.written_bytes)
         """,
         after="""
             at = self.written_bytes
             for part in block:
-                self._file.pwritev([part], at)
+                self.file.pwritev([part], at)
                 at += len(part)
         """,
     ),

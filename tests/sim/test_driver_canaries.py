@@ -54,7 +54,7 @@ def test_replica_that_a_full_disk_ends_is_seen(monkeypatch: pytest.MonkeyPatch) 
 
     def for_good(persister: Persister, result: BaseException | None) -> bool:
         if isinstance(result, Refused) and result.code is Code.NO_SPACE:
-            persister._on_error(result)
+            persister.on_error(result)
             return False
         return right(persister, result)
 

@@ -277,7 +277,7 @@ def test_members_own_progress_takes_the_log_over_from_its_copys_session_without_
         tablet, log, replica = hosted.tablet, hosted.log, hosted.replica
         assert tablet is not None and log is not None and replica is not None
         assert replica._log_gc is not None
-        replica._log_gc._options = replace(replica.options, log_retain_bytes_max=1 << 30)
+        replica._log_gc.options = replace(replica.options, log_retain_bytes_max=1 << 30)
         keys = iter(range(1, 1000))
 
         async def write_and_collect() -> int:

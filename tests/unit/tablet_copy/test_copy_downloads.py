@@ -47,7 +47,7 @@ class Files:
     def end(self, session_id: str, success: bool, doubted: str = "") -> None:
         raise AssertionError("a download ends no session")
 
-    def download(self, disk: SimDisk, streams: int, room: threading.Semaphore | None = None) -> None:
+    def download(self, disk: SimDisk, streams: int, room: threading.Semaphore = threading.Semaphore(16)) -> None:
         disk.mkdir("data")
         downloads = Downloads(
             disk=disk,
