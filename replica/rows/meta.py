@@ -13,6 +13,8 @@ from nyala.replica.types import Corruption, RowCode
 _IGNORE_NULL, _ROWS_BOUNDED = 1, 2
 _MARKS_KNOWN = {bytes([marks]) if marks else b"": marks for marks in range(4)}
 """The flags in `reserved`: it has no byte, or one byte with at least one flag set."""
+_FIELDS = ("rows", "generation", "after", "done", "client_id", "sequence", "first_incomplete")
+"""Fields of `WriteMeta` that its Avro record has under the same names, as they are."""
 
 
 def crc32c(data: bytes | memoryview) -> int:
@@ -70,15 +72,9 @@ class WriteMeta:
         return schemas.encode(
             "write_meta",
             {
+                **{name: getattr(self, name) for name in _FIELDS},
                 "column_ids": list(self.column_ids),
-                "rows": self.rows,
                 "source": None if self.source is None else self.source._asdict(),
-                "generation": self.generation,
-                "after": self.after,
-                "done": self.done,
-                "client_id": self.client_id,
-                "sequence": self.sequence,
-                "first_incomplete": self.first_incomplete,
                 "reserved": bytes([marks]) if marks else b"",
             },
         )
@@ -95,17 +91,9 @@ class WriteMeta:
             raise Corruption("a WRITE entry's meta carries fields of a newer build", bytes=len(raw["reserved"]))
         source = raw["source"]
         return cls(
+            **{name: raw[name] for name in _FIELDS},
             column_ids=tuple(raw["column_ids"]),
-            rows=raw["rows"],
-            source=None
-            if source is None
-            else SourceKey(source["cluster_id"], source["topic_id"], source["kafka_partition"]),
-            generation=raw["generation"],
-            after=raw["after"],
-            done=raw["done"],
-            client_id=raw["client_id"],
-            sequence=raw["sequence"],
-            first_incomplete=raw["first_incomplete"],
+            source=None if source is None else SourceKey(**source),
             ignore_null=bool(marks & _IGNORE_NULL),
             rows_bounded=bool(marks & _ROWS_BOUNDED),
         )

@@ -32,8 +32,7 @@ def source_of_entry(entry: Entry) -> tuple[SourceKey, int, int]:
     """(source, generation, done) of a LEDGER entry; Corruption if it holds none."""
     try:
         raw = schemas.decode("ledger_change", entry.meta)
-        key = SourceKey(raw["source"]["cluster_id"], raw["source"]["topic_id"], raw["source"]["kafka_partition"])
-        return key, raw["generation"], raw["done"]
+        return SourceKey(**raw["source"]), raw["generation"], raw["done"]
     except _UNDECODABLE as e:
         raise Corruption("a LEDGER entry cannot be decoded", opid=entry.opid, reason=str(e)) from e
 

@@ -343,7 +343,7 @@ class Ledger:
     def _read(cls, raw: dict[str, Any]) -> Ledger:
         ledger = cls()
         for s in raw["sources"]:
-            key = SourceKey(s["source"]["cluster_id"], s["source"]["topic_id"], s["source"]["kafka_partition"])
+            key = SourceKey(**s["source"])
             errors = ErrorRuns.from_avro(s["errors"])
             last = -1 if s["last_offset"] is None else s["last_offset"]
             ledger._put(SourceState(key, s["generation"], last, s["done"], errors))

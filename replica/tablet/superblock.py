@@ -47,6 +47,14 @@ _STATE_CHANGES = frozenset(
 )
 """The legal changes of the data state. None returns to DOES_NOT_EXIST. A state may stay: then other fields change."""
 
+_BLOCK_FIELDS = ("name", "length_bytes", "crc", "rows", "min_time", "max_time", "level", "schema_id")
+"""Fields of a block that `superblock.avsc` has under the same names, as they are."""
+_FIELDS = (
+    *("tablet_id", "table_id", "table_name", "quarantine", "bucket", "range_pos", "history_retention_us"),
+    *("flush_time", "history_horizon", "ledger", "wal_generation", "state"),
+)
+"""The same fields of a superblock."""
+
 
 class BlockInfo(NamedTuple):
     """One block in the superblock: an Arrow file and its sidecar. Lengths in bytes, CRC-32C of whole files."""
@@ -79,15 +87,8 @@ class BlockInfo(NamedTuple):
         """The block as `superblock.avsc` has it; id and sidecar are JSON there."""
         sidecar = {"name": self.sidecar_name, "length": self.sidecar_length_bytes, "crc": self.sidecar_crc}
         return {
-            "name": self.name,
-            "length_bytes": self.length_bytes,
-            "crc": self.crc,
-            "rows": self.rows,
-            "min_time": self.min_time,
-            "max_time": self.max_time,
-            "level": self.level,
+            **{name: getattr(self, name) for name in _BLOCK_FIELDS},
             "tombstones": self.dead_rows,
-            "schema_id": self.schema_id,
             "sidecar": json.dumps({"id": self.block_id, "sidecar": sidecar}).encode(),
         }
 
@@ -97,14 +98,7 @@ class BlockInfo(NamedTuple):
         extra = json.loads(raw["sidecar"])
         sidecar = extra["sidecar"]
         return cls(
-            name=raw["name"],
-            length_bytes=raw["length_bytes"],
-            crc=raw["crc"],
-            rows=raw["rows"],
-            min_time=raw["min_time"],
-            max_time=raw["max_time"],
-            level=raw["level"],
-            schema_id=raw["schema_id"],
+            **{name: raw[name] for name in _BLOCK_FIELDS},
             sidecar_name=sidecar["name"],
             sidecar_length_bytes=sidecar["length"],
             sidecar_crc=sidecar["crc"],
@@ -256,25 +250,14 @@ class Superblock:
                 *([] if self.last_logged_known else [LAST_LOGGED_UNKNOWN]),
                 *([WITNESS_FEATURE] if self.witness else []),
             ],
-            "tablet_id": self.tablet_id,
-            "table_id": self.table_id,
-            "table_name": self.table_name,
+            **{name: getattr(self, name) for name in _FIELDS},
             "data_state": self.data_state.name,
             "last_logged": None if self.last_logged is None else self.last_logged._asdict(),
-            "quarantine": self.quarantine,
-            "bucket": self.bucket,
-            "range_pos": self.range_pos,
             "partition_json": self.partition.to_json(self.schema) if self.partition else "",
             "schemas_json": [s.to_json() for s in self.table_schemas],
-            "history_retention_us": self.history_retention_us,
             "flush_opid": self.flush_opid._asdict(),
-            "flush_time": self.flush_time,
-            "history_horizon": self.history_horizon,
             "blocks": [b.to_avro() for b in self.blocks],
             "block_generation": self.next_block,
-            "ledger": self.ledger,
-            "wal_generation": self.wal_generation,
-            "state": self.state,
             "reserved": b"",
         }
 
@@ -285,26 +268,15 @@ class Superblock:
         table_schemas = tuple(TableSchema.from_json(s) for s in raw["schemas_json"])
         partition = raw["partition_json"]
         return cls(
-            tablet_id=raw["tablet_id"],
-            table_id=raw["table_id"],
-            table_name=raw["table_name"],
+            **{name: raw[name] for name in _FIELDS},
             data_state=DataState[raw["data_state"]],
-            last_logged=None if last is None else OpId(last["term"], last["index"]),
+            last_logged=None if last is None else OpId(**last),
             last_logged_known=LAST_LOGGED_UNKNOWN not in raw["incompatible_features"],
-            quarantine=raw["quarantine"],
-            bucket=raw["bucket"],
-            range_pos=raw["range_pos"],
             partition=PartitionSpec.from_json(partition, table_schemas[-1]) if partition else None,
             table_schemas=table_schemas,
-            history_retention_us=raw["history_retention_us"],
-            flush_opid=OpId(raw["flush_opid"]["term"], raw["flush_opid"]["index"]),
-            flush_time=raw["flush_time"],
-            history_horizon=raw["history_horizon"],
+            flush_opid=OpId(**raw["flush_opid"]),
             blocks=tuple(BlockInfo.from_avro(b) for b in raw["blocks"]),
             next_block=raw["block_generation"],
-            ledger=raw["ledger"],
-            wal_generation=raw["wal_generation"],
-            state=raw["state"],
             witness=WITNESS_FEATURE in raw["incompatible_features"],
         )
 
