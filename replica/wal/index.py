@@ -48,8 +48,7 @@ class TermRuns:
 
     def add(self, opid: OpId) -> None:
         """Add `opid` as the next one, in place of everything from its index on."""
-        if opid.index <= self.last_index:
-            self.truncate_after(opid.index - 1)
+        self.truncate_after(opid.index - 1)
         if not self._terms or self._terms[-1] != opid.term:
             self._starts.append(opid.index)
             self._terms.append(opid.term)
@@ -113,8 +112,7 @@ class LogIndex:
 
     def add(self, opid: OpId, segment: int, start: int, end: int) -> None:
         """Add the entry at bytes [start, end) of `segment` as the newest one."""
-        if opid.index <= self.terms.last_index:
-            self.truncate_after(opid.index - 1)
+        self.truncate_after(opid.index - 1)
         self.terms.add(opid)
         tail = self._spans[-1] if self._spans else None
         if (

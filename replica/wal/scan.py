@@ -197,7 +197,7 @@ def judge(rest: bytes, byte_offset: int, header: Header, last: OpId, seen: SeenO
     full_length = marker_at >= 0 or (claimed_end is not None and not _ends_in_zeros(rest, byte_offset, claimed_end))
     if unwritten or not full_length:
         return Damage(byte_offset, "the last block is torn", fatal=False, kept=kept)
-    if claim is not None and len(entries) == claim.entries and not problem:
+    if not problem:
         return Damage(byte_offset, "the last block's frame is damaged", fatal=False, kept=kept)
     if claim is None and entries and entries[-1][2] == marker_at:
         return Damage(byte_offset, "the last block's frame is lost", fatal=False, kept=kept)
@@ -239,8 +239,8 @@ def _may_end_at(rest: bytes, byte_offset: int, marker_at: int) -> bool:
     fits."""
     _, after_count = decode_long(rest, 0)
     known = rest[after_count : SECTOR_BYTES - byte_offset % SECTOR_BYTES]
-    for length in range(len(known) + 1, 11):
-        size = encode_long(max(0, marker_at - after_count - length))
+    for length in range(11):
+        size = encode_long(marker_at - after_count - length)
         if len(size) == length and size.startswith(known):
             return True
     return False
@@ -250,7 +250,7 @@ def _salvage(rest: bytes, claim: Frame | None, marker_at: int, header: Header) -
     """(whole entries from the block's start, the offset where the first should start, the reason why they end)."""
     end = marker_at if marker_at >= 0 else len(rest)
     if claim is not None:
-        frame = Frame(claim.entries, claim.start, min(claim.end, end) if marker_at < 0 else end)
+        frame = Frame(claim.entries, claim.start, min(claim.end, end))
         entries, problem = _parse(rest, frame, header)
         if entries:
             return entries, claim.start, problem or ("" if frame.end == claim.end else "the frame's length")

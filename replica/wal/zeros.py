@@ -85,12 +85,11 @@ def count_zero_sectors(parts: Sequence[bytes], byte_offset: int) -> ZeroSectors:
 
     for part in parts:
         begin = min(-position % SECTOR_BYTES, len(part))
-        if begin:
-            held += part[:begin]
-            position += begin
-            if position % SECTOR_BYTES:
-                continue
-            count(held, position)
+        held += part[:begin]
+        position += begin
+        if position % SECTOR_BYTES:
+            continue
+        count(held, position)
         whole_end = len(part) - (len(part) - begin) % SECTOR_BYTES
         at = begin
         while (hit := part.find(_RUN, at, whole_end)) >= 0:
@@ -151,6 +150,6 @@ def look(rest: bytes, content: int, byte_offset: int, segment: int, marker: byte
 
 def _end_says(rest: bytes, content: int, byte_offset: int, segment: int, marker_bytes: int) -> ZeroSectors | None:
     end = content - marker_bytes
-    if end > 0 and not rest[end - 1]:
+    if not rest[end - 1]:
         return NO_ZEROS
     return stated(rest[max(0, end - STATEMENT_BYTES) : end], segment, byte_offset, byte_offset + content)
