@@ -78,13 +78,8 @@ MUTANTS = (
         test="tests/unit/wal/test_wal_want.py::test_log_that_cannot_tidy_up_its_files_now_is_closed_all_the_same",
         file="replica/wal/appender.py",
         function="Appender._tidy",
-        before="""
-            if not may_pass(error):
-                raise
-        """,
-        after="""
-            raise
-        """,
+        before="except Refused as error:",
+        after="except ZeroDivisionError as error:",
     ),
     Mutant(
         name="payload is copied",

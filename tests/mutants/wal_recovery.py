@@ -182,6 +182,24 @@ MUTANTS = (
         after="if problem and not entries[-1][0].statement:",
     ),
     Mutant(
+        name="what a frame does not count is skipped",
+        rows="CN-22",
+        test="tests/unit/wal/test_wal_scan.py::test_frame_that_counts_one_entry_too_few_hides_none",
+        file="replica/wal/scan.py",
+        function="_parse",
+        before='"" if stream.tell() == frame.end else "bytes after the last entry"',
+        after='""',
+    ),
+    Mutant(
+        name="replaced entries count as the lost block",
+        rows="CN-22,D-7",
+        test="tests/unit/wal/test_wal_scan.py::test_lost_block_that_had_replaced_others_is_withheld_above_them",
+        file="replica/wal/scan.py",
+        function="walk",
+        before="last = last if last.index else OpId(",
+        after="last = OpId(",
+    ),
+    Mutant(
         name="zeros of earlier builds are a tear",
         rows="CN-22",
         test=(
@@ -323,7 +341,7 @@ MUTANTS = (
         ),
         file="replica/wal/zeros.py",
         function="_end_says",
-        before="if end > 0 and not rest[end - 1]:",
+        before="if not rest[end - 1]:",
         after="if end > 0:",
     ),
     Mutant(

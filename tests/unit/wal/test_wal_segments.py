@@ -15,7 +15,14 @@ from nyala.replica.fs import RealDisk
 from nyala.replica.types import Code, DiskFailure, DiskFile, Entry, OpId, Refused
 from nyala.replica.wal import Log, Reservation, WalOptions, dump_segment
 from nyala.replica.wal.appender import _gather
-from nyala.replica.wal.format import decode_header, encode_entry, encode_header, new_marker
+from nyala.replica.wal.format import (
+    MARKER_BYTES,
+    decode_header,
+    encode_entry,
+    encode_header,
+    encode_long,
+    new_marker,
+)
 from nyala.replica.wal.recovery import TEMP_NAME
 from tests.harness.patience import patience_s
 from tests.harness.sim_disk import SimDisk
@@ -271,8 +278,183 @@ def test_full_disk_under_the_allocator_lets_appends_go_on_and_is_tried_again() -
     fill(log, 30)
     assert log.last == OpId(1, 31)
     assert len(log.segments()) > 1
+    asked = [call.length_bytes for call in disk.calls if call.operation == "preallocate"]
+    assert asked[:4] == [4096, 8192, 8192, 16384], "as much as before: there is a segment to go on in"
     log.close()
     assert not any(disk.handles.values()), "also not of what was not prepared"
+
+
+def _with_a_prepared_segment(disk: SimDisk) -> Log:
+    log, _ = open_log(disk)
+    append_now(log, [entry(1)])
+    while log._appender._next.idle:
+        fill(log, 1, payload_bytes=900)
+    return log
+
+
+def test_prepared_segment_that_cannot_get_its_name_is_not_used_again() -> None:
+    """CN-19. Goal: with a header in it, a file is no new one: a shorter header would leave the end of the first behind
+    it. Method: ENOSPC as a prepared segment gets its name: the append goes to the old one, the file is closed, and the
+    next segment is a file that was opened anew."""
+    disk = SimDisk()
+    log = _with_a_prepared_segment(disk)
+    opened = disk.count("open", f"{FOLDER}/{TEMP_NAME}")
+    disk.fail_on("rename", "*", "ENOSPC")
+    fill(log, 1)
+    assert disk.fired and len(log.segments()) == 1 and sum(disk.handles.values()) == 1
+    while len(log.segments()) == 1:
+        fill(log, 1)
+    assert disk.count("open", f"{FOLDER}/{TEMP_NAME}") == opened + 1
+    held = log.last.index
+    log.close()
+    assert [one.opid.index for one in open_log(disk)[1]] == list(range(1, held + 1))
+
+
+def test_closing_waits_for_the_segment_that_is_being_prepared() -> None:
+    """CN-19. Goal: a log that is closed touches its folder no more: another one may be opened there. Method: hold the
+    allocator as it takes the room, and close: that ends behind it, without a handle and without the file."""
+    disk, gate, waiting = SimDisk(), threading.Event(), threading.Event()
+    log, _ = open_log(disk, threaded=True)
+    outcomes = Outcomes()
+    log.append([entry(1)], outcomes)
+    outcomes.wait_for(1)
+
+    def hook(operation: str, path: str) -> None:
+        if operation == "preallocate":
+            waiting.set()
+            assert gate.wait(60)
+
+    disk.hook = hook
+    log.append([entry(2, bytes(5000))], outcomes)
+    assert waiting.wait(30)
+    closing = threading.Thread(target=log.close)
+    closing.start()
+    closing.join(0.05)  # a close that does not wait ends meanwhile
+    assert closing.is_alive()
+    gate.set()
+    closing.join(60)
+    assert not any(disk.handles.values()) and not disk.exists(f"{FOLDER}/{TEMP_NAME}")
+
+
+def test_segment_that_is_being_prepared_is_waited_for_and_not_prepared_twice() -> None:
+    """CN-19, CN-20. Goal: an append without a segment to go to sleeps until the next one is there. Method: the segment
+    in use is closed while the allocator is held; a group commit is begun, and looks once whether the segment is ready.
+    """
+    disk, gate, waiting = SimDisk(), threading.Event(), threading.Event()
+    log, _ = open_log(disk, threaded=True)
+    outcomes, looks = Outcomes(), threading.Semaphore(0)
+    log.append([entry(1)], outcomes)
+    outcomes.wait_for(1)
+    poll, seen = log._appender._next.poll, list[bool]()
+
+    def hook(operation: str, path: str) -> None:
+        if operation == "preallocate":
+            waiting.set()
+            assert gate.wait(patience_s(60))
+
+    def polled() -> bool:
+        seen.append(ready := poll())
+        looks.release()
+        return ready
+
+    disk.hook = hook
+    log.append([entry(2, bytes(5000))], outcomes)
+    assert waiting.wait(patience_s(30)) and outcomes.wait_for(2)
+    log.roll()
+    log._appender._next.poll = polled  # type: ignore[method-assign]
+    log.append([entry(3)], outcomes)
+    assert looks.acquire(timeout=patience_s(30))
+    assert not looks.acquire(timeout=0.02), "it looks again and again"
+    gate.set()
+    assert outcomes.wait_for(3)[2] == OpId(1, 3) and seen == [False, True]
+    assert disk.count("open", f"{FOLDER}/{TEMP_NAME}") == 2, "once for each segment"
+    log.close()
+
+
+def _alone(index: int, block_bytes: int) -> Entry:
+    """An entry whose block is so long if it is alone in it."""
+    for size in range(block_bytes - 100, block_bytes):
+        slot = Reservation([entry(index, b"x" * size)])
+        slot.encoded = [encode_entry(TABLET, slot.entries[0])]
+        (length,) = _gather([slot], 1)[1]
+        if len(encode_long(1) + encode_long(length)) + length + MARKER_BYTES == block_bytes:
+            return slot.entries[0]
+    raise AssertionError("no entry has that length")
+
+
+@pytest.mark.parametrize(("more_bytes", "asked"), [(4095, 2), (4096, 3)])
+def test_room_for_a_segment_is_asked_for_again_when_the_present_one_has_grown(more_bytes: int, asked: int) -> None:
+    """CN-19. Goal: a full disk is not asked at every append, and no later segment grows for it. Method: no room for the
+    second segment; the first one grows by the length of a segment, or by a byte less. With room, each following segment
+    ends with the block that does not fit into it, and each is as long as those before."""
+    disk = SimDisk()
+    log, _ = open_log(disk, WalOptions(segment_size_bytes_first=4096, segment_size_bytes_max=4096))
+    append_now(log, [entry(1)])
+    disk.fail_on("preallocate", "*", "ENOSPC", times=None)
+    while disk.count("preallocate") == 1:
+        fill(log, 1)
+    assert append_now(log, [_alone(log.last.index + 1, more_bytes)]).durable
+    assert disk.count("preallocate") == asked
+    disk.heal()
+    while len(log.segments()) < 5:
+        fill(log, 1)
+    assert all(4096 < info.length_bytes < 4096 + 1200 for info in log.segments()[1:-1])
+
+
+def test_entry_that_found_no_room_in_a_new_segment_goes_there_when_there_is_room() -> None:
+    """CN-19. Goal: a full disk does not fill up with segments. Method: the first block of a segment is refused twice
+    and taken then, and that segment is the only one."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    disk.fail_on("pwrite", f"{FOLDER}/*", "ENOSPC", skip=1, times=2)
+    assert [append_now(log, [entry(1)]).durable for _ in range(3)] == [[], [], [OpId(1, 1)]]
+    assert segment_paths(disk) == [f"{FOLDER}/wal-000000001"]
+
+
+def test_closing_a_log_whose_disk_failed_before_its_first_segment_does_nothing() -> None:
+    """CN-08. Goal: a log that never wrote anything can be closed. Method: EIO as the first segment is prepared."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    disk.fail_on("preallocate", "*")
+    assert isinstance(append_now(log, [entry(1)]).results[0], DiskFailure)
+    disk.calls.clear()
+    log.close()
+    assert not disk.calls and not any(disk.handles.values())
+
+
+def test_close_that_a_disk_fails_says_so() -> None:
+    """CN-08. Goal: only what may pass by itself is left to the next opening. Method: EIO as the segment is cut."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    append_now(log, [entry(1)])
+    disk.fail_on("truncate", "*")
+    with pytest.raises(DiskFailure):
+        log.close()
+
+
+def test_segment_tells_its_first_and_its_highest_index() -> None:
+    """Goal: log GC keeps what holds an index that was ever written. Method: group commits of several entries, of which
+    a later one replaces some, in one segment and in the next."""
+    log, _ = open_log(SimDisk())
+    append_now(log, entries(3, 5), [entry(6)])
+    append_now(log, [entry(7)])
+    log.truncate_after(4)
+    append_now(log, entries(5, 6, term=2))
+    assert [(info.first_index, info.last_index, info.closed) for info in log.segments()] == [(3, 7, False)]
+    log.roll()
+    append_now(log, entries(6, 8, term=3))
+    assert [(info.first_index, info.last_index) for info in log.segments()] == [(3, 7), (6, 8)]
+
+
+def test_closing_removes_nothing_from_a_disk_that_failed() -> None:
+    """CN-08. Goal: what is there when a disk fails stays as it is. Method: EIO as a prepared segment gets its name; it
+    is there behind the close, and no handle is open."""
+    disk = SimDisk()
+    log = _with_a_prepared_segment(disk)
+    disk.fail_on("rename", "*")
+    assert isinstance(append_now(log, [entry(log.last.index + 1)]).results[0], DiskFailure)
+    log.close()
+    assert disk.exists(f"{FOLDER}/{TEMP_NAME}") and not any(disk.handles.values())
 
 
 def test_closing_cuts_the_segment_to_what_was_written() -> None:
@@ -451,6 +633,10 @@ def test_large_payload_is_written_without_being_copied() -> None:
     parts, lengths = _gather([slot], 1)
     assert any(part is payload for part in parts)
     assert sum(map(len, parts)) == sum(lengths)
+    slot = Reservation([entry(1), entry(2), entry(3, payload), entry(4)])
+    slot.encoded = [encode_entry("t1", one) for one in slot.entries]
+    parts, _ = _gather([slot], 1)
+    assert [part is payload for part in parts] == [False, True, False], "small ones are copied together"
 
 
 def test_full_disk_under_the_swap_lets_appends_go_on_in_the_old_segment() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from nyala.replica.types import Corruption, Entry, OpId
 from nyala.replica.wal import Log, dump_segment
-from nyala.replica.wal.zeros import SECTOR_BYTES, count_zero_sectors, has_run
+from nyala.replica.wal.zeros import SECTOR_BYTES
 from tests.harness.sim_disk import SimCrash, SimDisk
 from tests.harness.wal_entries import FOLDER, SMALL, TABLET, append_now, entry, open_log, segment_paths, tears
 
@@ -140,6 +140,18 @@ def test_what_a_start_keeps_of_a_torn_block_is_as_safe_as_before() -> None:
         assert len(survivors) == 4 or (withheld is not None and withheld.index == 4), position
 
 
+def test_frame_over_a_sectors_bound_costs_none_of_the_entries_before_the_damage() -> None:
+    """CN-22. Goal: only a frame whose second sector was never written hides where its entries begin. Method: a block of
+    thirty small entries whose frame lies in two sectors, one in its middle damaged."""
+    name = "many small ones"
+    for gap in (1, 2):
+        path, _, after = in_flight(name, gap)
+        at = after.index(b"20" * 9)
+        survivors, withheld, _ = found(path, after[:at] + b"x" + after[at + 1 :])
+        assert survivors[1:] == group(name)[:20]
+        assert withheld is not None and withheld.index == len(group(name)) + 1
+
+
 def dump(path: str, data: bytes) -> list[dict[str, object]]:
     """What `dump_segment` says of a file."""
     disk = SimDisk()
@@ -158,38 +170,3 @@ def test_lone_byte_that_was_lost_is_put_back() -> None:
     survivors, withheld, disk = found(path, after[:at] + b"\0" + after[at + 1 :])
     assert (survivors[1:], withheld) == (group(name), None)
     assert dump(path, disk.read(path))[-1]["kind"] == "tail"
-
-
-def test_census_is_the_same_however_the_bytes_are_parted() -> None:
-    """Goal: the writer, who has parts, and the reader, who has all, count alike. Method: random parts of random data,
-    against a count sector by sector."""
-    rng = Random(7)
-    for _ in range(300):
-        data = b"".join(
-            rng.choice([bytes(n), rng.randbytes(n % 700), bytes(n) + b"\x20"]) for n in rng.choices(range(1500), k=5)
-        )
-        offset, parts, rest = rng.randrange(2000), [], data
-        while rest:
-            cut = rng.choice([1, 100, 600, 3000])
-            parts.append(rest[:cut])
-            rest = rest[cut:]
-        zeros = xored = 0
-        for at in range(-(offset % SECTOR_BYTES), len(data), SECTOR_BYTES):
-            sector = data[max(0, at) : at + SECTOR_BYTES]
-            if at + SECTOR_BYTES > len(data) or len(sector) < 2:
-                continue
-            others = [place for place, byte in enumerate(sector, max(0, at)) if byte]
-            zeros += not others
-            if len(others) == 1 and at >= 0:
-                xored ^= others[0] << 8 | data[others[0]]
-        assert count_zero_sectors(parts, offset) == count_zero_sectors([data], offset) == (zeros, xored)
-
-
-def test_sector_of_less_than_two_bytes_is_never_overlooked() -> None:
-    """Goal: a block without a statement has no zero sector. Method: such sectors at every place of a payload."""
-    for size in (700, 5000, 20_000):
-        for at in range(0, size - 600, 7):
-            payload = bytearray(b"\x03" * size)
-            payload[at : at + SECTOR_BYTES] = bytes(255) + b"\x09" + bytes(256)
-            assert has_run(bytes(payload)), (size, at)
-    assert not has_run(bytes(100)) and not has_run(Random(2).randbytes(1 << 20))
