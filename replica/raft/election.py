@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nyala.replica.types import Code, EntryKind
+from nyala.replica.types import Code, EntryKind, limits
 
 from .messages import TimeoutNow, VoteReply, VoteRequest
 from .quorum import VoteResult, tally
@@ -28,6 +28,9 @@ def campaign(s: State, *, transfer: bool = False) -> None:
     s.election.restart_timer()
     if not s.electable or s.hard.withheld is not None:
         s.trace("no campaign: " + ("the log's tail is damaged" if s.electable else "not an electable voter"))
+        return
+    if s.hard.term >= limits.RAFT_TERM_MAX:
+        s.trace(f"no campaign: no term follows {s.hard.term}")
         return
     if transfer:
         _ask_for_votes(s, transfer=True)

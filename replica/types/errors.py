@@ -120,7 +120,7 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
 
 
-VALUE_CHARS_MAX = 4096
+VALUE_CHARS_MAX = 1024
 """Bounds the characters of one value in an error's text: a damaged file may hold a list as long as itself."""
 
 

@@ -81,7 +81,7 @@ APPEND_INFLIGHT_BYTES_MAX = 16 << 20
 APPEND_INFLIGHT_MESSAGES_MAX = 64
 
 RAFT_TERM_MAX = (1 << 63) - 1
-"""The wire and the metadata hold a term as an int64."""
+"""The wire and the metadata hold a term as an int64. A replica in this term starts no election."""
 RAFT_INDEX_MAX = 1 << 62
 """Log indexes and numbers of heartbeat rounds: half of what an int64 holds, so that adding one never overflows."""
 RAFT_TERMS_HONEST_MAX = 1 << 31

@@ -25,7 +25,17 @@ from nyala.replica.rows import Predicate
 from nyala.replica.server.startup.replay_watch import ReplayMarker, marker_path
 from nyala.replica.tablet import Superblock, Tablet, superblock_path, unfit_entry
 from nyala.replica.tools.plan_file import load_journal, plan_json
-from nyala.replica.types import Corruption, DataState, Entry, EntryKind, LaterFormat, OpId, Refused, hybrid_from_us
+from nyala.replica.types import (
+    Corruption,
+    DataState,
+    Entry,
+    EntryKind,
+    LaterFormat,
+    OpId,
+    Refused,
+    hybrid_from_us,
+    limits,
+)
 from nyala.replica.wal import Log, dump_segment, inspect_log
 from nyala.replica.wal.format import seal
 from nyala.replica.wal.newest import NEWEST_NAME, Newest, read_newest, save_newest
@@ -100,7 +110,8 @@ def _framed(name: str, path: str, seeds: Sequence[bytes], read: Callable[[SimDis
 
 def _cmeta(disk: SimDisk) -> object:
     meta = ConsensusMeta.load(disk, TABLET)
-    meta.save_hard_state(meta.term + 1, SOURCE_UUID)
+    if meta.term < limits.RAFT_TERM_MAX:
+        meta.save_hard_state(meta.term + 1, SOURCE_UUID)
     own = ConsensusMeta.adopt(SimDisk(), TABLET, TARGET_UUID, meta.encode())
     return meta.term, meta.committed_config, own.term
 

@@ -77,6 +77,15 @@ MUTANTS = (
         """,
     ),
     Mutant(
+        name="election goes beyond the last term",
+        rows="IN-50",
+        test="tests/unit/raft/test_raft_terms.py::test_no_election_begins_in_the_last_term_that_the_metadata_hold",
+        file="replica/raft/election.py",
+        function="campaign",
+        before="if s.hard.term >= limits.RAFT_TERM_MAX:",
+        after="if s.hard.term > limits.RAFT_TERM_MAX:",
+    ),
+    Mutant(
         name="pre vote is remembered",
         rows="CC-33",
         test="tests/unit/raft/test_raft_core.py::test_pre_vote_writes_nothing_at_the_recipient",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nyala.replica.raft import VoteRequest, too_far
+from nyala.replica.raft import Role, TimeoutNow, VoteRequest, too_far
 from nyala.replica.types import OpId, limits, next_generation
 from tests.harness.raft_solo import Solo, entry
 
@@ -56,3 +56,20 @@ def test_replica_that_knows_nothing_follows_the_leader_of_an_old_group() -> None
         VoteRequest(to_uuid="a", from_uuid="b", term=LAST, last=OpId(term - 1, 9), pre_vote=False),
     ):
         assert "too far" in Solo().core.refusal(message)
+
+
+@pytest.mark.parametrize("own", [limits.RAFT_TERM_MAX - 1, limits.RAFT_TERM_MAX])
+def test_no_election_begins_in_the_last_term_that_the_metadata_hold(own: int) -> None:
+    """IN-50. Goal: no overflow ends a replica whose term is the last. Method: the only voter, which wins at once, is
+    asked to campaign by hand and by its timer: it leads only if a term is left. A follower is asked by its leader."""
+    solo = Solo("a", term=own)
+    solo.core.campaign()
+    solo.persist()
+    for _ in range(100):
+        solo.core.tick()
+        solo.persist()
+    assert solo.core.term == limits.RAFT_TERM_MAX
+    assert (solo.core.role is Role.LEADER) is (own < limits.RAFT_TERM_MAX)
+    follower = Solo(term=limits.RAFT_TERM_MAX)
+    told = TimeoutNow(to_uuid="a", from_uuid="b", term=limits.RAFT_TERM_MAX, last=OpId(0, 0))
+    assert follower.step(told) == [] and follower.core.term == limits.RAFT_TERM_MAX
