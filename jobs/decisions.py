@@ -1,6 +1,6 @@
-"""Carry out the masters' decisions: run under spark-submit.
+"""Carries out the masters' decisions: run under spark-submit.
 
-Exit status: 0 ended orderly, 1 gave up (one line says why).
+Exit status: 0 ended orderly, 1 gave up (one line names the reason).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from nyala.replica.types.process import log_to_stderr
 
 
 def options_parser() -> argparse.ArgumentParser:
-    """Command line."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="nyala decisions", description="Kafka decisions -> config changes at leaders")
     parser.add_argument("--masters", required=True, help="host:port[,host:port]")
     parser.add_argument("--kafka", required=True, help="bootstrap servers")

@@ -38,7 +38,7 @@ from nyala.replica.types.process import log_to_stderr
 
 
 def options_parser() -> argparse.ArgumentParser:
-    """Command line."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="nyala ingest", description="Kafka topic -> table, exactly once")
     parser.add_argument("--table", required=True)
     parser.add_argument("--masters", required=True, help="host:port[,host:port]")
@@ -68,7 +68,7 @@ def options_parser() -> argparse.ArgumentParser:
 
 
 def decisions_options(given: argparse.Namespace, ingest: IngestOptions) -> DecisionsOptions:
-    """Options of the decisions query beside this ingest query: the same cluster, the same Kafka."""
+    """Return the options of the decisions query beside this ingest query: the same cluster, the same Kafka."""
     return DecisionsOptions(
         masters=ingest.masters,
         bootstrap=ingest.bootstrap,

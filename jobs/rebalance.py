@@ -45,7 +45,7 @@ def say(text: str) -> None:
 
 
 def options_parser() -> argparse.ArgumentParser:
-    """Command line."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="nyala rebalance", description="reports -> a plan -> proposals")
     parser.add_argument("--kafka", required=True, help="bootstrap servers")
     parser.add_argument("--dry-run", action="store_true", help="show the plan and change nothing")

@@ -1,7 +1,7 @@
-"""Compare every replica of the chosen tables at one hybrid time: run under spark-submit.
+"""Compares every replica of the chosen tables at one hybrid time: run under spark-submit.
 
-Exit status: 0 all replicas of each tablet hold the same rows, or --dry-run; 2 some differ or could not be read;
-1 the job could not run.
+Exit status: 0 all replicas of each tablet hold the same rows, or --dry-run; 2 some differ or could not be read; 1 the
+job could not run.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ from nyala.replica.types import Refused, ReplicaError
 from nyala.replica.types.process import log_to_stderr
 
 ROUNDS_MAX = 3
-"""If not all replicas of a tablet could be read, it is looked up and read again, because one may just have moved."""
+"""Bounds the rounds. If not all replicas of a tablet could be read, it is looked up and read again, because one may
+just have moved."""
 
 
 def options_parser() -> argparse.ArgumentParser:
-    """Command line."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="nyala verify", description="checksum of every replica at one time")
     parser.add_argument("--masters", required=True, help="host:port[,host:port]")
     parser.add_argument("--table", action="append", default=[], metavar="NAME", help="only this one; may be repeated")
@@ -72,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def compare(client: Client, view: ClusterView, given: argparse.Namespace) -> ClusterView:
-    """The view with a checksum of each replica, all at one time at or above every write acknowledged by now."""
+    """Return the view with a checksum of each replica, all at one time at or above every write acknowledged by now."""
     at = latest_time(client, view)
     if not at:
         return view
@@ -92,13 +93,13 @@ def compare(client: Client, view: ClusterView, given: argparse.Namespace) -> Clu
 
 
 def latest_time(client: Client, view: ClusterView) -> int:
-    """A hybrid time at or above every acknowledged write of all tables that have leaders; 0 if none has."""
+    """Return a hybrid time at or above every acknowledged write of all tables that have leaders; 0 if none has."""
     times = [0]
     for table in view.tables:
         try:
             times.append(client.snapshot_time(table))
         except Refused:
-            # The report names the tablet that nobody leads.
+            # The report names the tablet that has no leader.
             continue
     return max(times)
 

@@ -1,7 +1,7 @@
 """Kafka and Spark around the tables: publish row events, ingest them, carry decisions out, plan with batch jobs.
 
-Nothing here imports PySpark; queries are handed a SparkSession. A module of this package is imported when one of its
-names is first used, so that a look at an error's class or at a schema does not load the Kafka client.
+Nothing here imports PySpark; queries receive a SparkSession. A module of this package is imported when one of its names
+is first used, so that the use of an error's class or a schema does not load the Kafka client.
 """
 
 from typing import TYPE_CHECKING

@@ -1,6 +1,6 @@
-"""Numbers on a job's command line: each option says what it takes, and one line refuses anything else.
+"""Numbers on a job's command line: each option has a range, and any other text is refused in one line.
 
-`argparse` alone takes `nan`, `-5` and `inf` for times, and answers `5 parsecs` with a page of usage.
+`argparse` alone accepts `nan`, `-5` and `inf` for times, and answers `5 parsecs` with a page of usage.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ COUNT_MAX = (1 << 31) - 1
 
 
 def seconds(option: str, least: float = 0.0, most: float = limits.SECONDS_MAX) -> Callable[[str], float]:
-    """A function for `argparse` that turns an option's value into seconds from `least` to `most`, or raises Refused."""
+    """Return a function for `argparse` that turns an option's value into seconds from `least` to `most`, or raises
+    Refused."""
 
     def read(text: str) -> float:
         try:
@@ -40,7 +41,7 @@ def seconds(option: str, least: float = 0.0, most: float = limits.SECONDS_MAX) -
 
 
 def count(option: str, least: int = 0, most: int = COUNT_MAX) -> Callable[[str], int]:
-    """The same for a whole number."""
+    """Return such a function for a whole number."""
 
     def read(text: str) -> int:
         try:
@@ -94,7 +95,8 @@ def _refused(option: str, text: str, takes: str) -> Refused:
 
 
 def parsed(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The parsed command line. For an option that is no number the process ends with status 1 and one line about it."""
+    """Return the parsed command line. For an option that is no number the process ends with status 1 and one line about
+    it."""
     try:
         return parser.parse_args(arguments)
     except Refused as error:

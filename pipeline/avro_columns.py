@@ -1,8 +1,8 @@
-"""Decode many Avro data of one flat record schema at once, column by column, straight into Arrow arrays.
+"""Decodes many Avro data of one flat record schema at once, column by column, straight into Arrow arrays.
 
 Field after field is read for all rows together with numpy, so the cost is per column and not per value. fastavro reads
-one datum at a time into a dict; it is the slow twin in the tests. Nested types (records, arrays, maps, unions of more
-than null and one type) are not for columns of a table and are refused when the plan is made.
+one datum at a time into a dict; the tests compare this module with it. Nested types (records, arrays, maps, unions of
+more than null and one type) cannot be columns of a table and are refused when the plan is made.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class UnsupportedSchema(ValueError):
 
 @dataclass
 class Values:
-    """Raw values of one field. `valid`: rows that hold a value. One of the others is set.
+    """Raw values of one field. `valid`: rows that hold a value. Exactly one of the others is set.
 
     `words` int64 (integers, dates, enum positions), `reals` float64, `spans` starts and lengths in the data.
     """
@@ -57,7 +57,7 @@ class Values:
 
 
 def plan(parsed: Any) -> tuple[Field, ...]:
-    """The fields of a parsed Avro record schema, in order; UnsupportedSchema if one cannot be a column."""
+    """Return the fields of a parsed Avro record schema, in order; UnsupportedSchema if one cannot be a column."""
     if not isinstance(parsed, dict) or parsed.get("type") != "record":
         raise UnsupportedSchema("", "a row event is an Avro record")
     return tuple(_field(f["name"], f["type"]) for f in parsed["fields"])
@@ -104,20 +104,20 @@ class Cursor:
         self.field = -1
 
     def fail(self, rows: Any, code: RowCode) -> None:
-        """Give `rows` (positions) a code unless they have one, and move them to their end."""
+        """Set the code of `rows` (positions) unless they have one, and move them to their end."""
         fresh = rows[self.code[rows] == 0]
         self.code[fresh] = code
         self.fault[fresh] = self.field
         self.position[rows] = self.end[rows]
 
     def check_ends(self) -> None:
-        """Rows read past their end are undecodable."""
+        """Mark rows that were read past their end as undecodable."""
         over = np.flatnonzero(self.position > self.end)
         if over.size:
             self.fail(over, RowCode.UNDECODABLE)
 
     def finish(self) -> None:
-        """Rows with bytes left over are undecodable."""
+        """Mark rows with bytes left over as undecodable."""
         left = np.flatnonzero((self.position != self.end) & (self.code == 0))
         if left.size:
             self.field = -1
@@ -127,7 +127,7 @@ class Cursor:
         return self.data[np.minimum(positions, self._last)]
 
     def read_long(self, rows: Any) -> I64:
-        """Zig-zag varints at `rows` (positions, or slice(None) for all); moves on."""
+        """Read zig-zag varints at `rows` (positions, or slice(None) for all) and move on."""
         at = self.position[rows].copy()
         first = self._bytes_at(at)
         value = (first & 0x7F).astype(np.uint64)
@@ -146,17 +146,18 @@ class Cursor:
         return (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).view(np.int64)
 
     def read_fixed(self, rows: Any, size: int) -> npt.NDArray[np.uint8]:
-        """`size` bytes at each of `rows`: shape (rows, size); moves on."""
+        """Read `size` bytes at each of `rows`, as shape (rows, size), and move on."""
         at = self.position[rows]
         taken = self._bytes_at(at[:, None] + np.arange(size))
         self.position[rows] = at + size
         return taken
 
     def read_span(self, rows: Any) -> tuple[I64, I64]:
-        """Starts and lengths of `bytes` or `string` values at `rows`; moves on. Wrong lengths fail their rows."""
+        """Read the starts and lengths of `bytes` or `string` values at `rows`, and move on. Wrong lengths fail their
+        rows."""
         lengths = self.read_long(rows)
         starts = self.position[rows].copy()
-        # Checked before the addition, which a hostile length would overflow.
+        # The length is checked before the addition, which a hostile one would overflow.
         wrong = np.flatnonzero((lengths < 0) | (lengths > self.end[rows] - starts))
         if wrong.size:
             self.fail(np.arange(self.position.size)[rows][wrong], RowCode.UNDECODABLE)
@@ -167,7 +168,7 @@ class Cursor:
 
 
 def read_field(cursor: Cursor, field: Field) -> Values:
-    """Values of one field for all rows of `cursor`; the caller has set `cursor.field`."""
+    """Read the values of one field for all rows of `cursor`; the caller has set `cursor.field`."""
     count = cursor.position.size
     rows: Any = slice(None)
     valid = np.ones(count, bool)
@@ -250,7 +251,7 @@ _READERS: dict[str, Callable[[Cursor, Field, Any, int], Values]] = {
 
 
 def gather(data: Any, starts: I64, lengths: I64, valid: npt.NDArray[np.bool_]) -> Any:
-    """pa.BinaryArray of the spans. `data` is the pa.Buffer they point into; starts ascend with the rows.
+    """Return a pa.BinaryArray of the spans. `data` is the pa.Buffer they point into; starts ascend with the rows.
 
     The spans and the gaps between them form one array over `data` without a copy; every other element is taken.
     """
@@ -274,7 +275,8 @@ def gather(data: Any, starts: I64, lengths: I64, valid: npt.NDArray[np.bool_]) -
 
 
 def unscaled_words(data: npt.NDArray[np.uint8], values: Values) -> npt.NDArray[np.uint8]:
-    """Big-endian two's complement spans as (rows, 16) little-endian sign-extended bytes, as decimal128 stores them."""
+    """Return big-endian two's complement spans as (rows, 16) little-endian sign-extended bytes, as decimal128 stores
+    them."""
     starts, lengths = values.starts, values.lengths
     if starts is None or lengths is None:
         raise TypeError("only byte spans hold decimals")

@@ -1,7 +1,7 @@
-"""Reads Spark's checkpoint of the ingest query, and keeps a file of ours beside it. Any Hadoop file system.
+"""Reads Spark's checkpoint of the ingest query, and keeps a file of ours beside it, on any Hadoop file system.
 
-Spark writes `offsets/<batch>` before it runs a micro-batch and `commits/<batch>` after it; a source's first offsets
-are in `sources/0/0`. Our own file is `nyala/query.json`: which table and topic the checkpoint is of, and the owner id.
+Spark writes `offsets/<batch>` before it runs a micro-batch and `commits/<batch>` after it; a source's first offsets are
+in `sources/0/0`. Our own file, `nyala/query.json`, holds the table and the topic of the checkpoint, and the owner id.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Checkpoint:
         self.location = location
 
     def next_offsets(self, topic: str) -> dict[int, int] | None:
-        """The offsets from which the query would go on reading; None if the checkpoint is empty."""
+        """Return the offsets from which the query would go on reading; None if the checkpoint is empty."""
         committed = self._numbers("commits")
         if committed:
             return self.batch_end(committed[-1], topic)
@@ -33,14 +33,14 @@ class Checkpoint:
         return None if first is None else self._parse(first, topic)
 
     def batch_end(self, batch_id: int, topic: str) -> dict[int, int]:
-        """The end offsets of a planned micro-batch; QueryRefused if Spark's file has an unknown format."""
+        """Return the end offsets of a planned micro-batch; QueryRefused if Spark's file has an unknown format."""
         text = self._read(f"offsets/{batch_id}")
         if text is None:
             raise QueryRefused(f"checkpoint {self.location} has no offsets of micro-batch {batch_id}: it is damaged")
         return self._parse(text, topic)
 
     def own(self) -> dict[str, str]:
-        """Our own file; empty if there is none. QueryRefused if it cannot be read."""
+        """Return our own file's content; empty if there is no file. QueryRefused if it cannot be read."""
         text = self._read(OWN_FILE)
         if text is None:
             return {}
@@ -66,7 +66,8 @@ class Checkpoint:
         stream = self._fs.create(beside, True)
         stream.write(bytearray(text.encode()))
         stream.close()
-        # A FileSystem's own rename does not replace everywhere; this one does, at once where the file system can.
+        # A FileSystem's own rename does not replace on every file system; this one does, atomically if the file system
+        # can.
         gateway = self._spark.sparkContext._gateway
         how = gateway.new_array(getattr(hadoop, "Options$Rename"), 1)
         how[0] = getattr(hadoop, "Options$Rename").OVERWRITE

@@ -1,4 +1,4 @@
-"""From raw Avro values to a table's column: which Avro types a column takes, ranges, UTF-8, decimals."""
+"""Turns raw Avro values into a table's column: which Avro types a column accepts, ranges, UTF-8, decimals."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def fits(column: Column, field: Field) -> bool:
 
 
 def to_array(column: Column, field: Field, values: Values, cursor: Cursor, buffer: Any) -> Any:
-    """A pyarrow array of the column's type. Rows whose value does not fit get a code in `cursor`.
+    """Return a pyarrow array of the column's type. Rows whose value does not fit get a code in `cursor`.
 
     `buffer` is the pa.Buffer under `cursor.data`. A null stays a null: the tablet checks whether it is allowed.
     """
@@ -154,7 +154,7 @@ def _decimal(column: Column, field: Field, values: Values, cursor: Cursor, buffe
 
 
 def _each(raw: Any, convert: Callable[[bytes], object], kind: Any, cursor: Cursor, code: RowCode) -> Any:
-    """The slow conversion, for a batch with at least one bad value."""
+    """Convert value by value, slowly, for a batch with at least one bad value."""
     out: list[object] = []
     for pos, value in enumerate(raw.to_pylist()):
         try:

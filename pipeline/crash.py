@@ -21,9 +21,11 @@ PAUSE_S_MAX = 60.0
 """A paused worker ends after this time."""
 
 AFTER_FIRST_BATCH = "pipeline.after_first_batch"
-"""A tablet has acknowledged a batch of the task, and more batches follow. Reached in a task's first attempt only."""
+"""Reached when a tablet has acknowledged a batch of the task, and more batches follow; in a task's first attempt
+only."""
 BEFORE_DEAD_LETTERS = "pipeline.before_dead_letters"
-"""A tablet has acknowledged a batch with a failed row, whose dead letter has not been sent to Kafka yet."""
+"""Reached when a tablet has acknowledged a batch with a failed row, whose dead letter has not been sent to Kafka
+yet."""
 
 
 def reach(name: str) -> None:
@@ -37,7 +39,7 @@ def reach(name: str) -> None:
 
 
 def reach_in_first_attempt(name: str) -> None:
-    """As `reach`, but only in a task's first attempt."""
+    """Do the same as `reach`, but only in a task's first attempt."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

@@ -1,6 +1,8 @@
-"""Records that did not become rows: produced inside the task with acks=all, flushed before the task succeeds.
+"""Produces the records that did not become rows as dead letters: inside the task with acks=all, flushed before the task
+succeeds.
 
-At-least-once: a task that runs again produces them again under the same key, so a reader keeps one of each key.
+Production is at-least-once: a task that runs again produces them again under the same key, so a reader keeps one of
+each key.
 """
 
 from __future__ import annotations
@@ -53,12 +55,12 @@ class Origin:
 
 
 def letter_key(source: SourceKey, kafka_offset: int) -> bytes:
-    """The Kafka key of a dead letter: one per record of a source."""
+    """Return the Kafka key of a dead letter: one per record of a source."""
     return f"{source.cluster_id}/{source.topic_id}/{source.kafka_partition}/{kafka_offset}".encode()
 
 
 def encode_letter(origin: Origin, letter: DeadLetter) -> bytes:
-    """Bare Avro `DeadLetter`."""
+    """Encode a letter as bare Avro `DeadLetter`."""
     return schemas.encode(
         "dead_letter",
         {
@@ -99,11 +101,12 @@ class DeadLetterSink:
         self._producer: Any = None
 
     def begin(self) -> None:
-        """A task begins: forget the letters of a task that failed. It runs again, and queues them again."""
+        """Begin a task: forget the letters of an earlier task that failed. That task runs again, and queues them
+        again."""
         self._futures = []
 
     def put(self, origin: Origin, letter: DeadLetter) -> None:
-        """Queue one; bounded by the producer's own buffer, which blocks when full. TaskFailed (retryable)."""
+        """Queue one letter; bounded by the producer's own buffer, which blocks when full. TaskFailed (retryable)."""
         key, value = letter_key(origin.source, letter.kafka_offset), encode_letter(origin, letter)
         try:
             self._futures.append(self._connected().send(self._topic, key=key, value=value))

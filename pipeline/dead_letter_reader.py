@@ -1,4 +1,4 @@
-"""Reads dead letters and publishes their records again. Both in pages: there may be many, of up to 32 MiB each.
+"""Reads dead letters and publishes their records again, both in pages: there may be many, of up to 32 MiB each.
 
 A letter that was produced twice, because its task ran again, counts once: its key is its record's place in Kafka.
 """
@@ -29,15 +29,16 @@ READ_WAIT_S = 30.0
 """If no further record comes within this time, the topic counts as unreadable."""
 PAGE_LETTERS_MAX = 500
 PAGE_BYTES_MAX = 16 << 20
-"""Bytes of records that wait for Kafka's acknowledgement."""
+"""Bounds the bytes of records that wait for Kafka's acknowledgement."""
 KEYS_REMEMBERED_MAX = 1_000_000
-"""Keys that are remembered: a doubled letter is found if there are fewer other letters between the two."""
+"""Bounds the keys that are remembered: a doubled letter is found if there are fewer other letters between the two."""
 FOREIGN = "FOREIGN"
-"""Reason of a record in the dead-letter topic that is no dead letter: another program wrote it."""
+"""The reason of a record in the dead-letter topic that is no dead letter: another program wrote it."""
 
 
 class LettersUnreadable(ReplicaError):
-    """The dead-letter topic could not be read to its end, or a record not published again; the text says what to do."""
+    """The dead-letter topic could not be read to its end, or a record not published again; the text states what to
+    do."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class StoredDeadLetter:
 
     @property
     def place(self) -> str:
-        """topic[partition]@offset of the record."""
+        """Return topic[partition]@offset of the record."""
         r = self.record
         return f"{r['topic']}[{r['kafka_partition']}]@{r['kafka_offset']}"
 
@@ -61,9 +62,9 @@ class StoredDeadLetter:
 def iterate_letters(
     bootstrap: str, table: str, *, wait_s: float = READ_WAIT_S, security: KafkaSecurity = PLAINTEXT
 ) -> Iterator[StoredDeadLetter]:
-    """The distinct letters of a table as of now, in the order of their topic; none if there is no such topic.
+    """Yield the distinct letters of a table as of now, in the order of their topic; none if there is no such topic.
 
-    Keeps one answer of Kafka and KEYS_REMEMBERED_MAX keys in memory. QueryInterrupted if Kafka does not answer.
+    It keeps one answer of Kafka and KEYS_REMEMBERED_MAX keys in memory. QueryInterrupted if Kafka does not answer.
     """
     topic = dead_letter_topic(table)
     check_reachable(bootstrap)
@@ -89,10 +90,11 @@ def iterate_letters(
 def letters_held(
     bootstrap: str, tables: Iterable[str], *, security: KafkaSecurity = PLAINTEXT, timeout_s: float = COUNT_TIMEOUT_S
 ) -> dict[str, int]:
-    """Table -> the number of records in its dead-letter topic, if there are any; in three requests for all tables.
+    """Return table -> the number of records in its dead-letter topic, if there are any; in three requests for all
+    tables.
 
-    Letters of a task that ran again count twice, and FOREIGN records count too, so the number of refused records is at
-    most this, without those that were removed. QueryInterrupted if Kafka does not answer.
+    Letters of a task that ran again count twice, and FOREIGN records count too; so the number of refused records is at
+    most this, apart from letters that were removed. QueryInterrupted if Kafka does not answer.
     """
     check_reachable(bootstrap)
     try:
@@ -113,7 +115,7 @@ def letters_held(
 
 
 def letter_of(record: Any) -> StoredDeadLetter:
-    """The letter in a record of a dead-letter topic, or a FOREIGN one.
+    """Return the letter in a record of a dead-letter topic, or a FOREIGN one.
 
     Other bytes may look like a letter by chance, but their key is not the place that the letter names.
     """
@@ -143,7 +145,7 @@ def letter_of(record: Any) -> StoredDeadLetter:
 
 
 def _records(consumer: Any, partitions: Sequence[Any], wait_s: float) -> Iterator[Any]:
-    """All records that the partitions hold now, except tombstones."""
+    """Yield all records that the partitions hold now, except tombstones."""
     if not partitions:
         return
     consumer.assign(partitions)
@@ -168,7 +170,7 @@ def replay_letters(
 
     They go through the ingest query like any record: unless their defect was repaired before, they become dead letters
     of their new offsets. The murmur2 partitioner sends a key to its former partition. Foreign ones are left out.
-    LettersUnreadable says how many were acknowledged before a failure.
+    LettersUnreadable states how many were acknowledged before a failure.
     """
     check_reachable(bootstrap)
     published = 0

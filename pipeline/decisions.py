@@ -1,7 +1,8 @@
-"""The decisions query: Kafka `decisions` -> the executor at each tablet's leader -> `outcomes`. All on the driver.
+"""The decisions query: Kafka `decisions` -> the executor at each tablet's leader -> `outcomes`. It runs on the driver
+alone.
 
-Executing twice, late or out of order is safe, because the leader checks term, version, config and deadline. So a
-micro-batch may run again. After a failed decision the masters decide anew.
+A micro-batch may run again: executing a decision twice, late or out of order is safe, because the leader checks term,
+version, config and deadline. After a failed decision the masters decide anew.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _log = logging.getLogger("nyala.pipeline")
 PARALLEL_MAX = 8
 RETRY_PAUSE_S = 0.5
 RETRY_FOR_S = 20.0
-"""How long one decision is executed again; then its outcome is FAILED and the masters decide anew."""
+"""How long one decision is executed again; after it the outcome is FAILED and the masters decide anew."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,12 +58,12 @@ class DecisionsOptions:
 
     @property
     def decisions_topic(self) -> str:
-        """Topic that is read."""
+        """Return the topic that is read."""
         return self.topic_prefix + kafka_topics.DECISIONS
 
     @property
     def outcomes_topic(self) -> str:
-        """Topic that is written."""
+        """Return the topic that is written."""
         return self.topic_prefix + kafka_topics.OUTCOMES
 
 
@@ -76,11 +77,11 @@ def newest(
     term_max: int = NO_CEILING,
     skip: Callable[[int, str], None] = lambda offset, reason: None,
 ) -> list[Decision]:
-    """The decisions in force of (key, value, offset) records: the last of each tablet, withdrawn ones left out.
+    """Return the decisions in force of (key, value, offset) records: the last of each tablet, withdrawn ones left out.
 
     `terms`: the highest catalog term of each key so far; this function updates it. A decision of a lower term is left
-    out, because a deposed master wrote it, or wrote it earlier. No master wrote a decision of a term above `term_max`,
-    which is the masters' own: it is left out, and so is a record that is no decision. `skip` is called with the offset
+    out, because a deposed master wrote it, or wrote it earlier. A term above `term_max`, which is the masters' own, is
+    of no master: such a decision is left out, and so is a record that is no decision. `skip` is called with the offset
     and the reason of each.
     """
     in_force: dict[bytes, tuple[int, Decision]] = {}
@@ -100,7 +101,7 @@ def newest(
 
 
 def term_of(key: bytes | None, value: bytes | None) -> int:
-    """The catalog term of a decision; 0 of anything else."""
+    """Return the catalog term of a decision; 0 of anything else."""
     decision = read_record(Decision, key, value)
     return 0 if isinstance(decision, Unusable) else decision.catalog_term
 
@@ -112,7 +113,7 @@ def carry_out(
     wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     pause: Callable[[float], None] = time.sleep,
 ) -> Outcome:
-    """Execute a decision, and again while that may help and its deadline has not passed."""
+    """Execute a decision, and again while that may help and its deadline has not passed; returns its outcome."""
     until_us = wall_us() + int(RETRY_FOR_S * 1e6)
     if decision.deadline_us > 0:
         until_us = min(until_us, decision.deadline_us)
@@ -128,7 +129,7 @@ def carry_out(
 
 
 class DecisionsQuery:
-    """One run of the query. `report` gets a line for each outcome. Concurrency: as IngestQuery."""
+    """One run of the query. `report` receives a line for each outcome. Concurrency: as IngestQuery."""
 
     def __init__(
         self, spark: Any, options: DecisionsOptions, report: Callable[[Outcome], None] = lambda _: None
@@ -145,7 +146,7 @@ class DecisionsQuery:
         self._terms: dict[bytes, int] = {}
         self._term_known = 0
         self.skipped = 0
-        """Records that were no decision of a master."""
+        """The number of records that were no decision of a master."""
 
     def run(self) -> None:
         """Run until the query ends. QueryRefused or QueryInterrupted, as for ingest."""
@@ -190,7 +191,7 @@ class DecisionsQuery:
             if self._producer is not None:
                 self._producer.close(timeout=CLOSE_TIMEOUT_S)
         except KafkaError:
-            # An outcome that did not get out: its micro-batch runs again.
+            # An outcome was not published: its micro-batch runs again.
             return
 
     def _ensure_topics(self) -> None:
@@ -226,7 +227,8 @@ class DecisionsQuery:
             raise
 
     def _term_max(self, records: Iterable[tuple[bytes | None, bytes | None, int]]) -> int:
-        """The catalog term that the masters have reached; they are asked again only for a decision that is above it.
+        """Return the catalog term that the masters have reached; they are asked again only for a decision that is above
+        it.
 
         While no master answers, every decision is tried, because the tablets' leaders check the term too.
         """

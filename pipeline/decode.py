@@ -35,7 +35,7 @@ class WriterSchema(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """A record that is no row: its Kafka offset, why, and the column at fault."""
+    """A record that is no row: its Kafka offset, the reason, and the column at fault."""
 
     offset: int
     code: RowCode
@@ -52,7 +52,7 @@ class Decoded:
 
 @dataclass(frozen=True)
 class _Plan:
-    """How to read one writer schema. `refusal`: why none of its rows can be rows of the table."""
+    """How one writer schema is read. `refusal`: why none of its rows can be rows of the table."""
 
     fields: tuple[Field, ...]
     refusal: tuple[RowCode, str] | None = None
@@ -81,8 +81,8 @@ class _Bytes(NamedTuple):
 class RowDecoder:
     """Decodes the records of one table's topic.
 
-    `lookup` asks the catalog for its writer schemas again; it is called at most once for a batch, when a value names
-    a schema that is not known. Concurrency: one thread.
+    `lookup` asks the catalog for its writer schemas again. It is called at most once for a batch, and only when a value
+    names a schema that is not known. Concurrency: one thread.
     """
 
     def __init__(
@@ -105,7 +105,8 @@ class RowDecoder:
         self._learn([WriterSchema(row_schema_json(schema)), *writers] if framing is Framing.SINGLE_OBJECT else writers)
 
     def decode(self, keys: Any, values: Any, offsets: I64, op_headers: Any = None) -> Decoded:
-        """`keys`, `values`: binary arrays; `offsets` ascend; `op_headers`: a binary array, null where there is none."""
+        """Decode a batch. `keys`, `values`: binary arrays; `offsets` ascend; `op_headers`: a binary array, null for
+        records without the header."""
         count = len(offsets)
         value = _Bytes.of(values)
         code = np.zeros(count, np.uint8)
@@ -129,7 +130,7 @@ class RowDecoder:
                 self._plans[writer.registry_id] = self._plan_of(writer.avro_json)
 
     def _plan_of(self, avro_json: str) -> _Plan:
-        """How to read this writer schema, or why none of its rows fits; made once for each writer schema."""
+        """Return how to read this writer schema, or why none of its rows fits; made once for each writer schema."""
         try:
             fields = plan(schemas.parse_json(avro_json))
         except UnsupportedSchema as error:
@@ -147,7 +148,7 @@ class RowDecoder:
         return each.name == OP_FIELD and each.kind == "enum" and not self._schema.has(OP_FIELD)
 
     def _group(self, value: _Bytes, code: Any) -> tuple[I64, list[_Plan]]:
-        """(the position of each row's plan, -1 for nulls and for rows that failed; the plans)."""
+        """Return (the position of each row's plan, -1 for nulls and for rows that failed; the plans)."""
         ids, good = writer_ids(self._framing, value.data, value.starts, value.ends)
         code[(code == 0) & value.valid & ~good] = RowCode.UNDECODABLE
         usable = (code == 0) & value.valid
@@ -160,7 +161,8 @@ class RowDecoder:
         return groups, plans
 
     def _decode_keys(self, key: _Bytes, has_value: Any, code: Any) -> dict[str, Any]:
-        """The key columns from the Kafka keys. A null key, or one that is no datum of its schema, fails its row."""
+        """Return the key columns from the Kafka keys. A null key, or one that is no datum of its schema, fails its
+        row."""
         cursor = Cursor(key.data, key.starts, key.ends)
         out = {}
         for each in self._key_plan:
@@ -176,7 +178,7 @@ class RowDecoder:
     def _decode_group(
         self, how: _Plan, value: _Bytes, rows: I64, keys: dict[str, Any], ops: Any, code: Any, column: Any
     ) -> dict[str, Any]:
-        """Arrow arrays of one writer schema's rows, by column name; faults go into `code` and `column`."""
+        """Return Arrow arrays of one writer schema's rows, by column name; faults are stored in `code` and `column`."""
         if how.refusal:
             code[rows], column[rows] = how.refusal
             return {}
@@ -265,7 +267,8 @@ class RowDecoder:
 
 
 def _fill(groups: I64) -> I64:
-    """Give each -1 the group before it, or the first group after it at the beginning; all -1 stays so."""
+    """Replace each -1 by the group before it, or, at the beginning, by the first group after it; if all are -1 they
+    stay so."""
     known = np.flatnonzero(groups >= 0)
     if not known.size:
         return groups
@@ -273,7 +276,7 @@ def _fill(groups: I64) -> I64:
 
 
 def _header_ops(headers: Any, count: int, code: Any) -> Any:
-    """The operation that each record's header names; 0 without one. An unknown one fails the record."""
+    """Return the operation that each record's header names; 0 without one. An unknown one fails the record."""
     ops = np.zeros(count, np.uint8)
     if headers is None:
         return ops

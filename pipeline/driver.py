@@ -20,10 +20,10 @@ LOOK_S = 0.5
 
 
 def end_in_order(within_s: float = END_WITHIN_S) -> None:
-    """Call once, on the main thread, at a job's start.
+    """Arrange the orderly end of a job; call it once, on the main thread, at the job's start.
 
-    SIGTERM then raises SystemExit(0) on that thread, once, so that the job gives its leases back. Under spark-submit
-    the JVM's death does the same.
+    SIGTERM then raises SystemExit(0) on that thread, once, so that the job releases its leases. Under spark-submit the
+    JVM's death does the same.
     """
     ending = threading.Event()
 
@@ -44,7 +44,7 @@ def end_in_order(within_s: float = END_WITHIN_S) -> None:
 def run_uninterrupted(give_back: Callable[[], None]) -> None:
     """Call `give_back`, and again if the SystemExit of `end_in_order` interrupts it.
 
-    The JVM's death may end the run before SIGTERM arrives, which then comes during `give_back`.
+    The JVM's death may end the run before SIGTERM arrives; the signal then arrives during `give_back`.
     """
     try:
         give_back()

@@ -1,4 +1,4 @@
-"""Reasons for which a query ends: those that a person must resolve, and those that pass by themselves."""
+"""Reasons for which a query ends: those that an operator must resolve, and those that pass by themselves."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MARK = re.compile(r"nyala task \[(fatal|retryable)\]: (.*)")
 
 
 class QueryRefused(ReplicaError):
-    """The query must not run, or must not go on, until a person has done what the text says. Never restarted."""
+    """The query must not run, or must not go on, until an operator has done what the text demands. Never restarted."""
 
 
 class QueryInterrupted(ReplicaError):
@@ -40,20 +40,20 @@ class QueryInterrupted(ReplicaError):
 
 
 class TaskFailed(ReplicaError):
-    """Raised inside a Spark task. Only its text reaches the driver, so the text says whether a restart helps."""
+    """Raised inside a Spark task. Only its text reaches the driver, so the text states whether a restart helps."""
 
     def __init__(self, what: str, *, fatal: bool) -> None:
         super().__init__(f"nyala task [{'fatal' if fatal else 'retryable'}]: {what}")
 
 
 def of_refusal(error: Refused) -> QueryRefused | QueryInterrupted:
-    """The query's error for a refusal by a master or a tablet."""
+    """Return the query's error for a refusal by a master or a tablet."""
     kind = QueryInterrupted if error.code in RETRYABLE else QueryRefused
     return kind(str(error))
 
 
 def of_spark(error: BaseException) -> QueryRefused | QueryInterrupted:
-    """The query's error for an exception that came through Spark; one without our marks counts as temporary."""
+    """Return the query's error for an exception that came through Spark; one without our marks counts as temporary."""
     if isinstance(error, QueryRefused | QueryInterrupted):
         return error
     if isinstance(error, Refused):

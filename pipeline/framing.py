@@ -1,6 +1,6 @@
 """How a record's value names its writer schema: a declared property of a table's source, never guessed.
 
-A bare datum can begin with any bytes, those of another framing too, so the bytes alone decide nothing.
+A bare datum can begin with any bytes, also with those of another framing, so the bytes alone decide nothing.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class Framing(StrEnum):
     CONFLUENT = "confluent"
     """00, then the writer schema's registry id, big-endian: five bytes."""
     BARE = "bare"
-    """No header: every value is written with the one schema that the source declares."""
+    """The value has no header: every value is written with the one schema that the source declares."""
 
 
 HEADER_BYTES = {Framing.SINGLE_OBJECT: 10, Framing.CONFLUENT: 5, Framing.BARE: 0}
 
 
 def wrap(framing: Framing, datum: bytes, *, fingerprint: bytes = b"", registry_id: int = 0) -> bytes:
-    """A framed value; `fingerprint`: from `schemas.fingerprint64`."""
+    """Return a framed value; `fingerprint`: from `schemas.fingerprint64`."""
     if framing is Framing.SINGLE_OBJECT:
         return SINGLE_OBJECT_MAGIC + fingerprint + datum
     if framing is Framing.CONFLUENT:
@@ -40,7 +40,7 @@ def wrap(framing: Framing, datum: bytes, *, fingerprint: bytes = b"", registry_i
 
 
 def writer_ids(framing: Framing, data: Any, starts: I64, ends: I64) -> tuple[npt.NDArray[np.uint64], Any]:
-    """(id of each value's writer schema, whether the header is well formed), both of shape (rows,).
+    """Return (id of each value's writer schema, whether the header is well formed), both of shape (rows,).
 
     The id is the fingerprint's eight bytes as a little-endian number, the registry id, or 0 for bare values.
     """
@@ -59,5 +59,5 @@ def writer_ids(framing: Framing, data: Any, starts: I64, ends: I64) -> tuple[npt
 
 
 def fingerprint_id(fingerprint: bytes) -> int:
-    """The id that `writer_ids` gives for this fingerprint."""
+    """Return the id that `writer_ids` computes for this fingerprint."""
     return int.from_bytes(fingerprint, "little")

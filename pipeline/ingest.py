@@ -48,7 +48,7 @@ RESERVED_KAFKA_OPTIONS = frozenset(
         "includeheaders",
     }
 )
-"""Options of Spark's source which the query sets itself, or which would give one Kafka partition to two tasks."""
+"""Options of Spark's source that the query sets itself, or that would assign one Kafka partition to two tasks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,28 +62,29 @@ class IngestOptions:
     topic: str = ""
     """Default: the topic that the table's source declares, else `writes.<table>`."""
     starting: str = "earliest"
-    """Where the query begins a source that the catalog does not know: earliest or latest."""
+    """The place at which the query begins a source that the catalog does not know: earliest or latest."""
     trigger_s: float = 0.0
     """Seconds between micro-batches; 0 starts the next one at once."""
     available_now: bool = False
     """Read the records that exist now, then end."""
     offsets_per_trigger_max: int = 400_000
-    """Offsets of one micro-batch; at most `limits.LEDGER_ERROR_RUNS_MAX`, so that a tablet can remember that all
-    failed."""
+    """Bounds the offsets of one micro-batch; at most `limits.LEDGER_ERROR_RUNS_MAX`, so that a tablet can remember that
+    all failed."""
     isolation: str = "read_committed"
     lease_s: float = 30.0
     owner_wait_s: float = 40.0
-    """How long to wait for another owner's lease to end; longer than a lease, so that a dead owner's ends.
+    """How long the query waits for another owner's lease to end; longer than a lease, so that a dead owner's ends.
 
     There is no wait for a dead owner on this machine, nor for a live one, which renews its lease."""
     owner_run: str = field(default_factory=new_owner_run)
-    """Id of this run in the catalog: a new one in each process, the same for restarts with the same options."""
+    """The id of this run in the catalog: a new one in each process, the same for restarts with the same options."""
     accept_partitions: int = 0
-    """How many partitions the topic may have grown to since it was opened first; 0: it must not have grown."""
+    """The number of partitions to which the topic may have grown since it was opened first; 0: it must not have
+    grown."""
     dead_letters_max: int | None = None
     """The query ends after more dead letters than this in one run."""
     ignore_null: bool = False
-    """Upserts and updates leave a column whose value is null as it is: no event can then make a value null."""
+    """Whether upserts and updates leave a column whose value is null as it is: no event can then make a value null."""
     batch_bytes: int = limits.BATCH_TARGET_BYTES
     send_deadline_s: float = SEND_DEADLINE_S
     kafka_timeout_s: float = KAFKA_TIMEOUT_S
@@ -109,9 +110,10 @@ class IngestOptions:
 
 
 class IngestQuery:
-    """One run of the query on an existing SparkSession. `report` gets each micro-batch's Progress, on Spark's thread.
+    """One run of the query on an existing SparkSession. `report` receives each micro-batch's Progress, on Spark's
+    thread.
 
-    `life` gets QUERY_STARTS, and QUERY_ENDED if the query ended by itself.
+    `life` receives QUERY_STARTS, and QUERY_ENDED if the query ended by itself.
 
     Concurrency: `run` blocks one thread; `stop` may be called from another.
     """
@@ -138,10 +140,10 @@ class IngestQuery:
         self._dead_letters = 0
 
     def run(self) -> None:
-        """Run until the query ends. QueryRefused: a person must act; QueryInterrupted: start another run.
+        """Run until the query ends. QueryRefused: an operator must act; QueryInterrupted: start another run.
 
-        The lease is given back however the run ends, also on SystemExit at any moment. Another query that takes it
-        before the next run replaces this one safely, because a query writes only under its lease.
+        The lease is released however the run ends, also on SystemExit at any moment. Another query that takes it before
+        the next run replaces this one safely, because a query writes only under its lease.
         """
         try:
             with interrupted_in_order(self._spark, self._stopping):
@@ -175,7 +177,7 @@ class IngestQuery:
         except Exception as error:
             ended = of_spark(self._failure or error)
             if self._failure is None and (isinstance(ended, QueryRefused) or UNKNOWN_TOPIC in str(error)):
-                # Spark reports that the topic, or offsets, are gone; the topic's present state decides what to do.
+                # Spark reports that the topic, or some offsets, are gone; the topic's present state decides what to do.
                 self._topics.check_unchanged(self._topic, self._table.name)
             raise ended from error
 
@@ -191,7 +193,7 @@ class IngestQuery:
     # ------------------------------------------------------------------------------------------------ start
 
     def _open(self) -> SourceLease:
-        """Take the lease, after all checks that can refuse the query; nothing is read before."""
+        """Take the lease, after all checks that can refuse the query; nothing is read before that."""
         options = self._options
         self._table: TableHandle = self._client.get_table(options.table)
         topic = options.topic or self._table.source.topic or writes_topic(options.table)
@@ -232,7 +234,7 @@ class IngestQuery:
         """The request to the catalog: each partition with its first offset by the checkpoint, or else by the topic."""
         topic = self._topic
         at = self._checkpoint.next_offsets(topic.topic)
-        # Later partitions of a topic are read completely: `latest` is about the begin of this source, not of
+        # Later partitions of a topic are read completely: `latest` concerns the begin of this source, not of
         # partitions.
         latest = self._options.starting == "latest" and not lease.known_partitions()
         initial = self._topics.offsets(topic.topic, topic.partitions, latest=latest)
@@ -256,7 +258,7 @@ class IngestQuery:
         # Spark uses it only without a checkpoint: then the catalog's `done` is the beginning.
         reader = reader.option("startingOffsets", begin).option("includeHeaders", "true")
         reader = reader.option("kafka.isolation.level", options.isolation).option("failOnDataLoss", "true")
-        # The consumer hands over 500 records at a time unless told otherwise, and each hand-over costs.
+        # The consumer returns 500 records at a time by default, and each return has a cost.
         reader = reader.option("kafka.max.poll.records", "20000").option("kafka.max.partition.fetch.bytes", "4194304")
         reader = reader.option("maxOffsetsPerTrigger", str(options.offsets_per_trigger_max))
         reader = reader.options(**{**spark_options(options.kafka_timeout_s), **options.kafka})
@@ -274,7 +276,7 @@ class IngestQuery:
         try:
             self._carry_out(lease, rows, batch_id)
         except Exception as error:
-            # Spark passes only the text on; `run` needs the exception itself.
+            # Spark passes on only the text; `run` needs the exception itself.
             self._failure = self._failure or of_spark(error)
             raise
 
@@ -323,7 +325,7 @@ class IngestQuery:
         threading.Thread(target=work, name=name, daemon=True).start()
 
     def _watch_topic(self) -> None:
-        """Find a topic that was deleted, recreated or grown while no micro-batch checks it."""
+        """Notice a topic that was deleted, recreated or grown while no micro-batch checks it."""
         topics = Topics(self._options.bootstrap, self._options.kafka_timeout_s, self._security)
         try:
             while not self._stopping.wait(self._options.lease_s / 3):

@@ -10,7 +10,8 @@ from .errors import of_refusal
 
 
 def security_of(options: Mapping[str, str]) -> KafkaSecurity:
-    """How all clients of a query with these options of Spark's Kafka source log in; QueryRefused if one cannot."""
+    """Return how all clients of a query with these options of Spark's Kafka source log in; QueryRefused if one
+    cannot."""
     try:
         return KafkaSecurity.of(options)
     except Refused as error:
@@ -18,10 +19,10 @@ def security_of(options: Mapping[str, str]) -> KafkaSecurity:
 
 
 def kafka_options(pairs: Sequence[str], file: str = "") -> dict[str, str]:
-    """Options of Spark's Kafka source from `NAME=VALUE` each, and from a file of Java client properties.
+    """Return options of Spark's Kafka source from `NAME=VALUE` each, and from a file of Java client properties.
 
-    The file's names lack the prefix `kafka.`; passwords belong there, because command lines are visible to all users.
-    QueryRefused if an option or the file cannot be read.
+    The file's names lack the prefix `kafka.`; passwords belong in the file, because command lines are visible to all
+    users. QueryRefused if an option or the file cannot be read.
     """
     prefix = kafka_security.PREFIX
     try:

@@ -14,19 +14,20 @@ from .errors import QueryInterrupted, QueryRefused
 
 KAFKA_TIMEOUT_S = 60.0
 CLOSE_TIMEOUT_S = 2.0
-"""For closing a producer: records that are not acknowledged by then are sent again, or reported as failed."""
+"""The time to close a producer: records that are not acknowledged by then are sent again, or reported as failed."""
 RECONNECT_MS_MAX = 5_000
 
 
 def client_options(timeout_s: float) -> dict[str, Any]:
-    """For kafka-python's admin client and consumer: a third of the time for one request."""
+    """Return the options of kafka-python's admin client and consumer: a third of the time for one request."""
     check(timeout_s > 0, "a timeout is positive", timeout_s=timeout_s)
     third = int(timeout_s * 1000 / 3)
     return {"request_timeout_ms": third, "bootstrap_timeout_ms": third, "reconnect_backoff_max_ms": RECONNECT_MS_MAX}
 
 
 def producer_options(timeout_s: float) -> dict[str, Any]:
-    """For kafka-python's producer: acks=all, without doubles, and the whole time for one record with its retries."""
+    """Return the options of kafka-python's producer: acks=all, without doubles, and the whole time for one record with
+    its retries."""
     whole = int(timeout_s * 1000)
     return {
         **client_options(timeout_s),
@@ -38,7 +39,8 @@ def producer_options(timeout_s: float) -> dict[str, Any]:
 
 
 def spark_options(timeout_s: float) -> dict[str, str]:
-    """For Spark's Kafka source: it asks for offsets three times, and its tasks poll for twice the time."""
+    """Return the options of Spark's Kafka source: it requests offsets three times, and its tasks poll for twice the
+    time."""
     whole = int(timeout_s * 1000)
     return {
         "kafka.default.api.timeout.ms": str(whole),
@@ -48,7 +50,8 @@ def spark_options(timeout_s: float) -> dict[str, str]:
 
 
 def check_reachable(bootstrap: str) -> None:
-    """QueryInterrupted at once if no broker listens, because a client whose constructor fails leaves a thread running.
+    """Raise QueryInterrupted at once if no broker listens, because a client whose constructor fails leaves a thread
+    running.
 
     QueryRefused for text that is no address.
     """

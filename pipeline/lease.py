@@ -1,8 +1,9 @@
-"""The lease on a table's sources: taken at the start of a run, renewed while the query lives, given back at its end.
+"""The lease on a table's sources: taken at the start of a run, renewed while the query lives, released at its end.
 
 Invariants: `done` moves only under this run's lease, and before Spark commits. So a query that lost its lease commits
-nothing more, and no checkpoint is above `done`. A living owner is never displaced: a lease is taken over only if it ran
-out, or if its process is certainly gone. Concurrency: `renew_until` has a thread of its own beside `advance`.
+nothing more, and no checkpoint is above `done`. A living owner is never displaced: a lease is taken over only if its
+time has run out, or if its owner's process is certainly gone. Concurrency: `renew_until` has a thread of its own beside
+`advance`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from .topics import TopicIdentity
 
 LOOK_AGAIN_S = 1.0
 RELEASE_TIMEOUT_S = 5.0
-"""For giving the lease back when the query ends, because a stop must not wait for masters that do not answer."""
+"""The time to release the lease when the query ends, because a stop must not wait for masters that do not answer."""
 
 
 @dataclass(eq=False)
@@ -44,7 +45,7 @@ class SourceLease:
     ) -> None:
         """Take the sources, after waiting at most `wait_s` for another owner's lease to end.
 
-        Refused as the master says it; SOURCE_OWNED at once when the other owner renews its lease meanwhile.
+        Refused with the master's reason; SOURCE_OWNED at once if the other owner renews its lease meanwhile.
         """
         deadline = time.monotonic() + wait_s
         first_seen: dict[tuple[int, str], int] = {}
@@ -75,7 +76,7 @@ class SourceLease:
         self.positions = {p.source.kafka_partition: Position(p.generation, p.done) for p in opened.positions}
 
     def advance(self, ends: Mapping[int, int], *, release: bool = False) -> None:
-        """Move `done` to `ends` and renew the lease, or give it back. It must succeed before Spark commits.
+        """Move `done` to `ends` and renew the lease, or release it. It must succeed before Spark commits.
 
         Every partition is named, moved or not: the catalog renews or releases those that are named, and refuses those
         that are lost. Refused(SOURCE_OWNED, STALE_GENERATION), or QueryRefused if the table was dropped: nothing moved.
@@ -104,7 +105,7 @@ class SourceLease:
         self.positions.update(moved)
 
     def renew_until(self, stopping: threading.Event, lost: Callable[[QueryRefused], None]) -> None:
-        """Renew the lease while no micro-batch does. `lost` is called once, when another run has the sources."""
+        """Renew the lease while no micro-batch does. `lost` is called once, if another run has the sources."""
         while not stopping.wait(self.lease_s / 3):
             try:
                 self.advance({})
@@ -115,18 +116,18 @@ class SourceLease:
                     return
 
     def release(self) -> None:
-        """Give the lease back, if it is held. If that fails, the lease ends by its time."""
+        """Release the lease, if it is held. If that fails, the lease ends by its time."""
         if not self.positions:
             return
         with suppress(Refused, QueryRefused):
             self.advance({}, release=True)
 
     def source(self, partition: int) -> SourceKey:
-        """The source of a Kafka partition."""
+        """Return the source of a Kafka partition."""
         return SourceKey(self.topic.cluster_id, self.topic.topic_id, partition)
 
     def known_partitions(self) -> int:
-        """How many partitions of this topic the catalog knows; 0 if none was ever opened."""
+        """Return how many partitions of this topic the catalog knows; 0 if none was ever opened."""
         return len(self._known())
 
     # ------------------------------------------------------------------------------------------------------ inside
@@ -147,7 +148,7 @@ class SourceLease:
         return [p for p in found if (p.source.cluster_id, p.source.topic_id) == mine]
 
     def _release_dead(self, known: Sequence[pb.SourcePosition]) -> bool:
-        """Give back, in its own name, the lease of a run whose process is gone. True if one was."""
+        """Release, under that run's id, the lease of a run whose process is gone. Returns whether there was one."""
         dead = sorted({p.owner_run for p in known if is_dead(p.owner_run)})
         released = False
         for owner_run in dead:
@@ -155,14 +156,14 @@ class SourceLease:
                 release_run(self.client, [p for p in known if p.owner_run == owner_run])
                 released = True
             except Refused as error:
-                # Another query gave it back first.
+                # Another query released it first.
                 if error.code is not Code.SOURCE_OWNED:
                     raise
         return released
 
 
 def release_run(client: Client, positions: Sequence[pb.SourcePosition]) -> None:
-    """Give back one run's leases on one table. Refused(SOURCE_OWNED) if it no longer holds them; nothing changes then.
+    """Release one run's leases on one table. Refused(SOURCE_OWNED) if it no longer holds them; nothing changes then.
 
     If the run lives after all, it notices at its next micro-batch or renewal, and ends.
     """

@@ -1,7 +1,8 @@
-"""The id of one run of a job, which owns sources. It says where the run is, so that others see whether it can be alive.
+"""The id of one run of a job, which owns sources. It names the place of the run, so that other runs can find out
+whether it can be alive.
 
-`host/pid/start-machine-random`. The catalog compares it as text only. A run that is killed leaves its lease behind. A
-query on the same machine sees by the id that the process is gone, and need not wait for the end of the lease.
+Its form is `host/pid/start-machine-random`. The catalog compares it as text only. A run that is killed leaves its lease
+behind. A query on the same machine sees by the id that the process is gone, and need not wait for the end of the lease.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ class ProcessPlace:
     """Identifies one process: no later process has the same three values."""
 
     machine: str
-    """Tag of this boot of the machine and of the namespace in which `pid` counts; empty where that is not known."""
+    """A tag of this boot of the machine and of the namespace in which `pid` counts; empty if that is not known."""
     pid: int
     start: int
-    """Clock ticks from boot to the start of the process; tells it from a later one with its pid."""
+    """Clock ticks from boot to the start of the process; they distinguish it from a later one with its pid."""
 
 
 def this_process(proc: Path = Path("/proc")) -> ProcessPlace:
-    """The place of this process."""
+    """Return the place of this process."""
     pid = os.getpid()
     return ProcessPlace(_machine(proc), pid, _start_of(pid, proc) or 0)
 
 
 def new_owner_run(place: ProcessPlace | None = None) -> str:
-    """A new id of a run in this process, or in the one at `place`."""
+    """Return a new id of a run in this process, or in the one at `place`."""
     at = place or this_process()
     host = re.sub(r"[^\w.-]", "-", socket.gethostname()) or "host"
     return f"{host}/{at.pid}/{at.start}-{at.machine or '0'}-{new_uuid()[:12]}"
@@ -64,11 +65,11 @@ def _machine(proc: Path) -> str:
 
 
 def _start_of(pid: int, proc: Path) -> int | None:
-    """Start of the process, None if there is none or it is dead and only not yet waited for."""
+    """Return the start of the process, None if there is none or it is dead and only not yet waited for."""
     try:
         text = (proc / str(pid) / "stat").read_text()
     except OSError:
         return None
-    # The name, in parentheses, may hold anything; fields are counted from behind it: 3 is the state, 22 the start.
+    # The name, in parentheses, may hold anything; fields are counted after it: 3 is the state, 22 the start.
     fields = text[text.rindex(")") + 2 :].split()
     return None if fields[0] in "ZX" else int(fields[19])

@@ -1,4 +1,4 @@
-"""One line, or one JSON object, per micro-batch."""
+"""Reports each micro-batch as one line, or one JSON object."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 QUERY_STARTS = "query_starts"
 QUERY_ENDED = "query_ended"
-"""Events of a run: its query is about to start; its query ended by itself, with all records stored."""
+"""Events of a run: its query is about to start, or its query ended by itself, with all records stored."""
 
 
 @dataclass
 class Progress:
-    """What one micro-batch did. `ends`: first offset after it, by Kafka partition."""
+    """The totals of one micro-batch. `ends`: first offset after it, by Kafka partition."""
 
     batch_id: int
     duration_s: float
@@ -42,11 +42,11 @@ class Progress:
 
     @property
     def rate(self) -> float:
-        """Records per second of wall clock."""
+        """Return the records per second of wall-clock time."""
         return self.records / self.duration_s if self.duration_s else 0.0
 
     def line(self) -> str:
-        """For a person."""
+        """Return one line for an operator."""
         text = f"micro-batch {self.batch_id}: {self.records:,} records in {self.duration_s:.2f} s ({self.rate:,.0f}/s)"
         text += f", {self.applied:,} applied in {self.batches} batches"
         text += f", tasks {self.task_s:.2f} s of it decoding {self.decode_s:.2f} s"
@@ -57,5 +57,5 @@ class Progress:
         return text
 
     def json(self) -> str:
-        """For a program: one object on one line."""
+        """Return one object on one line, for a program."""
         return json.dumps({"event": "micro_batch", "rate": round(self.rate), **asdict(self)})

@@ -30,7 +30,7 @@ class RowMisfit(Refused, ValueError):
 
 
 class PublishFailed(ReplicaError):
-    """Records that Kafka did not acknowledge; `count` of them. Publish again from the last flush."""
+    """Kafka did not acknowledge `count` records. Publish again from the last flush."""
 
     def __init__(self, count: int, first: str) -> None:
         super().__init__(f"{count} records were not acknowledged, the first because: {first}")
@@ -48,11 +48,11 @@ class RowEncoder:
         self._key = schemas.parse_json(key_schema_json(schema))
         self._prefix = wrap(framing, b"", fingerprint=schemas.fingerprint64(self._writer), registry_id=registry_id)
         self.has_op = any(f["name"] == OP_FIELD and not schema.has(OP_FIELD) for f in self._writer["fields"])
-        """Whether the value has the row's operation; else a header has it."""
+        """Whether the value has the row's operation; otherwise a header has it."""
         self._columns = {*schema.names, *(field["name"] for field in self._writer["fields"])}
 
     def value(self, row: Mapping[str, object], op: RowOp) -> bytes:
-        """The Kafka value of a row event."""
+        """Return the Kafka value of a row event."""
         if not row.keys() <= self._columns:
             unknown = sorted(map(str, row.keys() - self._columns))
             known = ", ".join(sorted(self._columns - {OP_FIELD}))
@@ -63,7 +63,7 @@ class RowEncoder:
         return out.getvalue()
 
     def key(self, row: Mapping[str, object]) -> bytes:
-        """The Kafka key of a row."""
+        """Return the Kafka key of a row."""
         out = io.BytesIO()
         _write(out, self._key, row, row)
         return out.getvalue()
@@ -73,7 +73,7 @@ class RowPublisher:
     """Publishes rows of one table to one topic. No row counts as published before `flush` has returned.
 
     `columns` other than the key's make partial updates; `writer_json` overrides the derived writer schema, which the
-    catalog must know (`client.add_writer_schema`); `security` says how to log in to Kafka. Refused if there is no such
+    catalog must know (`client.add_writer_schema`); `security` holds how to log in to Kafka. Refused if there is no such
     topic, QueryInterrupted if no broker answers. Concurrency: one thread.
     """
 
@@ -111,11 +111,11 @@ class RowPublisher:
         self._sink.send(self._topic, key, value, [])
 
     def key_of(self, row: Mapping[str, object]) -> bytes:
-        """The Kafka key of a row."""
+        """Return the Kafka key of a row."""
         return self._rows.key(row)
 
     def flush(self) -> None:
-        """Return when Kafka has acknowledged all queued records; PublishFailed if it has not."""
+        """Return when Kafka has acknowledged all queued records; PublishFailed if it does not."""
         self._sink.flush()
 
     def close(self) -> None:
@@ -146,8 +146,8 @@ def _shown(row: Mapping[str, object]) -> str:
 
 
 def _need_topic(bootstrap: str, topic: str, security: KafkaSecurity) -> None:
-    """Refused if there is no such topic, QueryInterrupted if no broker answers: a producer would wait for a minute and
-    then raise an error of its library."""
+    """Raise Refused if there is no such topic, QueryInterrupted if no broker answers: a producer would wait for a
+    minute and then raise an error of its library."""
     topics = Topics(bootstrap, security=security)
     try:
         if not topics.is_there(topic):

@@ -1,7 +1,7 @@
 """Rebalancing as a Spark batch job: reports -> a plan -> proposals -> their outcomes.
 
-Spark reads the compacted `reports` topic and keeps the newest report of each tablet and server on the executors; the
-plan itself is the policy's pure function over that view, the same that masters call.
+Spark reads the compacted `reports` topic and keeps the newest report of each tablet and server on the executors. The
+plan itself is made by the policy's pure function, which the masters call too.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from .topics import Topics
 _log = logging.getLogger("nyala.pipeline")
 T = TypeVar("T", Outcome, Report)
 LOOK_AGAIN_S = 1.0
-"""Seconds between two readings of the reports while tablets have to settle first."""
+"""The seconds between two readings of the reports while tablets have to settle first."""
 _NEWEST = "key binary, value binary, kafka_offset bigint"
 
 
@@ -62,9 +62,9 @@ class RebalanceOptions:
     moves_per_server_max: int = 2
     bytes_max: int = 1 << 62
     deadline_s: float = 600.0
-    """After this a proposal that was not carried out is dropped."""
+    """The time after which a proposal that was not carried out is dropped."""
     drain: tuple[str, ...] = ()
-    """Uuids of servers to empty, or their beginnings."""
+    """The uuids of servers to empty, or their beginnings."""
     kafka_timeout_s: float = KAFKA_TIMEOUT_S
     kafka: Mapping[str, str] = field(default_factory=dict)
     """Both as of the ingest query."""
@@ -75,7 +75,7 @@ class RebalanceOptions:
 
     @property
     def caps(self) -> Caps:
-        """Bounds of the plan."""
+        """Return the bounds of the plan."""
         return Caps(moves_max=self.moves_max, moves_per_server_max=self.moves_per_server_max, bytes_max=self.bytes_max)
 
 
@@ -90,13 +90,13 @@ class Plan:
 
     @property
     def unsettled(self) -> tuple[str, ...]:
-        """Tablets that the plan leaves out because they are changing; they may have to move later."""
+        """Return the tablets that the plan leaves out because they are changing; they may have to move later."""
         return not_settled(self.view)
 
 
 def newest_reports(batches: Iterator[Any]) -> Iterator[Any]:
-    """For `mapInArrow` over (key, value, offset): the last record of each key of this partition that is a report, or
-    deletes one. Foreign records under a key are ignored."""
+    """Yield the last record of each key of this partition that is a report, or deletes one; the function for
+    `mapInArrow` over (key, value, offset). Foreign records under a key are ignored."""
     last: dict[bytes, tuple[int, bytes | None]] = {}
     for batch in batches:
         columns = (batch.column(name).to_pylist() for name in ("key", "value", "offset"))
@@ -121,7 +121,8 @@ class Rebalancer:
         self._security = security_of(options.kafka)
 
     def reports(self) -> list[Report]:
-        """The newest report of each tablet and server. A key stays in one Kafka partition, so no shuffle is needed.
+        """Return the newest report of each tablet and server. A key stays in one Kafka partition, so no shuffle is
+        needed.
 
         QueryRefused if there is no such topic, QueryInterrupted if Kafka does not answer.
         """
@@ -140,7 +141,7 @@ class Rebalancer:
         return list(_usable(Report, ((bytes(row.key), bytes(row.value)) for row in rows)))
 
     def plan(self) -> Plan:
-        """The moves that are needed now; none if the cluster is even, or if there are no reports.
+        """Return the moves that are needed now; none if the cluster is even, or if there are no reports.
 
         QueryRefused if a server to empty is unknown, or if no other server has room for its replicas.
         """
@@ -153,7 +154,8 @@ class Rebalancer:
         return Plan(new_uuid(), view, tuple(moves), names)
 
     def plan_when_settled(self, timeout_s: float, tell: Callable[[str], None] = lambda _: None) -> Plan:
-        """As `plan`, repeated while no move is possible only because tablets are not settled, until `timeout_s`."""
+        """Plan as `plan` does, repeated while no move is possible only because tablets are not settled, until
+        `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         told = False
         while not (plan := self.plan()).moves and plan.unsettled and time.monotonic() < deadline:
@@ -202,7 +204,7 @@ class Rebalancer:
         state = {move.tablet_id: "WAITING" for move in plan.moves}
         deadline = time.monotonic() + timeout_s
         for outcome in self._outcomes(deadline):
-            # A master that cannot read a proposal knows its tablet only.
+            # A master that cannot read a proposal knows only its tablet.
             unread = outcome.plan_id == "" and outcome.at_us >= plan.view.now_us
             ours = (outcome.plan_id == plan.plan_id or unread) and outcome.tablet_id in state
             if ours and ends_or_accepts(outcome):
@@ -233,7 +235,7 @@ class Rebalancer:
 
 
 def _usable(kind: type[T], records: Iterable[tuple[bytes | None, bytes | None]]) -> Iterator[T]:
-    """The records of a kind among these keys and values; foreign records are left out and logged."""
+    """Yield the records of a kind among these keys and values; foreign records are left out and logged."""
     skipped: list[str] = []
     for key, value in records:
         found = read_record(kind, key, value)
@@ -247,7 +249,7 @@ def _usable(kind: type[T], records: Iterable[tuple[bytes | None, bytes | None]])
 
 
 def servers_of(prefixes: Iterable[str], uuids: Iterable[str]) -> tuple[str, ...]:
-    """The server whose uuid begins with each prefix; QueryRefused for a prefix of none, or of several."""
+    """Return the server whose uuid begins with each prefix; QueryRefused for a prefix of none, or of several."""
     known = sorted(uuids)
     found = []
     for prefix in prefixes:
@@ -262,7 +264,7 @@ def servers_of(prefixes: Iterable[str], uuids: Iterable[str]) -> tuple[str, ...]
 
 
 def check_room(view: ClusterView) -> None:
-    """QueryRefused if servers are to be emptied and none of the others takes one more replica."""
+    """Raise QueryRefused if servers are to be emptied and none of the others has room for one more replica."""
     load = replica_load(view)
     leaving = [s.uuid for s in view.servers if s.draining and load[s.uuid]]
     if leaving and room_left(view.servers, load) == 0:
@@ -274,17 +276,17 @@ def check_room(view: ClusterView) -> None:
 
 
 def ends_or_accepts(outcome: Outcome) -> bool:
-    """Whether an outcome is of the proposal as a whole: that of a decision is only one step of a move."""
+    """Return whether an outcome is of the proposal as a whole: that of a decision is only one step of a move."""
     return outcome.subject is Subject.PROPOSAL
 
 
 def named(move: Move, names: Mapping[str, str]) -> str:
-    """A move's reason with the table's name in place of its id, for people and for proposals."""
+    """Return a move's reason with the table's name in place of its id, for operators and for proposals."""
     return move.reason.replace(move.table_id, names[move.table_id]) if move.table_id in names else move.reason
 
 
 def proposal_of(plan_id: str, move: Move, deadline_us: int) -> Proposal:
-    """A move as a proposal to the masters."""
+    """Return a move as a proposal to the masters."""
     return Proposal(
         proposal_id=f"{plan_id}/{move.tablet_id}",
         plan_id=plan_id,
@@ -299,7 +301,7 @@ def proposal_of(plan_id: str, move: Move, deadline_us: int) -> Proposal:
 
 
 def describe(plan: Plan) -> str:
-    """The plan as text for people: the present state, and each move with its reason."""
+    """Return the plan as text for operators: the present state, and each move with its reason."""
     view = plan.view
     lines = [
         f"plan {plan.plan_id}: {len(view.servers)} servers, {len(view.tablets)} tablets",
@@ -329,7 +331,7 @@ def describe(plan: Plan) -> str:
 
 
 def left_alone(plan: Plan) -> str:
-    """A text that says which tablets the plan leaves out, and why."""
+    """Return a text that lists the tablets that the plan leaves out, with the reason."""
     some = ", ".join(tablet_id[:8] for tablet_id in plan.unsettled[:5])
     more = ", ..." if len(plan.unsettled) > 5 else ""
     return (
@@ -339,11 +341,11 @@ def left_alone(plan: Plan) -> str:
 
 
 def summary(state: Mapping[str, str]) -> str:
-    """One line with the number of moves for each result."""
+    """Return one line with the number of moves for each result."""
     counts = {result: sum(1 for each in state.values() if each == result) for result in sorted(set(state.values()))}
     return ", ".join(f"{count} {result.lower()}" for result, count in counts.items()) or "nothing to wait for"
 
 
 def all_done(state: Iterable[str]) -> bool:
-    """Whether every move was carried out."""
+    """Return whether every move was carried out."""
     return all(result == "DONE" for result in state)

@@ -29,20 +29,20 @@ _AVRO: dict[ColumnType, Any] = {
 
 
 def avro_type(column: Column) -> Any:
-    """The Avro type that holds a column's values, without the null branch."""
+    """Return the Avro type that holds a column's values, without the null branch."""
     if column.type is ColumnType.DECIMAL:
         return {"type": "bytes", "logicalType": "decimal", "precision": column.precision, "scale": column.scale}
     return _AVRO[column.type]
 
 
 def key_schema_json(schema: TableSchema) -> str:
-    """Avro JSON of the Kafka key: a record of the primary key's columns, in key order."""
+    """Return the Avro JSON of the Kafka key: a record of the primary key's columns, in key order."""
     fields = [{"name": column.name, "type": avro_type(column)} for column in schema.key_columns]
     return json.dumps({"type": "record", "name": "Key", "namespace": NAMESPACE, "fields": fields})
 
 
 def row_schema_json(schema: TableSchema, columns: list[str] | None = None, *, name: str = "Row") -> str:
-    """Avro JSON of a row event: `columns` (default: all), then the `op` enum, whose default is UPSERT.
+    """Return the Avro JSON of a row event: `columns` (default: all), then the `op` enum, whose default is UPSERT.
 
     Fewer columns make partial updates: the others of an existing row stay as they are.
     """

@@ -1,4 +1,4 @@
-"""Runs ingest in a driver, and beside it, if wanted, the decisions query. If one ends, the other is ended too."""
+"""Runs ingest in a driver and, if requested, the decisions query beside it. If one ends, the other is ended too."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run_decisions(
 ) -> None:
     """Run the decisions query, restarted by `restarts`, until it ends; as `run_ingest`.
 
-    `show` gets a line for each outcome; default: `tell`.
+    `show` receives a line for each outcome; default: `tell`.
     """
     counter, line = ProgressCounter(), show or tell
 
@@ -46,9 +46,9 @@ def run_ingest(
     life: Callable[[str], None] = lambda _: None,
     decisions: DecisionsOptions | None = None,
 ) -> None:
-    """Run ingest, restarted by `restarts`, until it ends. QueryRefused or QueryInterrupted says what ended it.
+    """Run ingest, restarted by `restarts`, until it ends. The QueryRefused or QueryInterrupted states what ended it.
 
-    `life` gets QUERY_STARTS and QUERY_ENDED of each run.
+    `life` receives QUERY_STARTS and QUERY_ENDED of each run.
 
     With `decisions` that query runs too, restarted likewise; if it ends, ingest is ended.
     """

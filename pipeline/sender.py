@@ -1,6 +1,6 @@
 """Sends the rows of one Kafka partition to the tablets' leaders as write batches.
 
-For each tablet it collects about a megabyte of rows, or those up to the end of the task, encodes them once, and hands
+For each tablet it collects about a megabyte of rows, or those up to the end of the task, encodes them once, and passes
 them to the client's SourceWriter, which keeps a window of batches under way with the ledger's `after` chain.
 """
 
@@ -30,10 +30,10 @@ class Writer(Protocol):
     rows_replayed: int
 
     def send(self, batch: WireBatch) -> None:
-        """Hand over one batch; may wait for older ones."""
+        """Send one batch; may wait for older ones."""
 
     def flush(self) -> None:
-        """Return when everything sent is acknowledged."""
+        """Return when all sent batches are acknowledged."""
 
     def abandon(self) -> None:
         """Stop waiting."""
@@ -61,8 +61,8 @@ class Totals:
 class Sender:
     """Sends one task's rows. Use: `push` in offset order, then `flush`.
 
-    `on_error` gets each row's error once for each answer. TaskFailed: fatal for GAP and other refusals that recur on a
-    repeat, retryable when the client's deadline has passed. Concurrency: one thread.
+    `on_error` receives each row's error once for each answer. TaskFailed: fatal for GAP and other refusals that recur
+    on a repeat, retryable if the client's deadline has passed. Concurrency: one thread.
     """
 
     def __init__(
@@ -88,12 +88,13 @@ class Sender:
 
     @property
     def acknowledged(self) -> dict[str, int]:
-        """Highest offset acknowledged to this task, by tablet id; only tablets that it has sent rows to."""
+        """Return the highest offset acknowledged to this task, by tablet id; only of tablets to which it has sent
+        rows."""
         before = self._known_before
         return {t: offset for t, offset in self._writer.acknowledged.items() if before.get(t) != offset}
 
     def push(self, rows: Any) -> None:
-        """Take a pa.RecordBatch of columns of the table, `__op` and `__offset`, in offset order."""
+        """Add a pa.RecordBatch of columns of the table, `__op` and `__offset`, in offset order."""
         if len(self._buffers) == 1:
             self._gather(self._buffers[0], rows)
         else:
@@ -106,7 +107,7 @@ class Sender:
         self._settle()
 
     def flush(self) -> None:
-        """Send all collected rows; return when all are acknowledged and `on_error` has got every row error."""
+        """Send all collected rows; return when all are acknowledged and `on_error` has received every row error."""
         for buffer in self._buffers:
             self._cut(buffer)
         self._call(self._writer.flush)

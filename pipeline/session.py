@@ -34,7 +34,7 @@ SETTINGS: dict[str, str] = {
 
 
 def spark_session(name: str) -> Any:
-    """The session of a job under spark-submit, or a new one. The launcher's settings win over ours."""
+    """Return the session of a job under spark-submit, or a new one. The launcher's settings win over ours."""
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
@@ -50,9 +50,9 @@ def spark_session(name: str) -> Any:
 def stop_query(query: Any) -> None:
     """Stop a streaming query and wait a short time for its end; the next run replays its micro-batch.
 
-    On a thread of its own, and so on a connection of its own to the JVM: SIGTERM may interrupt the caller during a
-    call, and another call on that connection would wait for the first one's answer, which comes when the query has
-    ended.
+    It runs on a thread of its own, and so on a connection of its own to the JVM: SIGTERM may interrupt the caller
+    during a call, and another call on that connection would wait for the first one's answer, which comes when the query
+    has ended.
     """
 
     def stop() -> None:

@@ -1,4 +1,5 @@
-"""How far a table is behind its topic: records that are not in it yet, and how old the oldest of these is."""
+"""Measures how far a table is behind its topic: the records that are not in it yet, and the age of the oldest of
+them."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from .kafka_timeouts import check_reachable, client_options
 
 LAG_TIMEOUT_S = 15.0
 OLDEST_WITHIN_S = 5.0
-"""For reading the oldest records of all partitions; a record that does not come by then has an unknown age."""
+"""The time to read the oldest records of all partitions; a record that does not come by then has an unknown age."""
 
 
 class SourceLag(NamedTuple):
@@ -35,7 +36,7 @@ def source_lags(
     security: KafkaSecurity = PLAINTEXT,
     now: Callable[[], float] = time.time,
 ) -> dict[int, SourceLag]:
-    """The lag of each Kafka partition. `done`: partition -> the first offset that is not in the table.
+    """Return the lag of each Kafka partition. `done`: partition -> the first offset that is not in the table.
     QueryInterrupted."""
     check_reachable(bootstrap)
     try:
@@ -60,11 +61,13 @@ def source_lags(
 
 
 def _written_at(consumer: Any, late: Mapping[Any, int]) -> dict[Any, int]:
-    """When the first record at or after each offset was written, in ms since 1970, for those that come in time."""
+    """Return when the first record at or after each offset was written, in ms since 1970, for those that come in
+    time."""
     found: dict[Any, int] = {}
     until = time.monotonic() + OLDEST_WITHIN_S
     for place, offset in late.items():
-        # One partition at a time, and one record: a poll of all may return any number of one and none of others.
+        # One partition at a time, and one record: a poll of all may return any number of records of one and none of
+        # others.
         consumer.assign([place])
         consumer.seek(place, offset)
         left_s = until - time.monotonic()

@@ -24,10 +24,10 @@ def submit_command(
     driver_memory: str = DRIVER_MEMORY,
     py_files: Sequence[str] = (),
 ) -> list[str]:
-    """`spark-submit ... <job's script> <arguments>` for one of JOBS; run it with `submit_environment()`.
+    """Return `spark-submit ... <job's script> <arguments>` for one of JOBS; run it with `submit_environment()`.
 
-    `master` other than local needs this environment's packages on the executors, or `py_files` (the wheel).
-    JarsMissing in one line when the jars cannot be had.
+    `master` other than local needs this environment's packages on the executors, or `py_files` (the wheel). JarsMissing
+    in one line if the jars cannot be found or downloaded.
     """
     if job not in JOBS:
         raise ValueError(f"no job {job!r}: choose from {', '.join(JOBS)}")
@@ -52,14 +52,15 @@ def submit_command(
 
 
 def submit_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment for `submit_command`: workers run this interpreter, and Spark the Java that was checked."""
+    """Return the environment for `submit_command`: workers run this interpreter, and Spark the Java that was
+    checked."""
     environment = dict(os.environ if environ is None else environ)
     environment["PYSPARK_PYTHON"] = sys.executable
     environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
     environment["JAVA_HOME"] = str(Path(java()).resolve().parents[1])
     # Workers' warnings would appear between the job's own lines.
     environment.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
-    # A JVM whose Kafka clients hang is given Hadoop's half minute to end, unless it is told otherwise before it starts.
+    # A JVM whose Kafka clients hang has Hadoop's half minute to end, unless a setting before its start changes that.
     options = environment.get("SPARK_SUBMIT_OPTS", "")
     if "spark.shutdown.timeout" not in options:
         environment["SPARK_SUBMIT_OPTS"] = f"{options} -Dspark.shutdown.timeout={SHUTDOWN_TIMEOUT_S}s".strip()
@@ -68,7 +69,7 @@ def submit_environment(environ: Mapping[str, str] | None = None) -> dict[str, st
 
 
 def job_script(job: str) -> Path:
-    """Path of a job's entry point."""
+    """Return the path of a job's entry point."""
     spec = importlib.util.find_spec(f"nyala.jobs.{job}")
     if spec is None or spec.origin is None:
         raise ValueError(f"no job {job!r} is installed")
@@ -76,5 +77,5 @@ def job_script(job: str) -> Path:
 
 
 def spark_submit_path() -> Path:
-    """PySpark's own `spark-submit`; JarsMissing says what to install."""
+    """Return the path of PySpark's own `spark-submit`; JarsMissing names what to install."""
     return pyspark_folder() / "bin" / "spark-submit"

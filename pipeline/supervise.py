@@ -13,7 +13,7 @@ from .errors import QueryInterrupted, QueryRefused
 
 PATIENCE_S = 24 * 3600.0
 PATIENCE_TO_CATCH_UP_S = 600.0
-"""For a run that ends by itself when it has caught up, because a person or a schedule waits for it."""
+"""The patience for a run that ends by itself when it has caught up, because a person or a schedule waits for it."""
 CALM_S = 300.0
 
 
@@ -23,9 +23,9 @@ class RestartOptions:
     failures."""
 
     patience_s: float = PATIENCE_S
-    """How long a streak may last, in seconds: long enough for an outage of hours."""
+    """The seconds that a streak may last: long enough for an outage of hours."""
     restarts_max: int | None = None
-    """How many restarts one streak may have, too; None: only its time is bounded."""
+    """The restarts that one streak may have, besides the bound on its time; None: only its time is bounded."""
     backoff_s_min: float = 1.0
     backoff_s_max: float = 30.0
     calm_s: float = CALM_S
@@ -36,7 +36,7 @@ class RestartOptions:
         check(0 < self.backoff_s_min <= self.backoff_s_max, "back-off grows")
 
     def pause_s(self, restarts: int) -> float:
-        """Seconds before restart number `restarts`, the first being 1."""
+        """Return the seconds before restart number `restarts`, the first being 1."""
         return min(self.backoff_s_max, self.backoff_s_min * 2.0 ** min(restarts - 1, 30))
 
 
@@ -56,14 +56,14 @@ class FailureStreak:
 def streak_after(
     before: FailureStreak | None, began_s: float, ended_s: float, *, made_progress: bool, options: RestartOptions
 ) -> FailureStreak:
-    """The streak after a run from `began_s` to `ended_s` that failed, given the one before it. Pure."""
+    """Return the streak after a run from `began_s` to `ended_s` that failed, from the one before it. Pure."""
     if made_progress or ended_s - began_s > options.calm_s:
         return FailureStreak(ended_s, 1)
     return FailureStreak(began_s, 1) if before is None else FailureStreak(before.since_s, before.start + 1)
 
 
 def restart_options(patience_s: float | None, restarts_max: int | None, *, catches_up: bool) -> RestartOptions:
-    """Options as a command line says them; `catches_up`: the run ends when it has read what is there."""
+    """Return the options of a command line; `catches_up`: the run ends when it has read what is there."""
     usual = PATIENCE_TO_CATCH_UP_S if catches_up else PATIENCE_S
     patience_s = usual if patience_s is None else patience_s
     # Such a run ends when it has caught up. So a long one made no progress: its writer may have waited for a leader.
@@ -91,9 +91,10 @@ def run_with_restarts(
     sleep: Callable[[float], object] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Call `run` until it returns. QueryInterrupted starts it again; anything else, and the last one, is raised.
+    """Call `run` until it returns. After a QueryInterrupted it is started again; anything else, and the last one, is
+    raised.
 
-    `counter` tells whether a run made progress.
+    `counter` shows whether a run made progress.
     """
     counter = counter or ProgressCounter()
     streak: FailureStreak | None = None
@@ -122,7 +123,7 @@ def run_two_queries(
     """Run `main` here and `other` on a thread of its own; returns when `main` does.
 
     If `other` ends first, even without an error, `end_main` is called, which must make `main` return or raise.
-    QueryRefused then says that the query `name` ended, and why. Otherwise nobody would notice its end.
+    QueryRefused then states that the query `name` ended, and why. Otherwise its end would go unnoticed.
     """
     ended: list[QueryRefused] = []
 

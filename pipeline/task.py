@@ -25,7 +25,7 @@ from .sender import Sender, Writer
 from .topics import TopicIdentity
 
 HELD_BYTES_MAX = 48 << 20
-"""Kafka records that a task keeps until their rows are acknowledged."""
+"""Bounds the Kafka records that a task keeps until their rows are acknowledged."""
 SEND_DEADLINE_S = 120.0
 
 KAFKA_COLUMNS = (
@@ -70,7 +70,7 @@ class TaskPlan:
     dead_letter_topic: str
     positions: Mapping[int, Position]
     known: Mapping[int, Mapping[str, int]]
-    """By Kafka partition: highest offset that each tablet has acknowledged to this driver."""
+    """By Kafka partition, the highest offset that each tablet has acknowledged to this driver."""
     batch_bytes: int = limits.BATCH_TARGET_BYTES
     ignore_null: bool = False
     deadline_s: float = SEND_DEADLINE_S
@@ -99,7 +99,7 @@ class _Records:
         self.bytes_held = 0
 
     def letter(self, offset: int, code: RowCode, column: str) -> DeadLetter | None:
-        """The record as a dead letter; None if it is not one of this task's."""
+        """Return the record as a dead letter; None if it is not one of this task's."""
         for first, last, batch in self.kept:
             if first <= offset <= last:
                 offsets = batch.column("offset").to_numpy()
@@ -115,7 +115,7 @@ def _letter(batch: Any, pos: int, offset: int, code: RowCode, column: str) -> De
 
 
 def decoder_of(plan: TaskPlan) -> RowDecoder:
-    """The decoder that the table's source declares; it asks the master again when a schema is unknown."""
+    """Return the decoder that the table's source declares; it asks the master again when a schema is unknown."""
     table = plan.table
 
     def ask_again() -> list[WriterSchema]:
@@ -128,9 +128,10 @@ def decoder_of(plan: TaskPlan) -> RowDecoder:
 
 
 def run_task(plan: TaskPlan, batches: Iterator[Any]) -> Iterator[Any]:
-    """The function for `mapInArrow`: one row for each tablet that acknowledged rows, and one with the task's totals.
+    """Run a task; the function for `mapInArrow`. Yields one row for each tablet that acknowledged rows, and one with
+    the task's totals.
 
-    Succeeds only when every record is in its tablet or acknowledged by the dead-letter topic. TaskFailed otherwise.
+    It succeeds only if every record is in its tablet or acknowledged by the dead-letter topic. TaskFailed otherwise.
     """
     for first in batches:
         if first.num_rows:
@@ -178,7 +179,8 @@ class Task:
                 if batch.num_rows:
                     self._take(batch)
             self._sender.flush()
-            # Before the task succeeds, or a record that is neither in a table nor a dead letter would be lost.
+            # Before the task succeeds, because otherwise a record that is neither in a table nor a dead letter would be
+            # lost.
             self._sink.flush()
         finally:
             self._sender.close()

@@ -25,26 +25,26 @@ from .kafka_timeouts import KAFKA_TIMEOUT_S, check_reachable, client_options
 UNKNOWN_FOR_S = 2.0
 UNKNOWN_PAUSE_S = 0.25
 BROKER_DEFAULT = -1
-"""Replication factor of our topics: the brokers' `default.replication.factor`, as for the masters' topics."""
+"""The replication factor of our topics: the brokers' `default.replication.factor`, as for the masters' topics."""
 
 
 def writes_topic(table: str) -> str:
-    """Topic of a table's row events."""
+    """Return the topic of a table's row events."""
     return f"writes.{table}"
 
 
 def dead_letter_topic(table: str) -> str:
-    """Topic of the records that did not become rows of a table."""
+    """Return the topic of the records that did not become rows of a table."""
     return f"dead-letters.{table}"
 
 
 def reset_to_new_topic(table: str, topic: str) -> str:
-    """The command by which a table's source begins anew in another topic of the same name."""
+    """Return the command by which a table's source begins anew in another topic of the same name."""
     return f"nyala source reset {table} --topic {topic} --to earliest"
 
 
 def grown_text(topic: str, had: int, has: int) -> str:
-    """The text for people about a topic that has grown."""
+    """Return the text for operators about a topic that has grown."""
     return (
         f"topic {topic} has {has} partitions and had {had}; keys move to other partitions when a topic grows, so "
         "events of one key may be read out of order. If the older partitions were read before it grew, or order "
@@ -54,7 +54,7 @@ def grown_text(topic: str, had: int, has: int) -> str:
 
 @dataclass(frozen=True)
 class TopicIdentity:
-    """One life of a topic: recreated it has another id, grown another number of partitions."""
+    """One life of a topic: a recreated topic has another id, a grown one another number of partitions."""
 
     cluster_id: str
     topic: str
@@ -63,7 +63,7 @@ class TopicIdentity:
 
 
 class Topics:
-    """Admin calls over one kept connection. QueryInterrupted when Kafka does not answer. Concurrency: one thread."""
+    """Admin calls over one kept connection. QueryInterrupted if Kafka does not answer. Concurrency: one thread."""
 
     def __init__(self, bootstrap: str, timeout_s: float = KAFKA_TIMEOUT_S, security: KafkaSecurity = PLAINTEXT) -> None:
         self._bootstrap = bootstrap
@@ -71,19 +71,19 @@ class Topics:
         self._kept: Any = None
 
     def identity(self, topic: str) -> TopicIdentity:
-        """The topic as it is now; QueryRefused if there is none."""
+        """Return the topic as it is now; QueryRefused if there is none."""
         found = self._identity(topic)
         if found is None:
             raise QueryRefused(f"there is no topic {topic}: create it, then start the query again")
         return found
 
     def is_there(self, topic: str) -> bool:
-        """Whether there is such a topic."""
+        """Return whether there is such a topic."""
         return self._identity(topic) is not None
 
     def _identity(self, topic: str) -> TopicIdentity | None:
-        """None if Kafka has answered for UNKNOWN_FOR_S that there is none: a broker that has just started may not know
-        it."""
+        """Return the topic, or None once Kafka has answered for UNKNOWN_FOR_S that there is none: a broker that has
+        just started may not know it."""
         until = time.monotonic() + UNKNOWN_FOR_S
         while True:
             found, cluster = self._call(lambda admin: (admin.describe_topics([topic])[0], admin.describe_cluster()))
@@ -100,7 +100,8 @@ class Topics:
         return TopicIdentity(str(cluster["cluster_id"]), topic, str(found["topic_id"]), len(found["partitions"]))
 
     def check_unchanged(self, expected: TopicIdentity, table: str) -> None:
-        """QueryRefused if the topic was deleted, recreated, grown or left for another cluster since `expected`."""
+        """Raise QueryRefused if the topic was deleted, recreated, grown or replaced by another cluster's since
+        `expected`."""
         now = self._identity(expected.topic)
         if now is None:
             raise QueryRefused(
@@ -124,7 +125,7 @@ class Topics:
             raise QueryRefused(grown_text(expected.topic, expected.partitions, now.partitions))
 
     def check_not_compacted(self, topic: str) -> None:
-        """QueryRefused if the topic's clean-up policy drops records by key."""
+        """Raise QueryRefused if the topic's clean-up policy drops records by key."""
         resource = ConfigResource(ConfigResourceType.TOPIC, topic)
         found = self._call(lambda admin: admin.describe_configs([resource], config_filter="all"))
         policy = _value(found["topic"][topic].get("cleanup.policy"))
@@ -135,7 +136,8 @@ class Topics:
             )
 
     def check_retained(self, topic: TopicIdentity, table: str, begin: Mapping[int, int], checkpoint: str) -> None:
-        """QueryRefused, with the exact offsets, if Kafka has removed records of partitions that are read on at `begin`.
+        """Raise QueryRefused, with the exact offsets, if Kafka has removed records of partitions that are read on at
+        `begin`.
 
         Records that Kafka removes while a query runs are Spark's error; the next start names the offsets here.
         """
@@ -150,7 +152,7 @@ class Topics:
             )
 
     def offsets(self, topic: str, partitions: int, *, latest: bool = False) -> dict[int, int]:
-        """First (or, with `latest`, next) offset of each partition."""
+        """Return the first (or, with `latest`, next) offset of each partition."""
         check_reachable(self._bootstrap)
         try:
             consumer = KafkaConsumer(bootstrap_servers=self._bootstrap, **self._options)

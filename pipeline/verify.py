@@ -20,10 +20,10 @@ Sum = tuple[str, str, RowSum | None, str]
 def read_checksums(
     spark: Any, masters: str, replicas: Sequence[tuple[pb.ServerInfo, str, float]], at: int
 ) -> list[Sum]:
-    """The checksum of each (server, tablet id, seconds) at hybrid time `at`, or an error after its seconds.
+    """Return the checksum of each (server, tablet id, seconds) at hybrid time `at`, or an error after its seconds.
 
-    As many calls at a time as Spark runs tasks. Neighbours in the list go to different tasks, so that no server gets
-    all. QueryInterrupted if Spark itself fails; it may be tried again.
+    As many calls run at a time as Spark runs tasks. Neighbours in the list go to different tasks, so that they do not
+    all call one server. QueryInterrupted if Spark itself fails; the call may be repeated.
     """
     if not replicas:
         return []

@@ -1,7 +1,7 @@
 """Starts Spark's workers while the query is still being opened, so that the first records need not wait for them.
 
-Python workers start and import modules, and Spark compiles the plan that hands them Arrow: this takes seconds. An empty
-job of the same shape does it while the driver prepares its first micro-batch.
+Python workers start and import modules, and Spark compiles the plan that passes Arrow batches to them; together this
+takes seconds. An empty job of the same shape does all that while the driver prepares its first micro-batch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ _log = logging.getLogger(__name__)
 
 
 def warm_workers(spark: Any) -> threading.Thread:
-    """Run that job on a thread of its own, without waiting for it. If it fails, the query itself will report why."""
+    """Run that job on a thread of its own, without waiting for it. If it fails, the query itself will report the
+    cause."""
     thread = threading.Thread(target=_warm, args=(spark,), name="warm", daemon=True)
     thread.start()
     return thread
@@ -32,6 +33,7 @@ def _warm(spark: Any) -> None:
 
 
 def _nothing(batches: Iterator[Any]) -> Iterator[Any]:
-    """No row. A worker that was handed this function has imported its module, and with it all that a task needs."""
+    """Return no row. A worker that received this function has imported its module, and with it all that a task
+    needs."""
     for _ in batches:
         yield from ()

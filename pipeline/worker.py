@@ -17,14 +17,14 @@ from .kafka_timeouts import KAFKA_TIMEOUT_S
 
 
 def client_for(masters: str, write_timeout_s: float = 120.0) -> Client:
-    """This process's client of a cluster."""
+    """Return this process's client of a cluster."""
     return _client(os.getpid(), masters, write_timeout_s)
 
 
 def sink_for(
     bootstrap: str, topic: str, timeout_s: float = KAFKA_TIMEOUT_S, security: KafkaSecurity = PLAINTEXT
 ) -> DeadLetterSink:
-    """This process's producer of dead letters, with nothing in it of an earlier task."""
+    """Return this process's producer of dead letters, which holds nothing of an earlier task."""
     sink = _sink(os.getpid(), bootstrap, topic, timeout_s, security)
     sink.begin()
     return sink

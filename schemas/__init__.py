@@ -1,4 +1,4 @@
-"""Avro schemas of everything durable or published, and the tiny loader of them.
+"""Avro schemas of everything durable or published, and their small loader.
 
 `record(name)` is the parsed schema of `avro/<name>.avsc`; `encode` and `decode` turn one dict into bare Avro and back.
 `decode_bounded` does so for bytes of an untrusted writer.

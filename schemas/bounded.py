@@ -12,7 +12,7 @@ _INT_BITS = {"int": 32, "long": 64}
 
 
 class NoDatum(ValueError):
-    """These bytes are no datum of the schema. `fields`: those that were read before the fault, in their order."""
+    """The bytes are no datum of the schema. `fields`: those that were read before the fault, in their order."""
 
     def __init__(self, what: str, fields: dict[str, Any]) -> None:
         super().__init__(what)
@@ -33,7 +33,7 @@ class _Cursor:
         return len(self.data) - self.pos
 
     def number(self, bits: int) -> int:
-        """A zigzag varint of so many bits."""
+        """Read a zigzag varint of `bits` bits."""
         value = 0
         for count in range(VARINT_BYTES_MAX):
             if not self.left:
@@ -64,7 +64,7 @@ class _Cursor:
         return found
 
     def blocks(self, read_item: Any) -> None:
-        """The items of an array or map, block by block."""
+        """Read the items of an array or map, block by block."""
         total = 0
         while count := self.number(64):
             if count < 0:
@@ -78,7 +78,7 @@ class _Cursor:
 
 
 def decode_bounded(name: str, data: bytes, *, text_bytes_max: int, items_max: int) -> dict[str, Any]:
-    """The dict of one bare datum of schema `name`, as `decode` gives it; NoDatum for any other bytes.
+    """Return the dict of one bare datum of schema `name`, as `decode` returns it; NoDatum for any other bytes.
 
     A text or byte string has at most `text_bytes_max` bytes, an array or map at most `items_max` items. Bytes after the
     datum are an error, and so are `reserved` bytes, because only a later build knows what they mean.

@@ -40,7 +40,8 @@ def main() -> int:
 
 
 def _stubs(service: ServiceDescriptorProto) -> str:
-    """Types of one service, which protoc leaves out. A stub serves both kinds of channel: its calls are not typed."""
+    """Return the types of one service, which protoc leaves out. A stub serves both kinds of channel: its calls are not
+    typed."""
     lines = [f"class {service.name}Stub:", "    def __init__(self, channel: _Any) -> None: ..."]
     lines += [f"    {method.name}: _Any" for method in service.method]
     lines += ["", f"class {service.name}Servicer:", *map(_handler, service.method), ""]

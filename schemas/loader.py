@@ -1,4 +1,4 @@
-"""Load, fingerprint, encode and decode. Durable files are framed: magic, version, length, CRC-32C, then Avro."""
+"""Loads, fingerprints, encodes and decodes. Durable files are framed: magic, version, length, CRC-32C, then Avro."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _VERSION = 1
 
 
 _NO_DATUM = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, MemoryError, struct.error)
-"""What the reader of data raises over bytes that are none."""
+"""The errors that the reader of data raises over bytes that are no datum."""
 
 
 class NewerFormat(ValueError):
-    """Whole bytes that a later build wrote: no damage, but not for this build to read."""
+    """The bytes are whole and a later build wrote them: this build cannot read them, but nothing is damaged."""
 
 
 @cache
 def record(name: str) -> Any:
-    """The parsed schema `name`; KeyError if there is none."""
+    """Return the parsed schema `name`; KeyError if there is none."""
     path = _FOLDER / f"{name}.avsc"
     if not path.exists():
         raise KeyError(f"no Avro schema named {name!r} in {_FOLDER}")
@@ -46,14 +46,15 @@ def parse_json(text: str) -> Any:
 
 @cache
 def _for_writing(name: str) -> Any:
-    """The schema `name` for the writer of single data; it cannot be written as JSON any more."""
+    """Return the schema `name` for the writer of single data; it cannot be written as JSON any more."""
     schema = copy.deepcopy(record(name))
     _make_bytes_defaults_bytes(schema)
     return schema
 
 
 def _make_bytes_defaults_bytes(node: Any) -> None:
-    """JSON writes the default of a bytes field as text; the writer, given no value, wants bytes."""
+    """Convert the defaults of bytes fields to bytes: JSON has them as text, and the writer needs bytes if the value is
+    missing."""
     if isinstance(node, list):
         for item in node:
             _make_bytes_defaults_bytes(item)
@@ -70,19 +71,19 @@ _KNOWN_FEATURES = {"superblock": ("last-logged-unknown", "witness"), "instance":
 
 
 def fingerprint64(schema: Any) -> bytes:
-    """CRC-64-AVRO of the parsing canonical form, little-endian: the eight bytes of single-object framing."""
+    """Return the CRC-64-AVRO of the parsing canonical form, little-endian: the eight bytes of single-object framing."""
     return bytes.fromhex(fingerprint(to_parsing_canonical_form(schema), "CRC-64-AVRO"))
 
 
 def encode(name: str, value: dict[str, Any]) -> bytes:
-    """One bare Avro datum of schema `name`."""
+    """Return one bare Avro datum of schema `name`."""
     out = io.BytesIO()
     fastavro.schemaless_writer(out, _for_writing(name), value)
     return out.getvalue()
 
 
 def decode(name: str, data: bytes) -> dict[str, Any]:
-    """The dict of one bare Avro datum; ValueError if `data` is no such datum, whatever else it is."""
+    """Return the dict of one bare Avro datum; ValueError if `data` is no such datum, whatever else it is."""
     schema = record(name)
     try:
         value: dict[str, Any] = fastavro.schemaless_reader(io.BytesIO(data), schema, None)
@@ -92,13 +93,14 @@ def decode(name: str, data: bytes) -> dict[str, Any]:
 
 
 def frame(name: str, value: dict[str, Any]) -> bytes:
-    """A durable file's bytes: magic, format version, length and CRC-32C of the datum, then the datum."""
+    """Return a durable file's bytes: magic, format version, length and CRC-32C of the datum, then the datum."""
     datum = encode(name, value)
     return _FRAME.pack(_MAGIC, _VERSION, len(datum), google_crc32c.value(datum)) + datum
 
 
 def unframe(name: str, data: bytes) -> dict[str, Any]:
-    """The record of a framed file; ValueError says what is broken and where, NewerFormat what a later build wrote."""
+    """Return the record of a framed file; ValueError describes the defect and its place, NewerFormat what a later build
+    wrote."""
     if len(data) < _FRAME.size:
         raise ValueError(f"{name}: {len(data)} bytes are shorter than the {_FRAME.size}-byte header")
     magic, version, length, crc = _FRAME.unpack_from(data)

@@ -37,9 +37,10 @@ T = TypeVar("T", bound=Member | TopicRecord)
 
 
 def to_avro(value: Any) -> Any:
-    """What the writer of Avro takes for a value: a dict of the fields of a frozen dataclass or OpId, all the way down.
+    """Return the dict that the writer of Avro needs for a value: the fields of a frozen dataclass or OpId, all the way
+    down.
 
-    Reserved bytes are left to the writer, which leaves them empty.
+    Reserved bytes are left out, so that the writer writes empty ones.
     """
     if isinstance(value, OpId):
         return value._asdict()
@@ -49,7 +50,7 @@ def to_avro(value: Any) -> Any:
 
 
 def from_avro(kind: type[T], found: Mapping[str, Any]) -> T:
-    """The value of a decoded datum of its schema; InvariantViolation if it is no possible one."""
+    """Return the value of a decoded datum of its schema; InvariantViolation if it is no possible one."""
     return kind(**{f.name: _READ[f.name](found[f.name]) if f.name in _READ else found[f.name] for f in fields(kind)})
 
 
@@ -63,16 +64,16 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "result": Result,
     "replicas": lambda found: tuple(ReplicaReport(**each) for each in found),
 }
-"""By a field's name, which has one meaning in all of them: how it is read, unless it is what it is."""
+"""By a field's name, which has one meaning in all of them, how the field is read if its value must be converted."""
 
 
 def encode_record(record: TopicRecord) -> bytes:
-    """The value of a record on the topic of its kind."""
+    """Return the value of a record on the topic of its kind."""
     return encode(type(record).__name__.lower(), to_avro(record))
 
 
 def config_to_avro(config: RaftConfig) -> dict[str, Any]:
-    """The dict of Avro record `RaftConfig`."""
+    """Return the dict of Avro record `RaftConfig`."""
     return {
         "opid": to_avro(config.opid),
         "members": to_avro(config.members),
@@ -83,7 +84,8 @@ def config_to_avro(config: RaftConfig) -> dict[str, Any]:
 
 
 def config_from_avro(value: Mapping[str, Any]) -> RaftConfig:
-    """Inverse of `config_to_avro`; Corruption if the fields contradict each other, LaterFormat if one is reserved."""
+    """Do the inverse of `config_to_avro`; Corruption if the fields contradict each other, LaterFormat if one is
+    reserved."""
     try:
         if value["reserved"] or any(member["reserved"] for member in value["members"]):
             raise LaterFormat("a config uses fields that this build does not know")

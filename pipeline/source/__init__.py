@@ -13,7 +13,7 @@ __all__ = ["NyalaSource", "PushingSource", "read", "register"]
 
 
 def register(spark: Any) -> None:
-    """Make `format("nyala")` push filters down in this session: turns Spark's setting for it on."""
+    """Make `format("nyala")` push filters down in this session, by Spark's setting for it."""
     spark.conf.set(PUSHDOWN, "true")
     spark.dataSource.register(PushingSource)
 
@@ -28,7 +28,7 @@ def read(
     at: str = "",
     slices: int = 1,
 ) -> Any:
-    """A DataFrame of the table, or of some columns of it, at one time. Registers the source.
+    """Return a DataFrame of the table, or of some columns of it, at one time. Registers the source.
 
     `where`: conditions as `source.where` has them; `at`: ISO timestamp or microseconds; `slices` per tablet.
     """

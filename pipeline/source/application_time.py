@@ -1,9 +1,9 @@
 """The newest hybrid time that a Spark application has read or written: its stale reads are not older.
 
-Spark plans reads and commits writes of a Python source in worker processes beside the driver, now in this one, now in
-that one. A process's own memory is therefore not enough for "the reads of one application never go back". The workers
-of a driver share a folder, which is the application's own and goes with it: SPARK_LOCAL_DIRS. One small file there for
-each cluster holds the time.
+Spark plans reads and commits writes of a Python source in worker processes beside the driver, each time perhaps in
+another one. A process's own memory is therefore not enough for "the reads of one application never go back". The
+workers of a driver share a folder that belongs to the application and is removed with it: SPARK_LOCAL_DIRS. One small
+file there for each cluster holds the time.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ _DIGITS = 20
 
 
 def raise_time_seen(handle: TableHandle, masters: str, hybrid_time: int = 0) -> int:
-    """The application's time for the cluster of that table, raised to `hybrid_time` if that is newer.
+    """Return the application's time for the cluster of that table, raised to `hybrid_time` if that is newer.
 
-    Where Spark names no folder the answer is `hybrid_time`: then one process does everything, and its client remembers.
+    If Spark names no folder, the answer is `hybrid_time`: then one process does everything, and its client remembers
+    the time.
     """
     path = _file(handle.cluster_id or _spelling(masters))
     if path is None:
@@ -40,12 +41,12 @@ def raise_time_seen(handle: TableHandle, masters: str, hybrid_time: int = 0) -> 
 
 
 def _spelling(masters: str) -> str:
-    """Stands for the id of a cluster whose masters, of an older build, do not say it."""
+    """Return a text that stands for the id of a cluster whose masters are of an older build and do not send it."""
     return ",".join(sorted(str(address) for address in parse_masters(masters)))
 
 
 def _file(cluster: str) -> Path | None:
-    """None where there is no folder to share."""
+    """Return the cluster's file; None if there is no folder to share."""
     name = f"nyala-time-seen-{hashlib.sha256(cluster.encode()).hexdigest()[:16]}"
     folders = [Path(each) for each in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if each]
     return next((folder / name for folder in folders if folder.is_dir()), None)

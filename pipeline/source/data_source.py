@@ -20,16 +20,16 @@ class NyalaSource(DataSource):  # type: ignore[misc]
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the format's name."""
         return "nyala"
 
     def schema(self) -> StructType:
-        """The table's columns, or those that the option `columns` names."""
+        """Return the table's columns, or those that the option `columns` names."""
         options = ReadOptions.of(self.options)
         return spark_schema(_table(options.masters, options.table).schema, options.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of the schema's columns: `.schema(...)` prunes like the option `columns`."""
+        """Return a reader of the schema's columns: `.schema(...)` prunes like the option `columns`."""
         options = ReadOptions.of(self.options)
         handle = _table(options.masters, options.table)
         wanted = spark_schema(handle.schema, tuple(schema.names))
@@ -40,7 +40,7 @@ class NyalaSource(DataSource):  # type: ignore[misc]
         return self.reader_kind(options, handle, tuple(schema.names))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """A writer of the schema's columns, which must include the key."""
+        """Return a writer of the schema's columns, which must include the key."""
         if overwrite:
             raise Refused(Code.INVALID_ARGUMENT, 'a table cannot be overwritten: use mode("append"), or drop it first')
         options = WriteOptions.of(self.options)

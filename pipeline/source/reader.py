@@ -1,4 +1,4 @@
-"""Reading a table into Spark: one partition per tablet, or `slices` of each, all at one time."""
+"""Reads a table into Spark: one partition per tablet, or `slices` of each, all at one time."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ReadOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadOptions:
-        """From the options of `spark.read`; Refused(INVALID_ARGUMENT) names the one that is wrong or missing."""
+        """Parse the options of `spark.read`; Refused(INVALID_ARGUMENT) names the one that is wrong or missing."""
         known = {"masters", "table", "columns", "where", "at", "slices", "staleness", "path"}
         if unknown := sorted(set(options) - known):
             raise _invalid(f"no option {unknown[0]!r}; there are {', '.join(sorted(known - {'path'}))}")
@@ -89,7 +89,7 @@ def _invalid(why: str) -> Refused:
 
 
 def _staleness_us(text: str) -> int:
-    """Microseconds of a number of seconds; 0 if empty."""
+    """Return the microseconds of a number of seconds; 0 if empty."""
     if not text:
         return 0
     try:
@@ -102,7 +102,8 @@ def _staleness_us(text: str) -> int:
 
 
 def _time_of(text: str) -> int:
-    """Hybrid time of an ISO timestamp (UTC unless it says otherwise) or of microseconds since 1970; 0 if empty."""
+    """Return the hybrid time of an ISO timestamp (UTC unless it names a zone) or of microseconds since 1970; 0 if
+    empty."""
     if not text:
         return 0
     try:
@@ -142,7 +143,7 @@ class Reader(DataSourceReader):  # type: ignore[misc]
     pushed: list[Predicate] = field(default_factory=list)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Chooses the time, so that all partitions see the table at one moment."""
+        """Choose the time, so that all partitions read the table as of one moment."""
         client = shared_client(self.options.masters)
         predicates = (*parse_where(self.options.where, self.handle.schema), *self.pushed)
         spec = ScanSpec(
@@ -157,8 +158,8 @@ class Reader(DataSourceReader):  # type: ignore[misc]
         return [Part(tablet.pos, replace(spec, slice_pos=number)) for tablet in asked for number in slices]
 
     def _time(self, client: Client) -> int:
-        """The time of all partitions. No later stale read of this Spark application is older: the executors do not
-        report what they have read, so what is planned counts as read."""
+        """Return the time of all partitions. No later stale read of this Spark application is older: the executors do
+        not report what they have read, so what is planned counts as read."""
         client.observe(raise_time_seen(self.handle, self.options.masters))
         at = self.options.at_time
         if not at:
@@ -166,12 +167,12 @@ class Reader(DataSourceReader):  # type: ignore[misc]
         elif at > client.time_seen:
             ahead_us = us_of_hybrid(at) - us_of_hybrid(client.snapshot_time(self.handle))
             if ahead_us > limits.CLOCK_AHEAD_OF_CALLERS_US_MAX:
-                return at  # The servers will refuse this read, so nobody sees data of that time.
+                return at  # The servers will refuse this read, so no caller sees data of that time.
         client.observe(raise_time_seen(self.handle, self.options.masters, at))
         return at
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Arrow batches of one partition, complete or an error."""
+        """Yield the Arrow batches of one partition; it is complete, or an error is raised."""
         if not isinstance(partition, Part):
             raise TypeError(f"not a partition of this source: {partition!r}")
         client = shared_client(self.options.masters)
@@ -184,7 +185,7 @@ class PushingReader(Reader):
     """Also takes filters. Spark refuses such a reader in a session whose `filterPushdown` setting is off."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Keep what runs at the tablets, as far as a scan may have it; the rest goes back to Spark."""
+        """Keep the filters that run at the tablets, as far as a scan may have them; return the others to Spark."""
         given = parse_where(self.options.where, self.handle.schema)
         for each in filters:
             predicate = predicate_of(each, self.handle)
@@ -195,8 +196,8 @@ class PushingReader(Reader):
 
 
 def _may_push(given: Sequence[Predicate], pushed: Sequence[Predicate]) -> bool:
-    """Whether these filters, beside the conditions of the option `where`, are no more than a scan may have, and than
-    every task of the read should carry."""
+    """Return whether these filters, with the conditions of the option `where`, are no more than a scan may have, and
+    than every task of the read should carry."""
     carried = conditions_size(pushed)
     return (
         carried.values <= limits.SCAN_VALUES_PUSHED_MAX
@@ -206,7 +207,7 @@ def _may_push(given: Sequence[Predicate], pushed: Sequence[Predicate]) -> bool:
 
 
 def predicate_of(each: Filter, handle: TableHandle) -> Predicate | None:
-    """The predicate that means the same as a Spark filter; None if there is none."""
+    """Return the predicate that means the same as a Spark filter; None if there is none."""
     if isinstance(each, Not):
         inner = each.child
         if isinstance(inner, EqualTo) and inner.value is not None and _column(inner, handle):

@@ -38,11 +38,11 @@ _SPARK: dict[ColumnType, DataType] = {
 
 
 def spark_type(column: Column) -> DataType:
-    """The Spark type that holds a column's values."""
+    """Return the Spark type that holds a column's values."""
     return DecimalType(column.precision, column.scale) if column.type is ColumnType.DECIMAL else _SPARK[column.type]
 
 
 def spark_schema(schema: TableSchema, columns: tuple[str, ...] | None = None) -> StructType:
-    """The Spark schema of the named columns, in that order, or of all."""
+    """Return the Spark schema of the named columns, in that order, or of all."""
     names = schema.names if columns is None else columns
     return StructType([StructField(n, spark_type(schema.column(n)), schema.column(n).nullable) for n in names])

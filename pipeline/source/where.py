@@ -1,6 +1,7 @@
 """Conditions as text: `delay >= 10 and carrier in ('AA', 'UA') and gate is not null`.
 
-A small grammar on purpose: what it says runs at the tablets exactly as written. Everything else is Spark's.
+The grammar is small on purpose: every condition in it runs at the tablets exactly as written. All other filters are
+evaluated by Spark.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ _COMPARISONS = {"=": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">"
 
 
 def parse_where(text: str, schema: TableSchema) -> tuple[Predicate, ...]:
-    """Predicates that must all hold. Refused(INVALID_ARGUMENT) says where the text is not understood."""
+    """Parse predicates that must all hold. Refused(INVALID_ARGUMENT) names the position at which the text is not
+    understood."""
     if not text.strip():
         return ()
     return _Parser(text, schema).all()

@@ -1,4 +1,4 @@
-"""Writing a DataFrame into a table. Each task attempt is a client of its own: at-least-once over attempts."""
+"""Writes a DataFrame into a table. Each task attempt is a client of its own: at-least-once over attempts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ADVICE = (
 )
 _log = logging.getLogger(__name__)
 KEYS_UNDER_WAY_MAX = 1 << 19
-"""Rows between two flushes, 4 MiB of hashes; a flush costs a few hundredths of a second."""
+"""The number of rows between two flushes, 4 MiB of hashes; a flush costs a few hundredths of a second."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,14 @@ class WriteOptions:
     table: str
     op: RowOp = RowOp.UPSERT
     ignore_null: bool = False
-    """Leave columns whose value is null as they are in the table."""
+    """Whether columns whose value is null stay as they are in the table."""
     on_error: str = "raise"
-    """"raise": the job fails if a row cannot be applied. "ignore": it goes on, and its log counts these rows."""
+    """With "raise" the job fails if a row cannot be applied. With "ignore" it goes on, and its log counts these
+    rows."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> WriteOptions:
-        """From the options of `df.write`; Refused(INVALID_ARGUMENT) names the one that is wrong or missing."""
+        """Parse the options of `df.write`; Refused(INVALID_ARGUMENT) names the one that is wrong or missing."""
         known = {"masters", "table", "op", "ignore_null", "onerror", "path"}
         if unknown := sorted(set(map(str.lower, options)) - known):
             named = ", ".join(sorted(known - {"path", "onerror"} | {"onError"}))
@@ -59,7 +60,7 @@ class WriteOptions:
         ignore = options.get("ignore_null", "false").lower()
         if ignore not in ("true", "false"):
             raise _invalid(f"ignore_null is true or false, not {ignore!r}")
-        # Spark hands options over in lower case, a plain dict as it was written.
+        # Spark passes options in lower case; a plain dict has them as they were written.
         on_error = next((value for key, value in options.items() if key.lower() == "onerror"), "raise").lower()
         if on_error not in ("raise", "ignore"):
             raise _invalid(
@@ -75,20 +76,20 @@ def _invalid(why: str) -> Refused:
 
 @dataclass
 class Written(WriterCommitMessage):  # type: ignore[misc]
-    """What one task wrote. `hybrid_time`: a read at or after it sees all of that."""
+    """The result of one task that wrote. `hybrid_time`: a read at or after it sees all of the task's rows."""
 
     rows: int
     hybrid_time: int = 0
     ignored: int = 0
-    """Rows that were not applied, where the job goes on."""
+    """The number of rows that were not applied, if the job goes on."""
     first_ignored: str = ""
 
 
 class KeysUnderWay:
     """Hashes of the keys that may still be under way, so that rows of one key do not overtake each other.
 
-    A write that is refused for a moment is sent again, and those behind it in the tablet's window may be in by then.
-    Invariants: sorted; `forget` follows a flush. Two keys of one hash only make a write wait for no reason.
+    A write that is refused for a moment is sent again, and those after it in the tablet's window may be applied by
+    then. Invariants: sorted; `forget` follows a flush. Two keys of one hash only make a write wait without need.
     """
 
     def __init__(self) -> None:
@@ -100,11 +101,11 @@ class KeysUnderWay:
         return len(self._hashes) >= KEYS_UNDER_WAY_MAX
 
     def forget(self) -> None:
-        """Everything was acknowledged."""
+        """Remove all keys, because all writes were acknowledged."""
         self._hashes = np.empty(0, np.uint64)
 
     def add(self, hashes: Any) -> bool:
-        """Add an array (rows,); whether one of them is there already, or comes twice among them."""
+        """Add an array (rows,); returns whether one of the hashes is there already, or comes twice among them."""
         together = np.concatenate([self._hashes, np.sort(hashes)])
         # Two sorted runs: a stable sort only merges them.
         together.sort(kind="stable")
@@ -116,13 +117,13 @@ class KeysUnderWay:
 
 @dataclass
 class Writer(DataSourceArrowWriter):  # type: ignore[misc]
-    """Pickled from the driver to the tasks."""
+    """A writer of a DataFrame. It is pickled from the driver to the tasks."""
 
     options: WriteOptions
     handle: TableHandle
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Write one partition; returns when everything is acknowledged. RowErrors, or another Refused."""
+        """Write one partition; returns when all its rows are acknowledged. RowErrors, or another Refused."""
         client = shared_client(self.options.masters)
         with client.session_writer(self.handle, on_error="return") as writer:
             sending = Sending(self, writer, client.options.writes_inflight_max)
@@ -135,7 +136,7 @@ class Writer(DataSourceArrowWriter):  # type: ignore[misc]
         return Written(sending.rows, writer.last_time, sending.failed, "; ".join(map(str, sending.first_failed)))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """[driver] All tasks have written: stale reads of this Spark application see it."""
+        """[driver] All tasks have written: stale reads of this Spark application see their rows from now on."""
         told = [message for message in messages if isinstance(message, Written)]
         newest = max((message.hybrid_time for message in told), default=0)
         raise_time_seen(self.handle, self.options.masters, newest)
@@ -150,14 +151,14 @@ class Writer(DataSourceArrowWriter):  # type: ignore[misc]
             )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """[driver] A task failed. What the others wrote is in the table, and stale reads see it."""
+        """[driver] A task failed. The rows that the others wrote are in the table, and stale reads see them."""
         self.commit(messages)
 
 
 class _KeysOfBatches:
     """Keys of the rows whose outcome is not known yet, to name those that fail.
 
-    Bounds: as many encoded batches as may be under way; what was sent before these is settled.
+    It is bounded: it keeps as many encoded batches as may be under way; the outcomes of earlier ones are known.
     """
 
     def __init__(self, key: tuple[str, ...], inflight_max: int) -> None:
@@ -167,23 +168,24 @@ class _KeysOfBatches:
         """(first row, encoded batches sent when its last one was, table of keys), oldest first."""
 
     def add(self, first_row: int, sent: int, table: Any) -> None:
-        """Rows that were just sent."""
+        """Add rows that were just sent."""
         self._kept.append((first_row, sent, table.select(self._key)))
 
     def settled(self, sent: int) -> None:
-        """So many encoded batches were sent in all."""
+        """Note that so many encoded batches were sent in all, and drop the keys whose outcomes are known."""
         while self._kept and self._kept[0][1] <= sent - self._inflight_max:
             self._kept.popleft()
 
     def of(self, row: int) -> dict[str, Any]:
-        """The key of a row by its number in the partition."""
+        """Return the key of a row by its number in the partition."""
         first, _, table = next(one for one in reversed(self._kept) if one[0] <= row)
         found: dict[str, Any] = table.slice(row - first, 1).to_pylist()[0]
         return found
 
 
 class Sending:
-    """The rows of one partition on their way, in its order where it matters. Memory: keys under way, first errors."""
+    """The rows of one partition on their way, in the partition's order if it matters. It keeps in memory the keys under
+    way and the first errors."""
 
     def __init__(self, to: Writer, writer: SessionWriter, inflight_max: int) -> None:
         self._to = to
@@ -213,7 +215,7 @@ class Sending:
         self._settle()
 
     def finish(self) -> None:
-        """Return when everything is acknowledged. RowErrors if some rows were not applied and the job is to fail."""
+        """Return when all rows are acknowledged. RowErrors if some rows were not applied and the job is to fail."""
         self._writer.flush()
         self._settle()
         if self.failed and self._to.options.on_error == "raise":
@@ -232,7 +234,7 @@ class Sending:
         return key_hash([table.column(c.name).cast(c.arrow_type).combine_chunks() for c in columns])
 
     def _settle(self) -> None:
-        """Count what answers brought meanwhile; a million failed rows need not be kept to be told."""
+        """Count what the answers so far reported, so that a million failed rows need not be kept until the end."""
         errors = self._writer.row_errors
         self.failed += len(errors)
         for error in errors[: ERRORS_SHOWN_MAX - len(self.first_failed)]:

@@ -1,7 +1,7 @@
-"""Found by Spark because of its name: makes `format("nyala")` work without registration, and without pushdown."""
+"""Spark finds this module by its name: `format("nyala")` works without registration, and without pushdown."""
 
 from nyala.pipeline.source import NyalaSource
 
 
 class DefaultSource(NyalaSource):
-    """What Spark looks for in a module of this name."""
+    """The class that Spark looks for in a module of this name."""

@@ -1,4 +1,4 @@
-"""Errors for wrong arguments: what is wrong, with which value, and what to do instead."""
+"""Errors for wrong arguments: they state what is wrong, with which value, and what to do instead."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ LISTED_MAX = 30
 
 
 def invalid_argument(what: str, todo: str, /, **values: object) -> NotApplied:
-    """A wrong argument: what was wrong, and what to do instead. `values`: what was given."""
+    """Return the error for a wrong argument: what was wrong, and what to do instead. `values`: the wrong values."""
     return NotApplied(Code.INVALID_ARGUMENT, f"{what}; {todo}", values)
 
 
 def unknown_name(kind: str, name: object, known: Iterable[str], *, code: Code = Code.INVALID_ARGUMENT) -> NotApplied:
-    """The error for an unknown name: it lists close names, and the names there are."""
+    """Return the error for an unknown name: it lists close names, and the names there are."""
     name, names = shown(name) if isinstance(name, str) else name, sorted(known)
     lower = {n.lower(): n for n in reversed(names)}
     close = [lower[c] for c in difflib.get_close_matches(str(name).lower(), list(lower), n=3, cutoff=0.6)]
@@ -31,7 +31,7 @@ def unknown_name(kind: str, name: object, known: Iterable[str], *, code: Code = 
 
 
 def valid_text(check: Callable[..., str], text: object, *more: object) -> str:
-    """`text` if `check(text, *more)` takes it; NotApplied(INVALID_ARGUMENT) that shows it otherwise."""
+    """Return `text` if `check(text, *more)` accepts it; otherwise raise NotApplied(INVALID_ARGUMENT) that shows it."""
     if not isinstance(text, str):
         raise invalid_argument("a name is text", "give it as a str", got=repr(text)[:80])
     try:
@@ -41,7 +41,7 @@ def valid_text(check: Callable[..., str], text: object, *more: object) -> str:
 
 
 def valid_number(number: object, what: str, low: float, high: float) -> float:
-    """`number` if it is one from `low` to `high`; NotApplied(INVALID_ARGUMENT) otherwise, for NaN too."""
+    """Return `number` if it is one from `low` to `high`; otherwise, for NaN too, raise NotApplied(INVALID_ARGUMENT)."""
     if isinstance(number, bool) or not isinstance(number, int | float) or not low <= number <= high:
         raise invalid_argument(
             f"{what} is a number from {low:g} to {high:g}", "give one of these", got=repr(number)[:80]

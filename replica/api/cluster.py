@@ -1,4 +1,4 @@
-"""Connect to a cluster, list, create, drop and open tables."""
+"""Connects to a cluster; lists, creates, drops and opens tables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .topics import PARTITIONS, PARTITIONS_MAX, TopicMaker, TopicNotMade
 
 
 class Cluster:
-    """A connection to a cluster; a context manager. Made by `nyala.connect`; any thread."""
+    """A connection to a cluster; a context manager. `nyala.connect` makes it. Concurrency: any thread."""
 
     def __init__(
         self, client: Client, address: str, kafka: str = "", kafka_security: KafkaSecurity = PLAINTEXT
@@ -44,16 +44,16 @@ class Cluster:
 
     @property
     def kafka(self) -> str:
-        """The addresses of the cluster's Kafka, "host:port[,host:port]": `connect`'s argument, else what the masters
-        name. Empty if there is neither."""
+        """The addresses of the cluster's Kafka, "host:port[,host:port]": `connect`'s argument, otherwise those that the
+        masters name. Empty if there are neither."""
         return self._kafka or self._client.kafka_of_masters()
 
     def tables(self) -> list[str]:
-        """Names of all tables, sorted."""
+        """Return the names of all tables, sorted."""
         return self._client.table_names()
 
     def table(self, name: str) -> Table:
-        """The table of that name; NotApplied(NOT_FOUND) lists the tables that exist."""
+        """Return the table of that name; NotApplied(NOT_FOUND) lists the tables that exist."""
         valid_text(check_token, name, "a table's name")
         try:
             return Table(self._client, self._client.get_table(name))
@@ -144,7 +144,7 @@ class Cluster:
             return maker.make(topic, partitions) if maker is not None else 0
 
     def _topic_maker(self, stack: ExitStack, *, required: bool) -> TopicMaker | None:
-        """A connection to Kafka that `stack` closes; None if no Kafka is known and none is `required`."""
+        """Return a connection to Kafka that `stack` closes; None if no Kafka is known and none is `required`."""
         kafka = self.kafka
         if kafka:
             return stack.enter_context(TopicMaker(kafka, self._kafka_security))
@@ -156,7 +156,7 @@ class Cluster:
         return None
 
     def drop_table(self, name: str, *, if_exists: bool = False) -> bool:
-        """Drop a table and its rows. Without such a table: False with `if_exists`, else NotApplied(NOT_FOUND)."""
+        """Drop a table and its rows. If there is no such table: False with `if_exists`, else NotApplied(NOT_FOUND)."""
         valid_text(check_token, name, "a table's name")
         try:
             self._client.drop_table(name)
@@ -167,7 +167,7 @@ class Cluster:
         return True
 
     def _explained(self, error: Refused, name: str) -> Refused:
-        """The error, with the names of the existing tables if it says that there is no such table."""
+        """Return the error, with the names of the existing tables if it reports that there is no such table."""
         if error.code is not Code.NOT_FOUND:
             return error
         try:
@@ -190,7 +190,7 @@ class Cluster:
 
 
 def partitions_of_topic(partitions: int) -> None:
-    """NotApplied unless a topic may have this number of partitions."""
+    """Raise NotApplied unless a topic may have this number of partitions."""
     if not isinstance(partitions, int) or isinstance(partitions, bool) or not 1 <= partitions <= PARTITIONS_MAX:
         raise invalid_argument(
             f"a topic has 1 to {PARTITIONS_MAX} partitions", "give a whole number", partitions=repr(partitions)[:80]

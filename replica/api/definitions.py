@@ -43,8 +43,8 @@ Columns = Mapping[str, Any] | Iterable[Any]
 
 
 def schema_of(columns: Columns, key: str | Sequence[str]) -> TableSchema:
-    """The schema that a user describes. Key columns are never nullable; others are, unless their type says "not
-    null"."""
+    """Return the schema that a user describes. Key columns are never nullable; others are, unless their type contains
+    "not null"."""
     keys = (key,) if isinstance(key, str) else tuple(key)
     made = [_column(pos + 1, name, kind, name in keys) for pos, (name, kind) in enumerate(_pairs(columns))]
     names = [c.name for c in made]
@@ -64,7 +64,7 @@ def partition_of(
     range_column: str,
     range_splits: Sequence[object],
 ) -> PartitionSpec:
-    """The partition spec that a user describes; default: all key columns are hashed."""
+    """Return the partition spec that a user describes; default: all key columns are hashed."""
     columns = tuple(hash_columns) if hash_columns is not None else schema.key
     for name in (*columns, *((range_column,) if range_column else ())):
         if not schema.has(name):

@@ -26,7 +26,7 @@ from .argument_errors import invalid_argument, unknown_name
 
 
 class Condition:
-    """One or more conditions that must all hold. Join with `&`."""
+    """One or more conditions that must all hold. `&` joins them."""
 
     def __init__(self, predicates: Iterable[Predicate]) -> None:
         self.predicates = tuple(predicates)
@@ -107,7 +107,8 @@ class Col:
         return self._compare(">=", value)
 
     def isin(self, values: Iterable[object]) -> Condition:
-        """Equal to one of the values. All conditions of one scan have at most 100,000 values, of 7 MiB together."""
+        """Return the condition that the column equals one of the values. All conditions of one scan have at most
+        100,000 values, of 7 MiB together."""
         if isinstance(values, str | bytes) or not isinstance(values, Iterable):
             raise invalid_argument(
                 "isin() takes a list of values", "give one, as in isin([1, 2])", got=repr(values)[:80]
@@ -121,15 +122,15 @@ class Col:
         return Condition(_checked([Predicate(self.name, "in", given)]))
 
     def between(self, low: object, high: object) -> Condition:
-        """From `low` to `high`, both included."""
+        """Return the condition that the column is from `low` to `high`, both included."""
         return (self >= low) & (self <= high)
 
     def is_null(self) -> Condition:
-        """Has no value."""
+        """Return the condition that the column has no value."""
         return Condition([Predicate(self.name, "is_null", ())])
 
     def is_not_null(self) -> Condition:
-        """Has a value."""
+        """Return the condition that the column has a value."""
         return Condition([Predicate(self.name, "is_not_null", ())])
 
     def __repr__(self) -> str:
@@ -137,7 +138,7 @@ class Col:
 
 
 def col(name: str) -> Col:
-    """A column in a condition: `nyala.col("delay") > 60`."""
+    """Return a column for a condition: `nyala.col("delay") > 60`."""
     return Col(name)
 
 
@@ -146,7 +147,7 @@ Where = Condition | str | Sequence[Any] | None
 
 
 def as_condition(where: Where) -> Condition:
-    """Any form of `where=` as one condition; NotApplied(INVALID_ARGUMENT) says what is wrong."""
+    """Return any form of `where=` as one condition; NotApplied(INVALID_ARGUMENT) describes what is wrong."""
     if where is None:
         return Condition(())
     if isinstance(where, Condition):
@@ -175,9 +176,9 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _NUMBER_CHARS_MAX = 400
-"""Characters of one number. The highest double has 309 digits."""
+"""Bounds the characters of one number. The highest double has 309 digits."""
 _PARENTHESES_MAX = 32
-"""How deep parentheses may be nested."""
+"""Bounds how deep parentheses may be nested."""
 _OPERATORS = {"=": "=", "==": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 
@@ -316,8 +317,8 @@ def _one(reader: _Reader, depth: int = 1) -> Condition:
 
 
 def bound(condition: Condition, schema: TableSchema) -> tuple[Predicate, ...]:
-    """The predicates, with values in their columns' types. NotApplied(INVALID_ARGUMENT) for unknown columns, impossible
-    values, and more conditions than one scan may have."""
+    """Return the predicates, with values in their columns' types. NotApplied(INVALID_ARGUMENT) for unknown columns,
+    impossible values, and more conditions than one scan may have."""
     return _checked(
         Predicate(p.column, p.op, tuple(_as_type(v, column_of(schema, p.column)) for v in p.values))
         for p in condition.predicates
@@ -325,7 +326,7 @@ def bound(condition: Condition, schema: TableSchema) -> tuple[Predicate, ...]:
 
 
 def _checked(predicates: Iterable[Predicate]) -> tuple[Predicate, ...]:
-    """The predicates; NotApplied(INVALID_ARGUMENT) if there are more than one scan may have."""
+    """Return the predicates; NotApplied(INVALID_ARGUMENT) if there are more than one scan may have."""
     given = tuple(predicates)
     try:
         conditions_size(given).check()
@@ -335,7 +336,7 @@ def _checked(predicates: Iterable[Predicate]) -> tuple[Predicate, ...]:
 
 
 def column_of(schema: TableSchema, name: str) -> Column:
-    """The column of that name; the refusal suggests close names."""
+    """Return the column of that name; the refusal suggests close names."""
     if not schema.has(name):
         raise unknown_name("column", name, schema.names)
     return schema.column(name)
@@ -362,7 +363,7 @@ def _as_type(value: Any, column: Column) -> object:
 
 
 def _converted(value: Any, kind: ColumnType) -> object:
-    """The value in a form that compares with columns of the type, or None."""
+    """Return the value in a form that compares with columns of the type, or None."""
     if kind is ColumnType.STRING:
         return value if isinstance(value, str) else None
     if kind is ColumnType.BINARY:

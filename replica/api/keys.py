@@ -1,4 +1,4 @@
-"""Keys as users have them, turned into the key's columns."""
+"""Turns keys in the forms that users pass into the key's columns."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from .writing import as_table, conform
 Value = int | str | bytes | decimal.Decimal | dt.date | dt.datetime
 Key = Value | tuple[Value, ...] | Mapping[str, Value]
 Row = dict[str, Any]
-"""By column, as Python has the values."""
+"""A row by column, with Python's values."""
 _TABLES = (pa.Table, pa.RecordBatch)
 
 
 def keys_of(given: object, schema: TableSchema) -> tuple[pa.RecordBatch, bool]:
-    """(the key's columns in key order, whether it was one key). NotApplied(INVALID_ARGUMENT) names what is wrong."""
+    """Return (the key's columns in key order, whether it was one key). NotApplied(INVALID_ARGUMENT) names what is
+    wrong."""
     if isinstance(given, list):
         rows: Any = [_as_mapping(key, schema, pos) for pos, key in enumerate(given)]
         single = False

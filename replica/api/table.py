@@ -1,4 +1,4 @@
-"""Tables and scans as users hold them."""
+"""Tables and scans as users use them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     import polars as pl
 
 EARLIEST_HYBRID_TIME = hybrid_from_us(946_684_800_000_000)
-"""The year 2000: a smaller number is taken for seconds or microseconds by mistake, and refused."""
+"""The year 2000. A smaller number is refused: it is probably seconds or microseconds, used by mistake."""
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def hybrid_time_of(at: dt.datetime | int | None) -> int:
-    """The hybrid time of `at=`. A datetime must have a zone, and includes its whole microsecond; None is 0."""
+    """Return the hybrid time of `at=`. A datetime must have a zone, and includes its whole microsecond; None is 0."""
     if at is None:
         return 0
     if isinstance(at, dt.datetime):
@@ -53,7 +53,8 @@ def hybrid_time_of(at: dt.datetime | int | None) -> int:
 
 
 def staleness_us_of(staleness: float) -> int:
-    """Microseconds of `staleness=` seconds; refused unless above the most that servers' clocks may differ."""
+    """Return the microseconds of `staleness=` seconds; refused unless above the most that servers' clocks may
+    differ."""
     if not isinstance(staleness, int | float) or isinstance(staleness, bool) or math.isnan(staleness):
         raise invalid_argument(
             "staleness= is a number of seconds", "give one, as in staleness=5", staleness=repr(staleness)[:80]
@@ -66,7 +67,7 @@ def staleness_us_of(staleness: float) -> int:
 
 
 def named(columns: Sequence[str] | None, schema: TableSchema) -> tuple[str, ...] | None:
-    """The names in `columns=`, None for all; NotApplied unless each is a column and comes once."""
+    """Return the names in `columns=`, None for all; NotApplied unless each is a column and comes once."""
     if isinstance(columns, str):
         raise invalid_argument("columns= takes a list of names", "put the name into a list", got=columns)
     names = None if columns is None else tuple(column_of(schema, name).name for name in columns)
@@ -87,11 +88,11 @@ class Scan:
         self._handle = handle
         self._spec = spec
         self.snapshot_time = spec.snapshot_time
-        """Hybrid time of the last run: give it to `at=` to read the same again. 0 before the first run."""
+        """The hybrid time of the last run: pass it as `at=` to read the same again. 0 before the first run."""
 
     @property
     def schema(self) -> Any:
-        """pa.Schema of the rows."""
+        """Return the pa.Schema of the rows."""
         return result_schema(self._handle, self._spec)
 
     def batches(self) -> Iterator[Any]:
@@ -113,11 +114,12 @@ class Scan:
         return self.batches()
 
     def to_arrow(self) -> Any:
-        """pa.Table of all rows."""
+        """Return a pa.Table of all rows."""
         return pa.Table.from_batches(list(self.batches()), schema=self.schema)
 
     def to_pandas(self) -> pd.DataFrame:
-        """pandas DataFrame of all rows. ModuleNotFoundError, before anything is read, where pandas is not installed."""
+        """Return a pandas DataFrame of all rows. ModuleNotFoundError, before anything is read, if pandas is not
+        installed."""
         if find_spec("pandas") is None:
             raise ModuleNotFoundError(
                 "to_pandas() needs pandas, which is not installed: `pip install pandas`, or nyala with its extra "
@@ -127,14 +129,14 @@ class Scan:
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> pl.DataFrame:
-        """polars DataFrame of all rows."""
+        """Return a polars DataFrame of all rows."""
         import polars
 
         frame = polars.from_arrow(self.to_arrow())
         return frame if isinstance(frame, polars.DataFrame) else frame.to_frame()
 
     def count(self) -> int:
-        """Number of rows; the servers send numbers, no rows."""
+        """Return the number of rows; the servers send numbers, no rows."""
         return self._client.count(self._handle, self._spec)
 
     def __repr__(self) -> str:
@@ -145,32 +147,32 @@ class Scan:
 
 
 class Table:
-    """One table. Obtained from `Cluster.table`; any thread."""
+    """One table. `Cluster.table` returns it. Concurrency: any thread."""
 
     def __init__(self, client: Client, handle: TableHandle) -> None:
         self._client = client
         self._handle = handle
         self.topic_partitions: int | None = None
-        """Partitions of the Kafka topic, if `create_table` made it or found it; else None."""
+        """The partitions of the Kafka topic, if `create_table` made it or found it; else None."""
 
     @property
     def name(self) -> str:
-        """The table's name."""
+        """Return the table's name."""
         return self._handle.name
 
     @property
     def handle(self) -> TableHandle:
-        """The table's description in the catalog."""
+        """Return the table's description in the catalog."""
         return self._handle
 
     @property
     def schema(self) -> Any:
-        """pa.Schema of the columns."""
+        """Return the pa.Schema of the columns."""
         return self._handle.schema.arrow
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Names of the primary key's columns."""
+        """Return the names of the primary key's columns."""
         return self._handle.schema.key
 
     def scan(
@@ -181,7 +183,7 @@ class Table:
         limit: int | None = None,
         staleness: float | None = None,
     ) -> Scan:
-        """A read of the table.
+        """Return a read of the table.
 
         `columns`: their names, default all. `where`: see `nyala.col`, or text. `at`: a datetime with its zone, or a
         hybrid time, for example `Scan.snapshot_time`; default: the latest, with every write acknowledged before.
@@ -230,11 +232,11 @@ class Table:
         columns: Sequence[str] | None = None,
         staleness: float | None = None,
     ) -> Row | pa.Table | None:
-        """The row of a key as a dict, or None; of a list of keys, a pa.Table of the rows that there are.
+        """Return the row of a key as a dict, or None; for a list of keys, a pa.Table of the rows that exist.
 
         A key is its column's value; of a key of several columns, a tuple of them in key order, or a dict. Many keys are
         a list of these, or a pyarrow, pandas or polars table of the key's columns; the rows come in the order of the
-        keys, and keys without a row are left out. `columns`, `staleness`: as in `scan`. Each tablet is asked once, and
+        keys, and keys without a row are left out. `columns`, `staleness`: as in `scan`. Each tablet is called once, and
         a row's cost does not depend on the table's size. All rows of one tablet are of one moment after the call began;
         for several tablets at one time, scan with a condition on the key.
         """
@@ -248,7 +250,7 @@ class Table:
         return found
 
     def count(self, where: Where = None, at: dt.datetime | int | None = None, staleness: float | None = None) -> int:
-        """Number of rows that meet the condition; arguments as in `scan`."""
+        """Return the number of rows that meet the condition; arguments as in `scan`."""
         return self.scan(where=where, at=at, staleness=staleness).count()
 
     def insert(self, rows: Any, *, ignore_existing: bool = False, on_error: OnError = "raise") -> WriteResult:
@@ -264,7 +266,7 @@ class Table:
     def upsert(self, rows: Any, *, ignore_null: bool = False, on_error: OnError = "raise") -> WriteResult:
         """Add rows; if the key exists, set the given columns. Rows and `on_error` as in `insert`.
 
-        `ignore_null`: a null leaves the column as it is; where the key is new, the column takes its default.
+        `ignore_null`: a null leaves the column as it is; if the key is new, the column gets its default.
         """
         return self._write(rows, RowOp.UPSERT, on_error, ignore_null)
 

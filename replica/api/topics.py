@@ -9,10 +9,10 @@ from nyala.replica.client import NotApplied
 from nyala.replica.types import KAFKA_AWAY, Applied, Code, KafkaSecurity, Refused, kafka_topics, reach_kafka
 
 PARTITIONS = 4
-"""How many a new topic has, unless the caller names another number."""
+"""The partitions of a new topic, unless the caller names another number."""
 PARTITIONS_MAX = 1000
 BROKER_DEFAULT = -1
-"""Replication factor: the brokers' `default.replication.factor`, as for the masters' topics."""
+"""The replication factor: the brokers' `default.replication.factor`, as for the masters' topics."""
 TIMEOUT_MS = 20_000
 
 

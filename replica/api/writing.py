@@ -39,7 +39,7 @@ class WriteResult:
     hybrid_time: int = 0
     """A scan `at` this time, or later, sees the write."""
     failed: Any = field(default=None, repr=False, compare=False)
-    """pa.Table of the rows that were not applied, in the order of `errors`, in the types of the table's columns; of a
+    """The rows that were not applied, as a pa.Table in the order of `errors`, in the types of the table's columns; of a
     delete it has the key columns alone. None if all were applied."""
     table: str = field(default="", repr=False, compare=False)
     op: RowOp | None = field(default=None, repr=False, compare=False)
@@ -50,7 +50,8 @@ class WriteResult:
         return not self.errors
 
     def raise_for_errors(self) -> WriteResult:
-        """This result, or RowErrors with the rows that were not applied. The other rows are applied all the same."""
+        """Return this result, or raise RowErrors with the rows that were not applied. The other rows are applied all
+        the same."""
         if self.errors:
             raise RowErrors(
                 self.errors,
@@ -63,7 +64,7 @@ class WriteResult:
 
 
 def advice(codes: Sequence[RowCode], op: RowOp | None) -> str:
-    """A sentence that says what a caller can do about the most frequent of these codes."""
+    """Return a sentence on what a caller can do about the most frequent of these codes."""
     code = Counter(codes).most_common(1)[0][0]
     if code is RowCode.ALREADY_PRESENT:
         what = "A row with this key exists: use upsert to change it, or insert with ignore_existing=True to keep it."
@@ -79,7 +80,7 @@ def advice(codes: Sequence[RowCode], op: RowOp | None) -> str:
 
 
 def checked_on_error(on_error: str) -> OnError:
-    """`on_error`; NotApplied unless it is one of the two allowed values."""
+    """Return `on_error`; NotApplied unless it is one of the two allowed values."""
     for known in get_args(OnError):
         if on_error == known:
             return cast(OnError, known)
@@ -88,7 +89,8 @@ def checked_on_error(on_error: str) -> OnError:
 
 
 def as_table(rows: Any, schema: TableSchema) -> Any:
-    """pa.Table of a user's rows, with the columns as given. The values of a list of dicts get the schema's types."""
+    """Return a pa.Table of a user's rows, with the columns as given. The values of a list of dicts get the schema's
+    types."""
     if isinstance(rows, pa.Table):
         return rows
     if isinstance(rows, pa.RecordBatch):
@@ -139,7 +141,7 @@ def _table_of_dicts(rows: list[Any], schema: TableSchema) -> Any:
 
 
 def _bad_value(column: Column, values: list[Any]) -> NotApplied:
-    """An error that names the first value that the column cannot hold."""
+    """Return an error that names the first value that the column cannot hold."""
     for pos, value in enumerate(values):
         try:
             check_decimals([value])
@@ -169,7 +171,7 @@ def _value_mistake(column: Column, pos: int, value: object, reason: str) -> NotA
 
 
 def conform(table: Any, schema: TableSchema, op: RowOp) -> Any:
-    """The columns to send, in the schema's types. NotApplied(INVALID_ARGUMENT) names column, row and value."""
+    """Return the columns to send, in the schema's types. NotApplied(INVALID_ARGUMENT) names column, row and value."""
     names = table.schema.names
     for name in names:
         if not schema.has(name):
@@ -210,7 +212,7 @@ def _cast(values: Any, column: Column) -> Any:
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if pa.types.is_timestamp(target) and pa.types.is_timestamp(array.type) and array.type.tz is None:
-        # A time without a zone is taken as UTC, as everywhere here.
+        # A time without a zone counts as UTC, as everywhere here.
         array = array.cast(pa.timestamp(array.type.unit, tz="UTC"))
     try:
         return array.cast(target)
@@ -228,7 +230,7 @@ def _cast(values: Any, column: Column) -> Any:
 
 
 def _first_failure(array: Any, target: Any) -> int:
-    """Position of the first value that cannot be cast, by halving; -1 if each one can."""
+    """Return the position of the first value that cannot be cast, found by halving; -1 if each one can."""
 
     def fails(at: int, rows: int) -> bool:
         try:
@@ -293,7 +295,8 @@ def _order_matters(columns: Any, schema: TableSchema) -> bool:
 
 
 def _half_way(error: Refused, rows: int, batches: int, applied: int, failed: int) -> Refused:
-    """The error of one batch as that of the whole write: it counts the rows that earlier batches have applied."""
+    """Return the error of one batch as that of the whole write: it counts the rows that earlier batches have
+    applied."""
     if batches <= 1 and error.applied is Applied.NOT_APPLIED:
         return NotApplied(error.code, error.what, detail=error.detail, **error.values)
     return OutcomeUnknown(

@@ -1,4 +1,4 @@
-"""RaftConfig as the `meta` of a CONFIG entry, and as JSON."""
+"""Encodes a RaftConfig as the `meta` of a CONFIG entry, and as JSON."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from nyala.schemas import config_from_avro, config_to_avro, decode, encode
 
 
 def encode_config(config: RaftConfig) -> bytes:
-    """`meta` of a CONFIG entry: Avro `ConfigChange`."""
+    """Return the `meta` of a CONFIG entry: Avro `ConfigChange`."""
     return encode("config_change", {"config": config_to_avro(config)})
 
 
 def decode_config(meta: bytes) -> RaftConfig:
-    """The config of a CONFIG entry's `meta`; Corruption if it is no such datum."""
+    """Return the config of a CONFIG entry's `meta`; Corruption if it is no such datum."""
     try:
         value = decode("config_change", meta)
     except ValueError as error:
@@ -26,14 +26,15 @@ def decode_config(meta: bytes) -> RaftConfig:
 
 
 def members_json(config: RaftConfig) -> list[dict[str, Any]]:
-    """A config's members as JSON, as in the masters' catalog, in recovery plans and in the output of tools."""
+    """Return a config's members as JSON, as in the masters' catalog, in recovery plans and in the output of tools."""
     return [
         {**asdict(member), "addresses": [str(address) for address in member.addresses]} for member in config.members
     ]
 
 
 def members_from_json(found: Iterable[Mapping[str, Any]]) -> tuple[Member, ...]:
-    """Inverse of `members_json`. Missing marks are those of a voter with data; fields of a later build are left out.
+    """Do the inverse of `members_json`. Missing marks are those of a voter with data; fields of a later build are left
+    out.
 
     KeyError, TypeError or ValueError if it is not that JSON.
     """
@@ -54,6 +55,6 @@ def members_from_json(found: Iterable[Mapping[str, Any]]) -> tuple[Member, ...]:
 def _member(
     uuid: str, addresses: tuple[str, ...], *, votes: bool, promote: bool, holds_data: bool, replace: bool
 ) -> Member:
-    """One member, cached, because a catalog names each server thousands of times."""
+    """Return one member, cached, because a catalog names each server thousands of times."""
     places = tuple(map(Address.parse, addresses))
     return Member(uuid, places, votes=votes, promote=promote, holds_data=holds_data, replace=replace)

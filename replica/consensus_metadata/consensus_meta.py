@@ -14,18 +14,18 @@ FOLDER = "consensus-meta"
 
 
 def path_of(tablet_id: str) -> str:
-    """Where a tablet's consensus metadata lives, relative to the server's root."""
+    """Return the path of a tablet's consensus metadata, relative to the server's root."""
     return f"{FOLDER}/{tablet_id}"
 
 
 def term_of(tablet_id: str, data: bytes) -> int:
-    """The term that a file of consensus metadata says; Corruption if it does not read back."""
+    """Return the term in a file of consensus metadata; Corruption if it does not read back."""
     return _parse(tablet_id, data)[1].term
 
 
 @dataclass(frozen=True)
 class _Content:
-    """Everything one version of the file says, except whose it is."""
+    """The content of one version of the file, except whose it is."""
 
     term: int
     voted_for: str | None
@@ -69,9 +69,9 @@ class ConsensusMeta:
 
     @classmethod
     def load(cls, disk: Disk, tablet_id: str) -> ConsensusMeta:
-        """Read it back; Refused(NOT_FOUND) if there is none, Corruption if it is not what was written.
+        """Read the file; Refused(NOT_FOUND) if there is none, Corruption if its bytes are not what was written.
 
-        What is returned is durable: promises may be made on it.
+        The returned content is durable: promises may be based on it.
         """
         try:
             data = disk.read(path_of(tablet_id))
@@ -84,18 +84,18 @@ class ConsensusMeta:
 
     @classmethod
     def exists(cls, disk: Disk, tablet_id: str) -> bool:
-        """Whether this server ever took part in that tablet's group."""
+        """Return whether this server ever took part in that tablet's group."""
         return disk.exists(path_of(tablet_id))
 
     @classmethod
     def adopt(
         cls, disk: Disk, tablet_id: str, uuid: str, remote: bytes | ConsensusMeta, *, lost: bool = False
     ) -> ConsensusMeta:
-        """Merge the copy source's metadata into the local one, or begin with it where there is none.
+        """Merge the copy source's metadata into the local one, or begin with it if there is none.
 
-        `remote` is the source's file as bytes, or its object. Never takes the source's vote. `lost`: this server took
-        part in the group before. If its file is missing or damaged then, it may have held a vote in any term up to the
-        source's. So the vote floor becomes the source's term.
+        `remote` is the source's file as bytes, or its object. The source's vote is never adopted. `lost`: this server
+        took part in the group before. If its file is missing or damaged then, it may have held a vote in any term up to
+        the source's. So the vote floor becomes the source's term.
         """
         meta = cls.load_if_present(disk, tablet_id, or_lost=lost)
         if meta is not None:
@@ -108,7 +108,7 @@ class ConsensusMeta:
 
     @classmethod
     def load_if_present(cls, disk: Disk, tablet_id: str, *, or_lost: bool) -> ConsensusMeta | None:
-        """The metadata in the file; None if there is no file, and with `or_lost` also if it is damaged.
+        """Return the metadata in the file; None if there is no file, and with `or_lost` also if it is damaged.
 
         A later build's file is not damaged: LaterFormat, as `load`.
         """
@@ -127,7 +127,7 @@ class ConsensusMeta:
 
     @property
     def uuid(self) -> str:
-        """The server that gave the promises in this file."""
+        """Return the server that made the promises in this file."""
         return self._uuid
 
     @property
@@ -136,7 +136,7 @@ class ConsensusMeta:
 
     @property
     def voted_for(self) -> str | None:
-        """The uuid of the candidate that has this replica's vote in `term`; None if no candidate has it."""
+        """Return the uuid of the candidate that has this replica's vote in `term`; None if no candidate has it."""
         return self._content.voted_for
 
     @property
@@ -145,11 +145,11 @@ class ConsensusMeta:
 
     @property
     def vote_floor_term(self) -> int:
-        """Abstain in all terms up to this one: an earlier vote may have been lost."""
+        """Return the term up to which this replica abstains: an earlier vote may have been lost."""
         return self._content.vote_floor_term
 
     def save_hard_state(self, term: int, voted_for: str | None) -> None:
-        """Make a term and a vote durable; InvariantViolation on a promise taken back."""
+        """Make a term and a vote durable; InvariantViolation if they would break a promise."""
         with self._lock:
             old = self._content
             check(term >= old.term, "a term never falls", tablet_id=self._tablet_id, old=old.term, new=term)
@@ -196,7 +196,7 @@ class ConsensusMeta:
                 self._save(replace(own, term=term, voted_for=None, config=config))
 
     def merge(self, remote: bytes | ConsensusMeta) -> None:
-        """Take over a copy source's metadata [kudu raft-tablet-copy, "Consensus metadata merge"].
+        """Adopt a copy source's metadata [kudu raft-tablet-copy, "Consensus metadata merge"].
 
         The term is the higher one, the config always the source's. Our own vote stays if the term stays; in a higher
         term there is none: the source's vote is another server's promise.
@@ -228,7 +228,7 @@ class ConsensusMeta:
             return True
 
     def encode(self) -> bytes:
-        """The file's bytes, as a copy session serves them."""
+        """Return the file's bytes, as a copy session serves them."""
         return self._encode(self._content)
 
     def _save(self, content: _Content) -> None:
@@ -262,7 +262,7 @@ def _content_of(tablet_id: str, remote: bytes | ConsensusMeta) -> _Content:
 
 
 def _parse(tablet_id: str, data: bytes) -> tuple[str, _Content]:
-    """(uuid, content) of a file's bytes; Corruption says what is wrong with them."""
+    """Return (uuid, content) of a file's bytes; Corruption describes what is wrong with them."""
     view = read_cmeta(data, path_of(tablet_id))
     if view.tablet_id != tablet_id:
         raise Corruption("consensus metadata of another tablet", path=path_of(tablet_id), found=view.tablet_id)

@@ -1,4 +1,4 @@
-"""Parses consensus metadata, for `ConsensusMeta.load` and for operators' tools; its JSON."""
+"""Parses consensus metadata, for `ConsensusMeta.load` and for operators' tools, and renders it as JSON."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ class CmetaView:
     voted_for: str | None
     vote_floor_term: int
     config: RaftConfig
-    """The committed one."""
+    """The committed config."""
 
 
 def read_cmeta(data: bytes, path: str) -> CmetaView:
-    """The content of a file's bytes. Corruption names the file, the defect and its place; LaterFormat a later build."""
+    """Return the content of a file's bytes. Corruption names the file, the defect and its place; LaterFormat a later
+    build."""
     try:
         value = unframe(SCHEMA, data)
         if value["reserved"]:
@@ -49,12 +50,12 @@ def read_cmeta(data: bytes, path: str) -> CmetaView:
 
 
 def config_json(config: RaftConfig) -> dict[str, Any]:
-    """A config as tools print it."""
+    """Return a config as tools print it."""
     return {"opid": str(config.opid), "unsafe": config.unsafe, "members": members_json(config)}
 
 
 def cmeta_json(view: CmetaView) -> dict[str, Any]:
-    """One file's content as tools print it."""
+    """Return one file's content as tools print it."""
     return {
         "tablet_id": view.tablet_id,
         "server": view.uuid,

@@ -1,4 +1,5 @@
-"""Carry one decision out at its tablet's leader: find it, send one compare-and-swap, say what became of it.
+"""Carries one decision out at its tablet's leader: finds the leader, sends one compare-and-swap, and returns the
+outcome.
 
 The Spark query and the masters both call it. It holds no state: the leader refuses what is out of date, so a decision
 may be carried out twice, late, out of order, or by two callers at once.
@@ -29,7 +30,7 @@ from nyala.replica.types import (
 from .outcome import outcome_of
 
 HOPS_MAX = 4
-"""Servers asked for one decision: hints of leaders may be stale, and may point at each other."""
+"""Bounds the servers called for one decision: hints of leaders may be stale, and may name each other."""
 ATTEMPT_TIMEOUT_S = 15.0
 
 
@@ -64,9 +65,10 @@ def _wall_us() -> int:
 
 
 def _send_to_leader(decision: Decision, client: Client, at: _Server) -> tuple[Refused | None, _Server]:
-    """(None, or the leader's refusal; the server that was asked last). Follows hints, then asks the masters once.
+    """Send the decision to the leader. Returns (None, or the leader's refusal; the server that was called last).
+    Follows hints, then asks the masters once.
 
-    A server that cannot be reached may have got the decision. It is sent to another one all the same, because the
+    A server that cannot be reached may have received the decision. It is sent to another one all the same, because the
     leader compares.
     """
     asked: set[str] = set()
@@ -108,7 +110,7 @@ def _believed_leader(decision: Decision) -> _Server | None:
 
 
 def _hinted(error: Refused) -> _Server | None:
-    """The leader of a NOT_LEADER's detail `uuid@host:port`."""
+    """Return the leader of a NOT_LEADER's detail `uuid@host:port`."""
     uuid, at, address = error.detail.partition("@")
     if error.code is not Code.NOT_LEADER or not uuid or not at:
         return None
@@ -119,7 +121,8 @@ def _hinted(error: Refused) -> _Server | None:
 
 
 def _ask_masters(decision: Decision, client: Client) -> _Server:
-    """The leader that the masters know; Refused(NOT_LEADER) if they know none, TABLET_NOT_FOUND if it was dropped."""
+    """Return the leader that the masters know; Refused(NOT_LEADER) if they know none, TABLET_NOT_FOUND if it was
+    dropped."""
     table = client.get_table(table_id=decision.table_id, timeout_s=ATTEMPT_TIMEOUT_S)
     location = client.locator.location(decision.tablet_id) if table.tablet(decision.tablet_id) else None
     if location is None:
@@ -150,7 +153,7 @@ def _status(decision: Decision, client: Client, at: _Server) -> pb.ReplicaStatus
 
 
 def _holds(decision: Decision, client: Client, at: _Server) -> bool:
-    """Whether the change is in the committed config of the server asked last."""
+    """Whether the change is in the committed config of the server called last."""
     status = _status(decision, client, at)
     if status is None:
         return False

@@ -15,12 +15,12 @@ STALE_CODES = frozenset(
         Code.WRONG_TABLE,
     }
 )
-"""The tablet is not as the decision assumed, so only a new decision can help."""
+"""Codes of a tablet that is not as the decision assumed, so that only a new decision can help."""
 
 
 def outcome_of(decision: Decision, error: Refused | None, message: str = "") -> Outcome:
-    """The outcome of `decision` if its leader answered `error`, or accepted it. The publisher adds its own name and the
-    time."""
+    """Return the outcome of `decision` if its leader answered `error`, or accepted it. The publisher adds its own name
+    and the time."""
     if error is None:
         result, code = Result.DONE, Code.OK
     else:

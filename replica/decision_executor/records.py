@@ -1,7 +1,8 @@
 """The one reader of the masters' topics: it returns a usable record, or the reason why there is none.
 
-Anybody who reaches Kafka may write there. So every function here is pure, gives an answer for every key and value, and
-costs time and memory in proportion to their bytes at most. A caller skips an `Unusable`, counts it, and goes on.
+Every process that reaches Kafka may write there. So every function here is pure, returns an answer for every key and
+value, and costs time and memory in proportion to their bytes at most. A caller skips an `Unusable`, counts it, and goes
+on.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from nyala.schemas import NoDatum, TopicRecord, decode_bounded, from_avro
 
 
 class Fault(StrEnum):
-    """Why a record is not used. The values are shown to operators and are labels of metrics."""
+    """The reason why a record is not used. The values are shown to operators and are labels of metrics."""
 
     NO_VALUE = "no value"
     TOO_LARGE = "too large"
@@ -56,12 +57,12 @@ TOPICS: dict[str, type[TopicRecord]] = {
     kafka_topics.OUTCOMES: Outcome,
     kafka_topics.REPORTS: Report,
 }
-"""By topic without its prefix, what stands on it."""
+"""The kind of record on each topic, by the topic's name without its prefix."""
 
 
 def read_record(kind: type[T], key: bytes | None, value: bytes | None) -> T | Unusable:
-    """The record, or why it is not used. Its texts for people are made printable, because they are shown in logs and on
-    terminals.
+    """Return the record, or why it is not used. Its texts for operators are made printable, because they are shown in
+    logs and on terminals.
 
     A null value deletes its key in a compacted topic. The caller handles that before it calls this.
     """
@@ -87,8 +88,8 @@ def read_record(kind: type[T], key: bytes | None, value: bytes | None) -> T | Un
 
 
 def _key_problem(key: bytes | None, found: TopicRecord) -> str:
-    """Why the key is wrong, or "". A compacted topic keeps the last record of each key, so a record under another key
-    would stay beside the right one for ever."""
+    """Return why the key is wrong, or "". A compacted topic keeps the last record of each key, so a record under
+    another key would stay beside the right one for ever."""
     match found:
         case Report():
             own = found.tablet_id or f"server:{found.server_uuid}"
@@ -125,11 +126,11 @@ _NEEDED: dict[type, tuple[str, ...]] = {
     ReplicaReport: ("uuid",),
 }
 _WORDS = ("reason", "message")
-"""Fields for people; `decode_bounded` has bounded them."""
+"""Fields that people read; `decode_bounded` has bounded them."""
 
 
 def _problems(found: Any) -> Iterator[str]:
-    """What is wrong with the fields of a well-formed record, or of a value in it; empty texts count for nothing."""
+    """Yield what is wrong with the fields of a well-formed record, or of a value in it; empty texts are never wrong."""
     yield from (f"{name} is empty" for name in _NEEDED.get(type(found), ()) if not getattr(found, name))
     if isinstance(found, Report) and not found.tablet_id and not found.server_uuid:
         yield "it names neither a tablet nor a server"

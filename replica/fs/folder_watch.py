@@ -15,13 +15,13 @@ class FolderWatch:
     """Remembers folders by device and inode. Concurrency: any thread."""
 
     def __init__(self, disk: RealDisk, folders: Sequence[str]) -> None:
-        """`folders` exist."""
+        """Remember `folders`, which exist."""
         self._disk = disk
         self._known: dict[str, tuple[int, int] | None] = {}
         self._known = {folder: self._identity(folder) for folder in folders}
 
     def check(self) -> None:
-        """DiskFailure if one of them is gone, or another folder is in its place."""
+        """Raise DiskFailure if one of them is gone, or another folder is in its place."""
         for folder, known in self._known.items():
             if self._identity(folder) != known:
                 raise DiskFailure("a folder was taken away under the server", path=self._disk.real_path(folder))
@@ -31,6 +31,6 @@ class FolderWatch:
             found = os.stat(self._disk.real_path(folder))
         except OSError as error:
             if exhausted(error) is not None:
-                return self._known.get(folder)  # It cannot be looked up now: nothing says that it changed.
+                return self._known.get(folder)  # It cannot be looked up now, which does not mean that it changed.
             return None
         return found.st_dev, found.st_ino

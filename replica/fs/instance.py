@@ -10,10 +10,10 @@ from nyala.schemas import NewerFormat, feature_of, frame, unframe
 INSTANCE = "instance"
 TABLET_SERVER, MASTER = "TABLET_SERVER", "MASTER"
 PROMISES = ("tablet-meta", "consensus-meta", "wals")
-"""Folders with what a server has promised: superblocks, consensus metadata, logs."""
+"""Folders that hold a server's promises: superblocks, consensus metadata, logs."""
 FOLDERS = (*PROMISES, "data", "quarantine", "replay")
 FENCE = "unsafe-recovery"
-"""Name of the fence. While the file exists, no server starts on the directory; its writer decides what it says."""
+"""The name of the fence. While the file exists, no server starts on the directory; its writer decides its content."""
 
 
 @dataclass(frozen=True)
@@ -25,23 +25,24 @@ class Instance:
     cluster_id: str
     created_us: int
     inherited: bool = False
-    """Whether the uuid was another directory's before, whose promises are not here yet."""
+    """Whether the uuid belonged to another directory before, whose promises are not here yet."""
     takeover: int = 0
-    """The number of the takeover that the group committed; 0 for the first directory of a uuid, and before that."""
+    """The number of the takeover that the group committed; 0 for the first directory of a uuid, and before the
+    takeover."""
     feature_level: int = 1
-    """The cluster's level, as far as this process has heard. A build that does not know it cannot open the
-    directory."""
+    """The cluster's feature level, as far as this process knows it. A build that does not know that level cannot open
+    the directory."""
 
 
 _INHERITED = "inherited-uuid"
-"""Feature of the file: a build that did not know it would take the directory for one that has promised nothing."""
+"""A feature of the file: a build that did not know it would mistake the directory for one that has promised nothing."""
 
 
 _LEVEL = feature_of(0).removesuffix("0")
 
 
 def read_instance(disk: Disk) -> Instance | None:
-    """The identity in a directory, None if it has none; Corruption if it is damaged.
+    """Return the identity in a directory, None if it has none; Corruption if it is damaged.
 
     Refused ILLEGAL_STATE if a later build wrote it: then nothing is damaged, and nothing may be guessed.
     """
@@ -68,12 +69,12 @@ def read_instance(disk: Disk) -> Instance | None:
 def format_directory(
     disk: Disk, clock: Clock, *, kind: str = TABLET_SERVER, uuid: str = "", inherited: bool = False
 ) -> Instance:
-    """Give an empty directory its identity, a fresh uuid unless one is given, and its folders.
+    """Create an empty directory's identity, with a fresh uuid unless one is given, and its folders.
 
-    `inherited`: the uuid was another directory's, whose promises have to be copied here before this one makes any.
-    Refused ALREADY_EXISTS if it has one; Corruption if the identity is missing beside data: it is never guessed,
-    because a server that forgot its votes must not answer under its old name
-    [kudu raft-tablet-copy, "Other Failure Recovery"].
+    `inherited`: the uuid belonged to another directory, whose promises have to be copied here before this one makes
+    any. Refused ALREADY_EXISTS if it has one; Corruption if the identity is missing beside data: it is never guessed,
+    because a server that forgot its votes must not answer under its old name [kudu raft-tablet-copy, "Other Failure
+    Recovery"].
     """
     if disk.exists(INSTANCE):
         raise Refused(Code.ALREADY_EXISTS, "the directory has an identity already", path=disk.real_path(INSTANCE))
@@ -92,7 +93,7 @@ def format_directory(
 
 
 def open_or_format(disk: Disk, clock: Clock, *, kind: str = TABLET_SERVER, uuid: str = "") -> Instance:
-    """The identity of the directory; an empty directory gets a fresh one.
+    """Return the identity of the directory; an empty directory gets a fresh one.
 
     Corruption if the file is damaged, of another kind, missing beside tablets, or if the folder of the metadata or of
     the logs is missing: a disk is lost then, and with it promises [kudu raft-tablet-copy, "Other Failure Recovery"].
@@ -111,7 +112,7 @@ def open_or_format(disk: Disk, clock: Clock, *, kind: str = TABLET_SERVER, uuid:
 
 
 def lost_promises(instance: Instance, folders: list[str]) -> Corruption:
-    """The error for a directory whose folders of promises are gone or empty."""
+    """Return the error for a directory whose folders of promises are gone or empty."""
     return Corruption(
         "a folder that held promises is gone or empty: mount its disk again, or end this server's identity with "
         "`nyala fs wipe`",
@@ -121,7 +122,8 @@ def lost_promises(instance: Instance, folders: list[str]) -> Corruption:
 
 
 def join_cluster(disk: Disk, instance: Instance, cluster_id: str) -> Instance:
-    """The identity with the cluster it belongs to, durably; Refused WRONG_CLUSTER if it already belongs to another."""
+    """Store the cluster that the directory belongs to, durably; returns the identity. Refused WRONG_CLUSTER if it
+    already belongs to another."""
     if instance.cluster_id == cluster_id:
         return instance
     if instance.cluster_id:
@@ -134,7 +136,8 @@ def join_cluster(disk: Disk, instance: Instance, cluster_id: str) -> Instance:
 
 
 def raise_feature_level(disk: Disk, instance: Instance, level: int) -> Instance:
-    """The identity with that feature level, durably. Builds that do not know the level can no longer open it."""
+    """Store that feature level, durably; returns the identity. Builds that do not know the level can no longer open
+    it."""
     if level <= instance.feature_level:
         return instance
     raised = replace(instance, feature_level=level)
@@ -143,7 +146,8 @@ def raise_feature_level(disk: Disk, instance: Instance, level: int) -> Instance:
 
 
 def take_over(disk: Disk, instance: Instance, number: int) -> Instance:
-    """The identity after takeover `number` of its uuid, durably: it now stands for the former directory's promises."""
+    """Store takeover `number` of the uuid, durably; returns the identity, which now stands for the former directory's
+    promises."""
     taken = replace(instance, inherited=True, takeover=number)
     _save(disk, taken)
     return taken
@@ -179,7 +183,7 @@ def _save(disk: Disk, instance: Instance) -> None:
 
 
 def refuse_fenced(disk: Disk) -> None:
-    """Refused(ILLEGAL_STATE) if an offline change of several directories is unfinished here."""
+    """Raise Refused(ILLEGAL_STATE) if an offline change of several directories is unfinished here."""
     if disk.exists(FENCE):
         raise Refused(
             Code.ILLEGAL_STATE,

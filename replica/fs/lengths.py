@@ -9,7 +9,7 @@ from nyala.replica.types import Corruption, Disk, DiskFailure
 
 
 class FileLength(NamedTuple):
-    """The length that a file's writer wrote. `grows`: the writer may have appended since."""
+    """The length of a file as its writer left it. `grows`: the writer may have appended since."""
 
     path: str
     length_bytes: int
@@ -17,7 +17,7 @@ class FileLength(NamedTuple):
 
 
 def lost_file(disk: Disk, written: Callable[[], Iterable[FileLength]]) -> Corruption | None:
-    """The first file that is missing, or is not as long as it was written; None if there is none.
+    """Return the first file that is missing, or is not as long as it was written; None if there is none.
 
     `written` is called again before a file is reported, because the writer may have removed it meanwhile.
     """

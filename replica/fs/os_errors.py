@@ -1,4 +1,4 @@
-"""Maps errno and MemoryError to the project's errors: the one place that looks at an errno."""
+"""Maps errno and MemoryError to the project's errors: the one place that reads an errno."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_THREAD = "no thread can be started: raise the limits of processes and thread
 
 
 def exhausted(error: BaseException) -> ResourcesExhausted | None:
-    """The error for an exhausted resource, if `error` is one; None if it says something else.
+    """Return the error for an exhausted resource, if `error` is one; None otherwise.
 
     A MemoryError is one, Arrow's too, and so is a thread that cannot be started.
     """
@@ -39,7 +39,7 @@ def exhausted(error: BaseException) -> ResourcesExhausted | None:
 
 
 def error_from_os(error: OSError | MemoryError, action: str, path: str) -> ReplicaError:
-    """The project's error for an error of a system call, except those for a missing or an existing file."""
+    """Return the project's error for an error of a system call, except those for a missing or an existing file."""
     wanted = exhausted(error)
     if wanted is not None:
         return ResourcesExhausted(wanted.what, action=action, path=path, cause=str(error))

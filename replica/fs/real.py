@@ -14,9 +14,9 @@ from nyala.replica.types import CrashPoints, DiskFailure, Refused, check
 from .os_errors import error_from_os, exhausted
 
 _UNREADABLE = {errno.EIO, errno.EUCLEAN, errno.EBADMSG}
-"""In `send_to`, these errnos are the file's, because a TCP socket has none of them."""
+"""The errnos that `send_to` blames on the file, because a TCP socket has none of them."""
 _PARTS_MAX = 1024
-"""IOV_MAX of Linux: more parts need another system call."""
+"""The IOV_MAX of Linux: more parts need another system call."""
 
 
 @contextmanager
@@ -32,7 +32,8 @@ def _translated(action: str, path: str) -> Iterator[None]:
 
 @contextmanager
 def _creating(action: str, path: str) -> Iterator[None]:
-    """As `_translated`, for calls that make a file: if something is missing, it is the folder, so a disk is gone."""
+    """Translate as `_translated` does, for calls that make a file: if something is missing, it is the folder, so a disk
+    is gone."""
     try:
         with _translated(action, path):
             yield
@@ -42,7 +43,7 @@ def _creating(action: str, path: str) -> Iterator[None]:
 
 @contextmanager
 def _sync_translated(action: str, path: str) -> Iterator[None]:
-    """A failed sync is a DiskFailure whatever its cause: the kernel may have dropped the dirty pages already."""
+    """Turn a failed sync into a DiskFailure whatever its cause: the kernel may have dropped the dirty pages already."""
     try:
         yield
     except OSError as error:
@@ -51,7 +52,8 @@ def _sync_translated(action: str, path: str) -> Iterator[None]:
 
 @contextmanager
 def _opened(folder: Path) -> Iterator[int]:
-    """A folder to be synced. It is opened before anything in it changes, so that a failure leaves no half change."""
+    """Open a folder to be synced. It is opened before anything in it changes, so that a failure leaves no half
+    change."""
     with _translated("open folder", str(folder)):
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -76,7 +78,7 @@ class RealFile:
         self._path = path
 
     def pwrite(self, data: bytes, byte_offset: int) -> None:
-        """All of `data`; Refused(NO_SPACE) or DiskFailure, and then any part of it may be on disk."""
+        """Write all of `data`. After Refused(NO_SPACE) or DiskFailure any part of it may be on disk."""
         self.pwritev((data,), byte_offset)
 
     def pwritev(self, parts: Sequence[bytes], byte_offset: int) -> None:
@@ -99,7 +101,7 @@ class RealFile:
             done += step
 
     def pread(self, length_bytes: int, byte_offset: int) -> bytes:
-        """Up to `length_bytes`; fewer only at the end of the file."""
+        """Read up to `length_bytes`; fewer only at the end of the file."""
         with _translated("read", self._path):
             data = os.pread(self._fd, length_bytes, byte_offset)
             if len(data) in (0, length_bytes):
@@ -112,7 +114,7 @@ class RealFile:
             return b"".join(parts)
 
     def send_to(self, fd: int, byte_offset: int, length_bytes: int) -> int:
-        """Through the page cache, without a copy in this process."""
+        """Send bytes through the page cache, without a copy in this process."""
         try:
             return os.sendfile(fd, self._fd, byte_offset, length_bytes)
         except OSError as error:
@@ -131,7 +133,7 @@ class RealFile:
             os.fsync(self._fd)
 
     def uncache(self) -> None:
-        """Have the page cache drop the clean pages of this file."""
+        """Make the page cache drop the clean pages of this file."""
         with _translated("uncache", self._path):
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -142,8 +144,8 @@ class RealFile:
     def preallocate(self, length_bytes: int) -> None:
         """Reserve blocks up to `length_bytes`; the file's size becomes at least that, new bytes read as zeros.
 
-        Refused(NO_SPACE) leaves the size as it was and gives the reserved blocks back. Otherwise ext4 would keep all
-        that was left of the disk.
+        Refused(NO_SPACE) leaves the size as it was and releases the reserved blocks. Otherwise ext4 would keep all that
+        was left of the disk.
         """
         with _translated("preallocate", self._path):
             size = os.fstat(self._fd).st_size
@@ -158,7 +160,7 @@ class RealFile:
             return os.fstat(self._fd).st_size
 
     def close(self) -> None:
-        """Harmless when called twice."""
+        """Close the file; a second call does nothing."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             with _translated("close", self._path):
@@ -181,7 +183,7 @@ class RealDisk:
 
     @property
     def root(self) -> Path:
-        """The directory that all paths are relative to."""
+        """Return the directory that all paths are relative to."""
         return self._root
 
     def _full(self, path: str) -> Path:
@@ -190,13 +192,15 @@ class RealDisk:
         return self._root / pure
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
-        """FileNotFoundError unless it exists or `create`; DiskFailure if the folder to create it in is gone."""
+        """Open a file. FileNotFoundError unless it exists or `create`; DiskFailure if the folder to create it in is
+        gone."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         with _creating("open", path) if create else _translated("open", path):
             return RealFile(os.open(self._full(path), flags, 0o644), path)
 
     def exists(self, path: str) -> bool:
-        """Whether the path exists. If that cannot be found out it is an error, because a missing file has a meaning."""
+        """Return whether the path exists. If that cannot be found out it is an error, because a missing file has a
+        meaning."""
         with _translated("stat", path):
             try:
                 os.stat(self._full(path))
@@ -205,7 +209,7 @@ class RealDisk:
             return True
 
     def listdir(self, path: str) -> list[str]:
-        """Sorted names, without those that begin with a dot; empty if the folder does not exist."""
+        """Return the sorted names, without those that begin with a dot; empty if the folder does not exist."""
         with _translated("list", path):
             try:
                 return sorted(name for name in os.listdir(self._full(path)) if not name.startswith("."))
@@ -262,7 +266,7 @@ class RealDisk:
             self._full(path).unlink()
 
     def remove_tree(self, path: str) -> None:
-        """With everything below; nothing if it does not exist."""
+        """Remove a folder with everything below; do nothing if it does not exist."""
         with _translated("remove", path), suppress(FileNotFoundError):
             shutil.rmtree(self._full(path))
 

@@ -14,13 +14,13 @@ LOCK_NAME = ".lock"
 
 
 class RootLock:
-    """Held until `close`, or until the process ends."""
+    """The lock of a directory, held until `close` or until the process ends."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
     def close(self) -> None:
-        """Let the next server in; harmless when called twice."""
+        """Release the lock; a second call does nothing."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -33,10 +33,10 @@ class RootLock:
 
 
 def lock_root(root: str | os.PathLike[str]) -> RootLock:
-    """Take the directory `root`, which is made if absent, for this process.
+    """Lock the directory `root`, which is made if absent, for this process.
 
     Raises Refused(ILLEGAL_STATE) naming the process that has it; DiskFailure, or Refused(NO_SPACE), if the lock file
-    cannot be made. It is never removed: removing it would let two servers hold locks on two files of one name.
+    cannot be made. The file is never removed: otherwise two servers could hold locks on two files of one name.
     """
     folder = Path(root)
     try:
@@ -61,10 +61,10 @@ def lock_root(root: str | os.PathLike[str]) -> RootLock:
 
 
 def lock_stopped(root: str | os.PathLike[str]) -> RootLock:
-    """Take the directory of a server that does not run, for an offline tool; no server starts on it meanwhile.
+    """Lock the directory of a server that does not run, for an offline tool; no server starts on it meanwhile.
 
     Raises Refused(NOT_FOUND) if there is no such directory. Raises Refused(ILLEGAL_STATE), with the pid, if a process
-    has it: a tool cannot see what a running server is about to write.
+    has it: a tool cannot know what a running server is about to write.
     """
     if not Path(root).is_dir():
         raise Refused(Code.NOT_FOUND, "there is no such directory", root=str(root))

@@ -28,7 +28,7 @@ def say_ready(uuid: str, address: Address, ready_file: str) -> None:
 def when_parent_ends(parent_fd: int, gone: Callable[[], None]) -> None:
     """Call `gone` once in the running loop when the parent closes its end of the pipe. The parent never writes to it.
 
-    `parent_fd`: the pipe; below 0, there is no parent to watch.
+    `parent_fd`: the pipe; below 0: there is no parent to watch.
     """
     if parent_fd < 0:
         return

@@ -25,7 +25,7 @@ class _Slots:
         for tablet in view.tablets:
             for target in tablet.copying:
                 if tablet.health_of(target) is Health.FAILED_UNRECOVERABLE:
-                    self._of[target] += 1  # no data arrives there: it must not keep other tablets from being healed
+                    self._of[target] += 1  # no data arrives there, so it must not keep other tablets from being healed
                     continue
                 leave = (m.uuid for m in tablet.config.members if m.votes and (m.replace or m.uuid in draining))
                 self._count(target, *leave)
@@ -55,8 +55,9 @@ class _Evaluation:
         self.draining = frozenset(s.uuid for s in view.servers if s.draining)
 
     def decide(self, tablet: TabletView) -> Decision | None:
-        """At most one change of `tablet`: evictions, demotions, restores and hand-overs first; then a cancelled or
-        expired change is taken back; then a missing replica is added; then the desired change is granted."""
+        """Return at most one change of `tablet`. Evictions, demotions, restores and transfers of leadership come first;
+        next, a cancelled or expired change is withdrawn; next, a missing replica is added; last, the desired change is
+        granted."""
         if not tablet.leader_uuid or tablet.pending:
             return None
         tablet = self._keeping_failing_learners(tablet)
@@ -83,8 +84,8 @@ class _Evaluation:
         return self._grant(tablet, wanted) if wanted else None
 
     def _keeping_failing_learners(self, tablet: TabletView) -> TabletView:
-        """`tablet`, with a learner whose copies fail taken for one that may still catch up, if no better server is
-        free.
+        """Return `tablet` with a learner whose copies fail treated as one that may still catch up, if no better server
+        is free.
 
         Its leader repeats the copy anyway; to evict the learner and add it anew would add only config changes to that.
         """
@@ -108,7 +109,8 @@ class _Evaluation:
         return self._change(tablet, (ConfigEdit(EditKind.REMOVE, member),), f"evict: {advice.reason}")
 
     def _of_lost(self, tablet: TabletView, advice: Advice) -> Decision:
-        """For a lost voter: demote, keep or restore it by the marks of its config, ignoring retirements."""
+        """Return the decision for a lost voter: demote, keep or restore it by the marks of its config, ignoring
+        retirements."""
         member = _member(tablet, advice.uuid)
         if advice.need is Need.DEMOTE:
             return self._change(tablet, (demoted(member),), f"demote: {advice.reason}")
@@ -127,7 +129,7 @@ class _Evaluation:
         return self._change(tablet, (_join(target, witness=wants_witness(tablet)),), f"add: {advice.reason}")
 
     def _wanted_target(self, tablet: TabletView, wanted: DesiredChange | None) -> ServerView | None:
-        """The target of the wanted move, if it is still possible."""
+        """Return the target of the desired move, if it is still possible."""
         if wanted is None or wanted.kind is not ChangeKind.MOVE or tablet.config.member(wanted.to_uuid):
             return None
         server = self.servers.get(wanted.to_uuid)
@@ -172,7 +174,7 @@ class _Evaluation:
         return self._change(tablet, (ConfigEdit(EditKind.CHANGE, replace(member, promote=True)),), _reason(desired))
 
     def _cancel(self, tablet: TabletView, desired: DesiredChange) -> Decision:
-        """Take back what an expired or cancelled desired change began; impossible once its target votes."""
+        """Withdraw what an expired or cancelled desired change began; impossible once its target votes."""
         edits = []
         target, source = tablet.config.member(desired.to_uuid), tablet.config.member(desired.from_uuid)
         if target is not None:
@@ -210,7 +212,7 @@ class _Evaluation:
 
 
 def _member(tablet: TabletView, uuid: str) -> Member:
-    """The member that the advice or an open desired change names; it is in the config."""
+    """Return the member that the advice or an open desired change names; it is in the config."""
     return next(m for m in tablet.config.members if m.uuid == uuid)
 
 
@@ -219,7 +221,8 @@ def _reason(desired: DesiredChange) -> str:
 
 
 def _join(server: ServerView, *, votes: bool = True, witness: bool = False) -> ConfigEdit:
-    """A new member joins without a vote; the leader promotes it when it has caught up [thesis §4.2.1].
+    """Return the edit by which a new member joins without a vote; the leader promotes it when it has caught up [thesis
+    §4.2.1].
 
     A witness has caught up as soon as it has a log.
     """
@@ -228,7 +231,8 @@ def _join(server: ServerView, *, votes: bool = True, witness: bool = False) -> C
 
 
 def decide(view: ClusterView, catalog_term: int, caps: Caps | None = None) -> list[Decision]:
-    """The decisions that `view` needs, at most one for each tablet, within `caps`; the tablets in most danger first.
+    """Return the decisions that `view` needs, at most one for each tablet, within `caps`; the tablets in most danger
+    first.
 
     Deterministic in its arguments. A server or tablet that is missing from the view causes no decision.
     """

@@ -25,7 +25,7 @@ def copy_is_under_way(tablet: TabletView) -> bool:
 
 
 def change_state(tablet: TabletView, desired: DesiredChange, now_us: int) -> ChangeState:
-    """The state of `desired`, by the committed config of `tablet` and the wall clock `now_us`."""
+    """Return the state of `desired`, by the committed config of `tablet` and the wall clock `now_us`."""
     target, source = tablet.config.member(desired.to_uuid), tablet.config.member(desired.from_uuid)
     if desired.kind is ChangeKind.TRANSFER:
         if tablet.leader_uuid == desired.to_uuid:
@@ -45,7 +45,8 @@ def change_state(tablet: TabletView, desired: DesiredChange, now_us: int) -> Cha
 def _settled(
     tablet: TabletView, desired: DesiredChange, target: Member | None, source: Member | None, expired: bool
 ) -> ChangeState | None:
-    """DONE or FAILED if the config says so, whatever the time; `expired` ends the wait for surplus voters to leave."""
+    """Return DONE or FAILED if the config shows it, whatever the time; `expired` ends the wait for surplus voters to
+    leave."""
     if desired.kind is ChangeKind.REMOVE:
         return ChangeState.DONE if source is None else None
     if desired.kind is ChangeKind.DEMOTE:

@@ -1,4 +1,4 @@
-"""Chooses the damaged replicas that are copied anew in their own place, because no other server is free. Pure."""
+"""Chooses the damaged replicas that are copied anew in place, because no other server is free. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .views import Caps, ClusterView, Health, TabletView
 
 RENEW_US = 10_000_000
 RENEW_AGAIN_US = 120_000_000
-"""How long the order to renew a replica is repeated, and how long after its first order the next one may be given."""
+"""How long the order to renew a replica is repeated, and how long after its first order the next one may be sent."""
 _NEVER_US = 1 << 62
 
 
@@ -32,13 +32,13 @@ class Renewal:
 def renewals(
     view: ClusterView, caps: Caps | None = None, ages_us: Mapping[tuple[str, str], int] | None = None
 ) -> list[Renewal]:
-    """Copies in place that `view` needs, at most one a tablet; none if another member than the damaged one may have
-    failed.
+    """Return the copies in place that `view` needs, at most one a tablet; none if another member than the damaged one
+    may have failed.
 
-    A server takes as many at a time as copies of moves, and none while copies into it fail. So a bad folder of blocks
+    A server gets as many at a time as copies of moves, and none while copies into it fail. So a bad folder of blocks
     costs it the files of a few replicas, not of all, and its quarantine does not grow. `ages_us`, by server and tablet:
-    how long ago the last order of a renewal was first given. A renewal that did not help holds a slot of its server,
-    and of no other one, until RENEW_AGAIN_US; then it queues behind those that wait.
+    how long ago the last order of a renewal was first sent. A renewal that did not help holds a slot of its server, and
+    of no other one, until RENEW_AGAIN_US; then it queues after those that wait.
     """
     caps, ages_us = caps or Caps(), ages_us or {}
     load = replica_load(view)
@@ -68,7 +68,7 @@ def renewals(
 
 
 def _damaged_alone(tablet: TabletView) -> str:
-    """The damaged voter, if it is the only one, and the others are whole and a majority; else empty."""
+    """Return the damaged voter, if it is the only one, and the others are whole and a majority; else empty."""
     voters = tablet.config.voters
     damaged = [u for u in voters if u in tablet.damaged]
     undamaged = [u for u in voters if u not in tablet.damaged]

@@ -1,7 +1,7 @@
 """The add/evict table: what one tablet's membership needs, from the health and the marks of its members.
 
-Ours departs from [kudu quorum_util] where promise 7 asks for more: a voter is never removed before its replacement
-votes, not even a lost one (D-20 to D-23 of `replica/raft/DIVERGENCES.md`).
+It departs from [kudu quorum_util] where promise 7 demands more: a voter is never removed before its replacement votes,
+not even a lost one (D-20 to D-23 of `replica/raft/DIVERGENCES.md`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def is_under_replicated(tablet: TabletView) -> bool:
 
 
 def healthy_voters(tablet: TabletView, without: str = "") -> int:
-    """How many voters are certainly there, not counting `without`."""
+    """Return how many voters are certainly there, not counting `without`."""
     voters = tablet.config.voters
     return sum(tablet.health_of(u) is Health.HEALTHY for u in voters if u != without)
 
@@ -70,7 +70,7 @@ def can_commit(tablet: TabletView, without: str = "") -> bool:
 
 
 def evict_rank(member: Member, health: Health) -> int:
-    """Order in which members leave, lowest first.
+    """Return the order in which members leave, lowest first.
 
     Unrecoverable and marked, unrecoverable, failed and marked, failed, marked, unknown, other.
     """
@@ -84,7 +84,7 @@ def evict_rank(member: Member, health: Health) -> int:
 
 
 def transfer_target(tablet: TabletView, load: Mapping[str, int]) -> str:
-    """The healthy voter that should lead next: not marked, least loaded; empty if there is none."""
+    """Return the healthy voter that should lead next: not marked, least loaded; empty if there is none."""
     fit = [
         (m.replace, load.get(m.uuid, 0), m.uuid)
         for m in tablet.config.members
@@ -100,7 +100,7 @@ def advise(
     leaving: Set[str] = frozenset(),
     load: Mapping[str, int] | None = None,
 ) -> Advice:
-    """What `tablet` needs next, or NOTHING. Pure, total, and safe to follow at any time.
+    """Return what `tablet` needs next, or NOTHING. Pure, total, and safe to follow at any time.
 
     `keep` names members that leave last, because a desired change has just added them; `leaving` those that count as
     marked because their server retires, so that they do not come back; `load` breaks ties, the most loaded first.
@@ -146,8 +146,8 @@ def _evict(tablet: TabletView, keep: frozenset[str], leaving: Set[str], load: Ma
 
 
 def _is_awaited(tablet: TabletView, member: Member) -> bool:
-    """Whether another member may leave soon instead: this one waits for its data, or was not heard yet, as after a
-    restart. Then the others do not suffice without it yet, and once it counts it need not leave."""
+    """Whether another member may leave soon instead. The member waits for its data, or has not reported yet, as after a
+    restart. Until then the others do not suffice without it, and once it counts it need not leave."""
     return stands_in(member) or (tablet.health_of(member.uuid) is Health.UNKNOWN and not member.replace)
 
 
@@ -163,13 +163,13 @@ def _why_evict_non_voter(tablet: TabletView, member: Member, kept: bool) -> str:
 
 
 def spare_voters(tablet: TabletView) -> int:
-    """How many voters are HEALTHY and not marked `replace`. A stand-in witness is not counted."""
+    """Return how many voters are HEALTHY and not marked `replace`. A stand-in witness is not counted."""
     voters = [m for m in tablet.config.members if m.votes and not m.replace and not stands_in(m)]
     return sum(tablet.health_of(m.uuid) is Health.HEALTHY for m in voters)
 
 
 def _of_demoted(tablet: TabletView, member: Member) -> Advice | None:
-    """The next step for a lost voter that was demoted, or is on its way back; None if it is not one. CC-52."""
+    """Return the next step for a lost voter that was demoted, or is on its way back; None if it is not one. CC-52."""
     health = tablet.health_of(member.uuid)
     if member.promote and member.holds_data:
         if health.failed and stand_in(tablet, leaving=True) is not None:

@@ -11,12 +11,13 @@ from .views import ClusterView, ServerView, TabletView
 
 
 def replica_load(view: ClusterView) -> Counter[str]:
-    """Replicas per server uuid, including those that are being copied there."""
+    """Return the replicas per server uuid, including those that are being copied there."""
     return Counter(m.uuid for t in view.tablets for m in t.config.members)
 
 
 def room_left(servers: Sequence[ServerView], load: Mapping[str, int]) -> int | None:
-    """How many more replicas the servers that may get any take together; None if one of them has no limit."""
+    """Return how many more replicas the servers that may get any have room for together; None if one of them has no
+    limit."""
     fit = [s for s in servers if s.alive and not s.draining]
     if any(not s.tablets_max for s in fit):
         return None
@@ -26,8 +27,8 @@ def room_left(servers: Sequence[ServerView], load: Mapping[str, int]) -> int | N
 def pick_server(
     candidates: Sequence[ServerView], taken: Sequence[ServerView], loads: Sequence[Mapping[str, int]]
 ) -> ServerView | None:
-    """The best candidate that is not in `taken`: one where copies do not fail, then with room on the disk, then in the
-    location used least, then with the smallest of each load in turn.
+    """Return the best candidate that is not in `taken`: one where copies do not fail, then with room on the disk, then
+    in the location used least, then with the smallest of each load in turn.
 
     The last load is the number of all replicas: a server at its limit is no candidate.
     """
@@ -40,7 +41,7 @@ def _best(
     loads: Sequence[Mapping[str, int]],
     bytes_wanted: int = 0,
 ) -> list[ServerView]:
-    """All candidates that differ from the best one in their loads alone; the least loaded first."""
+    """Return all candidates that differ from the best one in their loads alone; the least loaded first."""
     used = Counter(s.location for s in taken)
     names = {s.uuid for s in taken}
     fit = [s for s in candidates if s.alive and not s.draining and s.uuid not in names]
@@ -58,7 +59,7 @@ def _best(
 def place_tablets(
     servers: Sequence[ServerView], load: Mapping[str, int], tablets: int, replicas: int
 ) -> list[list[str]]:
-    """Servers of each new tablet: `tablets` lists of `replicas` uuids, the first of which should lead.
+    """Return the servers of each new tablet: `tablets` lists of `replicas` uuids, the first of which should lead.
 
     Raises Refused(INVALID_ARGUMENT) if fewer than `replicas` servers are alive, or if they have no room for them all.
     """
@@ -97,10 +98,11 @@ def place_tablets(
 
 
 def replacements_for(view: ClusterView, tablet: TabletView, load: Mapping[str, int]) -> list[ServerView]:
-    """Servers for a replacement replica of `tablet`, the best first; empty if every live server has a replica.
+    """Return the servers for a replacement replica of `tablet`, the best first; empty if every live server has a
+    replica.
 
-    They differ in their loads alone: if the first is busy with copies, the next one gets it. Servers in a worse
-    location are left out, because a replica that was copied there would stay there.
+    They differ in their loads alone: if the first is busy with copies, the next one gets the replica. Servers in a
+    worse location are left out, because a replica that was copied there would stay there.
     """
     by_uuid = {s.uuid: s for s in view.servers}
     members = [by_uuid.get(m.uuid) for m in tablet.config.members]

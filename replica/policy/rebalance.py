@@ -1,9 +1,10 @@
-"""A plan that evens replicas and leaders out, per table and then over the cluster. Greedy, deterministic, convergent.
+"""Plans the moves that even replicas and leaders out, per table and then over the cluster. Greedy, deterministic,
+convergent.
 
-Every replica move goes from a server with at least two more than the other (of the table, or in all while the table's
-own skew does not grow), so the sum of squares falls and the search ends; as long as the skew is two there is a tablet
-on the fuller server that the emptier one lacks, so it ends at a skew of one at most. Only a shortage of locations
-or of room (the servers' limits) can stop it earlier.
+Every replica move goes from a server to one with at least two fewer (of the table, or in all while the table's own skew
+does not grow), so the sum of squares falls and the search ends. While the skew is two, there is a tablet on the fuller
+server that the emptier one lacks, so the search ends at a skew of one at most. Only a shortage of locations or of room
+(the servers' limits) can stop it earlier.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class Layout:
         self.of_server: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         """server uuid -> table id -> tablet ids"""
         self.held: Counter[str] = replica_load(view)
-        """Replicas per server, to compare with its limit: one that a plan moves away counts until the next plan."""
+        """Replicas per server, to compare with its limit: a replica that a plan moves away counts until the next
+        plan."""
         self.busy: set[str] = set()
         for tablet in view.tablets:
             self._add(tablet)
@@ -46,7 +48,7 @@ class Layout:
             self.busy.add(name)
 
     def count(self, uuid: str, table: str | None = None) -> int:
-        """Replicas on a server, of one table or of all."""
+        """Return the replicas on a server, of one table or of all."""
         held = self.of_server[uuid]
         return len(held[table]) if table is not None else sum(len(t) for t in held.values())
 
@@ -56,11 +58,12 @@ class Layout:
         return len({*places, self.servers[target].location}) >= len({*places, self.servers[source].location})
 
     def has_room(self, uuid: str) -> bool:
-        """Whether the server takes one more replica than it holds and is planned to get."""
+        """Whether the server may hold one more replica than it holds and is planned to get."""
         return self.servers[uuid].has_room(self.held[uuid])
 
     def movable(self, table: str, source: str, target: str) -> str | None:
-        """A settled tablet of `table` on `source` that `target` may take; followers before leaders, then by id."""
+        """Return a settled tablet of `table` on `source` that can move to `target`; followers before leaders, then by
+        id."""
         if not self.has_room(target):
             return None
         fit = [
@@ -87,7 +90,8 @@ def _is_settled(tablet: TabletView) -> bool:
 
 
 def not_settled(view: ClusterView) -> tuple[str, ...]:
-    """Tablets that no plan moves now, because they have a change, a desired change, a sick member or no leader; sorted.
+    """Return the tablets that no plan moves now, because they have a change under way, a desired change, a member that
+    is not healthy, or no leader; sorted.
 
     A plan without moves means that the cluster is even only if this is empty.
     """
@@ -110,7 +114,8 @@ def _move(kind: MoveKind, tablet: TabletView, source: str, target: str, reason: 
 
 
 def plan_rebalance(view: ClusterView, caps: Caps | None = None) -> list[Move]:
-    """Moves that bring `view` nearer to even, the most useful first, cut to `caps`; empty when nothing is to be done.
+    """Return moves that bring `view` nearer to even, the most useful first, cut to `caps`; empty if nothing is to be
+    done.
 
     Replicas leave draining servers, then each table is evened out, then the cluster; then leaders. Tablets of
     `not_settled` are not moved, and no replica goes to a full server. After a plan was carried out completely, the next
@@ -155,7 +160,7 @@ def _drain(layout: Layout) -> Iterable[Move]:
 
 
 def _pairs(order: list[str], count: dict[str, int]) -> Iterable[tuple[str, str]]:
-    """Pairs (fuller, emptier) that differ by two at least, the most uneven first."""
+    """Yield pairs (fuller, emptier) that differ by two at least, the most uneven first."""
     for source in reversed(order):
         for target in order:
             if count[source] - count[target] < 2:
@@ -224,7 +229,8 @@ class _Leaders:
 
 
 def _plan_leaders(view: ClusterView, moving: set[str]) -> Iterable[Move]:
-    """Leadership transfers that even out each table, then the cluster. They move no data, so the caps ignore them."""
+    """Plan leadership transfers that even out each table, then the cluster. They move no data, so the caps do not
+    apply."""
     layout = Layout(view)
     leaders = _Leaders(layout, moving)
     for table in layout.tables:
@@ -240,7 +246,8 @@ def _plan_leaders(view: ClusterView, moving: set[str]) -> Iterable[Move]:
 
 
 def _leader_path(leaders: _Leaders, table: str) -> list[tuple[TabletView, str]] | None:
-    """Shortest chain of transfers from a server to one that leads two fewer; the servers between keep their number."""
+    """Return the shortest chain of transfers from a server to one that leads two fewer; the servers between keep their
+    number."""
     count, targets = leaders.of_table[table], leaders.targets
     edges: dict[str, list[tuple[TabletView, str]]] = defaultdict(list)
     for tablet in leaders.fit:
@@ -270,7 +277,7 @@ def _walk_back(came: dict[str, tuple[str, TabletView]], source: str, there: str)
 
 
 def _leader_step(leaders: _Leaders) -> tuple[TabletView, str] | None:
-    """A transfer that makes the cluster more even and no table less; None if there is none."""
+    """Return a transfer that makes the cluster more even and no table less; None if there is none."""
     whole = leaders.whole
     for tablet in leaders.fit:
         source, of_table = leaders.leader[tablet.tablet_id], leaders.of_table[tablet.table_id]
@@ -282,7 +289,7 @@ def _leader_step(leaders: _Leaders) -> tuple[TabletView, str] | None:
 
 
 def skew(view: ClusterView, table: str | None = None) -> int:
-    """Replicas on the fullest live server minus those on the emptiest, of one table or of all."""
+    """Return the replicas on the fullest live server minus those on the emptiest, of one table or of all."""
     layout = Layout(view)
     counts = [layout.count(u, table) for u in layout.targets]
     return max(counts, default=0) - min(counts, default=0)

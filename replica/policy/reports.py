@@ -1,4 +1,4 @@
-"""A cluster view from the records of the `reports` topic, as the batch jobs read them."""
+"""Builds a cluster view from the records of the `reports` topic, as the batch jobs read them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .views import ClusterView, Health, ServerView, TabletView
 
 
 def view_of_reports(reports: Iterable[Report], now_us: int, draining: Iterable[str] = ()) -> ClusterView:
-    """The view by the newest report of each tablet and server."""
+    """Return the view by the newest report of each tablet and server."""
     servers: dict[str, ServerView] = {}
     tablets: dict[str, TabletView] = {}
     away = frozenset(draining)

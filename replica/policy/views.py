@@ -10,7 +10,7 @@ from nyala.replica.types import Member, OpId, RaftConfig, check
 
 DISK_BYTES_SPARE = 1 << 30
 """A server with less than this left, once a new replica is there, is nearly full: others are preferred. A server's logs
-alone take 64 MB a busy tablet, and a disk that is full stops all of its replicas."""
+alone take 64 MB for each busy tablet, and a full disk stops all of its replicas."""
 
 
 class Health(IntEnum):
@@ -20,7 +20,7 @@ class Health(IntEnum):
     UNKNOWN = 1
     """Not known yet: the policy waits until it becomes one of the others."""
     FAILED = 2
-    """Silent for longer than the re-replication delay."""
+    """The replica has been silent for longer than the re-replication delay."""
     FAILED_UNRECOVERABLE = 3
     """The replica is offline, or silent for as long and needs entries that the leader's log no longer has, or copies
     into its server fail. Overrides the others."""
@@ -32,7 +32,7 @@ class Health(IntEnum):
 
 
 class ChangeKind(StrEnum):
-    """The kinds of change of one tablet that an operator or a batch job can want."""
+    """The kinds of change of one tablet that an operator or a batch job can request."""
 
     MOVE = "MOVE"
     ADD = "ADD"
@@ -53,12 +53,13 @@ class DesiredChange:
     from_uuid: str = ""
     to_uuid: str = ""
     votes: bool = True
-    """ADD: whether the new member shall end as a voter; a voter always joins as a promotable non-voter."""
+    """For ADD: whether the new member shall end as a voter; a voter always joins as a promotable non-voter."""
     witness: bool = False
-    """ADD: it joins without data, votes as a witness at once, and becomes whole when its data is there."""
+    """For ADD: whether the member joins without data, votes as a witness at once, and becomes whole when its data is
+    there."""
     plan_id: str = ""
     deadline_us: int = 0
-    """Wall clock; 0 means none."""
+    """Wall-clock time; 0 means none."""
     reason: str = ""
     proposal: bool = False
     """Whether it came as a proposal, so that its outcome goes to the topic."""
@@ -84,17 +85,17 @@ class TabletView:
     replication_factor: int
     config: RaftConfig
     leader_uuid: str = ""
-    """Empty if no leader has reported lately: then no decision is possible."""
+    """The leader's uuid; empty if no leader has reported lately: then no decision is possible."""
     pending: bool = False
-    """A config change is under way at the leader."""
+    """Whether a config change is under way at the leader."""
     health: Mapping[str, Health] = field(default_factory=dict)
     """By member uuid; an absent one is UNKNOWN."""
     bytes_on_disk: int = 0
     desired: DesiredChange | None = None
     damaged: frozenset[str] = frozenset()
-    """Members whose replica FAILED by damage that a copy in its place would repair."""
+    """Members whose replica FAILED because of damage that a copy in place would repair."""
     unmade: frozenset[str] = frozenset()
-    """Members whose server is alive and has no replica now: a tombstone, or a copy under way."""
+    """Members whose server is alive and has no replica now: it has a tombstone, or a copy is under way."""
     caught_up: frozenset[str] = frozenset()
     """The leader, and the members that have its whole log according to it."""
     estranged: frozenset[str] = frozenset()
@@ -104,12 +105,13 @@ class TabletView:
     """Whether a witness first takes the place of a lost voter, which is demoted instead of removed."""
 
     def health_of(self, uuid: str) -> Health:
-        """The member's health; UNKNOWN without a report."""
+        """Return the member's health; UNKNOWN without a report."""
         return self.health.get(uuid, Health.UNKNOWN)
 
     @property
     def copying(self) -> tuple[str, ...]:
-        """Sorted uuids of the members that wait for promotion: each holds a slot of the caps, whatever its health."""
+        """Return the sorted uuids of the members that wait for promotion: each holds a slot of the caps, whatever its
+        health."""
         return tuple(sorted(m.uuid for m in self.config.members if m.promote))
 
 
@@ -123,20 +125,21 @@ class ServerView:
     alive: bool = True
     location: str = ""
     draining: bool = False
-    """Its replicas shall move to other servers, and it gets no new ones."""
+    """Whether its replicas shall move to other servers, and it gets no new ones."""
     tablets_max: int = 0
     """The most replicas that it may hold; 0: it reports no limit."""
     avoided: bool = False
-    """Copies into it failed lately, for its own reasons: it gets new replicas only if no other server is free."""
+    """Whether copies into it failed lately, for its own reasons: it gets new replicas only if no other server is
+    free."""
     disk_bytes_free: int | None = None
-    """None: it reports no number."""
+    """The free bytes of its disk; None: it reports no number."""
 
     def nearly_full(self, bytes_wanted: int = 0) -> bool:
         """Whether its disk would be nearly full after `bytes_wanted` more."""
         return self.disk_bytes_free is not None and self.disk_bytes_free - bytes_wanted < DISK_BYTES_SPARE
 
     def has_room(self, replicas: int) -> bool:
-        """Whether it may hold one more than so many replicas."""
+        """Whether it may hold one more than `replicas`."""
         return not self.tablets_max or replicas < self.tablets_max
 
 
@@ -149,7 +152,7 @@ class ClusterView:
     now_us: int = 0
 
     def server(self, uuid: str) -> ServerView | None:
-        """The server of that uuid, or None."""
+        """Return the server of that uuid, or None."""
         return next((s for s in self.servers if s.uuid == uuid), None)
 
 
@@ -160,7 +163,7 @@ class Caps:
     moves_max: int = 10
     moves_per_server_max: int = 2
     bytes_max: int = 1 << 62
-    """Of one plan: bytes that its replica moves may copy."""
+    """Bounds the bytes that the replica moves of one plan may copy."""
 
     def __post_init__(self) -> None:
         check(self.moves_max > 0, "moves_max must be positive", moves_max=self.moves_max)
@@ -169,7 +172,7 @@ class Caps:
 
 
 class MoveKind(StrEnum):
-    """What a plan moves."""
+    """The kind of thing that a plan moves."""
 
     REPLICA = "REPLICA"
     LEADER = "LEADER"
@@ -190,9 +193,9 @@ class Move:
 
 
 def seen_leaving(tablet: TabletView, leaving: Set[str]) -> TabletView:
-    """`tablet` as it is, but with every member whose uuid is in `leaving` seen as marked for replacement.
+    """Return `tablet` with every member whose uuid is in `leaving` seen as marked for replacement.
 
-    The mark is not written, so nothing has to be taken back when the server is wanted again.
+    The mark is not written, so nothing has to be undone when the retirement of the server is withdrawn.
     """
     if leaving.isdisjoint(m.uuid for m in tablet.config.members):
         return tablet

@@ -1,4 +1,4 @@
-"""Operators' tools: looking at a cluster or at a stopped server's files, judging what is seen, mending offline."""
+"""Operators' tools: they read a cluster or a stopped server's files, judge what they find, and repair offline."""
 
 from typing import TYPE_CHECKING
 

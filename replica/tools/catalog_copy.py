@@ -41,11 +41,11 @@ def copy_catalog(
 
     The source must lead. With `allow_leaderless` it need not, unless the promises of `own` are lost: its uuid was
     another directory's, or its catalog was lost. Then it first takes that uuid over: the group commits this, and every
-    other master that answers has applied it before the copy begins, so that none hears the former one again. The new
-    one abstains from votes in every term that any of them knows, because the former one may have voted in it. Refused,
-    before any change: INVALID_ARGUMENT if either is no master, INVALID_NAME if the source's group has no such member,
-    ILLEGAL_STATE if a process answers at that member's address, UNAVAILABLE if the source does not. A copy that fails
-    can be repeated.
+    other master that answers has applied it before the copy begins, so that none accepts messages of the former one
+    again. The new one abstains from votes in every term that any of them knows, because the former one may have voted
+    in it. Refused, before any change: INVALID_ARGUMENT if either is no master, INVALID_NAME if the source's group has
+    no such member, ILLEGAL_STATE if a process answers at that member's address, UNAVAILABLE if the source does not. A
+    copy that fails can be repeated.
     """
     if own.kind != MASTER:
         what = "this is a tablet server's directory, and only a master has the catalog"
@@ -105,7 +105,7 @@ def _take_over(disk: Disk, own: Instance, source: Address, leader: str, config: 
 
 
 def _term_once_told(member: Member, index: int) -> int:
-    """The term of another master, when it has applied that entry; 0 if it does not answer.
+    """Return the term of another master, when it has applied that entry; 0 if it does not answer.
 
     A master that does not answer and lacks the entry cannot be elected by those that have it.
     """
@@ -125,13 +125,13 @@ def _term_once_told(member: Member, index: int) -> int:
 
 @contextmanager
 def _stub_of(address: Address) -> Iterator[Any]:
-    """A stub of the MasterService at `address`, on a connection of its own."""
+    """Yield a stub of the MasterService at `address`, on a connection of its own."""
     with channel_to(address, ONCE_CHANNEL_OPTIONS) as channel:
         yield pb_grpc.MasterServiceStub(channel)
 
 
 def _status_of(address: Address) -> pb.MasterStatusReply:
-    """The status of the master at `address` and of its group."""
+    """Return the status of the master at `address` and of its group."""
     with _stub_of(address) as stub:
         try:
             status: pb.MasterStatusReply = stub.Status(pb.Empty(), timeout=CONNECT_TIMEOUT_S)
@@ -149,7 +149,7 @@ def _no_master(address: Address, error: grpc.RpcError) -> Refused:
 
 
 def _need_nobody(address: Address, uuid: str) -> None:
-    """Refused if a process answers at this master's address: the replaced master must be dead for good."""
+    """Raise Refused if a process answers at this master's address: the replaced master must be dead for good."""
     with _stub_of(address) as stub:
         try:
             answers = stub.GetIdentity(pb.Empty(), timeout=RIVAL_TIMEOUT_S).uuid

@@ -33,7 +33,8 @@ LAG_ENTRIES_MAX = 10_000
 
 
 class Severity(StrEnum):
-    """ERROR: data, availability or redundancy is at risk. WARNING: something is out of order."""
+    """The weight of a finding. ERROR: data, availability or redundancy is at risk. WARNING: something is out of
+    order."""
 
     ERROR = "ERROR"
     WARNING = "WARNING"
@@ -60,7 +61,8 @@ class ReplicaView:
 
 @dataclass(frozen=True)
 class MasterView:
-    """One master of the masters' config, with its own answer; without one, `status` is None and `error` says why."""
+    """One master of the masters' config, with its own answer. If it did not answer, `status` is None and `error` holds
+    the reason."""
 
     uuid: str
     status: pb.MasterStatusReply | None
@@ -87,10 +89,10 @@ class ClusterView:
     foreign: list[pb.ServerInfo] = field(default_factory=list)
     """Servers of another cluster that report to these masters."""
     candidates: list[pb.ServerInfo] = field(default_factory=list)
-    """Senders of heartbeats that the masters do not accept as servers; some of `candidates_total`."""
+    """Senders of heartbeats that the masters do not accept as servers; a part of all `candidates_total`."""
     candidates_total: int = 0
     wanted: dict[str, pb.TabletInfo] = field(default_factory=dict)
-    """By tablet id, its state and desired state from the masters."""
+    """By tablet id, the tablet's state and desired state from the masters."""
 
 
 def gather(client: Client, *, checksum: bool = False) -> ClusterView:
@@ -147,12 +149,12 @@ def _add_checksums(client: Client, view: ClusterView) -> None:
 
 
 def checksum_timeout_s(replicas: Iterable[pb.ReplicaStatus], columns: int) -> float:
-    """How long the checksum of each replica of one tablet may take, by the sizes that they report."""
+    """Return how long the checksum of each replica of one tablet may take, by the sizes that they report."""
     return limits.CHECKSUM_WAIT_S + checksum_work_s(replicas, columns)
 
 
 def checksum_work_s(replicas: Iterable[pb.ReplicaStatus], columns: int) -> float:
-    """How long a server may work on the checksum of a replica of one tablet.
+    """Return how long a server may work on the checksum of a replica of one tablet.
 
     The largest replica counts for all, because one that lags may catch up meanwhile. Rows in memory count too.
     """
@@ -177,7 +179,7 @@ def _with_checksum(
 
 
 def judge(view: ClusterView) -> list[Finding]:
-    """Every defect of the view, errors first; empty if there is none."""
+    """Return every defect of the view, errors first; empty if there is none."""
     found = [_judge_master(m) for m in view.masters if not m.serves]
     found += [
         Finding(Severity.ERROR, f"master {m.uuid}", m.status.replica.error)
@@ -233,7 +235,8 @@ def judge(view: ClusterView) -> list[Finding]:
 
 
 def _judge_proof(subject: str, info: pb.TabletInfo | None) -> list[Finding]:
-    """A config that the masters cannot confirm by themselves, because no member is left, or willing, to confirm it."""
+    """Report a config that the masters cannot confirm by themselves, because no member is left, or willing, to confirm
+    it."""
     if info is None or not info.HasField("unproven"):
         return []
     told = info.unproven
@@ -263,8 +266,9 @@ def _judge_proof(subject: str, info: pb.TabletInfo | None) -> list[Finding]:
 
 
 def _judge_candidates(view: ClusterView) -> list[Finding]:
-    """Senders of heartbeats that the masters do not accept: each listed one, and the number of others. Also reports of
-    tablets that the masters do not believe: for a moment after a change that is normal, for longer it is a defect."""
+    """Report senders of heartbeats that the masters do not accept: each listed one, and the number of others. Report
+    too what the masters do not believe of tablets: for a moment after a change that is normal, for longer it is a
+    defect."""
     doubts = [
         Finding(Severity.WARNING, f"server {s.uuid}", f"is not believed: {what}")
         for s in view.servers
@@ -324,7 +328,7 @@ def _judge_tablet(table: TableHandle, tablet_id: str, replicas: Iterable[Replica
 
 
 def _judge_lost_ends(subject: str, tablet_id: str, live: Iterable[ReplicaView]) -> list[Finding]:
-    """A tablet that cannot get a leader, because voters that it needs have lost the ends of their logs."""
+    """Report a tablet that cannot get a leader, because voters that it needs have lost the ends of their logs."""
     seen = [of_status(r.server_uuid, "", r.status) for r in live]
     living, lost = living_majority(seen), [r for r in seen if r.withheld > r.last]
     if living is None or living.goes_on or not lost:
@@ -339,12 +343,13 @@ def _judge_lost_ends(subject: str, tablet_id: str, live: Iterable[ReplicaView]) 
 
 
 def _takes_part(status: pb.ReplicaStatus) -> bool:
-    """Whether it votes and logs: it is open, and its data is complete."""
+    """Return whether the replica votes and logs: it is open, and its data is complete."""
     return status.data_state == DataState.READY and status.phase in ("CONFIGURING", "RUNNING")
 
 
 def _judge_voters(subject: str, voters: Iterable[ReplicaView], committed: int) -> list[Finding]:
-    """Voters that have a replica and take no part in the group, or hardly any. FAILED ones are reported elsewhere."""
+    """Report voters that have a replica and take no part in the group, or hardly any. FAILED ones are reported
+    elsewhere."""
     found = []
     for voter in voters:
         status, on = voter.status, f"voter on {voter.server_uuid}"
@@ -363,12 +368,12 @@ def _judge_voters(subject: str, voters: Iterable[ReplicaView], committed: int) -
 
 
 def committed_index(replicas: Iterable[ReplicaView]) -> int:
-    """The last entry of a tablet that any replica, and so its leader, knows to be committed."""
+    """Return the last entry of a tablet that any replica, and so its leader, knows to be committed."""
     return max((r.status.commit_index for r in replicas), default=0)
 
 
 def lag(status: pb.ReplicaStatus, committed: int) -> int | None:
-    """How many committed entries a replica has not applied; None for a tombstone, which applies none."""
+    """Return how many committed entries a replica has not applied; None for a tombstone, which applies none."""
     return None if status.data_state == DataState.DELETED else committed - int(status.applied_index)
 
 
@@ -389,7 +394,7 @@ def _judge_checksums(subject: str, live: Iterable[ReplicaView]) -> list[Finding]
 
 
 def as_json(view: ClusterView, findings: list[Finding]) -> dict[str, Any]:
-    """The view and the findings as JSON."""
+    """Return the view and the findings as JSON."""
     return {
         "cluster_id": view.cluster_id,
         "healthy": not any(f.severity is Severity.ERROR for f in findings),
@@ -415,13 +420,13 @@ def _replicas_json(replicas: list[ReplicaView]) -> list[dict[str, Any]]:
 
 
 def bytes_on_disk(status: pb.ReplicaStatus) -> int:
-    """Bytes of a replica on its disk: blocks and log, which the status counts separately. Rows that were not flushed
-    yet are in the log alone."""
+    """Return the bytes of a replica on its disk: blocks and log, which the status counts separately. Rows that were not
+    flushed yet are in the log alone."""
     return int(status.bytes_on_disk + status.wal_bytes)
 
 
 def replica_json(replica: ReplicaView, committed: int) -> dict[str, Any]:
-    """One replica as JSON; `committed`: the last committed entry of its tablet."""
+    """Return one replica as JSON; `committed`: the last committed entry of its tablet."""
     status = replica.status
     return {
         "server": replica.server_uuid,

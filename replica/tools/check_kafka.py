@@ -40,7 +40,7 @@ def _skipped_text(skipped: pb.SkippedRecords) -> str:
 
 
 def letters_text(table: str, count: int) -> str:
-    """The text for a table some of whose records did not become rows."""
+    """Return the text for a table some of whose records did not become rows."""
     return (
         f"{count} records at most did not become rows and are in dead-letters.{table}, as long as nobody removes them: "
         f"`nyala dead-letter list {table}` says why of each; once that is mended, `nyala dead-letter replay {table}` "
@@ -49,7 +49,7 @@ def letters_text(table: str, count: int) -> str:
 
 
 def kafka_line(status: pb.MasterStatusReply) -> str:
-    """The state of a master's connection to Kafka in one line; empty for a master without Kafka."""
+    """Return the state of a master's connection to Kafka in one line; empty for a master without Kafka."""
     if not status.kafka_named:
         return ""
     bad = [text for _, text in kafka_problems(status)]
@@ -63,7 +63,7 @@ def _since(channel: pb.KafkaChannel) -> str:
 
 
 def ago(us: int) -> str:
-    """A duration, for people."""
+    """Return a duration as text for operators."""
     seconds = us // 1_000_000
     if seconds < 120:
         return f"{seconds} s ago"

@@ -1,6 +1,6 @@
 """Reads what stopped servers' directories still hold of tablets. It changes nothing.
 
-An unreadable file is evidence too, with its path and the reason.
+An unreadable file is evidence too; it is reported with its path and the reason.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ def of_directory(
     blocks: bool = True,
     progress: Callable[[str, int], None] = lambda path, size: None,
 ) -> Iterator[ReplicaEvidence]:
-    """Each replica in the directory of a stopped server, of the named tablets or of all. The caller holds its lock.
+    """Return the evidence of each replica in the directory of a stopped server, of the named tablets or of all. The
+    caller holds its lock.
 
     Every byte of its blocks is read; without `blocks` no plan may use the replica as survivor. `progress(path, bytes)`
     is called before each tablet's log and after each file of its blocks.
@@ -38,7 +39,7 @@ def of_directory(
 
 
 def block_bytes(disk: Disk, tablets: Sequence[str]) -> int:
-    """Bytes of the blocks of these tablets in a directory; a superblock that cannot be read has none."""
+    """Return the bytes of the blocks of these tablets in a directory; a superblock that cannot be read has none."""
     total = 0
     for tablet_id in tablets:
         try:
@@ -52,8 +53,8 @@ def block_bytes(disk: Disk, tablets: Sequence[str]) -> int:
 def _of_tablet(
     disk: Disk, uuid: str, place: str, tablet_id: str, blocks_read: Callable[[str, int], None] | None
 ) -> ReplicaEvidence:
-    """The evidence of one replica. `blocks_read(path, bytes)` is called after each block's file; None: no block is
-    read."""
+    """Return the evidence of one replica. `blocks_read(path, bytes)` is called after each block's file; None: no block
+    is read."""
     base = ReplicaEvidence(tablet_id=tablet_id, server_uuid=uuid, place=place)
     try:
         superblock = Superblock.load(disk, tablet_id)
@@ -81,7 +82,7 @@ def _of_tablet(
 
 
 def _block_problem(disk: Disk, superblock: Superblock, read: Callable[[str, int], None]) -> str:
-    """Why a server would not open these blocks; empty if all are intact."""
+    """Return why a server would not open these blocks; empty if all are intact."""
     for block in superblock.blocks:
         for path, length_bytes, crc in block.files:
             try:

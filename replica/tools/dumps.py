@@ -16,14 +16,14 @@ class Promises:
     found: list[CmetaView] = field(default_factory=list)
     damaged: list[Corruption] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
-    """Tablets whose file was listed and had gone when it was read."""
+    """Tablets whose file was listed, and was gone when it was read."""
 
     def __bool__(self) -> bool:
         return bool(self.found or self.damaged or self.gone)
 
 
 def read_promises(disk: Disk, tablet_id: str = "") -> Promises:
-    """The consensus metadata of every tablet of a directory, or of one."""
+    """Read the consensus metadata of every tablet of a directory, or of one."""
     out = Promises()
     for name in disk.listdir(FOLDER):
         if tablet_id not in ("", name):

@@ -35,7 +35,7 @@ class ReplicaEvidence:
     term: int = 0
     last: OpId = ZERO_OPID
     withheld: OpId = ZERO_OPID
-    """Highest OpId of the log's damaged end, which is lost and may have been acknowledged."""
+    """The highest OpId of the log's damaged end, which is lost and may have been acknowledged."""
     commit_index: int = 0
     """Entries up to this one are committed, and later ones may be; a stopped server has no later index on disk."""
     last_time: int = 0
@@ -45,32 +45,32 @@ class ReplicaEvidence:
     """A later config in the log, committed or not."""
     sources: tuple[SourceMark, ...] = ()
     problem: str = ""
-    """Why this replica cannot be a survivor."""
+    """The reason why this replica cannot be a survivor."""
     witness: bool = False
-    """Its disk has a log and no rows."""
+    """Whether its disk has a log and no rows."""
     leads: bool = False
-    """It runs and reports that it leads."""
+    """Whether it runs and reports that it leads."""
     unreadable: bool = False
-    """Its superblock, metadata or log cannot be read: its promises are unknown, so no copy may replace it."""
+    """Whether its superblock, metadata or log cannot be read: its promises are unknown, so no copy may replace it."""
 
     @property
     def usable(self) -> bool:
-        """Whether a group could go on from it."""
+        """Return whether a group could go on from it."""
         return self.data_state is DataState.READY and not self.problem and self.config is not None
 
     @property
     def configs(self) -> tuple[RaftConfig, ...]:
-        """Every config that this replica knows."""
+        """Return every config that this replica knows."""
         return tuple(c for c in (self.config, self.pending) if c is not None)
 
     @property
     def highest(self) -> OpId:
-        """The highest OpId that this replica has, or is known to have had."""
+        """Return the highest OpId that this replica has, or is known to have had."""
         return max(self.last, self.withheld)
 
 
 def of_running(client: Client) -> tuple[list[ReplicaEvidence], dict[str, str]]:
-    """The replicas of all servers that answer, and the errors of the others by uuid."""
+    """Return the replicas of all servers that answer, and the errors of the others by uuid."""
     found: list[ReplicaEvidence] = []
     silent: dict[str, str] = {}
     for server in client.list_servers().servers:
@@ -85,7 +85,7 @@ def of_running(client: Client) -> tuple[list[ReplicaEvidence], dict[str, str]]:
 
 
 def of_status(uuid: str, place: str, status: pb.ReplicaStatus) -> ReplicaEvidence:
-    """The evidence in the status of one replica, from the running server `uuid` at `place`."""
+    """Return the evidence in the status of one replica, from the running server `uuid` at `place`."""
     config = config_from_pb(status.committed_config) if status.committed_config.members else None
     pending = config_from_pb(status.pending_config) if status.pending_config.members else None
     return ReplicaEvidence(
@@ -108,7 +108,8 @@ def of_status(uuid: str, place: str, status: pb.ReplicaStatus) -> ReplicaEvidenc
 
 
 def by_tablet(evidence: Iterable[ReplicaEvidence]) -> dict[str, list[ReplicaEvidence]]:
-    """By tablet, sorted by server; if there is evidence of a running server and of its directory, the latter counts."""
+    """Return the evidence by tablet, sorted by server; if there is evidence of a running server and of its directory,
+    the latter counts."""
     found: dict[str, dict[str, ReplicaEvidence]] = {}
     for item in evidence:
         known = found.setdefault(item.tablet_id, {})

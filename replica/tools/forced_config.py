@@ -1,7 +1,7 @@
 """Forces a config upon a replica at rest: writes it at the end of its log and into its consensus metadata.
 
-In the log it is the newest entry, so no older config there can come into force again, and later members get it like any
-other entry. In the metadata it is committed, and with it all earlier entries of the log.
+In the log it is the newest entry, so no older config there can come into force again, and later members receive it like
+any other entry. In the metadata it is committed, and with it all earlier entries of the log.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ UNDO = "undo"
 """Folder under the server's directory for what offline tools replaced. No program reads it; an operator may remove
 it."""
 _OFFSET_BY_HAND_MAX = 1 << 31
-"""Highest term within its generation that an operator may set: as many are left to elections."""
+"""The highest term within its generation that an operator may set: as many are left for elections."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rewritten:
-    """One file of consensus metadata, before and after, and where the earlier bytes are kept."""
+    """One file of consensus metadata, before and after, and the place where the earlier bytes are kept."""
 
     before: CmetaView
     after: CmetaView
@@ -131,7 +131,7 @@ def rewrite_config(disk: Disk, tablet_id: str, members: tuple[Member, ...], *, d
 
 
 def _logged_only(before: CmetaView, final: Entry | None) -> RaftConfig | None:
-    """The forced config of an interrupted rewrite: the log ends with it, the metadata have a lower term."""
+    """Return the forced config of an interrupted rewrite: the log ends with it, the metadata have a lower term."""
     if final is None or final.kind is not EntryKind.CONFIG or final.opid.term <= before.term:
         return None
     config = decode_config(final.meta).with_opid(final.opid)

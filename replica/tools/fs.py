@@ -1,4 +1,4 @@
-"""A server's directory as a whole: format it, read its identity, wipe it. Offline; the caller holds its lock."""
+"""A server's directory as a whole: formats it, reads its identity, wipes it. Offline; the caller holds its lock."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ _TELLING = (INSTANCE, *PROMISES, FENCE)
 
 
 def need_server_directory(root: Path) -> None:
-    """Refused NOT_FOUND unless `root` has a name that only our servers make. Other directories are not even locked."""
+    """Raise Refused NOT_FOUND unless `root` has a name that only our servers make. Other directories are not even
+    locked."""
     if not root.is_dir():
         raise Refused(Code.NOT_FOUND, "there is no such directory", root=str(root))
     if not _is_a_servers(root):
@@ -44,7 +45,8 @@ def _is_a_servers(root: Path) -> bool:
 
 
 def identity(disk: Disk) -> Instance:
-    """The directory's identity; Refused NOT_FOUND if it was never formatted, Corruption if the file is damaged."""
+    """Return the directory's identity; Refused NOT_FOUND if it was never formatted, Corruption if the file is
+    damaged."""
     found = read_instance(disk)
     if found is None:
         raise Refused(Code.NOT_FOUND, "the directory has no identity: no server ever ran here", path=disk.real_path(""))
@@ -73,7 +75,7 @@ def need_formattable(root: Path, *, kind: str, uuid: str = "") -> None:
 
 
 def format_root(root: Path, *, kind: str, uuid: str = "") -> Instance:
-    """Give an empty directory an identity; it is made if absent. The caller locks it.
+    """Create an empty directory's identity; the directory is made if absent. The caller locks it.
 
     `uuid`: that of a master which the new one is to replace; it can start after the catalog was copied to it. Refused
     as by `need_formattable`.
@@ -84,7 +86,7 @@ def format_root(root: Path, *, kind: str, uuid: str = "") -> Instance:
 
 @dataclass(frozen=True, kw_only=True)
 class WipePlan:
-    """What a wipe would remove: names in the root, in this order, and what they hold."""
+    """The plan of a wipe: the names in the root that it would remove, in this order, and what they hold."""
 
     uuid: str
     """The uuid of the identity that ends; empty if the file is missing or damaged, which a wipe repairs."""

@@ -1,4 +1,5 @@
-"""Judges every file of a stopped server's directory: is it whole, does it belong there, does a superblock name it?"""
+"""Judges every file of a stopped server's directory: whether it is whole, belongs there, and is named by a
+superblock."""
 
 from __future__ import annotations
 
@@ -22,24 +23,24 @@ _NAMES_OF_OURS = frozenset({INSTANCE, FENCE, UNDO, *FOLDERS})
 
 @dataclass(kw_only=True)
 class DirectoryView:
-    """What is in a directory, and what is wrong with it."""
+    """The content of a directory, and what is wrong with it."""
 
     instance: Instance | None
     tablets: list[TabletFiles]
     findings: list[FileFinding] = field(default_factory=list)
-    """Of files that are no single tablet's."""
+    """Findings about files that are no single tablet's."""
     orphans: list[str] = field(default_factory=list)
     """Files in `data/` that no superblock names, live or quarantined."""
 
     @property
     def all_findings(self) -> list[FileFinding]:
-        """Errors first, then by path."""
+        """Return errors first, then by path."""
         found = self.findings + [f for t in self.tablets for f in t.findings]
         return sorted(found, key=lambda f: (f.severity is not Severity.ERROR, f.path, f.what))
 
     @property
     def healthy(self) -> bool:
-        """Whether a server that starts on it would serve every tablet and has forgotten nothing."""
+        """Return whether a server that starts on it would serve every tablet and has forgotten nothing."""
         return not any(f.severity is Severity.ERROR for f in self.all_findings)
 
 
@@ -112,14 +113,15 @@ def _look_for_orphans(disk: Disk, view: DirectoryView) -> None:
 
 
 def _lost_names(disk: Disk) -> str:
-    """Of what every server's directory has, the first that is missing here; empty if nothing is."""
+    """Return the first name that every server's directory has and that is missing here; empty if none is."""
     return next((name for name in (INSTANCE, *PROMISES) if not disk.exists(name)), "")
 
 
 def remove_orphans(disk: Disk) -> list[str]:
-    """Remove the files in `data/` that nobody names; the removed paths. Corruption if anything may name them.
+    """Remove the files in `data/` that no superblock names; returns the removed paths. Corruption if anything may name
+    them.
 
-    Refused(ILLEGAL_STATE) where the identity, or a folder of promises, is missing: a disk is lost then, or not mounted,
+    Refused(ILLEGAL_STATE) if the identity, or a folder of promises, is missing: a disk is lost then, or not mounted,
     and every block would be an orphan.
     """
     if lost := _lost_names(disk):
@@ -129,7 +131,7 @@ def remove_orphans(disk: Disk) -> list[str]:
 
 
 def tablet_json(tablet: TabletFiles) -> dict[str, Any]:
-    """One tablet for a program."""
+    """Return one tablet for a program."""
     superblock, log = tablet.superblock, tablet.log
     return {
         "tablet_id": tablet.tablet_id,
@@ -160,7 +162,7 @@ def tablet_json(tablet: TabletFiles) -> dict[str, Any]:
 
 
 def finding_json(finding: FileFinding) -> dict[str, Any]:
-    """One finding for a program."""
+    """Return one finding for a program."""
     return {
         "severity": finding.severity,
         "tablet_id": finding.tablet_id or None,
@@ -170,7 +172,7 @@ def finding_json(finding: FileFinding) -> dict[str, Any]:
 
 
 def directory_json(view: DirectoryView) -> dict[str, Any]:
-    """A whole directory for a program."""
+    """Return a whole directory for a program."""
     return {
         "uuid": view.instance.uuid if view.instance else None,
         "kind": view.instance.kind if view.instance else None,

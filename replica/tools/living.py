@@ -1,4 +1,4 @@
-"""Whether a tablet can go on by itself: a pure function of the evidence of its replicas.
+"""Decides whether a tablet can go on by itself: a pure function of the evidence of its replicas.
 
 Votes alone do not make a leader. One server must have the rows and a log that is not behind those of the voters that it
 needs [raft §5.4.1]. So a living majority may have no member that can be elected, and then waiting does not help.
@@ -21,18 +21,18 @@ class LivingMajority:
     config: RaftConfig
     present: tuple[str, ...]
     leader: str = ""
-    """One of them that leads already, or wins an election by their votes alone; empty if none does."""
+    """The one of them that leads already, or wins an election by their votes alone; empty if none does."""
     obstacles: tuple[str, ...] = ()
-    """Why each of them cannot lead, in words for an operator; empty if one can."""
+    """The reason why each of them cannot lead, in words for an operator; empty if one can."""
 
     @property
     def goes_on(self) -> bool:
-        """Whether the tablet goes on once their servers run."""
+        """Return whether the tablet goes on once their servers run."""
         return bool(self.leader)
 
     @property
     def what(self) -> str:
-        """Which voters are whole, and why they are not enough, if they are not."""
+        """Return which voters are whole and, if they are not enough, why."""
         count = f"{len(self.present)} of {len(self.config.voters)} voters are whole, a majority"
         if self.goes_on:
             return f"{count}: {', '.join(self.present)}"
@@ -40,7 +40,7 @@ class LivingMajority:
 
 
 def living_majority(replicas: Sequence[ReplicaEvidence]) -> LivingMajority | None:
-    """The newest config whose majority lives and can go on; else the newest whose majority lives; else None.
+    """Return the newest config whose majority lives and can go on; else the newest whose majority lives; else None.
 
     Every config that a replica of the newest generation knows counts, because a recovery that is refused does less harm
     than two groups.
@@ -64,9 +64,9 @@ def living_majority(replicas: Sequence[ReplicaEvidence]) -> LivingMajority | Non
 
 
 def _leader(config: RaftConfig, present: Sequence[ReplicaEvidence]) -> ReplicaEvidence | None:
-    """The replica that leads in the highest term seen, else one that a majority votes for, itself included.
+    """Return the replica that leads in the highest term seen, else one that a majority votes for, itself included.
 
-    A leader needs no votes, and statuses asked one after the other may show a follower ahead of it.
+    A leader needs no votes, and statuses read one after the other may show a follower ahead of it.
     """
     leading = [r for r in present if r.leads and r.term == max(p.term for p in present)]
     able = [r for r in present if _may_lead(config, r) and len(_votes_for(r, present)) >= config.majority]
@@ -74,18 +74,19 @@ def _leader(config: RaftConfig, present: Sequence[ReplicaEvidence]) -> ReplicaEv
 
 
 def _may_lead(config: RaftConfig, replica: ReplicaEvidence) -> bool:
-    """Whether it has rows by its disk and by the config: only its leader can say that a witness has its rows."""
+    """Return whether it has rows by its disk and by the config: only its leader knows when a witness has its rows."""
     member = config.member(replica.server_uuid)
     return member is not None and member.holds_data and not replica.witness and not _silenced(replica)
 
 
 def _votes_for(candidate: ReplicaEvidence, present: Sequence[ReplicaEvidence]) -> list[ReplicaEvidence]:
-    """The replicas that would vote for it: those that vote, and whose logs are not ahead of its own."""
+    """Return the replicas that would vote for it: those that vote, and whose logs are not ahead of its own."""
     return [r for r in present if r.last <= candidate.last and not _silenced(r)]
 
 
 def _silenced(replica: ReplicaEvidence) -> bool:
-    """Its log's end is damaged: it neither votes nor campaigns until a leader has brought that end back."""
+    """Return whether its log's end is damaged: then it neither votes nor campaigns until a leader has restored that
+    end."""
     return replica.withheld > replica.last
 
 

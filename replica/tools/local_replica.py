@@ -1,7 +1,7 @@
-"""One replica on a stopped server: made a tombstone, erased on demand, or copied anew from a live server. Offline.
+"""Makes one replica on a stopped server a tombstone, erases it, or copies it anew from a live server. Offline.
 
-The caller holds the directory's lock. The rules are the server's own: what it would do at its start is done first, a
-deletion is its six steps, a copy its six steps. The promises of a tablet outlive everything here but `erase`.
+The caller holds the directory's lock. The rules are the server's own: what it would do at its start is done first, and
+a deletion and a copy have the server's six steps. The promises of a tablet outlive everything here but `erase`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ CONNECT_TIMEOUT_S = 5.0
 def make_tombstone(disk: Disk, tablet_id: str) -> Superblock:
     """Delete a replica as its server would: data to quarantine, and term, vote and last logged OpId are kept for ever.
 
-    Consensus metadata that do not read back stay as they are: nobody votes by them. A tombstone is returned as it is.
-    Refused TABLET_NOT_FOUND; Corruption if the superblock cannot be read: what it
+    Consensus metadata that do not read back stay as they are: no replica votes by them. A tombstone is returned as it
+    is. Refused TABLET_NOT_FOUND; Corruption if the superblock cannot be read: what it
     promised is then not known, and only `erase` removes it.
     """
     superblock = settle_at_startup(disk, Superblock.load(disk, tablet_id))
@@ -52,10 +52,10 @@ def make_tombstone(disk: Disk, tablet_id: str) -> Superblock:
 
 
 def last_promised(disk: Disk, superblock: Superblock) -> LastLogged:
-    """The last OpId that a replica at rest may have acknowledged; a log's torn end is cut, as at a start.
+    """Return the last OpId that a replica at rest may have acknowledged; a log's torn end is cut, as at a start.
 
-    For a log that cannot be read, a lower bound (`last_of_unopened`), which is lower still if the consensus metadata
-    cannot be read either. LaterFormat if a later build wrote them, because then their promises are unknown.
+    For a log that cannot be read it is a lower bound (`last_of_unopened`), which is lower still if the consensus
+    metadata cannot be read either. LaterFormat if a later build wrote them, because then their promises are unknown.
     """
     if superblock.data_state is not DataState.READY:
         return LastLogged(superblock.last_logged or ZERO_OPID, superblock.last_logged_known)
@@ -178,7 +178,8 @@ def copy_replica(
 
 
 def connect_source(address: Address) -> RemoteCopySource:
-    """A copy source at the tablet server at `address`, whatever its uuid; Refused UNAVAILABLE if none answers."""
+    """Return a copy source at the tablet server at `address`, whatever its uuid; Refused UNAVAILABLE if none
+    answers."""
     with channel_to(address, ONCE_CHANNEL_OPTIONS) as channel:
         stub = pb_grpc.TabletServiceStub(channel)
         try:
@@ -191,7 +192,8 @@ def connect_source(address: Address) -> RemoteCopySource:
 
 
 def open_source(uuid: str, address: Address) -> RemoteCopySource:
-    """A copy source at the process `uuid` at `address`, connected; Refused UNAVAILABLE if it is not there in time."""
+    """Return a copy source at the process `uuid` at `address`, connected; Refused UNAVAILABLE if it is not there in
+    time."""
     source = RemoteCopySource(uuid, [address])
     try:
         source.wait_connected(CONNECT_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Says whether a replica has moved, starts a copy by hand, and lists the copies under way."""
+"""Finds out whether a replica has moved, starts a copy by hand, and lists the copies under way."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nyala.replica.types import Code, DataState, Refused, read_number
 
 
 def has_moved(client: Client, tablet_id: str, from_uuid: str, to_uuid: str) -> bool:
-    """Whether the tablet's leader has committed a config in which `to_uuid` votes and `from_uuid` is gone."""
+    """Return whether the tablet's leader has committed a config in which `to_uuid` votes and `from_uuid` is gone."""
     found = _leader(client, tablet_id)
     if found is None:
         return False
@@ -18,8 +18,8 @@ def has_moved(client: Client, tablet_id: str, from_uuid: str, to_uuid: str) -> b
 
 
 def start_copy(client: Client, tablet_id: str, target: pb.ServerInfo) -> pb.ServerInfo:
-    """Have a server copy a tablet from its leader, the source that is returned, before it is a member
-    [kudu raft-config-change, "Adding a new node to the cluster" 1].
+    """Make a server copy a tablet from its leader, the source that is returned, before it is a member [kudu
+    raft-config-change, "Adding a new node to the cluster" 1].
 
     On return the copy has begun, and `list_copies` shows it. Refused ILLEGAL_STATE if the server has the tablet,
     ALREADY_INPROGRESS if it is copied there, UNAVAILABLE if no server leads; then nothing was begun.
@@ -42,7 +42,8 @@ def start_copy(client: Client, tablet_id: str, target: pb.ServerInfo) -> pb.Serv
 
 
 def _leader(client: Client, tablet_id: str) -> tuple[pb.ServerInfo, pb.ReplicaStatus] | None:
-    """The server that says it leads in the highest term, with its status; servers that do not answer are left out."""
+    """Return the server that reports that it leads in the highest term, with its status; servers that do not answer are
+    left out."""
     found = []
     for server in client.list_servers().servers:
         try:
@@ -60,8 +61,8 @@ COPY_UNDER_WAY |= {f"JOIN.{n}" for n in range(1, 5)}
 
 
 def is_copy_over(job: pb.CopyJob) -> bool:
-    """Whether a copy has ended. Refused(ILLEGAL_STATE) for a phase that only a newer server knows: a caller that waits
-    for the end of that copy could wait for ever."""
+    """Return whether a copy has ended. Refused(ILLEGAL_STATE) for a phase that only a newer server knows: a caller that
+    waits for the end of that copy could wait for ever."""
     if job.phase not in COPY_OVER | COPY_UNDER_WAY:
         raise Refused(
             Code.ILLEGAL_STATE,
@@ -73,7 +74,8 @@ def is_copy_over(job: pb.CopyJob) -> bool:
 
 
 def list_copies(client: Client) -> list[pb.CopyJob]:
-    """Tablet copies that the servers know of, under way and lately ended; servers that do not answer are left out."""
+    """Return the tablet copies that the servers know of, under way and lately ended; servers that do not answer are
+    left out."""
     jobs = []
     for server in client.list_servers().servers:
         try:

@@ -1,4 +1,5 @@
-"""A recovery plan as JSON: printed for programs, and stored in each directory until it has been carried out."""
+"""Converts a recovery plan to and from JSON: it is printed for programs, and stored in each directory until it has been
+carried out."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ def save_journal(disk: Disk, plan: RecoveryPlan) -> None:
 
 
 def load_journal(disk: Disk) -> RecoveryPlan | None:
-    """The unfinished plan in this directory, if any; Corruption if it cannot be read."""
+    """Return the unfinished plan in this directory, if any; Corruption if it cannot be read."""
     if not disk.exists(FENCE):
         return None
     try:
@@ -46,7 +47,7 @@ def load_journal(disk: Disk) -> RecoveryPlan | None:
 
 
 def plan_json(plan: RecoveryPlan) -> dict[str, Any]:
-    """A plan as a document."""
+    """Return a plan as a document."""
     return {
         "fingerprint": plan.fingerprint,
         "tablets": [
@@ -82,8 +83,8 @@ def plan_json(plan: RecoveryPlan) -> dict[str, Any]:
 
 
 def plan_of_json(document: dict[str, Any]) -> RecoveryPlan:
-    """The inverse of `plan_json`, with all that carrying it out needs; KeyError, TypeError or ValueError if it is
-    none."""
+    """Do the inverse of `plan_json`, with all that carrying the plan out needs; KeyError, TypeError or ValueError if
+    the document is none."""
     tablets = tuple(
         TabletPlan(
             tablet_id=t["tablet_id"],

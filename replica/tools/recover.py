@@ -1,5 +1,5 @@
-"""Carry out a recovery plan in stopped servers' directories: fence, copy, rewrite, verify, lower the source positions,
-confirm the configs, unfence.
+"""Carries out a recovery plan in stopped servers' directories: fence, copy, rewrite, verify, lower the source
+positions, confirm the configs, unfence.
 
 Every step can be repeated, and the plan is stored in each directory from before the first change until after the last.
 So an interrupted recovery continues when it is run again, and no server starts before it is complete.
@@ -66,7 +66,7 @@ class Recovery:
 
     @property
     def only_fences_left(self) -> bool:
-        """Whether all other steps were done before. Servers without a fence may have started, so nothing is
+        """Return whether all other steps were done before. Servers without a fence may have started, so nothing is
         compared."""
         return any(disk.exists(self._mark) for disk in self._disks.values())
 
@@ -84,7 +84,7 @@ class Recovery:
         self.unfence()
 
     def fence(self) -> None:
-        """From now on no server starts on these directories."""
+        """Fence the directories: from now on no server starts on them."""
         for disk in self._disks.values():
             save_journal(disk, self._plan)
             disk.crash_point("recover.fenced")
@@ -229,7 +229,7 @@ def _lift(disk: Disk) -> None:
 
 
 def involved(plan: RecoveryPlan) -> list[str]:
-    """The servers whose directories the plan changes, sorted."""
+    """Return the servers whose directories the plan changes, sorted."""
     return sorted({m.uuid for tablet in plan.tablets for m in tablet.config.members})
 
 
@@ -238,13 +238,13 @@ def _others(tablet: TabletPlan) -> list[str]:
 
 
 def _look(disk: Disk, uuid: str, tablet: TabletPlan) -> ReplicaEvidence:
-    """The evidence of one replica as it is now; every byte of its blocks is read."""
+    """Return the evidence of one replica as it is now; every byte of its blocks is read."""
     nothing = ReplicaEvidence(tablet_id=tablet.tablet_id, server_uuid=uuid, place="", problem="nothing of it is here")
     return next(of_directory(disk, uuid, "", [tablet.tablet_id]), nothing)
 
 
 def _lacks(found: ReplicaEvidence, tablet: TabletPlan) -> str:
-    """Why a replica cannot be a member; empty if it is intact, has rows, and ends at the survivor's last entry.
+    """Return why a replica cannot be a member; empty if it is intact, has rows, and ends at the survivor's last entry.
 
     Equal last entries mean equal logs [raft §5.3], not equal rows: blocks may be damaged, and a witness has none.
     """
@@ -267,7 +267,7 @@ class _AtRest:
 
 
 def _source_at_rest(disk: Disk) -> LocalCopySource:
-    """A copy source over a stopped server's directory. It reports that it does not lead."""
+    """Return a copy source over a stopped server's directory. It reports that it does not lead."""
 
     def capture(
         tablet_id: str, requestor: str, leaderless: bool, session: str, ttl_us: int, wanted: CopyWanted
@@ -292,7 +292,7 @@ def _source_at_rest(disk: Disk) -> LocalCopySource:
 
 
 def plans_agree(plans: Sequence[RecoveryPlan]) -> RecoveryPlan | None:
-    """The unfinished plan of these directories, None if there is none; Refused if there are different ones."""
+    """Return the unfinished plan of these directories, None if there is none; Refused if there are different ones."""
     if len({p.fingerprint for p in plans}) > 1:
         what = "two recoveries are unfinished in these directories: finish them one after the other"
         raise Refused(Code.ALREADY_INPROGRESS, what, fingerprints=", ".join(sorted(p.fingerprint for p in plans)))

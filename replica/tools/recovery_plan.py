@@ -1,4 +1,4 @@
-"""What to do about tablets whose majority is lost for good: a pure function from evidence to a plan.
+"""Plans the recovery of tablets whose majority is lost for good: a pure function from evidence to a plan.
 
 No promise holds for such a tablet any more [kudu raft-config-change, "Catastrophe"]: the plan keeps what one survivor
 has, lists what may be missing, and begins a new generation of the group with the survivor.
@@ -34,7 +34,7 @@ LAST_RESORT = "if none ever comes back, `nyala unsafe replace` puts an empty tab
 
 
 class Why(StrEnum):
-    """Why a tablet is left as it is."""
+    """The reason why a tablet is left as it is."""
 
     UNKNOWN = "UNKNOWN"
     """No directory, server or master knows it."""
@@ -79,7 +79,7 @@ class TabletPlan:
     place: str
     last: OpId
     time: int
-    """Hybrid time of the config's entry, right after that of the survivor's last one."""
+    """The hybrid time of the config's entry, right after that of the survivor's last one."""
     config: RaftConfig
     before: RaftConfig
     known: OpId
@@ -87,17 +87,17 @@ class TabletPlan:
     unseen: tuple[str, ...] = ()
     """Members of known configs without any evidence, neither running nor in a directory: they may live."""
     stuck: str = ""
-    """Why a live majority cannot go on by itself; empty if no majority lives."""
+    """The reason why a live majority cannot go on by itself; empty if no majority lives."""
     sources: tuple[SourceMark, ...] = ()
 
     @property
     def entries_lost(self) -> int:
-        """The least number of entries that are lost."""
+        """Return the least number of entries that are lost."""
         return max(0, self.known.index - self.last.index) if self.known > self.last else 0
 
     @property
     def given_up(self) -> tuple[str, ...]:
-        """Former members that the new config drops: entries that only they have are lost."""
+        """Return the former members that the new config drops: entries that only they have are lost."""
         return tuple(sorted(m.uuid for m in self.before.members if self.config.member(m.uuid) is None))
 
 
@@ -115,7 +115,7 @@ class SourceLowering:
 
 @dataclass(frozen=True, kw_only=True)
 class RecoveryPlan:
-    """The whole plan. `fingerprint` identifies its decisions: the same evidence gives the same one."""
+    """The whole plan. `fingerprint` identifies its decisions: the same evidence leads to the same one."""
 
     tablets: tuple[TabletPlan, ...]
     left_alone: tuple[LeftAlone, ...] = ()
@@ -130,7 +130,7 @@ def chosen_tablets(
     tablets: Sequence[str] = (),
     tables: Sequence[str] = (),
 ) -> set[str]:
-    """The tablets asked for by id, by its beginning, or by table; default: all of directories and catalog.
+    """Return the tablets named by id, by its beginning, or by table; default: all of directories and catalog.
 
     `catalog`: table name to tablet ids, if masters answer. A tablet of which nothing is left is in no directory.
     Refused(NOT_FOUND) for a table that neither knows, INVALID_ARGUMENT for the beginning of several tablets.
@@ -148,7 +148,7 @@ def chosen_tablets(
 
 
 def _whole_id(asked: str, known: Iterable[str]) -> str:
-    """The only id that begins so; an unknown one is returned unchanged, and the plan reports it."""
+    """Return the only id that begins so; an unknown one is returned unchanged, and the plan reports it."""
     fitting = sorted(t for t in known if asked and t.startswith(asked))
     if len(fitting) > 1 and asked not in fitting:
         raise Refused(Code.INVALID_ARGUMENT, "several tablets begin so: give more of the id", tablet=asked)
@@ -163,7 +163,7 @@ def make_plan(
     positions: Iterable[pb.SourcePosition] = (),
     despite_majority: bool = False,
 ) -> RecoveryPlan:
-    """The plan for the `wanted` tablets; `evidence` by tablet. `positions` are the catalog's, of all tables."""
+    """Return the plan for the `wanted` tablets; `evidence` by tablet. `positions` are the catalog's, of all tables."""
     planned: list[TabletPlan] = []
     alone: list[LeftAlone] = []
     for tablet_id in sorted(set(wanted)):
@@ -181,7 +181,7 @@ def make_plan(
 def decide(
     tablet_id: str, replicas: Sequence[ReplicaEvidence], targets: Sequence[Target] = (), *, despite_majority: bool
 ) -> TabletPlan | LeftAlone:
-    """The plan for one tablet."""
+    """Return the plan for one tablet."""
     name = next((r.table_name for r in replicas if r.table_name), "")
 
     def left(why: Why, what: str) -> LeftAlone:
@@ -214,7 +214,7 @@ def decide(
 
 
 def most_up_to_date(replicas: Iterable[ReplicaEvidence]) -> ReplicaEvidence | None:
-    """The survivor: the highest (term, index) of the last entry, as in an election [raft §5.4.1].
+    """Return the survivor: the highest (term, index) of the last entry, as in an election [raft §5.4.1].
 
     A longer log that ends in an older term loses: its end was never committed, or a later leader's log has it. A
     witness is no survivor. The disk shows which replica is one, because the config may not record its rows yet.
@@ -256,7 +256,8 @@ def _plan_of(
 
 
 def _known(replica: ReplicaEvidence) -> OpId:
-    """The highest OpId that the replica is known to have had: its config or commit index may be above a damaged log."""
+    """Return the highest OpId that the replica is known to have had: its config or commit index may be above a damaged
+    log."""
     configs = [c.opid for c in replica.configs]
     return max([replica.highest, *configs])
 
@@ -275,7 +276,8 @@ def _remains(replica: ReplicaEvidence) -> str:
 
 
 def lower_sources(planned: Sequence[TabletPlan], positions: Iterable[pb.SourcePosition]) -> Iterable[SourceLowering]:
-    """The sources of the recovered tables whose `done` is above the position up to which every tablet is complete.
+    """Yield the sources of the recovered tables whose `done` is above the position up to which every tablet is
+    complete.
 
     A tablet without the source's present generation has none of its records, so all of them are read again. Records
     that are read again are applied once, because the tablets' ledgers drop them [design §3.4].

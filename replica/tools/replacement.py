@@ -1,7 +1,7 @@
-"""Plans which lost tablets empty ones replace: a pure function from evidence to a plan.
+"""Plans which lost tablets are replaced by empty ones: a pure function from evidence to a plan.
 
-`recovery_plan` needs a survivor; this plan is for tablets without one. A person reads it; when it is carried out, the
-masters check it again by what they know themselves.
+`recovery_plan` needs a survivor; this plan is for tablets without one. An operator reads it; when it is carried out,
+the masters check it again by what they know themselves.
 """
 
 from __future__ import annotations
@@ -68,8 +68,9 @@ def plan_replacement(
     floors: Mapping[SourceKey, int] | None = None,
     despite_replicas: bool = False,
 ) -> ReplacementPlan:
-    """The plan for these tablets. `names`: table id to name; `evidence`: of running servers, by tablet; `answered`:
-    uuids of the servers that reported their replicas; `floors`: the first offset that Kafka still has, by source."""
+    """Return the plan for these tablets. `names`: table id to name; `evidence`: of running servers, by tablet;
+    `answered`: uuids of the servers that reported their replicas; `floors`: the first offset that Kafka still has, by
+    source."""
     heard = frozenset(answered)
     lost: list[LostTablet] = []
     alone: list[LeftAlone] = []
@@ -113,7 +114,8 @@ def _why_alone(info: pb.TabletInfo, holders: Sequence[ReplicaEvidence]) -> str:
 def _sources(
     positions: Iterable[pb.SourcePosition], floors: Mapping[SourceKey, int]
 ) -> tuple[list[SourceLowering], list[SourceLoss]]:
-    """The positions from which sources are read again (their start, or Kafka's first offset), and the offsets lost."""
+    """Return the positions from which sources are read again (their start, or Kafka's first offset), and the offsets
+    lost."""
     lowerings, losses = [], []
     for p in sorted(positions, key=lambda p: (p.table, p.topic, p.source.kafka_partition)):
         key = SourceKey(p.source.cluster_id, p.source.topic_id, p.source.kafka_partition)
@@ -144,7 +146,7 @@ def _fingerprint(plan: ReplacementPlan) -> str:
 
 
 def replacement_json(plan: ReplacementPlan, replaced_by: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """A plan as JSON; `replaced_by`: lost tablet -> new one, after it was carried out."""
+    """Return a plan as JSON; `replaced_by`: lost tablet -> new one, after the plan was carried out."""
     return {
         "fingerprint": plan.fingerprint,
         "tablets": [

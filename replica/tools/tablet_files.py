@@ -39,7 +39,7 @@ class TabletFiles:
 
     @property
     def last_opid(self) -> OpId | None:
-        """The last OpId of the log, or the one that a tombstone kept; None if unknown."""
+        """Return the last OpId of the log, or the one that a tombstone kept; None if unknown."""
         if self.superblock is None:
             return None
         if self.superblock.data_state is not DataState.READY:
@@ -48,7 +48,7 @@ class TabletFiles:
 
     @property
     def block_bytes(self) -> int:
-        """Bytes of the files that the superblock names, by its own numbers."""
+        """Return the bytes of the files that the superblock names, by its own numbers."""
         return sum(n for b in (self.superblock.blocks if self.superblock else ()) for _, n, _ in b.files)
 
     def error(self, path: str, what: object) -> None:
@@ -146,7 +146,7 @@ def _judge_ready(disk: Disk, found: TabletFiles, superblock: Superblock) -> None
 
 
 def _tell_replays(disk: Disk, found: TabletFiles, superblock: Superblock) -> None:
-    """Find intact entries that the build which ran here could not apply."""
+    """Warn of intact entries that the build which ran here could not apply."""
     marker = ReplayMarker.load(disk, found.tablet_id)
     if marker is not None and marker.wal_generation == superblock.wal_generation and (told := marker.told()):
         found.error(marker_path(found.tablet_id), told)

@@ -1,4 +1,4 @@
-"""Which build each process of a cluster runs, and whether the feature level can be raised."""
+"""Finds out which build each process of a cluster runs, and whether the feature level can be raised."""
 
 from __future__ import annotations
 
@@ -12,50 +12,50 @@ from nyala.replica.types import Address, Refused
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessBuild:
-    """What one process says of its build."""
+    """What one process reports of its build."""
 
     kind: str
     uuid: str
     address: Address | None
     version: str = ""
     level: int | None = None
-    """The highest feature level that the build knows; None of a process that does not answer."""
+    """The highest feature level that the build knows; None if the process does not answer."""
     finalized: int | None = None
-    """The cluster's level, as far as the process has heard."""
+    """The cluster's level, as far as the process knows it."""
 
     def name(self) -> str:
-        """For a sentence."""
+        """Return the name for a sentence."""
         return f"{self.kind} {self.uuid[:8]}"
 
 
 @dataclass(frozen=True)
 class UpgradeView:
-    """A cluster's feature level, and what its processes run."""
+    """A cluster's feature level, and the builds of its processes."""
 
     finalized: int
     processes: Sequence[ProcessBuild]
 
     @property
     def away(self) -> list[ProcessBuild]:
-        """Processes that did not answer, so that their build is not known."""
+        """Return the processes that did not answer, so that their build is not known."""
         return [p for p in self.processes if p.level is None]
 
     @property
     def newest(self) -> int:
-        """The highest level that any process knows."""
+        """Return the highest level that any process knows."""
         return max((p.level or 1 for p in self.processes), default=self.finalized)
 
     def behind(self, level: int) -> list[ProcessBuild]:
-        """Processes that answer and do not know that level."""
+        """Return the processes that answer and do not know that level."""
         return [p for p in self.processes if p.level is not None and p.level < level]
 
     def unheard(self, level: int) -> list[ProcessBuild]:
-        """Processes that answer and have not heard yet that the cluster is at that level."""
+        """Return the processes that answer and do not know yet that the cluster is at that level."""
         return [p for p in self.processes if p.finalized is not None and p.finalized < level]
 
 
 def gather_builds(client: Client) -> UpgradeView:
-    """Ask the leading master for the tablet servers, and each master for itself."""
+    """Call the leading master for the tablet servers, and each master for its own build."""
     listing = client.list_servers()
     found = [_master(client, master) for master in listing.masters]
     for server in listing.servers:
@@ -94,7 +94,7 @@ def _master(client: Client, master: pb.ServerInfo) -> ProcessBuild:
 
 
 def upgrade_words(view: UpgradeView) -> str:
-    """Where the upgrade is and what to do next, in a sentence or two for an operator."""
+    """Return how far the upgrade has come and what to do next, in a sentence or two for an operator."""
     at = f"the cluster is at feature level {view.finalized}"
     if view.newest <= view.finalized:
         if unheard := view.unheard(view.finalized):

@@ -1,4 +1,4 @@
-"""Compares all replicas of chosen tables at one time: which to read, and what the checksums mean."""
+"""Compares all replicas of chosen tables at one time: which replicas to read, and what the checksums mean."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class ReplicaSum:
 
 
 def only_tables(view: ClusterView, names: Sequence[str]) -> ClusterView:
-    """The view without other tables; all stay if `names` is empty. Refused(NOT_FOUND) for a table that is not there."""
+    """Return the view without other tables; all stay if `names` is empty. Refused(NOT_FOUND) for a table that does not
+    exist."""
     known = {table.name for table in view.tables}
     if missing := [name for name in names if name not in known]:
         raise Refused(Code.NOT_FOUND, "no such table", table=missing[0])
@@ -40,7 +41,7 @@ def only_tables(view: ClusterView, names: Sequence[str]) -> ClusterView:
 
 
 def readable(view: ClusterView) -> list[tuple[pb.ServerInfo, str]]:
-    """(server, tablet id) of each replica that has rows to read, neighbours on different servers."""
+    """Return (server, tablet id) of each replica that has rows to read, neighbours on different servers."""
     servers = {server.uuid: server for server in view.servers}
     return [
         (servers[replica.server_uuid], tablet_id)
@@ -53,7 +54,7 @@ def readable(view: ClusterView) -> list[tuple[pb.ServerInfo, str]]:
 
 
 def with_sums(view: ClusterView, sums: Iterable[ReplicaSum], at: int) -> ClusterView:
-    """The view with these checksums; replicas without one are left as they are."""
+    """Return the view with these checksums; replicas without one are left as they are."""
     by_place = {(one.server_uuid, one.tablet_id): one for one in sums}
 
     def filled(tablet_id: str, replica: ReplicaView) -> ReplicaView:
@@ -65,7 +66,7 @@ def with_sums(view: ClusterView, sums: Iterable[ReplicaSum], at: int) -> Cluster
 
 
 def unread(view: ClusterView) -> dict[str, str]:
-    """By tablet id: what is missing, for each tablet without a checksum of every voter."""
+    """Return by tablet id what is missing, for each tablet without a checksum of every voter."""
     found: dict[str, str] = {}
     for table in view.tables:
         for tablet in table.tablets:
@@ -82,7 +83,8 @@ def unread(view: ClusterView) -> dict[str, str]:
 
 
 def left_out(view: ClusterView) -> list[str]:
-    """Each replica of a table without a checksum, in a few words: a witness, one being copied, one that gave none."""
+    """Return each replica of a table without a checksum, in a few words: a witness, one being copied, one that returned
+    none."""
     return [
         f"{tablet.tablet_id[:8]} on {r.server_uuid[:8]} ({'WITNESS' if r.status.witness else state.name})"
         for table in view.tables
@@ -93,7 +95,7 @@ def left_out(view: ClusterView) -> list[str]:
 
 
 def to_read(view: ClusterView) -> set[str]:
-    """Tablets that are to be read, or read again: a voter is missing, or a replica gave no checksum when asked."""
+    """Return the tablets that are to be read, or read again: a voter is missing, or a replica returned no checksum."""
     failed = {tablet_id for tablet_id, found in view.replicas.items() for r in found if r.checksum_error}
     return failed | set(unread(view))
 
@@ -101,7 +103,7 @@ def to_read(view: ClusterView) -> set[str]:
 def next_reads(
     view: ClusterView, at_a_time: int, timeout_s: float | None = None
 ) -> list[tuple[pb.ServerInfo, str, float]]:
-    """(server, tablet id, seconds) of each replica that is to be read now; so many are read at a time.
+    """Return (server, tablet id, seconds) of each replica that is to be read now; `at_a_time` are read at once.
 
     Seconds: `timeout_s`; else as `checksum_timeout_s` has it, plus the time of the largest replicas that the server may
     read before.
@@ -118,7 +120,7 @@ def next_reads(
 
 
 def judge_compared(view: ClusterView) -> list[Finding]:
-    """What `judge` says, and an ERROR for each tablet with a voter that could not be compared."""
+    """Return the findings of `judge`, and an ERROR for each tablet with a voter that could not be compared."""
     names: Mapping[str, str] = {t.tablet_id: table.name for table in view.tables for t in table.tablets}
     missing = [
         Finding(Severity.ERROR, f"tablet {tablet_id} of {names[tablet_id]}", what)
@@ -128,10 +130,9 @@ def judge_compared(view: ClusterView) -> list[Finding]:
 
 
 def checked(client: Client, *, checksum: bool = False, wait_s: float = 0.0) -> tuple[ClusterView, list[Finding]]:
-    """The cluster and its findings. While there are any, the check is repeated for `wait_s`, because an election or a
-    copy may be about to end. Replicas that differ at one time differ for good and are reported at once. Refused if the
-    masters did not answer the last time.
-    """
+    """Return the cluster and its findings. While there are any, the check is repeated for `wait_s`, because an election
+    or a copy may be about to end. Replicas that differ at one time differ for good and are reported at once. Refused if
+    the masters did not answer the last time."""
     deadline, tick = time.monotonic() + wait_s, threading.Event()
     while True:
         over = time.monotonic() >= deadline
@@ -147,7 +148,7 @@ def checked(client: Client, *, checksum: bool = False, wait_s: float = 0.0) -> t
 
 
 def plan_text(view: ClusterView) -> str:
-    """A line for each tablet that would be read, for a person."""
+    """Return a line for each tablet that would be read, for an operator."""
     places: dict[str, list[str]] = {}
     for server, tablet_id in readable(view):
         places.setdefault(tablet_id, []).append(server.uuid)
@@ -161,7 +162,7 @@ def plan_text(view: ClusterView) -> str:
 
 
 def table_lines(view: ClusterView) -> list[str]:
-    """A line for each table, for a person."""
+    """Return a line for each table, for an operator."""
     when = dt.datetime.fromtimestamp(us_of_hybrid(view.checksum_time) / 1e6, dt.UTC)
     lines = [f"at {when.isoformat()} (hybrid time {view.checksum_time})"]
     for table in view.tables:

@@ -21,7 +21,7 @@ class Wanted:
 
 
 def change_words(change: pb.DesiredChangeInfo) -> str:
-    """A desired change in a few words."""
+    """Return a desired change in a few words."""
     from_uuid, to_uuid = change.from_uuid[:8], change.to_uuid[:8]
     words = {
         "MOVE": f"move {from_uuid} to {to_uuid}",
@@ -35,7 +35,8 @@ def change_words(change: pb.DesiredChangeInfo) -> str:
 
 
 def unsettled(tablets: Iterable[pb.TabletInfo], draining: frozenset[str]) -> list[Wanted]:
-    """The tablets with a desired change, with too few or too many voters, or with a replica on a retiring server."""
+    """Return the tablets with a desired change, with too few or too many voters, or with a replica on a retiring
+    server."""
     found = []
     for tablet in tablets:
         changes = [change_words(tablet.wish)] if tablet.HasField("wish") else []
@@ -49,7 +50,7 @@ def unsettled(tablets: Iterable[pb.TabletInfo], draining: frozenset[str]) -> lis
 
 
 def drain_words(server: pb.ServerInfo) -> str:
-    """The progress of a server that is being retired; empty for other servers."""
+    """Return the progress of a server that is being retired; empty for other servers."""
     if not server.draining:
         return ""
     if server.drained:
@@ -59,7 +60,7 @@ def drain_words(server: pb.ServerInfo) -> str:
 
 
 def drain_json(server: pb.ServerInfo) -> dict[str, Any] | None:
-    """The same as JSON; None for a server that is not being retired."""
+    """Return the same as JSON; None for a server that is not being retired."""
     if not server.draining:
         return None
     return {
@@ -72,7 +73,7 @@ def drain_json(server: pb.ServerInfo) -> dict[str, Any] | None:
 
 
 def change_json(tablet: pb.TabletInfo | None) -> dict[str, Any]:
-    """The desired state of one tablet, as JSON."""
+    """Return the desired state of one tablet, as JSON."""
     if tablet is None:
         return {"voters": None, "voters_wanted": None, "desired_change": None}
     change = tablet.wish

@@ -1,1 +1,2 @@
-"""Fuzzers: hostile bytes for everything that takes bytes from outside, from a seed, with what must hold after each."""
+"""Fuzzers: hostile bytes, drawn from a seed, for everything that reads bytes from outside, and the checks after
+each."""

@@ -26,10 +26,10 @@ from tests.fuzz.registry import all_doors, chosen
 from tests.fuzz.worker import save_inputs
 
 STUCK_S = 600.0
-"""A process that is at one input for so long hangs."""
+"""A process that is at one input for so long counts as hanging."""
 PROGRESS_S = 0.5
 TURN_INPUTS = 20_000
-"""Inputs of one process; then the next door has its turn, until all have had their inputs or the time is over."""
+"""The inputs of one process; then the next door has its turn, until all have had their inputs or the time is over."""
 
 
 def _arguments(words: list[str] | None) -> argparse.Namespace:
@@ -47,7 +47,7 @@ def _arguments(words: list[str] | None) -> argparse.Namespace:
 
 
 def _worker(*words: str) -> tuple[dict[str, Any], int]:
-    """(what a worker said, the number of the input that was under way at its end). It may have died, or hung."""
+    """Return (a worker's result, the number of the input that was under way at its end). It may have died, or hung."""
     with tempfile.NamedTemporaryFile(prefix="nyala-fuzz-") as progress, tempfile.TemporaryFile("w+") as errors:
         command = [sys.executable, "-m", "tests.fuzz.worker", *words, progress.name]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
@@ -73,7 +73,7 @@ def _worker(*words: str) -> tuple[dict[str, Any], int]:
 
 
 def _remade(door: Door, seed: int, first: int, last: int) -> list[bytes]:
-    """Inputs by their numbers, for a process that died without saying them."""
+    """Make inputs again by their numbers, for a process that died before it reported them."""
     found: list[bytes] = []
 
     async def scenario(session: Session) -> None:
@@ -84,7 +84,7 @@ def _remade(door: Door, seed: int, first: int, last: int) -> list[bytes]:
 
 
 def _failed(door: Door, said: dict[str, Any], seed: int, first: int, number: int, out: Path) -> dict[str, Any]:
-    """Shorten the inputs of a failure and save them; its `failure` as it is reported."""
+    """Shorten the inputs of a failure and save them; returns its `failure` as it is reported."""
     failure = said.get("failure") or {"error": said.get("error", ""), "number": number, "inputs": []}
     inputs = [bytes.fromhex(data) for data in failure["inputs"]]
     if not inputs:
@@ -137,7 +137,7 @@ def _run(arguments: argparse.Namespace, console: Console) -> list[dict[str, Any]
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run what the words say; the exit code."""
+    """Run the doors that the words name; returns the exit code."""
     arguments, console = _arguments(words), Console(stderr=True, soft_wrap=True)
     if arguments.list:
         print("\n".join(all_doors()))

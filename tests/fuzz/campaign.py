@@ -16,39 +16,39 @@ from tests.fuzz.door import MIB, Broken, Door, Session
 from tests.fuzz.memory import HighWater
 
 CHECK_EVERY = 1000
-"""Inputs between two looks at the guard's rows, at memory, and at an honest request."""
+"""The inputs between two checks of the guard's rows, of memory, and of an honest request."""
 KEPT_BYTES_MAX = 16 * MIB
-"""Of Arrow's pool: what may be left of one slice's world when it is gone."""
+"""Bounds what may be left in Arrow's pool of one slice's world when the world is gone."""
 WARM_INPUTS = 20
-"""Before memory is measured: modules are loaded and caches filled."""
+"""The inputs before memory is measured: by then modules are loaded and caches filled."""
 
 
 @dataclass
 class Failure:
-    """What was found. `number`: of the input behind which it was."""
+    """A fault that was found. `number`: that of the input after which it was found."""
 
     door: str
     number: int
     error: str
     inputs: list[bytes] = field(default_factory=list)
-    """That were delivered to the same world, up to this one."""
+    """The inputs that were delivered to the same world, up to this one."""
 
 
 @dataclass
 class Tally:
-    """What a run came to."""
+    """The result of a run."""
 
     inputs: int = 0
     seconds: float = 0.0
     high_bytes: int = 0
-    """The most memory that was taken above what there was before."""
+    """The most memory that was used above the amount before."""
     slowest_s: float = 0.0
-    """Processor time of the costliest input."""
+    """The processor time of the costliest input."""
     failure: Failure | None = None
 
 
 class _Faults(logging.Handler):
-    """Exceptions that were logged and went no further: each is a fault."""
+    """Collects exceptions that were logged and went no further: each is a fault."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -61,13 +61,13 @@ class _Faults(logging.Handler):
             self.found.append(record.getMessage())
 
     def check(self) -> None:
-        """Broken if there was one."""
+        """Raise Broken if there was one."""
         if self.found:
             raise Broken(f"an exception was logged: {self.found.pop(0)}")
 
 
 def input_of(session: Session, door: Door, seed: int, number: int) -> bytes:
-    """The input of that number; it depends on nothing else."""
+    """Return the input of that number; it depends on nothing else."""
     return session.mutate(random.Random(f"{seed} {door.name} {number}"))
 
 
@@ -80,8 +80,8 @@ def run(
     until_s: float = float("inf"),
     before: Callable[[int], None] = lambda number: None,
 ) -> Tally:
-    """`count` inputs from number `first` on, in worlds of `door.slice_inputs` inputs each, or fewer: until the first
-    failure, or the monotonic time `until_s`. `before(number)`: is told of each input before it is delivered."""
+    """Run `count` inputs from number `first` on, in worlds of `door.slice_inputs` inputs each, or fewer: until the
+    first failure, or the monotonic time `until_s`. `before(number)` is called before each input is delivered."""
     total, begun_s = Tally(), time.monotonic()
     for start in range(first, first + count, door.slice_inputs):
         numbers = range(start, min(start + door.slice_inputs, first + count))
@@ -93,7 +93,7 @@ def run(
 
 
 def replay(door: Door, inputs: Sequence[bytes]) -> str:
-    """The same inputs to one new world, with the checks behind the last one; the error, or nothing."""
+    """Deliver the same inputs to one new world, with the checks after the last one; returns the error, or nothing."""
     tally = Tally()
     _slice(door, lambda session, n: inputs[n], range(len(inputs)), tally, float("inf"), lambda number: None)
     return tally.failure.error if tally.failure is not None else ""
@@ -165,10 +165,10 @@ def _slice(
 
 
 def shortest(inputs: Sequence[bytes], fails: Callable[[Sequence[bytes]], bool], tries: int = 200) -> list[bytes]:
-    """The shortest sequence that still fails, as far as `tries` attempts find it; all of them if none does.
+    """Return the shortest sequence that still fails, as far as `tries` attempts find it; all of them if none does.
 
-    First the last input alone, then twice as many of the last ones each time; then parts are left out, half of them,
-    a quarter, and so on [Zeller, "Simplifying and isolating failure-inducing input"].
+    It tries first the last input alone, then twice as many of the last ones each time; then parts are left out, half of
+    them, a quarter, and so on [Zeller, "Simplifying and isolating failure-inducing input"].
     """
     left = tries
 

@@ -1,4 +1,4 @@
-"""What a fuzzer knows of one place that takes bytes from outside: valid inputs, how to spoil them, what must hold."""
+"""One place that reads bytes from outside, as a fuzzer knows it: valid inputs, how to change them, what must hold."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ class Broken(AssertionError):
 
 
 class Session(Protocol):
-    """One world in which a door stands open."""
+    """One world in which a door can be tried."""
 
     @property
     def seeds(self) -> Sequence[bytes]:
-        """Valid inputs. Equal in every session of the door: ids that a world makes up stand there as placeholders."""
+        """Return valid inputs. They are equal in every session of the door: placeholders stand for ids that a world
+        makes up."""
         ...
 
     def mutate(self, rng: random.Random) -> bytes:
-        """An input, by the random numbers alone."""
+        """Return an input, by the random numbers alone."""
         ...
 
     async def deliver(self, data: bytes) -> None:
-        """Hand the input over, until what it brings about has ended. Any exception is a fault that was found."""
+        """Deliver the input, until its effects have ended. Any exception is a fault that was found."""
         ...
 
     async def check(self) -> None:
-        """The guard's rows are as they were, and an honest request is answered. Any exception is a fault."""
+        """Check that the guard's rows are as they were, and that an honest request is answered. Any exception is a
+        fault."""
         ...
 
 
@@ -40,20 +42,20 @@ Scenario = Callable[[Session], Awaitable[None]]
 
 @dataclass(frozen=True, kw_only=True)
 class Door:
-    """One place that takes bytes from outside."""
+    """One place that reads bytes from outside."""
 
     name: str
     """`kind/what`, such as `server/TabletService.Write`."""
     within: Callable[[Scenario], None]
     """Run a scenario in a new world."""
     memory_bytes: int = 64 * MIB
-    """What all that is under way at a time may add to the process, at its highest."""
+    """The memory that all that is under way at a time may add to the process, at its highest."""
     slice_inputs: int = 1000
-    """So many inputs come to one world, then there is another one."""
+    """The number of inputs that one world receives before the next world begins."""
     cpu_s: float = 2.0
     """Processor time that one input may cost."""
     brief: int = 100
-    """Inputs of a brief run: so many as take it some tenths of a second."""
+    """The inputs of a brief run, which take it some tenths of a second."""
 
     @property
     def kind(self) -> str:

@@ -1,7 +1,7 @@
-"""Every file format, and the entries of logs: what lies on a disk, or comes from a source of a copy, in whatever form.
+"""Every file format, and the entries of logs, as they may be on a disk or come from a source of a copy.
 
-Half of the inputs are spoilt as bytes, as disks spoil them. The others are spoilt within and sealed anew: every
-checksum is right, as of a file that came from a server which is not what it says, or from an operator's editor.
+Half of the inputs are changed as bytes, as disks damage them. The others are changed within and get new checksums,
+which are right, as in a file from a hostile server or from an operator's editor.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ from tests.harness.wal_entries import FOLDER, SMALL, append_now, entries, entry
 from tests.harness.wal_entries import TABLET as LOGGED
 
 REFUSALS = (Corruption, Refused)
-"""How a file that cannot be used may be refused."""
+"""The ways in which a file that cannot be used may be refused."""
 MOMENT = hybrid_from_us(1_000_000)
 
 
 def _refused(
     read: Callable[[SimDisk], object], path: str, data: bytes, more: Sequence[tuple[str, bytes]] = ()
 ) -> object:
-    """What `read` makes of a disk with that file, or the kind of its refusal."""
+    """Return what `read` makes of a disk with that file, or the kind of its refusal."""
     disk = SimDisk()
     try:
         for name, content in (*more, (path, data)):
@@ -161,7 +161,7 @@ class _Tablet:
         disk.close()
 
     def read(self, disk: SimDisk) -> object:
-        """As a start does, then what clients and the pipeline do."""
+        """Read as a start does, then as clients and the pipeline do."""
         found = Superblock.load(disk, self.tablet_id)
         found.save(disk)
         if found.data_state is not DataState.READY or found.witness or not found.table_schemas:
@@ -176,11 +176,11 @@ class _Tablet:
             tablet.close()
 
     def superblock(self, data: bytes) -> object:
-        """A superblock beside whole blocks."""
+        """Read a superblock beside whole blocks."""
         return _refused(self.read, self.path, data, [f for f in self.files.items() if f[0] != self.path])
 
     def file(self, path: str, data: bytes) -> object:
-        """A block or a sidecar beside all that is whole: what is read is what was written, or it is Corruption."""
+        """Read a block or a sidecar beside files that are whole: the result is what was written, or Corruption."""
         found = _refused(self.read, path, data, [f for f in self.files.items() if f[0] != path])
         if found != "Corruption" and data != self.files[path]:
             raise Broken(f"a damaged {path} is read: {found}")
@@ -194,7 +194,7 @@ class _Tablet:
 
 
 class _Log:
-    """A log of three segments as it was closed, one of them spoilt."""
+    """A log of three segments as it was closed, one of them changed."""
 
     def __init__(self) -> None:
         disk = SimDisk()
@@ -215,7 +215,8 @@ class _Log:
         return [bytes([at]) + self.files[path] for at, path in enumerate(self.paths)]
 
     def mutate(self, rng: random.Random) -> bytes:
-        """The number of the segment, and what stands in its place: its blocks spoilt, swapped, doubled or left out."""
+        """Return the number of the segment, and the bytes that replace it: its blocks changed, swapped, doubled or left
+        out."""
         at = rng.randrange(len(self.paths))
         data = self.files[self.paths[at]]
         way = rng.random()
@@ -242,7 +243,8 @@ class _Log:
         return bytes([at]) + marker.join([parts[0], *blocks, parts[-1]]) + bytes(rng.choice((0, 0, 1, 512)))
 
     def read(self, data: bytes) -> object:
-        """The entries of the log are a beginning of what was written, or it is refused; tools say what is wrong."""
+        """Read the log: its entries are a beginning of what was written, or it is refused; tools report what is
+        wrong."""
         at, content = (data[0] % len(self.paths), data[1:]) if data else (0, b"")
         path = self.paths[at]
         others = [f for f in self.files.items() if f[0] != path]
@@ -273,7 +275,7 @@ def _spoilt_sealed(rng: random.Random, seeds: Sequence[bytes]) -> bytes:
 
 
 def _small_files() -> list[Door]:
-    """The records of a log's end and of a withheld vote."""
+    """Return the doors of the records of a log's end and of a withheld vote."""
     disk = SimDisk()
     disk.mkdir(FOLDER)
     save_newest(disk, FOLDER, Newest(3, 4096, OpId(2, 9)))
@@ -303,12 +305,12 @@ _KINDS = list(EntryKind)
 
 
 def pack_entry(one: Entry) -> bytes:
-    """An input: the entry's kind, the length of its meta, its meta, its payload."""
+    """Return an input: the entry's kind, the length of its meta, its meta, its payload."""
     return bytes([one.kind]) + len(one.meta).to_bytes(3, "big") + one.meta + one.payload
 
 
 def unpack_entry(data: bytes, index: int) -> Entry:
-    """The entry of an input, at the next index; its payload's checksum is right, or it would not be in a log."""
+    """Return the entry of an input, at the next index; its payload's checksum is right, or it would not be in a log."""
     kind = _KINDS[data[0] % len(_KINDS)] if data else EntryKind.NOOP
     size = int.from_bytes(data[1:4], "big")
     meta, payload = data[4 : 4 + size], data[4 + size :]
@@ -348,7 +350,7 @@ def _spoilt_entry(rng: random.Random, seeds: Sequence[Entry]) -> bytes:
 
 
 def _tablet_entry(data: bytes) -> object:
-    """An entry that a follower does not find unfit can be applied, and flushed; so can the next one."""
+    """Apply an entry that a follower does not find unfit, and flush it; then do so with the next one."""
     one = unpack_entry(data, 2)
     if why := unfit_entry(one):
         return len(why) < 8192
@@ -373,12 +375,12 @@ def _tablet_entry(data: bytes) -> object:
 
 
 def _golden() -> Entry:
-    """A change that puts a record of nearly each kind."""
+    """Return a change that puts a record of nearly each kind."""
     return test_catalog_records.entry_of(test_catalog_records.GOLDEN[0])
 
 
 def _catalog_entry(data: bytes) -> object:
-    """An entry that a following master does not find unfit can be applied, flushed and opened again."""
+    """Apply an entry that a following master does not find unfit, flush it, and open the catalog again."""
     one = unpack_entry(data, 2)
     if why := unfit_catalog_entry(one):
         return len(why) < 8192
@@ -414,7 +416,7 @@ class _State:
 
 
 def doors() -> list[Door]:
-    """One for every file format, and for what entries hold."""
+    """Return one door for every file format, and for the contents of entries."""
     tablet, log, state = _Tablet(), _Log(), _State()
     disk = SimDisk()
     cmeta = ConsensusMeta.create(disk, TABLET, SOURCE_UUID, CONFIG, 3)

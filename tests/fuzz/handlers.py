@@ -1,4 +1,4 @@
-"""Handlers of services behind the product's checks, called with bytes as they come from the network, without one."""
+"""Handlers of services after the product's checks, called without a network, with bytes as they come from one."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ ERROR_CHARS_MAX = 8192
 
 
 class Aborted(Exception):
-    """gRPC's own refusal, of a call whose reply has no room for one."""
+    """gRPC's own refusal, of a call whose reply has no field for one."""
 
 
 class _Context:
-    """What the product asks of a call."""
+    """The interface of a call that the product uses."""
 
     def __init__(self) -> None:
         self._done: list[Callable[[Any], None]] = []
@@ -34,7 +34,7 @@ class _Context:
         return "ipv4:127.0.0.1:5"
 
     def time_remaining(self) -> None:
-        """The caller gives no deadline."""
+        """Return nothing: the caller gives no deadline."""
 
     def add_done_callback(self, done: Callable[[Any], None]) -> None:
         self._done.append(done)
@@ -43,7 +43,7 @@ class _Context:
         raise Aborted(f"{code.name}: {text}")
 
     def end(self) -> None:
-        """The answer has left."""
+        """Note that the answer was sent."""
         for done in self._done:
             done(self)
 
@@ -62,10 +62,10 @@ class Handlers:
         self._checks.close()
 
     def add_generic_rpc_handlers(self, handlers: Any) -> None:
-        """[gRPC] The same handlers in another form."""
+        """[gRPC] Accept the same handlers in another form, and ignore them."""
 
     def add_registered_method_handlers(self, service: str, handlers: Any) -> None:
-        """[gRPC] What a generated `add_…_to_server` calls."""
+        """[gRPC] Accept the handlers; a generated `add_…_to_server` calls this."""
         self._found |= {f"/{service}/{name}": handler for name, handler in handlers.items()}
 
     @property
@@ -73,7 +73,7 @@ class Handlers:
         return self._checks.under_way.calls
 
     async def done(self, service: str, method: str, request: Any) -> Any:
-        """The reply to an honest request, which has time; Broken if it is refused."""
+        """Return the reply to an honest request, which has time; Broken if it is refused."""
         self._wait_s = STUCK_S
         try:
             reply = await self.call(service, method, request.SerializeToString())
@@ -84,7 +84,7 @@ class Handlers:
         return reply
 
     async def call(self, service: str, method: str, data: bytes) -> Any:
-        """The reply, the last one of a stream, or None for gRPC's own refusal."""
+        """Return the reply, the last one of a stream, or None for gRPC's own refusal."""
         path = f"/nyala.v1.{service}/{method}"
 
         async def handler_of(details: Any) -> Any:
@@ -110,7 +110,7 @@ class Handlers:
 
 
 def check_reply(reply: Any) -> None:
-    """Broken unless a refusal in it is one that a person and a program can read."""
+    """Raise Broken unless a refusal in the reply can be read by an operator and by a program."""
     if "error" not in reply.DESCRIPTOR.fields_by_name or not reply.error.code:
         return
     error = reply.error
@@ -121,6 +121,6 @@ def check_reply(reply: Any) -> None:
 
 
 def request_class(call: str) -> Any:
-    """The class of the requests of `Service.Method`."""
+    """Return the class of the requests of `Service.Method`."""
     service, _, method = call.partition(".")
     return message_factory.GetMessageClass(pb.DESCRIPTOR.services_by_name[service].methods_by_name[method].input_type)

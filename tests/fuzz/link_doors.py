@@ -1,6 +1,6 @@
 """Every framed link: between servers, of clients that write, and of targets that fetch a copy.
 
-An input is what comes on one connection, from its first byte to its end: frames whole and half, with lengths that lie.
+An input is all bytes of one connection, from the first to the last: whole and half frames, also with false lengths.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tests.unit.server.test_server_requests_table import begin, put, read
 
 GUARD = "guard"
 PIECES = (1, 3, 5, 100, 5000, 1 << 18)
-"""Bytes that arrive at once; which of them, the input's length says."""
+"""Bytes that arrive at once; the input's length decides which of them."""
 STUCK_S = 60.0
 
 
@@ -71,10 +71,10 @@ class _Wire(asyncio.Transport):
         return 0
 
     def pause_reading(self) -> None:
-        """What is here already is read all the same."""
+        """Do nothing: bytes that are here already are read all the same."""
 
     def resume_reading(self) -> None:
-        """Nothing was held back."""
+        """Do nothing: nothing was held back."""
 
     def abort(self) -> None:
         if not self._closing:
@@ -86,7 +86,7 @@ class _Wire(asyncio.Transport):
     close = abort
 
     def feed(self, data: bytes) -> None:
-        """The bytes arrive, in pieces, until the product ends the connection."""
+        """Deliver the bytes, in pieces, until the product ends the connection."""
         at, piece = 0, PIECES[len(data) % len(PIECES)]
         while at < len(data) and not self._closing:
             room = self._protocol.get_buffer(-1)
@@ -100,7 +100,7 @@ class _Wire(asyncio.Transport):
 
 
 def _framed(bodies: Sequence[bytes], rng: random.Random) -> bytes:
-    """The bodies as frames; now and then a length lies, a frame is cut, doubled or empty."""
+    """Return the bodies as frames; now and then a length is false, or a frame is cut, doubled or empty."""
     parts = [frame(body) for body in bodies]
     if rng.random() < 0.25:
         at = rng.randrange(len(parts))
@@ -151,7 +151,7 @@ class _Peers:
         await self._guard()
 
     def mutate(self, rng: random.Random) -> bytes:
-        """The first byte says whose link it is, or that it has no ticket."""
+        """Return an input whose first byte states whose link it is, or that it has no ticket."""
         whose = rng.choice((0, 0, 0, 1, 2, 3))
         bodies = [
             spoilt_message(pb.PeerBatch, self.seeds, rng, self._others)
@@ -175,7 +175,7 @@ class _Peers:
             raise Broken(f"{listener.connections} ended connections are kept, {listener.begun_bytes} bytes of them")
 
     def _say(self, message: Any) -> None:
-        """One honest message for the guard's tablet, on a link of its sender."""
+        """Send one honest message for the guard's tablet, on a link of its sender."""
         listener = self._world.peers.listener
         wire = _Wire(_Incoming(listener))
         wire.feed(frame(listener.ticket(message.from_uuid, "127.0.0.1")))
@@ -257,7 +257,7 @@ class _Writes(ServerCalls):
 
 
 def _check_frames(data: bytes, kind: Any) -> list[Any]:
-    """The messages that the product sent."""
+    """Return the messages that the product sent."""
     found = []
     while data:
         size = body_length(data[:HEAD_BYTES])
@@ -301,7 +301,7 @@ class _Fetches(ServerCalls):
 
 
 def _talk(sock: socket.socket, data: bytes) -> None:
-    """Send it all, and take what comes until the other end is done."""
+    """Send it all, and read what comes until the other end is done."""
     with sock:
         be_patient(sock, int(STUCK_S))
         try:
@@ -330,7 +330,7 @@ def _within_fetches(scenario: Scenario) -> None:
 
 
 def doors() -> list[Door]:
-    """One for every kind of link."""
+    """Return one door for every kind of link."""
     return [
         Door(name="link/raft", within=_within_peers, brief=150),
         Door(name="link/writes", within=_within_writes, brief=150),

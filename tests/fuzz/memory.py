@@ -1,4 +1,4 @@
-"""How much memory this process took at its highest, since it was asked to begin anew."""
+"""Measures how much memory this process used at its highest, since the measurement began."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class HighWater:
 
     def __init__(self) -> None:
         if not gc.get_freeze_count():
-            gc.freeze()  # the modules: they stay, and a look at each of them takes a quarter of a second
+            gc.freeze()  # the modules stay, and a check of each of them takes a quarter of a second
         self.begin()
 
     def begin(self) -> None:
-        """Count from now on."""
+        """Begin to count."""
         gc.collect()
         _CLEAR.write_text("5")
         self._before = _status_bytes("VmRSS")
 
     def taken_bytes(self) -> int:
-        """So much more than at the beginning was resident at some time."""
+        """Return how much more than at the beginning was resident at some time."""
         return max(0, _status_bytes("VmHWM") - self._before)

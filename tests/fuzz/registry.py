@@ -1,4 +1,4 @@
-"""All doors, by name. Those of one kind are made when they are asked for: each makes its valid inputs first."""
+"""All doors, by name. Those of one kind are made when they are requested: each makes its valid inputs first."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def _doors_of(module: str) -> dict[str, Door]:
 
 
 def door_of(name: str) -> Door:
-    """The door of that name; KeyError if there is none."""
+    """Return the door of that name; KeyError if there is none."""
     return _doors_of(KINDS[name.partition("/")[0]])[name]
 
 
 def all_doors() -> dict[str, Door]:
-    """By name, in the order of their kinds."""
+    """Return all doors by name, in the order of their kinds."""
     found: dict[str, Door] = {}
     for module in dict.fromkeys(KINDS.values()):
         found |= _doors_of(module)
@@ -39,7 +39,8 @@ def all_doors() -> dict[str, Door]:
 
 
 def chosen(words: Iterable[str]) -> list[Door]:
-    """The doors whose names contain one of the words, all of them without a word; KeyError for a word of none."""
+    """Return the doors whose names contain one of the words, all of them without a word; KeyError for a word in no
+    name."""
     doors = all_doors()
     found: dict[str, Door] = {}
     for word in list(words) or [""]:

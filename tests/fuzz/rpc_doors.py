@@ -23,11 +23,11 @@ from tests.unit.server import test_server_requests_table as of_server
 GUARD = "guard"
 GUARD_ROWS = {key: f"row {key}" for key in range(40)}
 PLACEHOLDERS = [f"{letter}0" * 16 for letter in "567890"]
-"""In the place of ids that each world makes anew; as long as those."""
+"""They replace ids that each world makes anew, and are as long as those."""
 
 
 def _requests(row: Row, world: Any) -> list[Any]:
-    """The row's good request, and those from another time."""
+    """Return the row's good request, and those from another time."""
     stale = [] if isinstance(row.stale, str) else [each.request(world) for each in row.stale]
     return [row.good(world), *stale]
 
@@ -44,7 +44,7 @@ class _Calls:
         self._others = [self._class.FromString(seed) for seed in self.seeds]
 
     def placed(self, data: bytes) -> bytes:
-        """With placeholders."""
+        """Return the input with placeholders."""
         for placeholder, own in self._ids:
             data = data.replace(own, placeholder)
         return data
@@ -53,7 +53,7 @@ class _Calls:
         return spoilt_message(self._class, self.seeds, rng, self._others)
 
     def own(self, data: bytes) -> bytes:
-        """With this world's own ids."""
+        """Return the input with this world's own ids."""
         for placeholder, own in self._ids:
             data = data.replace(placeholder, own)
         return data
@@ -65,13 +65,13 @@ class _Calls:
         self.handlers.close()
 
     async def check(self) -> None:
-        """Nothing is under way any more."""
+        """Check that nothing is under way any more."""
         if self.handlers.calls_under_way:
             raise Broken(f"{self.handlers.calls_under_way} calls are still counted")
 
 
 class ServerCalls(_Calls):
-    """A session of one call of a tablet server, with a tablet that nobody else touches. `ids`: as `_Calls`."""
+    """A session of one call of a tablet server, with a tablet that nothing else changes. `ids`: as `_Calls`."""
 
     def __init__(self, row: Row, world: ServerWorld, ids: Sequence[str] = ()) -> None:
         ids = ids or ([world.told["session"]] if "session" in world.told else [])
@@ -80,7 +80,7 @@ class ServerCalls(_Calls):
         self._written = 0
 
     async def begin(self) -> None:
-        """The guard's rows are there."""
+        """Check that the guard's rows are there."""
         await self._done("CreateTablet", self.world.creation(GUARD))
         await until(lambda: self.world.leads(GUARD), "the server leads the guard's tablet")
         await self._done("Write", self._write(list(GUARD_ROWS), list(GUARD_ROWS.values())))
@@ -124,7 +124,7 @@ class _MasterCalls(_Calls):
         return await self.handlers.done("MasterService", method, request)
 
     async def begin(self) -> None:
-        """The guard's table is there."""
+        """Check that the guard's table is there."""
         request = pb.CreateTableRequest(table=table_info(name=GUARD, buckets=2), request_id="guard")
         self._guard = (await self._done("CreateTable", request)).table
 
@@ -145,7 +145,7 @@ Made = Callable[[ServerWorld], Awaitable[ServerCalls]]
 
 
 def within_server(row: Row, scenario: Scenario, made: Made | None = None) -> None:
-    """Run it with a session of that call, or with the one that is `made`."""
+    """Run the scenario with a session of that call, or with the one that `made` returns."""
 
     async def life(world: ServerWorld) -> None:
         await row.prepare(world)
@@ -173,12 +173,12 @@ def _within_master(row: Row, scenario: Scenario) -> None:
 
 
 def row_of_server(call: str) -> Row:
-    """The table's row of that call."""
+    """Return the table's row of that call."""
     return next(row for row in of_server.ROWS if row.call == call)
 
 
 def doors() -> list[Door]:
-    """One for every call that there is."""
+    """Return one door for every call."""
     found: list[Door] = []
     for kind, rows, within in (("server", of_server.ROWS, within_server), ("master", of_master.ROWS, _within_master)):
         found += [Door(name=f"{kind}/{row.call}", within=partial(within, row)) for row in rows]

@@ -1,4 +1,4 @@
-"""Sessions of doors that are functions: they have no world, and what is delivered leaves nothing behind."""
+"""Sessions of doors that are functions: they have no world, and a delivered input leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Mutate = Callable[[random.Random], bytes]
 
 
 class Pure:
-    """A door that one function is. `read(bytes)`: raises for a fault only, and returns what it made of them."""
+    """A door that is one function. `read(bytes)` raises for a fault only, and returns what it made of them."""
 
     def __init__(self, seeds: Sequence[bytes], mutate: Mutate, read: Callable[[bytes], object]) -> None:
         self.seeds = seeds
@@ -27,14 +27,14 @@ class Pure:
         self._read(data)
 
     async def check(self) -> None:
-        """Valid inputs are read as they were read first."""
+        """Check that valid inputs are read as they were read first."""
         for seed, honest in zip(self.seeds, self._honest, strict=True):
             if (now := self._read(seed)) != honest:
                 raise Broken(f"a valid input is read as {now!r}, and was read as {honest!r}")
 
 
 def pure(name: str, seeds: Sequence[bytes], mutate: Mutate, read: Callable[[bytes], object], **bounds: object) -> Door:
-    """The door of a function."""
+    """Return the door of a function."""
 
     async def life(scenario: Scenario) -> None:
         await scenario(Pure(seeds, mutate, read))

@@ -1,4 +1,4 @@
-"""Bytes spoilt without a look at what they mean: cut, flipped, overwritten, doubled, swapped, with lengths that lie."""
+"""Changes bytes whatever they mean: cut, flipped, overwritten, doubled, swapped, with false lengths."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable, Sequence
 
 INPUT_BYTES_MAX = 1 << 20
-"""Nothing longer is made: what is refused by its length alone needs one input, not thousands."""
+"""Bounds the inputs: what is refused by its length alone needs one input, not thousands."""
 WORDS = (0, 1, 2, 7, 8, 127, 128, 255, 256, 32767, 32768, 65535, 2**31 - 1, 2**31, 2**32 - 1)
 LONGS = (0, 1, -1, 2**31, 2**32, 2**40, 2**53, 2**62, 2**63 - 1, -(2**63))
 
@@ -59,7 +59,7 @@ def zeros(data: bytearray, rng: random.Random, others: Sequence[bytes]) -> bytea
 
 
 def double(data: bytearray, rng: random.Random, others: Sequence[bytes]) -> bytearray:
-    """A part comes twice or often."""
+    """Repeat a part once or often."""
     at, size = rng.randrange(len(data)), rng.choice((1, 2, 8, 64, 512, 4096))
     part = data[at : at + size]
     times = rng.choice((1, 1, 2, 16, 256, 4096))
@@ -68,7 +68,7 @@ def double(data: bytearray, rng: random.Random, others: Sequence[bytes]) -> byte
 
 
 def swap(data: bytearray, rng: random.Random, others: Sequence[bytes]) -> bytearray:
-    """Two parts of one length change places."""
+    """Swap two parts of one length."""
     size = rng.choice((1, 4, 8, 64, 512))
     if len(data) >= 2 * size:
         one, two = sorted((rng.randrange(len(data) - size + 1), rng.randrange(len(data) - size + 1)))
@@ -78,7 +78,7 @@ def swap(data: bytearray, rng: random.Random, others: Sequence[bytes]) -> bytear
 
 
 def splice(data: bytearray, rng: random.Random, others: Sequence[bytes]) -> bytearray:
-    """It goes on as another valid input."""
+    """Continue the input as another valid input."""
     other = rng.choice(others)
     return data[: rng.randrange(len(data) + 1)] + other[rng.randrange(len(other) + 1) :]
 
@@ -88,7 +88,7 @@ WAYS: tuple[Spoil, ...] = (bits, bits, cut, drop, insert, word, long, zeros, dou
 
 
 def spoilt(data: bytes, rng: random.Random, others: Sequence[bytes] = ()) -> bytes:
-    """The bytes after one to three of the ways."""
+    """Return the bytes after one to three of these changes."""
     found = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         if not found:

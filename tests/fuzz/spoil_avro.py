@@ -1,4 +1,4 @@
-"""Avro data spoilt by their schemas: a writer of its own, which writes what no writer of Avro would."""
+"""Changes Avro data by their schemas: its own writer writes what no other writer of Avro would."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _varint(number: int) -> bytes:
 
 
 class Writer:
-    """Writes a value by its schema; each part is spoilt with the probability `share`."""
+    """Writes a value by its schema; each part is changed with the probability `share`."""
 
     def __init__(self, rng: random.Random, share: float, named: dict[str, Any] | None = None) -> None:
         self._rng = rng
@@ -66,7 +66,7 @@ class Writer:
         return _varint(said) + data
 
     def _items(self, items: list[bytes]) -> bytes:
-        """The blocks of an array or a map: several, doubled, with a size in bytes, or with a count that lies."""
+        """Return the blocks of an array or a map: several, doubled, with a size in bytes, or with a false count."""
         rng = self._rng
         if items and self._spoils():
             items = items * rng.choice((2, 17, 300, 3000))
@@ -79,7 +79,7 @@ class Writer:
         return (_varint(count) + body if count else b"") + (b"" if self._spoils() else b"\0")
 
     def write(self, schema: Any, value: Any) -> bytes:
-        """The value's bytes."""
+        """Return the value's bytes."""
         rng = self._rng
         if isinstance(schema, list):
             return self._union(schema, value)
@@ -125,7 +125,7 @@ class Writer:
 
 
 def spoilt_json(data: bytes, rng: random.Random) -> bytes:
-    """A JSON text with one of its values in another's place, or another type of value, or spoilt as bytes."""
+    """Return a JSON text with one of its values in another's place, or another type of value, or changed as bytes."""
     try:
         found = json.loads(data)
     except ValueError:
@@ -152,7 +152,7 @@ def spoilt_json(data: bytes, rng: random.Random) -> bytes:
 
 
 def _json_sites(found: Any) -> Any:
-    """Every (container, key) within it."""
+    """Return every (container, key) within it."""
     inside = found.items() if isinstance(found, dict) else enumerate(found) if isinstance(found, list) else ()
     for key, value in list(inside):
         yield found, key
@@ -160,7 +160,7 @@ def _json_sites(found: Any) -> Any:
 
 
 def _named(schema: Any) -> dict[str, Any]:
-    """The types that a schema defines, by name."""
+    """Return the types that a schema defines, by name."""
     inside = schema if isinstance(schema, list) else list(schema.values()) if isinstance(schema, dict) else []
     found = {schema["name"]: schema} if isinstance(schema, dict) and schema.get("type") in ("record", "enum") else {}
     for each in inside:
@@ -170,7 +170,7 @@ def _named(schema: Any) -> dict[str, Any]:
 
 
 def spoilt_datum(name: str, value: Any, rng: random.Random) -> bytes:
-    """A bare datum of that schema with some parts spoilt, its bytes, or both."""
+    """Return a bare datum of that schema with some parts changed, its bytes, or both."""
     way = rng.random()
     share = 0.0 if way < 0.2 else rng.choice((0.01, 0.03, 0.1))
     data = Writer(rng, share, _named(schemas.record(name))).write(schemas.record(name), value)

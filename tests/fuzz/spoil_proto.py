@@ -1,4 +1,4 @@
-"""Protobuf messages spoilt by their descriptors: every field of every depth, and the form on the wire."""
+"""Changes Protobuf messages by their descriptors: every field of every depth, and the form on the wire."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ TEXTS = (
     '[]', '[[1]]', '{"type":"record","name":"r","fields":[]}', "1e999", "-1", "INT64", "ADD", "REMOVE", "=", "in",
     "LEADER", "127.0.0.1", "::1", "%s%n", "\ud7ff", "\uffff",
 )  # fmt: skip
-"""Names of our own too: a mutation that no check refuses at once goes further."""
+"""Some are our own names: a mutation that no check refuses at once goes further."""
 BYTES = (b"", b"\0", b"\xff" * 8, b"{}", b"[]", b"null", b"1", b'"x"', b"[" * 500, bytes(5000), b"\xff" * 70_000)
 
 
 def _sites(message: Any, depth: int = 0) -> Iterator[tuple[Any, Any]]:
-    """Every (message, field) in it, absent fields too; absent parts are not gone into."""
+    """Yield every (message, field) in the message, absent fields too; absent parts are not entered."""
     for field in message.DESCRIPTOR.fields:
         yield message, field
         if field.message_type is None or depth > 8:
@@ -73,7 +73,7 @@ def _put(message: Any, field: Any, rng: random.Random) -> None:
 
 
 def _near(message: Any, field: Any, rng: random.Random) -> None:
-    """A number a little off, a text with a character changed."""
+    """Change a number a little, or one character of a text."""
     if field.message_type is not None or field.is_repeated:
         _put(message, field, rng)
         return
@@ -89,7 +89,7 @@ def _near(message: Any, field: Any, rng: random.Random) -> None:
         value = value[:at] + rng.choice("0aZ_.-/ \0é") + value[at + 1 :]
     try:
         setattr(message, field.name, value)
-    except ValueError:  # beyond the type: as far as it goes
+    except ValueError:  # beyond the type's range: its last value
         message.ClearField(field.name)
 
 
@@ -98,7 +98,7 @@ def _clear(message: Any, field: Any, rng: random.Random) -> None:
 
 
 def _blow_up(message: Any, field: Any, rng: random.Random) -> None:
-    """A repeated field has the same items many times."""
+    """Repeat the items of a repeated field many times."""
     if not field.is_repeated:
         _clear(message, field, rng)
         return
@@ -112,7 +112,7 @@ def _blow_up(message: Any, field: Any, rng: random.Random) -> None:
 
 
 def _from_another(message: Any, field: Any, rng: random.Random, others: Sequence[Any]) -> None:
-    """The value of some field of the same type, in another valid message."""
+    """Set the value of some field of the same type in another valid message."""
     wanted = (field.type, field.message_type, field.is_repeated)
     found = [(m, f) for m, f in _sites(rng.choice(others)) if (f.type, f.message_type, f.is_repeated) == wanted]
     if not found:
@@ -141,7 +141,7 @@ def _varint(number: int) -> bytes:
 
 
 def _unknown(rng: random.Random) -> bytes:
-    """A field that no message here has, in any wire type, whole or not."""
+    """Return a field that no message here has, in any wire type, whole or not."""
     number = rng.choice((0, 1, 15, 16, 99, 19_000, 2**29 - 1))
     kind = rng.randrange(8)
     tag = _varint(number << 3 | kind)
@@ -159,7 +159,7 @@ def _unknown(rng: random.Random) -> bytes:
 
 
 def _nested(cls: Any, rng: random.Random) -> bytes:
-    """A part within a part, far deeper than any message goes, by its field's number."""
+    """Return a part within a part, far deeper than any message, by its field's number."""
     parts = [f.number for f in cls.DESCRIPTOR.fields if f.message_type is not None] or [1]
     data, number = b"", rng.choice(parts)
     for _ in range(rng.choice((3, 99, 101, 300))):
@@ -168,7 +168,7 @@ def _nested(cls: Any, rng: random.Random) -> bytes:
 
 
 def spoilt_message(cls: Any, seeds: Sequence[bytes], rng: random.Random, others: Sequence[Any] = ()) -> bytes:
-    """Bytes of a message of that kind: one of the seeds, with one to four fields changed, or its bytes, or both.
+    """Return bytes of a message of that kind: one of the seeds, with one to four fields changed, or its bytes, or both.
 
     `others`: messages of any kind, from which values are taken.
     """

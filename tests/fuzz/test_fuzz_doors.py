@@ -1,4 +1,4 @@
-"""Brief runs of doors that need no servers, longer ones of all; and what the fuzzers themselves must find."""
+"""Brief runs of doors that need no servers, longer ones of all, and faults that the fuzzers themselves must find."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tests.unit.server import test_server_requests_table as of_server
 
 SEED = 20
 BRIEF_SHARE = 8
-"""Of the inputs of a brief run, one in so many is for the fast suite; the deep one has them all, twenty times."""
+"""The fast suite runs one in so many of the inputs of a brief run; the deep one has them all, twenty times."""
 NAMES = [*all_doors()]
 BRIEF = ("value", "topic", "file", "entry")
 """Kinds without a world to set up: a second for all of them."""
 
 
 def checked(tally: Tally) -> None:
-    """AssertionError with what was found, and the command that shortens it."""
+    """Raise AssertionError with what was found, and the command that shortens it."""
     failure = tally.failure
     assert failure is None, (
         f"{failure.error}\npython -m tests.fuzz {failure.door} --seed {SEED} --inputs {failure.number + 1}"
@@ -43,8 +43,8 @@ def checked(tally: Tally) -> None:
 @pytest.mark.parametrize("kind", [*BRIEF, *(pytest.param(k, marks=pytest.mark.deep) for k in KINDS if k not in BRIEF)])
 def test_hostile_inputs_of_each_kind_are_refused_and_harm_nothing(kind: str) -> None:
     """IN-60, IN-82, IN-90. Goal: no bytes from outside end a process, take memory without bound, or change what they do
-    not name. Method: a few seeded inputs for every door of the kind, spoilt by their structure; after them the guard's
-    rows, memory, and an honest request."""
+    not name. Method: a few seeded inputs for every door of the kind, changed by their structure; after them the guard's
+    rows, memory, and an honest request are checked."""
     for name in NAMES:
         if name.startswith(f"{kind}/"):
             checked(run(door_of(name), SEED, 0, max(5, door_of(name).brief // BRIEF_SHARE)))
@@ -58,7 +58,7 @@ def test_many_hostile_inputs_of_each_door_are_refused_and_harm_nothing(name: str
 
 
 def test_every_call_topic_link_and_file_format_has_a_door() -> None:
-    """Goal: what comes new cannot come without a fuzzer. Method: the tables of calls, the topics, the links' kinds, the
+    """Goal: every new input from outside has a fuzzer. Method: the tables of calls, the topics, the links' kinds, the
     framed schemas."""
     calls = {f"server/{row.call}" for row in of_server.ROWS} | {f"master/{row.call}" for row in of_master.ROWS}
     assert {n for n in NAMES if n.startswith(("server/", "master/"))} == calls
@@ -71,7 +71,7 @@ def test_every_call_topic_link_and_file_format_has_a_door() -> None:
 
 
 class _Canary:
-    """A door that a byte of 255 breaks once one of 254 came."""
+    """A door that a byte of 255 breaks once a byte of 254 came before."""
 
     def __init__(self) -> None:
         self.seeds: Sequence[bytes] = [bytes(range(10))]
@@ -86,7 +86,7 @@ class _Canary:
         self._armed = self._armed or b"\xfe" in data or b"\x7f" in data
 
     async def check(self) -> None:
-        """Nothing else is guarded."""
+        """Check nothing: this door has no guard."""
 
 
 def _within(scenario: Scenario) -> None:
@@ -94,7 +94,7 @@ def _within(scenario: Scenario) -> None:
 
 
 def test_planted_fault_is_found_and_its_inputs_are_few() -> None:
-    """Goal: the fuzzers can fail, and what they find is short. Method: a door that breaks when one input comes behind
+    """Goal: the fuzzers can fail, and what they find is short. Method: a door that breaks if one input comes after
     another; of hundreds of inputs two are left, and they still break it."""
     door = Door(name="value/canary", within=_within)
     found = run(door, 3, 0, 5000).failure
@@ -127,8 +127,8 @@ def test_input_of_a_number_is_the_same_in_every_run() -> None:
 
 
 def test_saved_inputs_are_read_back_and_repeated(tmp_path: Path) -> None:
-    """Goal: a failure is kept as a file that anybody can run again. Method: written and read; then inputs that break
-    nothing are repeated by the command itself."""
+    """Goal: a failure is kept as a file that everyone can run again. Method: it is written and read; then the command
+    itself repeats inputs that break nothing."""
     path = tmp_path / "some.hex"
     inputs = [b"", b"\x00\xff", pb.Empty().SerializeToString()]
     save_inputs(path, "value/condition", inputs, "first line\nBroken: the last one")

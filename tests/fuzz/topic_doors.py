@@ -1,4 +1,4 @@
-"""Every Kafka topic: records as anybody who reaches Kafka may write them, at all that reads them here.
+"""Every Kafka topic: records as any process that reaches Kafka may write them, at every reader here.
 
 An input is the length of the key, one byte, the key, and the value; a length of 255 stands for no key.
 """
@@ -40,12 +40,12 @@ from tests.harness.row_keys import encode_key
 
 
 def pack(key: bytes | None, value: bytes) -> bytes:
-    """An input: one record."""
+    """Return an input: one record."""
     return b"\xff" + value if key is None else bytes([min(len(key), 254)]) + key[:254] + value
 
 
 def unpack(data: bytes) -> tuple[bytes | None, bytes | None]:
-    """(key, value) of an input; one without a byte has neither."""
+    """Return (key, value) of an input; an input without a byte has neither."""
     if not data:
         return None, None
     size = data[0]
@@ -53,14 +53,14 @@ def unpack(data: bytes) -> tuple[bytes | None, bytes | None]:
 
 
 def _spoilt_record(rng: random.Random, data: Sequence[golden.Datum]) -> bytes:
-    """A record of that topic, its value spoilt by its schema, and now and then its key."""
+    """Return a record of that topic, its value changed by its schema, and now and then its key."""
     one = rng.choice(data)
     key: bytes | None = one.key if rng.random() < 0.7 else rng.choice((None, b"", b"\xff\xfe", spoilt(one.key, rng)))
     return pack(key, spoilt_datum(one.schema, one.fields, rng))
 
 
 def _read(kind: Any, data: bytes) -> object:
-    """As every reader of a masters' topic does, and what each makes of a record that it uses."""
+    """Read a record as every reader of a masters' topic does, and use it as each of them would."""
     key, value = unpack(data)
     found = read_record(kind, key, value)
     if isinstance(found, Unusable):
@@ -73,7 +73,7 @@ def _read(kind: Any, data: bytes) -> object:
 
 
 def _proposal(data: bytes) -> object:
-    """The master's answer: every record has one."""
+    """Return the master's answer: every record has one."""
     key, value = unpack(data)
     state = KafkaState(SystemClock())
     proposals = Proposals(_considered, state, lambda: True)
@@ -88,7 +88,7 @@ def _proposal(data: bytes) -> object:
 
 
 def _considered(proposal: Proposal) -> Outcome:
-    """Whatever can be read is refused, by the proposal's own ids."""
+    """Refuse whatever can be read, by the proposal's own ids."""
     return Outcome(
         subject_id=proposal.proposal_id,
         plan_id=proposal.plan_id,
@@ -100,7 +100,7 @@ def _considered(proposal: Proposal) -> Outcome:
 
 
 def _decision(data: bytes) -> object:
-    """The executor's choice among a record and an honest one of another tablet: the honest one is in it."""
+    """Return the executor's choice among a record and an honest one of another tablet: the honest one is in it."""
     key, value = unpack(data)
     honest = golden.DATA["decision_change"]
     told: list[str] = []
@@ -115,7 +115,7 @@ def _decision(data: bytes) -> object:
 
 
 def _report(data: bytes) -> object:
-    """The last report of each key: an honest one stays beside it."""
+    """Return the last report of each key: an honest one stays beside the record."""
     key, value = unpack(data)
     honest = golden.DATA["report_server"]
     columns = [
@@ -188,7 +188,7 @@ class _Rows:
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with dates, times and decimals as Avro has them."""
+    """Return the row with dates, times and decimals as Avro has them."""
     epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
     out: dict[str, Any] = {}
     for name, value in row.items():
@@ -204,7 +204,7 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def doors() -> list[Door]:
-    """One for every topic."""
+    """Return one door for every topic."""
     by_topic = {
         "proposals": (_proposal, ["proposal"]),
         "decisions": (_decision, ["decision_change", "decision_transfer"]),

@@ -54,7 +54,7 @@ TOKENS = (
 
 
 def _condition(data: bytes) -> object:
-    """What a user's text does: it is a mistake that is told, or it is bound to columns and evaluated."""
+    """Use a user's text: it is refused as a mistake, or bound to columns and evaluated."""
     text = data.decode("utf-8", "surrogateescape")
     try:
         predicates = bound(parse_condition(text), SCHEMA)
@@ -115,7 +115,7 @@ def _predicates() -> list[bytes]:
 
 
 def _predicate(data: bytes) -> object:
-    """What a server does with the conditions of a scan: refused, or evaluated over rows of every type."""
+    """Use the conditions of a scan as a server does: they are refused, or evaluated over rows of every type."""
     try:
         request = parsed_request("TabletService.Scan", data, pb.ScanRequest)
         conditions = Conditions(predicates_from_pb(request.predicates), ROWS.schema)
@@ -125,7 +125,7 @@ def _predicate(data: bytes) -> object:
 
 
 def _spoilt_values(data: bytes, rng: random.Random) -> bytes:
-    """An Arrow message with numbers of its metadata that lie, or spoilt as bytes."""
+    """Return an Arrow message with false numbers in its metadata, or changed as bytes."""
     found = bytearray(data)
     if rng.random() < 0.3 or len(found) < 16:
         return spoilt(data, rng)
@@ -140,7 +140,8 @@ def _spoilt_values(data: bytes, rng: random.Random) -> bytes:
 
 
 def _foreign_streams() -> list[bytes]:
-    """Valid Arrow that no client of ours sends: other types, nesting, dictionaries, compression, nulls without end."""
+    """Return valid Arrow that no client of ours sends: other types, nesting, dictionaries, compression, nulls without
+    end."""
     arrays = [
         pa.nulls(5), pa.nulls(2_000_000_000), pa.array([[1], []]), pa.array([{"a": 1}]), pa.array([None, 1]),
         pa.array(["a", "b"]).dictionary_encode(), pa.array(["a"], pa.large_string()), pa.array(["a"], pa.string_view()),
@@ -210,7 +211,7 @@ class _Batch:
         return _spoilt_values(data, rng)
 
     def read(self, data: bytes) -> object:
-        """Refused, or rows that can be sorted, copied and written again."""
+        """Refuse the batch, or return rows that can be sorted, copied and written again."""
         try:
             rows = self._decoder.decode(data)
         except Refused as error:
@@ -222,7 +223,7 @@ class _Batch:
 
 
 def _schema(data: bytes) -> object:
-    """A table's schema as a request has it: refused, or written again as it was read."""
+    """Read a table's schema as a request has it: it is refused, or written again as it was read."""
     try:
         request = parsed_request("TabletService.CreateTablet", data, pb.CreateTabletRequest)
         found = schema_from_pb(request.table.schema)
@@ -234,7 +235,7 @@ def _schema(data: bytes) -> object:
 
 
 def doors() -> list[Door]:
-    """One for every kind of value."""
+    """Return one door for every kind of value."""
     texts, predicates, batch = _texts(), _predicates(), _Batch()
     table = pb.CreateTabletRequest(table=pb.TableInfo(schema=schema_to_pb(SCHEMA))).SerializeToString()
     small = TableSchema(1, (Column(id=1, name="k", type=ColumnType.INT64, nullable=False),), ("k",))

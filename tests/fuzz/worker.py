@@ -1,9 +1,9 @@
-"""One process of a campaign: runs slices of one door, and says how far it came, so that its death tells the input.
+"""One process of a campaign: runs slices of one door, and reports how far it came, so that after its death the input is
+known.
 
-    python -m tests.fuzz.worker run DOOR SEED FIRST COUNT SECONDS PROGRESS
-    python -m tests.fuzz.worker repeat FILE PROGRESS
+python -m tests.fuzz.worker run DOOR SEED FIRST COUNT SECONDS PROGRESS python -m tests.fuzz.worker repeat FILE PROGRESS
 
-`PROGRESS`: a file that always holds the number of the input under way. What it came to is JSON on its output.
+`PROGRESS`: a file that always holds the number of the input under way. The result is JSON on its output.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from tests.fuzz.registry import door_of
 
 
 def load_inputs(path: Path) -> tuple[str, list[bytes]]:
-    """(door, inputs) of a saved failure: a comment for people, the door's name, then one input a line in hex."""
+    """Read (door, inputs) of a saved failure: a comment for people, the door's name, then one input a line in hex."""
     lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
     return lines[0], [bytes.fromhex(line) for line in lines[1:]]
 
 
 def save_inputs(path: Path, door: str, inputs: list[bytes], error: str) -> None:
-    """The inverse of `load_inputs`."""
+    """Write a file that `load_inputs` reads."""
     path.parent.mkdir(parents=True, exist_ok=True)
     last = (error.strip().splitlines() or ["the process died"])[-1][:300]
     text = [f"# {last}", f"# python -m tests.fuzz --repeat {path}", door, *(data.hex() for data in inputs)]
@@ -42,7 +42,7 @@ def _report(tally: Tally) -> str:
 
 
 def main(words: list[str]) -> None:
-    """Run what the words say."""
+    """Run what the words name."""
     faulthandler.enable()
     progress = os.open(words[-1], os.O_RDWR | os.O_CREAT)
     if words[0] == "repeat":

@@ -36,7 +36,7 @@ def _arguments(words: list[str] | None) -> argparse.Namespace:
 
 
 def table_of(results: list[Result]) -> Table:
-    """What the terminal shows of each part: time, work, latency, memory and its slope."""
+    """Return the table that the terminal shows of the parts: time, work, latency, memory and its slope."""
     table = Table("part", "work", "time", "overload", "p99", "memory", "growth of 2nd half", "", title="load")
     for result in results:
         memory = [v for v in result.verdicts if v.measure is Measure.PRIVATE_MB]
@@ -56,7 +56,7 @@ def table_of(results: list[Result]) -> Table:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run what the words say; the exit status."""
+    """Run the parts that the words name; returns the exit status."""
     given = _arguments(words)
     console = Console(stderr=True) if sys.stderr.isatty() else Console(stderr=True, width=WIDTH_OF_FILES)
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())

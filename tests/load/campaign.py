@@ -15,7 +15,7 @@ from tests.load.world import Tally, World
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What one part came to."""
+    """The result of one part."""
 
     part: Part
     units: float
@@ -24,10 +24,10 @@ class Result:
     latencies: dict[str, dict[str, float]]
     verdicts: list[Verdict]
     errors: list[str]
-    """All that is wrong, of the load, of rows, and of the verdicts."""
+    """All that is wrong with the load, with rows, and by the verdicts."""
 
     def json(self) -> dict[str, Any]:
-        """One document."""
+        """Return one document."""
         return {
             "part": self.part.name,
             "units": self.units,
@@ -52,7 +52,8 @@ class Result:
 
 
 def perform(world: World, part: Part, size: float, progress: Callable[[float], None] = lambda _: None) -> Result:
-    """Run one part of `size` units or seconds. `progress(share)` is told how far it is, from the sampler's thread."""
+    """Run one part of `size` units or seconds. `progress(share)` is called with the share that is done, from the
+    sampler's thread."""
     tally, began = Tally(), time.monotonic()
 
     def done() -> float:
@@ -78,7 +79,7 @@ def perform(world: World, part: Part, size: float, progress: Callable[[float], N
 
 
 def errors_of(tally: Tally, lost: Iterable[str], verdicts: Iterable[Verdict]) -> list[str]:
-    """All that is wrong of one part."""
+    """Return all that is wrong with one part."""
     found = [f"{name} ended" for name in lost]
     found += tally.errors[:10]
     if not tally.done:

@@ -1,7 +1,7 @@
-"""Whether a process keeps what it should give back: bounds and slopes of samples. Pure.
+"""Judges whether a process keeps what it should release: bounds and slopes of samples. Pure.
 
 A slope is Theil and Sen's: the median of the slopes of all pairs of samples. Up to 29 % of the samples may be of any
-size and the slope stays right, so a flush or a merge amid the samples says nothing (Sen 1968, "Estimates of the
+size and the slope stays right, so a flush or a merge amid the samples does not matter (Sen 1968, "Estimates of the
 regression coefficient based on Kendall's tau").
 """
 
@@ -16,13 +16,13 @@ import numpy as np
 WARM_FROM = 0.5
 """Samples count for the slope from this share of the work on: caches, pools and threads are there by then."""
 SAMPLES_MIN = 8
-"""Fewer in the second half say nothing, so they are a failure: a suite that looked away proves nothing."""
+"""With fewer samples in the second half nothing can be judged, so they are a failure."""
 PAIRED_MAX = 400
-"""Samples that are paired with each other; of more, so many are taken at equal distances."""
+"""The samples that are paired with each other; if there are more, so many are taken at equal distances."""
 
 
 class Measure(StrEnum):
-    """What is sampled of a process."""
+    """The quantities that are sampled of a process."""
 
     PRIVATE_MB = "memory that no file backs, MB"
     PSS_MB = "proportional set size, MB"
@@ -33,7 +33,7 @@ class Measure(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """One look at one process: when, after how many units of the part's work, and the values."""
+    """One sample of one process: when, after how many units of the part's work, and the values."""
 
     at_s: float
     done: float
@@ -42,35 +42,36 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Allowed:
-    """What one measure of a process may come to; both limits are parts of a sum, so neither is zero by accident."""
+    """The bounds of one measure of a process; both limits are parts of a sum, so neither is zero by accident."""
 
     most: float = float("inf")
-    """At any time."""
+    """The bound at any time."""
     growth: float = float("inf")
-    """Over the second half of the work, whatever that was: what stores and pools swing by."""
+    """The bound on the growth over the second half of the work, however much that was: stores and pools swing by as
+    much."""
     growth_per_unit: float = 0.0
-    """And so much more for each unit of the second half: what the work leaves behind by design."""
+    """The additional growth allowed for each unit of the second half: what the work leaves behind by design."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What was found of one measure of one process."""
+    """The verdict on one measure of one process."""
 
     process: str
     measure: Measure
     peak: float
     most: float
     growth: float
-    """By the slope over the second half, in the measure's unit."""
+    """The growth by the slope over the second half, in the measure's unit."""
     growth_allowed: float
     slope: float
-    """For each unit of the part's work."""
+    """The slope for each unit of the part's work."""
     wrong: str
     """What is wrong, with the numbers; "" if nothing is."""
 
 
 def slope_of(xs: Sequence[float], ys: Sequence[float]) -> float:
-    """Theil and Sen's slope of ys over xs; 0.0 if all xs are equal."""
+    """Return Theil and Sen's slope of ys over xs; 0.0 if all xs are equal."""
     x, y = np.asarray(xs, float), np.asarray(ys, float)
     if len(x) > PAIRED_MAX:
         chosen = np.linspace(0, len(x) - 1, PAIRED_MAX).astype(int)
@@ -82,7 +83,7 @@ def slope_of(xs: Sequence[float], ys: Sequence[float]) -> float:
 
 
 def judge(process: str, samples: Sequence[Sample], allowed: dict[Measure, Allowed]) -> list[Verdict]:
-    """One verdict for each measure that something is allowed of. `done` of the samples never falls."""
+    """Return one verdict for each measure that has a bound. `done` of the samples never falls."""
     return [_verdict(process, measure, samples, limit) for measure, limit in allowed.items()]
 
 

@@ -1,4 +1,4 @@
-"""Looks at processes again and again, on a thread of its own, whatever the load does meanwhile."""
+"""Measures processes again and again, on a thread of its own, whatever the load does meanwhile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _THREADS = re.compile(r"^Threads:\s+(\d+)", re.MULTILINE)
 
 
 def measured(pid: int) -> dict[Measure, float]:
-    """What the kernel says of a process now. OSError if it is gone, or is somebody else's."""
+    """Return what the kernel reports of a process now. OSError if it is gone, or belongs to another user."""
     proc = Path(f"/proc/{pid}")
     kb = {name: int(value) for name, value in _ROLLUP.findall((proc / "smaps_rollup").read_text())}
     threads = _THREADS.search((proc / "status").read_text())
@@ -33,14 +33,14 @@ def measured(pid: int) -> dict[Measure, float]:
 
 
 class Sampler:
-    """Samples of processes by name from `with` to its end. A process that ends meanwhile is an error of the block's
-    end: under load nothing may die.
+    """Samples processes by name from `with` to its end. A process that ends meanwhile is an error at the end of the
+    block: under load no process may die.
 
     Concurrency: the samples belong to the sampler's thread until the block has ended.
     """
 
     def __init__(self, pids: dict[str, int], done: Callable[[], float], period_s: float = PERIOD_S) -> None:
-        """`done`: units of work that are done by now; called from the sampler's thread."""
+        """`done`: returns the units of work that are done by now; called from the sampler's thread."""
         self.samples: dict[str, list[Sample]] = {name: [] for name in pids}
         self._pids = pids
         self._done = done
@@ -59,7 +59,7 @@ class Sampler:
 
     @property
     def lost(self) -> list[str]:
-        """Processes that ended meanwhile."""
+        """Return the processes that ended meanwhile."""
         return sorted(set(self._lost))
 
     def _run(self) -> None:

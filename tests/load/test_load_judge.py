@@ -1,4 +1,4 @@
-"""What judges the load suite: slopes through noise; planted leaks turn it red, honest ups and downs do not."""
+"""The judge of the load suite: slopes through noise; planted leaks turn it red, honest ups and downs do not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALLOWED = {MB: Allowed(most=300, growth=20)}
 
 
 def samples(values: list[float], measure: Measure = MB) -> list[Sample]:
-    """One a unit of work, and a second."""
+    """Return samples, one for each unit of work and second."""
     return [Sample(at_s=n, done=n, values={measure: value}) for n, value in enumerate(values)]
 
 
@@ -54,14 +54,14 @@ def test_leak_within_swings_is_found_and_swings_alone_are_none() -> None:
 
 
 def test_warming_up_is_no_leak_and_a_leak_behind_a_quiet_start_is_one() -> None:
-    """Goal: only the second half says whether something leaks. Method: 150 MB that come in the first half and stay; a
-    flat first half with a leak behind it."""
+    """Goal: only the second half decides whether something leaks. Method: 150 MB that come in the first half and stay;
+    a flat first half with a leak after it."""
     assert wrong_of([min(100 + 1.5 * n, 250) for n in range(200)]) == ""
     assert "grew by" in wrong_of([100.0] * 100 + [100 + 0.5 * n for n in range(100)])
 
 
 def test_memory_given_back_is_no_growth() -> None:
-    """Goal: a slope downwards is well. Method: values that fall by a MB a unit."""
+    """Goal: a falling slope is no leak. Method: values that fall by a MB a unit."""
     assert wrong_of([250.0 - n for n in range(100)]) == ""
 
 
@@ -89,7 +89,7 @@ def test_open_files_and_threads_are_judged_like_memory() -> None:
 
 
 def test_too_few_samples_are_a_failure() -> None:
-    """Goal: who did not look found nothing. Method: no sample, and one fewer than are needed in the second half."""
+    """Goal: too few samples are no proof. Method: no sample, and one fewer than are needed in the second half."""
     for count in (0, 2 * SAMPLES_MIN - 2):
         assert "samples of the second half" in wrong_of([100.0] * count)
     assert wrong_of([100.0] * 2 * SAMPLES_MIN) == ""
@@ -110,7 +110,8 @@ for line in sys.stdin:
 
 def test_real_process_that_leaks_is_seen_by_the_sampler() -> None:
     """Goal: the numbers come from the process itself. Method: a process that keeps 4 MB, one file and one thread for
-    each line that it is sent; 24 lines: memory, files and threads are all found to grow, by the slope of a line."""
+    each line that it receives; after 24 lines memory, files and threads are all found to grow, by the slope of a
+    line."""
     command = [sys.executable, "-c", LEAK]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None and process.stdout is not None
@@ -130,7 +131,7 @@ def test_real_process_that_leaks_is_seen_by_the_sampler() -> None:
 
 
 def test_sampler_looks_until_the_end_and_names_a_process_that_is_gone() -> None:
-    """Goal: a death under load cannot pass. Method: this process and one that has ended, looked at for a moment: this
+    """Goal: a death under load is reported. Method: this process and one that has ended are sampled for a moment: this
     one has a sample from the end at least, with the work done by then; the other one is named."""
     gone = subprocess.Popen(["true"])
     gone.wait()
@@ -144,8 +145,8 @@ def test_sampler_looks_until_the_end_and_names_a_process_that_is_gone() -> None:
 
 
 def test_only_refusals_for_overload_are_repeated_and_counted() -> None:
-    """Goal: no error but overload. Method: a call that is overloaded twice before it is answered, and one that is
-    refused for something else."""
+    """Goal: overload is the only error that is allowed. Method: a call that is overloaded twice before it is answered,
+    and one that is refused for something else."""
     tally, answers = Tally(), [Refused(Code.OVERLOADED, "full"), Refused(Code.OVERLOADED, "full"), 7]
 
     def call() -> object:

@@ -48,7 +48,8 @@ def _row(rng: random.Random, schema: TableSchema, offset: int, keys: int) -> dic
 
 
 def _log(rng: random.Random, schema: TableSchema, count: int) -> list[Entry]:
-    """Mostly one-row writes of a few clients; some repeated, some of a source, of fewer columns or larger; noops."""
+    """Return a log of mostly one-row writes of a few clients; some repeated, some of a source, of fewer columns or
+    larger; noops."""
     keys = rng.choice([4, 40, 4000])
     names = [c.name for c in schema.columns]
     sequences = dict.fromkeys("abcd", 0)
@@ -91,7 +92,7 @@ def _log(rng: random.Random, schema: TableSchema, count: int) -> list[Entry]:
 
 @contextmanager
 def _bounds(tight: bool) -> Iterator[None]:
-    """The bounds of ledger and rows as they are, or such as are met all the time."""
+    """Yield the bounds of ledger and rows as they are, or bounds so low that they are met all the time."""
     with pytest.MonkeyPatch.context() as patch:
         if tight:
             patch.setattr(limits, "LEDGER_RESULTS_PER_CLIENT_MAX", 4)
@@ -106,9 +107,9 @@ def _bounds(tight: bool) -> Iterator[None]:
 )
 @pytest.mark.parametrize("seed", few_then_deep(6, 40))
 def test_small_writes_applied_in_any_groups_equal_one_at_a_time(schema: TableSchema, seed: int) -> None:
-    """Goal: however committed entries are handed over, rows, row errors, times, results and ledger are those of one at
-    a time. Method: random logs cut at random places, with flushes between, against one that gets single entries; under
-    the bounds of ledger and rows, and under such as are met all the time."""
+    """Goal: however committed entries are grouped, rows, row errors, times, results and ledger are those of one at a
+    time. Method: random logs cut at random places, with flushes between, against a tablet that receives single entries;
+    under the bounds of ledger and rows, and under bounds that are met all the time."""
     rng = random.Random(seed)
     with _bounds(tight=rng.random() < 0.5):
         _compare(rng, schema)
@@ -149,8 +150,8 @@ def _seen(result: Any) -> Any:
 
 
 def test_writes_of_many_clients_are_applied_in_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: what commits together costs one application. Method: 40 one-row writes of 8 clients in one call, counting
-    the memory store's batches."""
+    """Goal: writes that commit together cost one application. Method: 40 one-row writes of 8 clients in one call,
+    counting the memory store's batches."""
     rows = [{"op": RowOp.INSERT, "offset": 0, "k": n, "v": n, "s": "x", "r": n} for n in range(40)]
     names = ["k", "v", "s", "r"]
     log = [

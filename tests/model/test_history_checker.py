@@ -29,7 +29,8 @@ def read(value: int | None, began: float, ended: float, client: str = "b") -> Op
 
 
 def explained(operations: Sequence[Operation]) -> bool:
-    """The twin: try every order of every choice of open writes."""
+    """Return whether some order explains the history, by trying every order of every choice of open writes: the
+    twin."""
     certain = [o for o in operations if o.ended < math.inf]
     open_writes = [o for o in operations if o.ended == math.inf]
     for number in range(len(open_writes) + 1):
@@ -81,12 +82,12 @@ def test_history_that_an_order_explains_is_accepted(name: str) -> None:
 
 @pytest.mark.parametrize("name", BAD)
 def test_history_that_no_order_explains_is_refused(name: str) -> None:
-    """Goal: a checker that stops watching turns this red. Method: hand-made violations, judged by the twin too."""
+    """Goal: a checker that stops comparing turns this red. Method: hand-made violations, judged by the twin too."""
     assert not linearizable(BAD[name]) and not explained(BAD[name])
 
 
 def random_history(rng: Random) -> list[Operation]:
-    """Up to seven operations of which each read saw a value at random, mostly one written before it ended."""
+    """Return up to seven operations; each read saw a value at random, mostly one written before it ended."""
     operations: list[Operation] = []
     for number in range(rng.randint(1, 7)):
         began = rng.randint(0, 12)
@@ -100,8 +101,8 @@ def random_history(rng: Random) -> list[Operation]:
 
 
 def test_checker_agrees_with_the_obvious_twin_on_random_histories() -> None:
-    """CN-24: the checker's verdict is right, and what it tells of a bad history is itself a contradiction. Method:
-    1,000 small histories, ties and open writes among them, against every permutation."""
+    """CN-24: the checker's verdict is right, and the part of a bad history that it reports is itself a contradiction.
+    Method: 1,000 small histories, ties and open writes among them, against every permutation."""
     verdicts = {True: 0, False: 0}
     for seed in range(1000):
         operations = random_history(Random(seed))
@@ -116,7 +117,7 @@ def test_checker_agrees_with_the_obvious_twin_on_random_histories() -> None:
 
 
 def long_history(operations: int) -> list[Operation]:
-    """Twelve clients on one register that is right, a tenth of the writes with an unknown outcome."""
+    """Return a correct history of twelve clients on one register, a tenth of the writes with an unknown outcome."""
     rng, state, found = Random(7), ABSENT, []
     free = {f"c{n}": 0.0 for n in range(12)}
     now = 0.0
@@ -135,8 +136,8 @@ def long_history(operations: int) -> list[Operation]:
 
 
 def test_long_history_with_open_writes_is_decided_and_one_stale_read_in_it_is_told_in_a_few_lines() -> None:
-    """Goal: real histories are decided, and a reader sees what is wrong. Method: 3,000 operations of twelve clients on
-    one key; then one of the reads is made to see a value of long before."""
+    """Goal: real histories are decided, and the report shows a reader what is wrong. Method: 3,000 operations of twelve
+    clients on one key; then one of the reads is changed to see a value of long before."""
     operations = long_history(3000)
     assert linearizable(operations)
     victim = next(n for n, o in enumerate(operations) if n > 2000 and not o.write)
@@ -150,14 +151,14 @@ def test_long_history_with_open_writes_is_decided_and_one_stale_read_in_it_is_to
 
 
 def test_value_written_twice_is_no_history_to_judge() -> None:
-    """Goal: a workload that repeats values is told so. Method: one value, two writes."""
+    """Goal: a workload that repeats values is refused. Method: one value, two writes."""
     with pytest.raises(ValueError, match="written twice"):
         linearizable([wrote(1, 0, 1), wrote(1, 2, 3)])
 
 
 def test_recorded_calls_are_judged_key_by_key_and_the_wrong_key_is_told() -> None:
-    """Goal: what `verify` says names the key, the operations and a refused write that was read after all. Method: a
-    good key, a key with lost calls and one under way, and a key whose refused write shows up."""
+    """Goal: the text of `verify` names the key, the operations and a refused write that was read after all. Method: a
+    good key, a key with lost calls and one under way, and a key whose refused write is read."""
     clock = iter(range(100))
     history = History(lambda: float(next(clock)))
     history.write("a", "good", 1).returned()

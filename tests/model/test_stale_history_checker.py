@@ -39,7 +39,8 @@ def accepted(operations: Sequence[Operation]) -> bool:
 
 
 def explained(operations: Sequence[Operation]) -> bool:
-    """The twin: try every order of all operations that keeps what came after what, and each client's own order."""
+    """Return whether some order explains the history, by trying every order of all operations that keeps what came
+    after what, and each client's own order: the twin."""
 
     def before(a: Operation, b: Operation) -> bool:
         same = a.client == b.client and b.staleness < math.inf
@@ -96,7 +97,7 @@ def test_stale_reads_that_an_order_explains_are_accepted(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*TOO_OLD, *BACK])
 def test_stale_read_that_is_too_old_or_goes_back_is_told(name: str) -> None:
-    """IN-10. Goal: each way to be too old is seen, and named. Method: hand-made histories, judged by the twin too."""
+    """IN-10. Goal: each way to be too old is found, and named. Method: hand-made histories, judged by the twin too."""
     operations = TOO_OLD.get(name) or BACK[name]
     with pytest.raises(NotLinearizable) as caught:
         verified(operations)
@@ -106,7 +107,7 @@ def test_stale_read_that_is_too_old_or_goes_back_is_told(name: str) -> None:
 
 
 def drawn_history(rng: Random) -> list[Operation]:
-    """A few calls of two clients to two keys at random times, with values that were written; right or wrong."""
+    """Return a few calls of two clients to two keys at random times, with values that were written; right or wrong."""
     written = {key: rng.randint(1, 2) for key in ("k", "o")}
     found = []
     for key, count in written.items():
@@ -122,7 +123,8 @@ def drawn_history(rng: Random) -> list[Operation]:
 
 
 def test_stale_history_checker_agrees_with_the_twin() -> None:
-    """Goal: what an order explains is never told of; most of what none explains is. Method: random small histories."""
+    """Goal: a history that an order explains is never reported; most of those that none explains are. Method: random
+    small histories."""
     rng = Random(7)
     right = wrong = missed = 0
     for _ in range(300):

@@ -104,7 +104,7 @@ class _Run:
         self.send(names, rows, ignore_null, bounded, after)
 
     def replay_some(self) -> None:
-        """A batch again, cut elsewhere, or one that builds on what never came."""
+        """Send a batch again, cut elsewhere, or one that builds on a batch that never came."""
         if not self.sent:
             return
         names, rows, ignore_null, bounded = self.rng.choice(self.sent)
@@ -129,7 +129,7 @@ class _Run:
             assert result.last_offset == self.twin.last
 
     def flush_in_vain(self) -> None:
-        """A flush that finds no space leaves a frozen memory store behind, which later steps must see through."""
+        """Flush without space, which leaves a frozen memory store that later steps must read through."""
         self.disk.fail_on("replace", "tablet-meta/*", "ENOSPC")
         try:
             assert self.tablet.flush() is None
@@ -138,7 +138,7 @@ class _Run:
         self.disk.heal()
 
     def reopen(self) -> None:
-        """As after a kill: everything in memory is gone, the log is applied again."""
+        """Open the tablet as after a kill: everything in memory is gone, the log is applied again."""
         self.tablet.close()
         self.tablet = Tablet.open(self.disk, Superblock.load(self.disk, self.tablet.tablet_id))
         self.tablet._work.flush_bytes_max = self.flush_bytes_max
@@ -171,7 +171,7 @@ def test_tablet_under_random_life_equals_twin(schema: TableSchema, seed: int) ->
 @pytest.mark.parametrize("seed", few_then_deep(6, 40))
 def test_rows_about_as_long_as_they_may_be_equal_twin(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: a row that would become too long by what it keeps is an error of its row, whatever the batch boundaries,
-    replays, flushes and restarts, and only in entries that say so. Method: the random life, rows bounded to 30 bytes,
+    replays, flushes and restarts, and only in entries that state so. Method: the random life, rows bounded to 30 bytes,
     and values copied 32 bytes at a time."""
     monkeypatch.setattr(limits, "ROW_SIZE_BYTES_MAX", 30)
     monkeypatch.setattr(limits, "KEPT_BYTES_MAX", 32)

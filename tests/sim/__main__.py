@@ -1,7 +1,7 @@
 """Run the simulators: `python -m tests.sim`, `python -m tests.sim driver:17 core:0-99`, `--overnight`.
 
-Without arguments it runs what CI runs, on two processes, and is red if a seed fails or the run came across too little
-(tests/sim/coverage.py). A failing seed is printed as the command that runs it again.
+Without arguments it runs what CI runs, on two processes, and is red if a seed fails or the run came across too few
+marks (tests/sim/coverage.py). A failing seed is printed as the command that runs it again.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ CI_SEEDS = {"core": 3_500, "driver": 1_600, "jam": 600, "stranded": 40, "tablet"
 SEEDS_FILE = Path(__file__).with_name("seeds.txt")
 FAILURES_SHOWN = 10
 CHUNK = 4
-"""Seeds that a process is given at once."""
+"""How many seeds a process receives at once."""
 
 
 def parse(words: Iterable[str]) -> list[Job]:
-    """`driver:17`, `core:0-99`, `core:3,17`: the jobs they name."""
+    """Return the jobs that `driver:17`, `core:0-99` or `core:3,17` name."""
     jobs: list[Job] = []
     for word in words:
         simulator, _, text = word.partition(":")
@@ -45,19 +45,19 @@ def parse(words: Iterable[str]) -> list[Job]:
 
 
 def kept() -> list[Job]:
-    """The seeds that once failed, which run for ever."""
+    """Return the seeds that once failed, which run for ever."""
     return parse(line.split()[0] for line in SEEDS_FILE.read_text().splitlines() if line and line[0] != "#")
 
 
 def ci_jobs(share: float) -> list[Job]:
-    """The kept seeds, then CI's, the simulators mixed so that whatever time allows for has some of each."""
+    """Return the kept seeds, then CI's, with the simulators mixed, so that a run of any length has some of each."""
     counts = {name: max(1, round(count * share)) for name, count in CI_SEEDS.items()}
     jobs = [((seed + 0.5) / counts[name], name, seed) for name in counts for seed in range(counts[name])]
     return kept() + [(name, seed) for _, name, seed in sorted(jobs)]
 
 
 def endless(first: int) -> Iterator[Job]:
-    """New seeds for ever, each simulator in the proportions of CI."""
+    """Yield new seeds for ever, each simulator in the proportions of CI."""
     for turn in itertools.count():
         for name, count in CI_SEEDS.items():
             lump = max(1, count // 40)
@@ -65,7 +65,7 @@ def endless(first: int) -> Iterator[Job]:
 
 
 def outcomes(jobs: Iterable[Job], processes: int) -> Iterator[Outcome]:
-    """Each job's outcome, as it comes; few are under way at any time."""
+    """Yield each job's outcome as it comes; few are under way at any time."""
     jobs = iter(jobs)
     if processes == 1:
         yield from (run(*job) for job in jobs)
@@ -84,7 +84,7 @@ def outcomes(jobs: Iterable[Job], processes: int) -> Iterator[Outcome]:
 
 
 def report(outcome: Outcome, console: Console, *, traced: bool) -> None:
-    """A failing seed: what was said, and how to run it again."""
+    """Print a failing seed: the complaint, and how to run it again."""
     console.print(f"[red]seed {outcome.seed} of {outcome.simulator}[/red]: ", end="")
     console.print(outcome.failure[:2_000], markup=False, highlight=False)
     console.print(f"  run it again: {command(outcome.simulator, outcome.seed)}", highlight=False, soft_wrap=True)
@@ -93,7 +93,7 @@ def report(outcome: Outcome, console: Console, *, traced: bool) -> None:
 
 
 def main() -> int:
-    """Exit status 1 if a seed failed or, without named seeds, too little was seen."""
+    """Run the simulators; returns exit status 1 if a seed failed or, without named seeds, too few marks occurred."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("seeds", nargs="*", help="SIMULATOR:SEEDS, for instance driver:17 or core:0-99")
     parser.add_argument("--share", type=float, default=1.0, help="of CI's number of seeds (default 1.0)")
@@ -126,7 +126,7 @@ def main() -> int:
 
 
 def finish(tally: Tally, console: Console, *, whole: bool, t: float) -> int:
-    """The table, the time, and the verdict."""
+    """Print the table, the time, and the verdict."""
     if tally.seeds.total() > 1:
         show(tally, console)
     own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,4 +1,5 @@
-"""What a run of the simulators must have come across, or it proves little; and the table that shows it."""
+"""The marks that a run of the simulators must have come across, since without them it proves little; and the table that
+shows them."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ EVENTS = (
     *("client write repeated", "majority alone", "hung leader gone", "vote while refusing"),
 )
 DEMANDED = FAULTS + EVENTS
-"""Each at least MARK_MIN times, in the simulators that run whole replicas (the cores alone do not count)."""
+"""Each must occur at least MARK_MIN times in the simulators that run whole replicas (the cores alone do not count)."""
 WHOLE = ("driver", "jam", "stranded", "tablet")
 _EVERYWHERE = ("V1", "V2", "V3", "V4", "READ")
 _OF_WHOLE = (*_EVERYWHERE, "I2", "V6", "V8", "SNAPSHOT")
@@ -41,19 +42,19 @@ WATCHED = {
     "stranded": _OF_WHOLE,
     "tablet": (*_OF_WHOLE, *_OF_CHANGE, "V5"),
 }
-"""Which verifiers each simulator has. Each must have compared something MARK_MIN times in each: one that is not fed any
-more sees nothing wrong, and would be green for ever. In `stranded` nothing restarts and no config changes."""
+"""The verifiers of each simulator. Each must have compared something MARK_MIN times in each: one that receives nothing
+any more finds nothing wrong, and would be green for ever. In `stranded` nothing restarts and no config changes."""
 OF_CORES = ("majority alone", *WITNESS_MARKS)
-"""Each at least MARK_MIN times in the simulator of cores; it alone draws witnesses."""
+"""Each must occur at least MARK_MIN times in the simulator of cores; it alone draws witnesses."""
 
 
 def seen(tally: Tally, mark: str) -> int:
-    """How often the simulators of whole replicas came across `mark`."""
+    """Return how often the simulators of whole replicas came across `mark`."""
     return sum(tally.marks[name][mark] for name in WHOLE if name in tally.marks)
 
 
 def shortfalls(tally: Tally) -> list[str]:
-    """Why the run proves too little; empty if it proves enough."""
+    """Return why the run proves too little; empty if it proves enough."""
     found = [f"{mark}: seen {seen(tally, mark)} times, wanted {MARK_MIN}" for mark in DEMANDED]
     found = [text for mark, text in zip(DEMANDED, found, strict=True) if seen(tally, mark) < MARK_MIN]
     cores: Counter[str] = tally.marks.get("core", Counter())
@@ -71,7 +72,7 @@ def shortfalls(tally: Tally) -> list[str]:
 
 
 def show(tally: Tally, console: Console) -> None:
-    """The table: a row a mark, a column a simulator."""
+    """Print the table: a row for each mark, a column for each simulator."""
     names = sorted(tally.seeds)
     table = Table(title="what the simulators came across", title_justify="left")
     table.add_column("")

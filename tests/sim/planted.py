@@ -1,4 +1,4 @@
-"""Planted bugs: each one swaps a line of production code, and the simulators must notice.
+"""Planted bugs: each one replaces a line of production code, and the simulators must notice.
 
 `python -m tests.sim.planted` catches each in the scenario tuned for it, as CI does; `--plain` searches with the seeds
 that CI runs, untuned, up to the bound that is stated here, and prints after how many seeds each was found.
@@ -29,20 +29,21 @@ PLANTED_MIN = 25
 SCRIPTS = Path(__file__).parents[1] / "raft_scripts"
 
 Swap = tuple[str, str, str]
-"""`module:function` below nyala.replica, a piece of its source that occurs once, and what stands there instead."""
+"""`module:function` below nyala.replica, a piece of its source that occurs once, and the text that replaces it."""
 
 
 VERIFIED = r"Violation: [VI]\d|InvariantViolation: "
-"""A verifier of the cores, or a check of the product's own."""
+"""Matches a complaint of a verifier of the cores, or of one of the product's own checks."""
 COMMITTED_HERE = rf"{VERIFIED}|AssertionError: an honest peer is refused: its log holds "
-"""The same, or what a follower says of a leader that lacks what is committed, before its own invariants would."""
+"""Matches the same, or what a follower reports of a leader that lacks what is committed, before its own invariants
+would."""
 STALE_READ = r"Violation: READ"
 ROWLESS = r"Violation: ROWS"
 STUCK = r"AssertionError: the healed (group|majority) does not converge"
 STUCK_ALONE = r"AssertionError: the healed majority does not converge"
 SCRIPT = r"AssertionError: the script prints something else"
 TOLD = r"AssertionError"
-"""Of a scenario that is a test: what it asserts is its own."""
+"""Matches the failure of a scenario that is a test: its assertions are its own."""
 FORGOT = r"AssertionError: \w+ (spoke in term|forgot its vote|voted twice|had applied)"
 DAMAGED = r"Corruption: (a segment is damaged|entries do not follow)|AssertionError: \w+ had applied"
 WITHHELD = r"AssertionError: \w+ withholds"
@@ -61,8 +62,8 @@ ROW_ERRORS = r"AssertionError: SourceKey.* (row errors .* were forgotten|errors 
 class Planted(NamedTuple):
     """One bug. `simulator` and `tuned`: the scenario in which it is caught within `within` seeds, from 0 on.
 
-    `says`: how the complaint begins, as a regular expression. Anything else, a NameError of the planted line say, is
-    no catch.
+    `says`: a regular expression for the beginning of the complaint. Anything else, for example a NameError of the
+    planted line, is no catch.
     """
 
     name: str
@@ -74,13 +75,13 @@ class Planted(NamedTuple):
     """Instead of seeds: a script of tests/raft_scripts, or `module:function` of a scenario, that turns red."""
     says: str = VERIFIED
     plain: int = 0
-    """Plain search finds it within so many seeds of the same simulator, wherever it begins; 0: not stated."""
+    """Plain search finds the bug within this many seeds of the same simulator, from any first seed; 0: not stated."""
     plain_says: str = ""
-    """How the complaint begins that plain search hears, where the story's is another."""
+    """How the complaint that plain search finds begins, if the story's is another one."""
 
 
 def one(target: str, old: str, new: str) -> tuple[Swap, ...]:
-    """A bug of one line."""
+    """Return a bug of one line."""
     return ((target, old, new),)
 
 
@@ -114,7 +115,7 @@ WITNESSES = {
     "double": 0,
     "disk": 0.7,
 }
-"""Witnesses for long, and disks that are behind what was sent when the power goes."""
+"""Settings with witnesses for a long time, and with disks that are behind what was sent when the power is lost."""
 TORN = {"odds": QUIET | {"crash": 0.12, "cut": 0.05, "transfer": 0, "pause": 0}, "disk": 0.7}
 LEASES = {
     "odds": QUIET | {"crash": 0, "cut": 0.03, "pause": 0.04, "transfer": 0.03, "campaign": 0},
@@ -548,7 +549,8 @@ def _function(target: str) -> Any:
 
 @contextmanager
 def swapped(target: str, old: str, new: str) -> Iterator[None]:
-    """The function's code with `old` replaced; a test build of one line. AssertionError if the code has moved on."""
+    """Run the function with `old` replaced by `new`; a test build of one line. AssertionError if the code no longer has
+    `old`."""
     function = _function(target)
     source = _SOURCES.get(target) or textwrap.dedent(inspect.getsource(function))
     assert source.count(old) == 1, f"{target} has {source.count(old)} times {old!r}: the planted bug is stale"
@@ -566,7 +568,8 @@ def swapped(target: str, old: str, new: str) -> Iterator[None]:
 
 
 def stale(bug: Planted) -> str:
-    """What is wrong with where a bug is planted, or with the name of its story; empty if nothing is. Nothing is run."""
+    """Return what is wrong with the place where a bug is planted, or with the name of its story; empty if nothing is.
+    Nothing is run."""
     module, _, function = bug.story.partition(":")
     try:
         with ExitStack() as swaps:
@@ -582,12 +585,12 @@ def stale(bug: Planted) -> str:
 
 
 _SOURCES: dict[str, str] = {}
-"""Source of each function as it stands now: several swaps in one function add up."""
+"""The source of each function as it is now: several replacements in one function add up."""
 
 
 def caught(bug: Planted, *, seeds: int, tuned: dict[str, Any] | None = None, first: int = 0) -> tuple[int, str] | None:
-    """(seeds needed, what was said), or None if none of `seeds` from `first` on complains as it should; plain search
-    if nothing is tuned."""
+    """Return (seeds needed, the complaint), or None if none of `seeds` from `first` on complains as it should; plain
+    search if nothing is tuned."""
     says = bug.plain_says if tuned is None and bug.plain_says else bug.says
     with ExitStack() as swaps:
         for swap in bug.swaps:
@@ -603,7 +606,8 @@ def caught(bug: Planted, *, seeds: int, tuned: dict[str, Any] | None = None, fir
 
 
 def false_alarm(simulator: str, seeds: int, tuned: dict[str, Any]) -> str:
-    """What is said of the first `seeds` without any bug; empty, or the oracle that cries caught nothing either."""
+    """Return the complaint of the first `seeds` without any bug. It must be empty, because a verifier that complains
+    without a bug has caught nothing with one."""
     for seed in range(seeds):
         scene = f"{simulator}:{seed} {tuned}"
         if scene not in _SILENCE:
@@ -614,11 +618,11 @@ def false_alarm(simulator: str, seeds: int, tuned: dict[str, Any]) -> str:
 
 
 _SILENCE: dict[str, str] = {}
-"""What was said without a bug, by scene: several bugs share one."""
+"""The complaint without a bug, by scene: several bugs share one."""
 
 
 def told(story: str) -> str:
-    """What is wrong when the story is told; empty if it ends as it should."""
+    """Return what is wrong when the story is run; empty if it ends as it should."""
     module, _, function = story.partition(":")
     try:
         if function:
@@ -632,7 +636,7 @@ def told(story: str) -> str:
 
 
 def scenario(bug: Planted) -> str:
-    """How the scenario reads in the table."""
+    """Return how the scenario appears in the table."""
     if bug.story:
         return bug.story.rpartition(":")[2]
     tuned = ", ".join(f"{name}={value}" for name, value in (bug.tuned or {}).items() if value != "")
@@ -640,7 +644,7 @@ def scenario(bug: Planted) -> str:
 
 
 def main() -> int:
-    """Exit status 1 if a bug is not caught."""
+    """Run the planted bugs; returns exit status 1 if one is not caught."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plain", action="store_true", help="search without tuning, up to the stated bound")
     parser.add_argument("--first", type=int, default=0, help="first seed of --plain")

@@ -1,4 +1,4 @@
-"""The simulators by name: what one seed of each runs, and what came of it."""
+"""The simulators by name: what one seed of each runs, and its outcome."""
 
 from __future__ import annotations
 
@@ -19,32 +19,33 @@ from tests.harness.sim_tablet import TabletCopies, TabletNode
 from tests.harness.sim_tablet_workload import TabletWorkload
 from tests.harness.sim_workload import Swarm, Workload, converge
 
-logging.getLogger("nyala").addHandler(logging.NullHandler())  # what goes wrong in a history is the point of it
+logging.getLogger("nyala").addHandler(logging.NullHandler())  # errors are what a history is for
 Job = tuple[str, int]
 """A simulator and a seed."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one seed came across. `failure`: empty, or what a verifier, a check or the liveness phase said."""
+    """The marks of one seed. `failure`: empty, or the complaint of a verifier, a check or the liveness phase."""
 
     simulator: str
     seed: int
     delivered: int = 0
-    """Messages that reached a living process."""
+    """The number of messages that reached a living process."""
     marks: Counter[str] = field(default_factory=Counter)
     failure: str = ""
     trace: str = ""
 
 
 def run_core(seed: int, **tuned: Any) -> tuple[int, Counter[str]]:
-    """A group of consensus cores: 240 ticks of trouble, then it must converge within 400."""
+    """Run a group of consensus cores: 240 ticks of faults, then it must converge within 400."""
     net = run_seed(seed, **tuned)
     return net.delivered, net.marks
 
 
 def _play(seed: int, cluster: SimCluster, workload: Workload, trouble_us: int) -> tuple[int, Counter[str]]:
-    """Trouble for so long, then convergence and all verifiers. How many messages were delivered, and the marks."""
+    """Run faults for so long, then convergence and all verifiers. Returns how many messages were delivered, and the
+    marks."""
     try:
         cluster.start(hinted="a" if seed % 2 else None)
         workload.begin()
@@ -56,20 +57,20 @@ def _play(seed: int, cluster: SimCluster, workload: Workload, trouble_us: int) -
 
 
 def run_driver(seed: int, **tuned: Any) -> tuple[int, Counter[str]]:
-    """Whole replicas on simulated disks: 1.2 virtual seconds of trouble, then convergence and all verifiers."""
+    """Run whole replicas on simulated disks: 1.2 virtual seconds of faults, then convergence and all verifiers."""
     cluster = SimCluster(seed, voters=5 if seed % 7 == 0 else 3, spares=seed % 3)
     workload = Workload(cluster, replace(Swarm.draw(cluster), **tuned))
     return _play(seed, cluster, workload, 1_200_000)
 
 
 def run_stranded(seed: int, **_: Any) -> tuple[int, Counter[str]]:
-    """Followers that fall behind leaders which are deposed while they are copied from: six virtual seconds."""
+    """Run followers that fall behind leaders that are deposed while they are copied from: six virtual seconds."""
     cluster = stranded(seed)
     return cluster.network.delivered, cluster.marks
 
 
 def run_tablet(seed: int, **tuned: Any) -> tuple[int, Counter[str]]:
-    """Whole data tablets under an ingest query, with tombstones and real tablet copies."""
+    """Run whole data tablets under an ingest query, with tombstones and real tablet copies."""
     cluster = SimCluster(
         seed, voters=5 if seed % 9 == 0 else 3, spares=seed % 3, node_class=TabletNode, copies_class=TabletCopies
     )
@@ -84,12 +85,12 @@ NOTHING_ELSE: dict[str, Any] = {
     "crash_point": "",
     "flap": False,
 }
-"""A day on which nobody dies, is cut off or stopped, and no disk fails."""
+"""Settings of a run in which no process dies, is cut off or stopped, and no disk fails."""
 
 
 def run_jam(seed: int, **tuned: Any) -> tuple[int, Counter[str]]:
-    """As `driver`, every eighth as `tablet`, for 2.5 virtual seconds with jams: logs and metadata that hang, queues
-    without room, ways that lose one type of message or hold all of them back."""
+    """Run the seed as `driver`, every eighth as `tablet`, for 2.5 virtual seconds with jams: logs and metadata that
+    hang, queues without room, ways that lose one type of message or hold all of them back."""
     whole, rng = seed % 8 == 7, Random(f"queue {seed}")
     cluster = SimCluster(
         seed,
@@ -102,7 +103,7 @@ def run_jam(seed: int, **tuned: Any) -> tuple[int, Counter[str]]:
     )
     swarm = Swarm.draw(cluster)
     if rng.random() < 0.6:
-        swarm = replace(swarm, **NOTHING_ELSE)  # a log that hangs is not seen for long where everything dies
+        swarm = replace(swarm, **NOTHING_ELSE)  # a log that hangs is soon gone if every process dies
     swarm = replace(swarm, **{"majority": 0.5, **jams_drawn(seed), **tuned})
     workload = (TabletWorkload if whole else Workload)(cluster, swarm)
     return _play(seed, cluster, workload, 2_500_000)
@@ -118,7 +119,7 @@ SIMULATORS: dict[str, Callable[..., tuple[int, Counter[str]]]] = {
 
 
 def run(simulator: str, seed: int, **tuned: Any) -> Outcome:
-    """One seed, whose failure is part of the outcome. SimCrash outside of a process is a failure too."""
+    """Run one seed; its failure is part of the outcome. SimCrash outside of a process is a failure too."""
     try:
         delivered, marks = SIMULATORS[simulator](seed, **tuned)
     except KeyboardInterrupt:
@@ -130,12 +131,12 @@ def run(simulator: str, seed: int, **tuned: Any) -> Outcome:
 
 
 def run_all(jobs: Sequence[Job]) -> list[Outcome]:
-    """Several seeds, one after the other."""
+    """Run several seeds, one after the other."""
     return [run(*job) for job in jobs]
 
 
 def command(simulator: str, seed: int) -> str:
-    """What runs this seed again."""
+    """Return the command that runs this seed again."""
     return f"python -m tests.sim {simulator}:{seed}"
 
 

@@ -1,4 +1,4 @@
-"""One planted bug for each kind of trouble with disks: a driver simulation that misses it turns these red."""
+"""One planted bug for each kind of fault of disks: a driver simulation that misses it turns these red."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ SEEDS = 120
 
 
 def complaints(wanted: str, found_at: int = 0, **tuned: Any) -> bool:
-    """Whether a verifier says `wanted` of one of the first seeds; others may be faster on some. `tuned`: what days are
-    like that this bug needs. `found_at`: the seed where it was found once, which is tried first."""
+    """Return whether a verifier complains with `wanted` on one of the first seeds; others may be faster on some.
+    `tuned`: the settings of the runs that this bug needs. `found_at`: a seed where it was found once, which is tried
+    first."""
     for seed in (*range(found_at, SEEDS), *range(found_at)):
         cluster = SimCluster(seed, voters=5 if seed % 7 == 0 else 3, spares=seed % 3)
         workload = Workload(cluster, replace(Swarm.draw(cluster), **tuned))
@@ -37,7 +38,7 @@ def complaints(wanted: str, found_at: int = 0, **tuned: Any) -> bool:
 
 
 def test_entries_applied_ahead_of_the_own_log_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: the slow-log fault bites. Method: a replica applies up to the commit index, durable here or not."""
+    """Goal: the slow-log fault has an effect. Method: a replica applies up to the commit index, durable here or not."""
     right = ReadyExecutor.apply_committed
 
     def ahead(executor: ReadyExecutor) -> None:
@@ -49,7 +50,7 @@ def test_entries_applied_ahead_of_the_own_log_are_seen(monkeypatch: pytest.Monke
 
 
 def test_replica_that_a_full_disk_ends_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: the fault of metadata without room bites. Method: no room fails the replica, for good."""
+    """Goal: the fault of metadata without room has an effect. Method: a full disk fails the replica for good."""
     right = Persister._settled
 
     def for_good(persister: Persister, result: BaseException | None) -> bool:
@@ -63,7 +64,8 @@ def test_replica_that_a_full_disk_ends_is_seen(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_promise_made_without_room_for_it_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: amnesia by a full disk is noticed. Method: a term that found no room counts as saved."""
+    """Goal: a promise forgotten because of a full disk is noticed. Method: a term that found no room counts as
+    saved."""
     right = Persister._settled
 
     def settled(persister: Persister, result: BaseException | None) -> bool:
@@ -74,7 +76,7 @@ def test_promise_made_without_room_for_it_is_seen(monkeypatch: pytest.MonkeyPatc
 
 
 def test_metadata_that_is_loaded_unsynced_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a kill and then a power loss is part of the days. Method: loading syncs nothing."""
+    """Goal: a kill followed by a power loss is among the faults. Method: loading syncs nothing."""
     right = ConsensusMeta.load
 
     def load(disk: Any, tablet_id: str) -> ConsensusMeta:
@@ -93,8 +95,8 @@ def test_metadata_that_is_loaded_unsynced_is_seen(monkeypatch: pytest.MonkeyPatc
 def test_copy_over_a_replica_that_acknowledged_more_is_seen(
     monkeypatch: pytest.MonkeyPatch, checked_at_its_turn: bool, found_at: int
 ) -> None:
-    """Goal: deposed leaders that wake up do damage. Method: a copy is not compared with what its target has promised at
-    the end; and in the second case not when its turn comes either."""
+    """Goal: deposed leaders that wake up copy over replicas. Method: a copy is not compared with what its target has
+    promised at the end; and in the second case not when its turn comes either."""
     monkeypatch.setattr(sim_copy, "source_refusal", lambda **given: None)
     if not checked_at_its_turn:
         monkeypatch.setattr(sim_copy, "start_tablet_copy_checks", lambda request, local: None)

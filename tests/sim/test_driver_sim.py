@@ -18,7 +18,7 @@ FIRST = int(os.environ.get("NYALA_SIM_FIRST", "0"))
 
 
 def history(seed: int) -> tuple[SimCluster, Workload]:
-    """One bad day of 1.2 virtual seconds, then convergence and all verifiers."""
+    """Run 1.2 virtual seconds of faults, then convergence and all verifiers."""
     cluster = SimCluster(seed, voters=5 if seed % 7 == 0 else 3, spares=seed % 3)
     workload = Workload(cluster, Swarm.draw(cluster))
     cluster.start(hinted="a" if seed % 2 else None)
@@ -44,14 +44,14 @@ def test_driver_under_random_faults_keeps_every_promise(block: int) -> None:
         marks += cluster.marks
     print(f"block {block}: " + ", ".join(f"{marks[name]} {name}" for name in MARKS))
     if SEEDS >= 200:
-        # These are rare, for a tenth of the seeds too rare to demand; `python -m tests.sim` demands twenty.
+        # These are too rare to demand them of a tenth of the seeds; `python -m tests.sim` demands twenty.
         seen = [name for name in MARKS if name not in ("torn write", "transfer", "unknown outcome")]
         assert [name for name in seen if marks[name] < 2] == [], "an idle simulation proves nothing"
 
 
 def test_driver_copies_from_leaders_that_are_deposed_meanwhile_lose_nothing() -> None:
-    """TC-58: no copy makes a replica forget what it acknowledged. Method: ten such histories; copies are let through by
-    the real checks, at the job's turn and at its end; some of each outcome are seen."""
+    """TC-58: no copy makes a replica forget what it acknowledged. Method: ten such histories; the real checks let
+    copies pass, at the job's turn and at its end; some of each outcome must occur."""
     marks: Counter[str] = Counter()
     for seed in range(10):
         cluster = stranded(seed)

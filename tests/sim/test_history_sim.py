@@ -30,9 +30,10 @@ BLOCKS = 5
 
 
 def history(seed: int, swarm: Swarm | None = None, *, stale_share: float = 0.0) -> Counter[str]:
-    """One bad day of two virtual seconds; what its clients saw is linearizable, or NotLinearizable.
+    """Run two virtual seconds of faults; what the clients saw is linearizable, or NotLinearizable is raised.
 
-    With stale reads, walls lie as far apart as is allowed and do not jump, for else nothing is promised of these.
+    With stale reads, wall clocks differ as far as is allowed and do not jump, because otherwise stale reads promise
+    nothing.
     """
     skew_us = limits.CLOCK_DIFFERENCE_US_MAX // 2 if stale_share else 50_000
     cluster = SimCluster(seed, voters=5 if seed % 7 == 0 else 3, spares=seed % 3, skew_us_max=skew_us)
@@ -57,7 +58,7 @@ def history(seed: int, swarm: Swarm | None = None, *, stale_share: float = 0.0) 
 def test_clients_of_a_group_under_random_faults_see_a_linearizable_history(block: int) -> None:
     """CN-24: clients see linearizable data. Method: a fifth of the seeds; crashes, power loss, cuts of one way and of
     both, pauses, transfers and member changes while four clients write and read two registers; each history must be
-    explained by one order. Unknown outcomes and refusals must be among them."""
+    explained by one order. Unknown outcomes and refusals must occur."""
     seen: Counter[str] = Counter()
     for seed in range(FIRST + block, FIRST + SEEDS, BLOCKS):
         try:
@@ -70,9 +71,9 @@ def test_clients_of_a_group_under_random_faults_see_a_linearizable_history(block
 
 
 def test_clients_that_also_read_stale_data_never_go_back() -> None:
-    """IN-10. Goal: stale reads at any replica are as fresh as they say, and no client's reads go back, its own writes
-    among them. Method: two fifths of the seeds of the test above, with half of the reads stale, at servers whose walls
-    lie half a second apart."""
+    """IN-10. Goal: stale reads at any replica are as fresh as they state, and no client's reads go back, its own writes
+    among them. Method: two fifths of the seeds of the test above, with half of the reads stale, at servers whose wall
+    clocks differ by half a second."""
     seen: Counter[str] = Counter()
     for seed in range(FIRST, FIRST + SEEDS * 2 // BLOCKS or 1):
         try:
@@ -86,13 +87,13 @@ def test_clients_that_also_read_stale_data_never_go_back() -> None:
 
 @pytest.fixture
 def from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The verifier that looks into replicas says nothing about reads: it would mostly be faster than the history."""
+    """Silence the verifier that looks into replicas: it would mostly complain earlier than the history."""
     monkeypatch.setattr(Verifiers, "read_served", lambda *_: None)
 
 
 def told(seeds: int, swarm: Swarm | None = None, *, stale_share: float = 0.0) -> str:
-    """What the checker says of the first of these seeds whose history no order explains; other verifiers may
-    speak first on some of them."""
+    """Return the checker's report on the first of these seeds whose history no order explains; other verifiers may
+    complain first on some of them."""
     for seed in range(seeds):
         try:
             history(seed, swarm, stale_share=stale_share)
@@ -106,8 +107,8 @@ def told(seeds: int, swarm: Swarm | None = None, *, stale_share: float = 0.0) ->
 def test_history_tells_of_a_lease_that_is_kept_after_a_pause(
     monkeypatch: pytest.MonkeyPatch, from_outside: None
 ) -> None:
-    """Goal: the recorder and the checker watch leases. Method: a core takes its own ticks for the time, so a process
-    that was stopped wakes up with its lease; days on which processes are stopped, and nothing else happens."""
+    """Goal: the recorder and the checker compare leases. Method: a core counts its own ticks as the time, so a process
+    that was stopped wakes up with its lease; in these runs processes are stopped, and nothing else happens."""
 
     def ticks(s: State, now: int | None) -> None:
         s.clock = s.ticks if now is not None else None
@@ -118,7 +119,8 @@ def test_history_tells_of_a_lease_that_is_kept_after_a_pause(
 
 
 def test_history_tells_of_reads_that_nothing_confirmed(monkeypatch: pytest.MonkeyPatch, from_outside: None) -> None:
-    """Goal: it watches reads of leaders that lost their quorum. Method: whoever leads, as far as it knows, answers."""
+    """Goal: the history shows reads of leaders that lost their quorum. Method: every replica that believes it leads
+    answers."""
 
     def at_once(s: State, token: int, *, judged: bool) -> None:
         s.out.read_states.append((token, s.commit_index))
@@ -130,8 +132,8 @@ def test_history_tells_of_reads_that_nothing_confirmed(monkeypatch: pytest.Monke
 def test_history_tells_of_a_leader_that_reads_before_its_first_commit(
     monkeypatch: pytest.MonkeyPatch, from_outside: None
 ) -> None:
-    """Goal: it watches new leaders (scenario 32). Method: a term that has committed nothing yet counts as open, for
-    leases and for rounds."""
+    """Goal: the history shows reads of new leaders (scenario 32). Method: a term that has committed nothing yet counts
+    as open, for leases and for rounds."""
 
     def opened(s: State, token: int, *, judged: bool) -> None:
         if s.role is Role.LEADER and s.commit_index < s.lead.term_start:
@@ -145,7 +147,7 @@ def test_history_tells_of_a_leader_that_reads_before_its_first_commit(
 
 
 def test_history_tells_of_reads_at_followers(monkeypatch: pytest.MonkeyPatch, from_outside: None) -> None:
-    """Goal: it watches where strong reads are served. Method: any replica answers from what it has applied."""
+    """Goal: the history shows where strong reads are served. Method: any replica answers from what it has applied."""
 
     def barrier(replica: Replica, done: Done) -> None:
         done(replica.applied_index)
@@ -155,13 +157,14 @@ def test_history_tells_of_reads_at_followers(monkeypatch: pytest.MonkeyPatch, fr
 
 
 def test_history_tells_of_stale_reads_that_forget_what_their_client_has_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """IN-10. Goal: it watches that no client's reads go back. Method: a replica looks at the staleness alone."""
+    """IN-10. Goal: the history shows reads of one client that go back. Method: a replica checks the staleness alone."""
     right = sim_registers.time_needed
     monkeypatch.setattr(sim_registers, "time_needed", lambda now, staleness_us, seen: right(now, staleness_us, 0))
     assert "may be" in told(40, stale_share=0.5)
 
 
 def test_history_tells_of_stale_reads_that_are_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    """IN-10. Goal: it watches how old stale reads are. Method: a replica looks at what the client has seen alone."""
+    """IN-10. Goal: the history shows stale reads that are too old. Method: a replica checks only what the client has
+    seen."""
     monkeypatch.setattr(sim_registers, "time_needed", lambda now, staleness_us, seen: max(1, seen))
     assert "may be" in told(60, stale_share=0.5)

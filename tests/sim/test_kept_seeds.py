@@ -1,4 +1,4 @@
-"""Seeds that once failed, and what a run of the simulators must show."""
+"""Seeds that once failed stay green, and a run of the simulators must show enough."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.sim.runs import SIMULATORS, Job, Outcome, Tally, run
 
 @cache
 def seen(simulator: str, seed: int) -> Outcome:
-    """The outcome of one run, which several tests look at."""
+    """Return the outcome of one run, which several tests use."""
     return run(simulator, seed)
 
 
@@ -29,14 +29,15 @@ def test_seed_that_once_failed_holds(job: Job) -> None:
 
 @pytest.mark.parametrize("simulator", sorted(SIMULATORS))
 def test_seed_run_twice_comes_across_the_same(simulator: str) -> None:
-    """Goal: a red run is replayable. Method: two runs of a seed hold, deliver as many messages, see the same marks."""
+    """Goal: a red run is replayable. Method: two runs of a seed both hold, deliver as many messages, and come across
+    the same marks."""
     outcome = seen(simulator, 5)
     assert not outcome.failure and outcome.delivered, outcome.trace
     assert run(simulator, 5) == outcome
 
 
 def full_tally() -> Tally:
-    """As much as CI demands, and no more."""
+    """Return a tally of as much as CI demands, and no more."""
     tally = Tally()
     for name, verifiers in coverage.WATCHED.items():
         demanded = {"core": coverage.OF_CORES, "driver": coverage.DEMANDED}.get(name, ())
@@ -48,8 +49,8 @@ def full_tally() -> Tally:
 
 
 def test_run_that_saw_enough_is_green_and_any_lack_is_red() -> None:
-    """Goal: an idle simulator, or verifier, turns CI red. Method: take one seed, one message, one sighting of each mark
-    or one look of each verifier away."""
+    """Goal: an idle simulator, or verifier, turns CI red. Method: one seed, one message, one occurrence of each mark or
+    one comparison of each verifier is taken away."""
     assert coverage.shortfalls(full_tally()) == []
     for mark in coverage.DEMANDED:
         tally = full_tally()
@@ -72,8 +73,8 @@ def test_run_that_saw_enough_is_green_and_any_lack_is_red() -> None:
 
 @pytest.mark.parametrize("simulator", sorted(SIMULATORS))
 def test_every_verifier_of_a_simulator_is_fed(simulator: str) -> None:
-    """CN-26. Goal: an oracle that stops watching is noticed at once, also where only its wire to the harness is cut.
-    Method: a few seeds of each simulator; each of its verifiers had something to compare."""
+    """CN-26. Goal: a verifier that stops comparing is noticed at once, also if only its connection to the harness is
+    cut. Method: a few seeds of each simulator; each of its verifiers compared something."""
     marks: Counter[str] = Counter()
     for seed in (5, 0, 1, 2):
         outcome = seen(simulator, seed)
@@ -87,7 +88,7 @@ def test_every_verifier_of_a_simulator_is_fed(simulator: str) -> None:
 
 @pytest.mark.parametrize("simulator", sorted(SIMULATORS))
 def test_table_of_one_simulator_alone_is_shown(simulator: str) -> None:
-    """Goal: a few seeds of one simulator can be run by hand. Method: the end of such a run."""
+    """Goal: a few seeds of one simulator can be run by hand. Method: such a run ends with its table."""
     tally, shown = Tally(), Console(file=io.StringIO(), width=160)
     for seed in range(2):
         tally.add(Outcome(simulator, seed, 10, Counter(drop=1)))
@@ -96,7 +97,7 @@ def test_table_of_one_simulator_alone_is_shown(simulator: str) -> None:
 
 
 def test_seeds_are_named_as_they_are_printed() -> None:
-    """Goal: what a failure prints can be pasted. Method: parse ranges, lists and single seeds."""
+    """Goal: the seeds that a failure prints can be pasted. Method: parse ranges, lists and single seeds."""
     assert parse(["driver:17", "core:3-5,9"]) == [("driver", 17), *(("core", s) for s in (3, 4, 5, 9))]
     with pytest.raises(SystemExit, match="write SIMULATOR:SEEDS"):
         parse(["disk:1"])

@@ -10,9 +10,9 @@ from tests.sim.planted import PLANTED, PLANTED_MIN, TOLD, Planted, caught, false
 @pytest.mark.deep
 @pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name)
 def test_planted_bug_is_caught(bug: Planted) -> None:
-    """Goal: an oracle that stops watching turns this red, and so does one that always cries, or a bug that merely
-    crashes. Method: swap the line; the tuned scenario must complain as stated; it is silent over the same seeds, or the
-    same story, without the bug."""
+    """Goal: a verifier that stops comparing turns this red, and so does one that complains without cause, or a bug that
+    merely crashes. Method: with the line replaced the tuned scenario must complain as stated; without the bug it is
+    silent over the same seeds, or the same story."""
     tuned = bug.tuned or {}
     assert not bug.story or not told(bug.story), "the story is red without the bug"
     found = caught(bug, seeds=bug.within, tuned=tuned)
@@ -22,22 +22,22 @@ def test_planted_bug_is_caught(bug: Planted) -> None:
 
 @pytest.mark.deep
 def test_planted_line_that_only_crashes_is_not_caught() -> None:
-    """Goal: a NameError proves nothing about the oracles. Method: plant an unknown name, in seeds and a story."""
+    """Goal: a NameError proves nothing about the verifiers. Method: plant an unknown name, in seeds and a story."""
     typo = one("raft.quorum:majority", "count // 2 + 1", "no_such_name")
     assert caught(Planted("typo", typo), seeds=2, tuned={}) is None
     assert caught(Planted("typo", typo, story="learner_ack_is_not_a_quorum", says=TOLD), seeds=1, tuned={}) is None
 
 
 def test_there_are_as_many_planted_bugs_as_promised() -> None:
-    """Goal: none is dropped silently, and none has a story alone. Method: count distinct names; each says within how
-    many seeds plain search finds it."""
+    """Goal: no bug is dropped silently, and none has a story alone. Method: count distinct names; each states within
+    how many seeds plain search finds it."""
     assert len({bug.name for bug in PLANTED}) == len(PLANTED) >= PLANTED_MIN
     assert [bug.name for bug in PLANTED if not bug.plain] == []
 
 
 def test_planted_bugs_still_fit_the_code() -> None:
-    """Goal: a change that moves a line away from under a planted bug is told by the fast suite, not by the deep one.
-    Method: swap the lines of each bug, look up its story, and run nothing; then bugs that do not fit."""
+    """Goal: the fast suite, not the deep one, reports a change that moves a line away from under a planted bug. Method:
+    replace the lines of each bug, look up its story, and run nothing; then bugs that do not fit."""
     assert {bug.name: why for bug in PLANTED if (why := stale(bug))} == {}
     here, fits = "raft.quorum:majority", "count // 2 + 1"
     for target, old, new, story, why in (
@@ -53,7 +53,8 @@ def test_planted_bugs_still_fit_the_code() -> None:
 
 
 def test_swap_of_a_line_that_is_gone_is_red() -> None:
-    """Goal: a stale planted bug is noticed. Method: swap what does not occur; then the code is as it was."""
+    """Goal: a stale planted bug is noticed. Method: replace a text that does not occur; the code is unchanged
+    afterwards."""
     with pytest.raises(AssertionError, match="stale"), swapped("raft.quorum:majority", "no such line", ""):
         pass
     with swapped("raft.quorum:majority", "count // 2 + 1", "7"):

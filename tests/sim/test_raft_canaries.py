@@ -1,4 +1,4 @@
-"""One planted bug for each verifier: an oracle that stops watching turns these red."""
+"""One planted bug for each verifier: a verifier that stops comparing turns these red."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from tests.harness.raft_verify import Verifiers, Violation
 
 
 def raises_alarm(wanted: str, seeds: int, found_at: int = 0) -> bool:
-    """Whether this verifier complains on one of the first seeds. The core's own checks, or another verifier, may be
-    faster on some; on one of them it has to be this one. `found_at`: where it was found once, which is tried first."""
+    """Return whether this verifier complains on one of the first seeds. The core's own checks, or another verifier, may
+    be faster on some; on one of them it has to be this one. `found_at`: a seed where it complained once, which is tried
+    first."""
     for seed in (*range(found_at, seeds), *range(found_at)):
         try:
             run_seed(seed)
@@ -31,7 +32,7 @@ def raises_alarm(wanted: str, seeds: int, found_at: int = 0) -> bool:
 
 
 def test_v1_sees_a_leader_that_commits_without_a_quorum(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: V1 watches. Method: the leader's commit rule takes the highest mark instead of the majority's."""
+    """Goal: V1 compares. Method: the leader's commit rule uses the highest mark instead of the majority's."""
 
     def highest(voters: Sequence[str], marks: Mapping[str, int]) -> int:
         return max(marks.values())
@@ -41,7 +42,7 @@ def test_v1_sees_a_leader_that_commits_without_a_quorum(monkeypatch: pytest.Monk
 
 
 def test_v2_sees_two_leaders_of_one_term(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: V2 watches. Method: one vote wins an election."""
+    """Goal: V2 compares. Method: one vote wins an election."""
 
     def any_vote(voters: Sequence[str], votes: Mapping[str, bool]) -> VoteResult:
         return VoteResult.WON if any(votes.values()) else VoteResult.PENDING
@@ -51,7 +52,7 @@ def test_v2_sees_two_leaders_of_one_term(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_v3_sees_a_skipped_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: V3 watches. Method: the range given to apply leaves out its first index now and then."""
+    """Goal: V3 compares. Method: the range passed to apply lacks its first index now and then."""
     whole = State.committed_range
 
     def shortened(s: State) -> tuple[int, int] | None:
@@ -63,7 +64,7 @@ def test_v3_sees_a_skipped_index(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_v4_sees_an_acknowledgement_that_came_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: V4 watches. Method: the driver acknowledges a write when it is proposed."""
+    """Goal: V4 compares. Method: the driver acknowledges a write when it is proposed."""
     propose = Net.write
 
     def too_early(net: Net, uuid: str, payload: bytes) -> OpId:
@@ -76,7 +77,7 @@ def test_v4_sees_an_acknowledgement_that_came_too_early(monkeypatch: pytest.Monk
 
 
 def test_i1_sees_a_forgotten_vote(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: I1 watches. Method: a restart forgets term and vote."""
+    """Goal: I1 compares. Method: a restart forgets term and vote."""
     restart = Net.restart
 
     def amnesia(net: Net, uuid: str) -> Node:
@@ -90,7 +91,7 @@ def test_i1_sees_a_forgotten_vote(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_i4_sees_two_voters_moved_at_once() -> None:
-    """Goal: I4 watches. Method: hand it two such configs."""
+    """Goal: I4 compares. Method: the verifier receives two such configs."""
     verify = Verifiers()
     verify.on_config(RaftConfig(OpId(1, 1), (Member("a"),)))
     with pytest.raises(Violation, match="I4"):
@@ -98,8 +99,8 @@ def test_i4_sees_two_voters_moved_at_once() -> None:
 
 
 def test_i4_sees_a_config_that_counts_as_committed_and_is_no_entry() -> None:
-    """Goal: I4 compares configs with what was committed. Method: a config of an older term than the entry there, told
-    before and after it; one where a write is; two at one index; and a sound one."""
+    """Goal: I4 compares configs with what was committed. Method: a config of an older term than the entry there,
+    reported before and after that entry; a config where a write is; two at one index; and a sound one."""
     write = Entry(OpId(2, 3), EntryKind.WRITE, 1, 1, b"", b"x", 0)
     change = Entry(OpId(2, 3), EntryKind.CONFIG, 1, 0, b"", b"", 0)
     for term, entry in ((1, change), (2, write)):
@@ -121,8 +122,8 @@ def test_i4_sees_a_config_that_counts_as_committed_and_is_no_entry() -> None:
 
 
 def test_rows_sees_a_witness_that_leads() -> None:
-    """Goal: ROWS watches, and witnesses come about. Method: call the disk of a leader, under the eyes of a seed, a
-    witness' one."""
+    """Goal: ROWS compares, and the runs have witnesses. Method: while a seed runs, the disk of a leader is declared a
+    witness's disk."""
     net = SimNet(3)
     while net.leader() is None:
         net.run_tick()
@@ -133,7 +134,7 @@ def test_rows_sees_a_witness_that_leads() -> None:
 
 
 def test_read_sees_a_read_without_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: READ watches. Method: a leader answers from its commit index without asking anyone."""
+    """Goal: READ compares. Method: a leader answers from its commit index without a round to its followers."""
 
     def at_once(s: State, token: int, *, judged: bool) -> None:
         s.out.read_states.append((token, s.commit_index))
@@ -143,7 +144,7 @@ def test_read_sees_a_read_without_a_round(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_read_sees_a_lease_that_counts_ticks_instead_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: READ watches reads by lease too. Method: a core takes its own ticks for the time, so a process that was
+    """Goal: READ compares reads by lease too. Method: a core counts its own ticks as the time, so a process that was
     stopped wakes with its lease; plain search finds it."""
 
     def ticks(s: State, now: int | None) -> None:

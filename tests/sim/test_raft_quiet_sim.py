@@ -16,9 +16,9 @@ SEEDS = list(seeds_from(os.environ.get("NYALA_RAFT_SEEDS", ""), 300))
 
 
 def test_quiet_groups_under_random_faults_keep_every_promise_and_recover() -> None:
-    """CN-24, CN-28: resting breaks no promise, reads under a lease included, and nobody sleeps through what needs him.
-    Method: the histories of test_raft_sim with lulls, and links whose pulses are lost, delayed and cut like all else; a
-    healed group must commit again. Every way of falling asleep and of waking is come across twenty times."""
+    """CN-24, CN-28: resting breaks no promise, reads under a lease included, and a resting member wakes when it is
+    needed. Method: the histories of test_raft_sim with lulls, and links whose pulses are lost, delayed and cut like all
+    other messages; a healed group must commit again. Every way of falling asleep and of waking occurs twenty times."""
     marks: Counter[str] = Counter()
     for seed in SEEDS:
         try:

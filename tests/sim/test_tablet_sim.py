@@ -9,7 +9,8 @@ from tests.sim.runs import run
 
 @pytest.mark.parametrize("seed", range(6))
 def test_tablet_under_random_faults_applies_every_record_once(seed: int) -> None:
-    """Goal: exactly once and the same row errors, whatever dies, is retried or copied meanwhile. Method: a bad day
-    each, then every replica holds what the topic says, now and at every snapshot taken on the way."""
+    """Goal: every record is applied exactly once with the same row errors, whatever dies, is retried or copied
+    meanwhile. Method: each seed runs random faults; then every replica holds what the topic implies, now and at every
+    snapshot taken on the way."""
     outcome = run("tablet", seed)
     assert not outcome.failure, outcome.trace

@@ -1,4 +1,5 @@
-"""Simulated clocks: stale reads keep their promise under skew, and times ascend under jumps; and what breaks them."""
+"""Simulated clocks: stale reads keep their promise under skew, and times ascend under jumps; planted bugs break
+both."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ STALENESS_US = limits.CLOCK_DIFFERENCE_US_MAX + 100_000
 
 
 def history(seed: int, *, jumps: bool) -> Counter[str]:
-    """One bad day of two virtual seconds, with walls that lie up to the stated bound apart, or jump."""
+    """Run two virtual seconds of faults, with wall clocks that differ by up to the stated bound, or jump."""
     cluster = SimCluster(seed, spares=seed % 2, skew_us_max=limits.CLOCK_DIFFERENCE_US_MAX // 2)
     swarm = replace(Swarm.draw(cluster), jump_period_us=150_000 if jumps else 0)
     workload = Workload(cluster, swarm, write_period_us=60_000)
@@ -32,7 +33,7 @@ def history(seed: int, *, jumps: bool) -> Counter[str]:
     cluster.start(hinted="a" if seed % 2 else None)
     workload.begin()
     clients.begin()
-    if not jumps:  # beyond the stated bound nothing is promised of stale reads
+    if not jumps:  # beyond the stated bound stale reads promise nothing
         readers.begin()
     cluster.run_for(2_000_000)
     clients.stopped = readers.stopped = True
@@ -46,7 +47,7 @@ def history(seed: int, *, jumps: bool) -> Counter[str]:
 def test_times_ascend_and_stale_reads_are_as_fresh_as_they_say(jumps: bool) -> None:
     """CN-24: hybrid times never go back over leaders, restarts and clock jumps; a read of bounded staleness at any
     replica has every write acknowledged longer ago (scenarios 82, 88, 89). Method: crashes, cuts, pauses and transfers
-    while walls lie apart as far as is allowed, or jump by seconds; entries and reads are checked in true time."""
+    while wall clocks differ as far as is allowed, or jump by seconds; entries and reads are checked in true time."""
     seen: Counter[str] = Counter()
     for seed in range(FIRST, FIRST + SEEDS):
         try:
@@ -59,7 +60,7 @@ def test_times_ascend_and_stale_reads_are_as_fresh_as_they_say(jumps: bool) -> N
 
 
 def complaint(wanted: str, *, jumps: bool, seeds: int) -> bool:
-    """Whether one of the first seeds ends with these words; other verifiers may speak first on some."""
+    """Return whether one of the first seeds ends with these words; other verifiers may complain first on some."""
     for seed in range(seeds):
         try:
             history(seed, jumps=jumps)
@@ -70,13 +71,13 @@ def complaint(wanted: str, *, jumps: bool, seeds: int) -> bool:
 
 
 def test_stale_reads_judged_by_contact_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: the readers watch. Method: a replica's data counts as new whatever its age."""
+    """Goal: the verifier of stale reads compares. Method: a replica's data counts as new whatever its age."""
     monkeypatch.setattr(sim_times, "time_needed", lambda now, staleness_us, seen: 1)
     assert complaint("a stale read at", jumps=False, seeds=20)
 
 
 def test_stale_reads_that_trust_the_clocks_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: the half second for clocks is needed. Method: leave it out, on walls that lie so far apart."""
+    """Goal: the half second for clocks is needed. Method: it is left out, with wall clocks that differ by as much."""
     right = sim_times.time_needed
 
     def trusting(now: int, staleness_us: int, seen: int) -> int:
@@ -87,7 +88,7 @@ def test_stale_reads_that_trust_the_clocks_are_seen(monkeypatch: pytest.MonkeyPa
 
 
 def test_clock_that_follows_its_wall_back_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: times are watched. Method: observing what others say changes no clock. On most seeds the verifier of
-    snapshots hears of it first."""
+    """Goal: the verifier of times compares. Method: observing received times changes no clock. On most seeds the
+    verifier of snapshots complains first."""
     monkeypatch.setattr(HybridClock, "observe", lambda clock, hybrid_time: None)
     assert complaint("is not later than", jumps=True, seeds=150)

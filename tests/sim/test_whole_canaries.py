@@ -1,4 +1,4 @@
-"""The verifiers of whole replicas, each fed one contradiction by hand: one that stops watching turns these red."""
+"""Each verifier of whole replicas receives one contradiction by hand: one that stops comparing turns these red."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def append(sender: str, term: int) -> AppendEntries:
 
 
 def test_v1_sees_another_entry_on_disk_where_one_is_committed() -> None:
-    """Goal: V1 reads logs. Method: a log that holds 3.1 where 2.1 was applied."""
+    """Goal: V1 reads logs. Method: a log that holds 3.1 although 2.1 was applied."""
     verify = Verifiers()
     verify.applied("a", entry(2, 1), OpId(2, 1))
     with pytest.raises(AssertionError, match=r"where 2\.1 is committed"):
@@ -37,7 +37,7 @@ def test_v1_sees_another_entry_on_disk_where_one_is_committed() -> None:
 
 
 def test_v2_sees_two_senders_of_appends_in_one_term() -> None:
-    """Goal: V2 watches the traffic. Method: two senders of one term; and one that names another."""
+    """Goal: V2 reads the traffic. Method: two senders of one term; and a sender that names another leader."""
     verify = Verifiers()
     verify.sent("a", "c", append("a", 1))
     with pytest.raises(AssertionError, match="both append in term 1"):
@@ -47,7 +47,7 @@ def test_v2_sees_two_senders_of_appends_in_one_term() -> None:
 
 
 def test_v3_sees_an_entry_applied_out_of_turn() -> None:
-    """Goal: V3 watches. Method: 2 is skipped."""
+    """Goal: V3 compares. Method: 2 is skipped."""
     verify = Verifiers()
     verify.applied("a", entry(1, 1), OpId(1, 9))
     with pytest.raises(AssertionError, match="applied 3 after 1"):
@@ -55,7 +55,7 @@ def test_v3_sees_an_entry_applied_out_of_turn() -> None:
 
 
 def test_v7_sees_a_replica_that_comes_back_with_less() -> None:
-    """Goal: V7 watches restarts. Method: a log that ends below what was applied."""
+    """Goal: V7 compares at restarts. Method: a log that ends below what was applied."""
     verify = Verifiers()
     verify.applied("a", entry(1, 1), OpId(1, 1))
     verify.log_found("a", OpId(1, 1), OpId(0, 0))
@@ -64,8 +64,8 @@ def test_v7_sees_a_replica_that_comes_back_with_less() -> None:
 
 
 def test_tombstone_that_keeps_less_than_it_was_told_is_seen() -> None:
-    """Goal: what a deletion keeps is looked at. Method: a tombstone with an older OpId, at once and after a restart;
-    a sound one; and one after a copy began a new log."""
+    """Goal: what a deletion keeps is checked. Method: a tombstone with an older OpId, at once and after a restart; a
+    sound one; and one after a copy began a new log."""
     verify = Verifiers()
     verify.tombstone("a", OpId(2, 5))
     verify.tombstone("a", OpId(2, 5))
@@ -76,13 +76,13 @@ def test_tombstone_that_keeps_less_than_it_was_told_is_seen() -> None:
 
 
 def table(*rows: tuple[int, int | None]) -> Any:
-    """What a scan of these (key, before) yields."""
+    """Return what a scan of these (key, before) yields."""
     columns = {"k": [k for k, _ in rows], "before": [b for _, b in rows], "v": [0 for _ in rows]}
     return SimpleNamespace(tablet=SimpleNamespace(scan=lambda **_: [pa.RecordBatch.from_pydict(columns)]))
 
 
 def test_v5_sees_rows_that_are_missing_doubled_or_linked_twice() -> None:
-    """Goal: V5 looks at every link. Method: a dangling one, a double one, a double row; and a sound list."""
+    """Goal: V5 checks every link. Method: a dangling one, a double one, a double row; and a sound list."""
     workload = TabletWorkload(SimCluster(1), Swarm(Faults()))
     workload.linked(table((1, None), (2, 1), (3, 2)), None)
     for rows, said in ((((1, None), (3, 2)), "not there"), (((1, None), (2, 1), (3, 1)), "linked twice")):
@@ -93,7 +93,7 @@ def test_v5_sees_rows_that_are_missing_doubled_or_linked_twice() -> None:
 
 
 def test_v8_sees_what_a_deletion_or_a_history_leaves_behind() -> None:
-    """Goal: V8 looks at handles, files, anchors and holds. Method: a deletion that leaves a file open, or an orphaned
+    """Goal: V8 checks handles, files, anchors and holds. Method: a deletion that leaves a file open, or an orphaned
     block; a server at rest with an anchor, and then with a held segment; and sound ones."""
     disk = SimDisk()
     for folder in ("wals", "wals/t", "data"):

@@ -1,4 +1,4 @@
-"""Protobuf objects stay at the border: where messages leave and arrive, and where they are converted."""
+"""Protobuf objects stay at the border: where messages are sent and received, and where they are converted."""
 
 from __future__ import annotations
 
@@ -40,17 +40,18 @@ MODULES = {
     "replica/server/requests/writes.py": "a handler",
     "replica/server/tablets/status.py": "makes the status of one replica",
 }
-"""Modules of masters and servers that name messages, and for what. None may be added without being read as such."""
+"""Modules of masters and servers that name messages, and the reason. A module is added only after it was read as
+such."""
 
 
 def names_messages(path: Path, text: str) -> bool:
-    """Whether a module imports the generated messages."""
+    """Return whether a module imports the generated messages."""
     return any(name.endswith((".rpc.pb", ".nyala_pb2")) for _, name in imports_of(path, text))
 
 
 def test_messages_are_named_at_the_border_only() -> None:
     """Goal: a room changes without its wire, and nothing keeps a message alive. Method: the imports of every module
-    against the tables above, which name no module that needs no messages; tried on a module that is not there."""
+    against the tables above, which name only modules that need messages; tried on an invented module."""
     assert names_messages(ROOT / "replica/raft/x.py", "from nyala.replica.rpc import config_to_pb, pb")
     assert not names_messages(ROOT / "replica/raft/x.py", "from nyala.replica.rpc import config_to_pb, pb_grpc")
     naming = {path for path in source_files() if names_messages(path, path.read_text())}

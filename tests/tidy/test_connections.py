@@ -1,4 +1,4 @@
-"""Connections are made and taken in one place, so that what holds for all of them can be said there."""
+"""Connections are made and accepted in one place, so that rules for all of them are in one place too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ELSEWHERE = {
     "infra/local/ports.py": "looks for ports that are free, and connects to nobody",
     "infra/bench/peers/kudu.py": "looks for ports that are free for Kudu",
 }
-"""File -> why it opens what it opens. None of it is between servers, masters and clients."""
+"""File -> the reason why it opens connections. None of them is between servers, masters and clients."""
 OPENING = {
     "insecure_channel", "secure_channel", "add_insecure_port", "add_secure_port", "create_connection", "create_server",
     "open_connection", "create_unix_connection", "create_unix_server", "create_datagram_endpoint",
@@ -23,7 +23,7 @@ OPENING = {
 
 
 def openings(text: str) -> list[tuple[int, str]]:
-    """(line, name) of each call that makes or takes connections."""
+    """Return (line, name) of each call that makes or accepts connections."""
     calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
     named = [(c.lineno, c.func.attr if isinstance(c.func, ast.Attribute) else getattr(c.func, "id", "")) for c in calls]
     return [(line, name) for line, name in named if name in OPENING]
@@ -31,7 +31,7 @@ def openings(text: str) -> list[tuple[int, str]]:
 
 def test_connections_are_made_in_one_place() -> None:
     """Goal: a channel, a socket or a listener that is made anywhere else turns this red, and so does an exception that
-    is needed no longer. Method: the calls of every file; each way is tried on a wrong file first."""
+    is no longer needed. Method: the calls of every file; each way is tried on a wrong file first."""
     assert [name for _, name in openings("grpc.aio.insecure_channel(a)\nsocket.socket()\nurlopen(f)")] == [
         "insecure_channel", "socket", "urlopen",
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The list of generated mutants that no test can tell from the code is of today's code."""
+"""The list of generated mutants that no test can distinguish from the code is of today's code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def first(a: int) -> bool:
 
 
 def test_what_counts_as_finished_is_there() -> None:
-    """Goal: a renamed module does not fall out of the run of the finished ones. Method: each name, and the tests."""
+    """Goal: a renamed module stays in the run of the finished ones. Method: each name in the list, and its tests,
+    exist."""
     files = files_of(FINISHED)
     assert len(files) >= len(FINISHED)
     assert [test for test in near(files) if not (ROOT / test).exists()] == []
@@ -37,8 +38,8 @@ def test_each_equivalent_mutant_is_one_that_is_generated_and_says_why() -> None:
 
 
 def test_operators_change_decisions_and_leave_texts_and_invariants_alone() -> None:
-    """Goal: which mutants there are is known. Method: those of a function with one of each; each compiles, and leaves
-    the source's own tree as it was."""
+    """Goal: it is known which mutants there are. Method: those of a function with one of each; each compiles, and
+    leaves the source's own tree as it was."""
     changes = changes_of("x.py", SOURCE)
     assert [change.after for change in changes] == [
         "if True:", "if False:", "if a:", "if (a < 1):", "if a <= 1 and a:", "if a < 2 and a:", "if a < 0 and a:",

@@ -1,4 +1,4 @@
-"""Names that were invented here do not come back where the field has a word."""
+"""Names that were invented here do not come back if the field has a word."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ FORMER = {
     "wishes": "desired changes",
     "wishing": "change requests",
 }
-"""A word of former names, and what is said today."""
+"""A word of former names, and the word that replaced it."""
 PUBLISHED = {"wish_id", "wishes"}
-"""Fields of records that stand in catalogs and messages, which keep their names."""
+"""Fields of records in catalogs and messages, which keep their names."""
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
 def defined(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """(line, name) of what a module defines: functions, classes, parameters, variables and attributes."""
+    """Yield (line, name) of what a module defines: functions, classes, parameters, variables and attributes."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.lineno, node.name
@@ -61,13 +61,13 @@ def defined(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def former(name: str) -> set[str]:
-    """The former words in a name: `DecisionBook`, `decision_book` and `BOOK_MAX` have one."""
+    """Return the former words in a name: `DecisionBook`, `decision_book` and `BOOK_MAX` have one."""
     return {word.lower() for word in WORD.findall(name)} & FORMER.keys() if name not in PUBLISHED else set()
 
 
 def test_no_name_that_is_defined_holds_a_former_word() -> None:
     """Goal: a newcomer meets the field's words. Method: modules, functions, classes, parameters, variables and
-    attributes of every source file; the check is tried on names that must be seen first."""
+    attributes of every source file; the check is first tried on names that it must find."""
     assert all(map(former, ("DecisionBook", "decision_book", "BOOK_MAX", "_gathering", "books")))
     assert not any(map(former, ("bookkeeping", "gather_keys", "attend", "extend")))
     wrong = [

@@ -71,8 +71,8 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "decisions": {"catalog", "heartbeats", "kafka", "tablets", "state", "requests"},
     },
 }
-"""Package -> its folders, each with those that it may import. All may import `options.py`; what stands beside the
-folders may import all of them, and `state` is such a module, which the two folders above it use."""
+"""Package -> its folders, each with those that it may import. All may import `options.py`. Modules beside the folders
+may import all of them; `state` is such a module, which the two folders above it use."""
 
 THIRD_PARTY_BANNED: dict[str, set[str]] = {
     "replica.raft": {"asyncio", "threading", "time", "random", "os", "socket", "logging", "uuid", "grpc", "pyarrow"},
@@ -92,7 +92,8 @@ def package_of(path: Path) -> str:
 
 
 def _replica_package(names: Sequence[str]) -> str:
-    """A folder within a package is a part of it, but for those that have rules of their own."""
+    """Return the package of a folder: a folder within a package belongs to the package, unless it has rules of its
+    own."""
     inner = f"replica.{'.'.join(names[:2])}"
     return inner if inner in ALLOWED else f"replica.{names[0]}"
 
@@ -108,7 +109,7 @@ def parsed(text: str) -> ast.Module:
 
 
 def imports_of(path: Path, text: str) -> list[tuple[int, str]]:
-    """(line, absolute dotted name) of each import; a relative one is named by the folder that it means."""
+    """Return (line, absolute dotted name) of each import; a relative one is named by the folder that it means."""
     found: list[tuple[int, str]] = []
     folders = path.relative_to(ROOT).parent.parts
     for node in ast.walk(parsed(text)):
@@ -133,7 +134,7 @@ def target_package(name: str) -> str | None:
 
 
 def wrong_imports(path: Path, text: str) -> list[str]:
-    """One line for each import of the file that the tables do not allow."""
+    """Return one line for each import of the file that the tables do not allow."""
     folder = package_of(path)
     wrong = []
     for line, name in imports_of(path, text):
@@ -174,7 +175,7 @@ def module_of(path: Path) -> str:
 
 
 def circles(imports: dict[str, set[str]]) -> list[list[str]]:
-    """Modules that import each other, over however many others."""
+    """Return the modules that import each other, over however many others."""
     reach = {m: set(others) for m, others in imports.items()}
     for via in reach:  # Warshall: each module is a station once
         for m, known in reach.items():
@@ -184,8 +185,8 @@ def circles(imports: dict[str, set[str]]) -> list[list[str]]:
 
 
 def test_modules_import_each_other_in_no_circle() -> None:
-    """Goal: each module can be read, tested and moved without the ones that use it. Method: all imports, also those
-    for types alone and those within functions; a package's own page, which names its modules, is left out."""
+    """Goal: each module can be read, tested and moved without the ones that use it. Method: all imports, also those for
+    types alone and those within functions; a package's own `__init__`, which names its modules, is left out."""
     paths = {module_of(path): path for path in source_files() if path.name != "__init__.py"}
     imports = {
         module: {
@@ -203,7 +204,7 @@ def test_modules_import_each_other_in_no_circle() -> None:
 @pytest.mark.parametrize("process", ["replica/server/process.py", "replica/master/process.py"])
 def test_loop_of_a_server_has_its_threads_from_the_beginning(process: str) -> None:
     """IN-30. Goal: no call beside the loop fails because no thread can be started. Method: the loop's own pool is one
-    that is started whole, before anything else runs."""
+    whose threads are all started before anything else runs."""
     nodes = ast.walk(ast.parse((ROOT / process).read_text()))
     run = next(f for f in nodes if isinstance(f, ast.AsyncFunctionDef) and f.name == "run")
     assert "set_default_executor(started_pool(" in ast.unparse(run)
@@ -230,7 +231,7 @@ def test_loop_of_a_server_has_its_threads_from_the_beginning(process: str) -> No
     ],
 )
 def test_import_that_points_up_is_seen_however_it_is_written(place: str, text: str, told: str) -> None:
-    """Goal: the test above can fail. Method: files that are not there, with imports up and down, also relative ones."""
+    """Goal: the test above can fail. Method: invented files, with imports up and down, also relative ones."""
     assert [told in line for line in wrong_imports(ROOT / place, text)] == ([True] if told else [])
 
 
@@ -243,11 +244,12 @@ FOREIGN_PRIVATES = {
     "_jsc": "the same, to Spark's context",
     "_gateway": "the same, to the process that Spark runs in",
 }
-"""Names with an underscore that belong to others, and why they are used."""
+"""Names with an underscore that belong to others, and the reason why they are used."""
 
 
 def foreign_privates(text: str) -> list[str]:
-    """Private attributes and imports of a module that nothing in it defines: they are another module's."""
+    """Return the private attributes and imports of a module that nothing in it defines: they belong to another
+    module."""
     used: dict[str, int] = {}
     own: set[str] = set(FOREIGN_PRIVATES)
     for node in ast.walk(parsed(text)):
@@ -266,8 +268,8 @@ def foreign_privates(text: str) -> list[str]:
 
 
 def test_no_module_reaches_into_another_one() -> None:
-    """Goal: an object can change inside without a look at those who use it, and nothing is inherited but what is
-    public. Method: each private name that a module reads is defined in it, by whatever object it reads it from."""
+    """Goal: an object can change inside without a check of its users, and only public names are inherited. Method: each
+    private name that a module reads is defined in it, by whatever object it reads it from."""
     sources = [path for path in source_files() if path.name != "_version.py"]
     wrong = [f"{path.relative_to(ROOT)}:{line}" for path in sources for line in foreign_privates(path.read_text())]
     assert not wrong, "\n".join(wrong)
@@ -285,12 +287,12 @@ def test_no_module_reaches_into_another_one() -> None:
     ],
 )
 def test_reach_into_another_module_is_seen(text: str, told: list[str]) -> None:
-    """Goal: the check above sees what it is for. Method: invented modules."""
+    """Goal: the check above finds such a use. Method: invented modules."""
     assert foreign_privates(text) == told
 
 
 def test_no_grab_bag_modules_exist() -> None:
-    """Goal: things are named for what they are. Method: look for file names that say nothing."""
+    """Goal: modules are named for their content. Method: no file has a name that could hold anything."""
     assert [p for p in source_files() if p.stem in {"utils", "helpers", "common", "misc", "util"}] == []
 
 
@@ -309,7 +311,7 @@ def test_no_assert_statement_guards_production_code() -> None:
 
 def test_package_folder_mirrors_the_top_level_package() -> None:
     """Goal: a clone and mypy see `nyala` as users import it. Method: every module of replica/api is linked beside the
-    folders, what Spark looks for is linked beside the package, and no link leads nowhere."""
+    folders, what Spark looks for is linked beside the package, and every link has a target."""
     linked = {p.name for p in (ROOT / ".package" / "nyala").iterdir()}
     modules = {p.name for p in (ROOT / "replica" / "api").glob("*.py")}
     assert linked - {"__pycache__"} == modules | {"schemas", "replica", "pipeline", "jobs", "infra", "py.typed"}

@@ -1,4 +1,4 @@
-"""A mutant stands where its row says, and the test that it turns red is there and speaks of the same requirement."""
+"""A mutant's text is where its row states, and the test that it turns red exists and names the same requirement."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCRIPTS = "tests/raft_scripts/test_raft_scripts.py"
 
 @cache
 def claims(file: str) -> dict[str, set[str]]:
-    """Test -> rows that its docstring claims; empty if there is no such file."""
+    """Return test -> rows that its docstring claims; empty if there is no such file."""
     if not (ROOT / file).is_file():
         return {}
     return {
@@ -30,7 +30,7 @@ def claims(file: str) -> dict[str, set[str]]:
 
 
 def claimed_by(test: str) -> set[str]:
-    """By a test `path::name[case]`, or by all of a file; a script's rows stand in its head."""
+    """Return the rows claimed by a test `path::name[case]`, or by all of a file; a script's rows are in its head."""
     file, _, name = test.partition("::")
     name, _, case = name.partition("[")
     found = {row for one, rows in claims(file).items() if name in ("", one) for row in rows}
@@ -44,7 +44,8 @@ def claimed_by(test: str) -> set[str]:
 
 
 def disowned(mutant: Mutant) -> str:
-    """What is wrong with the tests of a mutant: one is not there, or none claims one of its rows if it has any."""
+    """Return what is wrong with the tests of a mutant: one does not exist, or none claims one of its rows if it has
+    any."""
     for test in mutant.tests:
         file, _, name = test.partition("::")
         if not claims(file) or (name and name.partition("[")[0] not in claims(file)):
@@ -55,7 +56,7 @@ def disowned(mutant: Mutant) -> str:
 
 
 def misplaced(mutant: Mutant) -> str:
-    """What is wrong with the texts of a mutant; empty if each stands once where it should."""
+    """Return what is wrong with the texts of a mutant; empty if each occurs once where it should."""
     try:
         mutated(mutant)
     except (Stale, OSError, SyntaxError) as error:
@@ -64,15 +65,15 @@ def misplaced(mutant: Mutant) -> str:
 
 
 def test_each_mutant_stands_where_its_row_says_and_its_test_claims_a_row_of_it() -> None:
-    """Goal: a rename that leaves a mutant behind is told at once, and a row is shown by the test that turns red for it,
-    not by one beside it. Method: all tables against sources, tests, their docstrings and heads of scripts."""
+    """Goal: a rename that leaves a mutant behind is reported at once, and the test that turns red for a row is the one
+    that shows it. Method: all tables against sources, tests, their docstrings and heads of scripts."""
     mutants = all_mutants()
     assert mutants and {m.name: wrong for m in mutants if (wrong := misplaced(m) or disowned(m))} == {}
     assert [name for name, times in Counter(m.name for m in mutants).items() if times > 1] == []
 
 
 def test_row_without_its_test_or_with_rows_of_another_one_is_told() -> None:
-    """Goal: the check above sees what it is for. Method: invented rows that do not fit, and one that does."""
+    """Goal: the check above reports such rows. Method: invented rows that do not fit, and one that does."""
 
     def row(rows: str, test: str) -> Mutant:
         return Mutant(name="x", rows=rows, test=test, file="x.py", before="a", after="b")
@@ -103,8 +104,8 @@ class C:
 
 
 def test_edit_changes_its_function_alone_and_refuses_a_text_that_is_not_there_once() -> None:
-    """Goal: a row can break one place only, the one that it names. Method: pieces of a line and whole lines, in any
-    indentation, in a function, a method and a file; texts that stand nowhere, twice, or in a function that is gone."""
+    """Goal: a row can break only the one place that it names. Method: pieces of a line and whole lines, in any
+    indentation, in a function, a method and a file; texts that occur nowhere, twice, or in a function that is gone."""
     assert changed(SOURCE, Edit(file="", function="first", before="return 1", after="pass")) == SOURCE.replace(
         "return 1", "pass", 1
     )

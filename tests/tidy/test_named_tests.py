@@ -1,4 +1,4 @@
-"""What a document says is shown by a test is shown by one that is there."""
+"""If a document names a test that shows a statement, that test exists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DOCUMENTS = sorted(p for p in ROOT.glob("*/**/*.md") if p.relative_to(ROOT).part
 
 @cache
 def known() -> set[str]:
-    """Names of all tests, test files and scripts."""
+    """Return the names of all tests, test files and scripts."""
     files = [p for p in (ROOT / "tests").rglob("*") if p.suffix in (".py", ".txt")]
     tests = {
         name
@@ -27,8 +27,8 @@ def known() -> set[str]:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_tests_and_scripts_that_a_document_names_are_there(document: Path) -> None:
-    """Goal: a guard that was renamed or dropped is noticed where it is relied on. Method: every name in backticks that
-    looks like a test, a test file or a script."""
+    """Goal: a test that was renamed or dropped is noticed in each document that relies on it. Method: every name in
+    backticks that looks like a test, a test file or a script."""
     named = {
         word.rpartition("/")[2]
         for word in re.findall(r"`([\w./]*(?:test_\w+|\w+\.txt)(?:\.py)?)`", document.read_text())

@@ -1,4 +1,4 @@
-"""Every request that a server takes has its bounds stated, and every field of it says what it may be."""
+"""Every request that a server accepts has stated bounds, and every field of it has a rule."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def _fields() -> Iterator[Any]:
 
 
 def test_every_call_states_what_a_request_may_cost() -> None:
-    """IN-60. Goal: a new call cannot come without a bound on its memory and time. Method: the descriptors of all
-    services against the table, both ways; a row that allows nothing, or more than gRPC takes, is a mistake."""
+    """IN-60. Goal: no new call comes without a bound on its memory and time. Method: the descriptors of all services
+    against the table, both ways; a row that allows nothing, or more than gRPC accepts, is a mistake."""
     assert sorted(limits.REQUESTS) == sorted(_methods()), "state the bounds of the new call in replica/types/limits.py"
     for method, bound in limits.REQUESTS.items():
         assert 0 < bound.bytes_max <= limits.GRPC_MESSAGE_BYTES_MAX, method
@@ -47,12 +47,12 @@ def test_every_call_states_what_a_request_may_cost() -> None:
 
 
 LATE = {"CopyService.BeginCopy", "MasterService.Heartbeat"}
-"""Calls whose replies are charged once they are there; beside their rows stands what else bounds them."""
+"""Calls whose replies are charged once they have been made; their rows name the other bound."""
 
 
 def test_every_call_states_what_its_reply_may_be() -> None:
-    """IN-60, IN-80. Goal: a new call cannot come without a bound on its reply, and no call is so costly that it never
-    fits beside others of its host. Method: the descriptors of all services against the table."""
+    """IN-60, IN-80. Goal: no new call comes without a bound on its reply, and no call is so costly that it never fits
+    beside others of its host. Method: the descriptors of all services against the table."""
     for method, kind in _methods().items():
         bound = limits.REQUESTS[method]
         assert bound.fixed_bytes > 0 and bound.reply_late is (method in LATE), method
@@ -74,7 +74,7 @@ def test_every_call_states_what_its_reply_may_be() -> None:
 
 
 def test_every_repeated_field_of_a_request_states_how_often() -> None:
-    """IN-60. Goal: no list without a bound. Method: the descriptors, at any depth, against the table, both ways."""
+    """IN-60. Goal: every list has a bound. Method: the descriptors, at any depth, against the table, both ways."""
     repeated = sorted(f"{f.containing_type.name}.{f.name}" for f in _fields() if f.is_repeated)
     assert sorted(limits.REPEATED) == repeated, "state the most items of the new field in replica/types/limits.py"
 

@@ -1,4 +1,4 @@
-"""Each contradiction of the source documents is answered once, and what is said to show it is shown."""
+"""Each contradiction of the source documents is answered once, and a test shows what its answer claims."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SHOWN_BY_NOTHING = {
     "X-02": "a choice of words",
 }
-"""The only answers without a row, and why there is none."""
+"""The only answers without a row, and the reason why there is none."""
 
 
 def test_each_conflict_is_answered_by_rows_that_tests_name() -> None:

@@ -14,7 +14,7 @@ NUMBERS = re.compile(r"[Ss]cenarios? ((?:\d+(?:, | and )?)+)")
 
 @cache
 def listed() -> dict[int, str]:
-    """Number -> level, as the list's table has it."""
+    """Return number -> level, as the list's table has it."""
     return {int(n): level for n, level in re.findall(r"^\| (\d+) \| .* \| (\w+) \|$", LIST.read_text(), re.M)}
 
 
@@ -26,7 +26,7 @@ def note(found: dict[int, set[str]], test: str, text: str) -> None:
 
 @cache
 def named() -> dict[int, set[str]]:
-    """Number -> tests, `path::name`, whose docstring names it, and scripts whose first line does."""
+    """Return number -> tests, `path::name`, whose docstring names it, and scripts whose first line does."""
     found: dict[int, set[str]] = {}
     for script in (TESTS / "raft_scripts").glob("*.txt"):
         note(found, str(script.relative_to(TESTS)), script.read_text().splitlines()[0])
@@ -40,7 +40,7 @@ def named() -> dict[int, set[str]]:
 
 
 def test_each_listed_scenario_is_shown_at_its_level() -> None:
-    """Goal: no scenario loses its test unseen. Method: the docstrings; `real` asks for one with real processes."""
+    """Goal: no scenario loses its test unnoticed. Method: the docstrings; `real` demands a test with real processes."""
     assert listed() and sorted(set(listed()) - set(named())) == []
     real = {number: named()[number] for number, level in listed().items() if level == "real"}
     beneath = {n: t for n, t in real.items() if not any(x.startswith(("process/", "e2e/", "soak/")) for x in t)}

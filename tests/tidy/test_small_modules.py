@@ -1,4 +1,4 @@
-"""A module of a few lines stands alone only where a reader looks for it by name; else it joins its neighbour."""
+"""A module of a few lines stands alone only if a reader looks for it by name; otherwise it joins its neighbour."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ ALONE = {
     "replica/wal/options.py": OPTIONS,
     "schemas/feature_level.py": PURE,
 }
-"""Module of fewer lines -> why it stands alone."""
+"""Module of fewer lines -> the reason why it stands alone."""
 
 
 def small(paths: list[Path]) -> set[str]:
-    """Those of the modules that are small; packages' own files and entry points do not count."""
+    """Return those of the modules that are small; packages' own files and entry points do not count."""
     return {
         path.relative_to(ROOT).as_posix()
         for path in paths
@@ -78,7 +78,7 @@ def small(paths: list[Path]) -> set[str]:
 
 def test_small_module_stands_alone_for_a_reason() -> None:
     """Goal: a folder has as many modules as it has ideas. Method: every source file of fewer lines is in the table
-    above, whose rows are files that are there; the check is tried on a file that it must see."""
+    above, whose rows name existing files; the check is tried on a file that it must report."""
     assert small([ROOT / "replica/wal/options.py", ROOT / "replica/wal/log.py"]) == {"replica/wal/options.py"}
     assert small(source_files()) - ALONE.keys() == set()
     assert {name for name in ALONE if not (ROOT / name).is_file()} == set()

@@ -1,4 +1,4 @@
-"""Types that say something: requests and contexts of gRPC have theirs; `Any` stands where a library forces it."""
+"""Requests and contexts of gRPC have types of their own; `Any` occurs only if a library forces it."""
 
 from __future__ import annotations
 
@@ -28,27 +28,28 @@ ANY_IN_SIGNATURES: dict[str, tuple[int, str]] = {
     "replica.wal": (4, "Avro data"),
     "schemas": (18, "Avro schemas are JSON, and a datum is what its schema says"),
 }
-"""Folder -> functions whose signature names `Any` at most, and what forces it. A number may fall, not grow."""
+"""Folder -> the largest number of functions whose signature names `Any`, and what forces it. A number may fall, not
+grow."""
 
 
 def signatures(text: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """All functions of a module."""
+    """Return all functions of a module."""
     return [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
 def arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
-    """All its parameters."""
+    """Return all parameters of a function."""
     a = function.args
     return [*a.posonlyargs, *a.args, *a.kwonlyargs, *filter(None, (a.vararg, a.kwarg))]
 
 
 def names_any(annotation: ast.expr | None) -> bool:
-    """Whether an annotation is `Any`, or has it inside."""
+    """Return whether an annotation is `Any`, or has it inside."""
     return annotation is not None and any(isinstance(n, ast.Name) and n.id == "Any" for n in ast.walk(annotation))
 
 
 def wrong_types(place: str, text: str) -> list[str]:
-    """Parameters of gRPC handlers without a type, and arguments whose type nobody checks."""
+    """Return the parameters of gRPC handlers without a type, and arguments whose type nothing checks."""
     wrong = [
         f"{place}:{function.lineno} {function.name}: {argument.arg} is {ast.unparse(argument.annotation)}"
         for function in signatures(text)
