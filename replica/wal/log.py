@@ -313,6 +313,8 @@ class Log:
             if poison and self._failure is None:
                 self._failure = error
             failed = [slot for slot in (*batch, *self._queue) if slot.entries and slot.state is not SlotState.DONE]
+            # One that is handed over from now on is called back by `append_async`.
+            told = [slot for slot in failed if slot.on_durable is not None]
             self._queue.clear()
             for slot in failed:
                 slot.error = error
@@ -322,9 +324,8 @@ class Log:
             self._reserved = self._index.terms.copy()
             self._busy = False
             self._state.notify_all()
-        for slot in failed:
-            if slot.on_durable is not None:
-                self._call_back(slot, error)
+        for slot in told:
+            self._call_back(slot, error)
 
     def _call_back(self, slot: Reservation, result: OpId | BaseException) -> None:
         if slot.on_durable is None:

@@ -73,6 +73,15 @@ MUTANTS = (
         """,
     ),
     Mutant(
+        name="reservation that is handed over amid a failure hears of it twice",
+        rows="CN-08",
+        test="tests/unit/wal/test_wal_log.py::test_reservation_that_is_handed_over_while_the_log_fails_hears_of_it_once",
+        file="replica/wal/log.py",
+        function="Log._fail_all",
+        before="told = [slot for slot in failed if slot.on_durable is not None]",
+        after="told = failed",
+    ),
+    Mutant(
         name="close of a log raises a want",
         rows="IN-30",
         test="tests/unit/wal/test_wal_want.py::test_log_that_cannot_tidy_up_its_files_now_is_closed_all_the_same",

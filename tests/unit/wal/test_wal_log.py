@@ -1,0 +1,243 @@
+"""What a log keeps in mind between its calls: places, promises, failures, and what it found when it was opened."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from nyala.replica.fs import FileLength
+from nyala.replica.types import DiskFailure, Entry, InvariantViolation, OpId, Refused
+from nyala.replica.wal import Log, WalOptions
+from nyala.replica.wal.format import EncodedEntry, encode_entry
+from nyala.replica.wal.reservation import SlotState
+from tests.harness.patience import patience_s
+from tests.harness.sim_disk import SimCrash, SimDisk
+from tests.harness.wal_entries import FOLDER, TABLET, Outcomes, append_now, build, entries, entry, open_log
+
+
+def test_reservation_that_is_handed_over_while_the_log_fails_hears_of_it_once() -> None:
+    """CN-08. Goal: one reservation, one answer, though it is handed over just as all are told. Method: the callback of
+    the first one that failed hands over the second, and the third was handed over before."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    outcomes = Outcomes()
+    first, second, third = (log.reserve([entry(index)]) for index in (1, 2, 3))
+
+    def told(result: OpId | BaseException) -> None:
+        outcomes(result)
+        log.append_async(second, outcomes)
+
+    log.append_async(first, told)
+    log.append_async(third, outcomes)
+    disk.fail_on("pwrite", f"{FOLDER}/wal-*")
+    disk.fail_on("pwrite", f"{FOLDER}/.*")
+    log.drain()
+    assert [type(result) for result in outcomes.results] == [DiskFailure] * 3
+    assert (log.queued_bytes, log.last_reserved) == (0, OpId(0, 0))
+    assert [(slot.state, slot.encoded) for slot in (first, second, third)] == [(SlotState.DONE, [])] * 3
+
+
+@pytest.mark.parametrize("point", ["wal.before_append", "wal.after_sync"])
+def test_death_in_a_group_commit_is_raised_and_ends_the_log(point: str) -> None:
+    """CN-08. Goal: nothing is promised and nothing appended by whoever is left. Method: a death before the write and
+    after the sync; no callback says durable, and a later reservation raises the same."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    outcomes = Outcomes()
+    disk.arm(point)
+    log.append([entry(1)], outcomes)
+    with pytest.raises(SimCrash) as died:
+        log.drain()
+    assert outcomes.results == [] and log.failure is died.value
+    with pytest.raises(SimCrash):
+        log.reserve([entry(1)])
+
+
+def test_truncation_right_after_the_opening_counts_at_once() -> None:
+    """Goal: a log that does nothing has nothing to wait for. Method: open, truncate, read."""
+    disk = SimDisk()
+    build(disk, lambda log: append_now(log, entries(1, 5)))
+    log, _ = open_log(disk)
+    log.truncate_after(3)
+    assert (log.last, log.last_reserved, log.read(1, 9, 1 << 20)) == (OpId(1, 3), OpId(1, 3), entries(1, 3))
+
+
+def test_truncation_behind_a_reservation_waits_for_it() -> None:
+    """Goal: what is truncated is what stood in the order before. Method: truncate behind a reservation that is handed
+    over only then; and behind one that is."""
+    log, _ = open_log(SimDisk())
+    append_now(log, entries(1, 3))
+    slot = log.reserve([entry(4)])
+    log.truncate_after(2)
+    assert (log.last, log.last_reserved) == (OpId(1, 3), OpId(1, 2))
+    log.append_async(slot, Outcomes())
+    log.drain()
+    assert (log.last, log.read(1, 9, 1 << 20)) == (OpId(1, 2), entries(1, 2))
+
+
+def test_entry_that_takes_the_place_of_another_is_known() -> None:
+    """CN-22. Goal: its block states its place, so that an older one that is left there is told from it. Method: entries
+    in a new log, and in one that found two segments: new ones, and those at and below the highest index of any."""
+    log, _ = open_log(SimDisk())
+    assert not log.reserve([entry(1)]).rewrites and not log.reserve(entries(2, 3)).rewrites
+    log.truncate_after(2)
+    assert log.reserve([entry(3, term=2)]).rewrites and not log.reserve([entry(4, term=2)]).rewrites
+    disk = SimDisk()
+    build(disk, lambda log: append_now(log, entries(1, 3)))
+    build(disk, lambda log: append_now(log, entries(4, 6)))
+    log, _ = open_log(disk)
+    log.truncate_after(5)
+    assert log.reserve([entry(6, term=2)]).rewrites and not log.reserve([entry(7, term=2)]).rewrites
+
+
+@pytest.mark.parametrize(("payload_bytes", "length"), [([5500, 1000, 2300], 2), ([9000], 0), ([100], 0)])
+def test_first_segment_after_an_opening_is_twice_as_long_as_the_last_one(payload_bytes: list[int], length: int) -> None:
+    """CN-17. Goal: a log that grows has few segments, and one that is small a small file. Method: logs of segments of
+    so many bytes, opened again: twice the last one's length, within the first and the largest length."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    for index, size in enumerate(payload_bytes, 1):
+        append_now(log, [entry(index, b"x" * size)])
+        log.roll()
+    last = log.segments()[-1].length_bytes
+    log.close()
+    log, _ = open_log(disk)
+    disk.calls.clear()
+    append_now(log, [entry(len(payload_bytes) + 1)])
+    (asked,) = [call.length_bytes for call in disk.calls if call.operation == "preallocate"]
+    assert asked == (2 * last if length else 16384 if payload_bytes == [9000] else 4096)
+
+
+def test_log_that_is_opened_without_options_has_the_usual_ones() -> None:
+    """CN-17. Goal: a small first segment. Method: open without options, append."""
+    disk = SimDisk()
+    log, _ = Log.open(disk, FOLDER, TABLET, threaded=False)
+    assert append_now(log, [entry(1)]).durable
+    assert (
+        disk.count("preallocate") == 1 and disk.size(f"{FOLDER}/wal-000000001") == WalOptions().segment_size_bytes_first
+    )
+
+
+def test_files_of_a_log_say_which_one_grows() -> None:
+    """TC-63. Goal: whoever checks files knows the length of each. Method: a closed segment and an open one."""
+    log, _ = open_log(SimDisk())
+    append_now(log, [entry(1)])
+    log.roll()
+    append_now(log, [entry(2)])
+    one, two = log.segments()
+    assert log.files() == [
+        FileLength(f"{FOLDER}/{one.name}", one.length_bytes, False),
+        FileLength(f"{FOLDER}/{two.name}", two.length_bytes, True),
+    ]
+
+
+def test_removed_segments_are_made_durable_one_by_one() -> None:
+    """CN-21. Goal: a power cut leaves no hole, and no sync too many is waited for. Method: nothing, then two segments
+    are removed; a removal whose sync failed is synced by the next call."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    for index in range(1, 5):
+        append_now(log, [entry(index)])
+        log.roll()
+    disk.calls.clear()
+    assert log.gc(1) == 0 and disk.count("sync_dir") == 0
+    first, second, third, _ = log.segments()
+    assert log.gc(3) == first.length_bytes + second.length_bytes
+    assert [call.operation for call in disk.calls] == ["remove", "sync_dir"] * 2
+    disk.fail_on("sync_dir", "*", "ENOMEM")
+    with pytest.raises(Refused):
+        log.gc(4)
+    disk.calls.clear()
+    assert log.gc(4) == 0 and [call.operation for call in disk.calls] == ["sync_dir"]
+    assert log.gc(4) == 0 and disk.count("sync_dir") == 1 and third.number not in [i.number for i in log.segments()]
+
+
+@pytest.mark.parametrize("group", [[entry(2, term=2), entry(3)], [entry(2), entry(4)], [entry(2), entry(2)]])
+def test_entries_of_one_reservation_follow_each_other(group: list[Entry]) -> None:
+    """Goal: a caller's bug stops here. Method: a falling term, a gap and an index twice, within one reservation; a
+    rising term is none."""
+    log, _ = open_log(SimDisk())
+    append_now(log, [entry(1)])
+    with pytest.raises(InvariantViolation, match="follow each other"):
+        log.reserve(group)
+    assert log.last_reserved == OpId(1, 1) and log.queued_bytes == 0
+    assert append_now(log, [entry(2), entry(3, term=4)]).durable == [OpId(4, 3)]
+
+
+@pytest.mark.parametrize("error", [MemoryError(), TypeError("a bug")], ids=["no memory", "a bug"])
+def test_entry_that_does_not_serialise_ends_the_log(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CN-08. Goal: whoever stands behind it does not wait for ever. Method: the serialisation of the second of three
+    reservations raises; the log says why it ended, as it is for want of memory and as a bug else."""
+
+    def encode(tablet_id: str, one: Entry, *, placed: bool = False) -> EncodedEntry:
+        if one.opid.index == 2:
+            raise error
+        return encode_entry(tablet_id, one, placed=placed)
+
+    log, _ = open_log(SimDisk())
+    outcomes = Outcomes()
+    slots = [log.reserve([entry(index)]) for index in (1, 2, 3)]
+    monkeypatch.setattr("nyala.replica.wal.log.encode_entry", encode)
+    log.append_async(slots[0], outcomes)
+    log.append_async(slots[2], outcomes)
+    with pytest.raises(type(error)):
+        log.append_async(slots[1], outcomes)
+    kind = MemoryError if isinstance(error, MemoryError) else InvariantViolation
+    assert [type(result) for result in outcomes.results] == [kind, kind]
+    with pytest.raises(kind):
+        log.reserve([entry(1)])
+
+
+@pytest.mark.parametrize("ends", ["fails", "is closed"])
+def test_writer_that_waits_for_room_hears_that_the_log_ended(ends: str) -> None:
+    """CN-08, CN-10. Goal: nobody waits for a log that does nothing any more. Method: a writer waits for room behind a
+    group commit that fails, or in a log that is closed."""
+    disk, gate = SimDisk(), threading.Event()
+    log, _ = open_log(disk, WalOptions(queue_bytes_max=1000), threaded=True)
+    outcomes, told = Outcomes(), Outcomes()
+    slot = log.reserve([entry(1, bytes(900))])
+    wait, waits = log._state.wait, threading.Event()
+
+    def watched(timeout: float | None = None) -> bool:
+        if threading.current_thread().name == "writer":
+            waits.set()
+        return wait(timeout)
+
+    def write() -> None:
+        try:
+            log.reserve([entry(2, bytes(900))])
+        except BaseException as error:  # noqa: BLE001
+            told(error)
+
+    log._state.wait = watched  # type: ignore[method-assign]
+    writer = threading.Thread(target=write, name="writer", daemon=True)
+    writer.start()
+    assert waits.wait(patience_s(30))
+    if ends == "fails":
+        disk.fail_on("pwrite", f"{FOLDER}/*")
+        log.append_async(slot, outcomes)
+        assert isinstance(outcomes.wait_for(1)[0], DiskFailure)
+    gate.set()
+    log.close()
+    assert isinstance(told.wait_for(1)[0], DiskFailure if ends == "fails" else Refused)
+
+
+def test_callbacks_that_raise_end_the_log_with_the_first_error() -> None:
+    """Goal: a bug in a callback is loud, and each callback is called all the same. Method: three in one group commit,
+    of which two raise."""
+    log, _ = open_log(SimDisk())
+    outcomes = Outcomes()
+
+    def broken(why: str) -> Callable[[object], None]:
+        def called(_: object) -> None:
+            raise RuntimeError(why)
+
+        return called
+
+    for index, callback in enumerate([broken("first"), outcomes, broken("second")], 1):
+        log.append([entry(index)], callback)
+    log.drain()
+    assert outcomes.results == [OpId(1, 2)] and log.last == OpId(1, 3)
+    assert "first" in str(log.failure)
