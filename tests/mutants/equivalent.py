@@ -204,6 +204,13 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         reason="Only the type of the range column is looked up; it is a key column, the same in every version.",
     ),
     Equivalent(
+        file="replica/tablet/merge_rule.py",
+        function="_run",
+        before="return []",
+        after="return None",
+        reason="It is only asked whether there is anything to merge.",
+    ),
+    Equivalent(
         file="replica/wal/segment.py",
         function="ActiveSegment.finish",
         before="if self.preallocated_bytes > self.written_bytes:",

@@ -42,6 +42,7 @@ NEAR: Mapping[str, tuple[str, ...]] = {
     "replica/tablet_copy/": ("unit/tablet_copy", "unit/server"),
     "replica/tablet/": ("unit/tablet", "unit/raft_driver", "formats"),
     "replica/tablet/ledger.py": ("unit/tablet/test_ledger_rules.py", "unit/tablet/test_tablet_ledger.py"),
+    "replica/tablet/merge_rule.py": ("unit/tablet/test_tablet_merge_rule.py",),
     "replica/tablet/source_positions.py": ("unit/tablet/test_tablet_positions.py",),
     "replica/tablet/superblock.py": (
         "formats",
@@ -80,6 +81,7 @@ FINISHED: tuple[str, ...] = (
     "replica/policy",
     "replica/raft",
     "replica/tablet/ledger.py",
+    "replica/tablet/merge_rule.py",
     "replica/tablet/source_positions.py",
     "replica/tablet/superblock.py",
     "replica/tablet/witness.py",

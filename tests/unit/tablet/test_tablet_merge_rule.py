@@ -77,6 +77,66 @@ def test_number_of_blocks_and_bytes_written_again_are_bounded_for_any_size_of_fl
     assert written <= 8 * flushed, written / flushed
 
 
+KB64 = 64 << 10
+
+
+@pytest.mark.parametrize(
+    ("sizes", "bytes_max", "run"),
+    [
+        ([], 100, []),
+        ([10] * 3, 100, []),
+        ([10] * 4, 100, [0, 1, 2, 3]),
+        ([1] * 17, 100, list(range(16))),
+        ([30, 10, 20, 10], 100, [1, 3, 2, 0]),
+        ([50] * 4, 200, [0, 1, 2, 3]),
+        ([50] * 4, 199, [0, 1, 2]),
+        ([50] * 4, 100, [0, 1]),
+        ([50] * 4, 99, []),
+        ([1, 1, 1, 4 * KB64], MB, [0, 1, 2, 3]),
+        ([1, 1, 1, 4 * KB64 + 1], MB, []),
+        ([2 * KB64, 8 * KB64, 8 * KB64, 8 * KB64], 2 * MB, [0, 1, 2, 3]),
+        ([2 * KB64, 8 * KB64, 8 * KB64, 8 * KB64 + 1], 2 * MB, []),
+        ([1, MB, MB, MB, MB], 4 * MB, [1, 2, 3, 4]),
+        ([1, 1, MB, MB, MB, MB], 3 * MB, [2, 3, 4]),
+    ],
+)
+def test_blocks_of_similar_size_are_merged_as_many_as_fit(sizes: list[int], bytes_max: int, run: list[int]) -> None:
+    """IN-31. Goal: four similar blocks or more are merged, the smallest first, as many as fit, and no more than 16.
+    Method: lists at each of these bounds."""
+    assert choose_run(sizes, bytes_max) == run
+
+
+@pytest.mark.parametrize(
+    ("sizes", "bytes_max", "expected"),
+    [
+        ([], 5, []),
+        ([9], 5, [(0, 1)]),
+        ([3, 3, 3], 6, [(0, 2), (2, 3)]),
+        ([3, 3, 3], 5, [(0, 1), (1, 2), (2, 3)]),
+        ([9, 1, 4, 1], 5, [(0, 1), (1, 3), (3, 4)]),
+        ([1, 9, 1], 5, [(0, 1), (1, 2), (2, 3)]),
+        ([0, 5, 0, 1], 5, [(0, 3), (3, 4)]),
+    ],
+)
+def test_flush_makes_a_block_of_as_many_batches_as_fit(
+    sizes: list[int], bytes_max: int, expected: list[tuple[int, int]]
+) -> None:
+    """Goal: few blocks, none too large unless it is one batch. Method: batches at the bound, above it, and empty."""
+    assert flush_runs(sizes, bytes_max) == expected
+
+
+@pytest.mark.parametrize(
+    ("total_bytes", "bytes_max", "expected"),
+    [(0, 8 * KB64, 4), (0, 8 * KB64 + 2, 7), (0, 32 * KB64, 7), (0, 32 * KB64 + 2, 10), (7, 4, 7), (8, 4, 8)],
+)
+def test_bound_on_the_number_of_blocks_counts_sizes_and_full_blocks(
+    total_bytes: int, bytes_max: int, expected: int
+) -> None:
+    """IN-31. Goal: three blocks of each size, one more, and the full ones. Method: merges that take one, two and three
+    sizes, and bytes of full blocks."""
+    assert blocks_max(total_bytes, bytes_max) == expected
+
+
 @settings(max_examples=300)
 @given(
     sizes=st.lists(
