@@ -1,4 +1,4 @@
-"""Somebody who asks real servers for votes, or gives them, over links as servers have them, and never leads."""
+"""A member that asks real servers for votes, or gives them, over links as servers have them, and never leads."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Candidate:
         self._loop.close()
 
     def ask(self, server: ServerProcess, tablet_id: str, term: int, last: OpId, *, pre_vote: bool = False) -> VoteReply:
-        """The server's answer. A message may be lost while a link opens, so the links are tried first."""
+        """Return the server's answer. A message may be lost while a link opens, so the links are tried first."""
         known = Address.parse(server.address)
         self._loop.call_soon_threadsafe(self._network.learn, server.uuid, (known,))
 
@@ -63,12 +63,12 @@ class Candidate:
         return answer
 
     def ask_now(self, server: ServerProcess, tablet_id: str, term: int, last: OpId) -> VoteReply | None:
-        """Its answer to a pre-vote, if one comes soon: a replica that is being opened says nothing. The links must be
-        open. An answer that comes late is taken for the next one's: ask the same always."""
+        """Return its answer to a pre-vote, if one comes soon: a replica that is being opened does not answer. The links
+        must be open. A late answer counts for the next request, so all requests must be the same."""
         return self._answer(server, tablet_id, term, last, True, 0.3)
 
     def ask_after_lease(self, server: ServerProcess, tablet_id: str, term: int, last: OpId) -> VoteReply:
-        """Its answer once nobody can hold a lease any more that its last life took part in."""
+        """Return its answer once no leader can hold a lease any more that its last life took part in."""
 
         def asked() -> VoteReply | None:
             answer = self.ask(server, tablet_id, term, last)
@@ -113,9 +113,9 @@ class Candidate:
 
 
 class Ear(Candidate):
-    """A voter that answers nobody, and notes who asks it for votes: `asked` has (tablet, uuid) as the pleas come in.
+    """A voter that answers no request, and notes each request for its vote: `asked` has (tablet, uuid) as they come in.
 
-    What one server sends comes in the order in which it was sent.
+    The messages of one server come in the order in which it sent them.
     """
 
     def __init__(self) -> None:
@@ -123,7 +123,7 @@ class Ear(Candidate):
         self.asked: list[tuple[str, str]] = []
 
     def member(self) -> Any:
-        """As it stands in a config."""
+        """Return it as a config has it."""
         return pb.Member(uuid=self.uuid, addresses=[address_to_pb(self.address)], votes=True, holds_data=True)
 
     def _deliver(self, tablet_id: str, message: Message) -> None:
@@ -132,7 +132,7 @@ class Ear(Candidate):
 
 
 class Voter(Ear):
-    """A voter that gives its vote to whoever asks and is there for heartbeats. `takes`: whether it takes entries."""
+    """A voter that gives its vote to every candidate and answers heartbeats. `takes`: whether it accepts entries."""
 
     def __init__(self) -> None:
         super().__init__()

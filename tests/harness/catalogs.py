@@ -22,7 +22,7 @@ class AppliedCatalog:
         self.index = self.catalog.applied_opid.index
 
     def entry(self, puts: Any, deletes: Any = (), request_id: str = "") -> Entry:
-        """The next CATALOG entry."""
+        """Return the next CATALOG entry."""
         self.index += 1
         meta = self.catalog.change(puts, deletes, request_id)
         return Entry(OpId(1, self.index), EntryKind.CATALOG, self.index << 12, 0, meta, b"", 0)
@@ -35,13 +35,13 @@ class AppliedCatalog:
         return result
 
     def known(self, tablet_id: str) -> RaftConfig | None:
-        """The last committed config that the catalog knows of a tablet."""
+        """Return the last committed config that the catalog knows of a tablet."""
         tablet = self.catalog.get(TABLET, tablet_id)
         return tablet.known_config if tablet is not None else None
 
 
 def table_info(name: str = "flights", *, buckets: int = 2, rf: int = 3) -> pb.TableInfo:
-    """A small table: key `id`, one value."""
+    """Return a small table: key `id`, one value."""
     return pb.TableInfo(
         name=name,
         schema=pb.TableSchema(
@@ -57,5 +57,5 @@ def table_info(name: str = "flights", *, buckets: int = 2, rf: int = 3) -> pb.Ta
 
 
 def new_table(name: str = "flights", *, buckets: int = 2, rf: int = 3) -> TableDescription:
-    """The same, as the masters take it in before they create it."""
+    """Return the same table, as the masters read it before they create it."""
     return checked_table(table_info(name, buckets=buckets, rf=rf))

@@ -1,9 +1,9 @@
-"""A tablet server among whose replicas leadership changes all the time, and to which news come late.
+"""A tablet server among whose replicas leadership changes all the time, and to which messages come late.
 
 Run as `python -m tests.harness.churny_server`, with a server's arguments. Its timers may run out after two ticks, and
-leases are off: they count on longer ones. What it is told (`tests/harness/told.py`): `campaigns`, how likely a follower
-is, at each tick, to ask for votes that nobody withholds; `notices`, by how many seconds at most each message of a peer,
-and each word that something is durable or applied, comes late.
+leases are off, because they need longer timers. Its settings (`tests/harness/told.py`) are `campaigns`, the probability
+that a follower asks, at a tick, for votes that no member withholds; and `notices`, by how many seconds at most each
+message of a peer, and each notice that something is durable or applied, comes late.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from nyala.replica.server.tablets import manager, ticking
 from tests.harness.told import told
 
 ORDERED_S = 1e-6
-"""Between two pieces of news that came at once: they keep their order."""
+"""The time between two notices that came at once, so that they keep their order."""
 
 
 def _churn(root: Path) -> None:

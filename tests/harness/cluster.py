@@ -1,4 +1,5 @@
-"""Real server processes on loopback ports: start, kill -9, stop, restart, wait for a condition, show logs when red."""
+"""Real server processes on loopback ports: start, kill -9, stop, restart, wait for a condition, show logs if a test
+fails."""
 
 from __future__ import annotations
 
@@ -29,10 +30,11 @@ T = TypeVar("T")
 
 SERVER = "nyala.replica.server"
 STEADY = "tests.harness.steady_server"
-"""The module of servers among which no election comes by itself, though the machine stops for two seconds."""
+"""The module of servers among which no election begins by itself, even if the machine stops for two seconds."""
 
 PATIENCE_S = patience_s(150.0)
-"""How long a test waits for what must come: on a machine as slow as any, for only a red test waits so long."""
+"""How long a test waits for a condition: long enough for the slowest machine, because only a failing test waits so
+long."""
 CALL_TIMEOUT_S = 30.0
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
@@ -46,7 +48,7 @@ _CHANNEL_OPTIONS = [
 
 
 def wait_until(condition: Callable[[], T | None], what: str, timeout_s: float = PATIENCE_S) -> T:
-    """The first truthy value of `condition`; AssertionError naming `what` and the last trouble after the deadline.
+    """Return the first truthy value of `condition`; AssertionError with `what` and the last error after the deadline.
 
     RPC errors and refusals of the condition count as "not yet".
     """
@@ -79,7 +81,7 @@ class ServerProcess:
     address: str = ""
     host: str = "127.0.0.1"
     prefix: tuple[str, ...] = ()
-    """What its command line begins with."""
+    """The beginning of its command line."""
     _channel: grpc.Channel | None = None
 
     @property
@@ -91,7 +93,7 @@ class ServerProcess:
         return self.process is not None and self.process.poll() is None
 
     def start(self, *, wait: bool = True, env: dict[str, str] | None = None) -> ServerProcess:
-        """Start the process; with `wait`, return when it listens. A restart listens where it did before."""
+        """Start the process; with `wait`, return when it listens. A restart listens at the former address."""
         assert not self.alive, f"{self.name} runs already"
         self.root.mkdir(parents=True, exist_ok=True)
         ready = self._ready_file
@@ -116,7 +118,7 @@ class ServerProcess:
         return self.root.parent / f"{self.name}.ready"
 
     def wait_ready(self) -> None:
-        """Until the ready-file names this process; a death before that is reported with its log."""
+        """Wait until the ready-file names this process; a death before that is reported with its log."""
 
         def ready() -> dict[str, Any] | None:
             assert self.alive, f"{self.name} ended with {self.process and self.process.returncode}:\n{self.log_tail()}"
@@ -134,15 +136,15 @@ class ServerProcess:
         self.process.send_signal(number)
 
     def kill(self) -> None:
-        """kill -9, and reap."""
+        """Send kill -9, and reap."""
         self._end(signal.SIGKILL)
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """SIGTERM, and the exit code; kill -9 if it does not end in time."""
+        """Send SIGTERM and return the exit code; kill -9 if it does not end in time."""
         return self._end(signal.SIGTERM, timeout_s)
 
     def fails(self) -> str:
-        """Start a process that has to end by itself with status 1: what it says, in the end."""
+        """Start a process that has to end by itself with status 1; returns what it prints at the end."""
         before = self.log_path.stat().st_size if self.log_path.exists() else 0
         code = self.start(wait=False).wait_exit()
         said = self.log_path.read_bytes()[before:].decode(errors="replace")
@@ -150,7 +152,7 @@ class ServerProcess:
         return said.rstrip().rpartition("\n")[2]
 
     def wait_exit(self, timeout_s: float = PATIENCE_S) -> int:
-        """The exit code of a process that should end by itself."""
+        """Return the exit code of a process that should end by itself."""
         assert self.process is not None
         code = self.process.wait(timeout_s)
         self._close_channel()
@@ -182,12 +184,12 @@ class ServerProcess:
 
     @property
     def tablets(self) -> Any:
-        """Stub of the TabletService."""
+        """Return a stub of the TabletService."""
         return pb_grpc.TabletServiceStub(self.channel)
 
     @property
     def copies(self) -> Any:
-        """Stub of the CopyService."""
+        """Return a stub of the CopyService."""
         return pb_grpc.CopyServiceStub(self.channel)
 
     def member(self, *, votes: bool = True, promote: bool = False) -> pb.Member:
@@ -208,18 +210,18 @@ class ServerProcess:
 
 @dataclass
 class LocalCluster:
-    """Servers under one temporary folder; every one of them is ended by `close`."""
+    """Servers under one temporary folder; `close` ends every one of them."""
 
     folder: Path
     servers: list[ServerProcess] = field(default_factory=list)
     masters: list[ServerProcess] = field(default_factory=list)
     module: str = SERVER
-    """What `add_server` runs."""
+    """The module that `add_server` runs."""
     ports: Ports = field(default_factory=Ports)
-    """Where they listen: nobody else sits there while one of them is away."""
+    """The ports at which they listen: no other process gets them while one of the servers is away."""
 
     def add_server(self, *extra: str, start: bool = True, env: dict[str, str] | None = None) -> ServerProcess:
-        """One more tablet server with an empty directory."""
+        """Return one more tablet server with an empty directory."""
         name = f"ts{len(self.servers) + 1}"
         args = list(extra)
         if self.masters:
@@ -230,7 +232,7 @@ class LocalCluster:
         return server.start() if start else server
 
     def add_master(self, *extra: str, start: bool = True) -> ServerProcess:
-        """One more master with an empty directory."""
+        """Return one more master with an empty directory."""
         name = f"m{len(self.masters) + 1}"
         master = ServerProcess(name, "nyala.replica.master", self.folder / name, tuple(extra))
         master.address = self.ports.free_address()
@@ -241,15 +243,15 @@ class LocalCluster:
         return next(s for s in self.servers if s.uuid == uuid)
 
     def status(self, server: ServerProcess, tablet_id: str) -> Any | None:
-        """The replica's status as its server tells it, or None."""
+        """Return the replica's status as its server reports it, or None."""
         reply = server.tablets.ListTablets(
             pb.ListTabletsRequest(dest_uuid=server.uuid, tablet_ids=[tablet_id]), timeout=CALL_TIMEOUT_S
         )
         return reply.replicas[0] if reply.replicas else None
 
     def leader(self, tablet_id: str, timeout_s: float = PATIENCE_S) -> ServerProcess:
-        """The server that leads the tablet in the highest term that any live server knows, once there is one whose term
-        is open: who was just elected says that it leads, and takes no writes yet."""
+        """Return the server that leads the tablet in the highest term that any live server knows, once its term is
+        open: a server that was just elected reports that it leads, and accepts no writes yet."""
 
         def found() -> ServerProcess | None:
             best: tuple[int, ServerProcess] | None = None
@@ -280,7 +282,7 @@ class LocalCluster:
 
 @contextmanager
 def local_cluster(servers: int = 0, *extra: str, module: str = SERVER) -> Iterator[LocalCluster]:
-    """A cluster that is killed and removed afterwards; its logs are shown if the block raises."""
+    """Yield a cluster that is killed and removed afterwards; its logs are shown if the block raises."""
     folder = Path(tempfile.mkdtemp(prefix="nyala-test-"))
     cluster = LocalCluster(folder, module=module)
     try:

@@ -1,4 +1,4 @@
-"""Replicas at rest on disks in memory: a source to copy from, and what a test wants to know of a target."""
+"""Replicas at rest on disks in memory: a source to copy from, and checks of a target."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _disks: list[SimDisk] = []
 
 
 def new_disk() -> SimDisk:
-    """A disk that `close_disks` closes."""
+    """Return a disk that `close_disks` closes."""
     _disks.append(SimDisk())
     return _disks[-1]
 
@@ -85,7 +85,7 @@ class TestClock:
 
 
 def superblock(**fields: Any) -> Superblock:
-    """A READY tablet of the harness's table, with other fields as given."""
+    """Return a READY superblock of the harness's table, with other fields as given."""
     base = Superblock(
         tablet_id=TABLET,
         table_id="t1",
@@ -99,14 +99,14 @@ def superblock(**fields: Any) -> Superblock:
 
 
 def write_entry(index: int, keys: list[int], value: str, term: int) -> Entry:
-    """A WRITE that upserts `keys`."""
+    """Return a WRITE that upserts `keys`."""
     payload = encode_batch(batch(keys, [value] * len(keys)))
     meta = WriteMeta((1, 2), len(keys)).encode()
     return Entry(OpId(term, index), EntryKind.WRITE, index << 12, 1, meta, payload, crc32c(payload))
 
 
 class RestingReplica:
-    """Files and objects of one READY replica without consensus; the test says what is appended and applied."""
+    """Files and objects of one READY replica without consensus; the test decides what is appended and applied."""
 
     def __init__(self, disk: SimDisk, uuid: str = SOURCE_UUID, *, term: int = 1) -> None:
         self.disk = disk
@@ -127,7 +127,7 @@ class RestingReplica:
         self.index = max(self.log.last.index, self.tablet.applied_opid.index)
 
     def write(self, keys: list[int], value: str, term: int | None = None) -> OpId:
-        """One durable, applied entry."""
+        """Make one durable, applied entry."""
         self.index += 1
         entry = write_entry(self.index, keys, value, term or self.term)
         self.log.append([entry], lambda outcome: None)
@@ -136,7 +136,7 @@ class RestingReplica:
         return entry.opid
 
     def rows(self) -> dict[int, str]:
-        """Everything visible now."""
+        """Return everything visible now."""
         found: dict[int, str] = {}
         for rows in self.tablet.scan():
             found.update(zip(rows.column("k").to_pylist(), rows.column("v").to_pylist(), strict=True))
@@ -189,18 +189,18 @@ class Source:
 
 
 class NoBytes(LocalCopySource):
-    """A source whose copies end after the merge of the consensus metadata: it gives no byte of any file."""
+    """A source whose copies end after the merge of the consensus metadata: it sends no byte of any file."""
 
     def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
         raise Refused(Code.UNAVAILABLE, "no bytes")
 
 
 Writes = Sequence[tuple[list[int], str]]
-"""Keys and the value that all of them get, for one entry each."""
+"""For one entry each: keys, and the value that all of them get."""
 
 
 def leading_source(term: int = 6, flushed: Writes = (([1, 2], "a"),), logged: Writes = (([3], "b"),)) -> Source:
-    """A leader that voted for itself: `flushed` is in one block, `logged` behind it in the log."""
+    """Return a leader that voted for itself: `flushed` is in one block, `logged` after it in the log."""
     replica = RestingReplica(new_disk(), term=term)
     replica.cmeta.save_hard_state(term, SOURCE_UUID)
     for keys, value in flushed:
@@ -212,7 +212,7 @@ def leading_source(term: int = 6, flushed: Writes = (([1, 2], "a"),), logged: Wr
 
 
 def tombstone(disk: SimDisk, last: OpId, *, term: int, voted_for: str | None = None, known: bool = True) -> Superblock:
-    """The target's replica, deleted with what it promised; `known`: `last` is not only a lower bound."""
+    """Return the target's replica, deleted with what it promised; `known`: `last` is not only a lower bound."""
     ConsensusMeta.create(disk, TABLET, TARGET_UUID, CONFIG, term).save_hard_state(term, voted_for)
     disk.mkdir(wal_folder(TABLET))
     superblock().save(disk)
@@ -220,18 +220,18 @@ def tombstone(disk: SimDisk, last: OpId, *, term: int, voted_for: str | None = N
 
 
 def attempt(disk: Disk, copy_source: Any, **options: Any) -> CopyAttempt:
-    """The target's attempt to bring the tablet's files through `copy_source`."""
+    """Return the target's attempt to bring the tablet's files through `copy_source`."""
     return CopyAttempt(disk=disk, tablet_id=TABLET, uuid=TARGET_UUID, source=copy_source, **options)
 
 
 def copy_over(local: Superblock | None, made: CopyAttempt, **options: Any) -> TargetCopy:
-    """A copy over a tombstone, by what it kept, or over nothing; other options as given."""
+    """Return a copy over a tombstone, by what it kept, or over nothing; other options as given."""
     options.setdefault("own_last_opid", (local.last_logged if local else None) or ZERO_OPID)
     return TargetCopy(made, **{"stop_and_delete": lambda check_source: local, **options})
 
 
 def die(disk: SimDisk, power_seed: int | None) -> None:
-    """By kill, or by a power loss."""
+    """End the process by a kill, or by a power loss."""
     if power_seed is None:
         disk.restart()
     else:
@@ -239,19 +239,19 @@ def die(disk: SimDisk, power_seed: int | None) -> None:
 
 
 def start(disk: Disk) -> Superblock:
-    """What a server does with the tablet when it starts, blocks that nobody names included."""
+    """Do what a server does with the tablet when it starts, blocks without a name included."""
     settled = settle_at_startup(disk, Superblock.load(disk, TABLET))
     sweep_orphans(disk, named_blocks(disk) | spared_blocks(disk, disk.listdir("data")))
     return settled
 
 
 def data_files(disk: SimDisk) -> list[str]:
-    """Block files present."""
+    """Return the block files present."""
     return disk.listdir("data")
 
 
 def wal_places(disk: SimDisk) -> list[str]:
-    """Every folder that holds WAL segments of the tablet."""
+    """Return every folder that holds WAL segments of the tablet."""
     places = [wal_folder(TABLET)] if disk.listdir(wal_folder(TABLET)) else []
     for name in disk.listdir("quarantine"):
         if disk.listdir(f"quarantine/{name}/wal"):
@@ -260,5 +260,5 @@ def wal_places(disk: SimDisk) -> list[str]:
 
 
 def cmeta_bytes(disk: SimDisk) -> bytes:
-    """The live consensus metadata file."""
+    """Return the live consensus metadata file."""
     return disk.read(path_of(TABLET))

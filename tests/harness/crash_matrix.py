@@ -31,7 +31,7 @@ from tests.harness.copies import (
 
 OWN_TERM, OWN_VOTE = 5, "c" * 32
 OWN_LAST = OpId(4, 2)
-"""Last entry of the replica that is deleted, or was before the copy."""
+"""The last entry of the replica that is deleted, or was before the copy."""
 OWN_ROWS = {1: "a", 2: "b", 3: "b"}
 SOURCE_ROWS = {7: "new", 8: "newer"}
 SOURCE_TERM = 9
@@ -45,7 +45,8 @@ Promises = tuple[int, str | None]
 
 @dataclass(frozen=True)
 class Cell:
-    """Begin as `before`; do `work`; die at each of `deaths` in turn, from the second on within the next start."""
+    """One cell: begin as `before`; do `work`; die at each of `deaths` in turn, from the second on within the next
+    start."""
 
     row: str
     work: str
@@ -59,12 +60,12 @@ class Cell:
 
     @property
     def source_wins(self) -> bool:
-        """Whether what is READY in the end is the source's replica, and not the one that was here before."""
+        """Return whether the READY replica in the end is the source's, and not the one that was here before."""
         return self.work == COPY and self.deaths[0] in ("copy.5", "copy.6")
 
     @property
     def rolled_forward(self) -> tuple[str, ...]:
-        """The crash points that the start after the last death passes."""
+        """Return the crash points that the start after the last death passes."""
         last, deletion = self.deaths[-1], tuple(f"delete.{n}" for n in range(1, 7))
         if last in ("copy.1", "copy.2"):
             return deletion[:4]  # there is no log yet
@@ -73,9 +74,9 @@ class Cell:
         return deletion[4:] if last in ("delete.4", "delete.5") else ()
 
     def promises(self, own: Promises | None, source_term: int) -> Promises | None:
-        """Term and vote that are kept, of a server that had `own` before; None: no metadata.
+        """Return the term and vote that are kept, of a server that had `own` before; None: no metadata.
 
-        The source's vote is never taken; the own one stays if its term does (TC-53 to TC-55).
+        The source's vote is never adopted; the own one stays if its term does (TC-53 to TC-55).
         """
         if not any(point.startswith("copy.") and point != "copy.1" for point in self.deaths):
             return own
@@ -99,8 +100,8 @@ def _cells() -> list[Cell]:
 
 
 def _server_cells() -> list[Cell]:
-    """All that die once, also after COPY.6, which only a server has; and for deaths within starts, one row of them, in
-    one start after the other: starting a process is what costs."""
+    """Return all cells that die once, also after COPY.6, which only a server has; and, for deaths within starts, one
+    row of them, in one start after the other, because the starts of processes cost most."""
     deleted, ready = DataState.DELETED, DataState.READY
     cells = [cell for cell in CELLS if len(cell.deaths) == 1]
     cells += [Cell("COPY.6", COPY, before, ("copy.6",), ready) for before in (BLANK, TOMBSTONE, READY)]
@@ -116,7 +117,7 @@ SERVER_CELLS = _server_cells()
 
 
 def make_source() -> Source:
-    """A leader in a later term with a block and a log behind it, that voted for itself."""
+    """Return a leader in a later term with a block and a log after it, that voted for itself."""
     replica = RestingReplica(new_disk())
     replica.write([7], "new", term=SOURCE_TERM)
     replica.tablet.flush()
@@ -126,7 +127,7 @@ def make_source() -> Source:
 
 
 def prepare(disk: Any, cell: Cell) -> None:
-    """The directory as it is before the work."""
+    """Make the directory as it is before the work."""
     format_directory(disk, TestClock(), uuid=TARGET_UUID)
     if cell.before == BLANK:
         return
@@ -141,7 +142,7 @@ def prepare(disk: Any, cell: Cell) -> None:
 
 
 def act(disk: Disk, cell: Cell, source: Source) -> None:
-    """The work of a cell, from its beginning."""
+    """Do the work of a cell, from its beginning."""
     if cell.work == DELETION:
         delete_replica(disk, Superblock.load(disk, TABLET), OWN_LAST, stop=lambda: None)
     else:
@@ -149,7 +150,7 @@ def act(disk: Disk, cell: Cell, source: Source) -> None:
 
 
 def copy_to(disk: Disk, source: Source, last: OpId = OWN_LAST) -> None:
-    """One run of the follower's copy; of a READY replica, whose log ends at `last`, it begins with the deletion."""
+    """Run the follower's copy once; of a READY replica, whose log ends at `last`, it begins with the deletion."""
     exists = Superblock.exists(disk, TABLET)
     local = Superblock.load(disk, TABLET) if exists else None
     own_term = ConsensusMeta.load(disk, TABLET).term if ConsensusMeta.exists(disk, TABLET) else 0
@@ -166,9 +167,10 @@ def copy_to(disk: Disk, source: Source, last: OpId = OWN_LAST) -> None:
 
 
 def judge(disk: Any, cell: Cell, settled: Superblock, source: Source, restart: Callable[[], None]) -> None:
-    """The state, the promises, the places of log and blocks; a second start changes nothing; the work done again ends.
+    """Check the state, the promises, and the places of log and blocks; a second start changes nothing; the work done
+    again ends.
 
-    What a tablet that was never here did not promise: its last logged OpId is 0.0.
+    A tablet that was never here has promised nothing: its last logged OpId is 0.0.
     """
     assert settled.data_state is cell.ends, settled
     _promises(disk, cell, settled)
@@ -209,6 +211,6 @@ def _promises(disk: Any, cell: Cell, settled: Superblock) -> None:
 
 
 def _logs(disk: Any) -> list[str]:
-    """Every folder that holds, or may hold, segments of the tablet."""
+    """Return every folder that holds, or may hold, segments of the tablet."""
     found = [f"wals/{TABLET}"] if disk.exists(f"wals/{TABLET}") else []
     return found + [f"quarantine/{n}/wal" for n in disk.listdir("quarantine") if disk.exists(f"quarantine/{n}/wal")]

@@ -1,7 +1,7 @@
 """A tablet server of a build with a defect: it cannot apply a batch that holds the key POISON.
 
-Run as `python -m tests.harness.defective_server`, with a server's arguments. Such a row is found when it is applied and
-not before, so it is committed by then.
+Run as `python -m tests.harness.defective_server`, with a server's arguments. Such a row is noticed only when it is
+applied, so it is committed by then.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The project's pages: their fenced blocks, and what runs each of them."""
+"""The project's pages: their fenced blocks, and the test that runs each of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Block:
 
     @property
     def commands(self) -> list[str]:
-        """Lines that a user types: all of a shell block, those behind `$` in a console."""
+        """Return the lines that a user types: all of a shell block, those after `$` in a console."""
         lines = [line.partition("  #")[0].strip() for line in self.text.splitlines()]
         if self.kind == "console":
             return [line[2:] for line in lines if line.startswith("$ ")]
@@ -33,23 +33,24 @@ class Block:
 
 
 def pages() -> list[Path]:
-    """Every Markdown file of the project."""
+    """Return every Markdown file of the project."""
     below = (page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md"))
     return sorted([*ROOT.glob("*.md"), *below])
 
 
 def pages_of_users() -> list[Path]:
-    """README, and everything in `docs/`."""
+    """Return README, and everything in `docs/`."""
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """All fenced blocks of a page, in their order."""
+    """Yield all fenced blocks of a page, in their order."""
     for found in _FENCE.finditer(page.read_text()):
         yield Block(str(page.relative_to(ROOT)), found["kind"], found["text"], found["by"] or "")
 
 
 def walk_through() -> list[Block]:
-    """The blocks that `tests/e2e/test_readme.py` runs: shell and Python that nothing else is said to run."""
+    """Return the blocks that `tests/e2e/test_readme.py` runs: shell and Python blocks for which no other runner is
+    named."""
     found = (block for page in pages_of_users() for block in blocks(page))
     return [block for block in found if block.kind in ("shell", "python") and not block.run_by]

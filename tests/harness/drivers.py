@@ -1,4 +1,4 @@
-"""Jobs under spark-submit as tests need them: what they told, their two processes, a worker that waits for its end."""
+"""Jobs under spark-submit for tests: their output, their two processes, a worker that waits for its end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class Driver:
 
     @classmethod
     def of_lane(cls, lane: Lane, *more: str) -> Driver:
-        """Ingest of a lane, on its checkpoint. A lease that nobody would wait for, and no patience with another's."""
+        """Run ingest of a lane, on its checkpoint, with a lease too long to wait for, and no patience with
+        another's."""
         arguments = ["--table", lane.name, "--masters", lane.road.stack.masters, "--kafka", lane.road.kafka]
         arguments += ["--checkpoint", str(lane.checkpoint), "--lease-s", "600", "--owner-wait-s", "0", *more]
         return cls("ingest", arguments, lane.road.folder / f"{lane.name}.log")
@@ -44,7 +45,8 @@ class Driver:
 
     @property
     def python_pid(self) -> int:
-        """The JVM's child that runs the job's script; its workers come from a daemon of another command."""
+        """Return the pid of the JVM's child that runs the job's script; its workers come from a daemon of another
+        command."""
 
         def found() -> int:
             return next((p for p in children_of(self.jvm_pid) if b"/jobs/" in command_of(p)), 0)
@@ -52,11 +54,11 @@ class Driver:
         return wait_until(found, "the driver's interpreter runs")
 
     def total(self, name: str) -> int:
-        """Sum of one number over the micro-batches that were told."""
+        """Return the sum of one number over the reported micro-batches."""
         return sum(each.get(name, 0) for each in list(self.events))
 
     def wait_records(self, records: int) -> None:
-        """Until so many records were read."""
+        """Wait until so many records were read."""
 
         def there() -> bool:
             assert self.job.running, self.job.messages
@@ -67,7 +69,7 @@ class Driver:
 
 @contextmanager
 def kept_ingest(lane: Lane, restarts: int) -> Iterator[subprocess.Popen[bytes]]:
-    """`nyala job ingest --restarts` of a lane, with a lease of an hour."""
+    """Run `nyala job ingest --restarts` of a lane, with a lease of an hour."""
     command = [sys.executable, "-m", "nyala.infra.cli.app", "job", "ingest", "--restarts", str(restarts)]
     command += ["--masters", lane.road.stack.masters, "--kafka", lane.road.kafka, "--", "--table", lane.name]
     command += ["--checkpoint", str(lane.checkpoint), "--lease-s", "3600", "--owner-wait-s", "3601"]
@@ -83,12 +85,12 @@ def kept_ingest(lane: Lane, restarts: int) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def kept_log(lane: Lane) -> Path:
-    """What the kept job and its keeper said."""
+    """Return the output of the kept job and of its supervisor."""
     return lane.road.folder / f"{lane.name}.log"
 
 
 def wait_paused(file: Path) -> int:
-    """Pid of the worker that paused at the armed point."""
+    """Return the pid of the worker that paused at the armed point."""
 
     def paused() -> int:
         return int(file.read_text() or 0) if file.exists() else 0

@@ -1,4 +1,4 @@
-"""Environments into which Nyala is installed as users install it; what it depends on is borrowed from this one."""
+"""Environments into which Nyala is installed as users install it; its dependencies are those of this environment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FILES = ("pyproject.toml", "README.md", "LICENSE", "Makefile", "requirements.lo
 
 
 def checkout(folder: Path) -> Path:
-    """The sources as a clone has them, in `folder`, which must not exist yet."""
+    """Return the sources as a clone has them, in `folder`, which must not exist yet."""
     folder.mkdir(parents=True)
     for name in _SOURCES:
         ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
@@ -28,7 +28,8 @@ def checkout(folder: Path) -> Path:
 
 
 def environment(folder: Path, without: Iterable[str] = ()) -> Path:
-    """A virtual environment without pip and without Nyala: its dependencies are links to those of this environment.
+    """Make a virtual environment without pip and without Nyala: its dependencies are links to those of this
+    environment.
 
     `without`: distributions that it lacks, by the names of their modules.
     """
@@ -52,20 +53,20 @@ def pip(*arguments: str | Path) -> None:
 
 
 def install(place: Path, what: Path, *, editable: bool) -> None:
-    """A checkout as `make setup` installs it, or a wheel."""
+    """Install a checkout as `make setup` does, or a wheel."""
     options = ["--no-index", "--no-deps", "--no-build-isolation", *(["-e"] if editable else [])]
     pip("--python", place / "bin" / "python", "install", "-q", *options, what)
 
 
 def wheel(sources: Path, folder: Path) -> Path:
-    """The wheel of a checkout, built into `folder`."""
+    """Return the wheel of a checkout, built into `folder`."""
     pip("wheel", "-q", "--no-index", "--no-deps", "--no-build-isolation", "-w", folder, sources)
     (built,) = folder.glob("nyala-*.whl")
     return built
 
 
 def unpacked_sdist(sources: Path, folder: Path) -> Path:
-    """The source archive of a checkout, built and unpacked into `folder`."""
+    """Return the source archive of a checkout, built and unpacked into `folder`."""
     command = [sys.executable, "-m", "build", "-q", "--sdist", "--no-isolation", "-o", str(folder), str(sources)]
     ended = subprocess.run(command, env=clean(), capture_output=True, text=True, timeout=600, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -75,6 +76,6 @@ def unpacked_sdist(sources: Path, folder: Path) -> Path:
 
 
 def clean(**more: str) -> dict[str, str]:
-    """This process's variables without those that name a Nyala, a cluster or another Python."""
+    """Return this process's variables without those that name a Nyala, a cluster or another Python."""
     ours = ("NYALA_", "PYTHON", "VIRTUAL_ENV", "PYSPARK_", "SPARK_")
     return {k: v for k, v in os.environ.items() if not k.startswith(ours)} | more

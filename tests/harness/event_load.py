@@ -1,4 +1,5 @@
-"""A steady stream of row events that each leave a trace if they are applied twice, and what they must come to."""
+"""A steady stream of row events that each leave a trace if they are applied twice, and the rows that they must
+leave."""
 
 from __future__ import annotations
 
@@ -13,18 +14,19 @@ KEYS_A_ROUND = 10
 
 
 class EventLoad:
-    """Publishes until told to stop, and plays every event on a dict: one at a time, in the order of its key.
+    """Publishes until it is stopped, and applies every event to a dict: one at a time, in the order of its key.
 
     Each key is inserted, updated, deleted and inserted anew, and updated again much later; so an event that came twice
-    would fail, bring an old version back, or take a row away. Every seventh key is inserted once more: its letter.
+    would fail, bring an old version back, or remove a row. Every seventh key is inserted once more, which makes a dead
+    letter.
     """
 
     def __init__(self, lane: Lane) -> None:
         self.events = 0
-        """Acknowledged by Kafka."""
+        """The number of events that Kafka acknowledged."""
         self.rows: dict[int, Row] = {}
         self.letters: list[bytes] = []
-        """Keys whose insert must fail, each once."""
+        """The keys whose insert must fail, each once."""
         self._lane = lane
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._publish, daemon=True)
@@ -42,7 +44,7 @@ class EventLoad:
                 self.events += len(events)
 
     def _history(self, k: int) -> list[tuple[RowOp, Row]]:
-        """What happens to key k and, late, to one from long ago; played on the dict at once."""
+        """Return the events of key k and, late, of one from long ago; they are applied to the dict at once."""
         events = [(RowOp.INSERT, row(k, "first")), (RowOp.UPDATE, row(k, "second")), (RowOp.DELETE, row(k))]
         self.rows[k] = row(k, "third")
         events.append((RowOp.INSERT, self.rows[k]))
@@ -55,7 +57,7 @@ class EventLoad:
         return events
 
     def finish(self) -> int:
-        """Stop; how many events Kafka has acknowledged."""
+        """Stop; returns how many events Kafka has acknowledged."""
         self._stop.set()
         self._thread.join(240)
         assert not self._thread.is_alive()

@@ -1,4 +1,5 @@
-"""Columns of every type, in every form in which a caller may hold them, and the bytes that must stay his."""
+"""Columns of every type, in every form in which a caller may hold them, and the bytes of the caller that must not
+change."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 from nyala.replica.rows import KEY_TYPES, Column, ColumnType, TableSchema
 
 ROW_COUNTS = (0, 1, 2, 16_384, 16_385)
-"""None, those that pyarrow and numpy treat in ways of their own, a whole chunk of the hash, and one row more."""
+"""No row, the counts that pyarrow and numpy treat in special ways, a whole chunk of the hash, and one row more."""
 
 
 class Kind(NamedTuple):
@@ -25,14 +26,14 @@ class Kind(NamedTuple):
     scale: int = 0
 
     def column(self, column_id: int, name: str, *, nullable: bool) -> Column:
-        """A column of this type."""
+        """Return a column of this type."""
         return Column(
             id=column_id, name=name, type=self.type, nullable=nullable, precision=self.precision, scale=self.scale
         )
 
     @property
     def arrow(self) -> Any:
-        """Its pyarrow DataType."""
+        """Return its pyarrow DataType."""
         return self.column(1, "c", nullable=True).arrow_type
 
 
@@ -45,7 +46,7 @@ KEYS = tuple(kind for kind in KINDS if kind.type in KEY_TYPES)
 
 
 def values(kind: Kind, rows: int, *, nulls: bool = False) -> Any:
-    """An array of the type, with its extreme values first, then others up to that many rows; some are equal."""
+    """Return an array of the type, with its extreme values first, then others up to that many rows; some are equal."""
     rng = np.random.default_rng(rows + 1)
     array = _values(kind, rows, rng)
     if nulls and rows:
@@ -102,13 +103,14 @@ def _decimals(kind: Kind, rows: int, rng: np.random.Generator) -> Any:
 
 
 def table_schema(kind: Kind, *, key: bool) -> TableSchema:
-    """`c` of this type; as the first of two key columns, or as a value. `n` numbers the rows."""
+    """Return a schema with `c` of this type, as the first of two key columns, or as a value. `n` numbers the rows."""
     number = Kind("n", ColumnType.INT64).column(2, "n", nullable=False)
     return TableSchema(1, (kind.column(1, "c", nullable=not key), number), ("c", "n") if key else ("n",))
 
 
 def forms(array: Any) -> Iterator[tuple[str, Any]]:
-    """The same values as pyarrow may hold them: writable, read-only, mapped, sliced, in buffers longer than needed."""
+    """Yield the same values as pyarrow may hold them: writable, read-only, mapped, sliced, in buffers longer than
+    needed."""
     yield "built", pa.concat_arrays([array, array]).slice(0, len(array)) if len(array) else array
     yield "read-only", _with_buffers(array, lambda data: pa.py_buffer(bytes(data)))
     yield "mapped", _with_buffers(array, _mapped)
@@ -136,12 +138,12 @@ def _mapped(data: memoryview) -> Any:
 
 
 def memory_of(*arrays: Any) -> list[bytes | None]:
-    """Every byte of the arrays' buffers, those outside a slice too."""
+    """Return every byte of the arrays' buffers, those outside a slice too."""
     return [b if b is None else b.to_pybytes() for array in arrays for b in array.buffers()]
 
 
 def same_values(left: Any, right: Any) -> bool:
-    """Whether two arrays hold the same values bit by bit: NaN is NaN, and 0.0 is not -0.0."""
+    """Return whether two arrays hold the same values bit by bit: NaN is NaN, and 0.0 is not -0.0."""
     if pa.types.is_floating(left.type):
         integers = {32: pa.int32(), 64: pa.int64()}[left.type.bit_width]
         left, right = left.view(integers), right.view(integers)

@@ -1,8 +1,8 @@
-"""A tablet server whose copy sessions time out early, when they are told to.
+"""A tablet server whose copy sessions time out early on demand.
 
 Run as `python -m tests.harness.expiring_server`, with a server's arguments. Of all such servers in one folder, the one
-that opens the next session takes the file `expire` beside its own folder away: that session counts as one that nobody
-has asked for within its time to live. `expire_next` puts the file there.
+that opens the next session removes the file `expire` beside its own folder: that session counts as one that was not
+used within its time to live. `expire_next` puts the file there.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ TOKEN = "expire"
 
 
 def expire_next(folder: Path) -> None:
-    """The next copy session of all servers in `folder` times out."""
+    """Make the next copy session of all servers in `folder` time out."""
     (folder / TOKEN).touch()
 
 
 def expires_next(folder: Path) -> bool:
-    """Whether that is still to come."""
+    """Return whether that is still to come."""
     return (folder / TOKEN).exists()
 
 

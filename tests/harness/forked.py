@@ -1,4 +1,4 @@
-"""Processes forked from the template of this test run: what tests use of `subprocess.Popen`, for servers."""
+"""Processes forked from the template of this test run: the part of `subprocess.Popen` that tests use, for servers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import Any
 from tests.harness.template import MESSAGE_BYTES_MAX
 
 _TOO_LATE = ("PYTHON", "LD_", "MALLOC_")
-"""Variables that work on an interpreter which starts, and would be ignored by one that is forked."""
+"""Variables that affect an interpreter when it starts, and would be ignored by a forked one."""
 
 
 class ForkedProcess:
@@ -32,25 +32,25 @@ class ForkedProcess:
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """The exit code, negative for a signal's number; None while it runs."""
+        """Return the exit code, negative for a signal's number; None while it runs."""
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit code; subprocess.TimeoutExpired."""
+        """Return the exit code; subprocess.TimeoutExpired."""
         if not self._ended.wait(timeout):
             raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
         assert self.returncode is not None
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        """Nothing if it has ended."""
+        """Send a signal; nothing happens if it has ended."""
         self._template.signal(self, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
 
     def end(self, code: int) -> None:
-        """For the link: it was reaped."""
+        """Note that it was reaped; called by the link."""
         self.returncode = code
         self._ended.set()
 
@@ -78,7 +78,7 @@ class TemplateLink:
             self._ask({"pid": process.pid, "signal": number})
 
     def close(self) -> None:
-        """The template ends, and ends what still runs."""
+        """End the template, which ends the processes that still run."""
         self._link.shutdown(socket.SHUT_WR)
         self._process.wait()
         self._listener.join()
@@ -118,13 +118,13 @@ def _link() -> TemplateLink:
 
 
 def forkable(environment: Mapping[str, str]) -> bool:
-    """Whether all that an interpreter reads of its environment when it starts is what this process has."""
+    """Return whether all that an interpreter reads of its environment when it starts is what this process has."""
     changed = {name for name in {*environment, *os.environ} if environment.get(name) != os.environ.get(name)}
     return not any(name.startswith(_TOO_LATE) for name in changed)
 
 
 def fork(module: str, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> ForkedProcess:
-    """Run `module` as `python -m` does, with its output behind what `log` holds. The environment is the whole of it."""
+    """Run `module` as `python -m` does, with its output appended to `log`. The environment is the whole of it."""
     assert forkable(environment), "what an interpreter reads when it starts comes too late for a fork"
     request = {"module": module, "arguments": [*arguments], "environment": dict(environment), "log": str(log)}
     return _link().start(request)

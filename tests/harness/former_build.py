@@ -26,7 +26,8 @@ _OFFLINE = ("--quiet", "--no-index", "--no-deps", "--no-build-isolation")
 
 @cache
 def former_build() -> dict[str, str]:
-    """The environment in which this interpreter runs the former build; installed once, then found in the cache."""
+    """Return the environment in which this interpreter runs the former build; installed once, then found in the
+    cache."""
     folder = cache_folder() / "builds" / hashlib.sha256(WHEEL.read_bytes()).hexdigest()[:16]
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -40,13 +41,13 @@ def former_build() -> dict[str, str]:
 
 
 def files_of(wheel: Path) -> dict[str, int]:
-    """CRC of each file of a wheel, but of the list that has all of them."""
+    """Return the CRC of each file of a wheel, except the list that has all of them."""
     with zipfile.ZipFile(wheel) as archive:
         return {info.filename: info.CRC for info in archive.infolist() if not info.filename.endswith("/RECORD")}
 
 
 def built_again(folder: Path) -> Path:
-    """The wheel as the commit of 0.2.0 makes it, built in `folder`; the repository has to have that commit."""
+    """Return the wheel as the commit of 0.2.0 makes it, built in `folder`; the repository has to have that commit."""
     found = _RELEASE.search((ROOT / "CHANGELOG.md").read_text())
     assert found, "the CHANGELOG names the commit of 0.2.0"
     _run("git", "-C", str(ROOT), "archive", "--output", str(folder / "source.tar"), found.group(1))

@@ -1,6 +1,6 @@
 """Three servers, the leader's on a small disk of its own that fills up, is emptied, and meanwhile loses its process.
 
-Run by `tests.harness.netns.contained`: `python -m tests.harness.full_disk_drive FILE`. Writes what happened to FILE.
+Run by `tests.harness.netns.contained`: `python -m tests.harness.full_disk_drive FILE`. It writes the results to FILE.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from tests.harness.rows import batch, write_request
 
 DISK_BYTES = 24 << 20
 FILLER_BYTES = 12 << 20
-"""What is removed in the end: less than the next segment of the log would like to have."""
+"""The bytes that are removed in the end: fewer than the next segment of the log would reserve."""
 ROWS, ROW_BYTES = 40, 5_000
 ROWS_MIN = 1000
-"""There is room for more."""
+"""The number of rows for which there certainly is room."""
 WRITES_MAX = 200
-"""Far more than the disk has room for."""
+"""Far more writes than the disk has room for."""
 
 
 def fill(cluster: LocalCluster) -> tuple[int, list[str]]:
-    """Write at the server with the small disk until it takes no more: (rows acknowledged, codes of refusals)."""
+    """Write at the server with the small disk until it accepts no more; returns (rows acknowledged, codes of
+    refusals)."""
     small, rows, refusals = cluster.servers[0], 0, []
     for _ in range(WRITES_MAX):
         keys = list(range(rows, rows + ROWS))

@@ -1,18 +1,19 @@
-"""What clients did to registers, and whether one order explains it: linearizability, key by key.
+"""Decides whether one order explains what clients did to registers: linearizability, key by key.
 
 A history of independent registers is linearizable if each register's part is, so keys are judged apart. Clients write
-values that nobody wrote before; so every read names the write that it saw, and instead of a search through orders (Wing
-and Gong 1993, Lowe 2017), which takes exponential time where many calls overlap, the question is one of intervals
-(Gibbons and Korach, "Testing Shared Memories", 1997): values that must have been held for a time exclude each other. It
-takes n log n, always ends with an answer, and a bad answer names the operations that contradict each other.
+values that were never written before, so every read names the write that it saw. Therefore no search through orders is
+needed (Wing and Gong 1993, Lowe 2017), which takes exponential time if many calls overlap; the question is one of
+intervals (Gibbons and Korach, "Testing Shared Memories", 1997): values that must have been held for a time exclude each
+other. It takes n log n, always ends with an answer, and a bad answer names the operations that contradict each other.
 
-A read of bounded staleness may be of any moment from so long before it began. Two rules are left for it. It is no older
-than that: judged as a read that began so much earlier. And the reads of one client never go back: what began later is
-of no earlier moment than what the same client was told before, whatever the keys, its own writes among it. A read of a
-time that the caller chose breaks neither, but what comes after it is not older.
+A read of bounded staleness may be of any moment up to that long before it began. Two rules apply to it. It is not older
+than that: it is judged as a read that began so much earlier. And the reads of one client never go back: a read that
+began later is of no earlier moment than what the same client had seen before, whatever the keys, its own writes
+included. A read of a time that the caller chose breaks neither rule, but what comes after it is not older.
 
-A write whose outcome is unknown stays open: it may take effect at any later time, or never. One that nobody read can be
-left out, for leaving it out breaks no order; one that was read took effect before the first of those reads ended.
+A write whose outcome is unknown stays open: it may take effect at any later time, or never. One that was never read can
+be left out, because leaving it out breaks no order; one that was read took effect before the first of those reads
+ended.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 ABSENT = None
-"""What a read of a key that was never written returns."""
+"""The value that a read of a key returns that was never written."""
 
 
 class NotLinearizable(AssertionError):
@@ -36,12 +37,12 @@ class NotLinearizable(AssertionError):
 
 
 class WentBack(NotLinearizable):
-    """A client was told something older than what it had been told before."""
+    """A client read something older than what it had read before."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One call of one client. `value`: what was written or read. Times of one clock; `ended` inf: the outcome is
+    """One call of one client. `value`: what was written or read. Times are of one clock; `ended` inf: the outcome is
     unknown. `write` False: a read, which ended well. `staleness`: how old a read may be; inf for one of a time that the
     caller chose."""
 
@@ -55,7 +56,7 @@ class Operation:
 
 
 class Call:
-    """A call under way; whoever made it ends it at most once. One that never ends has an unknown outcome."""
+    """A call under way; its maker ends it at most once. One that never ends has an unknown outcome."""
 
     def __init__(
         self, history: History, client: str, key: Any, write: bool, value: Any, staleness: float = 0.0
@@ -65,17 +66,17 @@ class Call:
         history.begun(self._operation)
 
     def returned(self, value: Any = None) -> None:
-        """It was carried out; `value`: what a read saw."""
+        """Note that the call was carried out; `value`: what a read saw."""
         done = replace(self._operation, ended=self._history.now())
         self._history.ended(self._operation, done if done.write else replace(done, value=value))
 
     def unknown(self) -> None:
-        """Nobody can say whether it was, or yet will be, carried out. Of a read there is nothing to say."""
+        """Note that it is unknown whether the call was, or yet will be, carried out. A read is then dropped."""
         self._history.lost += 1
         self._history.ended(self._operation, self._operation if self._operation.write else None)
 
     def refused(self) -> None:
-        """It was not carried out, and never will be."""
+        """Note that the call was not carried out, and never will be."""
         self._history.refused += 1
         self._history.ended(self._operation, None)
         if self._operation.write:
@@ -83,23 +84,23 @@ class Call:
 
 
 class History:
-    """All calls to all keys. `now`: one clock for everyone. Concurrency: any thread."""
+    """All calls to all keys. `now`: one clock for all clients. Concurrency: any thread."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.now = now
         self.operations: list[Operation] = []
         self.refused = self.lost = 0
         self.refused_writes: set[tuple[Any, Any]] = set()
-        """(key, value) of each."""
+        """(key, value) of each refused write."""
         self._open: set[Operation] = set()
         self._lock = threading.Lock()
 
     def write(self, client: str, key: Any, value: Any) -> Call:
-        """A write begins. The value must be new to the key."""
+        """Begin a write. The value must be new to the key."""
         return Call(self, client, key, True, value)
 
     def read(self, client: str, key: Any, staleness: float = 0.0) -> Call:
-        """A read begins; `staleness` as `Operation` has it."""
+        """Begin a read; `staleness` as `Operation` has it."""
         return Call(self, client, key, False, None, staleness)
 
     def begun(self, operation: Operation) -> None:
@@ -107,20 +108,20 @@ class History:
             self._open.add(operation)
 
     def ended(self, operation: Operation, result: Operation | None) -> None:
-        """`result`: what there is to judge."""
+        """End an operation; `result`: the operation to judge."""
         with self._lock:
             self._open.discard(operation)
             if result is not None:
                 self.operations.append(result)
 
     def everything(self) -> list[Operation]:
-        """What there is to judge: writes that are under way are open."""
+        """Return the operations to judge: writes that are under way are open."""
         with self._lock:
             return [*self.operations, *(o for o in self._open if o.write)]
 
     def verify(self) -> int:
-        """The number of operations judged; NotLinearizable tells of the first key that no order explains, WentBack of
-        the first read that is older than what its client was told before."""
+        """Return the number of operations judged. NotLinearizable reports the first key that no order explains,
+        WentBack the first read that is older than what its client had read before."""
         operations = self.everything()
         widened = widened_reads(operations)
         for key, mine in sorted(by_key(widened).items(), key=lambda item: str(item[0])):
@@ -139,7 +140,7 @@ class History:
 
 
 def by_key(operations: Iterable[Operation]) -> dict[Any, list[Operation]]:
-    """The operations of each key."""
+    """Return the operations of each key."""
     found: dict[Any, list[Operation]] = defaultdict(list)
     for operation in operations:
         found[operation.key].append(operation)
@@ -147,12 +148,12 @@ def by_key(operations: Iterable[Operation]) -> dict[Any, list[Operation]]:
 
 
 def widened_reads(operations: Iterable[Operation]) -> dict[Operation, Operation]:
-    """Each operation -> what was called, by when it began. Stale reads begin when the moment may be that they are of:
-    so much earlier, but not before the moment that the same client knew of already, by any key."""
+    """Return each operation -> its call, by order of begin. A stale read begins at the earliest moment that it may be
+    of: so much earlier, but not before the moment that the same client knew already, by any key."""
     found: dict[Operation, Operation] = {}
     wrote = {(o.key, o.value): o.began for o in operations if o.write}
     told: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    """Of each client a heap: (when it was told, a moment that what it was told is not older than)."""
+    """For each client a heap of (when it got an answer, a moment that the answer is not older than)."""
     floor: dict[str, float] = defaultdict(lambda: -math.inf)
     for o in sorted(operations, key=lambda one: (one.began, one.ended)):
         heap = told[o.client]
@@ -170,8 +171,8 @@ def widened_reads(operations: Iterable[Operation]) -> dict[Operation, Operation]
 
 
 def gone_back(operations: Sequence[Operation], called: Mapping[Operation, Operation]) -> list[Operation]:
-    """Of one register, widened and without a contradiction: what a client was told, and an older value that it read
-    after that; none if there is none. `called`: as `widened_reads` tells.
+    """Return, of one register, widened and without a contradiction: what a client was told, and an older value that it
+    read after that; none if there is none. `called`: as `widened_reads` returns it.
 
     A value is older than another one if an operation of it ended before an operation of the other began."""
     lows: dict[Any, float] = defaultdict(lambda: math.inf)
@@ -181,7 +182,7 @@ def gone_back(operations: Sequence[Operation], called: Mapping[Operation, Operat
         lows[o.value], highs[o.value] = min(lows[o.value], o.ended), max(highs[o.value], o.began)
     told: dict[str, list[tuple[float, int, Operation]]] = defaultdict(list)
     newest: dict[str, list[Operation]] = defaultdict(list)
-    """Of each client what it was told of the two values that were the last to begin."""
+    """For each client its operations of the two values that began last."""
     for number, o in enumerate(sorted(operations, key=lambda one: called[one].began)):
         heap = told[o.client]
         while heap and heap[0][0] < called[o].began:
@@ -197,9 +198,9 @@ def gone_back(operations: Sequence[Operation], called: Mapping[Operation, Operat
 
 
 def linearizable(operations: Sequence[Operation]) -> bool:
-    """Whether one order of one register's operations explains all reads, and keeps what came after what.
+    """Return whether one order of one register's operations explains all reads, and keeps what came after what.
 
-    ValueError if a value was written twice: then a read does not say which write it saw.
+    ValueError if a value was written twice: then a read does not show which write it saw.
     """
     return not contradiction(operations)
 
@@ -212,7 +213,8 @@ class _Cluster:
     """
 
     def __init__(self, write: Operation | None, reads: Sequence[Operation]) -> None:
-        # The initial value's write is before everything. An open write's own end says nothing, a read's of it does.
+        # The initial value's write is before everything. An open write's own end is unknown; the end of a read of it
+        # counts.
         ends = [(-math.inf if write is None else write.ended, write), *((o.ended, o) for o in reads)]
         begins = [(write.began if write else -math.inf, write), *((o.began, o) for o in reads)]
         self.low, first = min(ends, key=lambda item: item[0])
@@ -224,7 +226,8 @@ class _Cluster:
 
 
 def contradiction(operations: Sequence[Operation]) -> list[Operation]:
-    """A few operations of one register that no order explains, the earliest there are; none if there are none."""
+    """Return a few operations of one register that no order explains, the earliest there are; none if there are
+    none."""
     reads: dict[Any, list[Operation]] = defaultdict(list)
     writes: dict[Any, Operation] = {}
     for o in operations:
@@ -251,7 +254,7 @@ def contradiction(operations: Sequence[Operation]) -> list[Operation]:
 
 
 def _swallowed(holding: Sequence[_Cluster], brief: Sequence[_Cluster]) -> list[list[Operation]]:
-    """Each value that had no moment left for it, because another one held all the time. `holding`: by time."""
+    """Return each value that had no moment left for it, because another one held all the time. `holding`: by time."""
     found = []
     lows = [c.low for c in holding]
     furthest = list(itertools.accumulate(holding, lambda a, b: a if a.high >= b.high else b))
@@ -263,7 +266,8 @@ def _swallowed(holding: Sequence[_Cluster], brief: Sequence[_Cluster]) -> list[l
 
 
 def drawn(operations: Sequence[Operation]) -> str:
-    """One line an operation: when it began and ended, a bar beside those of the others, who did what."""
+    """Return one line for each operation: when it began and ended, a bar beside those of the others, its client and
+    call."""
     times = sorted({t for o in operations for t in (o.began, o.ended)} - {math.inf})
     column = {t: 3 * pos for pos, t in enumerate(times)}
     width = 3 * len(times)

@@ -21,11 +21,11 @@ from tests.harness.one_tablet import create, lead, wait_equal, write
 
 ROWS, ROW_BYTES = 100, 10_000
 BATCHES = 12
-"""A megabyte each: more than the segments that a log has open or made ready."""
+"""Batches of a megabyte each: more than the segments that a log has open or made ready."""
 MASTER_DISK_BYTES = 8 << 20
 MASTER_ROOM_BYTES = 400 << 10
 TABLES_MAX = 100
-"""More than there is room for: each has 40 KB in the log."""
+"""More tables than there is room for: each has 40 KB in the log."""
 WIDE_COLUMNS = 250
 
 
@@ -35,10 +35,11 @@ def mount(*arguments: str) -> None:
 
 @contextmanager
 def read_only(folder: Path) -> Iterator[None]:
-    """The folder as a kernel has it after an error of its file system: nothing can be made, renamed or opened to write.
+    """Make the folder as a kernel leaves it after an error of its file system: nothing can be made, renamed or opened
+    to write.
 
-    Files that are open stay writable: a kernel lets nobody make a mount read-only that has such files, and by a second
-    mount over the first one they are left alone.
+    Files that are open stay writable: the kernel does not make a mount read-only that has such files, and a second
+    mount over the first one does not change them.
     """
     mount("--bind", str(folder), str(folder))
     mount("-o", "remount,bind,ro", str(folder))
@@ -94,7 +95,7 @@ def story_of_full_master(cluster: LocalCluster) -> dict[str, Any]:
             try:
                 made.append(client.create_table(f"t{len(made)}", columns, key="k", if_not_exists=True).name)
             except Refused as error:
-                # On a machine that stands still for a moment a server may count as dead: that is tried again.
+                # On a machine that stops for a moment a server may count as dead: the step is repeated then.
                 assert error.code in (Code.NO_SPACE, Code.TIMED_OUT, Code.INVALID_ARGUMENT), error
                 refusal = str(error) if error.code is Code.NO_SPACE else ""
         still = master.alive
@@ -124,7 +125,7 @@ def _made(client: nyala.Cluster, name: str, columns: dict[str, str]) -> bool:
 
 
 def room(folder: Path) -> int:
-    """Free bytes of the file system."""
+    """Return the free bytes of the file system."""
     found = os.statvfs(folder)
     return found.f_bavail * found.f_frsize
 

@@ -14,7 +14,7 @@ from tests.harness.rows import SCHEMA, batch
 
 
 class Payload(NamedTuple):
-    """What to send. `must_fail`: no reading of these bytes is a valid batch of `rows` rows."""
+    """A payload to send. `must_fail`: no reading of these bytes is a valid batch of `rows` rows."""
 
     name: str
     data: bytes
@@ -24,14 +24,15 @@ class Payload(NamedTuple):
 
 
 def good(first: int = 0, rows: int = 40) -> pa.RecordBatch:
-    """A batch with strings and a null."""
+    """Return a batch with strings and a null."""
     values: list[str | None] = [f"value {k}" for k in range(first, first + rows)]
     values[3] = None
     return batch(list(range(first, first + rows)), values)
 
 
 def poisoned_offsets() -> Iterator[Payload]:
-    """String offsets that point far outside, backwards and below zero: cheap checks pass, a sort or a copy crashes."""
+    """Yield string offsets that point far outside, backwards and below zero: cheap checks pass, a sort or a copy
+    crashes."""
     data = encode_batch(batch([1, 2, 3], ["aa", "bb", "cc"]))
     at = data.index(struct.pack("<iiii", 0, 2, 4, 6))
     for offsets in (
@@ -51,7 +52,7 @@ def poisoned_offsets() -> Iterator[Payload]:
 
 
 def other_messages() -> Iterator[Payload]:
-    """Valid Arrow that is not one plain record batch of the announced columns."""
+    """Yield valid Arrow that is not one plain record batch of the announced columns."""
     rows = good()
     data = encode_batch(rows)
     reordered = rows.select([1, 0, 2, 3])
@@ -88,7 +89,8 @@ def other_messages() -> Iterator[Payload]:
 
 
 def mutations(seed: int, count: int) -> Iterator[Payload]:
-    """Cut, flipped, overwritten and spliced bytes with right CRCs; some flips only change a value, and are legal."""
+    """Yield cut, flipped, overwritten and spliced bytes with right CRCs; some flips only change a value, and are
+    legal."""
     rng = random.Random(seed)
     data = encode_batch(good())
     interesting = [0, 1, 7, 8, 255, 2**15, 2**31 - 1, 2**31, 2**32 - 1]

@@ -1,6 +1,6 @@
-"""Good requests with one field that no well-meaning caller would send, and what must come of each.
+"""Good requests with one field that no well-meaning caller would send, and the result that each must have.
 
-What a field may be is written down here a second time, apart from the rules of the product.
+The allowed values of a field are written down here a second time, apart from the rules of the product.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ REPORTS = {"ReplicaStatus", "PeerHealth"}
 
 
 class Must(Enum):
-    """What has to come of it."""
+    """The result that it must have."""
 
     INVALID = "refused as INVALID_ARGUMENT"
     ANSWER = "answered, whatever it is: no error of gRPC's, and the process lives"
@@ -49,12 +49,13 @@ class Case(NamedTuple):
 
     @property
     def codes(self) -> set[Code]:
-        """How it may be refused."""
+        """Return the codes with which it may be refused."""
         return {Code.INVALID_ARGUMENT, Code.TOO_LARGE} if self.what.endswith("very long") else {Code.INVALID_ARGUMENT}
 
 
 def cases(good: Any) -> Iterator[Case]:
-    """The good request with each of its fields, at any depth, as each hostile value that its type can carry."""
+    """Yield the good request with each of its fields, at any depth, set to each hostile value that its type can
+    carry."""
     for path, field in _fields(good.DESCRIPTOR):
         for what, value, must in _values(field, path[-2] if len(path) > 1 else ""):
             request = type(good)()
@@ -127,7 +128,7 @@ def _put(message: Any, path: tuple[str, ...], field: Any, value: Any) -> None:
 
 
 class Served:
-    """Services of this process behind a gRPC server as the product makes it, and a channel to it."""
+    """Services of this process after a gRPC server as the product makes it, and a channel to it."""
 
     def __init__(self, services: dict[str, Any], checks: RequestChecks | None = None) -> None:
         self._checks = checks or RequestChecks()
@@ -147,7 +148,7 @@ class Served:
         self._checks.close()
 
     async def call(self, service: str, method: str, request: Any, timeout_s: float | None = 60.0) -> Any:
-        """The reply, or the last chunk; grpc.aio.AioRpcError for what is no reply."""
+        """Return the reply, or the last chunk; grpc.aio.AioRpcError if there is no reply."""
         stub = getattr(pb_grpc, f"{service}Stub")(self.channel)
         answer = getattr(stub, method)(request, timeout=timeout_s)
         if hasattr(answer, "__aiter__"):
@@ -162,7 +163,7 @@ class Served:
 
 async def play(row: Row, world: Any, served: Served, service: str) -> None:
     """Send every hostile case of the row's good request: what must be refused is, and has changed nothing; then what
-    may be answered, whatever the answer. In the end `service` says who it is."""
+    may be answered, whatever the answer. In the end `service` reports its identity."""
     before = await world.state()
     found = list(cases(row.good(world)))
     for case in found:

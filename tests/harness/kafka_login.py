@@ -1,4 +1,4 @@
-"""A second listener of a broker, with SASL: who comes must say a name and a password."""
+"""A second listener of a broker, with SASL: a client must send a name and a password."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ LOGIN = {
     "kafka.sasl.mechanism": "PLAIN",
     "kafka.sasl.jaas.config": f'{_MODULE} username="nyala" password="s3cret";',
 }
-"""Options of Spark's Kafka source that the listener is content with."""
+"""Options of Spark's Kafka source that the listener accepts."""
 
 
 def login_listener(port: int) -> str:
-    """Properties of a broker that listens at `port` too, for those with a login."""
+    """Return properties of a broker that listens at `port` too, for clients with a login."""
     return f"""
 listeners=PLAINTEXT://127.0.0.1:{{port}},SASL_PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{{controller_port}}
 advertised.listeners=PLAINTEXT://127.0.0.1:{{port}},SASL_PLAINTEXT://127.0.0.1:{port}

@@ -37,7 +37,7 @@ class FixedClock:
 
 
 class _Group:
-    """Of the group, what pure changes read: the catalog."""
+    """The part of the group that pure changes read: the catalog."""
 
     def __init__(self, box: AppliedCatalog) -> None:
         self.box = box
@@ -67,22 +67,22 @@ class Masters:
         self.report()
 
     def infos(self) -> list[pb.ServerInfo]:
-        """What operators see of all servers."""
+        """Return what operators see of all servers."""
         return server_infos(self.state, self.state.server_uuids())
 
     def lead(self) -> MasterState:
-        """A new leadership: the same catalog, nothing heard of anybody."""
+        """Begin a new leadership: the same catalog, no heartbeat received."""
         group: Any = _Group(self.box)
         self.state = MasterState("m" * 32, Address("h", 1), group, self.clock, OPTIONS, ReachableServers())
         return self.state
 
     @property
     def config(self) -> RaftConfig:
-        """What members report as committed."""
+        """Return the config that members report as committed."""
         return RaftConfig(OpId(1, self.index), tuple(self.members))
 
     def report(self, *, only: str = "") -> None:
-        """Heartbeats: members hold replicas, the first one leads."""
+        """Send heartbeats: members hold replicas, the first one leads."""
         config = self.config
         for uuid in [only] if only else self.servers:
             replicas = []
@@ -106,7 +106,7 @@ class Masters:
             self.state.soft.heartbeat(*heartbeat_from_pb(beat), self.clock.now_us)
 
     def said(self, uuid: str) -> list[pb.TabletOrder]:
-        """What a server is ordered; inquiries are answered by what servers reported here."""
+        """Return the orders to a server; inquiries are answered by what servers reported here."""
         return orders_now(self.box.catalog, self.state.soft, self.asked, uuid, self.clock.now_us, 0)
 
     def set(self, replicas: int, **fields: Any) -> Any:
@@ -119,6 +119,6 @@ class Masters:
         return self.box.commit(change(self.state, change_requests.Request(tablet or self.tablet, uuid, role)))
 
     def decided(self) -> list[str]:
-        """What the policy would have done now."""
+        """Return what the policy would decide now."""
         view = cluster_view(self.box.catalog, self.state.soft, OPTIONS, self.clock.now_us, self.clock.now_us)
         return [" ".join(f"{e.kind} {e.member.uuid[0]}" for e in d.edits) for d in decide(view, 1)]

@@ -1,4 +1,4 @@
-"""Messages with single fields changed: to anything, or to what no honest replica can have sent."""
+"""Messages with single fields changed: to any value, or to one that no honest replica can have sent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NUMBERS = (-(2**63), -1, 0, 1, 2, 3, 2**24, 2**31, 2**32 - 1, 2**32, 2**62, 2**6
 
 
 def mutated(rng: Random, message: Message) -> Message:
-    """The message with one of its fields changed, but for who sends and who receives it."""
+    """Return the message with one of its fields changed, except sender and receiver."""
     names = [field.name for field in fields(message) if not field.name.endswith("_uuid")]
     name = rng.choice(names)
     return replace(message, **{name: _other(rng, getattr(message, name))})
@@ -59,7 +59,7 @@ def _other_entries(rng: Random, entries: tuple[Entry, ...]) -> tuple[Entry, ...]
 
 
 def impossible_ones(message: Message) -> list[Message]:
-    """Messages as close to this one as a replica can come that never was, whatever its receiver's state."""
+    """Return messages as close to this one as possible that no honest replica sends, whatever its receiver's state."""
     found: list[Message] = [
         replace(message, term=-1),
         replace(message, term=message.term + 2**31 + 2**20),

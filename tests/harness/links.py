@@ -1,4 +1,4 @@
-"""A link to a real server made by hand, to send it what no server of ours would."""
+"""A link to a real server made by hand, to send messages that no server of ours would."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WAIT_S = patience_s(60.0)
 
 
 def ask_for_link(channel: Any, sender: str, dest_uuid: str) -> Any:
-    """The server's pb.OpenLinkReply."""
+    """Return the server's pb.OpenLinkReply."""
     stub: Any = pb_grpc.PeerServiceStub(channel)  # type: ignore[no-untyped-call]
     here = address_to_pb(Address("127.0.0.1", 1))
     return stub.OpenLink(pb.OpenLinkRequest(from_uuid=sender, dest_uuid=dest_uuid, from_address=here), timeout=WAIT_S)
@@ -28,19 +28,20 @@ class HandMadeLink:
         self.send(ticket)
 
     def send(self, body: bytes) -> None:
-        """One frame."""
+        """Send one frame."""
         self.send_bytes(frame(body))
 
     def send_bytes(self, data: bytes) -> None:
-        """Bytes that need not be a frame."""
+        """Send bytes that need not be a frame."""
         self._socket.sendall(data)
 
     def receive(self) -> bytes:
-        """The next frame that comes back."""
+        """Return the next frame that comes back."""
         return self._exactly(body_length(self._exactly(HEAD_BYTES)))
 
     def _exactly(self, length: int) -> bytes:
-        """So many bytes, in however many pieces they come: a socket with a timeout does not wait for all of them."""
+        """Read so many bytes, in however many pieces they come: a socket with a timeout does not wait for all of
+        them."""
         found = b""
         while len(found) < length:
             piece = self._socket.recv(length - len(found))
@@ -50,11 +51,11 @@ class HandMadeLink:
         return found
 
     def close(self) -> None:
-        """Leave without a word."""
+        """Close the link without notice."""
         self._socket.close()
 
     def finish(self) -> None:
-        """Return once the server has taken everything and closed its end."""
+        """Return once the server has read everything and closed its end."""
         self._socket.shutdown(socket.SHUT_WR)
         self.wait_ended()
 

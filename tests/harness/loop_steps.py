@@ -1,4 +1,4 @@
-"""What one step of an event loop costs, counted in calls of functions: the same on every machine."""
+"""Counts the cost of one step of an event loop in calls of functions: the same on every machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 @contextmanager
 def counted_steps() -> Iterator[list[int]]:
-    """The calls of functions in each step of this thread's loop."""
+    """Yield the calls of functions in each step of this thread's loop."""
     steps, run = [0], asyncio.Handle._run.__code__
 
     def count(frame: Any, event: str, _: object) -> None:

@@ -22,7 +22,7 @@ def config(voters: str, opid: OpId = OpId(1, 1)) -> RaftConfig:
 
 
 def seen(name: str, last: tuple[int, int], voters: str = "abc", **fields: Any) -> ReplicaEvidence:
-    """A whole replica of server `name` in a directory, which ends at `last`."""
+    """Return a whole replica of server `name` in a directory, which ends at `last`."""
     base = ReplicaEvidence(
         tablet_id=TABLET,
         table_id="t1",
@@ -38,18 +38,19 @@ def seen(name: str, last: tuple[int, int], voters: str = "abc", **fields: Any) -
 
 
 def make_witness(disk: SimDisk) -> None:
-    """What is on the disk becomes a witness' files: the log stays as it is, of rows nothing is left."""
+    """Turn the files on the disk into a witness's: the log stays as it is, and no rows are left."""
     superblock = Superblock.load(disk, TABLET)
     disk.replace(superblock.path, superblock_bytes(superblock.without_rows()))
 
 
 def damage_block(disk: SimDisk) -> None:
-    """One byte of the first block changes at rest."""
+    """Change one byte of the first block at rest."""
     disk.corrupt(Superblock.load(disk, TABLET).blocks[0].files[0][0], 40)
 
 
 def stopped_server(name: str, terms: Sequence[int] = (1, 1, 2), voters: str = "abc", *, flush_at: int = 0) -> SimDisk:
-    """The disk of a server that holds a READY replica with one row for each of `terms`: key i has value `v<term>`."""
+    """Return the disk of a server that holds a READY replica with one row for each of `terms`: key i has value
+    `v<term>`."""
     disk = new_disk()
     resting = RestingReplica(disk, UUIDS[name])
     for index, term in enumerate(terms, start=1):
@@ -63,14 +64,14 @@ def stopped_server(name: str, terms: Sequence[int] = (1, 1, 2), voters: str = "a
 
 
 def plan_for(disks: dict[str, SimDisk], members: str = "", **more: Any) -> RecoveryPlan:
-    """The plan of what is in these directories, with the servers `members` as targets."""
+    """Return the plan from these directories, with the servers `members` as targets."""
     found = [e for name, disk in disks.items() for e in of_directory(disk, UUIDS[name], f"/data/{name}")]
     targets = [Target(uuid=UUIDS[m], addresses=(Address(f"host-{m}", 7050),)) for m in members]
     return make_plan(by_tablet(found), [TABLET], targets=targets, **more)
 
 
 def rows_of(disk: SimDisk) -> dict[int, str]:
-    """What a replica at rest holds, its whole log applied."""
+    """Return the rows of a replica at rest, its whole log applied."""
     uuid = ConsensusMeta.load(disk, TABLET).uuid
     resting = RestingReplica(disk, uuid)
     try:

@@ -1,4 +1,4 @@
-"""Who is healed in the first half of the liveness phase: a drawn core with a quorum, with which the group must do."""
+"""Draws the servers healed in the first half of the liveness phase: a core with a quorum, which must suffice."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from random import Random
 from nyala.replica.types import RaftConfig
 
 ODDS = 0.25
-"""Of a history to have this half."""
+"""The probability that a history has this half."""
 LOSSES = ("dead", "cut off", "deaf", "mute", "paused", "disk")
-"""What keeps on ailing a server that is left out."""
+"""The faults that a server that is left out keeps."""
 
 
 def draw(
@@ -19,9 +19,10 @@ def draw(
     able: Collection[str],
     enough: Callable[[set[str]], bool] = lambda core: True,
 ) -> set[str]:
-    """Servers that hold a quorum, of those `able` to vote, of each config that may be in force; some learners too.
+    """Return servers that hold a quorum, of those `able` to vote, of each config that may be in force; some learners
+    too.
 
-    Empty if no voter of the newest config can be spared. `enough`: what else such a core must have.
+    Empty if no voter of the newest config can be spared. `enough`: a further condition for such a core.
     """
     names = sorted({m.uuid for config in configs for m in config.members})
     rng.shuffle(names)
@@ -41,6 +42,6 @@ def draw(
 
 
 def in_force(committed: Sequence[RaftConfig], logged: Sequence[RaftConfig]) -> list[RaftConfig]:
-    """The newest config known to be committed, and all that stand after it in anybody's log."""
+    """Return the newest config known to be committed, and all later ones in any log."""
     newest = max(committed, key=lambda config: config.opid.index)
     return [newest, *(config for config in logged if config.opid.index > newest.opid.index)]

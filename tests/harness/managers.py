@@ -1,4 +1,4 @@
-"""A tablet manager over a disk that the test gives, without a network: nothing leaves it."""
+"""A tablet manager over a disk that the test passes, without a network: nothing leaves it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def new_manager(
     clock: Clock | None = None,
     options: ServerOptions | None = None,
 ) -> TabletManager:
-    """A manager on the running loop; the test starts, ticks and stops it. `sent` gets what it would have sent."""
+    """Return a manager on the running loop; the test starts, ticks and stops it. `sent` receives what it would have
+    sent."""
     clock = clock or TestClock()
     return TabletManager(
         disk=disk,

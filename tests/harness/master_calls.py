@@ -1,4 +1,4 @@
-"""Every service of one master in this process, called without a network, and all that a call could change."""
+"""Every service of one master in this process, called without a network, and everything that a call could change."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MASTER, SECOND_MASTER = "1" * 32, "2" * 32
 S = [letter * 32 for letter in "abcde"]
 """Tablet servers, all alive. The first three have replicas of the table's only tablet, and the first of them leads."""
 PROCESS = 5
-"""Names the process of each of them."""
+"""The number of the process of each of them."""
 
 
 def where(uuid: str) -> Address:
@@ -56,7 +56,7 @@ class MasterWorld:
         self.master = MasterState(MASTER, where(MASTER), self.group, self.clock, options, self.servers)
         self.service = MasterService(MASTER, ask_master=self._ask_master)
         self.builds: dict[str, int] = {}
-        """Of the other masters that answer, by uuid: the feature level of each."""
+        """By uuid, the feature level of each other master that answers."""
         self.places: dict[str, Address] = {}
         peers = PeerServicer(MASTER, self.service.deliver, self.places.__setitem__)
         self._services: dict[str, Any] = {"MasterService": self.service, "PeerService": peers}
@@ -66,7 +66,7 @@ class MasterWorld:
         self.tablet = self.table_id = ""
 
     async def begin(self) -> None:
-        """Start; where it leads, with a table whose only tablet has a leader."""
+        """Start; if it leads, with a table whose only tablet has a leader."""
         await self.group.start()
         self.service.open(self.master)
         if self.group.replica.committed_config.voters != (MASTER,):
@@ -94,14 +94,14 @@ class MasterWorld:
         raise Refused(Code.UNAVAILABLE, "nobody answers there", address=address)
 
     def services(self) -> dict[str, Any]:
-        """By name."""
+        """Return the services by name."""
         return dict(self._services)
 
     async def call(self, service: str, method: str, request: Any) -> Any:
         return await getattr(self._services[service], method)(request, None)
 
     async def done(self, method: str, request: Any) -> Any:
-        """The reply of a call that must be carried out."""
+        """Return the reply of a call that must be carried out."""
         reply = await self.call("MasterService", method, request)
         assert not reply.error.code, (method, reply.error)
         return reply
@@ -109,7 +109,7 @@ class MasterWorld:
     # ------------------------------------------------------------------------------------------------------ heartbeats
 
     def beat(self, uuid: str, *, rows: bool = True, **fields: Any) -> Any:
-        """The next heartbeat of a server that reports all it has."""
+        """Send the next heartbeat of a server that reports all it has."""
         self.sequence += 1
         config = RaftConfig(
             OpId(1, self.config_index), tuple(Member(u, (where(u),)) for u in sorted(self.members) if u)
@@ -127,29 +127,29 @@ class MasterWorld:
         return pb.HeartbeatRequest(server_uuid=uuid, addresses=addresses, replicas=replicas, **wanted | fields)
 
     async def report(self, *, rows: bool = True) -> None:
-        """A heartbeat of each."""
+        """Send a heartbeat of each."""
         for uuid in S:
             await self.done("Heartbeat", self.beat(uuid, rows=rows))
 
     async def carried_out(self, *members: str) -> None:
-        """The tablet has other members, and nothing is wanted of it any more."""
+        """Report other members of the tablet, so that nothing is desired of it any more."""
         self.members, self.config_index = list(members), self.config_index + 1
         await self.report()
         await self.settled()
 
     async def settled(self) -> None:
-        """Nothing is wanted of the tablet any more; its config is what it was."""
+        """Wait until nothing is desired of the tablet any more; its config is what it was."""
         await self.group.change(lambda: ({}, [DESIRED_CHANGE + self.tablet], "", None))
 
     def seen(self) -> Any:
-        """What a client that looks now sends along; of a master that does not lead, nothing."""
+        """Return what a client that reads the tablet now sends along; of a master that does not lead, nothing."""
         infos = list(tablet_infos(self.master, self.table_id)) if self.table_id else []
         return pb.TabletSeen(committed_config_id=infos[0].config.opid, wishes=infos[0].wishes) if infos else None
 
     # ----------------------------------------------------------------------------------------------------------- state
 
     async def state(self) -> State:
-        """All that a call could change, once what is under way has come to its end."""
+        """Return everything that a call could change, once what is under way has ended."""
         replica = self.group.replica
 
         def settled() -> bool:

@@ -1,6 +1,7 @@
-"""Three masters known by names of their own, one of which is given to another machine.
+"""Three masters known by names of their own, one of which moves to another machine.
 
-Run by `tests.harness.netns.contained`: `python -m tests.harness.master_names_drive FILE`. Writes what happened to FILE.
+Run by `tests.harness.netns.contained`: `python -m tests.harness.master_names_drive FILE`. It writes the results to
+FILE.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from tests.harness.three_masters import FLAGS, MASTER, Masters
 PORT = 7051
 NAMES = {f"m{n}.nyala.test": f"127.0.0.{n + 1}" for n in (1, 2, 3)}
 ELSEWHERE = "127.0.0.9"
-"""The new machine."""
+"""The address of the new machine."""
 
 
 class NamedMasters(Masters):
-    """Each listens at an address of its own, says its name, and is told the names of all."""
+    """Each listens at an address of its own, announces its name, and has the names of all in its options."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self.cluster, self.env = cluster, {}
@@ -40,7 +41,7 @@ class NamedMasters(Masters):
 
     @staticmethod
     def ready(master: ServerProcess) -> None:
-        """It says its name; here it is known by where it is."""
+        """Wait for the master, which announces its name; here it is known by its address."""
         at = master.address
         master.wait_ready()
         master.address = at
@@ -52,7 +53,7 @@ class NamedMasters(Masters):
 
 
 def all_of_it(cluster: LocalCluster) -> dict[str, Any]:
-    """A master is lost; another machine gets its name, its uuid and the catalog, in the order of an operator."""
+    """Lose a master; another machine gets its name, its uuid and the catalog, in the order of an operator."""
     names = Names(cluster.folder / "hosts")
     names.tell_where(NAMES)
     masters = NamedMasters(cluster)
@@ -97,7 +98,7 @@ def all_of_it(cluster: LocalCluster) -> dict[str, Any]:
 
 
 def main(out: Path) -> None:
-    """Everything; `out` gets JSON."""
+    """Run everything; writes JSON to `out`."""
     with local_cluster(module=MASTER) as cluster:
         out.write_text(json.dumps(all_of_it(cluster)))
 

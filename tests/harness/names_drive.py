@@ -1,6 +1,6 @@
-"""Four servers known by host names, and a resolver that forgets one of them and learns it again.
+"""Four servers known by host names, and a resolver that loses one of them and has it again.
 
-Run by `tests.harness.netns.contained`: `python -m tests.harness.names_drive FILE`. Writes what happened to FILE.
+Run by `tests.harness.netns.contained`: `python -m tests.harness.names_drive FILE`. It writes the results to FILE.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HEALS = ("--server-dead-ms=2000", "--policy-ms=100", "--execute-decisions=master
 
 
 class Names:
-    """The hosts file of this namespace, and of nobody else; and its only network, the loopback."""
+    """The hosts file of this namespace alone; and its only network, the loopback."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -30,11 +30,11 @@ class Names:
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 
     def tell(self, *names: str) -> None:
-        """These resolve to this machine, and no other ones."""
+        """Let these names resolve to this machine, and no other ones."""
         self.tell_where(dict.fromkeys(names, "127.0.0.1"))
 
     def tell_where(self, places: Mapping[str, str]) -> None:
-        """These names resolve to those addresses, and no other ones do."""
+        """Let these names resolve to those addresses, and no other ones."""
         lines = {"localhost": "127.0.0.1", **places}
         self._file.write_text("".join(f"{address} {name}\n" for name, address in lines.items()))
 
@@ -65,7 +65,7 @@ class Drive:
 
     @staticmethod
     def start(*servers: ServerProcess) -> None:
-        """They say their names; here they are known, and listen, where they were."""
+        """Start servers that announce their names; here they are known, and listen, at the former addresses."""
         addresses = [server.address for server in servers]
         for server in servers:
             server.start(wait=False)
@@ -84,18 +84,18 @@ class Drive:
         return {m.uuid for m in self.config().members if m.votes}
 
     def health(self, server: ServerProcess) -> str:
-        """What the leader thinks of a peer."""
+        """Return the health of a peer that the leader reports."""
         peers = self.cluster.status(self.cluster.leader(self.tablet), self.tablet).peers
         return next((p.health for p in peers if p.uuid == server.uuid), "")
 
     def forget(self, server: ServerProcess) -> None:
-        """The server's name resolves no more, and it starts again: no link to it is left from before."""
+        """Let the server's name resolve no more, and start it again: no link to it is left from before."""
         server.kill()
         self.names.tell(*(host for name, host in self.all.items() if name != server.name))
         self.start(server)
 
     def all_of_it(self) -> dict[str, Any]:
-        """Forgotten and known again; then forgotten for so long that it is replaced."""
+        """Remove a name and bring it back; then remove it for so long that the server is replaced."""
         leader = self.cluster.leader(self.tablet)
         voters = self.voters()
         lost, other = (s for s in self.cluster.servers if s.uuid in voters and s is not leader)
@@ -139,7 +139,7 @@ class Drive:
 
 
 def main(out: Path) -> None:
-    """Everything; `out` gets JSON."""
+    """Run everything; writes JSON to `out`."""
     with local_cluster() as cluster:
         drive = Drive(cluster)
         with drive.nyala:

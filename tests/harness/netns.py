@@ -1,10 +1,11 @@
-"""A machine's worth of networks that nobody outside sees: one namespace for each server, on one bridge, cut one way.
+"""A machine's worth of networks that no process outside sees: one namespace for each server, on one bridge, cut one
+way.
 
-`contained` runs a module in a network, mount and process namespace of its own, as root or, where the kernel lets
-ordinary users have namespaces, without being root. Everything in it ends with it: servers, links, names.
+`contained` runs a module in a network, mount and process namespace of its own, as root or, if the kernel lets ordinary
+users have namespaces, without being root. Everything in it ends with it: servers, links, names.
 
 A cut is silent and has a direction: the sender's entry for the receiver's hardware address is wrong, so its packets
-reach nobody. Neither end is told; that is what a broken switch does, and a closed socket does not.
+reach no server. Neither end is notified; a broken switch does the same, and a closed socket does not.
 """
 
 from __future__ import annotations
@@ -60,12 +61,12 @@ class Network:
 
     @staticmethod
     def address(place: int) -> str:
-        """Where the server of that place listens."""
+        """Return the address at which the server of that place listens."""
         return f"10.77.0.{place}"
 
     @staticmethod
     def inside(place: int) -> tuple[str, ...]:
-        """What a command line begins with to run in that place's namespace, in the same process."""
+        """Return the beginning of a command line that runs in that place's namespace, in the same process."""
         return ("nsenter", f"--net=/run/netns/s{place}")
 
     @staticmethod
@@ -77,7 +78,7 @@ class Network:
         _ip("-n", f"s{sender}", *entry)
 
     def cut(self, sender: int, receiver: int) -> None:
-        """Nothing that `sender` sends arrives at `receiver` any more."""
+        """Let nothing that `sender` sends arrive at `receiver` any more."""
         self._knows(sender, receiver, _NOBODY)
 
     def isolate(self, place: int, *, inbound: bool = True, outbound: bool = True) -> None:
@@ -89,7 +90,7 @@ class Network:
                 self.cut(place, other)
 
     def heal(self) -> None:
-        """Everybody reaches everybody."""
+        """Remove all cuts."""
         for sender in self._places:
             for receiver in self._places:
                 if sender != receiver:

@@ -11,5 +11,5 @@ NEXT = build_level() + 1
 
 
 def become() -> None:
-    """From now on this process is of the next build."""
+    """Make this process one of the next build."""
     feature_level.FEATURE_LEVEL = NEXT

@@ -21,10 +21,10 @@ _MADE_ALREADY = {"add": Code.ALREADY_EXISTS, "remove": Code.NOT_FOUND, "change":
 
 
 def create(cluster: LocalCluster, servers: Sequence[ServerProcess] = (), *, tablet_id: str = TABLET) -> ServerProcess:
-    """The tablet on `servers`, by default on all; returns its leader."""
+    """Create the tablet on `servers`, by default on all; returns its leader."""
     chosen = servers or cluster.servers
     config = pb.RaftConfig(members=[s.member() for s in chosen])
-    for server in (*chosen[1:], chosen[0]):  # who is to lead asks for votes as soon as it is there
+    for server in (*chosen[1:], chosen[0]):  # the future leader asks for votes as soon as it is there
         request = pb.CreateTabletRequest(
             dest_uuid=server.uuid, tablet_id=tablet_id, table=table_info(), config=config, leader_hint=chosen[0].uuid
         )
@@ -34,7 +34,7 @@ def create(cluster: LocalCluster, servers: Sequence[ServerProcess] = (), *, tabl
 
 
 def create_under_doomed(cluster: LocalCluster, servers: int, point: str) -> None:
-    """So many new servers with the tablet. The first one leads it, and dies at the crash point `NAME:COUNT`."""
+    """Start so many new servers with the tablet. The first one leads it, and dies at the crash point `NAME:COUNT`."""
     for _ in range(servers):
         cluster.add_server(start=False)
     doomed = cluster.servers[0]
@@ -61,7 +61,7 @@ def lead(cluster: LocalCluster, server: ServerProcess, tablet_id: str = TABLET) 
 
 
 def leaders_by_term(cluster: LocalCluster, tablet_id: str = TABLET) -> dict[int, set[str]]:
-    """Who said in its log that it leads, by term."""
+    """Return by term the servers that logged that they lead."""
     found: dict[int, set[str]] = defaultdict(set)
     for server in cluster.servers:
         for term in re.findall(rf"T {tablet_id} P \w+ \[term (\d+) LEADER\]", server.log_path.read_text()):
@@ -70,7 +70,7 @@ def leaders_by_term(cluster: LocalCluster, tablet_id: str = TABLET) -> dict[int,
 
 
 def at_leader(cluster: LocalCluster, ask: Callable[[ServerProcess], Any], *, tablet_id: str = TABLET) -> Any:
-    """What whoever leads replies to `ask`, which is asked again as long as leadership is on its way."""
+    """Return the leader's reply to `ask`, which is called again as long as leadership changes."""
 
     def once() -> Any:
         reply = ask(cluster.leader(tablet_id))
@@ -80,9 +80,9 @@ def at_leader(cluster: LocalCluster, ask: Callable[[ServerProcess], Any], *, tab
 
 
 def change(cluster: LocalCluster, kind: str, member: Any, *, tablet_id: str = TABLET, cas: Any = None) -> Any:
-    """One committed config change, at whoever leads; the config. `cas`: the OpId that the committed one must have.
+    """Commit one config change at the leader; returns the config. `cas`: the OpId that the committed one must have.
 
-    What a leader that was deposed meanwhile left open is asked for again, and then may be found made.
+    A change that a deposed leader left open is requested again, and may then be found made.
     """
     edit, left_open = pb.ConfigEdit(kind=kind, member=member), 0
 
@@ -116,8 +116,8 @@ def start_copy(
     dest_uuid: str = "",
     config: Any = None,
 ) -> Any:
-    """What `target` replies to a leader in `term` at `source` that believes it in this data state, and perhaps its log
-    to end there."""
+    """Return `target`'s reply to a leader in `term` at `source` that assumes this data state of it and, if given, this
+    end of its log."""
     host, _, port = source.address.rpartition(":")
     request = pb.StartTabletCopyRequest(
         dest_uuid=dest_uuid or target.uuid,
@@ -133,12 +133,12 @@ def start_copy(
 
 
 def copies(server: ServerProcess) -> list[Any]:
-    """Copies into the server, and sessions that it serves."""
+    """Return the copies into the server, and the sessions that it serves."""
     return list(server.copies.ListCopies(pb.ListCopiesRequest(dest_uuid=server.uuid), timeout=30).jobs)
 
 
 def write(cluster: LocalCluster, first: int, rows: int, *, size: int = 100, tablet_id: str = TABLET) -> int:
-    """Upsert keys [first, first + rows) at whoever leads, until acknowledged; returns the write's hybrid time."""
+    """Upsert keys [first, first + rows) at the leader, until acknowledged; returns the write's hybrid time."""
 
     def once() -> Any:
         leader = cluster.leader(tablet_id)
@@ -150,7 +150,8 @@ def write(cluster: LocalCluster, first: int, rows: int, *, size: int = 100, tabl
 
 
 def by_leader(cluster: LocalCluster, server: ServerProcess, ask: Callable[[], Any], *, tablet_id: str = TABLET) -> Any:
-    """What the server, a voter, replies to `ask` as the leader, which it is made anew as often as it was deposed."""
+    """Return the reply to `ask` of the server, a voter, as the leader; it is made the leader again as often as it is
+    deposed."""
 
     def once() -> Any:
         reply = ask()
@@ -165,8 +166,8 @@ def by_leader(cluster: LocalCluster, server: ServerProcess, ask: Callable[[], An
 def scan_leader(
     cluster: LocalCluster, *, tablet_id: str = TABLET, leading: ServerProcess | None = None, **fields: Any
 ) -> dict[int, str | None]:
-    """The rows as whoever leads has them, or `leading`, which is made the leader; asked again as long as leadership is
-    on its way. `fields`: of the request."""
+    """Return the rows of the leader, or of `leading`, which is made the leader; asked again as long as leadership
+    changes. `fields`: of the request."""
 
     def once() -> list[Any] | None:
         if leading is not None:
@@ -188,7 +189,7 @@ def flush(server: ServerProcess, *, tablet_id: str = TABLET) -> None:
 def collect(server: ServerProcess, *, tablet_id: str = TABLET) -> None:
     """Flush the replica there until the first segment of its log is gone.
 
-    One flush may be too early: a follower has entries before it hears that they are committed.
+    One flush may be too early: a follower has entries before it knows that they are committed.
     """
     first = server.root / "wals" / tablet_id / "wal-000000001"
 
@@ -200,7 +201,7 @@ def collect(server: ServerProcess, *, tablet_id: str = TABLET) -> None:
 
 
 def row_sum(server: ServerProcess, snapshot_time: int, *, tablet_id: str = TABLET) -> RowSum:
-    """(checksum, rows) of the replica there; Refused with what the server says if it cannot tell."""
+    """Return (checksum, rows) of the replica there; Refused with the server's reason if it cannot compute them."""
     request = pb.ChecksumRequest(
         dest_uuid=server.uuid,
         tablet_id=tablet_id,
@@ -214,7 +215,7 @@ def row_sum(server: ServerProcess, snapshot_time: int, *, tablet_id: str = TABLE
 
 
 def rows_of(server: ServerProcess, snapshot_time: int, *, tablet_id: str = TABLET) -> RowSum | None:
-    """(checksum, rows) of the replica there; None if it cannot tell."""
+    """Return (checksum, rows) of the replica there; None if it cannot compute them."""
     try:
         return row_sum(server, snapshot_time, tablet_id=tablet_id)
     except Refused:
@@ -222,7 +223,8 @@ def rows_of(server: ServerProcess, snapshot_time: int, *, tablet_id: str = TABLE
 
 
 def wait_equal(servers: Sequence[ServerProcess], snapshot_time: int, *, tablet_id: str = TABLET) -> RowSum:
-    """(checksum, rows) of the replicas on `servers`, once each of them can tell: they must be the same."""
+    """Return (checksum, rows) of the replicas on `servers`, once each of them can compute them: they must be the
+    same."""
     tell = lambda server: row_sum(server, snapshot_time, tablet_id=tablet_id)  # noqa: E731
     found = [wait_until(partial(tell, server), f"{server.name} tells its sum") for server in servers]
     assert len(set(found)) == 1, found

@@ -1,7 +1,7 @@
-"""Children of a runner that end with it, though it is killed and can tell them nothing.
+"""Ends children of a runner with it, even if it is killed and cannot signal them.
 
-The stack's `parent_death` does it for programs that it starts. This is for children that are forked or spawned: it
-imports nothing of the product, which a mutant may be about to change.
+The stack's `parent_death` does it for programs that it starts. This module is for children that are forked or spawned:
+it imports nothing of the product, which a mutant may be about to change.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Three servers, each in a network of its own, whose leader is cut off, stopped and killed under load.
 
-Run by `tests.harness.netns.contained`: `python -m tests.harness.partition_drive FILE`. Writes what happened to FILE.
+Run by `tests.harness.netns.contained`: `python -m tests.harness.partition_drive FILE`. It writes the results to FILE.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PROGRESS = 15
 
 
 class Drive:
-    """The cluster, its network, and the tablet under load. Places of the network are 1, 2, 3."""
+    """The cluster, its network, and the tablet under load. The places of the network are 1, 2, 3."""
 
     def __init__(self, cluster: LocalCluster, network: Network) -> None:
         self.cluster, self.network = cluster, network
@@ -71,7 +71,7 @@ class Drive:
         self.phases[name] = {**carried_out, "seconds": round(time.monotonic() - began, 1), "leader": server.name}
 
     def all_of_it(self) -> RegisterLoad:
-        """One trouble after the other."""
+        """Run one fault after the other."""
         load = RegisterLoad(self.masters, self.handle, self.cluster.servers)
         load.start()
         load.progress("at the beginning", PROGRESS)
@@ -91,7 +91,7 @@ class Drive:
         return load
 
     def stale_reads(self) -> dict[str, Any]:
-        """A follower is cut off; what it and the client say to reads of bounded staleness."""
+        """Cut a follower off; returns the answers of it and of the client to reads of bounded staleness."""
         import pyarrow as pa
 
         leader = self.place_of_leader()
@@ -149,11 +149,11 @@ class Drive:
 
 
 def void(_: object) -> None:
-    """For what is called for its effect."""
+    """Accept the result of a call that is made for its effect."""
 
 
 def main(out: Path) -> None:
-    """Everything; `out` gets JSON: operations, refused writes, phases, stale reads."""
+    """Run everything; writes JSON to `out`: operations, refused writes, phases, stale reads."""
     with local_cluster() as cluster:
         drive = Drive(cluster, Network(3))
         load = drive.all_of_it()

@@ -1,4 +1,4 @@
-"""How long a test waits for what must come."""
+"""How long a test waits for an expected event."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ _AT_MOST_S = float(os.environ.get("NYALA_TEST_PATIENCE_S", "inf"))
 
 
 def patience_s(own_s: float) -> float:
-    """`own_s`, which is long, for only a red test waits so long; less if NYALA_TEST_PATIENCE_S says so, as it does for
-    tests that have to turn red under a mutant."""
+    """Return `own_s`, which is long, because only a failing test waits so long; less if NYALA_TEST_PATIENCE_S demands
+    it, as for tests that have to turn red under a mutant."""
     return min(own_s, _AT_MOST_S)

@@ -1,4 +1,4 @@
-"""A replica of three on a server of its own, whose other members a test speaks for; its clock stands still."""
+"""A replica of three on a server of its own, whose other members are played by a test; its clock stands still."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.harness.managers import new_manager
 ME, LEADER, THIRD = TARGET_UUID, "a" * 32, "c" * 32
 CONFIG = RaftConfig(OpId(0, 0), tuple(Member(uuid, (Address("h", 1),)) for uuid in (LEADER, ME, THIRD)))
 ROUNDS = 6
-"""Each message's way through log, metadata and apply is shorter than this."""
+"""The number of rounds that exceeds each message's way through log, metadata and apply."""
 
 
 def noop(term: int, index: int) -> Entry:
@@ -38,7 +38,7 @@ def matched(term: int, last: tuple[int, int], **fields: Any) -> AppendReply:
 
 
 def candidate(uuid: str, term: int, last: tuple[int, int] = (3, 9)) -> VoteRequest:
-    """Of a transfer, for which no live leader counts."""
+    """Return a vote request of a transfer, for which no live leader counts."""
     return VoteRequest(to_uuid=ME, from_uuid=uuid, term=term, last=OpId(*last), transfer=True)
 
 
@@ -53,7 +53,7 @@ def hand_over(term: int) -> TimeoutNow:
 FOLLOWS: tuple[Message, ...] = (append(3, (0, 0), noop(3, 1), noop(3, 2), commit=1),)
 CAMPAIGNS = (*FOLLOWS, hand_over(3))
 LEADS = (*CAMPAIGNS, vote(4))
-"""Its term begins with entry 4.3."""
+"""Messages after which it leads: its term begins with entry 4.3."""
 DEPOSED = append(5, (3, 2), noop(5, 3), sender=THIRD)
 
 
@@ -78,7 +78,7 @@ def with_replica(before: tuple[Message, ...], scenario: Callable[[World], Awaita
 
 
 class World:
-    """A replica of three, whose clock stands still: nothing happens but by messages."""
+    """A replica of three, whose clock stands still: only messages have effects."""
 
     def __init__(self, manager: TabletManager, sent: list[tuple[str, Message]]) -> None:
         self.manager = manager
@@ -87,13 +87,14 @@ class World:
         self.peers = PeerServicer(ME, manager.deliver, on_fatal=self.fatal.append)
 
     async def take(self, message: Message) -> list[Message]:
-        """Deliver it, and wait until everything that it brings about has; what was sent meanwhile."""
+        """Deliver the message, and wait until all its effects have ended; returns what was sent meanwhile."""
         self.sent.clear()
         self.manager.deliver(TABLET, message)
         return await self._carried_out()
 
     async def receive(self, sender: str, *messages: Any, **batch: Any) -> tuple[bool, list[Message]]:
-        """The same for messages as the wire has them, in a batch of the link of `sender`; whether that goes on."""
+        """Do the same for messages as the wire has them, in a batch of the link of `sender`; returns whether the link
+        goes on too."""
         self.sent.clear()
         fields = {"from_uuid": sender, "dest_uuid": ME, "messages": messages} | batch
         goes_on = self.peers._take(sender, pb.PeerBatch(**fields).SerializeToString())
@@ -118,7 +119,7 @@ class World:
             same, before = (same + 1 if now == before else 0), now
 
     def memory(self) -> dict[str, str]:
-        """Every field of the replica's core, as text."""
+        """Return every field of the replica's core, as text."""
         replica = self.manager.get(TABLET).replica
         assert replica is not None
         core = replica._executor.core._s
@@ -127,7 +128,7 @@ class World:
         return {**fields, "progress": repr(peers), "clock": repr(self.manager.hybrid_clock._last)}
 
     def state(self) -> dict[str, Any]:
-        """All that a message could change."""
+        """Return everything that a message could change."""
         hosted, disk = self.manager.get(TABLET), self.manager.disk
         replica = hosted.replica
         assert replica is not None and hosted.running

@@ -1,4 +1,5 @@
-"""Tablets whose replicas lag behind, played by the test beneath the client's real scans; a clock that the test turns.
+"""Tablets whose replicas lag behind, simulated by the test beneath the client's real scans, with a clock that the test
+sets.
 
 Each server has a wall clock of its own, off by less than the bound. A replica has data up to its safe time. For a stale
 read it judges that time by the server's rule (`replica.server.freshness`); the leader has everything.
@@ -34,7 +35,7 @@ HOUR_US = 3_600_000_000
 
 
 def table_of(name: str, tablets: int) -> TableHandle:
-    """A handle of a table whose only row in each tablet has the tablet's id as its key."""
+    """Return a handle of a table whose only row in each tablet has the tablet's id as its key."""
     handles = tuple(TabletHandle(f"{name}-{n}", n, n, 0) for n in range(tablets))
     return TableHandle(name, name, SCHEMA, PartitionSpec(("k",), tablets), 3, 24 * HOUR_US, 0, tablets=handles)
 
@@ -52,30 +53,30 @@ class PlayedTablets:
         self._written: dict[str, list[tuple[int, int]]] = {tablet_id: [] for tablet_id in self._safe}
 
     def clock(self, server: int, seen: int = 0) -> int:
-        """The hybrid time of one server, above all that it issued and was told."""
+        """Return the hybrid time of one server, above all that it issued and received."""
         now = hybrid_from_us(self.now_us + self._off_us[server])
         self._last[server] = max(self._last[server] + 1, seen, now)
         return self._last[server]
 
     def write(self, tablet_id: str, value: int, seen: int) -> int:
-        """Write at the leader; the hybrid time."""
+        """Write at the leader; returns the hybrid time."""
         at = self.clock(self.leader(tablet_id), seen)
         self._written[tablet_id].append((at, value))
         return at
 
     def leader(self, tablet_id: str) -> int:
-        """Which server leads a tablet."""
+        """Return which server leads a tablet."""
         return sum(map(ord, tablet_id)) % REPLICAS
 
     def replicate(self) -> None:
-        """One replica of one tablet gets up to a while ago."""
+        """Bring one replica of one tablet up to a moment a while ago."""
         tablet_id = self.rng.choice(list(self._safe))
         server, lag_us = self.rng.randrange(REPLICAS), self.rng.randint(0, 3_000_000)
         safe = self._safe[tablet_id]
         safe[server] = max(safe[server], hybrid_from_us(self.now_us - limits.CLOCK_DIFFERENCE_US_MAX - lag_us))
 
     def scan(self, server: int, request: Any) -> list[Any]:
-        """The chunks of one answer; Refused."""
+        """Return the chunks of one answer; Refused."""
         leads = server == self.leader(request.tablet_id)
         now = self.clock(server, max(request.propagated_time, request.snapshot_time))
         safe = self._safe[request.tablet_id]
@@ -119,7 +120,7 @@ class _Stub:
 
 
 class PlayedCalls(TabletCalls):
-    """One client's calls: what it has seen is the product's, the way to the servers is the test's."""
+    """One client's calls: the times that it has seen are kept by the product, the way to the servers is the test's."""
 
     def __init__(self, tablets: PlayedTablets) -> None:
         super().__init__(Channels(), Locator(lambda name: []), ClientOptions(scan_parallel_max=1))
@@ -146,7 +147,7 @@ class PlayedCalls(TabletCalls):
 
 
 class PlayedClient:
-    """The part of `Client` that reads and what it has seen, over played tablets."""
+    """The part of `Client` that reads, and what it has seen, over these tablets."""
 
     def __init__(self, tablets: PlayedTablets) -> None:
         self._tablets = tablets

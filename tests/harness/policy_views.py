@@ -1,4 +1,4 @@
-"""Clusters as the policy sees them, written in short words, and what leaders make of its decisions."""
+"""Clusters as the policy sees them, written in short words, and the effects of its decisions at leaders."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _ROUNDS_MAX = 200
 
 
 def server(uuid: str, **fields: Any) -> ServerView:
-    """A server that lives, with other fields as given."""
+    """Return a server that lives, with other fields as given."""
     return ServerView(uuid=uuid, member=Member(uuid, (Address("h", 1),)), **fields)
 
 
 def cluster(names: Iterable[str], *tablets: TabletView, draining: str = "", dead: str = "") -> ClusterView:
-    """Servers named by letters."""
+    """Return a cluster of servers named by letters."""
     servers = tuple(server(n, alive=n not in dead, draining=n in draining) for n in names)
     return ClusterView(servers=servers, tablets=tablets)
 
@@ -32,7 +32,7 @@ def cluster(names: Iterable[str], *tablets: TabletView, draining: str = "", dead
 def tablet(
     words: str, leader: str = "", *, rf: int = 3, name: str = "t", table: str = "T", **fields: Any
 ) -> TabletView:
-    """A tablet from words such as `a:* b c:Fr d:p`, a member each.
+    """Return a tablet from words such as `a:* b c:Fr d:p`, a member each.
 
     Marks: `*` leads, unless `leader` is given, r is to be replaced, p waits for promotion, n never votes; H healthy,
     which is the default, U unknown, F failed, X failed for good.
@@ -56,7 +56,7 @@ def tablet(
 
 
 def words_of(view: TabletView) -> str:
-    """The config in the words of `tablet`, sorted, without health and leader."""
+    """Return the config in the words of `tablet`, sorted, without health and leader."""
     return " ".join(_word(m) for m in sorted(view.config.members, key=lambda m: m.uuid))
 
 
@@ -66,7 +66,7 @@ def _word(member: Member) -> str:
 
 
 def said(decisions: Iterable[Decision]) -> list[str]:
-    """Each decision in words: `lead b`, or its edits such as `add d:p, change c:r`."""
+    """Return each decision in words: `lead b`, or its edits such as `add d:p, change c:r`."""
     return [
         f"lead {d.target_uuid}" if d.target_uuid else ", ".join(f"{e.kind} {_word(e.member)}" for e in d.edits)
         for d in decisions
@@ -74,10 +74,10 @@ def said(decisions: Iterable[Decision]) -> list[str]:
 
 
 def edited(members: Mapping[str, Member], decision: Decision, leader: str) -> dict[str, Member]:
-    """The members, by uuid, once `leader` has made a decision's edits.
+    """Return the members, by uuid, once `leader` has made a decision's edits.
 
-    Asserts what every decision owes: a leader is never evicted, who is added is a stranger and who is changed is none,
-    and at most one voter changes at once.
+    Asserts what holds of every decision: a leader is never evicted, an added server is no member and a changed one is a
+    member, and at most one voter changes at once.
     """
     after = dict(members)
     for edit in decision.edits:
@@ -96,9 +96,10 @@ def _voters(members: Mapping[str, Member]) -> set[str]:
 
 
 def obey(view: ClusterView, decision: Decision, *, promote: bool = True) -> ClusterView:
-    """The view once the tablet's leader has carried `decision` out and promoted every healthy learner that waits.
+    """Return the view once the tablet's leader has carried `decision` out and promoted every healthy learner that
+    waits.
 
-    Members that nobody had reported are healthy from then on.
+    Members without a report are healthy from then on.
     """
     return replace(
         view,
@@ -122,8 +123,7 @@ def _obeyed(t: TabletView, decision: Decision, *, promote: bool) -> TabletView:
 
 
 def settle(view: ClusterView) -> tuple[ClusterView, list[Decision], dict[str, int]]:
-    """Obey all decisions until there are none; desired changes that hold or came to nothing are dropped, as the master
-    does.
+    """Obey all decisions until there are none; desired changes that hold or failed are dropped, as the master does.
 
     Returns the end, the decisions, and the fewest voters that each tablet had.
     """

@@ -1,4 +1,4 @@
-"""Processes that tests did not start themselves: who they are, whether they are gone, and their end."""
+"""Processes that tests did not start themselves: their identity, whether they are gone, and their end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def command_of(pid: int) -> bytes:
 
 
 def is_gone(pid: int) -> bool:
-    """Whether the process has ended; one that only waits to be reaped has."""
+    """Return whether the process has ended; one that only waits to be reaped has."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except OSError:
@@ -36,6 +36,6 @@ def is_gone(pid: int) -> bool:
 
 
 def kill(pid: int) -> None:
-    """kill -9, and wait until it is gone."""
+    """Send kill -9, and wait until it is gone."""
     os.kill(pid, 9)
     wait_until(lambda: is_gone(pid), f"process {pid} is gone")

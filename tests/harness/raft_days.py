@@ -1,8 +1,8 @@
-"""Sorts of bad day for a group of cores: troubles that go together, and strike at the moment that hurts.
+"""Sorts of bad day for a group of cores: faults that belong together, and occur at the moment that hurts most.
 
 Faults drawn each for itself hardly ever meet in the few ticks in which a rule matters: a vote given while a lease runs
 needs a server that lost its leader, another that did not, and a leader that is cut off from both right then. So some
-histories are of one of these sorts, drawn apart from all else, and the others are what they are without them.
+histories are of one of these sorts, drawn apart from all else, and the others are the same as without them.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from tests.harness.raft_sim import SimNet
 
 ODDS = 0.35
-"""Of a history to be of one of these sorts."""
+"""The probability that a history is of one of these sorts."""
 CALM = dict.fromkeys(("crash", "cut", "pause", "config", "transfer", "compact", "campaign", "evict"), 0.0)
 LONG_LEASES = replace(OPTIONS, heartbeat_ticks=2, election_ticks_min=24, election_ticks_max=48)
-"""Leases that outlive an election by far, so that what breaks them has time to show."""
+"""Options with leases that outlive an election by far, so that what breaks them has time to show."""
 COUNTED_OUT = replace(OPTIONS, heartbeat_ticks=2, election_ticks_min=12, election_ticks_max=24)
 
 
 @dataclass
 class Day:
-    """What such a history is drawn with, and the fault that makes it what it is."""
+    """The settings that such a history is drawn with, and its characteristic fault."""
 
     name: str
     options: RaftOptions
     voters: int
     odds: dict[str, float]
     strike: Callable[[SimNet, Random], None]
-    """Called in each tick of trouble."""
+    """Called in each tick of the fault phase."""
     learners: int = 0
     delay: int = 0
     disk: float = 1.0
@@ -49,7 +49,7 @@ class Day:
 
 
 def bad_day(seed: int) -> Day | None:
-    """The sort of this seed's history, if it is of one."""
+    """Return the sort of this seed's history, if it is of one."""
     rng = Random(f"day/{seed}")
     if rng.random() >= ODDS:
         return None
@@ -59,7 +59,8 @@ def bad_day(seed: int) -> Day | None:
 
 
 def _leaders_fall(rng: Random) -> Day:
-    """Elections follow each other so fast that hardly a term is opened, and logs end in many terms."""
+    """Return a day on which elections follow each other so fast that hardly a term is opened, and logs end in many
+    terms."""
     return Day(
         name="leaders fall",
         options=replace(OPTIONS, probe_bytes_max=rng.choice([60, 150])),
@@ -80,7 +81,8 @@ def _leaders_fall(rng: Random) -> Day:
 
 
 def _links_fray(rng: Random) -> Day:
-    """A leader loses the voters one after the other, and keeps its learners; or it is cut off as it hands over."""
+    """Return a day on which a leader loses the voters one after the other, and keeps its learners; or is cut off during
+    a transfer."""
     return Day(
         name="links fray",
         options=LONG_LEASES,
@@ -99,7 +101,7 @@ def _links_fray(rng: Random) -> Day:
 
 
 def _minority_rules(rng: Random) -> Day:
-    """Whoever leads a minority is asked for one config after the other."""
+    """Return a day on which the leader of a minority is asked for one config after the other."""
     return Day(
         name="minority rules",
         options=COUNTED_OUT,
@@ -119,8 +121,8 @@ def _minority_rules(rng: Random) -> Day:
 
 
 def _leaders_return(rng: Random) -> Day:
-    """A leader is cut off with too few, loses what it wrote there, and is given the lead again; then come the answers
-    that were under way all the while."""
+    """Return a day on which a leader is cut off with too few, loses what it wrote there, and leads again; then come the
+    answers that were under way all the time."""
     return Day(
         name="leaders return",
         options=OPTIONS,
@@ -135,7 +137,8 @@ def _leaders_return(rng: Random) -> Day:
 
 
 def _tails_tear(rng: Random) -> Day:
-    """The one follower that has the newest entries loses the last of them, as the leader is lost to it."""
+    """Return a day on which the one follower that has the newest entries loses the last of them, while it loses its
+    leader."""
     return Day(
         name="tails tear",
         options=OPTIONS,
@@ -148,7 +151,7 @@ def _tails_tear(rng: Random) -> Day:
 
 
 def _fell(net: SimNet, rng: Random) -> None:
-    """One server at a time is cut off: the newest leader, mostly before its term is open."""
+    """Cut one server at a time off: the newest leader, mostly before its term is open."""
     leader = net.leader()
     if leader is None or (net.cuts and all(leader.uuid in pair for pair in net.cuts)):
         return
@@ -170,9 +173,10 @@ def _fray(net: SimNet, rng: Random) -> None:
 
 
 def _lose_voters(net: SimNet, rng: Random, uuid: str) -> None:
-    """Some first, the others when those have waited for about long enough; a link may be lost because the process at
-    its other end starts again. The leader's learners are mostly where it is, and clients mostly only read meanwhile:
-    else the learners would tell of the next leader, and the logs of those lost first would be too short to win."""
+    """Cut some voters off first, the others when those have waited for about long enough; a link may be lost because
+    the process at its other end starts again. The leader's learners mostly stay with it, and clients mostly only read
+    meanwhile: otherwise the learners would report the next leader, and the logs of those lost first would be too short
+    to win."""
     others = [v for v in net.nodes[uuid].core.active_config.voters if v != uuid]
     rng.shuffle(others)
     half, soon, later = len(others) // 2, net.clock + 6, net.clock + rng.randint(20, 45)
@@ -196,7 +200,7 @@ def _lose(net: SimNet, room: list[str], other: str, *, bounced: bool) -> None:
 
 
 def _hand_over_and_vanish(net: SimNet, rng: Random, uuid: str) -> None:
-    """The leader is told to hand over, and cut off before it can hear what came of it."""
+    """Make the leader transfer leadership, and cut it off before it can receive the result."""
     leader = net.nodes[uuid]
     with suppress(Refused):
         leader.core.transfer_leadership(None)
@@ -209,7 +213,7 @@ def _hand_over_and_vanish(net: SimNet, rng: Random, uuid: str) -> None:
 
 
 def _outnumber(net: SimNet, rng: Random) -> None:
-    """A leader is cut off with fewer than half of the voters; there it is asked to remove and demote the others."""
+    """Cut a leader off with fewer than half of the voters; there it is asked to remove and demote the others."""
     leaders = [n for _, n in sorted(net.nodes.items()) if n.core.role is Role.LEADER and n.uuid not in net.copying]
     for node in leaders:
         # Without config changes tails may be damaged, of which a small group does not recover, by decision.
@@ -277,7 +281,7 @@ def _damage(net: SimNet, leader: str, uuid: str) -> None:
 
 
 def _shrink(node: Node, rng: Random) -> None:
-    """By a caller who names no config that it knows."""
+    """Change the config as a caller does that names no config that it knows."""
     config = node.core.active_config
     others = [m for m in config.members if m.uuid != node.uuid and m.votes]
     if not others:

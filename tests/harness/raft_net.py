@@ -51,7 +51,7 @@ OPTIONS = RaftOptions(
 
 
 def encode_config(config: RaftConfig) -> bytes:
-    """Readable bytes of a config; enough for one process."""
+    """Return readable bytes of a config; enough for one process."""
     members = [f"{m.uuid}:{m.votes:d}{m.promote:d}{m.holds_data:d}{m.replace:d}" for m in config.members]
     return f"{config.decision[0]},{config.decision[1]}|{' '.join(members)}".encode()
 
@@ -76,20 +76,20 @@ def config_of(voters: Iterable[str], learners: Iterable[str] = ()) -> RaftConfig
 
 @dataclass
 class Durable:
-    """What one node finds again after power loss."""
+    """The state that one node finds again after power loss."""
 
     hard: HardState
     config: RaftConfig
     boundary: OpId = ZERO_OPID
     entries: list[Entry] = field(default_factory=list)
     flushed: int = 0
-    """Index the state machine is durable through; replay begins after it."""
+    """The index through which the state machine is durable; replay begins after it."""
     withheld: OpId | None = None
     no_data: bool = False
-    """A witness: no rows are here, and its log is kept from `flushed` on until they are."""
+    """Whether it is a witness: no rows are here, and its log is kept from `flushed` on until they are."""
 
     def write(self, ready: Ready) -> None:
-        """The WAL part of a `Ready`."""
+        """Write the WAL part of a `Ready`."""
         if ready.truncate_from is not None:
             del self.entries[ready.truncate_from - self.boundary.index - 1 :]
         if ready.entries:
@@ -123,7 +123,7 @@ class Node:
         self.clock = 0
         """This server's monotonic clock, in ticks. It goes on while the process is stopped."""
         self.ticked = 0
-        """What `clock` said at the last tick."""
+        """The value of `clock` at the last tick."""
         self.pending: deque[Ready] = deque()
         self.reads: dict[int, int] = {}
         self.trace: list[str] = []
@@ -132,7 +132,7 @@ class Node:
 
     @property
     def now(self) -> int | None:
-        """What the core is told of the time."""
+        """Return the time that the core receives."""
         return self.clock if self.net.leases else None
 
     def tick(self) -> None:
@@ -168,7 +168,7 @@ class Node:
                 self.moves.append(ready.role_change)
 
     def persist(self, count: int | None = None) -> bool:
-        """The disk finishes the oldest `Ready` objects, all of them by default. True if there were any."""
+        """Let the disk finish the oldest `Ready` objects, all of them by default. True if there were any."""
         moved = False
         while self.pending and (count is None or count > 0) and self.uuid not in self.net.stalled:
             ready = self.pending.popleft()
@@ -216,9 +216,9 @@ class Net:
         self.first_config = config
         self.restarts = 0
         self.marks: Counter[str] = Counter()
-        """What this history came across."""
+        """The marks of this history."""
         self.leases = False
-        """Whether cores are told the time, which a lease needs."""
+        """Whether cores receive the time, which a lease needs."""
         self.verify = Verifiers()
         self.wire: deque[Message] = deque()
         self.cuts: set[tuple[str, str]] = set()
@@ -250,7 +250,7 @@ class Net:
         self.wire.append(msg)
 
     def deliver(self, msg: Message) -> None:
-        """Hand one message to its receiver, unless the way is cut or nobody is there."""
+        """Deliver one message to its receiver, unless the way is cut or no process is there."""
         if (msg.from_uuid, msg.to_uuid) in self.cuts or msg.to_uuid in self.crashed:
             return
         node = self.nodes.get(msg.to_uuid)
@@ -319,18 +319,18 @@ class Net:
     # ------------------------------------------------------------------------------------------------- actions
 
     def leader(self) -> Node | None:
-        """The leader of the highest term, if any."""
+        """Return the leader of the highest term, if any."""
         leaders = [n for n in self.nodes.values() if n.core.role is Role.LEADER and n.uuid not in self.copying]
         return max(leaders, key=lambda n: n.core.term) if leaders else None
 
     def elect(self, uuid: str) -> Node:
-        """Let this node campaign after everyone's patience with an older leader has run out."""
+        """Let this node campaign after the election timeouts of all others have passed."""
         self.settle()
         wire, told = self.wire.copy(), len(self.log_of_messages)
         for node in [self.nodes[name] for name in sorted(self.nodes)]:
             while node.core._s.election.heard < self.options.election_ticks_min and node.core.role is not Role.LEADER:
                 node.tick()
-        # Whoever lost its patience while it grew older asked too early: one candidate at a time.
+        # A node whose timeout passed meanwhile asked too early: one candidate at a time.
         self.wire = wire
         del self.log_of_messages[told:]
         self.nodes[uuid].core.campaign()
@@ -338,7 +338,7 @@ class Net:
         return self.nodes[uuid]
 
     def write(self, uuid: str, payload: bytes) -> OpId:
-        """Propose at this node; Refused as the core says. Acknowledged when this node applies it."""
+        """Propose at this node; Refused with the core's reason. Acknowledged when this node applies it."""
         node = self.nodes[uuid]
         opid = node.core.propose(EntryKind.WRITE, self.hybrid_now(), 1, b"", payload, 0)
         self.waiting[opid] = (uuid, payload)
@@ -351,7 +351,7 @@ class Net:
         return self._token
 
     def crash(self, uuid: str, *, written: int = 0, torn: bool = False) -> None:
-        """Power loss: of each `Ready` under way the first `written` reached the disk; with `torn`, the entries of the
+        """Lose power: of each `Ready` under way the first `written` reached the disk; with `torn`, the entries of the
         next one did and its hard state did not. Nothing that waited for them was sent."""
         node = self.nodes.pop(uuid)
         for pos, ready in enumerate(node.pending):
@@ -374,7 +374,8 @@ class Net:
         return node
 
     def damage(self, uuid: str) -> bool:
-        """The last entry on this crashed node's disk has a wrong checksum: it is cut, and its OpId kept apart."""
+        """Damage the last entry on this crashed node's disk: its checksum is wrong, it is cut, and its OpId kept
+        apart."""
         durable = self.crashed[uuid]
         if not durable.entries or durable.flushed >= durable.entries[-1].opid.index:
             return False
@@ -399,11 +400,11 @@ class Net:
         self.copies.append((source, target, state, last))
 
     def copies_rows(self, source: str, target: str) -> bool:
-        """Whether a copy brings rows, or makes a witness."""
+        """Return whether a copy brings rows; otherwise it makes a witness."""
         return True
 
     def copy(self, source: str, target: str) -> bool:
-        """A whole tablet copy at once: data through the source's applied index, its durable log, merged election
+        """Copy a whole tablet at once: data through the source's applied index, its durable log, merged election
         history (TC-53). Refused if the source's log is older than what the target holds (TC-58)."""
         src = self.nodes.get(source)
         if src is None or target in self.crashed or source == target:
@@ -433,7 +434,7 @@ class Net:
         return True
 
     def status(self) -> list[str]:
-        """One line a node, for scripts and messages of failures."""
+        """Return one line for each node, for scripts and messages of failures."""
         lines = []
         for uuid in sorted(self.nodes):
             core = self.nodes[uuid].core
@@ -447,7 +448,7 @@ class Net:
 
 
 def refused(call: Callable[[], object]) -> Code:
-    """The code with which a call is refused; OK if it is not."""
+    """Return the code with which a call is refused; OK if it is not."""
     try:
         call()
     except Refused as e:

@@ -39,7 +39,7 @@ class QuietNet(SimNet):
         return 0.6 if self.clock % (BUSY_TICKS + IDLE_TICKS) < BUSY_TICKS else 0.0
 
     def _liveness_of(self, uuid: str) -> tuple[int, PeerLiveness]:
-        """Its process, which a restart makes another one, and what it knows of the others."""
+        """Return its process, which a restart replaces by another one, and what it knows of the others."""
         known = self.liveness.get(uuid)
         if known is None or known[0] is not self.nodes[uuid]:
             known = self.nodes[uuid], self.clock + 1, PeerLiveness(self.options.election_ticks_min)

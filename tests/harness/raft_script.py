@@ -18,7 +18,7 @@ MARK = "----"
 
 
 def run_script(text: str) -> str:
-    """The script with every printed part replaced by what the commands print now."""
+    """Return the script with every printed part replaced by what the commands print now."""
     runner = Runner()
     out: list[str] = []
     lines = text.splitlines()
@@ -50,7 +50,7 @@ class Runner:
         return out or ["ok"]
 
     def finish(self) -> None:
-        """The verifiers' last word."""
+        """Return the verifiers' final result."""
         self.net.at_end()
 
     def do(self, line: str) -> None:
@@ -84,20 +84,20 @@ class Runner:
         self.net.tick(int(count), only=only.split(",") if only else None, settle=False)
 
     def do_leases(self) -> None:
-        """From now on cores are told the time."""
+        """Pass the time to the cores from now on."""
         self.net.leases = True
 
     def do_sleep(self, uuid: str, ticks: str) -> None:
-        """A stopped process: its clock goes on, its core is told nothing."""
+        """Stop a process: its clock goes on, its core is not called."""
         self.net.nodes[uuid].clock += int(ticks)
 
     def do_lost(self, way: str, ticks: str = "5", delay: str = "0") -> None:
-        """`lost b<a`: b's server has heard nothing of a's for so many ticks."""
+        """Run `lost b<a`: b's server has heard nothing of a's for so many ticks."""
         uuid, other = way.split("<")
         self.net.nodes[uuid].core.link_lost(other, int(ticks), int(delay))
 
     def do_found(self, way: str) -> None:
-        """`found b<a`: b's server hears a's again, or another process of it."""
+        """Run `found b<a`: b's server hears a's again, or another process of it."""
         uuid, other = way.split("<")
         self.net.nodes[uuid].core.link_found(other)
 
@@ -126,7 +126,7 @@ class Runner:
         self.net.stalled.discard(uuid)
 
     def do_persist_vote(self, uuid: str) -> None:
-        """The disk of a stalled node finishes what lies before and in its next hard state, and hangs again."""
+        """Let the disk of a stalled node finish what is queued before and in its next hard state, and hang again."""
         node = self.net.nodes[uuid]
         count = next(pos for pos, ready in enumerate(node.pending) if ready.hard_state) + 1
         self.net.stalled.discard(uuid)
@@ -164,8 +164,8 @@ class Runner:
         self.net.nodes[uuid].core.transfer_leadership(target or None)
 
     def do_change(self, uuid: str, *edits: str, cas: str = "", decision: str = "") -> None:
-        """`change a +d` adds a learner that waits for promotion, `+d:voter`, `+d:learner`, `+d:witness`; `-b` removes;
-        `b:voter`, `b:learner`, `b:promote`, `b:replace` change."""
+        """Run a config change: `change a +d` adds a learner that waits for promotion, `+d:voter`, `+d:learner`,
+        `+d:witness`; `-b` removes; `b:voter`, `b:learner`, `b:promote`, `b:replace` change."""
         core = self.net.nodes[uuid].core
         parsed = [self._edit(edit) for edit in edits]
         opid = OpId(*map(int, cas.split("."))) if cas else None
@@ -229,7 +229,7 @@ class Runner:
         self.printed.append(" ".join(["acked"] + [f"{payload}@{index}" for index, payload in acked]))
 
     def do_messages(self) -> None:
-        """Messages sent since the last time, but for heartbeats that agree."""
+        """Print the messages sent since the last time, except heartbeats that agree."""
         sent = self.net.log_of_messages[self.seen :]
         self.seen = len(self.net.log_of_messages)
         self.printed += [describe(m) for m in sent]
@@ -239,7 +239,7 @@ class Runner:
 
 
 def describe(m: Message) -> str:
-    """One message in one line."""
+    """Return one message in one line."""
     head = f"{m.from_uuid}->{m.to_uuid} term={m.term}"
     match m:
         case AppendEntries():

@@ -34,9 +34,9 @@ MARKS = (
     *("leader fell", "links frayed", "outnumbered", "majority alone"),
 )
 WITNESS_MARKS = ("witness votes", "witness whole", "lost voter demoted", "demoted voter restored", "witness left")
-"""What becomes of witnesses; a third of the seeds that are no bad day has any."""
+"""The stages of witnesses; a third of the seeds that are no bad day has any."""
 PATIENT = replace(OPTIONS, heartbeat_ticks=2, election_ticks_min=12, election_ticks_max=24)
-"""Time enough for a leader to be elected over slow disks and ways, and for a stale one to go on beside it."""
+"""Options with time enough to elect a leader over slow disks and ways, and for a stale one to go on beside it."""
 
 
 class SimNet(Net):
@@ -51,7 +51,7 @@ class SimNet(Net):
         self.order = 0
         self.delivered = 0
         self.leased: dict[str, int] = {}
-        """Who held a lease at its last tick, and in which term."""
+        """Server -> the term in which it held a lease at its last tick."""
         rng = random.Random(f"swarm/{seed}")
         voters = rng.choice([1, 2, 3, 3, 3, 4, 5])
         options = replace(PATIENT, append_batch_bytes_min=rng.choice([0, 0, 200, 64 << 10]))
@@ -64,14 +64,14 @@ class SimNet(Net):
         super().__init__(config_of(NAMES[:voters], NAMES[voters : voters + learners]), seed=seed, options=options)
         self.fresh = voters + learners
         self.later: list[tuple[int, int, Callable[[], None]]] = []
-        """What this day has in store, by the tick in which it happens."""
+        """The faults that this day still has, by the tick in which they happen."""
         self.paused: dict[str, int] = {}
         self.writes = 0
         self.healed = False
         self.majority = majority.ODDS
-        """How likely it is that a majority is healed before the others are."""
+        """The probability that a majority is healed before the others are."""
         self.left: set[str] = set()
-        """Who is not healed yet, while the others are."""
+        """The servers that are not healed yet, while the others are."""
         self.loss = rng.choice([0, 0, 0.05, 0.25])
         self.double = rng.choice([0, 0, 0.1, 0.4])
         self.delay = rng.choice([0, 1, 2, 4])
@@ -88,7 +88,7 @@ class SimNet(Net):
             "witness": random.Random(f"witness/{seed}").choice([0, 0, 0.3]),
         }
         self.joining = 0.3
-        """Share of what is done about witnesses that brings one its data."""
+        """The share of the steps about witnesses that brings one its data."""
         self.leases = rng.random() < 0.7
         if rng.random() < 0.25:
             # Quiet but for leaders that are stopped, cut off or asked to hand over: what leases are about.
@@ -125,7 +125,7 @@ class SimNet(Net):
             heapq.heappush(self.due, (self.clock + 1 + late, self.order, msg))
 
     def run_tick(self) -> None:
-        """One tick: messages due, then time, then a bit of disk on every node."""
+        """Run one tick: messages due, then time, then a bit of disk on every node."""
         self.clock += 1
         for uuid in sorted(self.nodes):
             node = self.nodes[uuid]
@@ -157,7 +157,7 @@ class SimNet(Net):
         self.marks["two leaders"] += sum(n.core.role is Role.LEADER for n in self.nodes.values()) > 1
 
     def _tick(self, node: Node) -> None:
-        """What its clock says has passed; after a pause, only one late tick is made up for."""
+        """Let the time pass that its clock shows; after a pause, only one late tick is made up for."""
         for _ in range(min(2, node.clock - node.ticked)):
             node.core.tick(node.now)
             node.drain()
@@ -172,7 +172,8 @@ class SimNet(Net):
             self.marks["lease loss"] += 1
 
     def carry_out_copies(self) -> None:
-        """StartTabletCopy as the servers do it: compare-and-set on the target's state, then COPYING for a while."""
+        """Carry StartTabletCopy out as the servers do: compare-and-set on the target's state, then COPYING for a
+        while."""
         asked, self.copies = self.copies, []
         for source, target, state, last in asked:
             node = self.nodes.get(target)
@@ -188,7 +189,7 @@ class SimNet(Net):
     # -------------------------------------------------------------------------------------------------- faults
 
     def at(self, clock: int, function: Callable[[], None]) -> None:
-        """Do this in that tick, unless everything is healed by then."""
+        """Call the function in that tick, unless everything is healed by then."""
         self.order += 1
         heapq.heappush(self.later, (clock, self.order, function))
 
@@ -219,7 +220,7 @@ class SimNet(Net):
 
     @property
     def load_odds(self) -> float:
-        """How often a leader is asked for something."""
+        """Return how often a leader gets a request."""
         return 0.6
 
     def _load(self, uuid: str) -> None:
@@ -267,7 +268,7 @@ class SimNet(Net):
             self.marks["power loss"] += 1
             self.marks["torn write"] += torn
             held = [d for d in [*self.crashed.values(), *(n.durable for n in self.nodes.values())] if d.withheld]
-            # One damaged tail at a time, and a majority without one: more is a loss that nobody can make good.
+            # One damaged tail at a time, and a majority without one: more would be a loss that cannot be repaired.
             calm = not (self.odds["config"] or self.odds["witness"])
             if not held and calm and len(self.first_config.voters) >= 3 and self.rng.random() < 0.3:
                 self.marks["torn tail"] += self.damage(uuid)
@@ -354,12 +355,12 @@ class SimNet(Net):
     # ----------------------------------------------------------------------------------------------- witnesses
 
     def copies_rows(self, source: str, target: str) -> bool:
-        """As the leader's config calls the target."""
+        """Return the answer by the leader's config of the target."""
         member = self.nodes[source].core.active_config.member(target)
         return member is None or member.holds_data
 
     def _witness(self) -> None:
-        """Data arrives at a witness, or the leader is told the next step of the policy's table, right or wrong."""
+        """Bring data to a witness, or give the leader the next step of the policy's table, right or wrong."""
         if self.rng.random() < self.joining:
             self._join()
             return
@@ -379,7 +380,8 @@ class SimNet(Net):
         leader.drain()
 
     def _steps(self, leader: Node) -> list[list[ConfigEdit]]:
-        """What the policy's table (`replica/policy/DESIGN.md`) could want of this config, if anybody was lost."""
+        """Return the steps that the policy's table (`replica/policy/DESIGN.md`) could take in this config, if any
+        member was lost."""
         members = leader.core.active_config.members
         others = [m for m in members if m.uuid != leader.uuid]
         stand_ins = [m for m in others if not m.holds_data]
@@ -409,8 +411,8 @@ class SimNet(Net):
         return steps
 
     def _join(self) -> None:
-        """A leader's flush is brought to a witness, which has that position as committed in its log, and starts with
-        it: what follows there is replayed (`replica/tablet_copy/DESIGN.md`)."""
+        """Bring a leader's flush to a witness, which has that position as committed in its log, and starts with it:
+        what follows there is replayed (`replica/tablet_copy/DESIGN.md`)."""
         leader = self.leader()
         waiting = [n for n in self._up() if n.durable.no_data]
         if leader is None or not waiting:
@@ -428,7 +430,7 @@ class SimNet(Net):
         self.restart(node.uuid)
 
     def count_marks(self) -> None:
-        """Those that are seen in what the cores handed out."""
+        """Count the marks that are seen in the cores' output."""
         self.marks["read by a round"] += len(self.reads_done) - self.marks["read by lease"]
         self.marks["read refused"] += len(self.reads_failed)
         self.marks.update({f"{verifier} looked": count for verifier, count in self.verify.looks.items()})
@@ -465,7 +467,8 @@ class SimNet(Net):
         witnesses |= {uuid for uuid, node in self.nodes.items() if node.durable.no_data}
 
         def has_rows(core: set[str]) -> bool:
-            """What a witness holds is on one disk with rows, and no more is promised: that one is not left out."""
+            """Return whether the core has rows. What a witness holds is on one disk with rows, and no more is promised:
+            that one is not left out."""
             logs = [cores[uuid].last for uuid in core & able]
             return max(logs) == max(cores[uuid].last for uuid in core & able - witnesses)
 
@@ -505,12 +508,13 @@ class SimNet(Net):
             self.restart(uuid)
 
     def leading(self) -> Node | None:
-        """The leader of the highest term among those who are healed."""
+        """Return the leader of the highest term among those that are healed."""
         leaders = [n for u, n in self.nodes.items() if u not in self.left and n.core.role is Role.LEADER]
         return max(leaders, key=lambda n: n.core.term, default=None)
 
     def converged(self, payload: bytes) -> bool:
-        """The last write is acknowledged and each healed member of the leader's config holds and knows the same log."""
+        """Return whether the last write is acknowledged and each healed member of the leader's config holds and knows
+        the same log."""
         leader = self.leading()
         if leader is None or payload not in self.verify.acked or leader.core.pending_config is not None:
             return False
@@ -519,7 +523,7 @@ class SimNet(Net):
         return all(c and c.last == leader.core.last and c.commit_index == leader.core.commit_index for c in cores)
 
     def converge(self, who: str) -> None:
-        """Demand a leader, a write that is acknowledged and equal logs of all who are healed; then the verifiers."""
+        """Demand a leader, a write that is acknowledged and equal logs of all that are healed; then the verifiers."""
         payload = b""
         for tick in range(LIVENESS_TICKS):
             self.run_tick()
@@ -566,12 +570,12 @@ def run_seed(
 
 
 def explain(seed: int, error: BaseException, net_status: str = "") -> str:
-    """What a failing seed prints: the command that runs it again."""
+    """Return the text of a failing seed: the command that runs it again."""
     return f"seed {seed}: {type(error).__name__}: {error}\n{net_status}  run it again: python -m tests.sim core:{seed}"
 
 
 def seeds_from(text: str, default: int) -> range | list[int]:
-    """`17`, `3,17`, `0-999` or, empty, the first `default` seeds."""
+    """Return the seeds of `17`, `3,17`, `0-999` or, if empty, the first `default` seeds."""
     if not text:
         return range(default)
     if "-" in text:

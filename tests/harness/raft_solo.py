@@ -25,7 +25,7 @@ def entry(term: int, index: int, payload: bytes = b"x", kind: EntryKind = EntryK
 
 
 class Solo:
-    """A core named `a` whose `Ready` objects are persisted when the test says so (at once by default)."""
+    """A core named `a` whose `Ready` objects are persisted when the test demands it (at once by default)."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Solo:
         self.readies: list[Ready] = []
 
     def take(self) -> list[Message]:
-        """Take each `Ready` without persisting it; what may be sent at once."""
+        """Take each `Ready` without persisting it; returns what may be sent at once."""
         sent: list[Message] = []
         while (ready := self.core.ready()) is not None:
             self.outstanding.append(ready)
@@ -71,7 +71,7 @@ class Solo:
         return sent
 
     def persist(self) -> list[Message]:
-        """Everything outstanding becomes durable; what is sent on the way."""
+        """Make everything outstanding durable; returns what is sent on the way."""
         sent = self.take()
         while self.outstanding:
             ready = self.outstanding.pop(0)
@@ -81,12 +81,12 @@ class Solo:
         return sent
 
     def step(self, msg: Message) -> list[Message]:
-        """One message, everything durable at once: the answers."""
+        """Deliver one message, everything durable at once; returns the answers."""
         self.core.step(msg)
         return self.persist()
 
     def lead(self) -> list[Message]:
-        """Become leader by the votes of everyone, in the next term; what was sent last."""
+        """Become leader by the votes of all members, in the next term; returns what was sent last."""
         self.core.campaign()
         self.persist()
         others = [u for u in self.core.active_config.voters if u != "a"]
@@ -100,7 +100,7 @@ class Solo:
         return sent if others else []
 
     def ack(self, uuid: str, index: int, **fields: object) -> list[Message]:
-        """A peer holds our log durably through index."""
+        """Acknowledge that a peer holds our log durably through index."""
         last = OpId(self.log.term_at(index) or 0, index)
         reply = AppendReply(to_uuid="a", from_uuid=uuid, term=self.core.term, last=last, **fields)  # type: ignore[arg-type]
         return self.step(reply)

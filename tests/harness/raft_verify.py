@@ -1,6 +1,7 @@
-"""Verifiers of the consensus core: they watch a whole simulated group and raise Violation when a promise breaks.
+"""Verifiers of the consensus core: they observe a whole simulated group and raise Violation when a promise breaks.
 
-Wired by the harness, never by a test; one planted bug for each (tests/sim/test_raft_canaries.py) shows that it looks.
+The harness connects them, never a test; one planted bug for each (tests/sim/test_raft_canaries.py) shows that it
+compares.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Verifiers:
         self.hard: dict[str, HardState] = {}
         self.configs: list[RaftConfig] = []
         self.config_at: dict[int, OpId] = {}
-        """Index -> the config that somebody took for committed there."""
+        """Index -> the config that some replica considered committed there."""
 
     def on_send(self, msg: Message) -> None:
         """V2: one (group, term) has one sender of appends."""
@@ -60,11 +61,11 @@ class Verifiers:
         self._config_is_entry(index)
 
     def on_restart(self, uuid: str, applied_index: int) -> None:
-        """A replica came back with its state machine at applied_index."""
+        """Note that a replica came back with its state machine at applied_index."""
         self.applied[uuid] = applied_index
 
     def on_ack(self, payload: bytes, opid: OpId) -> None:
-        """The client was told that this write is done."""
+        """Note that the client got the acknowledgement of this write."""
         self.acked[payload] = opid
         self.acked_index = max(self.acked_index, opid.index)
 

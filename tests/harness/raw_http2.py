@@ -1,4 +1,4 @@
-"""gRPC calls made byte by byte: from an address of the test's choice, by a caller who need not take the answer."""
+"""gRPC calls made byte by byte: from an address of the test's choice, by a caller that need not read the answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class RawCaller:
     """One HTTP/2 connection. Calls are numbered 1, 3, 5 ..."""
 
     def __init__(self, address: str, *, source: str = "127.0.0.1", window: int = 65_535) -> None:
-        """`window`: bytes of each answer that the server may send before it is told to go on; 0: none."""
+        """`window`: bytes of each answer that the server may send before it is allowed to go on; 0: none."""
         host, _, port = address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), 30, (source, 0))
         settings = _frame(SETTINGS, 0, 0, struct.pack("!HI", _WINDOW, window))
@@ -26,7 +26,7 @@ class RawCaller:
         self._socket.close()
 
     def call(self, service: str, method: str, request: Any) -> int:
-        """Make a call; its number."""
+        """Make a call; returns its number."""
         self._stream += 2
         names = {
             ":method": "POST", ":scheme": "http", ":path": f"/nyala.v1.{service}/{method}", ":authority": "test",
@@ -41,12 +41,12 @@ class RawCaller:
         return self._stream
 
     def let_go_on(self, stream: int) -> None:
-        """Take the answer of that call."""
+        """Read the answer of that call."""
         more = (1 << 20).to_bytes(4)
         self._socket.sendall(_frame(WINDOW_UPDATE, 0, 0, more) + _frame(WINDOW_UPDATE, 0, stream, more))
 
     def answer(self, stream: int, reply: Any) -> Any:
-        """What the server answers to that call, up to one frame long, as a message of the kind of `reply`."""
+        """Return the server's answer to that call, up to one frame long, as a message of the kind of `reply`."""
         while True:
             head = self._take(9)
             body = self._take(int.from_bytes(head[:3]))

@@ -1,4 +1,4 @@
-"""Tablet servers as a master reaches them, in this process: who listens where, and what each one holds."""
+"""Tablet servers as a master reaches them, in this process: the server at each address, and what each one holds."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from nyala.replica.types import Address, Code, DataState, RaftConfig, Refused, T
 
 
 class ReachableServers:
-    """Nobody listens anywhere until a test says so. Every call is noted; `slow` holds calls until it is set, but
+    """No server listens anywhere until a test adds one. Every call is noted; `slow` holds calls until it is set, except
     those to addresses in `quick`."""
 
     def __init__(self) -> None:
         self.listening: dict[Address, Identity] = {}
         self.held: dict[str, dict[str, pb.ReplicaStatus]] = {}
-        """By server and tablet, what a server says when it is asked."""
+        """By server and tablet, the server's answer."""
         self.processes: dict[Address, int] = {}
-        """The number of the process at an address; one that is not here cannot say."""
+        """The number of the process at an address; one that is not here cannot report it."""
         self.calls: list[Address] = []
         self.open = self.open_max = 0
         self.slow: asyncio.Event | None = None
@@ -65,22 +65,22 @@ class ReachableServers:
 
 
 class AskedAtOnce:
-    """Inquiries that are answered at once, each time, by an honest cluster: a server says what it said last of itself,
-    or holds the newest config that anybody told whose voter it is. Whom a test makes say something else does."""
+    """Inquiries that an honest cluster answers at once, each time: a server answers with its own last report, or with
+    the newest reported config in which it is a voter. The test decides which servers answer something else."""
 
     def __init__(
         self, known: Callable[[str], RaftConfig | None], wanted: Callable[[str], int] = lambda tablet_id: 0
     ) -> None:
-        """`wanted`: how many voters an operator wants of a tablet."""
+        """`wanted`: how many voters an operator desires of a tablet."""
         self._known = known
         self._wanted = wanted
         self.held: dict[str, dict[str, pb.ReplicaStatus]] = {}
-        """By server and tablet."""
+        """Answers by server and tablet."""
         self.silent: set[str] = set()
         """Servers that do not answer."""
 
     def hear(self, request: pb.HeartbeatRequest) -> None:
-        """From now on the server says what this heartbeat says."""
+        """From now on answer for the server as in this heartbeat."""
         held = {} if request.full_report else self.held.get(request.server_uuid, {})
         self.held[request.server_uuid] = held | {r.tablet_id: r for r in request.replicas}
         for replica in request.replicas:
@@ -107,7 +107,7 @@ class AskedAtOnce:
         return prove(known, answers, 0, wanted=self._wanted(tablet_id)) if known is not None else None
 
     def request(self, tablet_id: str, reporter: str = "") -> None:
-        """The answers are there already."""
+        """Do nothing: the answers are there already."""
 
 
 def orders_now(
@@ -119,7 +119,7 @@ def orders_now(
     copy_grace_us: int,
     known: Descriptions | None = None,
 ) -> list[pb.TabletOrder]:
-    """The orders in the reply to a heartbeat. `known`: the descriptions of tables that this master keeps."""
+    """Return the orders in the reply to a heartbeat. `known`: the descriptions of tables that this master keeps."""
     descriptions = known or Descriptions()
     for _ in descriptions.make_for(catalog, soft, server_uuid).__await__():
         """Nothing else has a turn."""

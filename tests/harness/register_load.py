@@ -31,17 +31,17 @@ IMPATIENT = ClientOptions(
 )
 RAW_TIMEOUT_S = 0.7
 STALENESS_S = (0.0, 0.6, 2.0, 10.0)
-"""Of the reads of a client that mixes them; 0 is a strong one."""
+"""The stalenesses of the reads of a client that mixes them; 0 is a strong one."""
 
 
 def values_of(batches: Any) -> dict[int, int]:
-    """Key -> value of some batches."""
+    """Return key -> value of some batches."""
     return {k: v for b in batches for k, v in zip(b["k"].to_pylist(), b["v"].to_pylist(), strict=True)}
 
 
 class RegisterLoad:
-    """Writers and readers that find the leader, one of these with stale reads among its strong ones, and readers that
-    each ask one server only, leader or not.
+    """Writers and readers that find the leader, one of them with stale reads among its strong ones, and readers that
+    each call one server only, leader or not.
 
     A value is its number, so none is written twice. Concurrency: one thread each; `stop` ends all.
     """
@@ -69,7 +69,7 @@ class RegisterLoad:
             assert not thread.is_alive(), "a client hangs"
 
     def progress(self, what: str, each: int) -> None:
-        """Until so many more calls of each kind that finds its leader were carried out."""
+        """Wait until so many more calls of each kind that finds its leader were carried out."""
         before = dict(self.done)
 
         def advanced() -> bool:
@@ -123,7 +123,8 @@ class RegisterLoad:
                 self.done["stale read" if staleness_s else "read"] += 1
 
     def _read_at(self, server: ServerProcess) -> None:
-        """Whoever is deposed and does not know it is asked too: no client that looks for the leader does that."""
+        """Read at one server. One that is deposed and does not know it is called too: no client that looks for the
+        leader does that."""
         while not self._stop.wait(PAUSE_S):
             calls = [self.history.read(f"reader-at-{server.name}", key) for key in range(KEYS)]
             try:
@@ -138,7 +139,8 @@ class RegisterLoad:
 
 
 def strong_read(server: ServerProcess, tablet_id: str, **options: int) -> dict[int, int]:
-    """Key -> value of one tablet as one server answers; Refused or grpc.RpcError. `options`: of the ScanRequest."""
+    """Return key -> value of one tablet as one server answers; Refused or grpc.RpcError. `options`: of the
+    ScanRequest."""
     request = pb.ScanRequest(
         dest_uuid=server.uuid, tablet_id=tablet_id, all_columns=True, timeout_us=int(RAW_TIMEOUT_S * 1e6), **options
     )

@@ -1,8 +1,8 @@
-"""Remove and replace the members of one tablet, again and again, on twice as many servers as replicas, under load.
+"""Removes and replaces the members of one tablet, again and again, on twice as many servers as replicas, under load.
 
-Kudu's `RemoveReplaceInCycle`: once each server has held the tablet, every replacement is copied over an old tombstone.
-Servers pause at random meanwhile, and some copy sessions time out. What the load and the disks say is judged by the
-verifiers of `infra/chaos`.
+It is Kudu's `RemoveReplaceInCycle`: once each server has held the tablet, every replacement is copied over an old
+tombstone. Servers pause at random meanwhile, and some copy sessions time out. The verifiers of `infra/chaos` judge the
+load and the disks.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ LOOK_TIMEOUT_S = 1.5
 
 
 class Cycle:
-    """One tablet under load on a running cluster. `tell` hears what is done."""
+    """One tablet under load on a running cluster. `tell` is called with each step."""
 
     def __init__(self, cluster: LocalCluster, seed: int, tell: Callable[[str], None] = print) -> None:
         self.expired = self.onto_tombstones = 0
-        """Changes whose first session timed out; replacements that a tombstone was copied over for."""
+        """Changes whose first session timed out; replacements for which a tombstone was copied over."""
         self.readings = LogReadings()
         self._cluster = cluster
         self._tell = tell
@@ -71,7 +71,7 @@ class Cycle:
     # ------------------------------------------------------------------------------------------------- looking
 
     def scene(self) -> Scene:
-        """What stands where, of those that answer soon."""
+        """Return the placement, as the servers that answer soon report it."""
         paused = self._paused
         servers = [ServerScene(s.name, s.uuid, "READY", "paused" if s is paused else "") for s in self._cluster.servers]
         asked = [s for s in self._cluster.servers if s is not paused]
@@ -89,7 +89,7 @@ class Cycle:
             return [], []
 
     def _members(self) -> list[str]:
-        """Who votes, once all is well."""
+        """Return the voters, once all is well."""
 
         def found() -> list[str]:
             scene = self.scene()
@@ -99,7 +99,7 @@ class Cycle:
         return wait_until(found, "the tablet has its voters, all of them well")
 
     def _strangers(self) -> dict[str, str]:
-        """Who could take a place, and what is there of the tablet: nothing, or a tombstone."""
+        """Return the servers that could take a place, and what each has of the tablet: nothing, or a tombstone."""
 
         def found() -> dict[str, str] | None:
             members = self._members()
@@ -115,8 +115,8 @@ class Cycle:
     # ---------------------------------------------------------------------------------------------------- doing
 
     def run(self, cycles: int) -> None:
-        """Members are moved to servers that never had one, until there are none; from then on, as often as said, one is
-        removed, and the master replaces it: by an old tombstone, for nobody else is left."""
+        """Move members to servers that never had one, until there are none. From then on remove one, `cycles` times,
+        and let the master replace it: by an old tombstone, because no other server is left."""
         self.workload.start()
         while [state for state in self._strangers().values() if not state]:
             self._change(self._move)
@@ -138,7 +138,7 @@ class Cycle:
         return f"{victim[:8]} is removed"
 
     def _change(self, ask: Callable[[], str]) -> None:
-        """One change, with a pause of anybody meanwhile; returns when it is made and all is well."""
+        """Make one change, with a pause of any server meanwhile; returns when it is made and all is well."""
         before = self._config()
         self._changes += 1
         if expires := self._changes % EXPIRED_IN == 0:
@@ -156,8 +156,8 @@ class Cycle:
         assert not wrong, wrong
 
     def _read_logs(self) -> None:
-        """Those of all members, from their disks, while the load goes on; again if a segment was collected, a block was
-        being written, or members changed meanwhile."""
+        """Read the logs of all members from their disks, while the load goes on; again if a segment was collected, a
+        block was being written, or members changed meanwhile."""
         self.readings.expected += 1
 
         def read() -> bool:
@@ -178,7 +178,7 @@ class Cycle:
         wait_until(read, "the logs of three members are read")
 
     def _config(self) -> tuple[int, int]:
-        """The committed one's OpId, of whoever leads."""
+        """Return the OpId of the leader's committed config."""
 
         def found() -> tuple[int, int] | None:
             config = self.scene().tablets[0].config
@@ -187,7 +187,7 @@ class Cycle:
         return wait_until(found, "somebody leads")
 
     def _pause(self) -> None:
-        """Of anybody, for a moment."""
+        """Pause any server for a moment."""
         self._paused = server = self._rng.choice(self._cluster.servers)
         server.signal(signal.SIGSTOP)
         try:
@@ -199,7 +199,7 @@ class Cycle:
     # --------------------------------------------------------------------------------------------------- judging
 
     def verdicts(self) -> Iterable[Verdict]:
-        """V1 to V6, in the end: the load stops, all comes to rest, and the servers are stopped."""
+        """Yield V1 to V6, at the end: the load stops, all comes to rest, and the servers are stopped."""
         goes_on = self.workload.wait_acknowledged(5)
         hanging = self.workload.stop()
         wrong = [*(["writes are not acknowledged"] if not goes_on else []), *hanging]
@@ -228,7 +228,7 @@ class Cycle:
 
 
 def start_servers(cluster: LocalCluster) -> None:
-    """One master that heals, and the servers."""
+    """Start one master that heals, and the servers."""
     cluster.add_master(*HEALS)
     for _ in range(SERVERS):
         server = cluster.add_server(*LITTLE_LOG, start=False)

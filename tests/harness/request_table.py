@@ -1,5 +1,5 @@
-"""Tables of what a call is answered that comes to the wrong server, from another time, twice, or behind others that it
-should have preceded; one row a call, and one for every call that there is."""
+"""Tables of the answers to a call that comes to the wrong server, from another time, twice, or after others that it
+should have preceded; one row for every call."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ State = dict[str, Any]
 
 
 class World(Protocol):
-    """What calls are made to: servers of one process. `state` waits until what is under way has settled."""
+    """The servers of one process that calls are made to. `state` waits until what is under way has settled."""
 
     uuid: str
-    """Of the server that the row's requests are meant for."""
+    """The uuid of the server that the row's requests are meant for."""
 
     async def call(self, service: str, method: str, request: Any) -> Any: ...
 
@@ -25,12 +25,12 @@ class World(Protocol):
 
 
 Ask = Callable[[Any], Any]
-"""World to request."""
+"""Makes a request for a world."""
 Do = Callable[[Any], Awaitable[None]]
 
 
 class Stale(NamedTuple):
-    """A request from another time, or about what is not there, and how it is refused; `code` 0: it finds nothing."""
+    """A request from another time, or about what does not exist, and how it is refused; `code` 0: it finds nothing."""
 
     what: str
     request: Ask
@@ -38,7 +38,7 @@ class Stale(NamedTuple):
 
 
 class Late(NamedTuple):
-    """What overtook the good request, and what that is answered then."""
+    """A request that overtook the good one, and the answer to the good one then."""
 
     what: str
     meanwhile: Do
@@ -46,26 +46,26 @@ class Late(NamedTuple):
 
 
 async def nothing(world: Any) -> None:
-    """No preparation."""
+    """Prepare nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One call. Where a text stands in the place of requests, it says why there can be none."""
+    """One call. A text in the place of requests is the reason why there can be none."""
 
     call: str
     """Service.Method"""
     good: Ask
     prepare: Do = nothing
     at: str = ""
-    """Which of the world's servers, if not its first."""
+    """The server of the world, if not its first."""
     reads: bool = False
-    """It changes nothing: neither the good request, nor the same again."""
+    """Whether it changes nothing: neither the good request, nor the same again."""
     unnamed: str = ""
-    """Why a request without a uuid is taken here; empty: it is refused."""
+    """The reason why a request without a uuid is accepted here; empty: it is refused."""
     stale: Sequence[Stale] | str = ()
     again: int = 0
-    """What the same request is answered the second time."""
+    """The answer to the same request the second time."""
     again_leaves: tuple[str, ...] = ()
     """Parts of the state that the second request may change, such as the log's end."""
     late: Sequence[Late] | str = ()
@@ -80,19 +80,20 @@ class Row:
 
 
 def calls_of(services: Iterable[str]) -> list[str]:
-    """Every call of these services, by the descriptors."""
+    """Return every call of these services, by the descriptors."""
     return [f"{s}.{m.name}" for s in services for m in pb.DESCRIPTOR.services_by_name[s].methods]
 
 
 def names_its_server(row: Row) -> bool:
-    """Whether the call's request has a field for the uuid of the server that is meant."""
+    """Return whether the call's request has a field for the uuid of the server that is meant."""
     service, method = row.names
     request = pb.DESCRIPTOR.services_by_name[service].methods_by_name[method].input_type
     return "dest_uuid" in request.fields_by_name
 
 
 def check_table(rows: Sequence[Row], services: Iterable[str]) -> None:
-    """One row for every call, and no cell left out: who changes something says what stale and late requests find."""
+    """Check that there is one row for every call, and no empty cell: a call that changes something states what stale
+    and late requests find."""
     assert sorted(r.call for r in rows) == sorted(calls_of(services))
     for row in rows:
         assert row.reads or (row.stale and row.late), f"{row}: a cell is empty"
@@ -116,15 +117,16 @@ async def _same(world: World, before: State, what: str, leaving: Sequence[str] =
 
 
 def misnamed(row: Row, world: World, uuid: str) -> Any:
-    """The good request, for the server `uuid`."""
+    """Return the good request, for the server `uuid`."""
     request = row.good(world)
     request.dest_uuid = uuid
     return request
 
 
 async def play(row: Row, world: World, strangers: Sequence[str]) -> None:
-    """Misaddressed requests, then stale ones, then the good one and the same again: what is refused leaves everything
-    as it was, and so does what was carried out before. `strangers`: uuids of servers that are there too."""
+    """Send misaddressed requests, then stale ones, then the good one and the same again: a refused request leaves
+    everything as it was, and so does one that was carried out before. `strangers`: uuids of other servers that
+    exist."""
     await row.prepare(world)
     before = await world.state()
     if names_its_server(row):
@@ -144,7 +146,7 @@ async def play(row: Row, world: World, strangers: Sequence[str]) -> None:
 
 
 async def play_late(row: Row, late: Late, world: World) -> None:
-    """The good request comes after what it should have preceded, and leaves everything as it is."""
+    """Send the good request after one that it should have preceded; it leaves everything as it is."""
     await row.prepare(world)
     request = row.good(world)
     await late.meanwhile(world)
@@ -154,10 +156,10 @@ async def play_late(row: Row, late: Late, world: World) -> None:
 
 
 def late_cases(rows: Sequence[Row]) -> list[tuple[Row, Late]]:
-    """Every row with each of its late requests."""
+    """Return every row with each of its late requests."""
     return [(row, late) for row in rows if not isinstance(row.late, str) for late in row.late]
 
 
 def case_id(case: Row | Late) -> str:
-    """Either half of such a case, as the test's name has it."""
+    """Return either half of such a case, as the test's name has it."""
     return case.call if isinstance(case, Row) else case.what.replace(" ", "_")

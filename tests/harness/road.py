@@ -1,4 +1,5 @@
-"""The whole road in one process: a stack with Kafka, one Spark session, and lanes: a table with its topic each."""
+"""The whole path of data in one process: a stack with Kafka, one Spark session, and lanes: a table with its topic
+each."""
 
 from __future__ import annotations
 
@@ -65,12 +66,12 @@ RESTARTS = RestartOptions(restarts_max=20, backoff_s_min=0.2, backoff_s_max=2.0)
 
 
 def row(k: int, v: str = "") -> Row:
-    """A row of SCHEMA."""
+    """Return a row of SCHEMA."""
     return {"k": k, "v": v or f"v{k}", "small": k % 100, "must": k}
 
 
 def key_of(k: int) -> bytes:
-    """The Kafka key of a row."""
+    """Return the Kafka key of a row."""
     return encode_key(SCHEMA, {"k": k})
 
 
@@ -81,7 +82,7 @@ def read_letters(bootstrap: str, table: str, security: KafkaSecurity = PLAINTEXT
 
 
 def event(fields: Row, writer_json: str = "") -> bytes:
-    """The framed value of a row event, written with the full row's schema or with another."""
+    """Return the framed value of a row event, written with the full row's schema or with another."""
     parsed = schemas.parse_json(writer_json or row_schema_json(SCHEMA))
     out = io.BytesIO()
     fastavro.schemaless_writer(out, parsed, {"op": "UPSERT", **fields})
@@ -89,13 +90,14 @@ def event(fields: Row, writer_json: str = "") -> bytes:
 
 
 def writer_info(avro_json: str) -> WriterSchemaInfo:
-    """A writer schema as the catalog keeps it."""
+    """Return a writer schema as the catalog keeps it."""
     return WriterSchemaInfo(schemas.fingerprint64(schemas.parse_json(avro_json)).hex(), 0, avro_json)
 
 
 @contextmanager
 def spark_in_process(folder: Path) -> Iterator[Any]:
-    """A session with the jars and settings that spark-submit gets, two cores, and one repetition of a failed task."""
+    """Yield a session with the jars and settings that spark-submit gets, two cores, and one repetition of a failed
+    task."""
     earlier = dict(os.environ)
     command = submit_command("ingest", [], master="local[2,2]", conf={"spark.sql.warehouse.dir": str(folder)})
     os.environ.update(submit_environment())
@@ -119,7 +121,7 @@ def spark_in_process(folder: Path) -> Iterator[Any]:
 
 
 class Place(NamedTuple):
-    """Of a stack, what a road on another cluster needs to know."""
+    """The parts of a stack that a road on another cluster needs."""
 
     masters: str
     kafka_bootstrap: str
@@ -129,7 +131,7 @@ class Road:
     """A running stack and a Spark session; both are shared, so tests keep to lanes of their own."""
 
     def __init__(self, stack: Supervisor, client: Client, spark: Any, folder: Path, kafka_login: str) -> None:
-        """`kafka_login`: host:port where the same broker lets nobody in without a login."""
+        """`kafka_login`: host:port at which the same broker requires a login."""
         self.kafka_login = kafka_login
         self.stack = stack
         self.client = client
@@ -150,7 +152,8 @@ class Road:
         writers: Sequence[str] = (),
         schema: TableSchema = SCHEMA,
     ) -> Lane:
-        """A new table with `tablets` tablets and a new topic; `writers`: more writer schemas than the full row's."""
+        """Return a new table with `tablets` tablets and a new topic; `writers`: more writer schemas than the full
+        row's."""
         self.make_topic(f"writes.{name}", partitions)
         lane = Lane(self, name, tablets, rf, (row_schema_json(schema), *writers), schema)
         lane.make_table()
@@ -161,7 +164,8 @@ class Road:
         settings = {k.replace("_", "."): v for k, v in configs.items()}
 
         def there() -> bool:
-            """A topic that was just made, or just deleted, is not at once what it will be."""
+            """Return whether the topic is there: one that was just made, or just deleted, takes a while to be as it
+            will be."""
             try:
                 topics.ensure(topic, partitions, configs=settings)
                 return topics.identity(topic).partitions == partitions
@@ -172,7 +176,7 @@ class Road:
         topics.close()
 
     def homes(self, tablet_id: str) -> list[str]:
-        """Members of a tablet's committed config as its leader has it; empty while none leads."""
+        """Return the members of a tablet's committed config as its leader has it; empty while none leads."""
         for server in self.client.list_servers().servers:
             for status in self.client.list_tablets(server, [tablet_id]):
                 if status.role == "LEADER":
@@ -181,7 +185,7 @@ class Road:
 
     @contextmanager
     def deciding(self, restarts: RestartOptions = RESTARTS, **changed: Any) -> Iterator[RunningQuery]:
-        """The decisions query on a thread of its own."""
+        """Run the decisions query on a thread of its own."""
         checkpoint = str(self.folder / "checkpoint-decisions")
         options = DecisionsOptions(masters=self.stack.masters, bootstrap=self.kafka, checkpoint=checkpoint, **changed)
         running = RunningQuery("decisions", lambda: DecisionsQuery(self.spark, options), restarts)
@@ -192,7 +196,7 @@ class Road:
 
     @contextmanager
     def kafka_away(self) -> Iterator[None]:
-        """kill -9 of the broker, which is back at the end."""
+        """Kill -9 the broker, which is back at the end."""
         self.stack.kill_for_good("kafka")
         wait_until(lambda: self.stack.children["kafka"].pid is None, "the broker is gone")
         try:
@@ -202,7 +206,7 @@ class Road:
 
     @contextmanager
     def kafka_held(self) -> Iterator[None]:
-        """The broker takes connections and answers nothing, until the end: harder than one that is gone."""
+        """Make the broker accept connections and answer nothing, until the end: harder than a broker that is gone."""
         wrapper = self.stack.children["kafka"].pid
         assert wrapper is not None
         (jvm,) = children_of(wrapper)
@@ -211,7 +215,7 @@ class Road:
             yield
         finally:
             os.kill(jvm, signal.SIGCONT)
-            # Its own controller took it for dead meanwhile: its topics have no leader until it has said that it lives.
+            # Its own controller counted it as dead meanwhile: its topics have no leader until it has reported again.
             wait_until(self._kafka_serves, "the broker serves again")
 
     def _kafka_serves(self) -> bool:
@@ -226,7 +230,7 @@ class Road:
 
     @contextmanager
     def workers_die_at(self, point: str) -> Iterator[None]:
-        """Queries that start meanwhile have workers with this crash point armed: Spark keys workers by environment."""
+        """Arm this crash point in the workers of queries that start meanwhile: Spark keys workers by environment."""
         self.spark.sparkContext.environment["NYALA_CRASH_POINT"] = point
         try:
             yield
@@ -268,8 +272,9 @@ class Lane:
     def publish_raw(
         self, key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes]] = (), partition: int = 0
     ) -> int:
-        """Publish these bytes; their offset."""
-        # Not kept: a producer that lives while the broker is killed leaves a socket open for each refused connection.
+        """Publish these bytes; returns their offset."""
+        # The producer is not kept: one that lives while the broker is killed leaves a socket open for each refused
+        # connection.
         producer = KafkaProducer(bootstrap_servers=self.road.kafka, acks="all", max_request_size=8 << 20)
         try:
             sent = producer.send(self.topic, key=key, value=value, headers=list(headers), partition=partition)
@@ -292,14 +297,14 @@ class Lane:
         return IngestOptions(**{**given, **changed})
 
     def run(self, **changed: Any) -> list[Progress]:
-        """Run the query until it has caught up; raises what it ends with."""
+        """Run the query until it has caught up; raises the error that it ends with."""
         told: list[Progress] = []
         IngestQuery(self.road.spark, self.options(**changed), told.append).run()
         return told
 
     @contextmanager
     def running(self, restarts: RestartOptions = RESTARTS, **changed: Any) -> Iterator[Running]:
-        """The query as a stream on a thread of its own."""
+        """Run the query as a stream on a thread of its own."""
         running = Running(self, self.options(available_now=False, **changed), restarts)
         try:
             yield running
@@ -307,7 +312,7 @@ class Lane:
             running.stop()
 
     def forget_last_commit(self) -> None:
-        """What a driver leaves that dies before Spark's commit: the micro-batch is replayed."""
+        """Leave what a driver leaves that dies before Spark's commit: the micro-batch is replayed."""
         commits = self.checkpoint / "commits"
         last = max(int(path.name) for path in commits.glob("[0-9]*"))
         for name in (str(last), f".{last}.crc"):
@@ -319,7 +324,7 @@ class Lane:
     # -------------------------------------------------------------------------------------------------- the result
 
     def rows(self) -> dict[int, Row]:
-        """All rows by key; fails on a doubled one."""
+        """Return all rows by key; fails on a doubled one."""
         found: dict[int, Row] = {}
         for part in self.road.client.scan(self.road.client.get_table(self.name), ScanSpec()):
             for batch in part.batches:
@@ -329,11 +334,11 @@ class Lane:
         return found
 
     def letters(self) -> list[StoredDeadLetter]:
-        """Distinct dead letters, by place."""
+        """Return the distinct dead letters, by place."""
         return read_letters(self.road.kafka, self.name)
 
     def letter_count(self) -> int:
-        """All dead letters, doubled ones too."""
+        """Return the number of all dead letters, doubled ones too."""
         topics = Topics(self.road.kafka)
         try:
             return topics.offsets(dead_letter_topic(self.name), 1, latest=True)[0]
@@ -341,7 +346,7 @@ class Lane:
             topics.close()
 
     def position(self, partition: int = 0) -> pb.SourcePosition:
-        """What the catalog says of one Kafka partition."""
+        """Return the catalog's position of one Kafka partition."""
         found = self.road.client.list_sources(self.name)
         return next(p for p in found if p.source.kafka_partition == partition)
 
@@ -350,7 +355,7 @@ class Lane:
         return SourceKey(at.cluster_id, at.topic_id, at.kafka_partition)
 
     def ledger(self) -> dict[str, int]:
-        """Tablet id -> highest offset applied of partition 0; tablets that know nothing of it are left out."""
+        """Return tablet id -> highest offset applied of partition 0; tablets without the source are left out."""
         found = {}
         for tablet in self.handle.tablets:
             for each in self.road.client.ledger(self.name, tablet.tablet_id):
@@ -373,7 +378,7 @@ class RunningQuery:
         self._thread.start()
 
     def _tell(self, text: str) -> None:
-        """Keep it, and show it with the test's output when that is red."""
+        """Keep the text, and show it with the test's output if the test fails."""
         self.told.append(text)
         print(f"{time.strftime('%H:%M:%S')} {self._thread.name}: {text}")
 
@@ -389,7 +394,7 @@ class RunningQuery:
             self.error = error
 
     def wait_error(self, timeout_s: float = 240.0) -> BaseException:
-        """What the query ended with by itself."""
+        """Return the error with which the query ended by itself."""
         self._thread.join(timeout_s)
         assert not self._thread.is_alive() and self.error is not None, self.told
         return self.error
@@ -413,11 +418,11 @@ class Running(RunningQuery):
 
     @property
     def records(self) -> int:
-        """Records of all micro-batches that were told of."""
+        """Return the records of all reported micro-batches."""
         return sum(each.records for each in list(self.progress))
 
     def wait_done(self, done: int, timeout_s: float = 240.0, partition: int = 0) -> None:
-        """Until the catalog's `done` of the partition is there."""
+        """Wait until the catalog's `done` of the partition is there."""
 
         def there() -> bool:
             assert self.error is None, self.error

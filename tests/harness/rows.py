@@ -1,4 +1,4 @@
-"""A small table, its batches and its tablets, for tests that speak to servers directly."""
+"""A small table, its batches and its tablets, for tests that call servers directly."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PARTITION = PartitionSpec(hash_columns=("k",), buckets=1)
 
 
 def table_info(table_id: str = "t1", name: str = "things", retention_us: int = 3_600_000_000) -> Any:
-    """The table as a master would send it."""
+    """Return the table as a master would send it."""
     return pb.TableInfo(
         table_id=table_id,
         name=name,
@@ -34,7 +34,7 @@ def table_info(table_id: str = "t1", name: str = "things", retention_us: int = 3
 
 
 def batch(keys: Sequence[int], values: Sequence[str | None], op: RowOp = RowOp.UPSERT, first_offset: int = 0) -> Any:
-    """Rows as they travel."""
+    """Return rows as they travel."""
     wire = SCHEMA.wire_schema((1, 2))
     return pa.RecordBatch.from_arrays(
         [
@@ -48,7 +48,7 @@ def batch(keys: Sequence[int], values: Sequence[str | None], op: RowOp = RowOp.U
 
 
 def write_request(dest_uuid: str, tablet_id: str, rows: Any, *, table_id: str = "t1", **fields: Any) -> Any:
-    """A Write of one batch."""
+    """Return a Write of one batch."""
     payload = encode_batch(rows)
     return pb.WriteRequest(
         dest_uuid=dest_uuid,
@@ -64,7 +64,8 @@ def write_request(dest_uuid: str, tablet_id: str, rows: Any, *, table_id: str = 
 
 
 def read_rows(chunks: Any, column: str = "v") -> tuple[dict[int, str | None], int]:
-    """({k: the column}, snapshot time) of a Scan's chunks; AssertionError if it ended with an error or without end."""
+    """Return ({k: the column}, snapshot time) of a Scan's chunks; AssertionError if it ended with an error or without
+    end."""
     schema, found, time, last = None, {}, 0, False
     for chunk in chunks:
         assert not chunk.error.code, chunk.error

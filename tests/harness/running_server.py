@@ -1,4 +1,4 @@
-"""One server of a stack as a test looks at it: its folder, its log, and its replicas of one table."""
+"""One server of a stack for tests: its folder, its log, and its replicas of one table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RunningServer:
         return (self._stack.supervisor.folder / "logs" / f"{self.name}.log").read_text()
 
     def replicas(self) -> dict[str, Any]:
-        """Status of each replica here, by tablet."""
+        """Return the status of each replica here, by tablet."""
         ids = [t.tablet_id for t in self._handle.tablets]
         return {s.tablet_id: s for s in self._stack.client.list_tablets(self._stack.info(self.name), ids)}
 
@@ -42,14 +42,14 @@ class RunningServer:
         wait_until(flushed, f"{self.name} has a block of {tablet_id}")
 
     def block(self, tablet_id: str) -> Path:
-        """The file of a block that the replica here has."""
+        """Return the file of a block that the replica here has."""
         return self._blocks(tablet_id)[-1]
 
     def _blocks(self, tablet_id: str) -> list[Path]:
         return sorted((self.root / "data").glob(f"{tablet_id}-*.arrow"))
 
     def closed_segment(self, tablet_id: str) -> Path:
-        """The oldest file of the log that the replica here has, once there is another."""
+        """Return the oldest file of the log that the replica here has, once there is another."""
         folder = self.root / "wals" / tablet_id
         listed = lambda: sorted(folder.glob("wal-*"))  # noqa: E731
         wait_until(lambda: len(listed()) > 1, "the log has a closed segment")
@@ -59,7 +59,7 @@ class RunningServer:
         return self.uuid in voters(self._stack, self._handle, tablet_id)
 
     def wait_healed_elsewhere(self, *tablet_ids: str) -> None:
-        """Until each of the tablets has three voters on other servers, and a tombstone here."""
+        """Wait until each of the tablets has three voters on other servers, and a tombstone here."""
 
         def healed() -> bool:
             elsewhere = all(
@@ -72,13 +72,13 @@ class RunningServer:
 
 
 def voters(stack: Stack, handle: TableHandle, tablet_id: str) -> set[str]:
-    """The servers that vote by the latest config that the master knows."""
+    """Return the servers that vote by the latest config that the master knows."""
     infos = stack.client.tablet_infos(handle.name)
     return {m.uuid for t in infos if t.tablet_id == tablet_id for m in t.config.members if m.votes}
 
 
 def a_follower(stack: Stack, handle: TableHandle, tablet_id: str) -> str:
-    """The name of a server that votes and does not lead, once the masters know of one."""
+    """Return the name of a server that votes and does not lead, once the masters know of one."""
 
     def found() -> str | None:
         members = voters(stack, handle, tablet_id)
@@ -88,13 +88,13 @@ def a_follower(stack: Stack, handle: TableHandle, tablet_id: str) -> str:
 
 
 def all_run(stack: Stack, *handles: TableHandle) -> bool:
-    """Whether three replicas of each tablet are running."""
+    """Return whether three replicas of each tablet are running."""
     found = [stack.statuses(t.tablet_id).values() for handle in handles for t in handle.tablets]
     return all(sum(s.phase == "RUNNING" for s in statuses) == 3 for statuses in found)
 
 
 def flush_all(stack: Stack, handle: TableHandle) -> None:
-    """Flush the three replicas of each tablet of a new table once they have applied the same: whoever leads then, its
+    """Flush the three replicas of each tablet of a new table once they have applied the same: whichever leads then, its
     blocks are there."""
 
     def level(tablet_id: str) -> dict[str, Any] | None:
@@ -109,11 +109,11 @@ def flush_all(stack: Stack, handle: TableHandle) -> None:
 
 
 def copied_from(stack: Stack, server: RunningServer, tablet_id: str) -> str:
-    """The name of the server from which the last copy of a tablet into this server was begun, as its log has it."""
+    """Return the name of the server from which the last copy of a tablet into this server was begun, by its log."""
     source = re.findall(rf" T {tablet_id} .*tablet copy from (\w+) begins", server.log)[-1]
     return next(n for n, child in stack.supervisor.children.items() if child.ready.get("uuid") == source)
 
 
 def failed_copies(server: RunningServer, tablet_id: str) -> list[str]:
-    """What the log of a server says of its copies of a tablet that failed."""
+    """Return the lines in a server's log about its copies of a tablet that failed."""
     return [line for line in server.log.splitlines() if f" T {tablet_id} " in line and "tablet copy failed" in line]

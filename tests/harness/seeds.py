@@ -8,5 +8,5 @@ import pytest
 
 
 def few_then_deep(few: int, many: int) -> list[Any]:
-    """For `parametrize`: seeds 0 to `few` - 1, and up to `many` - 1 as deep tests."""
+    """For `parametrize`: return seeds 0 to `few` - 1, and up to `many` - 1 as deep tests."""
     return [*range(few), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(few, many))]

@@ -1,4 +1,5 @@
-"""Every service of two tablet servers in this process, called without a network, and all that a call could change."""
+"""Every service of two tablet servers in this process, called without a network, and everything that a call could
+change."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ from tests.harness.rows import batch, table_info, write_request
 from tests.harness.server_pair import Pair, PairedServer, identity_of, run_pair, until
 
 NOBODY = "f" * 32
-"""A server that is nowhere."""
+"""The uuid of a server that does not exist."""
 
 
 class _Calls:
@@ -64,7 +65,7 @@ class _Calls:
 
 
 class ServerWorld:
-    """`first` leads a tablet alone, `other` is blank until the row says otherwise. No message goes between them, unless
+    """`first` leads a tablet alone, `other` is blank unless the row changes that. No message goes between them, unless
     `pair.cut` is lifted; copies do."""
 
     def __init__(self, pair: Pair, at: str, clock: TestClock) -> None:
@@ -76,22 +77,22 @@ class ServerWorld:
         self.uuid = self._calls[self._at].server.uuid
         self.strangers = [c.server.uuid for name, c in self._calls.items() if name != self._at]
         self.told: dict[str, Any] = {}
-        """What the row keeps for its later requests."""
+        """The values that the row keeps for its later requests."""
         self.held, self._go = threading.Event(), threading.Event()
 
     def services(self) -> dict[str, Any]:
-        """Of the row's server, by name."""
+        """Return the services of the row's server, by name."""
         return dict(self._calls[self._at].services)
 
     async def call(self, service: str, method: str, request: Any, at: str = "") -> Any:
-        """The reply, or its last chunk."""
+        """Return the reply, or its last chunk."""
         answer = getattr(self._calls[at or self._at].services[service], method)(request, None)
         if hasattr(answer, "__aiter__"):
             return [chunk async for chunk in answer][-1]
         return await answer
 
     async def done(self, service: str, method: str, request: Any, at: str = "") -> Any:
-        """The reply of a call that must be carried out."""
+        """Return the reply of a call that must be carried out."""
         reply = await self.call(service, method, request, at)
         assert not reply.error.code, (method, reply.error)
         return reply
@@ -102,7 +103,7 @@ class ServerWorld:
             calls.close()
 
     def hold_copies(self) -> None:
-        """The next request for a file's bytes waits until the world ends."""
+        """Make the next request for a file's bytes wait until the world ends."""
 
         def wait(request: Any) -> None:
             self.held.set()
@@ -113,30 +114,30 @@ class ServerWorld:
     # ------------------------------------------------------------------------------------------------------- requests
 
     def opid(self, at: str = "") -> Any:
-        """Position of the committed config."""
+        """Return the position of the committed config."""
         replica = self._calls[at or self._at].server.manager.get(TABLET).replica
         assert replica is not None
         return config_to_pb(replica.committed_config).opid
 
     def leads(self, tablet_id: str) -> bool:
-        """Whether the row's server does."""
+        """Return whether the row's server leads."""
         replica = self._calls[self._at].server.manager.get(tablet_id).replica
         return replica is not None and replica.is_leader and replica.phase is Phase.RUNNING
 
     async def change(self, kind: str, letter: str) -> None:
-        """A member that is nowhere comes or goes."""
+        """Add or remove a member that does not exist."""
         edit = pb.ConfigEdit(kind=kind, member=learner(letter))
         await self.done(
             "TabletService", "ChangeConfig", pb.ChangeConfigRequest(dest_uuid=self.uuid, tablet_id=TABLET, edits=[edit])
         )
 
     async def write(self, keys: list[int], value: str, **fields: Any) -> None:
-        """An acknowledged write at `first`."""
+        """Make an acknowledged write at `first`."""
         rows = batch(keys, [value] * len(keys), first_offset=fields.pop("first_offset", 0))
         await self.done("TabletService", "Write", write_request(self.pair.leader.uuid, TABLET, rows, **fields), "first")
 
     def creation(self, tablet_id: str, table_id: str = "t1") -> Any:
-        """A request for a new tablet on the server alone."""
+        """Return a request for a new tablet on the server alone."""
         server = self._calls[self._at].server
         config = pb.RaftConfig(members=[member_to_pb(server.member())])
         return pb.CreateTabletRequest(
@@ -146,7 +147,7 @@ class ServerWorld:
     # ---------------------------------------------------------------------------------------------------------- state
 
     async def state(self) -> State:
-        """All that a call could change, once what is under way has come to its end."""
+        """Return everything that a call could change, once what is under way has ended."""
         for calls in self._calls.values():
             for hosted in list(calls.server.manager.tablets.values()):
                 await drained(hosted.lane)
@@ -181,7 +182,7 @@ class ServerWorld:
             yield from calls.server.manager.tablets.values()
 
     def _followed(self, leader: Replica) -> bool:
-        """Whether all that follow it in its term have its log, and know that it is committed."""
+        """Return whether all that follow it in its term have its log, and know that it is committed."""
         others = (h.replica for h in self._hosted() if h.running and h.tablet_id == leader.tablet_id)
         return not leader.is_leader or all(
             (other.last_logged, other.commit_index) == (leader.last_logged, leader.commit_index)
@@ -191,7 +192,7 @@ class ServerWorld:
 
 
 def learner(letter: str, port: int = 1) -> Any:
-    """A member without a vote that is nowhere."""
+    """Return a member without a vote that does not exist."""
     return pb.Member(uuid=letter * 32, holds_data=True, addresses=[pb.Address(host="127.0.0.1", port=port)])
 
 
@@ -232,7 +233,7 @@ def _rows(hosted: Any) -> dict[int, str]:
 
 
 def run_server(scenario: Callable[[ServerWorld], Awaitable[None]], at: str = "first") -> None:
-    """`scenario` with a world of two servers and the calls of the one `at`."""
+    """Run `scenario` with a world of two servers and the calls of the one `at`."""
     clock = TestClock()
 
     async def all_of_it(pair: Pair) -> None:

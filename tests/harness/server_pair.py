@@ -1,4 +1,4 @@
-"""Two tablet managers in one loop: their Raft messages are handed over directly, their copies travel over real gRPC."""
+"""Two tablet managers in one loop: their Raft messages are passed directly, their copies travel over real gRPC."""
 
 from __future__ import annotations
 
@@ -52,13 +52,14 @@ TIMEOUT_S = patience_s(60.0)
 RAFT = RaftOptions(
     election_ticks_min=1000, election_ticks_max=2000, promote_round_ticks_max=1000, config_abort_ticks=6000
 )
-"""Patient for many seconds: who leads changes when a test says so, not when a thread or a restart was slow."""
+"""Options that are patient for many seconds: the leader changes when a test demands it, not because a thread or a
+restart was slow."""
 Seen = tuple[str, str, Any]
-"""Who received, what, and the request or message."""
+"""The receiver, the kind, and the request or message."""
 
 
 async def until(condition: Callable[[], Any], what: str) -> Any:
-    """The first truthy value of `condition`; AssertionError naming `what` after the deadline."""
+    """Return the first truthy value of `condition`; AssertionError naming `what` after the deadline."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + TIMEOUT_S
     while not (value := condition()):
@@ -69,24 +70,24 @@ async def until(condition: Callable[[], Any], what: str) -> Any:
 
 
 def identity_of(uuid: str, cluster_id: str = "c" * 32) -> Identity:
-    """Of a server whose directory has nothing but its instance file."""
+    """Return the identity of a server whose directory has nothing but its instance file."""
     return Identity(new_disk(), Instance(uuid, TABLET_SERVER, cluster_id, 0))
 
 
 class Part(NamedTuple):
-    """A part of a file on its way: its message, serialised, and the bytes behind it."""
+    """A part of a file on its way: its message, serialised, and the bytes after it."""
 
     head: bytes
     data: bytes
 
 
 def as_it_is(request: Any, part: Part) -> Part | None:
-    """A part arrives as it was sent."""
+    """Return the part as it was sent."""
     return part
 
 
 class _TracedFetches(FetchServing):
-    """The product's end of the connections; what it sends may be changed on its way. Called by its threads."""
+    """The product's end of the connections; its bytes may be changed on their way. Its threads call this."""
 
     def __init__(self, server: PairedServer, copies: CopyServicer) -> None:
         super().__init__(server.manager, lambda session, why: server.manager.post(lambda: copies._lost(session, why)))
@@ -111,7 +112,7 @@ class _TracedFetches(FetchServing):
 
 
 class _TracedCopies(CopyServicer):
-    """The product's servicer, which also notes who was called."""
+    """The product's servicer, which also records the calls."""
 
     def __init__(self, server: PairedServer) -> None:
         super().__init__(server.manager, server.jobs, server.maintenance, server.grant_ticket)
@@ -143,7 +144,7 @@ class _TracedCopies(CopyServicer):
 
 
 class PairedServer:
-    """One of the two: its manager, its copy jobs, its requests to the other, and a listening CopyService."""
+    """One of the two servers: its manager, its copy jobs, its requests to the other, and a listening CopyService."""
 
     def __init__(self, pair: Pair, name: str, uuid: str, disk: SimDisk) -> None:
         loop, clock = asyncio.get_running_loop(), pair.clock
@@ -152,7 +153,7 @@ class PairedServer:
         self.disk = disk
         self.pair = pair
         self.places: dict[str, tuple[Address, ...]] = {}
-        """Where members listen, as far as configs told."""
+        """The addresses of members, as far as configs have them."""
         self.channels = Channels()
         self.heavy = ThreadPoolExecutor(4)
         post = LoopPost(loop, pair.fatal.append)
@@ -235,11 +236,11 @@ class PairedServer:
 
     @property
     def serving(self) -> bool:
-        """Whether the replica runs and takes part."""
+        """Return whether the replica runs and takes part."""
         return self.has_tablet and self.hosted.replica is not None and self.hosted.replica.phase is Phase.RUNNING
 
     def rows(self) -> list[int]:
-        """Keys that the running replica has applied."""
+        """Return the keys that the running replica has applied."""
         tablet = self.hosted.tablet
         assert tablet is not None
         return sorted(key for found in tablet.scan() for key in found.column("k").to_pylist())
@@ -253,18 +254,19 @@ class Pair:
         self.trace: list[Seen] = []
         self.fatal: list[BaseException] = []
         self.cut = False
-        """Raft messages between the two are lost, and so are a leader's requests for copies."""
+        """Whether Raft messages between the two are lost, and a leader's requests for copies too."""
         self.starts_lost = 0
-        """So many requests for a copy are lost, each noted with its time."""
+        """The number of requests for a copy that are to be lost, each noted with its time."""
         self.on_request: Callable[[Any], None] = lambda request: None
-        """Runs before a request for bytes is answered, on the connection's thread; so does `on_part`."""
+        """Called before a request for bytes is answered, on the connection's thread; so is `on_part`."""
         self.on_part: Callable[[Any, Part], Part | None] = as_it_is
-        """What becomes of a part of a file on its way; None, or fewer bytes, and the connection ends there."""
+        """Returns a part of a file on its way as it shall arrive; for None, or fewer bytes, the connection ends
+        there."""
         self.leader = PairedServer(self, "leader", SOURCE_UUID, new_disk())
         self.other = PairedServer(self, "other", TARGET_UUID, new_disk())
 
     def carry(self, messages: list[tuple[str, Message]]) -> None:
-        """Hand messages over, and note the appends."""
+        """Pass messages on, and note the appends."""
         for tablet_id, message in messages:
             receiver = self.leader if message.to_uuid == self.leader.uuid else self.other
             if self.cut or receiver.manager.stopping:
@@ -281,7 +283,7 @@ class Pair:
         await until(lambda: self.leader.serving, "the tablet serves")
 
     async def restart_other(self) -> None:
-        """The other server ends in order and starts on its disk."""
+        """End the other server in order and start it on its disk."""
         await self.other.stop()
         self.other = PairedServer(self, "other", TARGET_UUID, self.other.disk)
         await self.other.start()
@@ -292,7 +294,7 @@ class Pair:
         return await asyncio.wait_for(answer, TIMEOUT_S)
 
     async def put(self, *keys: int) -> OpId:
-        """Acknowledged rows; the last OpId of the leader's log."""
+        """Write rows until they are acknowledged; returns the last OpId of the leader's log."""
         replica = self.leader.hosted.replica
         assert replica is not None
         payload = encode_batch(batch(list(keys), ["v"] * len(keys)))
@@ -302,7 +304,7 @@ class Pair:
         return replica.last_logged
 
     async def change(self, kind: EditKind, member: Member) -> RaftConfig:
-        """One committed config change."""
+        """Commit one config change."""
         replica = self.leader.hosted.replica
         assert replica is not None
         done = await self._done(lambda done: replica.change_config([ConfigEdit(kind, member)], None, (0, 0), done))
@@ -311,11 +313,11 @@ class Pair:
         return config
 
     async def add_other(self) -> None:
-        """AddServer, as a non-voter that is promoted once it has caught up."""
+        """Add the other server, as a non-voter that is promoted once it has caught up."""
         await self.change(EditKind.ADD, self.other.member(votes=False, promote=True))
 
     async def voting(self) -> None:
-        """Until the other server is a voter."""
+        """Wait until the other server is a voter."""
 
         def votes() -> bool:
             replica = self.leader.hosted.replica
@@ -325,13 +327,13 @@ class Pair:
         await until(votes, "the other server is a voter")
 
     def request(self, name: str) -> Any:
-        """The first call of that name."""
+        """Return the first call of that name."""
         found = [request for _, what, request in self.trace if what == name]
         assert found, f"no {name} among {[what for _, what, _ in self.trace]}"
         return found[0]
 
     def calls(self, server: str) -> list[str]:
-        """What a server received, in order, repetitions left out."""
+        """Return the calls that a server received, in order, without repetitions."""
         names = [what for who, what, _ in self.trace if who == server]
         return [n for pos, n in enumerate(names) if pos == 0 or names[pos - 1] != n]
 

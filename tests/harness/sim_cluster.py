@@ -1,6 +1,6 @@
 """Whole replicas (core, log, metadata, state machine, driver) on simulated disks, one network and one virtual clock.
 
-Nothing here knows which faults a test wants: it offers crash, power loss, restart, cuts, flush, log GC and copies, and
+Nothing here knows which faults a test needs: it offers crash, power loss, restart, cuts, flush, log GC and copies, and
 checks what must always hold through `tests.harness.sim_verify`.
 """
 
@@ -43,16 +43,16 @@ TICK_US = 10_000
 RAFT = RaftOptions(heartbeat_ticks=3, election_ticks_min=10, election_ticks_max=20)
 WAL = WalOptions(segment_size_bytes_first=4 << 10, segment_size_bytes_max=16 << 10)
 Flushed = Callable[[bool], None]
-"""Told at the end of a flush, unless its process died: whether the flush brought anything to the disk."""
+"""Called at the end of a flush, unless its process died, with whether the flush brought anything to the disk."""
 DRIVER = DriverOptions(log_cache_bytes_max=2 << 10, log_retain_entries=8, log_retain_bytes_max=8 << 10)
 
 
 class ProcessEnded(SimCrash):
-    """The driver said that its process must end."""
+    """The driver demanded the end of its process."""
 
 
 class WatchedLog(Log):
-    """The log, of which a test may say that its queue has no room."""
+    """The log; a test may let its queue have no room."""
 
     judge: Callable[[bool], bool] = staticmethod(bool)
 
@@ -73,7 +73,7 @@ class SimNode:
         self._leased = False
         self._torn_before = 0
         self.outage_until_us = 0
-        """Until then its power may go at any moment, and stays away."""
+        """Until then its power may fail at any moment, and stays away."""
         self.life = 0
         self.up = False
         self.replica: Replica | None = None
@@ -86,34 +86,34 @@ class SimNode:
         self.paused_until_us = 0
         """Until then its process is stopped: nothing runs, nothing is lost, its clocks go on."""
         self.log_stuck_until_us = 0
-        """Until then no sync of its log comes back."""
+        """Until then no sync of its log ends."""
         self.meta_stuck_until_us = 0
         """Until then nothing of its consensus metadata is written."""
         self._stuck_meta: list[Callable[[], None]] = []
         self.crowded_until_us = 0
-        """Until then its log's queue has no room for what leaders send."""
+        """Until then its log's queue has no room for entries of leaders."""
         self.refused_append = False
-        """Whether it refused the last append with entries that came."""
+        """Whether it refused the last append with entries."""
         self._taking: Message | None = None
         self._hung_as_leader: bool | None = None
-        """What it was when its log began to hang; None while the log does not."""
+        """Whether it led when its log began to hang; None while the log does not."""
         self.fatal: Callable[[BaseException], None] = self._end
-        """What is done when the driver says that its process must end."""
+        """Called when the driver demands the end of its process."""
         self.hurt = False
-        """What its disk holds may not be what was written: its replica may abstain, or fail."""
+        """Whether its disk may hold something else than was written: its replica may abstain, or fail."""
         self.struck = 0
-        """How many writes of its disk went astray."""
+        """How many writes of its disk went to a wrong place."""
         self._struck_before = 0
         self.failed = ""
-        """Why its replica could not be opened."""
+        """The reason why its replica could not be opened."""
         self.gone = False
-        """Its disk was lost, and its identity with it."""
+        """Whether its disk was lost, and its identity with it."""
         self.left = False
-        """In the liveness phase: it is not healed yet, while the others are."""
+        """Whether, in the liveness phase, it is not healed yet while the others are."""
         self.hybrid_clock = HybridClock(self.clock)
 
     def create(self, config: RaftConfig) -> None:
-        """Consensus metadata of a new tablet: the first thing that makes the replica exist."""
+        """Write the consensus metadata of a new tablet: from then on the replica exists."""
         ConsensusMeta.create(self.disk, TABLET, self.uuid, config)
 
     def start(self, *, campaign: bool = False) -> None:
@@ -134,12 +134,12 @@ class SimNode:
             self.world.after(50_000, self._again)
 
     def begin(self, campaign: bool) -> None:
-        """The start itself."""
+        """Do the start itself."""
         self.open()
         self.join(campaign=campaign)
 
     def cannot_open(self, error: Corruption) -> None:
-        """This replica has failed; its server lives. Of a disk that did what it should, that is a bug."""
+        """Note that this replica has failed while its server lives. If the disk did what it should, that is a bug."""
         if not self.hurt:
             raise error
         self.failed = str(error)
@@ -157,11 +157,11 @@ class SimNode:
 
     @property
     def whole(self) -> bool:
-        """Whether all that its replica was promised is there, as far as anybody can know."""
+        """Return whether its replica has all that was promised to it, as far as that can be known."""
         return self.exists() and not (self.hurt or self.failed or self.gone)
 
     def replace(self) -> None:
-        """What is done about a replica that has failed: its server gets another disk."""
+        """Replace a replica that has failed: its server gets another disk."""
         self.cluster.wipe(self, elsewhere=False)
 
     def join(self, *, campaign: bool = False) -> None:
@@ -177,11 +177,11 @@ class SimNode:
         self.world.after(self.world.rng.randint(1, TICK_US), self._mine(self.tick))
 
     def exists(self) -> bool:
-        """Whether the tablet ever was here."""
+        """Return whether the tablet ever was here."""
         return ConsensusMeta.exists(self.disk, TABLET)
 
     def open_machine(self, on_apply: Callable[[Entry], None]) -> Any:
-        """The state machine as its last flush left it."""
+        """Return the state machine as its last flush left it."""
         return CountingMachine(self.disk, TABLET, on_apply)
 
     def open(self) -> Replica:
@@ -233,8 +233,8 @@ class SimNode:
 
     @property
     def durable(self) -> OpId:
-        """Where the durable log ends: if a leader's entries are to replace all that is left of it, with what log GC
-        removed."""
+        """Return the end of the durable log: with what log GC removed, if a leader's entries are to replace all that is
+        left of it."""
         if self.log is None:
             return ZERO_OPID
         segments = self.log.segments()
@@ -242,7 +242,7 @@ class SimNode:
         return self.log.last if self.log.last != ZERO_OPID or below is None else below.opid
 
     def _mine(self, function: Callable[[], None]) -> Callable[[], None]:
-        """`function`, if this life is still the one that asked for it."""
+        """Return `function`, limited to the life that asked for it."""
         life = self.life
 
         def run() -> None:
@@ -268,7 +268,7 @@ class SimNode:
             self.died(crash)
 
     def died(self, crash: SimCrash) -> None:
-        """At a crash point, by kill or by power; between a write and its sync, mostly by power."""
+        """Die at a crash point, by kill or by power; between a write and its sync, mostly by power."""
         if isinstance(crash, ProcessEnded):
             self.cluster.marks["process ended by its disk"] += 1
             self.crash(power=False)
@@ -280,7 +280,7 @@ class SimNode:
         self.crash(power=power)
 
     def _again(self) -> None:
-        """Whoever supervises it starts it again."""
+        """Start it again, as its supervisor does."""
         if self.in_outage:
             self.world.at(self.outage_until_us, self._again)
         elif not self.up and not self.gone:
@@ -296,7 +296,7 @@ class SimNode:
         self.world.after(self.world.rng.randint(0, 50), self._mine(function))
 
     def run_lane(self, lane: str, function: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        """A thread that does one thing at a time; mostly fast, sometimes held up."""
+        """Run work on a thread that does one thing at a time; mostly fast, sometimes held up."""
         rng = self.world.rng
         cost = rng.randint(20, 400) if rng.random() < 0.98 else rng.randint(1_000, 60_000)
         at = max(self.world.now_us, self._lane_free_us[lane]) + cost
@@ -323,19 +323,19 @@ class SimNode:
             work()
 
     def drain_heavy(self) -> None:
-        """What a replica that stops has given its heavy lane is done before its files are closed."""
+        """Do what a replica that stops has given its heavy lane, before its files are closed."""
         for work in list(self._heavy):
             self._do_heavy(work)
 
     def hang_meta(self, until_us: int) -> None:
-        """Its consensus metadata hangs: a write of it neither ends nor fails."""
+        """Let its consensus metadata hang: a write of it neither ends nor fails."""
         self.meta_stuck_until_us = max(self.meta_stuck_until_us, until_us)
         if until_us < FOR_GOOD_US:
             self.world.at(until_us, self._mine(self._meta_goes_on))
 
     @property
     def meta_waits(self) -> bool:
-        """Whether something is to be written into consensus metadata that hangs."""
+        """Return whether something is to be written into consensus metadata that hangs."""
         return bool(self._stuck_meta)
 
     def _write_meta(self, work: Callable[[], None]) -> None:
@@ -350,7 +350,7 @@ class SimNode:
             self.drain_meta()
 
     def drain_meta(self) -> None:
-        """What the thread for consensus metadata does, however its disk is."""
+        """Do what the thread for consensus metadata does, whatever state its disk is in."""
         while self._stuck_meta:
             self._stuck_meta.pop(0)()
 
@@ -367,12 +367,12 @@ class SimNode:
             self.drain()
 
     def drain(self) -> None:
-        """What the log's thread does, however its disk is."""
+        """Do what the log's thread does, whatever state its disk is in."""
         if self.log is not None:
             self.log.drain()
 
     def unjam(self) -> None:
-        """Its log and its metadata go on at once, and there is room."""
+        """Let its log and its metadata go on at once, with room."""
         self.crowded_until_us = self.meta_stuck_until_us = 0
         if self.up and self._stuck_meta:
             self.post(self.drain_meta)
@@ -430,14 +430,15 @@ class SimNode:
             self.do(lambda: self.receive_absent(message))
 
     def _admit(self, refusal: str, message: Message) -> None:
-        """Everybody here is honest: a refusal shows a bug, of the sender or of the refusal, or a wild clock."""
+        """Check a refusal. All servers here are honest: a refusal shows a bug, of the sender or of the refusal, or a
+        wild clock."""
         if message.from_uuid == self.uuid:
             return  # its own answer: it stands where one was lost, to whom it has something to say as a leader
         if refusal and "ahead of the clock" not in refusal and not self.cluster.liars:
             raise AssertionError(f"{self.uuid} refused {message}: {refusal}")
 
     def receive_absent(self, message: Message) -> None:
-        """A message while no replica runs here. One that is down says nothing."""
+        """Receive a message while no replica runs here. A server that is down does nothing."""
         if not self.exists():
             reply = no_replica_reply(message, uuid=self.uuid, data_state=DataState.DOES_NOT_EXIST)
             if reply is not None:
@@ -446,7 +447,7 @@ class SimNode:
             self.answer_failed(message)
 
     def answer_failed(self, message: Message) -> None:
-        """As a server answers in the name of a replica that it could not open."""
+        """Answer as a server does for a replica that it could not open."""
         term = self.cmeta.term if self.cmeta is not None else 0
         reply = no_replica_reply(message, uuid=self.uuid, data_state=DataState.READY, own_term=term, failed=True)
         if reply is not None:
@@ -463,11 +464,11 @@ class SimNode:
 
     @property
     def may_abstain(self) -> bool:
-        """Whether what happened to its disk keeps it, or may keep it once it is opened, from voting."""
+        """Return whether a fault of its disk keeps it, or may keep it once it is opened, from voting."""
         return self.hurt or bool(self.failed) or self.gone
 
     def crash(self, *, power: bool) -> None:
-        """kill -9, or the plug: what was not synced may be gone."""
+        """End the process by kill -9, or by a power loss: what was not synced may be gone."""
         self.up = False
         self.paused_until_us = self.log_stuck_until_us = self.crowded_until_us = self.meta_stuck_until_us = 0
         self._stuck_meta.clear()
@@ -482,7 +483,7 @@ class SimNode:
             self.disk.restart()
 
     def flush_now(self) -> None:
-        """Flush the state machine, and nothing else meanwhile."""
+        """Flush the state machine, while nothing else runs."""
         if self.machine is not None:
             try:
                 self.machine.flush()
@@ -506,7 +507,7 @@ class SimNode:
         self.run_lane("heavy", machine.flush, flushed)
 
     def collect(self, replica: Replica) -> None:
-        """Delete log that nobody needs; seen if there was any."""
+        """Delete log that is no longer needed; marked if there was any."""
 
         def collected(freed_bytes: Any) -> None:
             self.cluster.marks["log GC"] += isinstance(freed_bytes, int) and freed_bytes > 0
@@ -540,16 +541,16 @@ class SimCluster:
         self.network = SimNetwork(self.world, faults or Faults(), self._deliver)
         self.network.tap = self.verify.sent
         self.liars = False
-        """Whether some of what arrives was made up by the test."""
+        """Whether some of the messages that arrive were made up by the test."""
         self.copies = 0
         self.tablet_copies = copies_class(self, TABLET)
         self.marks: Counter[str] = Counter()
-        """What this history came across."""
+        """The marks of this history."""
         names = [chr(ord("a") + pos) for pos in range(voters + spares)]
         skew = self.world.rng.randint
         self.nodes = {name: node_class(self, name, skew(-skew_us_max, skew_us_max)) for name in names}
         self.gone: list[SimNode] = []
-        """Servers that lost their disks, under the names that they had."""
+        """Servers that lost their disks, under their former names."""
         self.replacing = False
         """Whether one of them may still be a member that counts."""
         self._address: dict[str, str] = {name: name for name in names}
@@ -563,11 +564,11 @@ class SimCluster:
 
     @property
     def everybody(self) -> list[SimNode]:
-        """Every server that there is or was."""
+        """Return every server that exists or existed."""
         return [*self.nodes.values(), *self.gone]
 
     def wipe(self, node: SimNode, *, elsewhere: bool) -> SimNode:
-        """The server loses its disk for ever, and comes back blank under a new uuid, where it was or `elsewhere`."""
+        """Remove the server's disk for ever; it comes back blank under a new uuid, at its address or `elsewhere`."""
         node.crash(power=False)
         node.gone = True
         node.disk.close()
@@ -584,14 +585,14 @@ class SimCluster:
         return self.nodes[name]
 
     def at(self, uuid: str) -> SimNode | None:
-        """The server that is found at the address where `uuid` was last known to be, whoever it is now."""
+        """Return the server at the address at which `uuid` was last known to be, whatever its uuid is now."""
         node = self.nodes.get(uuid)
         home = self._address.get(uuid)
         return node or next((n for n in self.nodes.values() if self._address[n.uuid] == home), None)
 
     @property
     def replicas(self) -> list[Replica]:
-        """Of the servers that are up, in order of name."""
+        """Return the replicas of the servers that are up, in order of name."""
         return [n.replica for n in self.nodes.values() if n.up and n.replica is not None]
 
     def start(self, *, hinted: str | None = None) -> None:
@@ -601,12 +602,12 @@ class SimCluster:
                 node.start(campaign=name == hinted)
 
     def leader(self) -> Replica | None:
-        """The leader of the highest term, of those who are to be healed."""
+        """Return the leader of the highest term, of those that are to be healed."""
         leaders = [r for r in self.replicas if r.is_leader and r.phase is Phase.RUNNING and not self.nodes[r.uuid].left]
         return max(leaders, key=lambda r: r.term, default=None)
 
     def close(self) -> None:
-        """End every process, and let go of what the machine under the simulation gave."""
+        """End every process, and release the resources of the machine under the simulation."""
         for node in self.nodes.values():
             with suppress(AssertionError):  # what a piece of side work still had to say
                 node.crash(power=False)
@@ -617,7 +618,7 @@ class SimCluster:
         self.world.run(self.world.now_us + duration_us)
 
     def run_until(self, done: Callable[[], bool], what: str, within_us: int = 20_000_000) -> None:
-        """Run until `done()`; AssertionError says `what` never came, with everyone's status."""
+        """Run until `done()`; AssertionError reports that `what` never came, with the status of every server."""
         if not self.world.run(self.world.now_us + within_us, done):
             status = "\n".join(
                 f"{r.uuid} {r.phase} {r.role} term={r.term} last={r.last_logged} applied={r.applied_index} {r.error}"
@@ -633,5 +634,5 @@ class SimCluster:
 
 
 def member(name: str, **marks: bool) -> Member:
-    """A member whose uuid is its node's name."""
+    """Return a member whose uuid is its node's name."""
     return Member(name, (Address(name, 7050),), **marks)

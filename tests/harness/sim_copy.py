@@ -1,7 +1,7 @@
-"""Tablet copies between simulated servers: asked for, waiting, begun at the source, and put in place, each at its time.
+"""Tablet copies between simulated servers: requested, waiting, begun at the source, and installed, each at its time.
 
-The files are the shortest there can be: merged metadata, flushed state, a log begun anew. When a copy is let through is
-decided by the real checks, and everybody goes on meanwhile: leaders are stopped and deposed, the target acknowledges.
+The files are the shortest possible: merged metadata, flushed state, a log begun anew. The real checks decide when a
+copy may go on, and all servers go on meanwhile: leaders are stopped and deposed, the target acknowledges.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from tests.harness.sim_cluster import SimCluster, SimNode
 
 QUEUED_US_MAX = 300_000
-"""How long a job may wait for its turn: other tablets are copied too."""
+"""Bounds how long a job may wait for its turn: other tablets are copied too."""
 DOWNLOAD_US_MAX = 400_000
 
 
 class Manifest(NamedTuple):
-    """What a session fixed at the source. `last`: the log of the copy ends where its state was flushed."""
+    """The state that a session fixed at the source. `last`: the log of the copy ends where its state was flushed."""
 
     state: bytes
     cmeta: bytes
@@ -34,7 +34,7 @@ class Manifest(NamedTuple):
 
 
 class SimCopies:
-    """All copies of one cluster. A target that dies takes its job with it; the leader asks again."""
+    """All copies of one cluster. A target that dies loses its job; the leader asks again."""
 
     def __init__(self, cluster: SimCluster, tablet_id: str) -> None:
         self._cluster = cluster
@@ -43,7 +43,7 @@ class SimCopies:
         """Target -> the life that its job belongs to."""
 
     def needed(self, leader: SimNode, need: CopyNeeded) -> None:
-        """A leader sends StartTabletCopy."""
+        """Send StartTabletCopy as a leader."""
         if leader.replica is None:
             return
         request = CopyRequest(
@@ -64,9 +64,9 @@ class SimCopies:
         self._after(QUEUED_US_MAX, request, lambda request: self._begin(request, life))
 
     def _begin(self, request: CopyRequest, life: int) -> None:
-        """The job's turn: checked again, then BEGIN at the source, when that is awake.
+        """Take the job's turn: it is checked again, then BEGIN at the source, when the source is awake.
 
-        `life`: in which the target took the request. What waited when it died went with it.
+        `life`: the life in which the target accepted the request; requests that waited when it died are gone.
         """
         source, target = self._cluster.nodes.get(request.from_uuid), self._cluster.nodes.get(request.dest_uuid)
         if source is None or target is None:
@@ -110,7 +110,7 @@ class SimCopies:
         self._cluster.world.after(delay, lambda: self._install(target, manifest, life))
 
     def _install(self, target: SimNode, manifest: Manifest, life: int) -> None:
-        """What the target has promised by now is compared with the session; then it becomes the copy."""
+        """Compare what the target has promised by now with the session; then install the copy."""
         if not self._goes_on(target, life):
             return
         self._over(target)
@@ -142,7 +142,7 @@ class SimCopies:
         target.start()
 
     def _goes_on(self, target: SimNode, life: int) -> bool:
-        """Whether the job that the target took in that life still runs. One that it took since is another."""
+        """Return whether the job that the target accepted in that life still runs. A later one is another job."""
         return self._running.get(target.uuid) == life == target.life
 
     def _may(self, target: SimNode, request: CopyRequest) -> bool:

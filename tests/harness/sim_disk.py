@@ -70,7 +70,7 @@ class _Inode:
             self.current.extend(bytes(length_bytes - len(self.current)))
 
     def persist(self, sectors: set[int], length_bytes: int) -> None:
-        """Bring these sectors, and that length, to the platter."""
+        """Write these sectors, and that length, to the platter."""
         if length_bytes < len(self.durable):
             del self.durable[length_bytes:]
         else:
@@ -86,12 +86,13 @@ class _Inode:
         self.dirty = set()
 
     def lose_power(self, rng: Rng) -> bool:
-        """Any subset of the unsynced sectors survived, and the old length or the new one. Whether a write was torn."""
+        """Keep any subset of the unsynced sectors, and the old length or the new one. Returns whether a write was
+        torn."""
         length = len(self.durable) if rng.random() < 0.5 else len(self.current)
         share, dirty = rng.random(), sorted(self.dirty)
         survivors = {sector for sector in dirty if rng.random() < share}
         if len(survivors) in (0, len(dirty)) and len(dirty) > 1 and rng.random() < 0.8:
-            # All or nothing is the rare case of a write of many sectors.
+            # For a write of many sectors, all or nothing is the rare case.
             survivors = {dirty[rng.randint(0, len(dirty) - 1)]}
         torn = 0 < len(survivors) < len(self.dirty)
         self.persist(survivors, length)
@@ -196,16 +197,16 @@ class SimDisk:
         self.lock = threading.RLock()
         self.life = 0
         self.torn = 0
-        """Files of which a power loss kept some unsynced sectors and lost others."""
+        """The number of files of which a power loss kept some unsynced sectors and lost others."""
         self.fired: Counter[tuple[str, str]] = Counter()
-        """Faults that somebody ran into, by operation and kind."""
+        """Faults that occurred, by operation and kind."""
         self.calls: deque[Call] = deque(maxlen=100_000)
         self.crash_points_reached: deque[str] = deque(maxlen=100_000)
         self.hook: Callable[[str, str], None] | None = None
         self.stray: Callable[[str, int, bytes], bool] | None = None
-        """Asked before each write of (path, byte offset, bytes): whether it took the bytes elsewhere."""
+        """Called before each write with (path, byte offset, bytes); returns whether it wrote the bytes elsewhere."""
         self.handles: Counter[str] = Counter()
-        """Open files by path, of the life that there is."""
+        """Open files by path, of the present life."""
         self.capacity_bytes = capacity_bytes
         self._names: dict[str, _Inode] = {}
         self._durable_names: dict[str, _Inode] = {}
@@ -233,24 +234,24 @@ class SimDisk:
         self._faults.append(_Fault(operation, pattern, kind, skip, times))
 
     def forget(self, kind: str) -> None:
-        """No more faults of that kind."""
+        """Remove the faults of that kind."""
         self._faults = [fault for fault in self._faults if fault.kind != kind]
 
     def heal(self) -> None:
-        """No more faults; the disk is as large as needed."""
+        """Remove all faults; the disk is as large as needed."""
         self._faults.clear()
         self.stray = None
         self.capacity_bytes = None
 
     def restart(self) -> None:
-        """kill -9: the kernel keeps everything that was written; handles are gone."""
+        """Restart as after kill -9: the kernel keeps everything that was written; handles are gone."""
         with self.lock:
             self.life += 1
             self._armed.clear()
             self.handles.clear()
 
     def power_loss(self, rng: Rng) -> None:
-        """Unsynced sectors, lengths and names survive or not, as `rng` says; handles are gone."""
+        """Lose power: unsynced sectors, lengths and names survive or not, by `rng`; handles are gone."""
         with self.lock:
             self.restart()
             for name, inode in self._pending[: rng.randint(0, len(self._pending))]:
@@ -265,7 +266,7 @@ class SimDisk:
                     self.torn += self._names[name].lose_power(rng)
 
     def write_back(self, path: str) -> None:
-        """The kernel brings a file's unsynced sectors and its length to the platter, as it may at any time."""
+        """Write a file's unsynced sectors and its length to the platter, as the kernel may at any time."""
         with self.lock:
             self._names[path].sync()
 
@@ -277,7 +278,7 @@ class SimDisk:
             inode.durable[byte_offset] ^= xor
 
     def strike(self, path: str, byte_offset: int, data: bytes) -> None:
-        """Bytes that were meant for another place land here, durably; the file stays as long as it is."""
+        """Write bytes durably that were meant for another place; the file keeps its length."""
         with self.lock:
             inode = self._names[path]
             for content in (inode.current, inode.durable):
@@ -286,7 +287,7 @@ class SimDisk:
 
     @property
     def files(self) -> dict[str, int]:
-        """Path -> length in bytes of each file, in order of path."""
+        """Return path -> length in bytes of each file, in order of path."""
         with self.lock:
             return {path: len(self._names[path].current) for path in sorted(self._names)}
 
@@ -296,7 +297,7 @@ class SimDisk:
         self._names[path] = self._durable_names[path] = inode
 
     def count(self, operation: str, pattern: str = "*") -> int:
-        """How often `operation` was called on paths like `pattern`."""
+        """Return how often `operation` was called on paths like `pattern`."""
         with self.lock:
             return sum(1 for call in self.calls if call.operation == operation and fnmatch.fnmatch(call.path, pattern))
 
@@ -433,7 +434,7 @@ class SimDisk:
             prefix = f"{path}/" if path else ""
 
             def reached(name: str) -> bool:
-                """In the folder itself, or below a folder that was removed from it."""
+                """Return whether the name is in the folder itself, or below a folder that was removed from it."""
                 child = prefix + name[len(prefix) :].partition("/")[0]
                 return name.startswith(prefix) and (child == name or child not in self._folders)
 
@@ -447,7 +448,7 @@ class SimDisk:
             return len(self._names[path].current)
 
     def real_path(self, path: str) -> str:
-        """A copy in a scratch folder of the host, made anew on each call."""
+        """Return a copy in a scratch folder of the host, made anew on each call."""
         if self._scratch is None:
             self._scratch = Path(tempfile.mkdtemp(prefix="nyala-sim-"))
             weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)  # a crashed disk is not closed

@@ -25,7 +25,7 @@ COLUMNS = (1, 2, 3)
 
 
 class Record(NamedTuple):
-    """One record of the topic, and what it must come to."""
+    """One record of the topic, and the result that it must have."""
 
     offset: int
     op: RowOp
@@ -35,7 +35,7 @@ class Record(NamedTuple):
 
 
 def payload_of(rows: Sequence[Record]) -> bytes:
-    """The batch as it travels."""
+    """Return the batch as it travels."""
     wire = SCHEMA.wire_schema(COLUMNS)
     return encode_batch(
         pa.RecordBatch.from_arrays(
@@ -75,16 +75,17 @@ class Ingest:
         self.base = (number + 1) * KEYS_PER_SOURCE
         self.stopped = False
         self.waiting = 0
-        """Batches sent that nobody answered yet."""
+        """The number of batches sent that are not answered yet."""
         self._before: dict[int, int | None] = {}
         self._somebody = somebody
         self._topic: list[Record] = []
         self._errors: dict[int, RowCode] = {}
         self._next_offset = self.rng.randint(0, 50)
         self._position = self._catalog_done = 0
-        """Positions in `_topic`: what the driver plans next; what the catalog's source position says is done."""
+        """Positions in `_topic`: the next one that the driver plans, and the one up to which the catalog's source
+        position is done."""
         self._high = 0
-        """Everything before it was acknowledged once."""
+        """The position below which everything was acknowledged once."""
         self._acked: int | None = None
         self._newest: int | None = None
         self._fresh = 0
@@ -94,7 +95,7 @@ class Ingest:
     # ---- the topic
 
     def _produce(self) -> None:
-        """One more record; offsets have holes, as transaction markers and other tablets' rows make them."""
+        """Add one more record; offsets have holes, as transaction markers and other tablets' rows make them."""
         rng = self.rng
         if rng.random() < 0.2:
             self._next_offset += rng.randint(1, 30)
@@ -119,13 +120,13 @@ class Ingest:
         self._next_offset += 1
 
     def expected(self) -> dict[int, tuple[int | None, int]]:
-        """Key -> (before, v): what the table must hold once nothing is under way."""
+        """Return key -> (before, v): what the table must hold once nothing is under way."""
         return {r.key: (r.before, r.offset) for r in self._topic[: self._high] if r.error is None}
 
     # ---- the driver
 
     def turn(self) -> None:
-        """What the driver does when it wakes up: nothing while a task runs, at times it kills one; else it plans."""
+        """Do one step of the driver: while a task runs nothing, or at times kill one; otherwise plan."""
         if self._attempt is None:
             if not self.stopped:
                 self._plan()
@@ -154,7 +155,7 @@ class Ingest:
         self._send(self._attempt)
 
     def _retry(self, old: Attempt) -> None:
-        """The task is started again, from the beginning of its micro-batch; the old attempt may not know that."""
+        """Start the task again, from the beginning of its micro-batch; the old attempt may not know that."""
         self.cluster.marks["ingest task retry"] += 1
         old.current = False
         if self.rng.random() < 0.5:
@@ -164,7 +165,7 @@ class Ingest:
         self._begin(old.rows)
 
     def finished(self) -> bool:
-        """Whether nothing of it is under way."""
+        """Return whether nothing of it is under way."""
         return self._attempt is None and not self.waiting
 
     # ---- a task attempt
@@ -192,7 +193,7 @@ class Ingest:
         self.waiting += 1
 
         def over() -> bool:
-            """Once per call: whether its outcome was still open."""
+            """Return, once per call, whether its outcome was still open."""
             self.waiting -= len(open_calls)
             return bool(open_calls and open_calls.pop())
 
@@ -204,7 +205,7 @@ class Ingest:
                 self._go_on(attempt, rows, result)
 
         def look() -> None:
-            """A server that died answers nobody: the sender notices, and sends again."""
+            """Notice that a server that died does not answer, and send again."""
             if open_calls and node.life == life:
                 self.cluster.world.after(50_000, look)
             elif over():
@@ -214,8 +215,8 @@ class Ingest:
         self.cluster.world.after(50_000, look)
 
     def _ahead(self, attempt: Attempt, replica: Replica) -> None:
-        """The batch after the next one, from a sender that takes the next one for acknowledged, as one does whose table
-        was set back: it is refused whole, unless the next one is there already, by another attempt."""
+        """Send the batch after the next one, as a sender does that counts the next one as acknowledged because its
+        table was set back: it is refused whole, unless the next one is there already, by another attempt."""
         end = attempt.pos + attempt.size
         rows = attempt.rows[end : end + attempt.size]
         if not rows:
@@ -254,7 +255,8 @@ class Ingest:
             attempt.dead = True
 
     def _check(self, rows: list[Record], meta: WriteMeta, result: Any) -> None:
-        """No gap, and the same row errors for every attempt. A zombie may ask about offsets that are done with."""
+        """Check that there is no gap, and the same row errors for every attempt. A zombie may ask about offsets that
+        are done."""
         refusal, errors = result.error, result.row_errors
         assert refusal is None, f"{self.key} after {meta.after}, offsets up to {rows[-1].offset}: {refusal!r}"
         known_from = self._topic[self._catalog_done].offset if self._catalog_done < len(self._topic) else 1 << 62

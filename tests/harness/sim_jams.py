@@ -1,6 +1,6 @@
 """Jams: logs and metadata that hang, queues without room, ways that lose one type of message or hold all of them back.
 
-All is drawn from a stream of its own, so that a history without jams is what it would be if there were none.
+All is drawn from a stream of its own, so that a history without jams is the same as if jams did not exist.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LOST = ("appends", "acknowledgements", "heartbeats", "votes", "hand-overs")
 
 
 def kind_of(message: Any) -> str:
-    """The type of a message, as `LOST` has it. An append without entries is a heartbeat."""
+    """Return the type of a message, as `LOST` has it. An append without entries is a heartbeat."""
     if isinstance(message, AppendEntries):
         return "appends" if message.entries else "heartbeats"
     if isinstance(message, AppendReply):
@@ -28,7 +28,7 @@ def kind_of(message: Any) -> str:
 
 
 def drawn(seed: int) -> dict[str, int]:
-    """The periods of a history's jams, as options of a swarm: each kind on in two of three, at least one on."""
+    """Return the periods of a history's jams, as options of a swarm: each kind on in two of three, at least one on."""
     rng = Random(f"jam {seed}")
     kinds = ("hang_period_us", "crowd_period_us", "lose_period_us", "clog_period_us")
     on = {kind for kind in kinds if rng.random() < 0.6} | {rng.choice(kinds)}
@@ -38,7 +38,7 @@ def drawn(seed: int) -> dict[str, int]:
 
 
 class Jams:
-    """What gets stuck in one history, without being lost or refused for good."""
+    """The jams of one history: things that get stuck, without being lost or refused for good."""
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
@@ -48,7 +48,7 @@ class Jams:
         self.meta_rng = Random(f"metadata jams {workload.cluster.seed}")
 
     def begin(self) -> None:
-        """Watch who votes while he refuses appends; the verifiers see what they saw."""
+        """Watch servers that vote while they refuse appends; the verifiers record that."""
         tap = self.cluster.network.tap
         self.cluster.network.kind_of = kind_of
 
@@ -61,9 +61,9 @@ class Jams:
         self.cluster.network.tap = seen
 
     def leaves_hung(self, node: SimNode) -> str:
-        """What ails a server that is left out of the healed majority, if it is a disk that hangs for good. A leader who
-        is silent because of all that its disk holds up proves little, so in most histories that bound is far away. One
-        whose metadata alone hangs leads on, as it should: it needs them no more."""
+        """Return the defect of a server that is left out of the healed majority, if it is a disk that hangs for good. A
+        leader that is silent because of all that its disk holds up proves little, so in most histories that bound is
+        far away. One whose metadata alone hangs leads on, as it should, because it no longer needs them."""
         leads = node.replica is not None and node.replica.is_leader
         follows = node.replica is None or node.replica._executor.core.role is Role.FOLLOWER
         if self.workload.swarm.hang_period_us > 0 and self.rng.random() < (0.9 if leads else 0.4):
@@ -72,8 +72,8 @@ class Jams:
         return "hung metadata" if hangs and follows else ""
 
     def hang(self) -> None:
-        """A log's syncs neither end nor fail for up to some seconds, mostly a leader's; at times the process dies then:
-        what it had written is on the disk or not."""
+        """Let a log's syncs neither end nor fail for up to some seconds, mostly a leader's; at times the process dies
+        then: what it had written is on the disk or not."""
         node = self._node(leader_odds=0.6)
         if node is None:
             return
@@ -94,9 +94,9 @@ class Jams:
         self.world.after(self.rng.randint(1_000, 400_000), lambda: self.workload.boot(node))
 
     def hang_meta(self) -> None:
-        """A write of consensus metadata neither ends nor fails for up to some seconds, while the log goes on. Only
-        terms, votes and configs are written there, so the leader is stopped or asked to hand over meanwhile. At times
-        the process dies then: what it would have written is on the disk or not."""
+        """Let a write of consensus metadata neither end nor fail for up to some seconds, while the log goes on. Only
+        terms, votes and configs are written there, so the leader is stopped or asked to transfer leadership meanwhile.
+        At times the process dies then: what it would have written is on the disk or not."""
         rng = self.meta_rng
         up = [n for n in self.cluster.nodes.values() if n.up and not n.paused and n.replica is not None]
         if not up:
@@ -126,7 +126,8 @@ class Jams:
         self.world.after(self.meta_rng.randint(1_000, 400_000), lambda: self.workload.boot(node))
 
     def crowd(self) -> None:
-        """A follower has no room for entries for a while, though its disk is well; its leader is stopped meanwhile."""
+        """Leave a follower without room for entries for a while, though its disk is well; its leader is stopped
+        meanwhile."""
         node, leader = self._node(leader_odds=0.0), self._node(leader_odds=1.0)
         if node is None or leader is None or node is leader:
             return
@@ -141,7 +142,7 @@ class Jams:
             self.world.after(self.rng.randint(20_000, lasts_us // 2), stop)
 
     def lose(self) -> None:
-        """From or to one server, messages of one type are lost for a while, and the others are not."""
+        """Lose messages of one type from or to one server for a while, and no others."""
         kind = self.rng.choice(LOST)
         ways, until_us = self._ways(), self.world.now_us + self.rng.randint(100_000, 800_000)
         for way in ways:
@@ -151,7 +152,7 @@ class Jams:
                 self.world.after(delay_us, lambda: None if self.workload.stopped else self.workload.transfer())
 
     def clog(self) -> None:
-        """What one server sends, or is sent, is held back, and comes at once and in order when the way is free."""
+        """Hold back what one server sends, or receives; all of it comes at once and in order when the way is free."""
         network = self.cluster.network
         ways = [way for way in self._ways() if way not in network.held]
         for way in ways:
@@ -159,7 +160,7 @@ class Jams:
             self.world.after(self.rng.randint(150_000, 1_500_000), lambda way=way: network.release(way))  # type: ignore[misc]
 
     def _ways(self) -> list[tuple[str, str]]:
-        """Those from one server, to it, or both; to all others, or to one of them."""
+        """Return the ways from one server, to it, or both; to all others, or to one of them."""
         names = self.cluster.names
         one, shape = self.rng.choice(names), self.rng.randint(0, 2)
         others = [name for name in names if name != one]
@@ -169,7 +170,7 @@ class Jams:
         return ways + [(other, one) for other in others if shape != 1]
 
     def _node(self, *, leader_odds: float) -> SimNode | None:
-        """A server that runs: with these odds the leader's, otherwise one that does not lead."""
+        """Return a server that runs: with these odds the leader's, otherwise one that does not lead."""
         up = [n for n in self.cluster.nodes.values() if n.up and not n.paused and n.replica is not None]
         leads = self.rng.random() < leader_odds
         fit = [n for n in up if n.replica is not None and n.replica.is_leader == leads]

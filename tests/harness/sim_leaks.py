@@ -1,4 +1,4 @@
-"""V8, no leak: after a deletion and at the end, nothing is held open, waited for, anchored or left lying about."""
+"""V8, no leak: after a deletion and at the end, nothing is held open, waited for, anchored or left over."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from nyala.replica.wal.newest import NEWEST_NAME
 from tests.harness.sim_disk import SimDisk
 
 LATE_US = 600_000_000
-"""After which every copy session, and whatever lingers of one, has expired."""
+"""The time after which every copy session, and whatever is left of one, has expired."""
 
 
 def deleted(name: str, disk: SimDisk, tablet_id: str) -> None:
-    """A tombstone was made: no handle, no log, no block that no superblock names."""
+    """Check after a tombstone was made that there is no handle, no log, and no block without a superblock that names
+    it."""
     _none(name, "open files", [path for path, count in disk.handles.items() if count > 0])
     _none(name, "files of the log", [path for path in disk.files if path.startswith(f"{wal_folder(tablet_id)}/")])
     block = Superblock.load(disk, tablet_id) if Superblock.exists(disk, tablet_id) else None
@@ -24,13 +25,13 @@ def deleted(name: str, disk: SimDisk, tablet_id: str) -> None:
 
 
 def orphans(disk: SimDisk, but: str = "") -> list[str]:
-    """Files of `data/` that no superblock names, live or quarantined, and that do not begin with `but`."""
+    """Return the files of `data/` that no superblock names, live or quarantined, and that do not begin with `but`."""
     named = named_blocks(disk)
     return [p for p in disk.files if p.startswith("data/") and p not in named and not (but and p.startswith(but))]
 
 
 def idle(node: Any) -> bool:
-    """Whether no work is under way here and no caller waits, but for reads, which time ends (`at_rest`)."""
+    """Return whether no work is under way here and no caller waits, except for reads, which time ends (`at_rest`)."""
     replica = node.replica
     if replica is None or any(not side.over for side in getattr(node, "sides", ())):
         return replica is None
@@ -40,7 +41,8 @@ def idle(node: Any) -> bool:
 
 
 def at_rest(node: Any, tablet_id: str) -> bool:
-    """A server at the end of a history, all healed, long after the last copy. False if it has no replica to look at."""
+    """Check a server at the end of a history, all healed, long after the last copy. False if it has no replica to
+    check."""
     name, disk, log, replica = node.uuid, node.disk, node.log, node.replica
     if replica is None or log is None:
         return False

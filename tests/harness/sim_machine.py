@@ -11,7 +11,7 @@ from nyala.replica.types import ZERO_OPID, Corruption, Disk, Entry, OpId
 
 
 class Counted(NamedTuple):
-    """What apply says of one entry: how many entries came before it, and the digest of all up to it."""
+    """The result of applying one entry: how many entries came before it, and the digest of all up to it."""
 
     opid: OpId
     count: int
@@ -19,9 +19,9 @@ class Counted(NamedTuple):
 
 
 class CountingMachine:
-    """A state machine whose state is a running digest. `on_apply(entry)` sees every entry, for verifiers.
+    """A state machine whose state is a running digest. `on_apply(entry)` receives every entry, for verifiers.
 
-    Opening it again continues after the last flush, as a tablet does. `poison`: an index that cannot be applied.
+    Opened again it continues after the last flush, as a tablet does. `poison`: an index that cannot be applied.
     """
 
     def __init__(self, disk: Disk, tablet_id: str, on_apply: Callable[[Entry], None] = lambda entry: None) -> None:
@@ -37,7 +37,7 @@ class CountingMachine:
             self.applied_opid = self.flush_opid = OpId(term, index)
 
     def apply(self, entries: Sequence[Entry]) -> list[Counted]:
-        """In index order; every kind counts."""
+        """Apply in index order; every kind counts."""
         results = []
         for entry in entries:
             if entry.opid.index == self.poison:
@@ -59,7 +59,7 @@ class CountingMachine:
         return self.flush_opid
 
     def encode(self) -> bytes:
-        """The durable file, for a copy to another server too; Corruption if it is not what was written."""
+        """Return the durable file, for a copy to another server too; Corruption if it is not what was written."""
         data = self._disk.read(self._path)
         try:
             json.loads(data)
@@ -71,7 +71,7 @@ class CountingMachine:
         return 0.0
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: nothing is held open."""
 
 
 def install(disk: Disk, tablet_id: str, data: bytes) -> None:

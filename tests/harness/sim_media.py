@@ -1,8 +1,8 @@
 """Disks that fail with EIO, and disks that put a write in the wrong place; which server may be hurt, and when.
 
-A disk that only fails harms nobody who ends his process at once. One that loses what was durable harms its replica: so
-such faults fall on one server at a time, while the others are a sound majority. Whatever is wrong in a history then is
-the product's fault.
+A disk that only fails harms no replica if the process ends at once. One that loses durable data harms its replica; such
+faults fall on one server at a time, while the others are a sound majority. Whatever is wrong in a history then is the
+product's fault.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ HARMLESS = (
     *(("datasync", WALS), ("datasync", WALS), ("sync", WALS), ("pread", WALS)),
     *(("replace", METAS[0]), ("replace", METAS[1]), ("read", METAS[0]), ("sync_dir", "*-meta")),
 )
-"""EIO of these ends the process, and the next one finds all that was promised."""
+"""After EIO of these the process ends, and the next one finds all that was promised."""
 HARMFUL = (("pwrite", WALS), ("pwrite", DATA), ("sync", DATA), ("pread", DATA))
-"""EIO of these may leave a replica that abstains, or one that has failed."""
+"""After EIO of these the replica may abstain, or fail."""
 MARKS = {
     "EIO of a read": ("pread", "read"),
     "EIO of a write": ("pwrite", "replace"),
@@ -31,7 +31,7 @@ MARKS = {
 
 
 def sound(cluster: SimCluster, *, but: SimNode | None = None) -> bool:
-    """Whether every member that anybody knows of, except `but`, is a voter with a whole replica, and they are three."""
+    """Return whether every known member, except `but`, is a voter with a whole replica, and they are three."""
     configs = [config for r in cluster.replicas for config in (r.committed_config, r.active_config)]
     leader = cluster.leader()
     if leader is None or len(leader.committed_config.voters) < 3:
@@ -46,7 +46,7 @@ def sound(cluster: SimCluster, *, but: SimNode | None = None) -> bool:
 
 
 def fail(cluster: SimCluster) -> None:
-    """One call of one server's disk will end in EIO."""
+    """Let one call of one server's disk end in EIO."""
     rng = cluster.world.rng
     node = rng.choice(list(cluster.nodes.values()))
     harmful = rng.random() < 0.3
@@ -59,10 +59,10 @@ def fail(cluster: SimCluster) -> None:
 
 
 def stray(cluster: SimCluster) -> None:
-    """One write of one server's disk will land somewhere else: in the same file, or, of a whole small file, in another.
+    """Let one write of one server's disk land somewhere else: in the same file, or, of a whole small file, in another.
 
-    The log's writes stray within their segment, so that something that was durable is hit. What lands where nobody
-    ever looks is a write that never happened, under a sync that said otherwise: of the last group commit no log can
+    The log's writes stray within their segment, so that something durable is hit. A write that lands at a place that is
+    never read is a write that never happened, under a sync that reported success: for the last group commit no log can
     know that.
     """
     rng = cluster.world.rng
@@ -88,7 +88,8 @@ def stray(cluster: SimCluster) -> None:
 
 
 def _within(node: SimNode, path: str, byte_offset: int, data: bytes) -> list[tuple[str, int]]:
-    """Places in the same file, whole sectors away; in a log, among what is written: behind its end nobody looks."""
+    """Return places in the same file, whole sectors away; in a log, among what is written, because nothing is read
+    after its end."""
     size, step = node.disk.files.get(path, 0), SECTOR_BYTES
     end = byte_offset if path.startswith("wals/") else max(size - len(data), 0) + 1
     places = range(byte_offset % step, end, step)
@@ -96,14 +97,14 @@ def _within(node: SimNode, path: str, byte_offset: int, data: bytes) -> list[tup
 
 
 def _elsewhere(node: SimNode, path: str) -> list[tuple[str, int]]:
-    """The beginnings of all sectors of other files that are in use."""
+    """Return the beginnings of all sectors of other files that are in use."""
     rooms = ("wals/", "data/", "consensus-meta/", "tablet-meta/")
     files = {name: size for name, size in node.disk.files.items() if name.startswith(rooms) and name != path}
     return [(name, start) for name, size in files.items() for start in range(0, size, SECTOR_BYTES)]
 
 
 def count(cluster: SimCluster) -> None:
-    """What the disks ran into, as marks."""
+    """Count the faults of the disks, as marks."""
     for mark, operations in MARKS.items():
         fired = [n.disk.fired[operation, "EIO"] for n in cluster.everybody for operation in operations]
         cluster.marks[mark] += sum(fired)

@@ -1,7 +1,7 @@
 """Clients of a simulated cluster that write and read a few registers; their history is judged from outside.
 
 Unlike the verifiers, which look into replicas, the history knows only what clients could know: when a call began, when
-it ended, what it answered. A register is a key of what replicas apply, in the order in which they apply it.
+it ended, and its answer. A register is a key of what replicas apply, in the order in which they apply it.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from tests.harness.history import ABSENT, Call, History
 from tests.harness.sim_cluster import SimCluster, SimNode
 
 TIMEOUT_US = 400_000
-"""After which a client gives a call up as lost; it may yet take effect."""
+"""The time after which a client gives a call up as lost; it may yet take effect."""
 ROAD_US = (100, 3_000)
-"""Between a client and a server, one way."""
+"""The delay between a client and a server, one way."""
 STALENESS_US = (600_000, 900_000, 1_500_000)
-"""Of reads at any server; the day of a simulation lasts two seconds."""
+"""The stalenesses of reads at any server; the day of a simulation lasts two seconds."""
 
 
 class RegisterClients:
-    """A few clients, one call each at a time, at servers that lead as far as somebody knows, now and then at others.
+    """A few clients, one call each at a time, at servers that some server believes lead, now and then at others.
 
-    A share of the reads may be stale: at any server, and no older than what the client has seen, which goes along with
-    each call as the product's clients send it.
+    A share of the reads may be stale: at any server, and no older than what the client has seen, which is sent along
+    with each call as the product's clients send it.
     """
 
     def __init__(
         self, cluster: SimCluster, *, clients: int = 4, keys: int = 2, pause_us: int = 10_000, stale_share: float = 0.0
     ) -> None:
         self.acknowledged: list[tuple[int, int]] = []
-        """(virtual time in us, index) of every write that a client was told of."""
+        """(virtual time in us, index) of every write that was acknowledged to a client."""
         self.cluster = cluster
         self.history = History(lambda: cluster.world.now_us / 1e6)
         self.stopped = False
@@ -48,13 +48,13 @@ class RegisterClients:
         self._stale_share = stale_share
         self.stale_reads = 0
         self.seen = dict.fromkeys(self._clients, 0)
-        """Of each client the highest hybrid time that it was told."""
+        """For each client the highest hybrid time that it received."""
         self._settled_to = 0
         self._written: dict[bytes, list[tuple[int, bytes]]] = {key: [] for key in self._keys}
-        """Of each key: (index, value) in the order of the log."""
+        """For each key (index, value) in the order of the log."""
 
     def begin(self) -> None:
-        """Every client starts; `stopped` ends them."""
+        """Start every client; `stopped` ends them."""
         for name in self._clients:
             self._later(name)
 
@@ -63,7 +63,7 @@ class RegisterClients:
         world.after(world.rng.randint(1, 2 * self._pause_us), lambda: None if self.stopped else self._call(name))
 
     def _call(self, name: str) -> None:
-        """One call: it travels, waits where the server is stopped, is answered or lost, and the next one follows."""
+        """Make one call: it travels, waits if the server is stopped, is answered or lost, and the next one follows."""
         world, key = self.cluster.world, self.cluster.world.rng.choice(self._keys)
         write = world.rng.random() < 0.5
         stale = not write and self._stale_share and world.rng.random() < self._stale_share
@@ -110,7 +110,7 @@ class RegisterClients:
         self._travel(arrived)
 
     def _observe(self, node: SimNode, seen: int) -> bool:
-        """Whether the server takes the caller's time over, as `server.requests.scans` decides."""
+        """Return whether the server accepts the caller's time, as `server.requests.scans` decides."""
         clock = node.hybrid_clock
         ahead = clock.ahead_of_wall_us(seen) > limits.CLOCK_AHEAD_OF_CALLERS_US_MAX
         if seen and ahead and clock.ahead_us(seen) > limits.CLOCK_DIFFERENCE_US_MAX:
@@ -121,7 +121,7 @@ class RegisterClients:
     def _read_stale(
         self, node: SimNode, replica: Replica, staleness_us: int, seen: int, answer: Callable[[Any], None]
     ) -> None:
-        """As `server.requests.scans` does it, without the wait for newer data."""
+        """Read as `server.requests.scans` does, without the wait for newer data."""
         clock = node.hybrid_clock
         if clock.ahead_of_wall_us() > limits.CLOCK_DIFFERENCE_US_MAX:
             replica.read_barrier(answer)
@@ -132,7 +132,8 @@ class RegisterClients:
             replica.wait_safe(needed, answer)
 
     def _whom(self, leading_share: float) -> SimNode | None:
-        """Mostly a server that thinks that it leads: a client cannot know better. Any server for a stale read."""
+        """Return mostly a server that believes that it leads: a client cannot know better. Any server for a stale
+        read."""
         nodes, rng = [n for n in self.cluster.nodes.values() if n.up], self.cluster.world.rng
         leading = [n for n in nodes if n.replica is not None and n.replica.is_leader]
         choice = leading if leading and rng.random() < leading_share else nodes
@@ -150,7 +151,7 @@ class RegisterClients:
         write: bool,
         send: Callable[[Callable[[], None]], None],
     ) -> Callable[[Any], None]:
-        """What the server does with its result: send it off."""
+        """Send the server's result to the client."""
 
         def done(result: Any) -> None:
             if isinstance(result, Refused):
@@ -173,7 +174,8 @@ class RegisterClients:
         self.seen[name] = max(self.seen[name], of_time)
 
     def _at(self, key: bytes, index: int) -> bytes | None:
-        """The register after the entry at `index`: replicas equal each other there, as the verifiers watch."""
+        """Return the register after the entry at `index`: replicas equal each other there, which the verifiers
+        check."""
         applied = self.cluster.verify.history
         while self._settled_to + 1 in applied:
             self._settled_to += 1

@@ -1,6 +1,6 @@
-"""What operators and masters do about servers of a simulated cluster: scrub, delete and copy again, wipe, replace.
+"""The actions of operators and masters on servers of a simulated cluster: scrub, delete and copy again, wipe, replace.
 
-It goes on in the liveness phase: that a group with a sound majority heals is what is demanded of it.
+They go on in the liveness phase: a group with a sound majority must heal.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ SCRUB_AFTER_US = 200_000
 
 
 class Repairs:
-    """Looks at every server now and then."""
+    """Checks every server now and then."""
 
     def __init__(self, cluster: SimCluster) -> None:
         self.cluster = cluster
         self.hurried = False
-        """In the liveness phase nothing is waited for."""
+        """Whether nothing is waited for, as in the liveness phase."""
         self._seen_us: dict[str, int] = {}
         self._wanted = 0
 
@@ -30,7 +30,7 @@ class Repairs:
 
     @property
     def done(self) -> bool:
-        """Whether every member is whole, and every server that was lost is replaced."""
+        """Return whether every member is whole, and every server that was lost is replaced."""
         leader = self.cluster.leader()
         if leader is None or leader.active_config != leader.committed_config or self._lost(leader):
             return False
@@ -38,7 +38,7 @@ class Repairs:
         return all(n.up and n.whole and not self._has_failed(n) for n in members)
 
     def wipe_one(self) -> None:
-        """A server loses its disk, and comes back with another identity, mostly at its old address."""
+        """Remove a server's disk; it comes back with another identity, mostly at its old address."""
         rng = self.cluster.world.rng
         node = rng.choice(list(self.cluster.nodes.values()))
         if node.whole and sound(self.cluster, but=node):
@@ -85,7 +85,7 @@ class Repairs:
         return any(m.uuid not in self.cluster.nodes for m in leader.active_config.members)
 
     def _replace(self, leader: Replica) -> None:
-        """The step that the production policy advises."""
+        """Take the step that the production policy advises."""
         cluster, config = self.cluster, leader.committed_config
         view = TabletView(
             tablet_id=TABLET,

@@ -1,7 +1,7 @@
 """Work that a simulated process does beside its main thread: a flush, a compaction, a tablet copy.
 
-It runs on a real thread of its own, but never at the same time as the simulation: the two hand one baton back and
-forth. The work lets go of it where it calls the disk or a peer; so everything else of the process, and of the others,
+It runs on a real thread of its own, but never at the same time as the simulation: the two pass one baton back and
+forth. The work releases it at each call of the disk or a peer. So everything else of the process, and of the others,
 happens in between, at times drawn from the seed, and the process may die there.
 """
 
@@ -43,7 +43,7 @@ class Side:
                 self.schedule(self.node.world.rng.randint(50, 8_000))
 
     def step(self) -> None:
-        """Let it run to its next pause or its end; a crash point that it comes to ends the process."""
+        """Let it run to its next pause or its end; a crash point on the way ends the process."""
         self._mine.release()
         self._theirs.acquire()
         if self.over:
@@ -58,18 +58,18 @@ class Side:
                     self.node.do(lambda: self._done(result))
 
     def finish(self) -> None:
-        """Run it to its end now: who stops a replica waits for its flush."""
+        """Run it to its end now: a replica that stops waits for its flush."""
         while not self.over:
             self.step()
 
     def kill(self) -> None:
-        """The process is gone; what the work still holds is let go of, nothing more is written."""
+        """End it because the process is gone: what the work still holds is released, nothing more is written."""
         self.killed = True
         while not self.over:
             self.step()
 
     def pause(self) -> None:
-        """On the side's thread: let the world go on."""
+        """Let the world go on; called on the side's thread."""
         if self.killed:
             raise SimCrash("the process is gone")
         self._theirs.release()
@@ -79,7 +79,7 @@ class Side:
 
     @property
     def here(self) -> bool:
-        """Whether this is the side's own thread."""
+        """Return whether this is the side's own thread."""
         return threading.current_thread() is self._thread
 
     def _main(self) -> None:

@@ -13,7 +13,7 @@ from tests.harness.sim_cluster import SimCluster, SimNode
 
 
 class Answers:
-    """A `done` callback that keeps what it got."""
+    """A `done` callback that keeps its arguments."""
 
     def __init__(self) -> None:
         self.all: list[Any] = []
@@ -23,13 +23,13 @@ class Answers:
 
     @property
     def one(self) -> Any:
-        """The only answer so far."""
+        """Return the only answer so far."""
         [answer] = self.all
         return answer
 
 
 def started(cluster: SimCluster, hinted: str = "a") -> Replica:
-    """Boot everyone, `hinted` first to campaign; returns the running leader."""
+    """Boot all servers, `hinted` first to campaign; returns the running leader."""
     cluster.start(hinted=hinted)
     cluster.run_until(lambda: cluster.leader() is not None, "a leader")
     leader = cluster.leader()
@@ -50,18 +50,18 @@ def on(cluster: SimCluster, replica: Replica, function: Callable[[], None]) -> N
 
 
 def put_and_wait(cluster: SimCluster, replica: Replica, payload: bytes) -> Any:
-    """One write, answered."""
+    """Make one write; returns its answer."""
     answers = put(cluster, replica, payload)
     cluster.run_until(lambda: bool(answers.all), f"an answer to {payload!r}")
     return answers.one
 
 
 def node_of(cluster: SimCluster, replica: Replica) -> SimNode:
-    """The server of `replica`."""
+    """Return the server of `replica`."""
     return cluster.nodes[replica.uuid]
 
 
 def level(cluster: SimCluster) -> bool:
-    """Whether all servers are up and have applied the same."""
+    """Return whether all servers are up and have applied the same."""
     replicas = cluster.replicas
     return len(replicas) == len(cluster.nodes) and len({r.applied_index for r in replicas}) == 1

@@ -1,4 +1,4 @@
-"""Histories of one kind of trouble: copies from leaders that are deposed meanwhile."""
+"""Histories of one kind of fault: copies from leaders that are deposed meanwhile."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from tests.harness.sim_world import Faults
 
 
 def stranded(seed: int) -> SimCluster:
-    """Six virtual seconds; followers fall behind a leader that asks them to copy, is stopped, and is deposed."""
+    """Run six virtual seconds in which followers fall behind a leader that asks them to copy, is stopped, and is
+    deposed."""
     cluster = SimCluster(seed)
     workload = Workload(cluster, Swarm(faults=Faults(), strand_period_us=900_000))
     cluster.start(hinted="a")

@@ -81,7 +81,7 @@ class TabletMachine:
 
     @property
     def digest(self) -> tuple[Any, ...]:
-        """Equal on level replicas: the rows at the latest time, and the ledger."""
+        """Return a value that is equal on level replicas: the rows at the latest time, and the ledger."""
         return (*self.tablet.checksum(), repr(self.tablet.ledger.to_avro()))
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class TabletNode(SimNode):
         return Superblock.exists(self.disk, TABLET)
 
     def start(self, *, campaign: bool = False) -> None:
-        """The startup rules, then a replica or a tombstone."""
+        """Apply the startup rules, then run a replica or a tombstone."""
         self.disk.hook = self._on_disk_call
         super().start(campaign=campaign)
 
@@ -132,7 +132,7 @@ class TabletNode(SimNode):
         return TabletMachine(Tablet.open(self.disk, Superblock.load(self.disk, TABLET)), on_apply)
 
     def receive_absent(self, message: Message) -> None:
-        """As a server answers in the name of a tombstone, or of a tablet that it never had."""
+        """Answer as a server does for a tombstone, or for a tablet that it never had."""
         if not self.exists():
             super().receive_absent(message)
             return
@@ -193,7 +193,7 @@ class TabletNode(SimNode):
         return side
 
     def _on_disk_call(self, operation: str, path: str) -> None:
-        """Side work lets go of the baton here, if it holds nothing that another thread would wait for."""
+        """Let side work release the baton here, if it holds nothing that another thread would wait for."""
         side = next((s for s in self.sides if s.here), None)
         if side is None or side.killed:
             return
@@ -205,7 +205,7 @@ class TabletNode(SimNode):
         side.pause()
 
     def flush(self, done: Flushed = lambda moved: None) -> None:
-        """A flush, and at times a compaction, on a thread beside everything else; then log is collected."""
+        """Flush and, at times, compact on a thread beside everything else; then collect log."""
         machine, replica = self.machine, self.replica
         if machine is None or replica is None or any(not s.over for s in self.sides):
             return
@@ -233,7 +233,7 @@ class TabletNode(SimNode):
         self.beside(work, over)
 
     def replace(self) -> None:
-        """A tombstone in its place, which its leader copies over; or another disk."""
+        """Put a tombstone in its place, which its leader copies over; or another disk."""
         try:
             block = Superblock.load(self.disk, TABLET)
         except Corruption:
@@ -244,7 +244,7 @@ class TabletNode(SimNode):
             self.do(lambda: self._delete(block))
 
     def _delete(self, block: Superblock) -> None:
-        """As an operator's word does it."""
+        """Delete it as an operator's command does."""
         replica = self.replica
         try:
             if replica is not None:
@@ -268,7 +268,7 @@ class TabletNode(SimNode):
             self.cluster.verify.looks["V8"] += 1
 
     def halt(self) -> OpId:
-        """Stop the replica as its deletion needs it, after the work beside it; the last OpId it logged."""
+        """Stop the replica as its deletion needs it, after the work beside it; returns the last OpId it logged."""
         for side in list(self.sides):
             if not side.here:
                 side.finish()
@@ -284,14 +284,14 @@ class TabletNode(SimNode):
         return last
 
     def life_of_replica_over(self) -> None:
-        """No replica runs any more; the process goes on."""
+        """Note that no replica runs any more; the process goes on."""
         self.cluster.verify.down(self.uuid)
         self.silent_since_us = self.world.now_us
         self.replica = self.machine = self.log = None
 
 
 class SimCopySource:
-    """The way to the source of a copy, from the copy's thread; each call waits for an answer as an RPC does."""
+    """The connection to the source of a copy, from the copy's thread; each call waits for an answer as an RPC does."""
 
     def __init__(self, source: TabletNode, target: TabletNode) -> None:
         self._source, self._target = source, target
@@ -349,7 +349,7 @@ class SimCopySource:
 
     @contextmanager
     def _source_process(self) -> Iterator[None]:
-        """What runs there: a disk that fails ends that process, and then nobody answers."""
+        """Run a step of the source's process: a disk that fails ends it, and then there is no answer."""
         source = self._source
         try:
             yield
@@ -364,14 +364,14 @@ class SimCopySource:
 
 
 class TabletCopies:
-    """Copies of one cluster's tablet, asked for by leaders and carried out by the targets."""
+    """Copies of one cluster's tablet, requested by leaders and carried out by the targets."""
 
     def __init__(self, cluster: SimCluster, tablet_id: str) -> None:
         self._cluster = cluster
         self._running: dict[str, int] = {}
 
     def needed(self, leader: SimNode, need: CopyNeeded) -> None:
-        """A leader sends StartTabletCopy."""
+        """Send StartTabletCopy as a leader."""
         if leader.replica is None:
             return
         request = CopyRequest(
@@ -389,7 +389,7 @@ class TabletCopies:
         return node if isinstance(node, TabletNode) else None
 
     def local(self, node: TabletNode) -> LocalReplica:
-        """What the target knows of itself."""
+        """Return what the target knows of itself."""
         if not node.exists():
             return LocalReplica(uuid=node.uuid, data_state=DataState.DOES_NOT_EXIST)
         try:
@@ -417,7 +417,8 @@ class TabletCopies:
         return start_tablet_copy_checks(request, self.local(target)) is None
 
     def _begin(self, request: CopyRequest, life: int) -> None:
-        """`life`: in which the target took the request. What waited when it died went with it."""
+        """Begin a copy. `life`: the life in which the target accepted the request; requests that waited when it died
+        are gone."""
         target, source = self._node(request.dest_uuid), self._node(request.from_uuid)
         if target is None or source is None or target.uuid != request.dest_uuid:
             self._running.pop(request.dest_uuid, None)

@@ -28,7 +28,7 @@ class TabletWorkload(Workload):
         self.checksums: list[tuple[int, tuple[int, int]]] = []
         self._twice = cluster.seed % 6 < 2 and not swarm.stray_period_us
         """Whether each write inserts its row twice, so that every answer has an error, and answers are lost on the way.
-        Histories of seeds that are kept, and of rotten disks, whose finds are rare, stay as they are."""
+        Histories of kept seeds, and of failing disks, whose finds are rare, stay as they are."""
         self._road = Random(f"answers {cluster.seed}")
 
     def begin(self) -> None:
@@ -47,7 +47,8 @@ class TabletWorkload(Workload):
     # ---- the client
 
     def write(self) -> None:
-        """Insert one row under the next sequence number, until it is known to be there; the first answer every time."""
+        """Insert one row under the next sequence number, until it is known to be there; the answer must be the first
+        one every time."""
         if len(self.unanswered) >= PENDING_MAX:
             return
         self.written += 1
@@ -99,7 +100,7 @@ class TabletWorkload(Workload):
                     world.after(world.rng.randint(5_000, 40_000), lambda: self._send(number))
 
         def look() -> None:
-            """A server that died answers nobody: the client notices, and sends again."""
+            """Notice that a server that died does not answer, and send again."""
             if open_calls and node.life == life:
                 world.after(60_000, look)
             elif open_calls:
@@ -115,7 +116,7 @@ class TabletWorkload(Workload):
     # ---- snapshots
 
     def snapshot(self) -> None:
-        """A snapshot at this server's present: no dangling link, and the same for ever, everywhere."""
+        """Take a snapshot at this server's present: it has no dangling link, and is the same for ever, everywhere."""
         replica = self._somebody()
         if replica is None:
             return
@@ -139,7 +140,7 @@ class TabletWorkload(Workload):
         self._do(replica, lambda: replica.wait_safe(time, done))
 
     def linked(self, machine: Any, time: int | None) -> dict[int, tuple[int | None, int]]:
-        """V5: every row names an earlier one that is there, and no row is named twice. The rows."""
+        """Check V5: every row names an earlier one that is there, and no row is named twice. Returns the rows."""
         rows: dict[int, tuple[int | None, int]] = {}
         for batch in machine.tablet.scan(snapshot_time=time):
             for key, before, value in zip(*(batch.column(n).to_pylist() for n in ("k", "before", "v")), strict=True):
@@ -155,7 +156,8 @@ class TabletWorkload(Workload):
     # ---- at the end
 
     def at_end(self) -> None:
-        """V4, V5, V6: all that was acknowledged is there once and nothing else; replicas are equal, then and now."""
+        """Check V4, V5, V6: all that was acknowledged is there once and nothing else; replicas are equal, then and
+        now."""
         leader = self.cluster.leader()
         assert leader is not None
         expected: dict[int, tuple[int | None, int]] = {}

@@ -12,7 +12,7 @@ from tests.harness.sim_registers import RegisterClients
 class StaleReaders:
     """Reads at replicas drawn at random, leader or not, up or just up again, judged by the product's rule.
 
-    What is promised: every write that a client was told of longer ago than the staleness, in true time, is in what is
+    The promise: every write that was acknowledged to a client longer ago than the staleness, in true time, is in the
     read, as long as clocks differ by less than the stated bound.
     """
 
@@ -46,7 +46,8 @@ class StaleReaders:
 
 
 def times_ascend(cluster: SimCluster) -> None:
-    """Over leaders, restarts and jumps: every entry that was applied anywhere is later than the one before it."""
+    """Check over leaders, restarts and jumps that every entry that was applied anywhere is later than the one before
+    it."""
     history = cluster.verify.history
     for one, other in itertools.pairwise(sorted(history)):
         before, after = history[one], history[other]

@@ -1,6 +1,7 @@
-"""What must hold at every moment of a simulated history, checked on the traffic and on the replicas themselves.
+"""Verifiers of a simulated history: what must hold at every moment, checked on the traffic and on the replicas
+themselves.
 
-Each verifier is fed by the harness, whatever the scenario, and raises AssertionError at the first contradiction.
+The harness calls each verifier, whatever the scenario, and each raises AssertionError at the first contradiction.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from nyala.replica.types import ZERO_OPID, Applied, Entry, EntryKind, OpId, Raft
 
 
 class Verifiers:
-    """All of them. `looks` says how often each had something to compare: `tests.sim.coverage` demands that of a run, so
-    a verifier that nobody feeds any more turns it red."""
+    """All of them. `looks` counts how often each had something to compare: `tests.sim.coverage` demands that of a run,
+    so a verifier that is no longer called turns it red."""
 
     def __init__(self) -> None:
         self.looks: Counter[str] = Counter()
         self.history: dict[int, Entry] = {}
-        """Index -> the entry that was applied there, first by anyone."""
+        """Index -> the entry that was applied there first."""
         self.applied_by: dict[str, int] = {}
         self.acknowledged: dict[int, bytes] = {}
         self.refused_for_good: set[bytes] = set()
@@ -33,7 +34,7 @@ class Verifiers:
         self.appenders: dict[int, str] = {}
         self.reached: dict[str, int] = {}
         self.kept: dict[str, OpId] = {}
-        """Server -> what its tombstone must keep, as long as there is one."""
+        """Server -> the OpId that its tombstone must keep, as long as there is one."""
 
     # ---- applied sequences are prefixes of each other
 
@@ -53,14 +54,15 @@ class Verifiers:
     def log_found(self, uuid: str, last: OpId, flushed: OpId, withheld: OpId = ZERO_OPID) -> None:
         """V7: no replica goes back: a restart finds everything that was ever applied there.
 
-        `withheld`: of a replica whose disk was damaged, what it knows to be lost of its log's end.
+        `withheld`: of a replica whose disk was damaged, the part of its log's end that it knows to be lost.
         """
         top, reached = max(last.index, flushed.index, withheld.index), self.reached.get(uuid, 0)
         self.looks["V7"] += reached > 0
         assert top >= reached, f"{uuid} had applied {reached}, and comes back with {top}"
 
     def tail_found(self, uuid: str, withheld: OpId | None) -> None:
-        """No disk here changes a byte; what a power cut tore was never synced, and keeps nobody from voting."""
+        """Check that no replica has lost a part of its log's end: no disk here changes a byte, and what a power cut
+        tore was never synced, so every replica may vote."""
         assert withheld is None, f"{uuid} withholds {withheld} after a power cut"
 
     def log_holds(self, uuid: str, entries: Iterable[Entry], commit_index: int) -> None:
@@ -73,20 +75,20 @@ class Verifiers:
             )
 
     def flushed(self, uuid: str, flushed: OpId, durable: OpId, copied: OpId) -> None:
-        """What is flushed is durable in the own log too, or came with a copy."""
+        """Check that what is flushed is durable in the own log too, or came with a copy."""
         top = max(durable.index, copied.index)
         assert flushed.index <= top, f"{uuid} flushed {flushed}, its log is durable up to {durable}"
 
     def copied(self, uuid: str, last: OpId, durable: OpId) -> None:
-        """A copy that ends at `last` replaces a log whose durable end may have been acknowledged."""
+        """Check a copy that ends at `last`: it replaces a log whose durable end may have been acknowledged."""
         assert last >= durable, f"a copy up to {last} makes {uuid} forget {durable}"
 
     def deleted(self, uuid: str, last: OpId, durable: OpId) -> None:
-        """A replica becomes a tombstone that keeps `last`."""
+        """Note that a replica becomes a tombstone that keeps `last`."""
         assert last >= durable, f"{uuid} is deleted as of {last}, its log was durable up to {durable}"
 
     def tombstone(self, uuid: str, last: OpId) -> None:
-        """What a tombstone keeps never falls, over restarts and over copies that do not end."""
+        """Check that what a tombstone keeps never falls, over restarts and over copies that do not end."""
         kept = self.kept.get(uuid, ZERO_OPID)
         assert last >= kept, f"the tombstone of {uuid} keeps {last}, it had to keep {kept}"
         self.kept[uuid] = last
@@ -94,7 +96,7 @@ class Verifiers:
     # ---- acknowledged writes survive; refused ones never appear
 
     def answered(self, payload: bytes, result: Any, *, repeated: bool = False) -> None:
-        """A client's write was answered. `repeated`: the same bytes are sent until one is acknowledged."""
+        """Note that a client's write was answered. `repeated`: the same bytes are sent until one is acknowledged."""
         if isinstance(result, Refused):
             if result.applied is Applied.NOT_APPLIED and not repeated:
                 self.refused_for_good.add(payload)
@@ -105,7 +107,7 @@ class Verifiers:
         self.acknowledged[index] = payload
 
     def writes_stand(self) -> None:
-        """After convergence: nothing acknowledged is missing, nothing refused for good is there."""
+        """Check after convergence that nothing acknowledged is missing, and nothing refused for good is there."""
         self.looks["V4"] += len(self.acknowledged)
         for index, payload in self.acknowledged.items():
             assert self.history[index].payload == payload
@@ -114,7 +116,7 @@ class Verifiers:
         assert not wrongly, f"NOT_APPLIED was said of {wrongly[:3]}, which were applied"
 
     def configs_stand(self, initial: RaftConfig) -> None:
-        """Committed configs differ from the one before in at most one voter."""
+        """Check that committed configs differ from the one before in at most one voter."""
         voters = set(initial.voters)
         for index in sorted(self.history):
             entry = self.history[index]
@@ -127,14 +129,15 @@ class Verifiers:
     # ---- one leader per term, one vote per term, no promise forgotten
 
     def looked_at(self, replica: Replica) -> None:
-        """One leader per term."""
+        """Check that there is one leader per term."""
         if replica.is_leader:
             first = self.leaders.setdefault(replica.term, replica.uuid)
             self.looks["I2"] += 1
             assert first == replica.uuid, f"two leaders in term {replica.term}: {first} and {replica.uuid}"
 
     def sent(self, sender: str, receiver: str, message: Any) -> None:
-        """What leaves a server is a promise: it holds over all later restarts. V2: one sender of appends per term."""
+        """Note what leaves a server as a promise: it holds over all later restarts. V2: one sender of appends per
+        term."""
         if isinstance(message, AppendEntries):
             first = self.appenders.setdefault(message.term, sender)
             self.looks["V2"] += 1
@@ -152,9 +155,9 @@ class Verifiers:
         self.promised_term[voter] = max(self.promised_term.get(voter, 0), term)
 
     def reopened(self, uuid: str, cmeta: ConsensusMeta, machine: Any) -> None:
-        """No amnesia: the metadata knows every term that this server spoke in, and its vote.
+        """Check that no promise is forgotten: the metadata has every term that this server sent in, and its vote.
 
-        Metadata that was lost has a vote floor instead: at or below it, nobody gets a vote who asks.
+        Metadata that was lost has a vote floor instead: at or below it, no candidate gets a vote.
         """
         promised = self.promised_term.get(uuid, 0)
         self.looks["I1"] += promised > 0
@@ -166,29 +169,29 @@ class Verifiers:
         self.kept.pop(uuid, None)
 
     def down(self, uuid: str) -> None:
-        """The server's memory is gone."""
+        """Forget the server's memory."""
         self.applied_by.pop(uuid, None)
 
     # ---- reads
 
     def newest_acknowledged(self) -> int:
-        """Highest acknowledged index: what a linearizable read that begins now must see."""
+        """Return the highest acknowledged index: a linearizable read that begins now must see it."""
         return max(self.acknowledged, default=0)
 
     def read_served(self, replica: Replica, begun_with: int) -> None:
-        """A read that began after `begun_with` was acknowledged sees it."""
+        """Check that a read that began after `begun_with` was acknowledged sees it."""
         assert replica.applied_index >= begun_with, (
             f"a read at {replica.uuid} saw {replica.applied_index}, {begun_with} was acknowledged before it began"
         )
         self.looks["READ"] += begun_with > 0
 
     def snapshot_served(self, replica: Replica, hybrid_time: int) -> None:
-        """What a snapshot contains is settled when it is served."""
+        """Note the content of a snapshot, which is final when it is served."""
         count = self._at_or_below(hybrid_time, replica.applied_index)
         self.snapshots.append((hybrid_time, count))
 
     def snapshots_stand(self) -> None:
-        """After convergence: the same snapshots read again are the same."""
+        """Check after convergence that the same snapshots read again are the same."""
         top = max(self.history, default=0)
         self.looks["SNAPSHOT"] += len(self.snapshots)
         for hybrid_time, count in self.snapshots:

@@ -1,4 +1,4 @@
-"""Clients and trouble for a simulated cluster, all drawn from its seed."""
+"""Clients and faults for a simulated cluster, all drawn from its seed."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ MARKS = (
     *("replay", "flush during faults", "log GC", "transfer", "config change", "promotion", "tablet copy"),
     *("read at once", "read waited", "read refused", "snapshot", "acknowledged", "unknown outcome"),
 )
-"""What the histories of a run must come across, or they prove little."""
+"""The marks that the histories of a run must come across, or they prove little."""
 
 
 @dataclass
 class Swarm:
-    """Which kinds of trouble one history has. Periods in microseconds; 0: never."""
+    """The kinds of fault of one history. Periods in microseconds; 0: never."""
 
     faults: Faults
     crash_period_us: int = 0
@@ -52,23 +52,23 @@ class Swarm:
     wipe_period_us: int = 0
     crash_point: str = ""
     padding: int = 0
-    """Bytes that make each write longer: those of many sectors can be torn."""
+    """The bytes that make each write longer: writes of many sectors can be torn."""
     outage_period_us: int = 0
-    """Power losses of all servers at once."""
+    """The period of power losses of all servers at once."""
     flap: bool = False
-    """Whether a server that comes back may lose its power within moments: what it found was not yet its own."""
+    """Whether a server that comes back may lose its power within moments: what it found was not yet durable."""
     hang_period_us: int = 0
     crowd_period_us: int = 0
     lose_period_us: int = 0
     clog_period_us: int = 0
     hang_meta_period_us: int = 0
-    """These five: what gets stuck (`sim_jams`)."""
+    """The periods of these five jams (`sim_jams`)."""
     majority: float = majority.ODDS
-    """How likely it is that a majority is healed before the others are."""
+    """The probability that a majority is healed before the others are."""
 
     @classmethod
     def draw(cls, cluster: SimCluster) -> Swarm:
-        """Some kinds on, others off, so that each seed is a different sort of bad day."""
+        """Draw some kinds on, others off, so that each seed is a different sort of bad day."""
         rng, media = cluster.world.rng, Random(f"media/{cluster.world.seed}")
 
         def maybe(low_us: int, high_us: int, odds: float, rng: Random = rng) -> int:
@@ -118,7 +118,7 @@ class Swarm:
 
 
 class Workload:
-    """Writes unique values at whoever may lead, reads through barriers, takes snapshots, and makes trouble."""
+    """Writes unique values at servers that may lead, reads through barriers, takes snapshots, and makes faults."""
 
     def __init__(self, cluster: SimCluster, swarm: Swarm, *, write_period_us: int = 8_000) -> None:
         self.cluster = cluster
@@ -161,7 +161,7 @@ class Workload:
             self.repairs.begin()
 
     def end(self) -> None:
-        """No more clients, no more trouble."""
+        """End all clients and faults."""
         self.stopped = self.repairs.hurried = True
 
     def heal(self) -> None:
@@ -182,11 +182,11 @@ class Workload:
                 node.start()
 
     def drained(self) -> bool:
-        """After `end`: whether no client waits for anything."""
+        """Return after `end` whether no client waits for anything."""
         return True
 
     def last_write(self, leader: Replica, done: Any) -> None:
-        """One more write, to show that the healed group takes writes."""
+        """Make one more write, to show that the healed group accepts writes."""
         self.written += 1
         payload = b"the last value %d" % self.written
 
@@ -197,7 +197,7 @@ class Workload:
         self._do(leader, lambda: leader.write(EntryKind.WRITE, 1, b"", payload, crc(payload), answered))
 
     def at_end(self) -> None:
-        """After convergence: what this kind of workload checks beyond the verifiers."""
+        """Check after convergence what this kind of workload checks beyond the verifiers."""
 
     def _every(self, period_us: int, function: Any) -> None:
         if not period_us:
@@ -212,7 +212,7 @@ class Workload:
         world.after(world.rng.randint(0, period_us), again)
 
     def _somebody(self) -> Replica | None:
-        """Mostly a server that believes it leads, sometimes any."""
+        """Return mostly a server that believes it leads, sometimes any."""
         up = [r for r in self.cluster.replicas if not self.cluster.nodes[r.uuid].paused]
         if not up:
             return None
@@ -228,7 +228,7 @@ class Workload:
         self.cluster.nodes[replica.uuid].do(function)
 
     def write(self) -> None:
-        """One to four unique values at once."""
+        """Write one to four unique values at once."""
         replica = self._somebody()
         if replica is None:
             return
@@ -245,7 +245,7 @@ class Workload:
             self._do(replica, lambda p=payload, d=done: replica.write(EntryKind.WRITE, 1, b"", p, crc(p), d))
 
     def read(self, replica: Replica | None = None) -> None:
-        """A strong read must see what was acknowledged before it began."""
+        """Read strongly; the read must see what was acknowledged before it began."""
         replica = replica or self._somebody()
         if replica is None:
             return
@@ -263,7 +263,7 @@ class Workload:
         self._do(replica, lambda: replica.read_barrier(done))
 
     def snapshot(self) -> None:
-        """A snapshot at this server's present is the same for ever."""
+        """Take a snapshot at this server's present, which must be the same for ever."""
         replica = self._somebody()
         if replica is None:
             return
@@ -310,7 +310,7 @@ class Workload:
             self.cluster.world.after(self._flaps.randint(5_000, 150_000), lambda: self._flap(node, life))
 
     def _flap(self, node: SimNode, life: int) -> None:
-        """The power of a server that came back a moment ago goes again."""
+        """Cut the power of a server that came back a moment ago."""
         if self.stopped or not node.up or node.life != life or node.gone:
             return
         node.crash(power=True)
@@ -318,7 +318,7 @@ class Workload:
         self.cluster.world.after(self._flaps.randint(1_000, 60_000), lambda: self.boot(node))
 
     def outage(self) -> None:
-        """The power of all servers goes, or of all but one; most of them have just written, and not synced yet."""
+        """Cut the power of all servers, or of all but one; most of them have just written, and not synced yet."""
         world, marks = self.cluster.world, self.cluster.marks
         struck = [n for n in self.cluster.nodes.values() if n.life or n.up]
         if len(struck) > 2 and world.rng.random() < 0.2:
@@ -364,7 +364,7 @@ class Workload:
             node.do(lambda: node.flush(done))
 
     def fill(self) -> None:
-        """One server's log, or its metadata, or both find no room for a few writes."""
+        """Leave one server's log, or its metadata, or both without room for a few writes."""
         rng = self.cluster.world.rng
         node, kind = rng.choice(list(self.cluster.nodes.values())), rng.randint(0, 2)
         if kind != 1:
@@ -374,7 +374,7 @@ class Workload:
                 node.disk.fail_on("replace", f"{folder}/*", "ENOSPC", times=rng.randint(1, 4))
 
     def stall(self) -> None:
-        """One server's log gets slow: its syncs take long, while everything else goes on, and it is flushed then."""
+        """Slow one server's log down: its syncs take long, while everything else goes on, and it is flushed then."""
         world = self.cluster.world
         up = [n for n in self.cluster.nodes.values() if n.up]
         if not up:
@@ -385,7 +385,7 @@ class Workload:
         self.cluster.marks["slow disk"] += 1
 
     def jump(self) -> None:
-        """One server's wall clock is set, a little or a lot; its monotonic clock goes on."""
+        """Set one server's wall clock, a little or a lot off; its monotonic clock goes on."""
         rng = self.cluster.world.rng
         node = rng.choice(list(self.cluster.nodes.values()))
         far = rng.choice([1_000, 100_000, 3_000_000, 12_000_000])
@@ -393,13 +393,13 @@ class Workload:
         self.cluster.marks["clock jump"] += 1
 
     def slow_network(self) -> None:
-        """Everything from and to one server takes long for a while."""
+        """Let every message from and to one server take long for a while."""
         world, network = self.cluster.world, self.cluster.network
         network.slow_until_us[world.rng.choice(self.cluster.names)] = world.now_us + world.rng.randint(50_000, 400_000)
         self.cluster.marks["slow network"] += 1
 
     def change(self) -> None:
-        """Add a server that is to be promoted, or remove one when there are enough."""
+        """Add a server that is to be promoted, or remove one if there are enough."""
         leader = self._led_by()
         if leader is None:
             return
@@ -421,7 +421,7 @@ class Workload:
         self._do(leader, lambda: leader.change_config([edit], config.opid, (0, 0), done))
 
     def pause(self) -> None:
-        """Stop a process, mostly a leader's, and go on; the first thing that it does then is to answer a read."""
+        """Stop a process, mostly a leader's, and let it go on; its first act then is to answer a read."""
         replica = self._somebody()
         if replica is None:
             return
@@ -437,7 +437,7 @@ class Workload:
         world.at(node.paused_until_us, read_first)
 
     def strand(self) -> None:
-        """A follower falls behind its leader's log; the leader asks it to copy, is stopped, and wakes up deposed."""
+        """Let a follower fall behind its leader's log; the leader asks it to copy, is stopped, and wakes up deposed."""
         leader, world = self._led_by(), self.cluster.world
         if leader is None:
             return
@@ -463,7 +463,7 @@ class Workload:
         world.after(world.rng.randint(310_000, 400_000), back)
 
     def transfer(self) -> None:
-        """Ask whoever leads to hand over."""
+        """Ask the leader to transfer leadership."""
         leader = self._led_by()
         if leader is not None:
             self._do(leader, lambda: leader.transfer(None, self._transferred))
@@ -473,8 +473,8 @@ class Workload:
 
 
 def converge(cluster: SimCluster, workload: Workload) -> None:
-    """Phase two: a majority alone where that is drawn, then all are healed; a leader, a fresh acknowledged write, equal
-    replicas; then all verifiers."""
+    """Run phase two: a majority is healed alone if that is drawn, then all are; each time a leader, a fresh
+    acknowledged write, equal replicas; then all verifiers."""
     workload.end()
     workload.heal()
     verify = cluster.verify
@@ -498,8 +498,8 @@ def converge(cluster: SimCluster, workload: Workload) -> None:
 
 
 def leave_some(cluster: SimCluster, workload: Workload) -> bool:
-    """In histories that draw it, of sound disks: all but a core with a quorum of every config that may be in force are
-    dead, cut off, deaf, mute, stopped for good, or have a disk that fails."""
+    """Leave some servers unhealed in histories that draw it, of sound disks: all but a core with a quorum of every
+    config that may be in force are dead, cut off, deaf, mute, stopped for good, or have a disk that fails."""
     rng, nodes = Random(f"majority {cluster.seed}"), cluster.nodes
     if rng.random() >= workload.swarm.majority or cluster.replacing or any(n.hurt or n.failed for n in nodes.values()):
         return False
@@ -537,7 +537,8 @@ def _leave(cluster: SimCluster, node: SimNode, loss: str, rng: Random) -> None:
 
 
 def _proceed(cluster: SimCluster, workload: Workload, who: str = "") -> None:
-    """A leader, and a write that is acknowledged. One whose disk fails may lead until it is asked to write."""
+    """Check that there is a leader, and a write that is acknowledged. A server whose disk fails may lead until it has
+    to write."""
 
     def leading() -> Replica | None:
         leaders = [r for r in cluster.replicas if r.is_leader and not cluster.nodes[r.uuid].paused]
@@ -563,7 +564,7 @@ def _proceed(cluster: SimCluster, workload: Workload, who: str = "") -> None:
 
 
 def _level(cluster: SimCluster, who: str = "") -> None:
-    """All healed members hold the same; then the verifiers."""
+    """Check that all healed members hold the same; then run the verifiers."""
     verify = cluster.verify
 
     def here() -> list[SimNode]:
@@ -598,13 +599,13 @@ def _level(cluster: SimCluster, who: str = "") -> None:
 
 
 def network_trouble(cluster: SimCluster) -> bool:
-    """Whether messages are being lost or cut off, or a process is stopped, at this moment."""
+    """Return whether messages are being lost or cut off, or a process is stopped, at this moment."""
     network = cluster.network
     return bool(network.cuts or network.faults.drop or any(n.paused for n in cluster.nodes.values()))
 
 
 def _count_marks(cluster: SimCluster) -> None:
-    """Those that are seen in what is left at the end."""
+    """Count the marks that are seen in what is left at the end."""
     marks, verify = cluster.marks, cluster.verify
     marks.update(cluster.network.marks)
     marks["torn write"] += sum(n.disk.torn for n in cluster.everybody)

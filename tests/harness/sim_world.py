@@ -1,4 +1,4 @@
-"""Virtual time, a network that loses and reorders, and chance: one seed makes one history."""
+"""Virtual time, a network that loses and reorders, and random numbers: one seed makes one history."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from random import Random
 from typing import Any
 
 WALL_ERROR_US_MAX = 12_000_000
-"""How wrong a wall clock may be: two that are wrong in opposite directions stay within CLOCK_AHEAD_OF_PEERS_US_MAX."""
+"""Bounds the error of a wall clock: two that are wrong in opposite directions stay within
+CLOCK_AHEAD_OF_PEERS_US_MAX."""
 FOR_GOOD_US = 1 << 60
-"""When a process, or a log, goes on that never does."""
+"""The time at which a process, or a log, goes on that never does."""
 CLOGGED_MIN = 5
-"""So many messages must have waited for a way to count as clogged."""
+"""The number of messages that must have waited for a way to count as clogged."""
 
 
 class World:
@@ -60,7 +61,7 @@ class NodeClock:
         return 1_700_000_000_000_000 + self._world.now_us + self.skew_us
 
     def jump(self, by_us: int, within_us: int = WALL_ERROR_US_MAX) -> None:
-        """The wall clock is set, by hand or by NTP; it stays within what the servers' limits allow for."""
+        """Set the wall clock, as by hand or by NTP; it stays within what the servers' limits allow for."""
         self.skew_us = max(-within_us, min(within_us, self.skew_us + by_us))
 
     def monotonic_us(self) -> int:
@@ -69,7 +70,7 @@ class NodeClock:
 
 @dataclass
 class Faults:
-    """What the network does to messages, and how often. Probabilities per message; times in microseconds."""
+    """The faults of the network, and how often they occur. Probabilities per message; times in microseconds."""
 
     drop: float = 0.0
     duplicate: float = 0.0
@@ -89,20 +90,20 @@ class SimNetwork:
         self.faults = faults
         self.cuts: set[tuple[str, str]] = set()
         self.slow_until_us: dict[str, int] = {}
-        """Until then everything from and to that node takes up to `slow_us_max`."""
+        """Until then messages from and to that node take up to `slow_us_max`."""
         self.tap: Callable[[str, str, Any], None] = lambda sender, receiver, message: None
         self.losing: dict[tuple[str, str], tuple[str, int]] = {}
         """Way -> the type of message that it loses, and until when."""
         self.held: dict[tuple[str, str], list[tuple[Any, int]]] = {}
-        """Clogged way -> what waits there, in order."""
+        """Clogged way -> the messages that wait there, in order."""
         self.kind_of: Callable[[Any], str] = lambda message: ""
-        """The type of a message, in the words of `losing`."""
+        """Returns the type of a message, in the words of `losing`."""
         self.sent = self.delivered = 0
         self.marks: Counter[str] = Counter()
         self._arrived: dict[tuple[str, str], int] = {}
 
     def send(self, sender: str, receiver: str, message: Any) -> None:
-        """Deliver later, twice, or never."""
+        """Deliver the message later, twice, or never."""
         self.tap(sender, receiver, message)
         self.sent += 1
         serial, rng, faults = self.sent, self._world.rng, self.faults
@@ -138,7 +139,7 @@ class SimNetwork:
         self._deliver(sender, receiver, message)
 
     def release(self, way: tuple[str, str]) -> None:
-        """The way is free again: what waited there arrives now."""
+        """Free the way: the messages that waited there arrive now."""
         held = self.held.pop(way, [])
         self.marks["clogged way"] += len(held) >= CLOGGED_MIN
         for message, serial in held:
@@ -155,11 +156,11 @@ class SimNetwork:
                     self.cuts.add((node, other))
 
     def rename(self, old: str, new: str) -> None:
-        """The server `old` is `new` from now on; whatever is cut stays cut."""
+        """Rename the server `old` to `new`; its cuts stay."""
         self.cuts |= {(new if s == old else s, new if r == old else r) for s, r in self.cuts if old in (s, r)}
 
     def heal(self) -> None:
-        """Everything arrives again, once, soon."""
+        """Let every message arrive again, once, soon."""
         self.cuts.clear()
         self.slow_until_us.clear()
         self.losing.clear()

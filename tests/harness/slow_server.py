@@ -1,8 +1,8 @@
 """A tablet server that a test makes slow, and quick again, while it runs.
 
 Run as `python -m tests.harness.slow_server`, with a server's arguments; `NYALA_TEST_TICK_MS` in its environment is its
-tick, if not the usual one. What it is told (`tests/harness/told.py`): `sync` and `votes`, by how many seconds each sync
-of its log and each of its votes is late; `open`, to open no replica as long as that is not 0.
+tick, if not the usual one. Its settings (`tests/harness/told.py`) are `sync` and `votes`, by how many seconds each sync
+of its log and each of its votes is late; and `open`: it opens no replica as long as that is not 0.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A steady ingest without Spark: one source, read from where the catalog says, in micro-batches, over any trouble."""
+"""A steady ingest without Spark: one source, read from the catalog's position, in micro-batches, over any fault."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nyala.replica.types import Refused
 from tests.harness.cluster import PATIENCE_S, wait_until
 
 ROWS = 50
-"""Of each micro-batch."""
+"""The rows of each micro-batch."""
 PAUSE_S = 0.05
 LEASE_US = 20_000_000
 
@@ -23,15 +23,15 @@ class SourceLoad:
     """A thread that inserts record after record of an endless source: offset n is key n.
 
     It does what a query without a checkpoint does. It takes the source, begins at `done`, and moves `done` when a
-    micro-batch is acknowledged; whatever is refused, it begins again from the catalog.
+    micro-batch is acknowledged; after any refusal it begins again from the catalog.
     """
 
     def __init__(self, masters: str, handle: TableHandle) -> None:
         self.source = SourceKey("cluster", "fed", 0)
         self.done = 0
-        """Every offset below was acknowledged by its tablet and by the catalog, at some time."""
+        """The offset below which every record was acknowledged by its tablet and by the catalog, at some time."""
         self.begun: list[int] = []
-        """Where each beginning read from."""
+        """The offset from which each run read."""
         self.surprises: list[str] = []
         self._masters = masters
         self._handle = handle
@@ -50,9 +50,10 @@ class SourceLoad:
                     return
 
     def _read(self, client: Client) -> None:
-        """From the catalog's position on, until it is refused or stopped.
+        """Read from the catalog's position on, until it is refused or stopped.
 
-        The table first, the positions after it: whatever tablets it knows, they are not newer than the positions.
+        The table is read first, the positions after it: whatever tablets it knows, they are not newer than the
+        positions.
         """
         self._handle = client.get_table(self._handle.name)
         opened = pb.SourceOpen(source=source_to_pb(self.source), topic=self.source.topic_id)
@@ -79,7 +80,7 @@ class SourceLoad:
             writer.abandon()
 
     def progress(self, batches: int = 5, timeout_s: float = PATIENCE_S) -> None:
-        """Until `done` was moved so many times more, wherever it stands."""
+        """Wait until `done` was moved so many times more, wherever it is."""
         goal = self.done + batches * ROWS
 
         def advanced() -> bool:
@@ -89,7 +90,8 @@ class SourceLoad:
         wait_until(advanced, f"{batches} more micro-batches are acknowledged", timeout_s)
 
     def finish(self, client: Client) -> int:
-        """V4: every record below `done` is there once, and at most the last micro-batch beyond; how many there are."""
+        """Check V4: every record below `done` is there once, and at most the last micro-batch beyond; returns how many
+        there are."""
         self._stop.set()
         self._thread.join(240)
         assert not self._thread.is_alive(), "the ingest hangs"

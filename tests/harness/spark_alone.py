@@ -1,6 +1,7 @@
-"""One run of the ingest query without Kafka and Spark: what of theirs it calls, over a checkpoint folder of files.
+"""One run of the ingest query without Kafka and Spark: the parts of both that it calls, over a checkpoint folder of
+files.
 
-The catalog is the masters' own, without a log; offsets, micro-batches and topics are what a test says.
+The catalog is the masters' own, without a log; the test chooses offsets, micro-batches and topics.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ TOPIC = "writes.flights"
 
 
 class Masters:
-    """The client's calls as far as the query makes them, answered by the masters' functions at `now_us`."""
+    """The client's calls that the query makes, answered by the masters' functions at `now_us`."""
 
     def __init__(self) -> None:
         self.now_us = 100_000_000
         self.looks: Callable[[], None] = lambda: None
-        """Called at each look at the sources."""
+        """Called at each read of the sources."""
         self._applied = AppliedCatalog()
         self._lock = threading.Lock()
         self.table_id: str = self._applied.commit(create_table(self._applied.catalog, new_table(rf=1), [SERVER], {}, 1))
@@ -85,21 +86,21 @@ class Masters:
     def close(self) -> None: ...
 
     def sources(self, table: str = "flights") -> list[pb.SourcePosition]:
-        """What the catalog says, unnoticed."""
+        """Return the catalog's positions, without calling `looks`."""
         with self._lock:
             return [position_to_pb(p) for _, p in source_positions(self._applied.catalog, table)]
 
     def done(self) -> dict[int, int]:
-        """By Kafka partition: how far the catalog says the table is complete."""
+        """Return by Kafka partition the offset up to which the catalog has the table as complete."""
         return {p.source.kafka_partition: p.done for p in self.sources()}
 
     def owners(self) -> set[str]:
-        """Runs that own a source; an empty one for a source that nobody owns."""
+        """Return the runs that own a source; an empty one for a source without an owner."""
         return {p.owner_run for p in self.sources()}
 
 
 class Broker:
-    """Kafka's answers about the topic, as its admin client and its consumer hear them."""
+    """Kafka's answers about the topic, as its admin client and its consumer receive them."""
 
     def __init__(self) -> None:
         self.cluster_id = "c"
@@ -130,7 +131,8 @@ class Broker:
 
 
 class MicroBatch:
-    """What Spark hands to `foreachBatch`; `tasks` stands for its tasks, and gets the plan that they would get."""
+    """What Spark passes to `foreachBatch`; `tasks` stands for its tasks, and receives the plan that they would
+    receive."""
 
     def __init__(self, tasks: Callable[[TaskPlan], list[Any]]) -> None:
         self._tasks = tasks
@@ -143,9 +145,9 @@ class MicroBatch:
 
 
 class Spark:
-    """A session and its streams: each micro-batch of `ends` is planned, handed over and committed, one by one.
+    """A session and its streams: each micro-batch of `ends` is planned, passed on and committed, one by one.
 
-    After the last of them the query ends, or, if `idle`, waits until somebody stops it.
+    After the last of them the query ends, or, if `idle`, waits until it is stopped.
     """
 
     def __init__(
@@ -164,7 +166,7 @@ class Spark:
 
     @property
     def readStream(self) -> Stream:
-        """[pyspark] The way to read a stream."""
+        """[pyspark] Return the way to read a stream."""
         return Stream(self)
 
 
@@ -177,7 +179,7 @@ class Stream:
         self.isActive = True
 
     def __getattr__(self, name: str) -> Any:
-        """What only shapes the stream."""
+        """Return a function for calls that only shape the stream."""
         if name == "writeStream":
             return self
         if name in ("format", "load", "selectExpr", "queryName", "trigger"):
@@ -193,7 +195,7 @@ class Stream:
         return self
 
     def foreachBatch(self, work: Callable[[Any, int], None]) -> Stream:
-        """[pyspark] What is done with each micro-batch."""
+        """[pyspark] Set the function that is called with each micro-batch."""
         self._work = work
         return self
 
@@ -202,7 +204,7 @@ class Stream:
         return self
 
     def awaitTermination(self) -> None:
-        """[pyspark] Wait; here, also what happens while somebody waits."""
+        """[pyspark] Wait; here the micro-batches run within it."""
         for folder in ("offsets", "commits"):
             (self._spark.checkpoint / folder).mkdir(parents=True, exist_ok=True)
         for number, ends in enumerate(self._spark.ends):
@@ -223,7 +225,7 @@ class Stream:
 
 
 class Jvm:
-    """Spark's JVM as far as a checkpoint is read and written through it: Hadoop's file system, over real files."""
+    """Spark's JVM, as far as a checkpoint is read and written through it: Hadoop's file system, over real files."""
 
     def __init__(self) -> None:
         rename = SimpleNamespace(OVERWRITE="OVERWRITE")
@@ -249,15 +251,15 @@ class HadoopPath:
         self.path = (root.path if isinstance(root, HadoopPath) else Path(root)) / name
 
     def getFileSystem(self, _: Any) -> Any:
-        """[Hadoop] The file system."""
+        """[Hadoop] Return the file system."""
         return SimpleNamespace(exists=_exists, listStatus=_list, open=_open, create=_create)
 
     def getName(self) -> str:
-        """[Hadoop] The last part."""
+        """[Hadoop] Return the last part."""
         return self.path.name
 
     def toUri(self) -> str:
-        """[Hadoop] The whole."""
+        """[Hadoop] Return the whole path."""
         return self.path.as_uri()
 
 
@@ -279,7 +281,7 @@ def _create(at: HadoopPath, _overwrite: bool) -> Any:
 
 
 def totals(partition: int, records: int, acknowledged: dict[str, int] | None = None) -> list[Any]:
-    """What a task tells that brought so many records into the tablets named."""
+    """Return the result of a task that brought so many records into the tablets named."""
     names = [each.split()[0] for each in RESULT_SCHEMA.split(", ")]
     counted = {**dict.fromkeys(names, 0), "kafka_partition": partition, "tablet_id": None, "records": records}
     told = [SimpleNamespace(**counted)]
@@ -305,11 +307,11 @@ class World:
         return IngestQuery(self.spark, IngestOptions(**{**given, "owner_wait_s": 0.0, **changed}))
 
     def run(self, **changed: Any) -> None:
-        """A run to its end."""
+        """Run the query to its end."""
         self.query(**changed).run()
 
     def own(self) -> Path:
-        """Our own file in the checkpoint."""
+        """Return our own file in the checkpoint."""
         return self.spark.checkpoint / "nyala" / "query.json"
 
     def lose_checkpoint(self) -> None:

@@ -1,4 +1,4 @@
-"""What a piece of work took of memory at its peak: Arrow's and Python's."""
+"""Measures how much memory a piece of work took at its peak: Arrow's and Python's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 
 def peak_bytes(work: Callable[[], Any]) -> int:
-    """Bytes that `work`, which may raise nothing, had allocated at most, beyond what there was before."""
+    """Return the most bytes that `work`, which may raise nothing, had allocated beyond the amount before."""
     before = pa.default_memory_pool()
     pool = pa.proxy_memory_pool(before)
     pa.set_memory_pool(pool)

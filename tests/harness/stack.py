@@ -1,4 +1,4 @@
-"""A supervised stack under load: who leads, who is killed, what was acknowledged, and what the disks say at the end."""
+"""A supervised stack under load: its leaders, kills, acknowledged rows, and the content of the disks at the end."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from tests.harness.cluster import wait_until
 
 KEYS_PER_WRITER = 1 << 40
 ROWS = 60
-"""Of each batch of the load; the three tablets get about a third each."""
+"""The rows of each batch of the load; the three tablets get about a third each."""
 PAUSE_S = 0.02
-"""Of a writer between its batches: a steady load that leaves two cores some room to start processes."""
+"""A writer's pause between its batches: a steady load that leaves two cores some room to start processes."""
 SCHEMA = TableSchema(
     1,
     (
@@ -48,17 +48,17 @@ class Stack:
         self.client = client
 
     def new_table(self, name: str, buckets: int = 3) -> TableHandle:
-        """A table with replication factor 3 whose tablets all have leaders."""
+        """Return a table with replication factor 3 whose tablets all have leaders."""
         handle = self.client.create_table(name, SCHEMA, PartitionSpec(("k",), buckets))
         self.count(handle)
         return handle
 
     def count(self, handle: TableHandle) -> int:
-        """Rows at the latest time, by a strong read of every tablet."""
+        """Return the rows at the latest time, by a strong read of every tablet."""
         return self.client.count(handle, ScanSpec())
 
     def kill(self, *names: str, again: bool = True) -> None:
-        """kill -9 all of them in one turn of the supervisor; they come back after its shortest back-off."""
+        """Kill -9 all of them in one turn of the supervisor; they come back after its shortest back-off."""
 
         def end() -> None:
             for name in names:
@@ -74,7 +74,7 @@ class Stack:
         return {name: child.pid for name, child in self.supervisor.children.items()}
 
     def wait_replaced(self, before: dict[str, int | None], *names: str) -> None:
-        """Until each of `names` serves again as another process than in `before`."""
+        """Wait until each of `names` serves again as another process than in `before`."""
         children = self.supervisor.children
 
         def replaced() -> bool:
@@ -85,7 +85,7 @@ class Stack:
         wait_until(replaced, f"{', '.join(names)} serve again")
 
     def leader(self, tablet_id: str) -> str:
-        """Name of the server that leads the tablet in the highest term that any server knows."""
+        """Return the name of the server that leads the tablet in the highest term that any server knows."""
 
         def found() -> str | None:
             best = (0, "")
@@ -101,7 +101,8 @@ class Stack:
         return [n for n in sorted(self.supervisor.children) if n.startswith("server") and n != leader]
 
     def info(self, name: str) -> Any:
-        """The server `name` as the master lists it, once it does: one that was just started knows nobody."""
+        """Return the server `name` as the master lists it, once it does: a master that was just started knows no
+        server."""
 
         def listed() -> Any:
             uuid = self.supervisor.children[name].ready["uuid"]
@@ -110,7 +111,7 @@ class Stack:
         return wait_until(listed, f"the master knows {name}")
 
     def statuses(self, tablet_id: str) -> dict[str, Any]:
-        """Status of each replica that answers, by server name."""
+        """Return the status of each replica that answers, by server name."""
         names = {c.ready.get("uuid"): n for n, c in self.supervisor.children.items()}
         found = {}
         for server in (s for s in self.client.list_servers().servers if s.uuid in names):
@@ -125,7 +126,7 @@ class Stack:
         return {n: s for n, s in self.statuses(tablet_id).items() if s.data_state == DataState.READY}
 
     def verify_replicas(self) -> None:
-        """V6: nothing is wrong anywhere, and all replicas of a tablet have one checksum at one time."""
+        """Check V6: nothing is wrong anywhere, and all replicas of a tablet have one checksum at one time."""
 
         def sound() -> list[str]:
             view = gather(self.client)
@@ -134,7 +135,8 @@ class Stack:
         wait_until(lambda: not sound(), "no replica is in trouble")
 
         def compared() -> ClusterView | None:
-            """Once everybody was asked in time and somebody led; what then differs, differs for good."""
+            """Return the view once all servers answered in time and every tablet had a leader; replicas that differ
+            then, differ for good."""
             view = gather(self.client, checksum=True)
             wrong = [f for f in judge(view) if f.severity is Severity.ERROR]
             assert not [f for f in wrong if "replicas differ" in f.what], wrong
@@ -146,7 +148,7 @@ class Stack:
                 assert len([r for r in view.replicas[tablet.tablet_id] if r.checksum]) == table.replication_factor
 
     def verify_logs(self, handle: TableHandle, scratch: Path) -> None:
-        """V1: no index that two disks hold has two terms, or two contents, up to what is committed."""
+        """Check V1: no index that two disks hold has two terms, or two contents, up to what is committed."""
         for tablet in handle.tablets:
             found = lambda t=tablet: len(s := self._ready(t.tablet_id)) == handle.replication_factor and s  # noqa: E731
             statuses: dict[str, Any] = wait_until(found, "all replicas tell where they are")  # type: ignore[arg-type]
@@ -161,12 +163,12 @@ class Stack:
                     assert seen.setdefault(index, content) == content, (name, tablet.tablet_id, index)
 
     def _log(self, name: str, tablet_id: str, commit_index: int, scratch: Path) -> dict[int, tuple[Any, ...]]:
-        """What the disk of one server holds, read from a copy: opening a log settles its tail."""
+        """Return the log on the disk of one server, read from a copy: opening a log settles its tail."""
         root = scratch / f"{name}-{tablet_id}"
         source = self.supervisor.folder / name / "wals" / tablet_id
 
         def copied() -> bool:
-            """Segments that are renamed or collected while they are listed make it begin anew."""
+            """Copy the log; segments that are renamed or collected while they are listed make it begin anew."""
             shutil.rmtree(root, ignore_errors=True)
             try:
                 # The number of the newest segment may be of one that came after the list was made.
@@ -203,7 +205,7 @@ class InsertLoad:
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._write, args=(n,), daemon=True) for n in range(threads)]
         self.acknowledged: list[list[int]] = [[] for _ in range(threads)]
-        """First keys of acknowledged batches, by thread."""
+        """The first keys of acknowledged batches, by thread."""
         self.attempted = [0] * threads
         self.unknown: list[str] = []
         self.surprises: list[str] = []
@@ -233,11 +235,11 @@ class InsertLoad:
 
     @property
     def batches(self) -> int:
-        """Acknowledged by now."""
+        """Return the number of batches acknowledged by now."""
         return sum(map(len, self.acknowledged))
 
     def progress(self, batches: int = 5, timeout_s: float = 180.0) -> None:
-        """Until each thread has had as many more batches acknowledged."""
+        """Wait until each thread has had as many more batches acknowledged."""
         before = [len(a) for a in self.acknowledged]
 
         def advanced() -> bool:
@@ -247,7 +249,8 @@ class InsertLoad:
         wait_until(advanced, f"{batches} more batches of each writer are acknowledged", timeout_s)
 
     def finish(self) -> None:
-        """V4: every acknowledged row is there exactly once, every other attempted one at most once, and no other."""
+        """Check V4: every acknowledged row is there exactly once, every other attempted one at most once, and no
+        other."""
         self._stop.set()
         for thread in self._threads:
             thread.join(180)
@@ -275,7 +278,7 @@ class InsertLoad:
 
 
 def log_ends(supervisor: Supervisor) -> str:
-    """The last lines of every child's log."""
+    """Return the last lines of every child's log."""
     return "\n".join(f"---- {name}\n{child.last_lines(40)}" for name, child in sorted(supervisor.children.items()))
 
 
@@ -283,7 +286,7 @@ def log_ends(supervisor: Supervisor) -> str:
 def running_stack(
     folder: Path, servers: int = 3, *, execute_decisions: str = "none", server_arguments: tuple[str, ...] = ()
 ) -> Iterator[Stack]:
-    """A stack without a broker; the ends of all logs are shown if the block raises."""
+    """Yield a stack without a broker; the ends of all logs are shown if the block raises."""
     options = StackOptions(
         servers=servers, kafka=False, execute_decisions=execute_decisions, server_arguments=server_arguments
     )

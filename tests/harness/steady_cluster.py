@@ -1,4 +1,4 @@
-"""Three servers that a test can slow down, and that take no short stall of the machine for a silent leader."""
+"""Three servers that a test can slow down, and that do not mistake a short stall of the machine for a silent leader."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.harness.steady_server import TICK_MS
 
 @contextmanager
 def steady_cluster() -> Iterator[LocalCluster]:
-    """With the tick of steady servers: no stall shorter than three seconds looks like a silent leader."""
+    """Yield servers with the tick of steady ones: no stall shorter than three seconds looks like a silent leader."""
     with local_cluster(module="tests.harness.slow_server") as made:
         for _ in range(3):
             made.add_server(start=False, env={TICK_VARIABLE: str(TICK_MS)}).start(wait=False)

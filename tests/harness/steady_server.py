@@ -1,8 +1,8 @@
-"""A tablet server that waits longer for its leader, for tests to which an election is a change: none comes by itself.
+"""A tablet server that waits longer for its leader, for tests to which an election is a change: none begins by itself.
 
 A follower waits at least three seconds, and a leader that hears too few leads on for five: what takes place within one
-of them takes place though the machine stops for two. Run as `python -m tests.harness.steady_server`, with a server's
-arguments; all servers of a cluster must be such ones.
+of them takes place even if the machine stops for two. Run as `python -m tests.harness.steady_server`, with a server's
+arguments; all servers of a cluster must be of this kind.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What each suite of tests took, from what pytest reports of each test."""
+"""Computes how long each suite of tests took, from what pytest reports of each test."""
 
 from __future__ import annotations
 
@@ -31,16 +31,17 @@ SUITES = {
     "processes": ("tests/process/",),
     "Kafka and Spark": ("tests/e2e/",),
 }
-"""Name and beginnings of the ids of its tests; the first suite that fits has a test."""
+"""Name and beginnings of the ids of its tests; a test belongs to the first suite that fits."""
 
 
 def suite_of(nodeid: str) -> str:
-    """`others` if no suite fits."""
+    """Return the suite of a test; `others` if no suite fits."""
     return next((name for name, begins in SUITES.items() if nodeid.startswith(begins)), "others")
 
 
 def suite_lines(durations: Iterable[tuple[str, float]]) -> list[str]:
-    """`durations`: test id and seconds of its set-up, of itself or of its end. A line for each suite, longest first."""
+    """Return a line for each suite, longest first. `durations`: test id and seconds of its set-up, of itself or of its
+    end."""
     seconds: Counter[str] = Counter()
     tests: dict[str, set[str]] = {}
     for nodeid, took_s in durations:

@@ -76,7 +76,7 @@ TEXT_SCHEMA = TableSchema(
     ),
     ("k",),
 )
-"""For rows that become too long only by what they keep."""
+"""A schema of rows that become too long only by what they keep."""
 _MASK = (1 << 64) - 1
 _COMBINE = 0x9FB21C651E98DF25
 
@@ -89,28 +89,28 @@ def _unshift(y: int, by: int) -> int:
 
 
 def _unmix(y: int) -> int:
-    """The inverse of splitmix64's step, as the key hash documents it."""
+    """Return the inverse of splitmix64's step, as the key hash documents it."""
     x = _unshift(y, 31) * pow(0x94D049BB133111EB, -1, 1 << 64) & _MASK
     x = _unshift(x, 27) * pow(0xBF58476D1CE4E5B9, -1, 1 << 64) & _MASK
     return (_unshift(x, 30) - 0x9E3779B97F4A7C15) & _MASK
 
 
 def colliding_key(number: int, target: int = 12345) -> tuple[int, int]:
-    """A key of PAIR_SCHEMA; different numbers, different keys, but one hash for all of one `target`."""
+    """Return a key of PAIR_SCHEMA; different numbers are different keys, but have one hash for all of one `target`."""
     first = key_hash_one([number], [ColumnType.INT64])
     second = _unmix((_unmix(target) - first * _COMBINE) & _MASK)
     return number, second - (1 << 64) if second >> 63 else second
 
 
 def superblock(schema: TableSchema, *, retention_us: int = 1 << 50, **more: Any) -> Superblock:
-    """A READY superblock of an empty tablet."""
+    """Return a READY superblock of an empty tablet."""
     return Superblock(
         tablet_id="a" * 32, table_id="b" * 32, table_schemas=(schema,), history_retention_us=retention_us, **more
     )
 
 
 def batch_of(schema: TableSchema, names: list[str], rows: list[dict[str, Any]]) -> Any:
-    """A write batch: rows are dicts with `op`, `offset` and values of the named columns."""
+    """Return a write batch: rows are dicts with `op`, `offset` and values of the named columns."""
     wire = schema.wire_schema(schema.column_ids(names))
     arrays = [pa.array([r.get(n) for r in rows], type=wire.field(n).type) for n in names]
     arrays.append(pa.array([int(r["op"]) for r in rows], pa.uint8()))
@@ -129,7 +129,7 @@ def write_entry(
     source: SourceKey | None = SOURCE,
     **meta: Any,
 ) -> Entry:
-    """A WRITE entry of these rows."""
+    """Return a WRITE entry of these rows."""
     payload = encode_batch(batch_of(schema, names, rows))
     described = WriteMeta(column_ids=schema.column_ids(names), rows=len(rows), source=source, **meta)
     return Entry(
@@ -144,18 +144,18 @@ def write_entry(
 
 
 def noop_entry(index: int, time: int | None = None) -> Entry:
-    """A NOOP entry."""
+    """Return a NOOP entry."""
     return Entry(OpId(1, index), EntryKind.NOOP, time if time is not None else index * 1000, 0, b"", b"", 0)
 
 
 def schema_entry(index: int, schema: TableSchema) -> Entry:
-    """A SCHEMA entry."""
+    """Return a SCHEMA entry."""
     meta = schemas.encode("schema_change", {"schema_json": schema.to_json(), "reserved": b""})
     return Entry(OpId(1, index), EntryKind.SCHEMA, index * 1000, schema.schema_id, meta, b"", 0)
 
 
 def ledger_entry(index: int, source: SourceKey, generation: int, done: int) -> Entry:
-    """A LEDGER entry."""
+    """Return a LEDGER entry."""
     value = {"source": source._asdict(), "generation": generation, "done": done, "reserved": b""}
     return Entry(OpId(1, index), EntryKind.LEDGER, index * 1000, 0, schemas.encode("ledger_change", value), b"", 0)
 
@@ -181,7 +181,7 @@ class Twin:
     def apply_row(
         self, names: list[str], row: dict[str, Any], time: int, ignore_null: bool = False, bounded: bool = False
     ) -> RowError | None:
-        """One row, one decision."""
+        """Apply one row."""
         op, offset = row["op"], row["offset"]
         given = {n: row.get(n) for n in names}
         if ignore_null and op in (RowOp.UPSERT, RowOp.UPDATE, RowOp.UPDATE_IGNORE):
@@ -239,7 +239,7 @@ class Twin:
         ignore_null: bool = False,
         bounded: bool = False,
     ) -> tuple[Code | None, list[RowError]]:
-        """One batch of the source, row by row; (refusal, row errors)."""
+        """Apply one batch of the source, row by row; returns (refusal, row errors)."""
         time = max(time, self.time + 1)
         self.time = time
         if after is not None and after > self.last:
@@ -261,7 +261,7 @@ class Twin:
         return None, result
 
     def at(self, time: int) -> list[dict[str, Any]]:
-        """Rows visible at `time`, sorted by key."""
+        """Return the rows visible at `time`, sorted by key."""
         rows = []
         for history in self.versions.values():
             seen = [row for when, row in history if when <= time]
@@ -271,11 +271,11 @@ class Twin:
 
 
 def text_bytes(row: dict[str, Any]) -> int:
-    """Bytes of a row's texts."""
+    """Return the bytes of a row's texts."""
     return sum(len(value.encode()) for value in row.values() if isinstance(value, str))
 
 
 def rows_of(scan: Any, schema: TableSchema) -> list[dict[str, Any]]:
-    """What a scan yields, sorted by key."""
+    """Return what a scan yields, sorted by key."""
     rows = [row for batch in scan for row in batch.to_pylist()]
     return sorted(rows, key=lambda r: tuple(r[n] for n in schema.key))

@@ -1,8 +1,8 @@
 """A process that has imported what servers import, and becomes one in a moment: the template of all that a test starts.
 
 Importing takes a server longer than everything else that it does in most tests. `python -m tests.harness.template FD`
-imports once and then forks for each start that it is told of: the child takes the arguments, the environment and the
-log over and runs the named module as `python -m` would. Nothing of a server's state is made before the fork.
+imports once and then forks for each requested start: the child sets the arguments, the environment and the log and runs
+the named module as `python -m` would. Nothing of a server's state is made before the fork.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from types import ModuleType
 from typing import Any
 
 PRELOADED = ("nyala.replica.server.__main__", "nyala.replica.master.__main__", "tests.harness.told")
-"""Their main modules are run anew, by their names."""
+"""Modules that are preloaded; their main modules are run anew, by their names."""
 LATER = "polars"
-"""Starts threads when it is imported and does not bear a fork: each child imports it."""
+"""A module that starts threads when it is imported and does not survive a fork: each child imports it."""
 MESSAGE_BYTES_MAX = 1 << 18
 
 
 def _import_all() -> ModuleType:
-    """What stands for `LATER` in those who imported it."""
+    """Import everything; returns the module that stands for `LATER` in the importing modules."""
     sys.modules[LATER] = stand_in = ModuleType(LATER)
     for module in PRELOADED:
         importlib.import_module(module)
@@ -37,7 +37,7 @@ def _import_all() -> ModuleType:
 
 
 def _become(start: dict[str, Any], stand_in: ModuleType) -> None:
-    """What is left of this process is the module's that it runs."""
+    """Run the requested module for the rest of this process."""
     os.environ.clear()
     os.environ.update(start["environment"])
     nothing, log = os.open(os.devnull, os.O_RDONLY), os.open(start["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -53,7 +53,7 @@ def _become(start: dict[str, Any], stand_in: ModuleType) -> None:
 
 
 class Template:
-    """Starts children, signals and reaps them. Until their end is told, nobody else gets their number."""
+    """Starts children, signals and reaps them. Until a child's end is reported, no other process gets its number."""
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link
@@ -63,7 +63,8 @@ class Template:
         self._children: set[int] = set()
 
     def serve(self) -> dict[str, Any] | None:
-        """What this process is to become, in a child; None at the end of the link, when no child is left."""
+        """Serve requests; returns, in a child, what it is to become; None at the end of the link, when no child is
+        left."""
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._child_ended.fileno())
         while True:
@@ -83,7 +84,7 @@ class Template:
                     return dict(request)
 
     def _fork(self) -> bool:
-        """Whether this is the template still."""
+        """Fork; returns whether this is still the template."""
         pid = os.fork()
         if pid:
             self._children.add(pid)
@@ -117,12 +118,12 @@ class Template:
 
 
 def main() -> None:
-    """Import, serve, and in each child become what was asked for."""
+    """Import, serve, and become in each child what was requested."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     link = socket.socket(fileno=int(sys.argv[1]))
     stand_in = _import_all()
     gc.collect()
-    gc.freeze()  # or each child's first collection copies every page
+    gc.freeze()  # otherwise each child's first collection copies every page
     start = Template(link).serve()
     if start is not None:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -27,21 +27,21 @@ SCHEMA, SPEC = TableSchema(1, COLUMNS, ("id",)), PartitionSpec(("id",), 1)
 
 
 def nyala(*arguments: object, crash_point: str = "") -> subprocess.CompletedProcess[str]:
-    """One command line, as a person types it; it dies at the crash point, if it gets there."""
+    """Run one command line, as an operator types it; it dies at the crash point, if it gets there."""
     dies = {CRASH_VARIABLE: crash_point} if crash_point else {}
     command = [sys.executable, "-m", "nyala.infra.cli.app", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env={**os.environ, **dies})
 
 
 def done(*arguments: object) -> Any:
-    """What a command that has to succeed prints with `--json`."""
+    """Return the `--json` output of a command that has to succeed."""
     ended = nyala(*arguments, "--json")
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout)
 
 
 def refused(*arguments: object) -> str:
-    """What a command that has to fail says, in one line."""
+    """Return the one line of a command that has to fail."""
     ended = nyala(*arguments)
     assert ended.returncode == 1 and ended.stderr.count("\n") == 1, (ended.returncode, ended.stderr)
     return ended.stderr
@@ -61,7 +61,7 @@ class Masters:
             master.wait_ready()
 
     def add(self, name: str, address: str, peers: Sequence[str] | None = None) -> ServerProcess:
-        """One more process that listens there, not started yet."""
+        """Add one more process that listens there, not started yet."""
         peers = self.addresses if peers is None else peers
         told = [f"--peers={','.join(peers)}"] if len(peers) > 1 else []
         process = ServerProcess(
@@ -75,7 +75,7 @@ class Masters:
         return pb_grpc.MasterServiceStub(master.channel).Status(pb.Empty(), timeout=10)
 
     def leader(self) -> ServerProcess:
-        """Who leads, by the word of those that run."""
+        """Return the leader, as those that run report it."""
 
         def found() -> ServerProcess | None:
             running = [m for m in self.cluster.masters if m.alive]
@@ -91,7 +91,7 @@ class Masters:
         return Client(self.addresses, ClientOptions(connect_timeout_s=30))
 
     def create(self, *names: str) -> None:
-        """By whoever leads, once it has heard of the server."""
+        """Create tables at the leader, once it knows the server."""
         with self.client() as client:
 
             def made(name: str) -> bool:
@@ -111,7 +111,7 @@ class Masters:
             return {t.name for t in client.list_tables()}
 
     def level(self) -> None:
-        """Everybody that runs has applied what anybody knows to be committed."""
+        """Wait until all that run have applied what any knows to be committed."""
 
         def even() -> bool:
             found = [self.status(m).replica for m in self.cluster.masters if m.alive]
@@ -120,7 +120,7 @@ class Masters:
         wait_until(even, "the masters are level")
 
     def copy(self, root: Path) -> Any:
-        """The catalog of whoever leads; asked again if another one leads by then."""
+        """Copy the leader's catalog; again if another one leads by then."""
 
         def copied() -> Any:
             ended = nyala("master", "copy-from", root, self.leader().address, "--yes", "--json")
@@ -133,11 +133,11 @@ class Masters:
 
     @staticmethod
     def catalog(root: Path) -> dict[str, Json]:
-        """Everything in the catalog of a master that was stopped in order."""
+        """Return everything in the catalog of a master that was stopped in order."""
         return Catalog.open(RealDisk(root)).records
 
     def format(self, name: str, uuid: str = "") -> tuple[Path, str]:
-        """(directory, uuid) of a new master."""
+        """Format a directory; returns (directory, uuid) of a new master."""
         root = self.cluster.folder / name
         given = ("--uuid", uuid) if uuid else ()
         return root, done("fs", "format", root, "--kind", "master", *given)["uuid"]

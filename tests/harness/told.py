@@ -1,4 +1,4 @@
-"""What a test tells a running server of its own: numbers, in files beside the server's folder, read each time."""
+"""Settings that a test gives one running server: numbers, in files beside the server's folder, read each time."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tests.harness.cluster import ServerProcess
 
 
 def tell(server: ServerProcess, what: str, number: float) -> None:
-    """From now on the server is `told` this number; 0: as usual."""
+    """Give the server this number from now on; 0: as usual."""
     _file(server.root, what).write_text(str(number))
 
 
 def told(root: Path, what: str) -> float:
-    """What the server with the folder `root` was told last; 0 if nothing."""
+    """Return the last number for the server with the folder `root`; 0 if there is none."""
     path = _file(root, what)
     return float(path.read_text() or 0) if path.exists() else 0.0
 

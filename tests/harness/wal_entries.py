@@ -1,4 +1,4 @@
-"""Entries, outcomes and little logs for tests of everything that stands on a WAL."""
+"""Entries, outcomes and small logs for tests of everything that uses a WAL."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ SMALL = WalOptions(segment_size_bytes_first=4096, segment_size_bytes_max=16384)
 
 
 def entry(index: int, payload: bytes | None = None, *, term: int = 1, meta: bytes = b"m") -> Entry:
-    """A WRITE entry whose payload, unless given, tells its term and index."""
+    """Return a WRITE entry whose payload, unless given, holds its term and index."""
     body = f"payload {term}.{index}".encode() if payload is None else payload
     return Entry(OpId(term, index), EntryKind.WRITE, index << 12, 1, meta, body, google_crc32c.value(body))
 
 
 def entries(first: int, last: int, *, term: int = 1) -> list[Entry]:
-    """Entries of indexes first..last."""
+    """Return the entries of indexes first..last."""
     return [entry(index, term=term) for index in range(first, last + 1)]
 
 
 class Outcomes:
-    """Collects what callbacks say, in the order in which they say it."""
+    """Collects the arguments of callbacks, in the order of their calls."""
 
     def __init__(self) -> None:
         self.results: list[OpId | BaseException] = []
@@ -69,7 +69,7 @@ class Outcomes:
 def open_log(
     disk: Disk, options: WalOptions = SMALL, *, threaded: bool = False, folder: str = FOLDER
 ) -> tuple[Log, list[Entry]]:
-    """A log and what it was opened with."""
+    """Return a log and the result of its opening."""
     log, replay = Log.open(disk, folder, TABLET, options, threaded=threaded)
     return log, list(replay.entries)
 
@@ -84,12 +84,12 @@ def append_now(log: Log, *groups: list[Entry]) -> Outcomes:
 
 
 def segment_paths(disk: Disk, folder: str = FOLDER) -> list[str]:
-    """Paths of the segment files, oldest first."""
+    """Return the paths of the segment files, oldest first."""
     return [f"{folder}/{name}" for name in disk.listdir(folder) if name.startswith("wal-")]
 
 
 def build(disk: Disk, write: Callable[[Log], None], *, close: bool = True) -> None:
-    """Open a log without a thread, let `write` fill it, close it unless told otherwise."""
+    """Open a log without a thread, let `write` fill it, and close it by default."""
     log, _ = open_log(disk)
     write(log)
     if close:
@@ -97,7 +97,7 @@ def build(disk: Disk, write: Callable[[Log], None], *, close: bool = True) -> No
 
 
 def begin_a_segment(disk: SimDisk, refused: Entry) -> None:
-    """A segment without an entry behind the others: its first block found no room."""
+    """Make a segment without an entry after the others: its first block found no room."""
     log, _ = open_log(disk)
     disk.fail_on("pwrite", f"{FOLDER}/*", "ENOSPC", skip=1)
     append_now(log, [refused])
@@ -106,7 +106,8 @@ def begin_a_segment(disk: SimDisk, refused: Entry) -> None:
 
 
 def of_an_earlier_build(segment: bytes) -> bytes:
-    """A segment as builds wrote it that stated no zero sectors; none of its entries may have a long run of zeros."""
+    """Return a segment as builds wrote it that stated no zero sectors; none of its entries may have a long run of
+    zeros."""
     meta, marker, length = _raw_header(segment)
     meta["nyala.zero_sectors"] = "silent"
     meta["nyala.header_crc"] = f"{_header_crc(meta, marker):010d}"
@@ -123,12 +124,13 @@ OTHER_SCHEMA = parse_json(
     {"name": "meta", "type": "bytes"}, {"name": "hybrid_time", "type": "long"},
     {"name": "payload", "type": "bytes"}]}"""
 )
-"""Of an entry as a build might have written it: without the fields that have defaults, with one that nobody knows, in
-another order."""
+"""The schema of an entry as a build might have written it: without the fields that have defaults, with an unknown one,
+in another order."""
 
 
 def by_another_schema(segment: bytes) -> bytes:
-    """A closed segment with the same blocks, but written by OTHER_SCHEMA; no entry may have a long run of zeros."""
+    """Return a closed segment with the same blocks, but written by OTHER_SCHEMA; no entry may have a long run of
+    zeros."""
     meta, marker, _ = _raw_header(segment)
     meta = {key: text for key, text in meta.items() if key.startswith("nyala.")} | {"nyala.zero_sectors": "silent"}
     meta |= {"avro.schema": json.dumps({k: v for k, v in OTHER_SCHEMA.items() if not k.startswith("__")})}
@@ -147,9 +149,9 @@ def by_another_schema(segment: bytes) -> bytes:
 
 
 def of_a_later_build(segment: bytes, *, meta: dict[str, str] | None = None, **fields: int) -> bytes:
-    """A closed segment that a later build wrote, every checksum right.
+    """Return a closed segment that a later build wrote, every checksum right.
 
-    `meta`: what its header says instead; `fields`: what the last entry says instead, its `kind` or its `flags`.
+    `meta`: the header's values; `fields`: the last entry's values, its `kind` or its `flags`.
     """
     was, marker, _ = _raw_header(segment)
     told = {key: text for key, text in was.items() if key.startswith("nyala.")} | (meta or {})
@@ -174,7 +176,7 @@ def of_a_later_build(segment: bytes, *, meta: dict[str, str] | None = None, **fi
 
 
 def without_after(segment: bytes) -> bytes:
-    """A segment as builds wrote it whose header did not name the entry before it."""
+    """Return a segment as builds wrote it whose header did not name the entry before it."""
     was, marker, length = _raw_header(segment)
     told = {key: text for key, text in was.items() if key.startswith("nyala.") and key != "nyala.after"}
     draft, _, _ = _raw_header(_container_header(told, marker))
@@ -183,7 +185,7 @@ def without_after(segment: bytes) -> bytes:
 
 
 def block_ends(disk: Disk, path: str) -> list[int]:
-    """Where a segment's header ends, and where each of its blocks does."""
+    """Return the end of a segment's header, and of each of its blocks."""
     header = next(iter(dump_segment(disk, path)))["length_bytes"]
     data = disk.read(path)
     marker = data[header - MARKER_BYTES : header]
@@ -191,7 +193,8 @@ def block_ends(disk: Disk, path: str) -> list[int]:
 
 
 def tears(before: bytes, after: bytes, patterns_max: int, unit_bytes: int = SECTOR_BYTES) -> Iterator[bytes]:
-    """What a power cut may leave of one unsynced write: each set of the units that it changed, or some sets of many."""
+    """Yield what a power cut may leave of one unsynced write: each set of the units that it changed, or some sets of
+    many."""
     before = before.ljust(len(after), b"\0")
     units = range(0, len(after), unit_bytes)
     starts = [at for at in units if after[at : at + unit_bytes] != before[at : at + unit_bytes]]

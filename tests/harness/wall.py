@@ -1,6 +1,6 @@
 """The wall clock of a real server process, moved by a test: as if its machine's clock were set.
 
-Only what Python calls the wall moves; the kernel's monotonic clocks run on, as they do when a clock is set.
+Only the wall clock of Python moves; the kernel's monotonic clocks run on, as they do when a clock is set.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ right = time.time_ns
 time.time_ns = lambda: right() + struct.unpack("<q", shift)[0]
 time.time = lambda: time.time_ns() / 1e9
 """
-"""Run by the interpreter before anything of the server: `sitecustomize`."""
+"""The interpreter runs it before anything of the server: `sitecustomize`."""
 
 
 class Wall:
-    """The wall of whatever runs in `env`; `set` moves it at once, also under a running process."""
+    """The wall clock of processes that run in `env`; `set` moves it at once, also under a running process."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -33,7 +33,7 @@ class Wall:
         self.env = {"PYTHONPATH": path, "NYALA_TEST_WALL": str(self._file)}
 
     def set(self, ahead_s: float) -> None:
-        """So many seconds ahead of the right time."""
+        """Set the clock so many seconds ahead of the right time."""
         handle = os.open(self._file, os.O_RDWR | os.O_CREAT)
         try:
             os.pwrite(handle, struct.pack("<q", int(ahead_s * 1e9)), 0)  # the file that is mapped, not another one

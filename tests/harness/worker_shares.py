@@ -1,4 +1,4 @@
-"""Which tests run in one process, one after the other, when pytest has several."""
+"""Chooses which tests run in one process, one after the other, if pytest has several processes."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ ROAD = "tests/e2e"
 
 
 def share_of(nodeid: str) -> str:
-    """Tests with the same answer share a process: those of a file; and all with Kafka and Spark, of which two at a time
-    would be too much for two cores."""
+    """Return the share of a test. Tests of one share run in one process: those of a file; and all with Kafka and Spark,
+    because two of these at a time would be too much for two cores."""
     path = PurePosixPath(nodeid.partition("::")[0])
     return ROAD if path.parent == PurePosixPath(ROAD) else str(path)
 
 
 class Shares(LoadScopeScheduling):
-    """The share with the most tests is begun first. xdist's own `loadgroup` writes marks into the ids of tests, which
-    pytest 9.2 keeps elsewhere: it groups nothing then and does not say so."""
+    """Begins the share with the most tests first. xdist's own `loadgroup` writes marks into the ids of tests, which
+    pytest 9.2 keeps elsewhere: it groups nothing then and does not report it."""
 
     def _split_scope(self, nodeid: str) -> str:
         return share_of(nodeid)
 
 
 def scheduler(config: Any, log: Any) -> Shares | None:
-    """For `--dist loadgroup`; None for any other."""
+    """Return the scheduler for `--dist loadgroup`; None for any other."""
     return Shares(config, log) if config.getvalue("dist") == "loadgroup" else None

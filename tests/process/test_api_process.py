@@ -1,4 +1,4 @@
-"""What a user does with `import nyala`, against real servers."""
+"""A user's work with `import nyala`, against real servers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ FLIGHTS = {"time": "timestamp", "carrier": "string", "flight": "int32", "delay":
 
 
 def test_table_life_from_creation_to_drop(cluster: nyala.Cluster) -> None:
-    """Goal: the whole of a table's life by its public names. Method: create, list, open, drop; twice where allowed."""
+    """Goal: the whole of a table's life works by its public names. Method: create, list, open, drop; twice where
+    allowed."""
     made = cluster.create_table("flights", FLIGHTS, key=["time", "carrier", "flight"], hash_buckets=3)
     assert cluster.tables() == ["flights"]
     opened = cluster.table("flights")
@@ -71,7 +72,8 @@ def test_table_life_from_creation_to_drop(cluster: nyala.Cluster) -> None:
 
 
 def test_writes_of_each_kind_and_what_they_leave(cluster: nyala.Cluster) -> None:
-    """Goal: each operation does what it says, row by row. Method: all operations on five keys, then the table."""
+    """Goal: each operation does what its name states, row by row. Method: all operations on five keys, then the
+    table."""
     table = cluster.create_table("kinds", {"k": "int64", "v": "string", "n": "int32"}, key="k", hash_buckets=2)
     assert table.insert([{"k": k, "v": "a", "n": k} for k in range(5)]).applied == 5
     again = table.insert(pa.table({"k": [4, 5], "v": ["b", "b"], "n": [0, 0]}), on_error="return")
@@ -98,7 +100,7 @@ def test_writes_of_each_kind_and_what_they_leave(cluster: nyala.Cluster) -> None
 
 
 def test_scans_select_project_limit_and_count(cluster: nyala.Cluster) -> None:
-    """Goal: a scan returns what is asked for, in each form. Method: one table, many questions, known answers."""
+    """Goal: a scan returns the requested rows, in each form. Method: one table, many questions, known answers."""
     table = cluster.create_table(
         "asked", {"k": "int64", "carrier": "string", "delay": "double"}, key="k", hash_buckets=3
     )
@@ -271,13 +273,13 @@ def test_table_dropped_and_created_again_is_not_written_through_an_old_handle(cl
 
 
 def test_connect_to_a_tablet_server_says_that_it_is_no_master(servers: LocalCluster) -> None:
-    """Goal: the likeliest wrong address is named. Method: connect to a tablet server."""
+    """Goal: the error names the likeliest wrong address. Method: connect to a tablet server."""
     with pytest.raises(nyala.NotApplied, match="give a master's address"):
         nyala.connect(servers.servers[0].address)
 
 
 def nyala_says(cluster: nyala.Cluster, *command: str) -> str:
-    """What `nyala ...` prints to standard output, having ended well."""
+    """Return what `nyala ...` prints to standard output, having ended well."""
     masters = str(cluster).removeprefix("<nyala.Cluster ").removesuffix(">")
     ended = CliRunner().invoke(app, [*command, "--masters", masters])
     assert ended.exit_code == 0, ended.output
@@ -285,7 +287,8 @@ def nyala_says(cluster: nyala.Cluster, *command: str) -> str:
 
 
 def test_scan_command_exports_every_row_and_shows_people_twenty(cluster: nyala.Cluster) -> None:
-    """Goal: a file is never silently short, a screen says that it is. Method: 30 rows as CSV, JSON, table; limits."""
+    """Goal: a file is never silently short, and a screen that shows fewer rows states it. Method: 30 rows as CSV, JSON,
+    table; limits."""
     table = cluster.create_table("t", {"id": "int64", "at": "timestamp", "note": "string"}, key="id", hash_buckets=2)
     assert nyala_says(cluster, "table", "scan", "t", "--csv") == "id,at,note\n"
     assert json.loads(nyala_says(cluster, "table", "scan", "t", "--json")) == []

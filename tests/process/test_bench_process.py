@@ -1,4 +1,4 @@
-"""`nyala bench` as typed, on little work: what a program reads of it, and what is left behind."""
+"""`nyala bench` as typed, with little work: what a program reads from it, and what it leaves behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROWS, WRITES, MB = 2000, 100, 64
 
 
 def bench(folder: Path, *arguments: str) -> dict[str, Any]:
-    """The JSON of one benchmark that ended well."""
+    """Return the JSON of one benchmark that ended well."""
     command = [str(Path(sys.executable).with_name("nyala")), "bench", *arguments, "--rounds", "1", "--json"]
     environment = os.environ | {"TMPDIR": str(folder)}
     ended = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=500, check=False)
@@ -30,7 +30,7 @@ def bench(folder: Path, *arguments: str) -> dict[str, Any]:
 
 
 def figures_of(told: dict[str, Any], name: str) -> dict[str, float]:
-    """The figures of the only round of the only benchmark, of which only elections may be told."""
+    """Return the figures of the only round of the only benchmark, which may report nothing but elections besides."""
     assert told["failure"] == "" and told["machine"] and told["options"]["rounds"] == 1
     (outcome,) = told["benches"]
     assert (outcome["name"], list(outcome["sides"])) == (name, ["nyala"])
@@ -44,9 +44,9 @@ def figures_of(told: dict[str, Any], name: str) -> dict[str, float]:
 
 
 def test_bench_of_little_work_counts_its_rows_and_tells_a_program(stack: Stack, tmp_path: Path) -> None:
-    """Goal: figures of work that was done, and nothing left of it. Method: rows loaded into a running cluster and
-    scanned, one-row writes to a stack of its own; a benchmark ends well only if each table holds what was written.
-    Each figure is there and not zero; no table and no folder stays."""
+    """Goal: the figures are of work that was done, and nothing of it is left. Method: rows loaded into a running
+    cluster and scanned, one-row writes to a stack of its own; a benchmark ends well only if each table holds what was
+    written. Each figure is there and not zero; no table and no folder stays."""
     masters = ("--masters", stack.supervisor.masters)
     loaded = figures_of(bench(tmp_path, "load", *masters, "--rows", str(ROWS)), "load")
     scanned = figures_of(bench(tmp_path, "scan", *masters, "--rows", str(ROWS)), "scan")
@@ -63,8 +63,9 @@ def test_bench_of_little_work_counts_its_rows_and_tells_a_program(stack: Stack, 
 
 
 def test_bench_of_copies_and_of_failovers_measures_what_it_adds_and_kills(tmp_path: Path) -> None:
-    """Goal: figures of a replica that moved and of a leader that died, and what each process used for it. Method: one
-    round of each, on a stack of its own. All figures are there and agree with each other; no folder stays."""
+    """Goal: the figures are of a replica that moved and of a leader that died, and of what each process used for it.
+    Method: one round of each, on a stack of its own. All figures are there and agree with each other; no folder
+    stays."""
     copied = figures_of(bench(tmp_path, "copy", "--local", "--mb", str(MB)), "copy")
     print(copied)
     cpu, peak = "copy_cpu_s_per_million_rows", "copy_server_peak_memory_mb"
@@ -103,9 +104,9 @@ def test_bench_of_copies_and_of_failovers_measures_what_it_adds_and_kills(tmp_pa
 
 
 def test_bench_of_masters_measures_what_they_were_away_and_rows_go_on(tmp_path: Path) -> None:
-    """Goal: MF-23: how long no master answers while one becomes three is recorded, beside a restart, a failover and a
-    replacement; rows are written all the time. Method: one round, which ends well only if each table holds what was
-    written. Each figure is there, and no row waited for as long as there were no masters."""
+    """Goal: MF-23: the time in which no master answers while one becomes three is recorded, beside a restart, a
+    failover and a replacement; rows are written all the time. Method: one round, which ends well only if each table
+    holds what was written. Each figure is there, and no row waited as long as the masters were away."""
     found = figures_of(bench(tmp_path, "masters", "--local"), "masters")
     print(found)
     deeds = {f"masters_{name}_s" for name in ("restart", "one_to_three", "leader_killed", "replaced", "writes_pause")}

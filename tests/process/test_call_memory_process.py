@@ -23,7 +23,7 @@ pytestmark = pytest.mark.process
 CALLERS = 32
 ROUNDS = 2
 ROWS = 100_000
-"""Of one batch, with 20 bytes each: charged for 100 MB, so a host has room for five."""
+"""The rows of one batch, with 20 bytes each: charged for 100 MB, so a host has room for five."""
 
 
 @pytest.fixture
@@ -38,10 +38,10 @@ def peak_mb(pid: int) -> int:
 
 def test_large_calls_of_one_host_leave_room_for_another(cluster: LocalCluster) -> None:
     """Goal: IN-51, IN-60: one host's large calls cost a server bounded memory and keep no other host out. Method: from
-    one address, many writes at once of batches that may cost fifty times as much as they are long, over and over: each
-    is applied, or refused as OVERLOADED with nothing applied, and some are. Meanwhile another address asks for the
-    tablets again and again, and is answered each time. In the end the first address is served again, and the server's
-    memory never grew beyond what calls may take."""
+    one address, many writes at once of batches that may cost fifty times their length, over and over: each is applied,
+    or refused as OVERLOADED with nothing applied, and some are. Meanwhile another address lists the tablets again and
+    again, and is answered each time. In the end the first address is served again, and the server's memory never grew
+    beyond what calls may take."""
     leader = create(cluster)
     assert leader.process is not None
     before_mb, refused, answered = peak_mb(leader.process.pid), 0, 0

@@ -1,4 +1,4 @@
-"""The short form of the soak: mixed trouble on real processes under a strict load, then all verifiers."""
+"""The short form of the soak: mixed faults on real processes under a strict load, then all verifiers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from nyala.infra.chaos import MEMBERS, Kind
 
 pytestmark = [pytest.mark.process, pytest.mark.deep]
 SEED = int(os.environ.get("NYALA_SOAK_SEED", "2644"))
-"""It adds a replica first, while all is well; it moves one, removes one and spoils a block next."""
+"""A seed that adds a replica first, while all is well; it moves one, removes one and damages a block next."""
 SECONDS = float(os.environ.get("NYALA_SOAK_SECONDS", "40"))
-"""Of trouble; `make soak` is the long form."""
+"""The duration of the faults; `make soak` is the long form."""
 
 
 def test_soak_of_mixed_trouble_ends_with_every_row_right_and_nothing_left_behind(tmp_path: Path) -> None:
@@ -48,6 +48,6 @@ def test_soak_of_mixed_trouble_ends_with_every_row_right_and_nothing_left_behind
 
 
 def log_ends(folder: Path) -> str:
-    """The last lines of every log of a stack."""
+    """Return the last lines of every log of a stack."""
     ends = {log.name: log.read_text(errors="replace").splitlines()[-40:] for log in sorted(folder.rglob("*.log"))}
     return "\n".join(f"---- {name}\n" + "\n".join(lines) for name, lines in ends.items())

@@ -28,9 +28,9 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 def test_checksum_of_large_cells_ends_within_what_its_bytes_are_given(cluster: LocalCluster) -> None:
-    """Goal: IN-04: a check of the cluster ends within a bound that follows the bytes, also with cells of 1 MB.
-    Method: a tablet of 105 MB in such cells, some of them in memory: the status tells of all these bytes, and the
-    checksum comes within the time that they are given without the part for waiting."""
+    """Goal: IN-04: a check of the cluster ends within a bound that follows the bytes, also with cells of 1 MB. Method:
+    a tablet of 105 MB in such cells, some of them in memory: the status counts all these bytes, and the checksum comes
+    within the time allowed for them, without the part for waiting."""
     leader = create(cluster)
     for first in range(0, ROWS, ROWS_TOGETHER):
         write(cluster, first, ROWS_TOGETHER, size=CELL_BYTES)

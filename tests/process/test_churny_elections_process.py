@@ -1,4 +1,4 @@
-"""Three real replicas that depose each other several times a second, under writers that want every answer."""
+"""Three real replicas that depose each other several times a second, under writers that need every answer."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from tests.harness.told import tell
 pytestmark = [pytest.mark.process, pytest.mark.deep]
 
 CAMPAIGNS = 0.03
-"""Of each follower at each tick of 50 ms: two followers depose a leader after a second or less."""
+"""The probability that a follower campaigns at a tick of 50 ms: two followers depose a leader after a second or
+less."""
 NOTICES_S = 0.05
 TERMS = 6
-"""Leaders seen in each phase, at least."""
+"""The least number of leaders seen in each phase."""
 WRITES = 25
-"""Of each writer, in each phase."""
+"""The writes of each writer, in each phase."""
 RIVAL_KEYS = 3
 
 
@@ -36,7 +37,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 class Writer:
-    """One client: each write is repeated, under one sequence number, until somebody answers it. With `rivals`, it
+    """One client: each write is repeated, under one sequence number, until a server answers it. With `rivals`, it
     inserts a few keys of its own and deletes them, in turn, whether they are there or not; else each key is new."""
 
     def __init__(self, cluster: LocalCluster, number: int, *, rivals: bool) -> None:

@@ -55,19 +55,19 @@ def new_table(client: Client, name: str, buckets: int = 2) -> TableHandle:
 
 
 def rows(first: int, count: int) -> tuple[pa.Table, np.ndarray]:
-    """Rows and their offsets: every other offset, as transaction markers leave them."""
+    """Return rows and their offsets: every other offset, as transaction markers leave them."""
     return pa.table({"k": np.arange(first, first + count), "v": ["x" * 20] * count}), np.arange(
         2 * first, 2 * (first + count), 2, dtype=np.int64
     )
 
 
 def leader_of(client: Client, cluster: LocalCluster, handle: TableHandle) -> int:
-    """Position in the cluster of the server that leads the first tablet."""
+    """Return the position in the cluster of the server that leads the first tablet."""
     return cluster.servers.index(cluster.leader(handle.tablets[0].tablet_id))
 
 
 def wait_until_all_run(cluster: LocalCluster, tablet_id: str) -> None:
-    """Until each server has a replica that runs: one that is still being copied is no majority with another."""
+    """Wait until each server has a replica that runs: one that is still being copied is no majority with another."""
     runs = lambda s: (status := cluster.status(s, tablet_id)) and status.phase == "RUNNING"  # noqa: E731
     wait_until(lambda: all(map(runs, cluster.servers)), "every replica runs")
 

@@ -1,4 +1,4 @@
-"""A real server under thousands of connections that want nothing, while honest writes go on."""
+"""A real server under thousands of idle connections, while honest writes go on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ pytestmark = [pytest.mark.process, pytest.mark.deep]
 
 CONNECTIONS = 3000
 GROWTH_MB_MAX = 100
-"""Of a server's memory, over all of it: logs, rows and threads of the test's own writes included."""
+"""Bounds the growth of a server's memory over the whole test: logs, rows and threads of the test's own writes
+included."""
 HALF = frame(b"x" * 200_000)[:100_000]
 
 

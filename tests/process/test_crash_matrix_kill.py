@@ -54,9 +54,9 @@ for number, cell in enumerate(CELLS):
 
 
 def test_process_killed_in_every_cell_of_the_matrix_leaves_what_a_start_mends(tmp_path: Path) -> None:
-    """TC-39, TC-40, TC-59, TC-60. Goal: each cell of the crash matrix under kill -9 of a real process on real files.
-    Method: one child for each life, killed by itself at the crash point; the next life, and in the end the parent,
-    start on what it left; the same judgement as in memory."""
+    """TC-39, TC-40, TC-59, TC-60. Goal: each cell of the crash matrix holds under kill -9 of a real process on real
+    files. Method: one child for each life, killed by itself at the crash point; the next life, and in the end the
+    parent, start on what it left; the same judgement as in memory."""
     done = subprocess.run(
         [sys.executable, "-c", RUNNER, str(tmp_path)],
         cwd=ROOT,

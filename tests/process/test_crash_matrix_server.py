@@ -47,7 +47,8 @@ class Plot:
     """Which file the superblock of a tombstone was when the work was done: no later start writes it again."""
 
     def passes(self, point: str) -> int:
-        """How often the server passes the point after the cell's last death: in its start, and in the second try."""
+        """Return how often the server passes the point after the cell's last death: in its start, and in the second
+        try."""
         deletion, copy = (tuple(f"{work}.{n}" for n in range(1, 7)) for work in ("delete", "copy"))
         retry: tuple[str, ...] = deletion if self.cell.ends is DataState.READY and not self.cell.source_wins else ()
         if self.cell.work == COPY and not self.cell.source_wins:
@@ -65,7 +66,7 @@ class Target:
     def __init__(self, cluster: LocalCluster, source: ServerProcess, server: ServerProcess, cells: Sequence[Cell]):
         self.cluster, self.source, self.server = cluster, source, server
         self.over = threading.Event()
-        """Die no more: another one has found what is wrong."""
+        """Set when another target has found what is wrong, so that this one dies no more."""
         self.disk = RealDisk(server.root)
         self.neighbour = f"{server.name}-neighbour"
         self.plots = [Plot(cell, f"{server.name}-{number}") for number, cell in enumerate(cells)]
@@ -73,26 +74,27 @@ class Target:
     # ------------------------------------------------------------------------------------------------------- before
 
     def make_neighbour(self) -> None:
-        """A tablet of this server alone."""
+        """Make a tablet of this server alone."""
         create(self.cluster, [self.server], tablet_id=self.neighbour)
         self.neighbour_time = write(self.cluster, 0, 10, tablet_id=self.neighbour)
         flush(self.server, tablet_id=self.neighbour)
         self.neighbour_rows = rows_of(self.server, self.neighbour_time, tablet_id=self.neighbour)
 
     def has_neighbour(self) -> bool:
-        """Whether it has its rows. Right after a start nobody leads it yet, and it answers this all the same."""
+        """Return whether the neighbour has its rows. Right after a start it has no leader yet, and answers this all the
+        same."""
         return rows_of(self.server, self.neighbour_time, tablet_id=self.neighbour) == self.neighbour_rows is not None
 
     def make(self, plot: Plot) -> None:
-        """The tablet as it is before the work: nothing here, or a replica that voted for the source and has half of
-        the rows, or what its deletion left. The source is the only member."""
+        """Make the tablet as it is before the work: nothing here, or a replica that voted for the source and has half
+        of the rows, or what its deletion left. The source is the only member."""
         here, tablet_id = plot.cell.before != BLANK, plot.tablet_id
         create(self.cluster, [self.source, self.server] if here else [self.source], tablet_id=tablet_id)
-        lead(self.cluster, self.source, tablet_id)  # by this server's vote if it is here
+        lead(self.cluster, self.source, tablet_id)  # by this server's vote if its replica is here
         plot.own_time = write(self.cluster, 0, 100, tablet_id=tablet_id)
         plot.own_rows = rows_of(self.source, plot.own_time, tablet_id=tablet_id)
         if here:
-            lead(self.cluster, self.source, tablet_id)  # nobody else may have taken over meanwhile
+            lead(self.cluster, self.source, tablet_id)  # no other server may have taken over meanwhile
             change(self.cluster, "change", self.server.member(votes=False), tablet_id=tablet_id)
             wait_until(lambda: not self.is_voter(plot), "it knows that it votes no more")
             change(self.cluster, "remove", self.server.member(), tablet_id=tablet_id)
@@ -125,7 +127,7 @@ class Target:
         return (meta.term, meta.voted_for)
 
     def superblock_file(self, plot: Plot) -> tuple[int, int]:
-        """A file that is replaced is another one."""
+        """Return an identity of the superblock's file; a file that is replaced has another one."""
         found = (self.server.root / "tablet-meta" / plot.tablet_id).stat()
         return (found.st_ino, found.st_mtime_ns)
 
@@ -135,7 +137,8 @@ class Target:
     # -------------------------------------------------------------------------------------------- death and judgement
 
     def die_in_every_cell(self) -> None:
-        """One start for each death: it shows what the death before left, mends it, and dies in the next cell."""
+        """Start the server once for each death: the start shows what the death before left, repairs it, and dies in the
+        next cell."""
         before: Plot | None = None
         for plot in self.plots:
             for life, point in enumerate(plot.cell.deaths):
@@ -158,7 +161,7 @@ class Target:
             assert plot.finished in (None, self.superblock_file(plot)), f"a start wrote it again: {plot}"
 
     def act(self, plot: Plot) -> None:
-        """The work of the cell, as a leader or a master asks for it; the server dies in it."""
+        """Do the work of the cell, as a leader or a master requests it; the server dies in it."""
         if plot.cell.work == DELETION:
             with pytest.raises(grpc.RpcError):
                 self.delete(plot)
@@ -177,7 +180,7 @@ class Target:
         assert not reply.error.code, (plot, reply.error)
 
     def look_at_what_died(self, plot: Plot, point: str) -> None:
-        """What the matrix says is on disk."""
+        """Check that the disk holds what the matrix states."""
         step, number = point.split(".")
         superblock = Superblock.load(self.disk, plot.tablet_id)
         if step == "copy":
@@ -193,7 +196,8 @@ class Target:
         assert log == (point not in ("copy.1", "copy.2", "delete.6")), (plot.cell, point)
 
     def judge(self, plot: Plot) -> None:
-        """As the matrix says it must end, told by the running server and by its files; nobody has mended anything."""
+        """Check the end that the matrix states, by the running server's reports and by its files; nothing was repaired
+        by hand."""
         cell, status = plot.cell, wait_until(lambda: self.open_status(plot), "the replica is open, or a tombstone")
         assert status.data_state == cell.ends and not status.error, (cell, status)
         assert self.promises(plot) == cell.promises(plot.own_promises, plot.source_term), cell
@@ -211,7 +215,8 @@ class Target:
         wait_until(self.has_neighbour, "the neighbour answers")
 
     def see_copy(self, plot: Plot) -> None:
-        """The source's blocks and its log are here. That the rest of the log is committed, only a leader can tell."""
+        """Check that the source's blocks and its log are here. Only a leader can decide that the rest of the log is
+        committed."""
         source = self.cluster.status(self.source, plot.tablet_id)
         assert self.status(plot).last_logged == source.last_logged, plot
         assert self.has_rows(plot, plot.source_time, plot.source_rows), plot
@@ -223,7 +228,7 @@ class Target:
     # --------------------------------------------------------------------------------------------------- the retry
 
     def refuse(self, plot: Plot) -> None:
-        """Requests that are for another, too old, or believe in another state change no file."""
+        """Check that requests that are for another server, too old, or assume another state change no file."""
         paths = [f"tablet-meta/{plot.tablet_id}", f"consensus-meta/{plot.tablet_id}"]
         files = lambda: [self.disk.read(p) for p in paths if self.disk.exists(p)]  # noqa: E731
         before, status = files(), self.status(plot)
@@ -239,7 +244,7 @@ class Target:
         assert files() == before
 
     def do_it_again(self, plot: Plot) -> None:
-        """The work once more, after requests that are refused; this time to its end."""
+        """Do the work once more, after requests that are refused; this time to its end."""
         self.refuse(plot)
         if plot.cell.work == DELETION:
             self.delete(plot)
@@ -255,7 +260,7 @@ class Target:
             assert not left, f"the source, which has few sessions, keeps one of an earlier life: {left}"
 
     def join(self, plot: Plot) -> None:
-        """The leader makes this server a member: what was copied goes on from its own log, a tombstone is copied."""
+        """Make this server a member, by its leader: what was copied goes on from its own log, a tombstone is copied."""
         tablet_id = plot.tablet_id
         change(self.cluster, "add", self.server.member(votes=False), tablet_id=tablet_id)
         at = write(self.cluster, 200, 1, tablet_id=tablet_id)
@@ -270,7 +275,8 @@ class Target:
 
 
 def die_side_by_side(targets: Sequence[Target]) -> None:
-    """Each in a thread of its own, for starting a process is what costs; what one finds ends the others too."""
+    """Run each in a thread of its own, because the starts of processes cost most; a failure of one ends the others
+    too."""
     with ThreadPoolExecutor(len(targets)) as pool:
         lives = [pool.submit(target.die_in_every_cell) for target in targets]
         wait(lives, return_when=FIRST_EXCEPTION)
@@ -287,7 +293,7 @@ def test_server_that_dies_in_any_cell_of_the_matrix_ends_as_the_matrix_says() ->
     state, last logged OpId, term, vote, rows, quarantine, no orphan, the other tablet; requests that are too late
     change nothing, the work done again ends, and no later start writes its tombstone again. At last the leader makes
     each a member, with its rows."""
-    with local_cluster(3, module=STEADY) as cluster:  # whoever votes for the source votes for nobody else meanwhile
+    with local_cluster(3, module=STEADY) as cluster:  # a server that votes for the source votes for no other meanwhile
         source, *servers = cluster.servers
         cells = SERVER_CELLS[::2], SERVER_CELLS[1::2]
         targets = [Target(cluster, source, s, mine) for s, mine in zip(servers, cells, strict=True)]

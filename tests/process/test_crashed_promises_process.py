@@ -41,7 +41,7 @@ VOTE = ("before_flush", "after_flush")
 
 
 class Life(NamedTuple):
-    """What a server is started to die of, and in which role."""
+    """The point at which a server is started to die, and in which role."""
 
     point: str
     role: str
@@ -57,13 +57,13 @@ ASKS_DEATHS, ASKS_TRIES = 3, 9
 
 
 def kept(server: ServerProcess, tablet_id: str) -> CmetaView:
-    """What its file says of terms and votes now."""
+    """Return the terms and votes in its file now."""
     path = server.root / path_of(tablet_id)
     return read_cmeta(path.read_bytes(), str(path))
 
 
 class Votes:
-    """What the files of all servers say of terms and votes, whenever they are looked at. Concurrency: one thread."""
+    """The terms and votes in the files of all servers, whenever they are read. Concurrency: one thread."""
 
     def __init__(self, cluster: LocalCluster, tablet_id: str) -> None:
         self._cluster, self._tablet = cluster, tablet_id
@@ -71,7 +71,8 @@ class Votes:
         self._given: dict[tuple[str, int], str] = {}
 
     def look(self) -> None:
-        """No term falls, no vote changes within its term, and who was given one knew the term before it asked."""
+        """Check that no term falls, no vote changes within its term, and that a server that received a vote knew the
+        term before it asked."""
         for server in self._cluster.servers:
             found = kept(server, self._tablet)
             assert found.term >= self._terms[server.uuid], (server.uuid, self._terms[server.uuid], found)
@@ -82,13 +83,13 @@ class Votes:
                 assert asked.term >= found.term, ("it asked before it had kept the term", found)
 
     def watch(self, over: Event) -> None:
-        """Look all the time: a vote stands for less than a second until there is another."""
+        """Check all the time: a vote stays less than a second until there is another."""
         while not over.wait(0.01):
             self.look()
 
 
 class Deaths:
-    """The servers, each of which is started again to die of the next thing."""
+    """The servers, each of which is started again to die at the next point."""
 
     def __init__(self, cluster: LocalCluster, tablet_id: str, rng: random.Random) -> None:
         self.died: Counter[Life] = Counter()
@@ -99,7 +100,7 @@ class Deaths:
         self._until_it_leads = 150
 
     def begin(self, server: ServerProcess) -> None:
-        """A life of which there were the fewest."""
+        """Start the server with the kind of life of which there were the fewest."""
         under_way = Counter(self._lives.values())
         seen = lambda one: (self.died[one] + under_way[one]) // (ASKS_DEATHS if one == ASKS else 1)  # noqa: E731
         life = min(self._rng.sample(LIVES, len(LIVES)), key=seen)
@@ -116,7 +117,7 @@ class Deaths:
         server.start(wait=False, env={CRASH_VARIABLE: f"{life.point}:{countdown}"})
 
     def bury(self, server: ServerProcess) -> None:
-        """Note what it died of."""
+        """Note the point at which it died."""
         assert server.wait_exit() == CRASH_EXIT_CODE, server.log_tail()
         life = self._lives.pop(server.uuid)
         said = server.log_path.read_bytes()[self._log_bytes[server.uuid] :].decode()
@@ -132,7 +133,7 @@ class Deaths:
         return asked and self.died.total() >= DEATHS and all(self.died[life] for life in LIVES if life != ASKS)
 
     def step(self) -> bool:
-        """Whether there were enough; else who is dead is started, and who is to lead is made to."""
+        """Return whether there were enough deaths; otherwise start the dead servers, and make the chosen one lead."""
         for server in self._cluster.servers:
             if not server.alive:
                 self.bury(server)
@@ -153,7 +154,8 @@ class Deaths:
         return leaders[max(leaders)] if leaders else None
 
     def _target(self, leader: ServerProcess) -> ServerProcess:
-        """Who is to die as the leader leads until it does; else leadership goes around, so that there are votes."""
+        """Return the server that is to die as the leader and leads until it does; otherwise move leadership around, so
+        that there are votes."""
         servers = self._cluster.servers
         to_lead = [s for s in servers if self._lives[s.uuid].role == "LEADER"]
         to_ask = [s for s in servers if self._lives[s.uuid].role == "CANDIDATE" and s is not leader]
@@ -161,13 +163,14 @@ class Deaths:
 
 
 def runs(cluster: LocalCluster, server: ServerProcess, tablet_id: str) -> bool:
-    """Whether its replica is a member that knows its leader."""
+    """Return whether its replica is a member that knows its leader."""
     status = cluster.status(server, tablet_id)
     return status is not None and status.phase == "RUNNING" and status.role in ("LEADER", "FOLLOWER")
 
 
 def insert(client: Client, handle: TableHandle, first: int, over: Event) -> tuple[int, int]:
-    """One row after the other, each acknowledged without a row error: how many, and the time of the last."""
+    """Insert one row after the other, each acknowledged without a row error; returns how many, and the time of the
+    last."""
     with client.session_writer(handle) as writer:
         count = 0
         while not over.is_set():

@@ -17,12 +17,12 @@ from tests.harness.rows import batch, write_request
 pytestmark = [pytest.mark.process, pytest.mark.deep]
 
 SPACED, RIVALS, FLICKERING = range(40), range(40, 80), range(80, 120)
-"""Writes of keys of their own, of three keys, and of one that comes and goes."""
+"""The numbers of writes with keys of their own, with three keys, and with one key that is inserted and deleted."""
 DOOMED = (60, 95)
 
 
 def row_of(number: int) -> tuple[RowOp, int]:
-    """The operation and the key of one write."""
+    """Return the operation and the key of one write."""
     if number in SPACED:
         return RowOp.INSERT, 1000 + number
     if number in RIVALS:
@@ -41,7 +41,7 @@ def test_rows_are_exact_and_seven_replicas_equal_though_leaders_die_before_they_
         exits: list[int] = []
 
         def say(number: int) -> Any:
-            """Its reply, by whoever leads."""
+            """Return the reply to the write, by whichever server leads."""
             leader, (op, key) = cluster.leader(TABLET), row_of(number)
             rows = batch([key], [f"by {number}"], op)
             call = leader.tablets.Write.future(

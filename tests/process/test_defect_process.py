@@ -1,4 +1,4 @@
-"""A defect in applying an entry fails every replica of a tablet, and costs no row: another build brings them back."""
+"""A defect in applying an entry fails every replica of a tablet, and costs no row: another build restores them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEFECTIVE = "tests.harness.defective_server"
 
 
 def failed(cluster: LocalCluster) -> list[str]:
-    """Why the replicas that FAILED did."""
+    """Return the reasons of the replicas that FAILED."""
     found = [cluster.status(server, TABLET) for server in cluster.servers if server.alive]
     return [status.error for status in found if status is not None and status.phase == "FAILED"]
 
@@ -77,5 +77,5 @@ def test_tablet_whose_replicas_failed_at_a_defect_is_back_with_a_build_without_i
 
 
 def checked(root: Path) -> list[str]:
-    """What `fs check` finds wrong with the directory of a stopped server."""
+    """Return what `fs check` finds wrong with the directory of a stopped server."""
     return [f.what for f in check_directory(RealDisk(root)).all_findings if f.severity is Severity.ERROR]

@@ -1,4 +1,4 @@
-"""Deletions at real servers while the replica is at work for everybody."""
+"""Deletions at real servers while clients, a change and a copy use the replica."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ pytestmark = [pytest.mark.process, pytest.mark.deep]
 
 ROWS = 6000
 COPY_RATE = "200000"
-"""Bytes per second that the leader sends: what is here takes it half a minute, unless somebody ends it before."""
+"""Bytes per second that the leader sends: a copy of this replica takes half a minute, unless it is ended before."""
 
 
 def open_files(server: ServerProcess) -> list[str]:
-    """Files of the tablet that the process has open or mapped."""
+    """Return the files of the tablet that the process has open or mapped."""
     assert server.process is not None
     process = Path(f"/proc/{server.process.pid}")
     names = (process / "maps").read_text().splitlines()

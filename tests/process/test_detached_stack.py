@@ -1,4 +1,4 @@
-"""`nyala up --detach` as users have it: a supervisor without a terminal, ended in order and not."""
+"""`nyala up --detach` as users run it: a supervisor without a terminal, ended in order and not."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ ROWS = [{"id": n, "name": f"row {n}"} for n in range(100)]
 
 
 def say(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """`nyala ...` about the stack in `folder`, in a process of its own."""
+    """Run `nyala ...` about the stack in `folder`, in a process of its own."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("NYALA_M")} | {"NYALA_DIR": str(folder)}
     told = [sys.executable, "-m", "nyala.infra.cli.app", *command]
     return subprocess.run(told, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
 
 def up(folder: Path, *options: str) -> dict[str, Any]:
-    """Start the stack; its state."""
+    """Start the stack; returns its state."""
     ended = say(folder, "up", "--detach", *options)
     assert ended.returncode == 0, ended.stderr
     state = read_state(folder)
@@ -50,8 +50,8 @@ def rows_of(state: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.mark.process
 def test_death_of_a_detached_supervisor_leaves_no_orphan_and_loses_no_row(tmp_path: Path) -> None:
-    """Goal: whoever kills the supervisor has killed the stack, and starts it again as it was. Method: rows, kill -9 of
-    the supervisor; every child ends, `nyala status` and a table's command say that no stack runs; `nyala up` again
+    """Goal: a kill of the supervisor ends the stack, and the next start restores it as it was. Method: rows, kill -9 of
+    the supervisor; every child ends, `nyala status` and a table's command report that no stack runs; `nyala up` again
     serves the rows at the same addresses; `nyala down` ends all of it."""
     folder = tmp_path / "stack"
     state = up(folder, "--no-kafka")

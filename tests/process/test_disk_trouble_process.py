@@ -1,4 +1,4 @@
-"""Disks that go bad under real servers: what they take with them, what goes on beside, and how it is healed."""
+"""Disks that go bad under real servers: which replicas fail, what goes on beside them, and how the damage is healed."""
 
 from __future__ import annotations
 
@@ -37,14 +37,15 @@ from tests.harness.stack import ROWS, InsertLoad, Stack, running_stack
 pytestmark = [pytest.mark.process, pytest.mark.deep]
 
 COPY_RATE = "1500000"
-"""Bytes per second of a server's copies: one of a megabyte is not over before somebody has looked."""
+"""Bytes per second of a server's copies: a copy of a megabyte is not over before the test has read its state."""
 WIDE_BYTES = 3_000_000
-"""Below what the three blocks of a wide table take."""
+"""A size below that of the three blocks of a wide table."""
 
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Four servers for three replicas of each tablet, and a master that heals: there is always somewhere to go."""
+    """Start four servers for three replicas of each tablet, and a master that heals: there is always a server to move
+    to."""
     rate = ("--copy-rate-bytes-per-s", COPY_RATE)
     folder = tmp_path_factory.mktemp("disks")
     with running_stack(folder, servers=4, execute_decisions="master", server_arguments=rate) as made:
@@ -57,7 +58,7 @@ def wait_all_alive(stack: Stack) -> None:
 
 @pytest.fixture(autouse=True)
 def emptied(stack: Stack) -> Iterator[None]:
-    """All servers, and no table of an earlier test."""
+    """Start all servers, and drop the tables of earlier tests."""
     wait_all_alive(stack)
     yield
     for table in stack.client.list_tables():
@@ -65,7 +66,7 @@ def emptied(stack: Stack) -> Iterator[None]:
 
 
 def verify(stack: Stack, logs: Path, *handles: TableHandle) -> None:
-    """V1 and V6, once every tablet has its three voters and nobody is on the way, or asked to leave."""
+    """Check V1 and V6, once every tablet has its three voters and no member is on the way, or marked to leave."""
 
     def settled(handle: TableHandle) -> bool:
         members = [t.config.members for t in stack.client.tablet_infos(handle.name)]
@@ -128,7 +129,7 @@ def test_block_that_goes_bad_under_its_leader_is_found_by_a_copy(stack: Stack, t
         flip(block)
 
         def met() -> bool:
-            """Whether a copy met the bad block: of the first move unless another leads by chance."""
+            """Return whether a copy met the bad block: that of the first move unless another server leads by chance."""
             if f" E T {bad} " in server.log:
                 return True
             if stack.leader(bad) != server.name:
@@ -148,9 +149,10 @@ def test_block_that_goes_bad_under_its_leader_is_found_by_a_copy(stack: Stack, t
 
 
 def test_scan_that_meets_a_block_gone_bad_is_right_all_the_same(stack: Stack, tmp_path: Path) -> None:
-    """TC-51, TC-63, scenario 158. Goal: no reader sees rot, or an error. Method: a bit of a value is flipped in a block
-    of a running leader, under load; one strong scan of all columns then gives every row acknowledged before it and none
-    that nobody wrote, from another leader: the first replica has failed, names the page, and becomes a tombstone."""
+    """TC-51, TC-63, scenario 158. Goal: no reader sees damaged data, or an error. Method: a bit of a value is flipped
+    in a block of a running leader, under load; one strong scan of all columns then returns every row acknowledged
+    before it and none that was never written, from another leader: the first replica has failed, names the page, and
+    becomes a tombstone."""
     handle = stack.new_table("rot-and-read", buckets=1)
     (bad,) = (t.tablet_id for t in handle.tablets)
     with InsertLoad(stack, handle, threads=1) as load, nyala.connect(stack.supervisor.masters) as cluster:
@@ -161,7 +163,7 @@ def test_scan_that_meets_a_block_gone_bad_is_right_all_the_same(stack: Stack, tm
         flip(block)
 
         def met() -> bool:
-            """Whether a scan met the bad block: of the first one unless another leads by chance."""
+            """Return whether a scan met the bad block: the first one unless another server leads by chance."""
             if stack.leader(bad) != server.name and f" E T {bad} " not in server.log:
                 stack.client.transfer_leadership(handle.name, bad, server.uuid)
             written = {key + n for key in load.acknowledged[0] for n in range(ROWS)}
@@ -262,7 +264,8 @@ def test_damaged_log_is_failed_beside_others_that_serve_until_the_master_heals_i
 
 
 def follower_of_both(stack: Stack, *tablets: tuple[TableHandle, str]) -> str:
-    """The name of a server that follows in the first tablet and votes in all, once they have three replicas each."""
+    """Return the name of a server that follows in the first tablet and votes in all, once they have three replicas
+    each."""
     wait_until(lambda: all_run(stack, *(handle for handle, _ in tablets)), "three replicas of each tablet run")
 
     def found() -> str | None:
@@ -273,7 +276,7 @@ def follower_of_both(stack: Stack, *tablets: tuple[TableHandle, str]) -> str:
 
 
 def free_server(stack: Stack, handle: TableHandle, tablet_id: str) -> str:
-    """A server that has no voter of the tablet, once the masters know all servers and three voters."""
+    """Return a server that has no voter of the tablet, once the masters know all servers and three voters."""
 
     def found() -> str | None:
         members, known = voters(stack, handle, tablet_id), stack.client.list_servers().servers
@@ -284,7 +287,7 @@ def free_server(stack: Stack, handle: TableHandle, tablet_id: str) -> str:
 
 
 def insert_wide(stack: Stack, handle: TableHandle, first: int) -> None:
-    """1000 rows of a kilobyte, their keys from `first` on, each acknowledged."""
+    """Insert 1000 rows of a kilobyte, their keys from `first` on, each acknowledged."""
     keys = np.arange(first, first + 1000)
     rows = pa.table({"k": keys, "v": ["x" * 1000] * 1000, "must": np.ones(1000, np.int32)})
     with stack.client.session_writer(handle) as writer:
@@ -294,7 +297,8 @@ def insert_wide(stack: Stack, handle: TableHandle, first: int) -> None:
 
 
 def wide_table(stack: Stack, name: str) -> TableHandle:
-    """One tablet with three blocks of a megabyte, whoever leads it: a copy takes seconds, and begins with those."""
+    """Make one tablet with three blocks of a megabyte, whichever server leads it: a copy takes seconds, and begins with
+    those."""
     handle = stack.new_table(name, buckets=1)
     for first in range(0, 3000, 1000):
         insert_wide(stack, handle, first)
@@ -304,9 +308,9 @@ def wide_table(stack: Stack, name: str) -> TableHandle:
 
 @contextmanager
 def held_in_the_middle(stack: Stack, target: RunningServer, tablet_id: str) -> Iterator[None]:
-    """The target's process stands still while a copy into it has brought some of its blocks and not all of them.
+    """Stop the target's process while a copy into it has brought some of its blocks and not all of them.
 
-    It is stopped first and looked at then: what was seen is so until it goes on.
+    The process is stopped before its state is read, so the state does not change until it goes on.
     """
     pid, disk = stack.pids()[target.name], RealDisk(target.root)
     assert pid is not None
@@ -415,9 +419,9 @@ def test_folder_of_blocks_that_goes_bad_in_mid_copy_at_either_end(stack: Stack, 
 
 
 def test_move_goes_on_after_the_death_of_everything_in_its_middle(stack: Stack, tmp_path: Path) -> None:
-    """TC-60, TC-65. Goal: no move is lost, and none is begun twice, whoever dies. Method: in the middle of the copy of
-    a move the master and all servers are killed in one turn; all are back, the target is copied anew and promoted, the
-    replica that was to leave is a tombstone, three vote, and every row is there."""
+    """TC-60, TC-65. Goal: no move is lost, and none is begun twice, whichever process dies. Method: in the middle of
+    the copy of a move the master and all servers are killed in turn; when all are back, the target is copied anew and
+    promoted, the replica that was to leave is a tombstone, three vote, and every row is there."""
     handle = wide_table(stack, "dead-in-mid-move")
     (moved,) = (t.tablet_id for t in handle.tablets)
     leaving = RunningServer(stack, handle, a_follower(stack, handle, moved))
@@ -470,7 +474,7 @@ SCRUB = ("--scrub-mb-per-s", "50", "--scrub-interval-s", "0.5")
 
 
 def scrub_all_the_time(stack: Stack) -> None:
-    """All servers begin anew, to look at their blocks all the time: until the module's end, to save another start."""
+    """Start all servers anew with a scrub that never pauses, until the module's end, to save another start."""
     children = [c for n, c in stack.supervisor.children.items() if n.startswith("server")]
     before = stack.pids()
     for child in children:

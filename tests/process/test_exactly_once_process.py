@@ -1,4 +1,4 @@
-"""One write said many times: to every replica, by many threads, over deaths, restarts and a copy, with other bodies."""
+"""One write sent many times: to every replica, by many threads, over deaths, restarts and a copy, with other bodies."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.process
 THREADS, WRITES = 4, 90
 DOOMED = (45, 75)
 RIVALS = 5
-"""So many writes want the same key."""
+"""The number of writes that use the same key."""
 
 
 def as_bytes(reply: Any) -> bytes:
@@ -45,8 +45,8 @@ def as_bytes(reply: Any) -> bytes:
 
 
 def contested(number: int) -> Any:
-    """Rows of one write. A third of the writes finds no row, so that only the ledger can tell two attempts apart; the
-    others insert a key of their own, twice, and one that their rivals want."""
+    """Return the rows of one write. A third of the writes finds no row, so that only the ledger distinguishes two
+    attempts; the others insert a key of their own, twice, and one that their rivals use."""
     if number % 3 == 0:
         return batch([-number], [""], RowOp.DELETE_IGNORE)
     own = 1000 + number
@@ -54,9 +54,9 @@ def contested(number: int) -> Any:
 
 
 class Sayers:
-    """Threads that say the same writes, each in an order of its own, each to all replicas at once until one answers.
+    """Threads that send the same writes, each in an order of its own, each to all replicas at once until one answers.
 
-    Whoever sends a doomed write first kills the leader before it has any answer.
+    The thread that sends a doomed write first kills the leader before it has any answer.
     """
 
     def __init__(self, cluster: LocalCluster) -> None:
@@ -67,7 +67,7 @@ class Sayers:
         self._answered_last = cluster.servers[0].process
 
     def run(self, seed: int) -> None:
-        """Say every write until it is answered."""
+        """Send every write until it is answered."""
         # Channels of its own: those of the cluster end with a server.
         options = [("grpc.max_reconnect_backoff_ms", 200), ("grpc.use_local_subchannel_pool", 1)]
         servers = self._cluster.servers
@@ -102,7 +102,7 @@ class Sayers:
 
 
 def start_those_that_died(cluster: LocalCluster) -> list[int]:
-    """The exit codes of servers that are dead; they are started again."""
+    """Start the dead servers again; returns their exit codes."""
     codes = []
     for server in cluster.servers:
         if not server.alive:
@@ -157,7 +157,7 @@ def test_write_said_by_many_threads_to_every_replica_over_dying_leaders_is_done_
 
 
 def bodies(server: ServerProcess, sequence: int) -> Iterator[Any]:
-    """The number with other rows, with none that can be read, with a wrong sum, of no schema: small and large."""
+    """Yield the number with other rows, with none that can be read, with a wrong sum, of no schema: small and large."""
     fields = {"client_id": "one", "sequence": sequence}
     yield write_request(server.uuid, TABLET, batch([77, 78], ["other", "rows"]), **fields)
     for size in (1, 100_000):
@@ -177,7 +177,7 @@ def bodies(server: ServerProcess, sequence: int) -> Iterator[Any]:
 
 
 def of_source(server: ServerProcess, first: int, count: int, after: int | None) -> Any:
-    """Records of a Kafka partition that insert keys [100, 104) in turn: only the first four can."""
+    """Return records of a Kafka partition that insert keys [100, 104) in turn: only the first four can be inserted."""
     keys = [100 + offset % 4 for offset in range(first, first + count)]
     source = pb.SourceKey(cluster_id="c", topic_id="t", kafka_partition=0)
     rows = batch(keys, [f"at {first}"] * count, RowOp.INSERT, first)

@@ -1,4 +1,4 @@
-"""Heartbeats that somebody made up, sent to a real master of a real table."""
+"""Forged heartbeats, sent to a real master of a real table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAR = 1 << 40
 
 
 class Listener(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
-    """Answers by the liar's uuid, and says of any tablet whatever the liar claims."""
+    """Answers with the liar's uuid, and reports of any tablet whatever the liar claims."""
 
     def __init__(self) -> None:
         self.claims: list[pb.ReplicaStatus] = []
@@ -35,11 +35,11 @@ class Listener(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
 
 
 def test_forged_heartbeats_delete_nothing_and_their_sender_is_named() -> None:
-    """IN-40, IN-41, IN-43. Goal: nobody who only speaks to the master makes it delete a replica. Method: three servers
-    and a table. A stranger that listens nowhere, and one that gives a real server's address, count for nothing. One
-    that listens counts, and claims to lead every tablet alone in a far term, by its own uuid; heartbeats that say so
-    under the uuid and address of the real leader do not count, for that one did not send them. Every replica stays, led
-    as before, and `cluster check` names the liar."""
+    """IN-40, IN-41, IN-43. Goal: a process that only sends to the master cannot make it delete a replica. Method: three
+    servers and a table. A stranger that listens nowhere, and one that gives a real server's address, count for nothing.
+    One that listens counts, and claims by its own uuid to lead every tablet alone in a far term. Heartbeats with the
+    same claim under the uuid and address of the real leader do not count, because that leader did not send them. Every
+    replica stays, led as before, and `cluster check` names the liar."""
     with local_cluster() as cluster:
         stack = Stack(cluster)
         tablets = (stack.create(), stack.wait_formed())[1]
@@ -83,7 +83,7 @@ def test_forged_heartbeats_delete_nothing_and_their_sender_is_named() -> None:
 
 
 def far(tablet_id: str, uuid: str) -> pb.ReplicaStatus:
-    """A claim to lead the tablet, with a config of the liar alone."""
+    """Return a claim to lead the tablet, with a config of the liar alone."""
     members = [pb.Member(uuid=LIAR, votes=True, holds_data=True)]
     return pb.ReplicaStatus(
         tablet_id=tablet_id,
@@ -98,7 +98,7 @@ def far(tablet_id: str, uuid: str) -> pb.ReplicaStatus:
 
 
 def beat(stack: Stack, uuid: str, port: int, claims: list[pb.ReplicaStatus]) -> pb.HeartbeatReply:
-    """A heartbeat from here, whoever it says that it comes from."""
+    """Send a heartbeat from here, whatever sender it names."""
     addresses = [pb.Address(host="127.0.0.1", port=port)]
     request = pb.HeartbeatRequest(server_uuid=uuid, addresses=addresses, full_report=True, replicas=claims)
     reply: pb.HeartbeatReply = stack.stub.Heartbeat(request, timeout=30)

@@ -1,4 +1,4 @@
-"""What tests start their servers with: a process forked from a template ends as one of its own does."""
+"""The processes that tests start servers with: one forked from a template ends as one of its own does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real servers on directories of other builds: an earlier format is served and gone on from, a later one refused."""
+"""Real servers on directories of other builds: an earlier format is served and continued, a later one refused."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ LATER = {
     "later-metadata": (path_of("later-metadata"), later_version),
     "later-log": ("wals/later-log/wal-000000001", later_segment),
 }
-"""By tablet: which of its files a later build wrote, and how."""
+"""By tablet, the file that a later build wrote, and how."""
 
 
 def content(root: Path) -> dict[str, bytes]:
-    """Every file of a stopped server."""
+    """Return every file of a stopped server."""
     files = (path for path in root.rglob("*") if path.is_file() and path.name != ".lock")
     return {str(path.relative_to(root)): path.read_bytes() for path in files}
 
 
 def opened(cluster: LocalCluster, server: ServerProcess, tablet_id: str) -> Any:
-    """The status of a replica that is open, or cannot be."""
+    """Return the status of a replica that is open, or cannot be."""
 
     def told() -> Any:
         status = cluster.status(server, tablet_id)

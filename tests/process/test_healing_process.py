@@ -1,4 +1,4 @@
-"""Healing where a living server, or its disk, is what is wrong; real servers, one master that heals."""
+"""Healing if a living server, or its disk, is at fault; real servers, and one master that heals."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Ward:
         wait_until(lambda: all(len(self.running(t)) == 3 for t in self.tablets()), "three replicas of each tablet run")
 
     def write(self) -> None:
-        """Some more acknowledged rows."""
+        """Write some more acknowledged rows."""
         self.table.upsert([{"id": i, "v": f"{i * 7919:0100d}"} for i in range(self.written, self.written + ROWS)])
         self.written += ROWS
 
@@ -47,7 +47,7 @@ class Ward:
         return [t.tablet_id for t in self.client.tablet_infos("t")]
 
     def voters(self) -> dict[str, frozenset[str]]:
-        """By tablet, as the master knows it; nobody else is a member."""
+        """Return the voters by tablet, as the master knows them; there is no other member."""
         infos = self.client.tablet_infos("t")
         wait = {t.tablet_id: [m.uuid for m in t.config.members if not m.votes] for t in infos}
         return {t.tablet_id: frozenset(m.uuid for m in t.config.members) for t in infos if not wait[t.tablet_id]}
@@ -63,12 +63,13 @@ class Ward:
         return [t for t, members in self.voters().items() if server.uuid in members]
 
     def whole_without(self, server: ServerProcess) -> bool:
-        """Whether all tablets have voters only, in one look, and the server is none of them."""
+        """Return whether all tablets have voters only, in one listing, and the server is none of them."""
         voters = self.voters()
         return len(voters) == len(self.tablets()) and not any(server.uuid in members for members in voters.values())
 
     def flush(self, server: ServerProcess) -> None:
-        """Its replicas all have blocks, when each has applied a row: a follower may be behind its leader."""
+        """Flush until its replicas all have blocks, when each has applied a row: a follower may be behind its
+        leader."""
         info = next(s for s in self.client.list_servers().servers if s.uuid == server.uuid)
 
         def flushed(tablet_id: str) -> bool:
@@ -79,18 +80,18 @@ class Ward:
             wait_until(lambda t=tablet_id: flushed(t), f"{server.name} has a block of {tablet_id}")  # type: ignore[misc]
 
     def failures_told(self, server: ServerProcess) -> list[int]:
-        """Of each copy into the server that fails, how often it did, as the master lists it."""
+        """Return how often each failing copy into the server failed, as the master lists it."""
         info = next(s for s in self.client.list_servers().servers if s.uuid == server.uuid)
         return [c.failures for c in info.copies_failing if c.error]
 
     def wait_whole_on(self, *servers: ServerProcess) -> None:
-        """Until these and no others hold every tablet."""
+        """Wait until these and no others hold every tablet."""
         uuids = frozenset(s.uuid for s in servers)
         healed = lambda: set((v := self.voters()).values()) == {uuids} and len(v) == len(self.tablets())  # noqa: E731
         wait_until(healed, "every tablet stands on the good servers")
 
     def verify(self) -> None:
-        """Every acknowledged row is there, and three replicas of each tablet have the same ones."""
+        """Check that every acknowledged row is there, and three replicas of each tablet have the same ones."""
         assert sorted(self.table.scan().to_arrow()["id"].to_pylist()) == list(range(self.written))
 
         def sums() -> dict[str, list[Any]] | None:
@@ -103,7 +104,7 @@ class Ward:
 
 
 def spoil(server: ServerProcess) -> Path:
-    """A file takes the place of the server's folder of blocks, which moves aside; returns the file."""
+    """Put a file in place of the server's folder of blocks, which is renamed; returns the file."""
     data = server.root / "data"
     data.rename(server.root / "data-aside")
     data.write_bytes(b"")

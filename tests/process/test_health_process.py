@@ -1,4 +1,5 @@
-"""How a replica fares, as leader and master of real servers tell, while its server is stopped, killed and damaged."""
+"""The health of a replica, as leader and master of real servers report it, while its server is stopped, killed and
+damaged."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ LOST = ("FAILED", "FAILED_UNRECOVERABLE")
 
 
 class Watched:
-    """A tablet on all three servers, and the one of them that is watched."""
+    """A tablet on all three servers, one of which is watched."""
 
     def __init__(self, cluster: LocalCluster, connected: Any) -> None:
         self.cluster, self.client = cluster, connected.client
@@ -41,16 +42,17 @@ class Watched:
         self.rows += rows
 
     def health(self) -> str:
-        """As the master has it."""
+        """Return the health that the master reports."""
         return str(self.info().health[self.server.uuid])
 
     def silent_us(self) -> int:
-        """For how long the master has not heard of the server."""
+        """Return how long the master has received nothing from the server."""
         told = self.client.list_servers().servers
         return int(next(s.last_heartbeat_us_ago for s in told if s.uuid == self.server.uuid))
 
     def health_in_silence(self) -> str:
-        """As the master has it of a server that says nothing any more; it must fit the time since the last word."""
+        """Return the health that the master reports of a server that sends nothing any more; it must fit the time since
+        its last heartbeat."""
 
         def steady() -> str:
             at_least, health, at_most = self.silent_us(), self.health(), self.silent_us()
@@ -65,19 +67,19 @@ class Watched:
         return wait_until(steady, "its server is silent")
 
     def as_leader_sees(self) -> str:
-        """In the word of whoever of the others leads."""
+        """Return the health that the leader reports, whichever of the others leads."""
         told = [self.cluster.status(s, self.tablet) for s in self.others]
         leads = [s for s in told if s is not None and s.role == "LEADER"]
         peers = max(leads, key=lambda s: s.term).peers if leads else []
         return next((str(p.health) for p in peers if p.uuid == self.server.uuid), "")
 
     def is_well(self) -> bool:
-        """Whether leader and master agree that it is; an idle leader asks nobody."""
+        """Return whether leader and master agree that it is healthy; an idle leader calls no member."""
         self.write(1)
         return self.as_leader_sees() == "OK" and self.health() == "HEALTHY"
 
     def falls_behind(self) -> bool:
-        """Whether the log of whoever leads does not reach back to it any more: it is made to go on, and collected."""
+        """Make the leader's log go on and be collected; returns whether it no longer reaches back to the replica."""
         self.write(2000)
         flush(self.cluster.leader(self.tablet), tablet_id=self.tablet)
         return self.as_leader_sees() == "NEEDS_COPY"

@@ -1,7 +1,7 @@
 """Faults of the host under real servers: stopped processes, and no descriptor left.
 
-What must hold is in docs/operate/repair.md, "When the host is at fault". Disks: `test_host_faults_disk.py`; slow disks:
-`test_slow_servers_process.py`; clocks that are set: `test_times_process.py`.
+docs/operate/repair.md, "When the host is at fault", states what must hold. Disks: `test_host_faults_disk.py`; slow
+disks: `test_slow_servers_process.py`; clocks that are set: `test_times_process.py`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from tests.harness.steady_cluster import steady_cluster
 pytestmark = [pytest.mark.process, pytest.mark.deep]
 
 SHORT_S = 1.0
-"""Of a pause: less than the three seconds that a follower with the tick of steady servers waits at least."""
+"""A pause shorter than the three seconds that a follower with the tick of steady servers waits at least."""
 LONG_S = float(os.environ.get("NYALA_TEST_PAUSE_S", "8"))
-"""More than the five seconds for which it waits at most, and a leader's lease lasts. By hand: 60."""
+"""A pause longer than the five seconds that such a follower waits at most, and that a leader's lease lasts. By hand:
+60."""
 SECOND_US = 1_000_000
 
 
@@ -51,7 +52,7 @@ def put(server: ServerProcess, key: int, value: str) -> Any:
 
 
 def strong_read(server: ServerProcess) -> dict[int, str | None] | int:
-    """The rows as the server reads them as the leader, or the code of its refusal."""
+    """Return the rows as the server reads them as the leader, or the code of its refusal."""
     request = pb.ScanRequest(
         dest_uuid=server.uuid, tablet_id=TABLET, table_id="t1", all_columns=True, timeout_us=60 * SECOND_US
     )
@@ -117,7 +118,7 @@ def test_leader_that_wakes_behind_its_lease_serves_no_old_row_and_keeps_no_promi
 
 
 def next_leader(cluster: LocalCluster, among: list[ServerProcess]) -> ServerProcess:
-    """Which of the servers leads, once one does and its term is open."""
+    """Return which of the servers leads, once one does and its term is open."""
 
     def found() -> ServerProcess | None:
         for server in among:
@@ -137,7 +138,7 @@ def open_files(server: ServerProcess) -> int:
 
 
 def limited(server: ServerProcess, what: int, to: int) -> Callable[[], None]:
-    """Set the soft limit of a running server; returns what sets it back."""
+    """Set the soft limit of a running server; returns a function that sets it back."""
     assert server.process is not None
     pid = server.process.pid
     before = resource.prlimit(pid, what)
@@ -147,10 +148,11 @@ def limited(server: ServerProcess, what: int, to: int) -> Callable[[], None]:
 
 @pytest.mark.parametrize("role", ["leader", "follower"])
 def test_server_without_a_descriptor_left_says_so_loses_nothing_and_heals(cluster: LocalCluster, role: str) -> None:
-    """IN-30. Goal: a want of descriptors costs no row, no replica and no process. Method: a leader, or a follower, may
-    open nothing more; segments of its log are full then, new tablets are asked for and new connections come: 12 MB of
-    rows are acknowledged by whoever leads, a new tablet there is refused or fails by name, its log names the limit.
-    With the limit of before, and without a restart, it takes the tablet, and three replicas are equal."""
+    """IN-30. Goal: a lack of descriptors costs no row, no replica and no process. Method: a leader, or a follower, may
+    open nothing more. Segments of its log are full by then, new tablets are requested and new connections come: 12 MB
+    of rows are acknowledged by the leader of the moment, a new tablet there is refused or fails by name, and its log
+    names the limit. With the former limit, and without a restart, it accepts the tablet, and three replicas are
+    equal."""
     leader = create(cluster)
     write(cluster, 0, 10)
     wait_equal(cluster.servers, write(cluster, 10, 1))
@@ -173,7 +175,7 @@ MUCH_ROWS, MUCH_BYTES = 1200, 10_000
 
 
 def write_much(cluster: LocalCluster) -> int:
-    """12 MB of rows, acknowledged by whoever leads: more than the first segments of a log hold."""
+    """Write 12 MB of rows, acknowledged by the leader of the moment: more than the first segments of a log hold."""
     time_of_last = 0
     for first in range(2000, 2000 + MUCH_ROWS, 100):
         time_of_last = write(cluster, first, 100, size=MUCH_BYTES)

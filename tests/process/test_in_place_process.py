@@ -1,4 +1,4 @@
-"""As many servers as replicas: a replica that went bad is copied anew where it stands."""
+"""As many servers as replicas: a replica that went bad is copied anew in place."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROWS = 600
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Iterator[Stack]:
-    """Three servers that look at their blocks all the time, and a master that heals."""
+    """Start three servers that scrub their blocks all the time, and a master that heals."""
     with running_stack(tmp_path / "stack", execute_decisions="master", server_arguments=SCRUB) as made:
         yield made
 
@@ -66,7 +66,7 @@ def test_replicas_that_go_bad_are_copied_in_their_place_as_no_other_server_is_fr
     data = second.root / "data"
     pid = pids[second.name]
     assert pid is not None
-    os.kill(pid, signal.SIGSTOP)  # nobody makes a folder anew in between
+    os.kill(pid, signal.SIGSTOP)  # so that no folder is made anew in between
     data.rename(tmp_path / "data")
     data.write_bytes(b"")
     os.kill(pid, signal.SIGCONT)

@@ -28,7 +28,7 @@ MORE = 300
 
 
 def nyala(*words: object, masters: str = "", **environment: str) -> tuple[int, str, str]:
-    """(status, standard output, standard error) of one command."""
+    """Return (status, standard output, standard error) of one command."""
     command = [
         sys.executable,
         "-m",
@@ -42,7 +42,7 @@ def nyala(*words: object, masters: str = "", **environment: str) -> tuple[int, s
 
 
 def refused(*words: object, says: str, masters: str = "") -> None:
-    """It is, each time; with these words once an election that comes by itself is not what it meets."""
+    """Check that the command is refused, each time, with these words once it meets no election that comes by itself."""
 
     def told() -> bool:
         status, out, err = nyala(*words, masters=masters)
@@ -234,7 +234,7 @@ def test_forced_config_is_named_by_a_check_until_the_command_that_it_tells_confi
 
 
 def lost_plan(masters: str, replace: tuple[str, ...], tablets: int) -> dict[str, Any] | None:
-    """The plan of `replace`, once it has so many tablets."""
+    """Return the plan of `replace`, once it has so many tablets."""
     status, out, err = nyala(*replace, "--json", masters=masters)
     plan = json.loads(out)
     assert status == 0 and not plan["carried_out"], (out, err)
@@ -242,7 +242,7 @@ def lost_plan(masters: str, replace: tuple[str, ...], tablets: int) -> dict[str,
 
 
 def insert(stack: Stack, handle: TableHandle, part: int) -> None:
-    """MORE new rows, acknowledged."""
+    """Insert MORE new rows, acknowledged."""
     first = (1 << 50) + part * MORE
     columns = pa.table({"k": np.arange(first, first + MORE), "must": np.ones(MORE, np.int32)})
     writer = stack.client.session_writer(handle)
@@ -254,13 +254,14 @@ def insert(stack: Stack, handle: TableHandle, part: int) -> None:
 
 
 def sound(stack: Stack) -> bool:
-    """No tablet has a defect: three voters, replicas with equal rows. Servers that are gone for good stay a finding."""
+    """Return whether no tablet has a defect: three voters, replicas with equal rows. Servers that are gone for good
+    stay a finding."""
     view = gather(stack.client, checksum=True)
     return not [f for f in judge(view) if f.subject.startswith("tablet")]
 
 
 def tombstones(stack: Stack, name: str) -> int:
-    """Of a server that may not have told the master its new address yet."""
+    """Return the tombstones of a server that may not have sent the master its new address yet."""
     try:
         statuses = stack.client.list_tablets(stack.info(name))
     except Refused:

@@ -1,4 +1,4 @@
-"""Three servers in twenty groups each: who leads, in which term, with which rows, is every tablet's own."""
+"""Three servers in twenty groups each: leader, term and rows are every tablet's own."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ pytestmark = [pytest.mark.process, pytest.mark.deep]
 
 TABLETS = tuple(f"tablet-{number:02d}" for number in range(20))
 Picture = dict[str, tuple[int, str]]
-"""By tablet: term and leader."""
+"""Tablet -> its term and leader."""
 
 
 def picture(cluster: LocalCluster) -> Picture | None:
-    """What all live servers say with one voice; None as long as they do not."""
+    """Return what all live servers report if they agree; None as long as they do not."""
     found: Picture = {}
     for server in (s for s in cluster.servers if s.alive):
         replicas = server.tablets.ListTablets(
@@ -36,20 +36,20 @@ def picture(cluster: LocalCluster) -> Picture | None:
 
 
 def pictured(cluster: LocalCluster, shows: Callable[[Picture], bool], what: str) -> Picture:
-    """The first picture that shows it."""
+    """Return the first picture for which `shows` is true."""
     return wait_until(lambda: (found := picture(cluster)) and shows(found) and found, what)
 
 
 def but(found: Picture, tablets: set[str]) -> Picture:
-    """Without these tablets."""
+    """Return the picture without these tablets."""
     return {tablet_id: told for tablet_id, told in found.items() if tablet_id not in tablets}
 
 
 def test_three_servers_in_twenty_groups_lead_some_and_follow_in_others_each_for_itself() -> None:
     """CN-03. Goal: a participant is one tablet's, not the server's. Method: twenty tablets on three servers, each of
-    which leads a third; rows of each tablet's own are written. One leadership is handed over, then a server is killed:
-    only the leaders and terms of that tablet, and of those that it led, are others. All are written while it is away;
-    back, it has every tablet's rows and no others."""
+    which leads a third; each tablet's own rows are written. One leadership is transferred, then a server is killed:
+    only the leaders and terms of that tablet, and of those that the server led, change. All are written while it is
+    away; when it is back, it has every tablet's rows and no others."""
     with local_cluster(3, module=STEADY) as cluster, ThreadPoolExecutor(8) as pool:
         servers = cluster.servers
         rows = {tablet_id: number + 1 for number, tablet_id in enumerate(TABLETS)}

@@ -41,7 +41,7 @@ POLICY = "--policy-ms=200"
 
 
 class Stack:
-    """One master, three servers, and short ways to ask the master."""
+    """One master, three servers, and short calls to the master."""
 
     def __init__(self, cluster: LocalCluster, *master_args: str, servers: int = 3) -> None:
         self.cluster = cluster
@@ -66,7 +66,8 @@ class Stack:
         wait_until(alive, f"{count} servers are alive")
 
     def create(self, *, buckets: int = 2, request_id: str = "r") -> pb.CreateTableReply:
-        """By a master that may not lead yet; the same request makes one table, however often it comes."""
+        """Create a table at a master that may not lead yet; the same request makes one table, however often it
+        comes."""
         request = pb.CreateTableRequest(table=table_info(buckets=buckets), request_id=request_id)
 
         def made() -> pb.CreateTableReply | None:
@@ -108,12 +109,12 @@ class Stack:
 
 
 def master_status(master: ServerProcess) -> pb.MasterStatusReply:
-    """What one master says of itself."""
+    """Return one master's own status."""
     return pb_grpc.MasterServiceStub(master.channel).Status(pb.Empty(), timeout=30)
 
 
 def master_leader(cluster: LocalCluster) -> str:
-    """The uuid that a live master which leads gives."""
+    """Return the uuid that a live leading master reports."""
 
     def found() -> str:
         replies = [master_status(m) for m in cluster.masters if m.alive]
@@ -123,7 +124,7 @@ def master_leader(cluster: LocalCluster) -> str:
 
 
 def wait_said(server: ServerProcess, words: str) -> None:
-    """Until a live server has logged `words`, which it does when it has heard what its master knows already; once."""
+    """Wait until a live server has logged `words`, once it knows what its master knows already."""
     wait_until(lambda: server.alive and words in server.log_path.read_text(), f"{server.name} says: {words}")
     assert server.log_path.read_text().count(words) == 1
 
@@ -242,7 +243,7 @@ def test_master_moves_the_leaders_replica_and_the_old_one_ends_as_tombstone(clus
 
 
 def test_master_restarted_in_mid_move_lets_it_end(cluster: LocalCluster) -> None:
-    """Goal: TC-65, no operation state: a move survives the master's death. Method: want a move, kill -9 at once."""
+    """Goal: TC-65, no operation state: a move survives the master's death. Method: request a move, kill -9 at once."""
     stack = Stack(cluster, "--execute-decisions=master")
     stack.create(buckets=1)
     (tablet,) = stack.wait_formed()
@@ -311,7 +312,8 @@ def test_masters_three_of_them_go_on_without_their_leader(cluster: LocalCluster)
 def refuses_who_knows_it_otherwise(
     cluster: LocalCluster, gone: ServerProcess, asker: ServerProcess, tablet: str
 ) -> None:
-    """Each request of a leader that has not heard is refused by its name, and leaves a tombstone as it was."""
+    """Check that each request of a leader that does not know of the removal is refused by its name, and leaves a
+    tombstone as it was."""
 
     def all_of_it() -> tuple[Any, ...]:
         files = [(gone.root / room / tablet).read_bytes() for room in ("tablet-meta", "consensus-meta")]
@@ -402,7 +404,8 @@ def test_executor_carries_a_decision_out_once_however_often_it_is_sent(cluster: 
     with Client([stack.master.address]) as client:
 
         def done(what: Decision) -> Any:
-            """The outcome; sent again if it says that this may help, as while leadership is on its way."""
+            """Return the outcome; the decision is sent again if the outcome reports that this may help, as during a
+            transfer."""
             return wait_until(lambda: not (found := execute(what, client)).retryable and found, "it is carried out")
 
         first = done(decision)
@@ -415,7 +418,7 @@ def test_executor_carries_a_decision_out_once_however_often_it_is_sent(cluster: 
         lead = replace(decision, version=3, **transfer)
 
         def transferred() -> bool:
-            """Whether it leads: that may have moved on before anybody looked."""
+            """Return whether it leads: the leadership may have moved on before the test reads it."""
             if cluster.leader(tablet.tablet_id) is follower:
                 return True
             committed = stack.tablet(tablet.tablet_id).config.opid

@@ -1,4 +1,4 @@
-"""A master that is lost for good: another one takes its place, while the others and the servers go on."""
+"""A master that is lost for good is replaced, while the others and the servers go on."""
 
 from __future__ import annotations
 
@@ -88,9 +88,9 @@ def test_entry_that_the_lost_leader_and_one_survivor_have_is_copied_from_no_othe
 
 
 def test_replacement_needs_the_uuid_of_the_lost_one_and_that_one_gone(masters: Masters) -> None:
-    """Goal: MF-10, MF-17, MF-18: a new master has the uuid that the group knows, and nobody else has it. Method: one
-    with a uuid of its own is neither copied to nor starts; one with the right uuid is not copied to while the one that
-    it replaces answers, while its own directory is in use, from a tablet server, or as a tablet server."""
+    """Goal: MF-10, MF-17, MF-18: a new master has the uuid that the group knows, and no other process has it. Method:
+    one with a uuid of its own is neither copied to nor starts; one with the right uuid is not copied to while the one
+    that it replaces answers, while its own directory is in use, from a tablet server, or as a tablet server."""
     server = masters.cluster.add_server()
     lost = masters.followers()[0]
     leader = masters.leader()
@@ -113,10 +113,10 @@ def test_replacement_needs_the_uuid_of_the_lost_one_and_that_one_gone(masters: M
 
 
 def test_replaced_master_that_comes_back_is_harmless(masters: Masters) -> None:
-    """Goal: MF-10: the former owner of a uuid takes no part any more, whoever was restarted since. Method: replace a
-    follower whose directory survives; start the old one elsewhere with its former options: the others refuse its
-    links. Then kill everybody, and start the old one beside one that heard of the takeover: nothing is elected, until
-    the third one is there; then the old one is still refused, and nothing is lost."""
+    """Goal: MF-10: the former owner of a uuid takes no part any more, whichever masters were restarted since. Method:
+    replace a follower whose directory survives; start the old one elsewhere with its former options: the others refuse
+    its links. Then kill all masters, and start the old one beside one that knows of the takeover: none is elected,
+    until the third one is there; then the old one is still refused, and nothing is lost."""
     lost = masters.followers()[0]
     masters.cluster.add_server()
     lost.kill()
@@ -148,9 +148,9 @@ def test_replaced_master_that_comes_back_is_harmless(masters: Masters) -> None:
 
 
 def test_new_master_abstains_from_votes_in_every_term_that_the_survivors_know(masters: Masters) -> None:
-    """Goal: MF-19: what the lost one voted is not known, so its successor votes in no term in which it may have.
-    Method: copy, and read the floor below which it abstains; the same for an attempt that dies with the metadata in
-    place, after which the survivors elect anew: the next attempt abstains in those terms too."""
+    """Goal: MF-19: the lost master's votes are not known, so its successor votes in no term in which the lost one may
+    have voted. Method: copy, and read the floor below which it abstains; the same for an attempt that dies with the
+    metadata in place, after which the survivors elect anew: the next attempt abstains in those terms too."""
     lost = masters.followers()[0]
     others = [m for m in masters.members if m is not lost]
     lost.kill()
@@ -173,9 +173,9 @@ def test_new_master_abstains_from_votes_in_every_term_that_the_survivors_know(ma
 
 
 def test_catalog_that_a_master_lost_is_not_begun_anew(masters: Masters) -> None:
-    """Goal: MF-18, MF-20: a member whose catalog is gone, by a command or by a disk, stands for promises that are not
-    there. Method: erase the catalog of a follower, and remove its files in another; neither starts, a copy without the
-    leader is refused, and one from the leader is whole and abstains."""
+    """Goal: MF-18, MF-20: a member whose catalog is gone, by a command or by a disk, has promises that are not in its
+    directory. Method: erase the catalog of a follower, and remove its files in another; neither starts, a copy without
+    the leader is refused, and one from the leader is whole and abstains."""
     used = None
     for clean in (True, False):
         used = lost = next(m for m in masters.followers() if m is not used)
@@ -199,7 +199,7 @@ def test_catalog_that_a_master_lost_is_not_begun_anew(masters: Masters) -> None:
 @pytest.mark.parametrize("point", ["copy.1", "copy.2", "copy.3", "copy.4", "copy.5"])
 def test_copy_of_the_catalog_that_dies_is_repeated_and_no_master_starts_before(masters: Masters, point: str) -> None:
     """Goal: MF-20: a copy that did not end makes no master. Method: kill the command at each step; the master there
-    does not start unless the last step was durable; the same command again succeeds, and then it does."""
+    does not start unless the last step was durable; after the same command has succeeded, it starts."""
     masters.cluster.add_server()
     masters.create("one")
     lost = masters.followers()[0]
@@ -218,9 +218,9 @@ def test_copy_of_the_catalog_that_dies_is_repeated_and_no_master_starts_before(m
 
 
 def test_master_whose_options_name_other_masters_does_not_start(masters: Masters) -> None:
-    """Goal: MF-05, MF-22: every master is told the same odd number of addresses. Method: start one of three with one
-    address changed, with none, with itself left out, and two of two anew; each says both lists in one line, and the
-    right options work afterwards."""
+    """Goal: MF-05, MF-22: the options of every master name the same odd number of addresses. Method: start one of three
+    with one address changed, with none, with itself left out, and two of two anew; each prints both lists in one line,
+    and the right options work afterwards."""
     one = masters.followers()[0]
     one.stop()
     a, b, c = masters.addresses
@@ -238,9 +238,9 @@ def test_master_whose_options_name_other_masters_does_not_start(masters: Masters
 
 
 def test_masters_outlive_one_that_is_away_and_say_so_and_not_two(masters: Masters) -> None:
-    """Goal: MF-01, MF-02, MF-03: one of three may be away, whoever it is, and comes back level; a second one is too
-    many, and the check warns at the first. Method: kill a follower, make a table, ask for a check; start it; the same
-    with the leader; then kill both: nothing is committed any more, until one is back."""
+    """Goal: MF-01, MF-02, MF-03: any one of three may be away, and comes back level; a second one is too many, and the
+    check warns at the first. Method: kill a follower, make a table, run a check; start it; the same with the leader;
+    then kill both: nothing is committed any more, until one is back."""
     masters.cluster.add_server()
     masters.create("first")
     told = ("--masters", ",".join(masters.addresses))
@@ -269,9 +269,10 @@ def test_masters_outlive_one_that_is_away_and_say_so_and_not_two(masters: Master
 
 
 def test_master_with_damaged_files_says_the_commands_that_heal_it(masters: Masters) -> None:
-    """IN-21. Goal: what a master says that cannot start on its files is enough to mend it. Method: each kind of file of
-    a follower is hurt while that is stopped, in another way each time; it does not start, and says four commands, which
-    are typed as they are said; it starts, abstains from votes that it may have cast, and knows every table."""
+    """IN-21. Goal: the text of a master that cannot start on its files is enough to repair them. Method: each kind of
+    file of a stopped follower is damaged, in another way each time; the master does not start, and prints four
+    commands, which are typed as printed; it starts, abstains from votes that it may have cast, and knows every
+    table."""
     masters.cluster.add_server()
     masters.create("one")
     told = ("--masters", ",".join(masters.addresses))

@@ -1,4 +1,5 @@
-"""Memberships wanted by command on real processes under load: numbers, roles, retirement, giving up, careless lines."""
+"""Memberships requested by command on real processes under load: numbers, roles, retirement, giving up, careless
+lines."""
 
 from __future__ import annotations
 
@@ -44,13 +45,13 @@ FAST = (
     "--execute-decisions=master",
 )
 ASK_AGAIN_S = 20
-"""Less than the time for which a client asks again where it may help."""
+"""A time below that for which a client repeats a call if that may help."""
 HANGS_S = 120
-"""No request of a client takes so long: it is answered, or refused."""
+"""A time that no request of a client takes: it is answered, or refused, before."""
 
 
 def end(thread: threading.Thread) -> None:
-    """Wait for a thread that was told to end; AssertionError if a request of it hangs."""
+    """Wait for a thread that was stopped; AssertionError if a request of it hangs."""
     thread.join(HANGS_S)
     assert not thread.is_alive(), f"the thread {thread.name!r} has not ended within {HANGS_S} s: a request hangs"
 
@@ -114,24 +115,25 @@ class Town:
         return {m.uuid for m in self.info(tablet_id).config.members if m.votes}
 
     def off(self, tablet_id: str) -> list[ServerProcess]:
-        """Servers that are no members of the tablet."""
+        """Return the servers that are no members of the tablet."""
         members = {m.uuid for m in self.info(tablet_id).config.members}
         return [s for s in self.cluster.servers if s.uuid not in members]
 
     def run(self, line: str) -> str:
-        """What a command says; it must end well."""
+        """Return the output of a command, which must end well."""
         result = CliRunner().invoke(app, [*line.split(), "--masters", self.master.address])
         assert result.exit_code == 0, (line, result.output, result.exception)
         return result.output
 
     def settle(self, line: str, tablet_id: str) -> str:
-        """What a command about a tablet says; when it returns, another change may be wanted."""
+        """Return the output of a command about a tablet; when it returns, another change may be requested."""
         said = self.run(line)
         wait_until(lambda: not self.info(tablet_id).HasField("wish"), "nothing is wanted any more")
         return said
 
     def check(self) -> str:
-        """What `cluster check` says once nothing is wrong: an election that comes by itself is, for a moment."""
+        """Return the output of `cluster check` once nothing is wrong: for a moment, an election that comes by itself
+        counts as wrong."""
 
         def said() -> str | None:
             result = CliRunner().invoke(app, ["cluster", "check", "--masters", self.master.address])
@@ -140,13 +142,13 @@ class Town:
         return wait_until(said, "cluster check ends well")
 
     def restart_master(self) -> None:
-        """kill -9, and start, until it leads: a command waits for its first answer a few seconds only."""
+        """Kill -9 the master and start it, until it leads: a command waits only a few seconds for its first answer."""
         self.master.kill()
         self.master.start()
         wait_until(lambda: self.client.list_tables(), "the master answers")
 
     def refused(self, line: str) -> str:
-        """The one line of a command that must fail."""
+        """Return the one line of a command that must fail."""
         result = CliRunner().invoke(app, [*line.split(), "--masters", self.master.address])
         assert result.exit_code != 0, (line, result.output)
         if isinstance(result.exception, ReplicaError):
@@ -155,7 +157,7 @@ class Town:
         return " ".join(result.output.replace("│", " ").split())
 
     def well(self) -> None:
-        """Nothing is wrong, and every acknowledged row is there once."""
+        """Check that nothing is wrong, and every acknowledged row is there once."""
 
         def healthy() -> bool:
             return not [f for f in judge(gather(self.client)) if f.severity is Severity.ERROR]
@@ -290,7 +292,7 @@ def test_leader_is_removed_by_command_and_by_a_driver_without_a_failed_write(tow
 
 
 class Reads:
-    """One reader that counts the table again and again; what it misses of rows acknowledged before is kept."""
+    """One reader that counts the table again and again; it records each count that lacks rows acknowledged before."""
 
     def __init__(self, masters: str, load: Load) -> None:
         self.scans = 0
@@ -340,8 +342,8 @@ def test_replicas_move_under_load_without_a_failed_request(town: Town) -> None:
 
 
 class Storm:
-    """Leadership of each tablet goes round its voters without a pause; every other time the leader is stopped at the
-    moment at which it is asked to hand over, until another one may have been elected."""
+    """Moves the leadership of each tablet round its voters without a pause; every other time the leader is stopped at
+    the moment at which it is asked to transfer leadership, until another one may have been elected."""
 
     STOPPED_S = 1.0
 
@@ -360,7 +362,7 @@ class Storm:
         self._pool.shutdown()
 
     def over(self) -> None:
-        """End it; whatever it met that was no refusal is raised here."""
+        """End the transfers; an error that was no refusal is raised here."""
         self._end.set()
         self._storm.result(120)
 
@@ -382,7 +384,7 @@ class Storm:
                 self._end.wait(self.STOPPED_S)
             finally:
                 leader.signal(signal.SIGCONT)
-        with suppress(Refused):  # it leads no more, or the other one is behind
+        with suppress(Refused):  # it no longer leads, or the other one is behind
             asked.result(120)
 
 
@@ -553,7 +555,7 @@ def test_copy_made_before_its_server_is_added_is_used_and_an_abandoned_one_is_de
         return int(getattr(town.cluster.status(server, info.tablet_id), "data_state", DataState.DOES_NOT_EXIST))
 
     def copied(server: ServerProcess) -> bool:
-        """Whether it is complete there; begun again if its source was deposed in the midst."""
+        """Return whether the copy is complete there; it is begun again if its source was deposed meanwhile."""
         if state(server) != DataState.READY:
             line = f"copy start {info.tablet_id} --server {server.uuid} --wait --masters {town.master.address}"
             result = CliRunner().invoke(app, line.split())
@@ -583,14 +585,14 @@ def test_copy_made_before_its_server_is_added_is_used_and_an_abandoned_one_is_de
 
 
 def heard(town: Town, uuid: str) -> float:
-    """When the master heard the server last, by the monotonic clock."""
+    """Return when the master received the server's last heartbeat, by the monotonic clock."""
     now = time.monotonic()
     (server,) = (s for s in town.client.list_servers().servers if s.uuid == uuid)
     return now - server.last_heartbeat_us_ago / 1e6
 
 
 def restart(town: Town, server: ServerProcess, options: tuple[str, ...]) -> None:
-    """Start a server again, with other options, until the master has heard the new process."""
+    """Start a server again, with other options, until the master knows the new process."""
     server.stop()
     server.extra, since = options, time.monotonic()
     server.start()
@@ -599,8 +601,8 @@ def restart(town: Town, server: ServerProcess, options: tuple[str, ...]) -> None
 
 
 def test_commands_that_look_and_hand_over_say_what_is(town: Town) -> None:
-    """Goal: an operator's usual lines do what their help says, for people and for programs. Method: a table made by
-    command is listed and described; its leader steps down in favour of a follower; a replica moves, and the copy is
+    """Goal: an operator's usual lines do what their help states, for operators and for programs. Method: a table made
+    by command is listed and described; its leader steps down in favour of a follower; a replica moves, and the copy is
     listed; the cluster check's JSON has each replica of it, caught up; dropped by command, the table is gone."""
     town.run("table create seen -c id:int64 -c note:string -k id --buckets 1")
     wait_until(lambda: all(t.running for t in town.client.tablet_infos("seen")), "it has a leader")
@@ -622,7 +624,7 @@ def test_commands_that_look_and_hand_over_say_what_is(town: Town) -> None:
     heir = sorted({m.uuid for m in info.config.members} - {first})[0]
 
     def handed_over() -> bool:
-        """Asked again if the follower was not ready; one that leads already is named again."""
+        """Transfer leadership, again if the follower was not ready; one that leads already is named again."""
         line = f"tablet leader-step-down {tablet[:12]} --to {heir[:12]} --masters {town.master.address}"
         result = CliRunner().invoke(app, line.split())
         return result.exit_code == 0 and f"{heir} leads {tablet}" in result.output
@@ -634,7 +636,7 @@ def test_commands_that_look_and_hand_over_say_what_is(town: Town) -> None:
     assert json.loads(town.run(f"tablet change-config move {tablet} {first} {target.uuid} --json"))["done"] is True
 
     def copy_job() -> dict[str, Any] | None:
-        """The target's side of it, once it has ended well."""
+        """Return the target's side of the copy, once it has ended well."""
         jobs = [j for j in json.loads(town.run("copy list --json")) if j["tablet_id"] == tablet]
         return next((j for j in jobs if (j["target_uuid"], j["phase"]) == (target.uuid, "DONE")), None)
 
@@ -645,7 +647,8 @@ def test_commands_that_look_and_hand_over_say_what_is(town: Town) -> None:
     wait_until(rows, "the copy is shown")
 
     def checked() -> dict[str, Any] | None:
-        """What the check says of the tablet once nothing is wrong and its three voters have applied everything."""
+        """Return what the check reports of the tablet once nothing is wrong and its three voters have applied
+        everything."""
         result = CliRunner().invoke(app, ["cluster", "check", "--json", "--masters", town.master.address])
         if result.exit_code != 0:
             return None

@@ -1,4 +1,4 @@
-"""All tablet servers come back at other addresses at once: nobody can tell anybody, but the masters know."""
+"""All tablet servers come back at other addresses at once: only the masters know the new ones."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 def test_cluster_whose_servers_all_moved_at_once_elects_and_heals(cluster: LocalCluster) -> None:
-    """CN-34. Goal: configs and books of the servers name addresses where nobody, or somebody else, listens; the groups
-    find each other through the masters. Method: rows in a table of two tablets; kill all three servers; two come back
-    at new ports, and the third where another one was; every tablet elects, takes a row, and has three live replicas."""
+    """CN-34. Goal: if the configs and address books of all servers name addresses where no server, or another one,
+    listens, the groups find each other through the masters. Method: rows in a table of two tablets; kill all three
+    servers; two come back at new ports, and the third at a port where another one was; every tablet elects, takes a
+    row, and has three live replicas."""
     with nyala.connect(cluster.masters[0].address) as connected:
         client = connected.client
         wait_until(lambda: sum(s.alive for s in client.list_servers().servers) == 3, "three servers are alive")

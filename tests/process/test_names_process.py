@@ -1,4 +1,4 @@
-"""Servers known by host names: what a name that does not resolve costs, and what it does not."""
+"""Servers known by host names: the effects of a name that does not resolve."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ pytestmark = [pytest.mark.process, pytest.mark.deep]
 
 
 def test_peer_whose_name_does_not_resolve_is_marked_asked_again_and_replaced(tmp_path: Path) -> None:
-    """Goal: scenario 99. Method: four servers that say host names, in a namespace with a hosts file of its own. A
-    voter's name is forgotten and the leader killed: the new one is elected, takes rows, and marks the peer; the name
-    is back: the peer is healthy and has every row. Forgotten once more, it is replaced. No process ends by it."""
+    """Goal: scenario 99. Method: four servers that give host names, in a namespace with a hosts file of its own. A
+    voter's name is removed and the leader killed: the new leader is elected, accepts rows, and marks the peer; the name
+    is back: the peer is healthy and has every row. Removed once more, it is replaced. No process ends because of it."""
     out = tmp_path / "found.json"
     ended = contained("tests.harness.names_drive", str(out), timeout_s=600)
     assert ended.returncode == 0, f"{ended.stdout[-4000:]}\n{ended.stderr[-12000:]}"
@@ -26,10 +26,11 @@ def test_peer_whose_name_does_not_resolve_is_marked_asked_again_and_replaced(tmp
 
 
 def test_master_is_replaced_by_its_name_and_nobody_is_told(tmp_path: Path) -> None:
-    """Goal: MF-06, MF-07, MF-11, MF-12: a master's name goes to another machine, and masters and servers find it there
-    by looking the name up again. Method: three masters at names of their own, a server that is told those; one is lost,
-    its name is given to the machine of the new one when that already runs; it is caught up, leads, and hears the
-    server. The config has names, and nobody who still runs was restarted or told anything."""
+    """Goal: MF-06, MF-07, MF-11, MF-12: a master's name moves to another machine, and masters and servers find it there
+    by looking the name up again. Method: three masters at names of their own, and a server with these names in its
+    options. One is lost, and its name moves to the new one's machine while the new one already runs; the new one is
+    caught up, leads, and receives the server's heartbeats. The config has names, and no process that still runs was
+    restarted or reconfigured."""
     out = tmp_path / "found.json"
     ended = contained("tests.harness.master_names_drive", str(out), timeout_s=300)
     assert ended.returncode == 0, f"{ended.stdout[-4000:]}\n{ended.stderr[-12000:]}"

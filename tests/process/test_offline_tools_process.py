@@ -1,4 +1,5 @@
-"""The offline tools on real servers' directories: live ones refused, stopped ones read, mended, wiped."""
+"""The offline tools on real servers' directories: those in use are refused, those of stopped servers read, repaired,
+wiped."""
 
 from __future__ import annotations
 
@@ -21,18 +22,18 @@ from tests.harness.one_tablet import TABLET, create, flush, rows_of, wait_equal,
 pytestmark = pytest.mark.process
 
 PROMISES_ARE_LOST = 70
-"""Exit code of a server whose disk failed."""
+"""The exit code of a server whose disk failed."""
 
 
 class Hand:
-    """Types commands into this process: what they say and how they end is what a shell would see."""
+    """Runs commands in this process: their output and exit status are those that a shell would get."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self._monkeypatch = monkeypatch
         self._capsys = capsys
 
     def __call__(self, *words: str | Path) -> tuple[int, str]:
-        """(exit status, everything said) of one command."""
+        """Return (exit status, all output) of one command."""
         self._monkeypatch.setattr(sys, "argv", ["nyala", *map(str, words)])
         self._capsys.readouterr()
         try:
@@ -50,7 +51,7 @@ class Hand:
 
 @pytest.fixture
 def nyala(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Hand]:
-    """A hand that answers no question."""
+    """Return a hand that answers no question."""
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     yield Hand(monkeypatch, capsys)
@@ -92,7 +93,7 @@ def test_directory_of_a_server_is_checked_mended_and_wiped_offline(nyala: Hand) 
         assert after["consensus_metadata"] == before["consensus_metadata"]
 
         def copy() -> Any:
-            """Of whoever leads, again if it was deposed in the midst."""
+            """Copy from the leader, again if it was deposed meanwhile."""
             source = cluster.leader(TABLET).address
             status, said = nyala("local-replica", "copy-from", one.root, TABLET, source, "--json")
             return json.loads(said) if status == 0 else None

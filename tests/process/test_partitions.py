@@ -25,9 +25,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_clients_see_a_linearizable_history_while_leaders_are_cut_off_stopped_and_killed(
     found: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """CN-24: clients see linearizable data (scenarios 31, 33). Method: three servers in network namespaces;
-    five clients write and read three rows, three ask one server each; the leader is cut off both ways, from what it
-    hears, from whom it tells, stopped, and killed. Clients get on each time; one order explains all that they saw."""
+    """CN-24: clients see linearizable data (scenarios 31, 33). Method: three servers in network namespaces; five
+    clients write and read three rows, three of them each at one server only. The leader is cut off both ways, only from
+    what it receives, only from what it sends, stopped, and killed. Clients get on each time; one order explains all
+    that they saw."""
     history = History(lambda: 0.0)
     history.operations = [Operation(**o) for o in found["operations"]]
     history.refused_writes = {(key, value) for key, value in found["refused_writes"]}
@@ -41,8 +42,8 @@ def test_clients_see_a_linearizable_history_while_leaders_are_cut_off_stopped_an
 
 
 def test_stale_reads_are_answered_by_who_is_fresh_and_refused_with_the_lag_by_who_is_not(found: dict[str, Any]) -> None:
-    """CN-24: a follower in touch answers; one that is cut off answers only what its age allows, and says its age; a
-    client sees its own writes though it asks followers first. Method: at the end of the same run, a follower is cut
+    """CN-24: a follower in touch answers; one that is cut off answers only what its age allows, and reports its age; a
+    client sees its own writes though it calls followers first. Method: at the end of the same run, a follower is cut
     off from its peers, not from clients, while one row is written again and again."""
     stale = found["stale"]
     assert stale["answered"] == 1 and stale["old"] == 1

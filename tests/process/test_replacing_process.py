@@ -1,4 +1,4 @@
-"""Real servers that are lost, frozen, wiped or damaged while a master heals: who is replaced, when, and who is not."""
+"""Real servers that are lost, frozen, wiped or damaged while a master heals: which are replaced, and when."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ HEALS = (
 )
 NO_RETAINED_LOG = ("--log-retain-entries", "0", "--log-retain-bytes", "0")
 ROUNDS_S = 1.0
-"""Ten rounds of the policy: what it was going to do is done."""
+"""Ten rounds of the policy: by then it has done what it was going to do."""
 COPY_BYTES_PER_S = 131_072
 SLOW_COPIES = ("--copy-rate-bytes-per-s", str(COPY_BYTES_PER_S))
-"""Two megabytes take a quarter of a minute: no copy is over before somebody has looked."""
+"""Two megabytes take a quarter of a minute: no copy is over before the test has read its state."""
 
 
 class Yard:
-    """One master that replaces what is silent for three seconds, its servers, and one table `t` at a time."""
+    """One master that replaces members silent for three seconds, its servers, and one table `t` at a time."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
@@ -47,7 +47,7 @@ class Yard:
         self.client = self.nyala.client
 
     def use(self, count: int) -> None:
-        """So many servers live, and no other one; there are no tables."""
+        """Make so many servers live, and no other one; there are no tables."""
         for table in self.client.list_tables():
             self.client.drop_table(table.name)
         while len(self.cluster.servers) < count:
@@ -73,7 +73,8 @@ class Yard:
         return self.infos()
 
     def all_run(self, info: pb.TabletInfo) -> bool:
-        """A replica that its leader copied, because it was faster than the master's order, takes its time."""
+        """Return whether all replicas run. One that its leader copied, because the leader was faster than the master's
+        order, takes longer."""
         found = [self.cluster.status(self.cluster.server(m.uuid), info.tablet_id) for m in info.config.members]
         return len(found) == 3 and all(s is not None and s.phase == "RUNNING" for s in found)
 
@@ -81,7 +82,7 @@ class Yard:
         return self.client.tablet_infos("t")
 
     def config(self, tablet_id: str) -> pb.RaftConfig:
-        """The committed one, as the master has heard of it."""
+        """Return the committed config, as the master knows it."""
         return next(t.config for t in self.infos() if t.tablet_id == tablet_id)
 
     def voters(self, tablet_id: str) -> set[str]:
@@ -91,24 +92,25 @@ class Yard:
         return [self.cluster.server(m.uuid) for m in self.config(tablet_id).members if not m.votes]
 
     def members(self, tablet_id: str) -> list[ServerProcess]:
-        """The servers that vote, the leader first."""
+        """Return the servers that vote, the leader first."""
         leader = self.cluster.leader(tablet_id)
         others = sorted(self.voters(tablet_id) - {leader.uuid})
         return [leader, *map(self.cluster.server, others)]
 
     def silent(self, *servers: ServerProcess) -> bool:
-        """Whether the master has heard nothing of them for so long that it would have replaced them."""
+        """Return whether the master has received nothing from them for so long that it would have replaced them."""
         ago = {s.uuid: s.last_heartbeat_us_ago / 1e6 for s in self.client.list_servers().servers}
         return all(ago[s.uuid] > REPLACED_AFTER_S + ROUNDS_S for s in servers)
 
     def unheard(self, server: ServerProcess, tablet_id: str) -> bool:
-        """Whether the tablet's leader has heard nothing of this member for so long that it would be replaced."""
+        """Return whether the tablet's leader has received nothing from this member for so long that it would be
+        replaced."""
         status = self.cluster.status(self.cluster.leader(tablet_id), tablet_id)
         ago = [p.last_contact_us_ago / 1e6 for p in status.peers if p.uuid == server.uuid]
         return bool(ago) and ago[0] > REPLACED_AFTER_S + ROUNDS_S
 
     def look_around(self, *servers: ServerProcess) -> None:
-        """Until the master has heard of these servers again, and has had time to decide."""
+        """Wait until the master has received these servers' heartbeats again, and has had time to decide."""
         since, uuids = time.monotonic() + ROUNDS_S, {s.uuid for s in servers}
 
         def heard() -> bool:
@@ -118,7 +120,7 @@ class Yard:
         wait_until(heard, "they were heard of")
 
     def well(self, rows: int) -> None:
-        """Nothing is wrong, every replica holds the same, and every row is there once."""
+        """Check that nothing is wrong, every replica holds the same, and every row is there once."""
 
         def healthy() -> bool:
             found = judge(gather(self.client, checksum=True))
@@ -130,7 +132,7 @@ class Yard:
 
 @contextmanager
 def frozen(*servers: ServerProcess) -> Iterator[None]:
-    """SIGSTOP, and in the end SIGCONT in the same order."""
+    """Send SIGSTOP, and in the end SIGCONT in the same order."""
     for server in servers:
         server.signal(signal.SIGSTOP)
     try:
@@ -228,13 +230,13 @@ def test_replacements_that_fail_too_and_a_restart_of_everything_end_with_three_v
 
 
 def copies(server: ServerProcess) -> list[Any]:
-    """The copies that run into a server."""
+    """Return the copies that run into a server."""
     jobs = server.copies.ListCopies(pb.ListCopiesRequest(dest_uuid=server.uuid), timeout=30).jobs
     return [j for j in jobs if j.phase.startswith("COPY.")]
 
 
 def ended(server: ServerProcess) -> list[Any]:
-    """The copies into a server that have ended."""
+    """Return the copies into a server that have ended."""
     jobs = server.copies.ListCopies(pb.ListCopiesRequest(dest_uuid=server.uuid), timeout=30).jobs
     return [j for j in jobs if j.phase in COPY_OVER]
 

@@ -1,4 +1,4 @@
-"""The logs of real servers: replay cut off again and again, of another build, of what is undecided; and bad writes."""
+"""The logs of real servers: replay cut off again and again, of another build, of undecided entries; and bad writes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ALTERED = TableSchema(
     2, (*SCHEMA.columns, Column(id=3, name="extra", type=ColumnType.STRING, nullable=False, default="none")), ("k",)
 )
 NEVER = TableSchema(3, (*SCHEMA.columns, Column(id=4, name="never", type=ColumnType.STRING)), ("k",))
-"""Of a change that is in no log."""
+"""The schema of a change that is in no log."""
 
 
 @pytest.fixture(scope="module")
@@ -40,30 +40,30 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture(autouse=True)
 def all_alive(cluster: LocalCluster) -> None:
-    """Also after a test that was red."""
+    """Start all servers, also after a test that was red."""
     for server in cluster.servers:
         if not server.alive:
             server.start()
 
 
 def send(server: ServerProcess, tablet_id: str, rows: Any, **fields: Any) -> Any:
-    """What the server replies to a write of these rows."""
+    """Return the server's reply to a write of these rows."""
     return server.tablets.Write(write_request(server.uuid, tablet_id, rows, **fields), timeout=30)
 
 
 def scan(server: ServerProcess, tablet_id: str, column: str = "v", **fields: Any) -> dict[int, str | None]:
-    """One column by key, of the latest rows unless told otherwise, by a strong read at the leader."""
+    """Return one column by key, of the latest rows unless `fields` names a time, by a strong read at the leader."""
     request = pb.ScanRequest(dest_uuid=server.uuid, tablet_id=tablet_id, table_id="t1", all_columns=True, **fields)
     return read_rows(server.tablets.Scan(request, timeout=30), column)[0]
 
 
 def segments(server: ServerProcess, tablet_id: str) -> list[Any]:
-    """Paths of the log's segments there, oldest first."""
+    """Return the paths of the log's segments there, oldest first."""
     return sorted((server.root / "wals" / tablet_id).glob("wal-*"))
 
 
 def load(server: ServerProcess, tablet_id: str, writes: int) -> tuple[dict[int, str | None], list[int]]:
-    """(rows, hybrid times) of writes that upsert, insert what may be there already, and delete."""
+    """Make writes that upsert, insert what may be there already, and delete; returns (rows, hybrid times)."""
     rows: dict[int, str | None] = {}
     times = []
     for number in range(writes):
@@ -81,7 +81,7 @@ def load(server: ServerProcess, tablet_id: str, writes: int) -> tuple[dict[int, 
 
 
 def refusals(server: ServerProcess, tablet_id: str) -> list[int]:
-    """Codes of writes of a schema, and of a column, that the table has never had."""
+    """Return the codes of writes of a schema, and of a column, that the table has never had."""
     request = write_request(server.uuid, tablet_id, batch([1], ["never"]))
     of_schema, of_column = pb.WriteRequest(), pb.WriteRequest()
     for changed in (of_schema, of_column):
@@ -92,8 +92,8 @@ def refusals(server: ServerProcess, tablet_id: str) -> list[int]:
 
 
 def alter(server: ServerProcess, tablet_id: str) -> None:
-    """What no command does yet: the log of a server that is down goes on with a change of the table's schema, a write
-    of the new one, and a write of one that was never logged."""
+    """Do what no command does yet: append to the log of a stopped server a change of the table's schema, a write of the
+    new one, and a write of one that was never logged."""
     log, replay = Log.open(RealDisk(server.root), f"wals/{tablet_id}", tablet_id, threaded=False)
     time, (term, index) = max(e.hybrid_time for e in replay.entries), replay.last
     row = {"op": RowOp.UPSERT, "offset": 0, "k": 2000, "v": "altered"}
@@ -206,9 +206,9 @@ def test_entry_that_is_in_one_log_alone_is_pending_after_a_restart_and_the_group
 
 
 def test_server_whose_log_cannot_be_written_ends_at_once_and_comes_back_whole(cluster: LocalCluster) -> None:
-    """CN-08, scenario 48. Goal: an error of the log's disk is the end of the process, never an answer. Method: the
-    kernel lets the leader write no file beyond 128 KB (EFBIG, which is no full disk), and a larger write is sent: no
-    answer, the process ends by itself; the others hold every acknowledged row and take more; without the limit it
+    """CN-08, scenario 48. Goal: an error of the log's disk ends the process and is never an answer. Method: the kernel
+    lets the leader write no file beyond 128 KB (EFBIG, which is no full disk), and a larger write is sent. There is no
+    answer, and the process ends by itself; the others hold every acknowledged row and accept more. Without the limit it
     starts, and all three hold the same rows, those of the write without an answer all of them or none."""
     tablet, leader = "unwritable", cluster.servers[2]
     create(cluster, tablet_id=tablet)

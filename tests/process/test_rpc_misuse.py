@@ -19,7 +19,7 @@ pytestmark = pytest.mark.process
 NOBODY, NOWHERE = "f" * 32, "e" * 32
 SERVICES = ("TabletService", "CopyService", "MasterService", "PeerService")
 DISCOVERY = {(s, "GetIdentity") for s in SERVICES} | {("MasterService", "ListServers"), ("MasterService", "Status")}
-"""They name nobody and change nothing: how a caller learns whom to name."""
+"""Calls that name no recipient and change nothing: by them a caller learns whom to name."""
 METHODS = [(s, m.name) for s in SERVICES for m in pb.DESCRIPTOR.services_by_name[s].methods]
 
 
@@ -85,14 +85,15 @@ class World:
         return next(s for s in self.cluster.servers if s is not leader)
 
     def change(self, kind: str) -> None:
-        """Add or remove a member that nobody is, so that the first config is an old one."""
+        """Add or remove a member that does not exist, so that the first config is an old one."""
         edit = pb.ConfigEdit(kind=kind, member=pb.Member(uuid=NOBODY, holds_data=True))
         request = pb.ChangeConfigRequest(dest_uuid=self.leader.uuid, tablet_id=self.tablet, edits=[edit])
         reply = self.leader.tablets.ChangeConfig(request, timeout=30)
         assert not reply.error.code, reply.error
 
     def confirm(self) -> None:
-        """The masters' catalog has the tablet's last config, which else they put there themselves a moment later."""
+        """Store the tablet's last config in the masters' catalog, where the masters would store it themselves a moment
+        later."""
         known = self.cluster.status(self.leader, self.tablet)
         assert known is not None
         told = pb.ConfirmConfigRequest(tablet_id=self.tablet, config=known.committed_config)
@@ -108,7 +109,7 @@ class World:
         return status.committed_config.opid
 
     def call(self, misuse: Misuse, **more: Any) -> Any:
-        """The first reply."""
+        """Return the first reply."""
         descriptor = pb.DESCRIPTOR.services_by_name[misuse.service].methods_by_name[misuse.method]
         request_class = getattr(pb, descriptor.input_type.name)
         fields = {**misuse.fields(self), **more}
@@ -124,8 +125,8 @@ class World:
         return next(iter(answer)) if descriptor.server_streaming else answer
 
     def state(self) -> Any:
-        """Everything that a misused call must leave alone: of each replica what is promised and stored, of the masters
-        the catalog's position, the tables, what is wanted and the sources."""
+        """Return everything that a misused call must leave alone: of each replica what is promised and stored, of the
+        masters the catalog's position, the tables, the desired state and the sources."""
         replicas = []
         for server in self.cluster.servers:
             assert server.alive
@@ -140,7 +141,7 @@ class World:
         return (sorted(replicas), master.replica.commit_index, master.moves_active, self.table().table, list(sources))
 
     def settled(self) -> Any:
-        """The state once the followers have everything."""
+        """Return the state once the followers have everything."""
 
         def quiet() -> bool:
             statuses = [self.cluster.status(s, self.tablet) for s in self.cluster.servers]
@@ -166,12 +167,12 @@ def no_fields(_: World) -> dict[str, Any]:
 
 
 def tablet_of(tablet_id: str, **more: Any) -> Callable[[World], dict[str, Any]]:
-    """Fields for a tablet id; the rest as given."""
+    """Return fields for a tablet id; the rest as given."""
     return lambda world: {"tablet_id": tablet_id, **more}
 
 
 def own(**more: Any) -> Callable[[World], dict[str, Any]]:
-    """Fields for the tablet that is there."""
+    """Return fields for the tablet that exists."""
     return lambda world: {"tablet_id": world.tablet, **more}
 
 
@@ -225,7 +226,7 @@ WRONG_TABLET = [
     Misuse(M, "ListSources", (Code.NOT_FOUND,), lambda w: {"table": "nowhere"}),
     Misuse(M, "ResetSource", (Code.NOT_FOUND,), lambda w: {"table": "nowhere", "source": w.source}),
 ]
-"""A tablet, table, server or session that is not there."""
+"""Calls about a tablet, table, server or session that does not exist."""
 
 ADD = pb.ConfigEdit(kind="add", member=pb.Member(uuid=NOBODY, promote=True, holds_data=True))
 LATE = [
@@ -297,7 +298,7 @@ LATE = [
     ),
     Misuse(M, "Heartbeat", (Code.INVALID_ARGUMENT,), no_fields),
 ]
-"""From another time, another generation, another owner, another cluster, or out of order."""
+"""Calls from another time, another generation, another owner, another cluster, or out of order."""
 
 AT_A_FOLLOWER = [
     Misuse(T, "Write", (Code.NOT_LEADER,), lambda w: write_fields(w), True),
@@ -317,14 +318,14 @@ AT_A_FOLLOWER = [
 
 
 def write_fields(world: World) -> dict[str, Any]:
-    """The good write, but for its recipient."""
+    """Return the good write, without its recipient."""
     fields = {f.name: v for f, v in world.write.ListFields()}
     del fields["dest_uuid"]
     return fields
 
 
 def refused(world: World, misuse: Misuse, **more: Any) -> Any:
-    """Call, and check code, text and outcome of the answer."""
+    """Make the call, and check code, text and outcome of the answer."""
     reply = world.call(misuse, **more)
     where = (misuse.service, misuse.method, misuse.codes, reply)
     assert reply.error.code in misuse.codes, where
@@ -348,7 +349,7 @@ def test_every_call_that_names_nobody_or_somebody_else_is_refused(world: World) 
 
 def test_every_call_about_something_that_is_not_there_is_refused(world: World) -> None:
     """Goal: no call makes or breaks anything by a wrong name. Method: a table of calls that name an unknown tablet,
-    table, server, session or source; every method that has such a field stands in it."""
+    table, server, session or source; every method that has such a field is in it."""
     named = {"tablet_id", "tablet_ids", "session_id", "table", "table_id", "server_uuid", "source"}
     listed = {(m.service, m.method) for m in (*WRONG_TABLET, *LATE)}
     for service, method in METHODS:
@@ -433,7 +434,7 @@ def test_repeated_and_reordered_calls_have_their_effect_once(world: World) -> No
 
 
 def open_writes(server: ServerProcess) -> HandMadeLink:
-    """A write link that the server has taken."""
+    """Return a write link that the server has accepted."""
     granted = server.tablets.OpenWrites(pb.OpenWritesRequest(dest_uuid=server.uuid), timeout=30)
     assert not granted.error.code, granted.error
     link = HandMadeLink(granted.port, granted.ticket)
@@ -443,7 +444,8 @@ def open_writes(server: ServerProcess) -> HandMadeLink:
 
 def test_writes_of_a_link_are_checked_one_by_one(world: World) -> None:
     """Goal: a write link is no way around the checks. Method: one bundle with writes for another server, an unknown
-    tablet and another table: each has its own answer, and the log has not moved. The good one passes behind them."""
+    tablet and another table: each has its own answer, and the log has not moved. The good write after them is
+    applied."""
     leader = world.leader
     before = world.settled()
     bundle = pb.WriteBundle()

@@ -56,7 +56,7 @@ class Target:
 
     @property
     def last(self) -> int:
-        """Last logged index. The process must be the one that was started."""
+        """Return the last logged index. The process must be the one that was started."""
         assert self.server.alive and self.server.process and self.server.process.pid == self.pid
         return int(self.status.last_logged.index)
 
@@ -79,13 +79,13 @@ class Target:
         return read_rows(self.server.tablets.Scan(request, timeout=30))[0]
 
     def link(self, sender: str) -> HandMadeLink:
-        """A link of that sender."""
+        """Return a link of that sender."""
         reply = ask_for_link(self.server.channel, sender, self.server.uuid)
         assert not reply.error.code
         return HandMadeLink(reply.port, reply.ticket)
 
     def batch_of(self, *messages: Message, dest_uuid: str = "") -> bytes:
-        """A frame with messages, as their first one's sender."""
+        """Return a frame with messages, as sent by their first one's sender."""
         return pb.PeerBatch(
             from_uuid=messages[0].from_uuid,
             dest_uuid=dest_uuid or self.server.uuid,
@@ -93,7 +93,7 @@ class Target:
         ).SerializeToString()
 
     def exchange(self, *messages: Message) -> None:
-        """One batch over a link, as its first message's sender; returns when the server has taken it."""
+        """Send one batch over a link, as its first message's sender; returns when the server has handled it."""
         link = self.link(messages[0].from_uuid)
         link.send(self.batch_of(*messages))
         link.finish()
@@ -168,8 +168,8 @@ def test_requests_that_disagree_with_the_tablet_are_refused_by_code(cluster: Loc
 
 
 def test_callers_cannot_push_the_servers_clock_away(cluster: LocalCluster) -> None:
-    """Goal: one caller with a wrong clock does not become everybody's. Method: a time an hour ahead with every call
-    that takes one, INVALID_ARGUMENT each time; the clock stays, and a time two seconds ahead is taken."""
+    """Goal: one caller with a wrong clock does not change the clock of others. Method: a time an hour ahead with every
+    call that carries one, INVALID_ARGUMENT each time; the clock stays, and a time two seconds ahead is accepted."""
     target = Target(cluster, "clocks")
     tablets, uuid = target.server.tablets, target.server.uuid
 
@@ -201,8 +201,8 @@ def append_of(leader: str, target: Target, *entries: Entry, prev: OpId = OpId(0,
 
 
 def test_appends_of_a_peer_with_bad_bytes_or_a_wild_clock_are_dropped(cluster: LocalCluster) -> None:
-    """Goal: what a peer sends wrong ends no process and reaches no log. Method: the test plays the leader of a group
-    of three over a link: an entry with a wrong CRC, entries and a safe time an hour ahead; then good ones."""
+    """Goal: bad bytes from a peer end no process and reach no log. Method: the test acts as the leader of a group of
+    three over a link: an entry with a wrong CRC, entries and a safe time an hour ahead; then good ones."""
     leader, third = new_uuid(), new_uuid()
     peers = [pb.Member(uuid=u, votes=True, holds_data=True) for u in (leader, third)]
     target = Target(cluster, "played", *peers)

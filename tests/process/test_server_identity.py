@@ -1,4 +1,4 @@
-"""Whose directory, whose name, whose child: how a server process starts and ends."""
+"""A server's directory, name and parent: how a server process starts and ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from tests.harness.rows import batch, write_request
 
 pytestmark = pytest.mark.process
 WRITTEN_AGAIN_S = 120.0
-"""A running server looks at its instance file once a minute; a busy machine may be as late again."""
+"""The time in which a running server rewrites its instance file: it checks the file once a minute, and a busy machine
+may be as late again."""
 
 METHODS = [
     (service.name, method.name)
@@ -30,7 +31,7 @@ METHODS = [
 
 
 def call(server: ServerProcess, service: str, method: str, **fields: Any) -> Any:
-    """The first reply of a call, by name; every message is made with `fields` where it has them."""
+    """Return the first reply of a call, by name; every message is made with those of `fields` that it has."""
     descriptor = pb.DESCRIPTOR.services_by_name[service].methods_by_name[method]
     request_class = getattr(pb, descriptor.input_type.name)
     known = {k: v for k, v in fields.items() if k in descriptor.input_type.fields_by_name}
@@ -119,7 +120,7 @@ def test_identity_stays_over_restarts_and_a_lost_one_is_not_guessed() -> None:
 
 
 def test_parents_death_stops_the_server() -> None:
-    """Goal: no orphaned servers. Method: hand a pipe in, close our end."""
+    """Goal: no server is orphaned. Method: start one with a pipe as its parent, and close our end."""
     with local_cluster(1) as cluster:
         folder = cluster.folder / "child"
         read_end, write_end = os.pipe()
@@ -138,11 +139,11 @@ def test_parents_death_stops_the_server() -> None:
 
 
 def test_planned_stop_hands_leadership_over() -> None:
-    """Goal: a planned stop is no failover. Method: SIGTERM the leader of three: it names its heir
-    in its log, ends by itself, and another server leads."""
-    with local_cluster(3, module=STEADY) as cluster:  # who leads is still the leader when it is stopped
+    """Goal: a planned stop is no failover. Method: SIGTERM the leader of three: its log names its successor, it ends by
+    itself, and another server leads."""
+    with local_cluster(3, module=STEADY) as cluster:  # the leader is still the leader when it is stopped
         create(cluster)
-        wait_equal(cluster.servers, write(cluster, 0, 1))  # whoever is to lead next has everything
+        wait_equal(cluster.servers, write(cluster, 0, 1))  # the next leader has everything
         leader = cluster.leader(TABLET)
         assert leader.stop() == 0
         assert "handed leadership" in leader.log_tail()
@@ -170,8 +171,8 @@ def test_taken_port_is_one_clear_line() -> None:
     ],
 )
 def test_each_port_that_is_taken_is_one_clear_line(module: str, option: str, tmp_path: Path) -> None:
-    """Goal: what is wrong with a start is one line, last and without a traceback, whichever port it is. Method: another
-    socket listens there."""
+    """Goal: a failed start is explained by one line, last and without a traceback, whichever port is taken. Method:
+    another socket listens there."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         where = f"127.0.0.1:{port}" if option == "--listen" else str(port)
@@ -184,9 +185,9 @@ def test_each_port_that_is_taken_is_one_clear_line(module: str, option: str, tmp
 
 @pytest.mark.deep
 def test_instance_file_of_a_running_server_comes_back_by_itself_within_its_time() -> None:
-    """IN-21. Goal: whoever hurts a running server's identity costs nothing, though the next start would refuse it.
-    Method: three servers, whose instance file is flipped, emptied and removed under them; each is whole again within
-    the minute that DESIGN.md names, as the log says. Killed and started, all are who they were."""
+    """IN-21. Goal: damage to a running server's identity costs nothing, though the next start would refuse it. Method:
+    three servers, whose instance file is flipped, emptied and removed while they run; each is whole again within the
+    minute that DESIGN.md names, as the log reports. Killed and started, all have their identities."""
     says = "the instance file was damaged or missing: written again"
     with local_cluster(3) as cluster:
         paths = [server.root / "instance" for server in cluster.servers]

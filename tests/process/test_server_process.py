@@ -18,7 +18,7 @@ TABLET = "tablet-1"
 
 
 def create(cluster: LocalCluster, servers: list[ServerProcess]) -> None:
-    """The tablet on all `servers`, all of them voters."""
+    """Create the tablet on all `servers`, all of them voters."""
     config = pb.RaftConfig(members=[s.member() for s in servers])
     for server in servers:
         reply = server.tablets.CreateTablet(
@@ -35,7 +35,7 @@ def create(cluster: LocalCluster, servers: list[ServerProcess]) -> None:
 
 
 def write(cluster: LocalCluster, rows: Any, **fields: Any) -> Any:
-    """Write at whoever leads, again until it is acknowledged. Only for rows that may be written twice."""
+    """Write at the leader of the moment, again until it is acknowledged. Only for rows that may be written twice."""
 
     def once() -> Any:
         leader = cluster.leader(TABLET)
@@ -57,7 +57,7 @@ def config_of(cluster: LocalCluster, server: ServerProcess) -> Any:
 
 
 def test_single_replica_writes_and_scans_back() -> None:
-    """Goal: the shortest road works. Method: one server, one voter, one batch, one scan, restart, scan again."""
+    """Goal: the shortest path works. Method: one server, one voter, one batch, one scan, restart, scan again."""
     with local_cluster(1) as cluster:
         server = cluster.servers[0]
         create(cluster, [server])
@@ -104,7 +104,7 @@ def test_three_servers_survive_the_leaders_death_and_agree() -> None:
         wait_equal(cluster.servers, reply.hybrid_time)
 
         def hinted() -> bool:
-            """Of the leader as it was before and after the follower was asked."""
+            """Return the hint of the leader as it was before and after the follower was called."""
             leader = cluster.leader(TABLET)
             follower = next(s for s in cluster.servers if s is not leader)
             refused = follower.tablets.Write(write_request(follower.uuid, TABLET, batch([9], ["z"])), timeout=30)

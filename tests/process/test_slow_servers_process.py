@@ -41,9 +41,10 @@ def steady() -> Iterator[LocalCluster]:
 
 
 def test_group_elects_with_two_of_five_whose_votes_are_late_and_never_two_leaders(cluster: LocalCluster) -> None:
-    """Goal: scenario 98. Method: five voters, two of which send each vote, and each plea for one, a second and a half
-    late, from the first election on. The leader is stopped until others ask, and goes on: somebody leads, rows are
-    taken, and no term ever had two leaders; once the votes are in time the leader's death costs no row."""
+    """Goal: scenario 98. Method: five voters, two of which send each vote, and each request for one, a second and a
+    half late, from the first election on. The leader is stopped until others ask for votes, and goes on: some server
+    leads, rows are accepted, and no term ever had two leaders; once the votes are in time the leader's death costs no
+    row."""
     tablet = "late-votes"
     for server in cluster.servers[3:]:
         tell(server, "votes", LATE_S)
@@ -75,7 +76,8 @@ def wait_equal_rows(servers: list[ServerProcess], time: int, tablet_id: str) -> 
 
 
 class Rogue:
-    """A server of the group's peers that nobody knows: it asks for votes in ever higher terms, and hears answers."""
+    """A server of the group's peers that is in no config: it asks for votes in ever higher terms, and receives the
+    answers."""
 
     def __init__(self, tablet_id: str, voters: list[ServerProcess]) -> None:
         self.answers: list[VoteReply] = []

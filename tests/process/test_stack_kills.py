@@ -50,7 +50,7 @@ def test_acknowledged_rows_survive_the_death_of_everything_at_once(stack: Stack,
 
 
 def test_known_tables_are_read_and_written_while_the_master_is_dead(stack: Stack) -> None:
-    """Goal: the master is not on the road of data. Method: kill it for good; writes go on and every scan is complete,
+    """Goal: reads and writes do not need the master. Method: kill it for good; writes go on and every scan is complete,
     even over the death of a leader; a table cannot be created until it is back."""
     handle = stack.new_table("without-a-master")
     with InsertLoad(stack, handle, threads=1) as load:
@@ -76,9 +76,9 @@ def test_known_tables_are_read_and_written_while_the_master_is_dead(stack: Stack
 
 
 def test_quiet_tablets_outlive_the_server_of_their_leaders(stack: Stack, tmp_path: Path) -> None:
-    """CN-24, CN-28: tablets without heartbeats notice that their leader's server is gone, and that it is back.
-    Method: tablets that have gone quiet on three real servers; kill -9 a leader's server, which stays away: the others
-    elect, take rows and go quiet without it; it comes back, everybody holds the same, and all rest."""
+    """CN-24, CN-28: tablets without heartbeats notice that their leader's server is gone, and that it is back. Method:
+    tablets that have gone quiet on three real servers; kill -9 a leader's server, which stays away: the others elect,
+    accept rows and go quiet without it; it comes back, all replicas hold the same, and all rest."""
     handle = stack.new_table("quiet")
 
     def resting(replicas: int) -> bool:
@@ -101,7 +101,7 @@ def test_quiet_tablets_outlive_the_server_of_their_leaders(stack: Stack, tmp_pat
 
 
 def test_checksum_of_an_idle_follower_answers_for_a_fresh_time(stack: Stack) -> None:
-    """Goal: safe time advances where nobody writes. Method: a table without a write; each follower alone is asked
+    """Goal: safe time advances while no client writes. Method: a table without a write; each follower alone is called
     for its checksum at a time of now, never the leader before it."""
     handle = stack.new_table("idle", 1)
     tablet = handle.tablets[0].tablet_id

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.process
 
 
 def leading(supervisor: Supervisor, connected: nyala.Cluster) -> str | None:
-    """The name of the only master that says that it leads."""
+    """Return the name of the only master that reports that it leads."""
     views = ask_masters(connected.client, connected.client.list_servers())
     uuids = [v.uuid for v in views if v.status is not None and v.status.replica.role == "LEADER"]
     names = [n for n, child in supervisor.children.items() if child.ready.get("uuid") in uuids]
@@ -24,8 +24,9 @@ def leading(supervisor: Supervisor, connected: nyala.Cluster) -> str | None:
 
 def test_stack_of_three_masters_goes_on_without_the_leading_one_and_comes_back_where_it_was(tmp_path: Path) -> None:
     """Goal: three masters on one machine are one group, over restarts of the stack. Method: the leading one is killed
-    for good; a table is made. The stack ends and starts, not told how many masters: all three are there, at their
-    addresses, with the table. Told another number, it says so in one line and starts nothing."""
+    for good; a table is made. The stack ends and starts, without an option for the number of masters: all three are
+    there, at their addresses, with the table. With another number in the option, it prints one line and starts
+    nothing."""
     options = StackOptions(servers=1, masters=3, kafka=False)
     with Supervisor(tmp_path, options) as supervisor:
         masters = supervisor.masters
@@ -48,7 +49,7 @@ def test_stack_of_three_masters_goes_on_without_the_leading_one_and_comes_back_w
 
 
 def test_number_of_masters_that_no_stack_may_have_is_refused() -> None:
-    """Goal: MF-22, as a careless user types it. Method: none, two, seven."""
+    """Goal: MF-22, as an operator may mistype it. Method: none, two, seven."""
     for count in (0, 2, 7):
         with pytest.raises(StackError, match=rf"^{count} masters asked for: one, three or five"):
             StackOptions(masters=count)

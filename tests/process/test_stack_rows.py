@@ -22,8 +22,8 @@ BATCHES = 30
 
 
 def source_batch(number: int) -> tuple[pa.Table, np.ndarray]:
-    """Records `number * 100 ...` of a source: every tenth inserts the key of the one before it, which must fail;
-    every twenty-fifth has a null where none may be. Offsets leave every third one out, as markers do."""
+    """Return records `number * 100 ...` of a source: every tenth inserts the key of the one before it, which must fail;
+    every twenty-fifth has a null in a column that allows none. The offsets skip every third number, as markers do."""
     at = np.arange(number * BATCH_ROWS, (number + 1) * BATCH_ROWS)
     keys = np.where(at % 10 == 9, at - 1, at)
     must = pa.array([None if n % 25 == 7 else 1 for n in at.tolist()], pa.int32())
@@ -31,7 +31,7 @@ def source_batch(number: int) -> tuple[pa.Table, np.ndarray]:
 
 
 def expected_errors(numbers: range) -> dict[int, RowError]:
-    """What one-at-a-time application says of these batches, by offset."""
+    """Return the errors of these batches applied one row at a time, by offset."""
     found, present = {}, set()
     for number in numbers:
         columns, offsets = source_batch(number)
@@ -55,15 +55,16 @@ def send(handle: TableHandle, writer: SourceWriter, numbers: range) -> None:
 
 
 def errors_of(writer: SourceWriter) -> dict[int, RowError]:
-    """By offset; no offset twice."""
+    """Return the errors by offset; no offset comes twice."""
     found = {e.offset: e for e in writer.row_errors}
     assert len(found) == len(writer.row_errors)
     return found
 
 
 def test_source_batches_replayed_over_a_failover_return_the_same_errors(stack: Stack) -> None:
-    """Goal: a replay doubles nothing and says again what failed, whoever leads (scenario 63). Method: inserts that must
-    fail; kill -9 a leader half-way; then all again from a cold start, from a warm middle, and in other batches."""
+    """Goal: a replay doubles nothing and reports the same errors, whichever server leads (scenario 63). Method: inserts
+    that must fail; kill -9 a leader half-way; then all again from a cold start, from a warm middle, and in other
+    batches."""
     handle = stack.new_table("replayed")
     expected = expected_errors(range(BATCHES))
     writer = stack.client.source_writer(handle, SOURCE, generation=1, done=0)
@@ -103,7 +104,8 @@ def test_source_batches_replayed_over_a_failover_return_the_same_errors(stack: S
 
 
 def update(number: int) -> dict[str, object]:
-    """Record `number` of a topic in which each of 40 keys comes again and again; a null where none may be, at times."""
+    """Return record `number` of a topic in which each of 40 keys comes again and again, at times with a null in a
+    column that allows none."""
     return {"k": number % 40, "v": f"record {number}", "must": None if number % 25 == 7 else number}
 
 
@@ -117,7 +119,7 @@ def send_updates(handle: TableHandle, writer: SourceWriter, first: int, end: int
 
 
 def updated(end: int) -> dict[int, tuple[object, object]]:
-    """Rows by key when the records below `end` were applied one by one."""
+    """Return the rows by key after the records below `end` were applied one by one."""
     good = [r for r in map(update, range(end)) if r["must"] is not None]
     return {r["k"]: (r["v"], r["must"]) for r in good}  # type: ignore[misc]
 
@@ -216,8 +218,8 @@ def test_source_gap_and_older_generation_are_refused_and_change_nothing(stack: S
 
 
 def test_rows_that_fail_do_not_keep_the_rest_of_their_batch_out(stack: Stack) -> None:
-    """Goal: one bad row costs itself only. Method: batches in which every kind of bad row stands between good ones;
-    each bad one is named by offset, code and column, all others are stored, and the replicas agree."""
+    """Goal: one bad row costs itself only. Method: batches in which every kind of bad row is between good ones; each
+    bad one is named by offset, code and column, all others are stored, and the replicas agree."""
     handle = stack.new_table("bad-rows")
     table = handle.schema.arrow
 
@@ -258,7 +260,7 @@ def test_rows_that_fail_do_not_keep_the_rest_of_their_batch_out(stack: Stack) ->
 
 
 def test_unknown_operation_is_an_error_of_its_row(stack: Stack) -> None:
-    """Goal: a newer client's operation harms nobody. Method: operation 77 between two inserts."""
+    """Goal: a newer client's operation harms no other row. Method: operation 77 between two inserts."""
     handle = stack.new_table("operations", 1)
     columns = pa.table({"k": [1, 2, 3], "must": pa.array([1, 1, 1], pa.int32())})
     writer = stack.client.session_writer(handle, on_error="return")

@@ -30,13 +30,14 @@ UPDATED_EACH = 3
 
 
 class Life(NamedTuple):
-    """One start of the server, and what it dies of."""
+    """One start of the server, and the crash point at which it dies."""
 
     point: str
     flushes: int = 1
     """How many flushes lead to the point, under load: none, one, or as many as it takes."""
     at_any_time: bool = False
-    """Background work may pass the point at once: what the death before left is looked at in the life after."""
+    """Whether background work may pass the point at once: then the result of the death before is checked in the life
+    after."""
 
 
 LIVES = (
@@ -57,9 +58,9 @@ LIVES = (
 
 
 class Load:
-    """One writer of known rows. What a death left unanswered is said again, under its number.
+    """One writer of known rows. A write that a death left unanswered is repeated, under its number.
 
-    An insert that was done and is forgotten to be done would find its own rows, which is a row error.
+    A repetition that did not count as the same write would find its own rows, which is a row error.
     """
 
     def __init__(self, server: ServerProcess) -> None:
@@ -75,11 +76,11 @@ class Load:
         return rows, RowOp.UPDATE if updates else RowOp.INSERT
 
     def may_be(self) -> tuple[dict[int, str], ...]:
-        """What may be there after a death: all without the write that nobody has answered, or with it."""
+        """Return what may be there after a death: all without the write that is unanswered, or with it."""
         return self.rows, self.rows | self._next()[0]
 
     def say(self, stub: Any) -> int:
-        """The next write, once; its hybrid time if it was acknowledged, else 0."""
+        """Make the next write, once; returns its hybrid time if it was acknowledged, else 0."""
         (rows, op), number = self._next(), self.acknowledged + 1
         wire = batch(list(rows), list(rows.values()), op)
         fields = {"client_id": "load", "sequence": number, "first_incomplete": number}
@@ -100,7 +101,7 @@ class Load:
 
 
 def look(cluster: LocalCluster, load: Load) -> None:
-    """Every acknowledged row is there, each once, and no file is nobody's."""
+    """Check that every acknowledged row is there once, and that every file belongs to something."""
     (server,) = cluster.servers
     found = scan_leader(cluster)
     assert found in load.may_be(), (load.acknowledged, len(found), len(load.rows))
@@ -113,7 +114,7 @@ def look(cluster: LocalCluster, load: Load) -> None:
 
 
 def die(server: ServerProcess, load: Load, life: Life) -> None:
-    """The load, and flushes beside it, until the server is dead of the point."""
+    """Run the load, and flushes beside it, until the server has died at the point."""
     before = load.acknowledged
 
     def flushed() -> bool:
@@ -135,9 +136,9 @@ def die(server: ServerProcess, load: Load, life: Life) -> None:
 
 
 def test_server_that_dies_at_each_point_of_flush_compaction_and_log_keeps_every_row_once() -> None:
-    """CN-02, CN-20, CN-22. Goal: whatever a server at work dies of in a flush, a compaction, the change to the next log
+    """CN-02, CN-20, CN-22. Goal: wherever a server at work dies in a flush, a compaction, the change to the next log
     segment or log GC, its next start has every acknowledged row once, and no file is left over. Method: one server dies
-    at one named point after the other, under a writer of inserts and updates, which says again what nobody answered."""
+    at one named point after the other, under a writer of inserts and updates, which repeats every unanswered write."""
     with local_cluster(1, "--log-retain-entries", "1") as cluster:
         (server,) = cluster.servers
         load = Load(server)

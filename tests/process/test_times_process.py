@@ -1,4 +1,4 @@
-"""Times and snapshots of real servers: waits that end, reads that would know nothing, and clocks that are set."""
+"""Times and snapshots of real servers: waits that end, reads that a replica cannot answer, and clocks that are set."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GROUP, NO_ROWS, ALONE = "group", "no-rows", "alone"
 HOUR_S = 3600
 SECOND_US = 1_000_000
 WAITS_S = 240
-"""Who waits for a time waits so long at most: two servers start, and elect, in less."""
+"""The longest that a caller waits for a time: two servers start, and elect, in less."""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def cluster(walls: list[Wall]) -> Iterator[LocalCluster]:
 
 
 def scan(server: ServerProcess, tablet_id: str, **fields: Any) -> Any:
-    """({k: v}, time), or the error."""
+    """Return ({k: v}, time), or the error."""
     request = pb.ScanRequest(dest_uuid=server.uuid, tablet_id=tablet_id, table_id="t1", all_columns=True, **fields)
     chunks = list(server.tablets.Scan(request, timeout=60))
     return chunks[-1].error if chunks[-1].error.code else read_rows(chunks)
@@ -68,7 +68,7 @@ def now_of(server: ServerProcess) -> int:
 
 
 def put(server: ServerProcess, tablet_id: str, key: int, seen: int = 0) -> int:
-    """The time of a write of one row by a caller that has seen a time, or nothing."""
+    """Return the time of a write of one row by a caller that has seen the time `seen`, or none."""
     request = write_request(server.uuid, tablet_id, batch([key], ["v"]), propagated_time=seen)
     reply = server.tablets.Write(request, timeout=30)
     assert not reply.error.code, reply.error
@@ -139,7 +139,7 @@ def test_replica_without_a_quorum_reads_nothing_and_keeps_nobody_who_waits(clust
 
 
 def wait_equal_of(cluster: LocalCluster, tablet_id: str, at: int) -> tuple[int, int]:
-    """(checksum, rows) of all servers' replicas, which must be the same."""
+    """Return (checksum, rows) of all servers' replicas, which must be the same."""
 
     def told() -> list[tuple[int, int] | None]:
         sums = [rows_of(s, at, tablet_id=tablet_id) for s in cluster.servers]
@@ -155,10 +155,10 @@ def wait_equal_at(cluster: LocalCluster, at: int) -> None:
 
 
 def test_snapshot_older_than_the_history_is_refused_by_name(cluster: LocalCluster) -> None:
-    """CN-24; scenario 87. Goal: below the retention there is a refusal, not a part of an answer. Method: a table that
-    keeps a microsecond of history, a row written twice; its first time is HISTORY_GONE for a scan and a checksum,
-    before and after flush and compaction, and the refusal names the horizon; at the second all is
-    there. Random changes, merges and times: `test_tablet_model.py`."""
+    """CN-24; scenario 87. Goal: a read below the retention is refused, not answered in part. Method: a table that keeps
+    a microsecond of history, and a row written twice. Its first time is HISTORY_GONE for a scan and a checksum, before
+    and after flush and compaction, and the refusal names the horizon; at the second time all rows are there. Random
+    changes, merges and times: `test_tablet_model.py`."""
     server, tablet_id = cluster.servers[0], "short-history"
     request = pb.CreateTabletRequest(
         dest_uuid=server.uuid,

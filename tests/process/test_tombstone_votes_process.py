@@ -1,4 +1,5 @@
-"""Votes of real servers that have no running replica: by what they kept, and none where that is not known."""
+"""Votes of real servers that have no running replica: they vote by the promises they kept, and not at all if those are
+not known."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def delete(server: ServerProcess, tablet_id: str) -> None:
 
 
 def promises(server: ServerProcess, tablet_id: str) -> tuple[int, str | None]:
-    """Term and vote on disk."""
+    """Return term and vote on disk."""
     meta = ConsensusMeta.load(RealDisk(server.root), tablet_id)
     return meta.term, meta.voted_for
 
@@ -39,8 +40,9 @@ def promises(server: ServerProcess, tablet_id: str) -> tuple[int, str | None]:
 def pester_over_lives(
     cluster: LocalCluster, source: ServerProcess, server: ServerProcess, behind: Candidate, level: Candidate
 ) -> None:
-    """While a replica is deleted and copied again and again, two ask for its pre-vote all the time: who lacks its last
-    entry never gets it, and who is refused is told why. Terms stay, or the source's copies would be refused."""
+    """Ask for a replica's pre-vote all the time, by two candidates, while it is deleted and copied again and again: the
+    one that lacks its last entry never gets it, and each refusal states its reason. Terms stay, or the source's copies
+    would be refused."""
     end = cluster.status(source, BLANK).last_logged
     term, last, over = cluster.status(source, BLANK).term + 1, OpId(end.term, end.index), threading.Event()
     for candidate in (behind, level):

@@ -1,4 +1,5 @@
-"""From 0.2.0 to this build and the next one, and back, under load; and the level from which none goes back."""
+"""An upgrade from 0.2.0 to this build and the next one, and back, under load; and the level after which no process goes
+back."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ NOW, NEXT = build_level(), build_level() + 1
 
 
 class Build(NamedTuple):
-    """What a server and a master of one build are started with."""
+    """How a server and a master of one build are started."""
 
     name: str
     server: str
@@ -66,7 +67,7 @@ class Upgrade:
         return "--masters", ",".join(self.masters.addresses)
 
     def swap(self, process: ServerProcess, build: Build) -> None:
-        """Another build for the next start of a process that was stopped."""
+        """Set another build for the next start of a process that was stopped."""
         process.module = build.master if process in self.cluster.masters else build.server
         process.env = dict(build.env())
 
@@ -92,7 +93,7 @@ class Upgrade:
         return refused("upgrade", "finalize", "--yes", *self.at)
 
     def run_client(self, build: Build) -> None:
-        """A program that writes and reads a row with that build."""
+        """Run a program that writes and reads a row with that build."""
         command = [sys.executable, "-c", WRITE_AND_READ, self.at[1]]
         ended = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=120, env={**os.environ, **build.env()}

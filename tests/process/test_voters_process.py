@@ -1,4 +1,5 @@
-"""Who may vote, lead and change a group: real servers that lost their disks, or whose configs are under way."""
+"""Members that may vote, lead and change a group: real servers that lost their disks, or whose configs are under
+way."""
 
 from __future__ import annotations
 
@@ -21,27 +22,27 @@ pytestmark = [pytest.mark.process, pytest.mark.deep]
 
 
 def status_of(cluster: LocalCluster, server: ServerProcess) -> Any:
-    """Of a replica that is there."""
+    """Return the status of a replica that exists."""
     status = cluster.status(server, TABLET)
     assert status is not None, server.name
     return status
 
 
 def config_of(cluster: LocalCluster, server: ServerProcess) -> set[str]:
-    """The voters of the config that is committed as far as the server knows."""
+    """Return the voters of the config that is committed as far as the server knows."""
     status = cluster.status(server, TABLET)
     return {m.uuid for m in status.committed_config.members if m.votes} if status is not None else set()
 
 
 def change_at(server: ServerProcess, kind: str, member: Any) -> Any:
-    """A call that is under way: one config change at this server."""
+    """Begin a call: one config change at this server."""
     edits = [pb.ConfigEdit(kind=kind, member=member)]
     request = pb.ChangeConfigRequest(dest_uuid=server.uuid, tablet_id=TABLET, edits=edits)
     return server.tablets.ChangeConfig.future(request, timeout=60)
 
 
 def wiped(server: ServerProcess) -> str:
-    """Its disk is lost, and a new server starts at its address; the uuid of before."""
+    """Remove its disk's content and start a new server at its address; returns the former uuid."""
     before = server.uuid
     server.kill()
     shutil.rmtree(server.root)
@@ -68,7 +69,7 @@ def test_server_that_lost_its_disk_is_nobody_until_it_is_added_and_two_of_them_e
         b.start()
 
         def in_vain(server: ServerProcess) -> bool:
-            """It asks for votes, and hears that who is there is somebody else."""
+            """Return whether it asks for votes, and is answered by another server than it means."""
             status = cluster.status(server, TABLET)
             return status is not None and status.role == "PRE_CANDIDATE" and c.uuid in server.log_path.read_text()
 
@@ -112,8 +113,8 @@ def test_config_change_at_a_leader_whose_term_is_not_open_is_refused_by_a_clear_
         rows = write_request(server.uuid, TABLET, batch([1], ["a"]))
 
         def in_one_term() -> tuple[Any, ...] | None:
-            """The status, what a change and a write are told, and the status then; None if it did not lead all along in
-            one term, whose first entry it has."""
+            """Return the status, the answers to a change and a write, and the status then; None if it did not lead all
+            along in one term, whose first entry it has."""
             before = status_of(cluster, server)
             changed = change_at(server, "remove", removal).result().error
             written = server.tablets.Write(rows, timeout=30).error
@@ -173,7 +174,8 @@ def test_voter_of_a_config_under_way_is_elected_by_it() -> None:
 
 
 CLOCK = "clock-"
-"""Begins the names of tablets of one server and an ear: there is no majority, so its server asks in every timeout."""
+"""The prefix of the names of tablets of one server and a listener: there is no majority, so its server asks in every
+timeout."""
 
 
 def create_at(server: ServerProcess, tablet_id: str, members: list[Any]) -> None:
@@ -187,13 +189,13 @@ def create_at(server: ServerProcess, tablet_id: str, members: list[Any]) -> None
 def who_asks(
     ear: Ear, servers: list[ServerProcess], at_least: Sequence[ServerProcess] = (), meanwhile: Callable[[], Any] = int
 ) -> set[str]:
-    """Who of these asks for votes of the tablet while the longest election timeout passes at each of them: between a
-    plea of its clock and the next but one, two timeouts, which are more than the longest one; and until these have
-    asked. `meanwhile` is done again and again."""
+    """Return which of these ask for votes of the tablet while the longest election timeout passes at each of them:
+    between a request of its clock and the next but one, two timeouts, which are more than the longest one; and until
+    these have asked. `meanwhile` is called again and again."""
     since = len(ear.asked)
 
     def pleas(server: ServerProcess) -> list[str]:
-        """Of the server, from its clock's first one on."""
+        """Return the server's requests, from its clock's first one on."""
         found = [tablet_id for tablet_id, uuid in ear.asked[since:] if uuid == server.uuid]
         return found[found.index(CLOCK + server.uuid) :] if CLOCK + server.uuid in found else []
 
@@ -219,14 +221,14 @@ def test_election_timer_runs_on_followers_that_vote_and_on_nobody_else() -> None
             create_at(server, CLOCK + server.uuid, [server.member(), ear.member()])
 
         def all_well() -> bool:
-            """Whether one leads for a while, in one term, and nobody asks; its group shall not go quiet."""
+            """Return whether one leads for a while, in one term, and no member asks; its group shall not go quiet."""
             before = status_of(cluster, leader := cluster.leader(TABLET))
             asking = who_asks(ear, cluster.servers, meanwhile=lambda: write(cluster, 0, 1))
             after = status_of(cluster, leader)
             return not asking and before.role == after.role == "LEADER" and before.term == after.term
 
         def while_the_first_is_stopped(*must: ServerProcess) -> set[str]:
-            """Who of the others asks, when the first server led."""
+            """Return which of the others ask, when the first server led."""
             write(cluster, 0, 1)
             lead(cluster, first)
             first.signal(signal.SIGSTOP)

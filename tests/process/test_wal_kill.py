@@ -1,4 +1,5 @@
-"""A process dies at each crash point of the log, or of consensus metadata, on real files; the next one reads on."""
+"""A process dies at each crash point of the log, or of consensus metadata, on real files; the next one reads what it
+left."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ for term in range(meta.term + 1, meta.term + 100):
 
 
 def life(program: str, root: Path, point: str, countdown: int) -> list[list[str]]:
-    """Words of the lines that a process said until it died at the crash point."""
+    """Return the words of the lines that a process printed until it died at the crash point."""
     environment = {**os.environ, "NYALA_CRASH_POINT": f"{point}:{countdown}"}
     command = [sys.executable, "-c", program, str(root)]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)

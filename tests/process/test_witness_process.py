@@ -1,5 +1,5 @@
-"""Healing by witness on real servers: kill -9 of a voter, a second loss before any data is copied, the data, the
-returns."""
+"""Healing by witness on real servers: kill -9 of a voter, a second loss before any data is copied, the copy of the
+data, and the returns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.process, pytest.mark.deep]
 MASTER = ("--server-dead-ms=4000", "--rereplicate-after-ms=5000", "--policy-ms=100", "--execute-decisions=master")
 SLOW = ("--copy-rate-bytes-per-s", "131072")
 ROWS = 10_000
-"""Of each of five writes: at SLOW, the bytes of them take most of a minute."""
+"""The rows of each of five writes: at SLOW, their bytes take most of a minute."""
 
 
 class Street:
@@ -43,7 +43,7 @@ class Street:
             self.write(ROWS)
 
     def write(self, rows: int = 1) -> None:
-        """So many acknowledged rows."""
+        """Write so many acknowledged rows."""
         first = self.written
         self.table.upsert([{"id": i, "v": f"{i * 7919 % 100003:0100d}"} for i in range(first, first + rows)])
         self.written += rows
@@ -56,12 +56,12 @@ class Street:
         return self.cluster.leader(self.tablet_id)
 
     def members(self) -> dict[str, Any]:
-        """As the leader has them committed."""
+        """Return the members of the leader's committed config."""
         status = self.cluster.status(self.leader(), self.tablet_id)
         return {m.uuid: m for m in status.committed_config.members}
 
     def stands_in(self) -> bool:
-        """Whether the spare one votes without data, and three vote in all."""
+        """Return whether the spare server votes without data, and three vote in all."""
         members = self.members()
         spare = members.get(self.spare.uuid)
         voters = [m for m in members.values() if m.votes]
@@ -72,7 +72,7 @@ class Street:
         return list(self.spare.copies.ListCopies(request, timeout=30).jobs)
 
     def on_disk(self, server: ServerProcess) -> list[str]:
-        """What an older build must know to read the superblock of a stopped server's replica."""
+        """Return the features that an older build must know to read the superblock of a stopped server's replica."""
         raw = schemas.unframe("superblock", (server.root / "tablet-meta" / self.tablet_id).read_bytes())
         return list(raw["incompatible_features"])
 
