@@ -27,7 +27,7 @@ from .connections import (
 from .errors import error_from_pb, error_to_pb, raise_if_error
 from .heartbeats import Reports, heartbeat_from_pb
 from .hosts import counted_host
-from .messages import message_from_pb, message_to_pb
+from .messages import fill_message, message_from_pb, message_to_pb
 from .page_writer import page_bytes, page_of
 from .request_bounds import count_fields
 from .request_errors import NamedRequest, as_refusal, check_name, check_tablet_id
@@ -66,7 +66,6 @@ from .values import (
     edit_from_pb,
     edit_to_pb,
     entry_from_pb,
-    entry_to_pb,
     feature_level_from_pb,
     member_from_pb,
     member_to_pb,

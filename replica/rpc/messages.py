@@ -10,23 +10,38 @@ from nyala.replica.rows import crc32c
 from nyala.replica.types import Code, DataState, Refused, known_value
 
 from . import nyala_pb2 as pb
-from .values import entry_from_pb, entry_to_pb, opid_from_pb, opid_to_pb
+from .values import entry_from_pb, opid_from_pb, opid_to_pb
 
 
 def message_to_pb(tablet_id: str, message: Message) -> pb.RaftMessage:
     """To the wire, for one tablet."""
-    wire = pb.RaftMessage(tablet_id=tablet_id, from_uuid=message.from_uuid, to_uuid=message.to_uuid, term=message.term)
+    wire = pb.RaftMessage()
+    fill_message(wire, tablet_id, message)
+    return wire
+
+
+def fill_message(wire: pb.RaftMessage, tablet_id: str, message: Message) -> None:
+    """Write `message` of `tablet_id` into an empty RaftMessage, in place, so that payloads are copied only once."""
+    wire.tablet_id, wire.term = tablet_id, message.term
+    wire.from_uuid, wire.to_uuid = message.from_uuid, message.to_uuid
     if isinstance(message, AppendEntries):
-        wire.append_entries.CopyFrom(
-            pb.AppendEntries(
-                prev=opid_to_pb(message.prev),
-                entries=[entry_to_pb(e) for e in message.entries],
-                commit_index=message.commit_index,
-                round=message.round,
-                safe_time=message.safe_time,
-                quiet=message.quiet,
+        body = wire.append_entries
+        body.prev.term, body.prev.index = message.prev
+        body.commit_index = message.commit_index
+        body.round = message.round
+        body.safe_time = message.safe_time
+        body.quiet = message.quiet
+        for entry in message.entries:
+            body.entries.add(
+                term=entry.opid.term,
+                index=entry.opid.index,
+                kind=entry.kind,
+                hybrid_time=entry.hybrid_time,
+                schema_id=entry.schema_id,
+                meta=entry.meta,
+                payload=entry.payload,
+                payload_crc=entry.payload_crc,
             )
-        )
     elif isinstance(message, AppendReply):
         wire.append_reply.CopyFrom(
             pb.AppendReply(
@@ -54,7 +69,6 @@ def message_to_pb(tablet_id: str, message: Message) -> pb.RaftMessage:
         )
     else:
         wire.timeout_now.CopyFrom(pb.TimeoutNow(last=opid_to_pb(message.last)))
-    return wire
 
 
 def message_from_pb(wire: pb.RaftMessage) -> Message:

@@ -154,20 +154,6 @@ def config_from_pb(message: pb.RaftConfig) -> RaftConfig:
         raise Refused(Code.INVALID_ARGUMENT, f"not a config: {e}") from e
 
 
-def entry_to_pb(entry: Entry) -> pb.Entry:
-    """To the wire; payload bytes as they are."""
-    return pb.Entry(
-        term=entry.opid.term,
-        index=entry.opid.index,
-        kind=int(entry.kind),
-        hybrid_time=entry.hybrid_time,
-        schema_id=entry.schema_id,
-        meta=entry.meta,
-        payload=entry.payload,
-        payload_crc=entry.payload_crc,
-    )
-
-
 def entry_from_pb(message: pb.Entry) -> Entry:
     """From the wire; Refused(INVALID_ARGUMENT) for a kind that this build does not know."""
     return Entry(

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 import grpc.aio
 
 from nyala.replica.raft import AppendEntries, Message
-from nyala.replica.rpc import pb
+from nyala.replica.rpc import fill_message, pb
 from nyala.replica.types import Address, Post, Refused, limits
 
-from .encode import add_message
 from .link import Link, open_link
 from .options import PeerOptions
 
@@ -281,7 +280,7 @@ class PeerChannel:
             from_uuid=self._uuid, dest_uuid=self._dest_uuid, process=self._process, takeover=self._takeover
         )
         for tablet_id, message in taken:
-            add_message(batch, tablet_id, message)
+            fill_message(batch.messages.add(), tablet_id, message)
         return batch
 
 

@@ -345,9 +345,9 @@ MUTANTS = (
             "test_append_entries_on_the_wire_names_both_ends_the_term_the_previous_position_and_the_entries"
         ),
         file="replica/rpc/messages.py",
-        function="message_to_pb",
-        before="prev=opid_to_pb(message.prev),",
-        after="prev=None,",
+        function="fill_message",
+        before="body.prev.term, body.prev.index = message.prev",
+        after="body.SetInParent()",
     ),
     Mutant(
         name="page has no end",

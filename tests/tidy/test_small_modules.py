@@ -51,7 +51,6 @@ ALONE = {
     "replica/tablet_copy/startup.py": PROTOCOL,
     "replica/tablet_copy/wire/source_process.py": PROTOCOL,
     "replica/transport/batch_bounds.py": PURE,
-    "replica/transport/encode.py": PROTOCOL,
     "replica/transport/options.py": OPTIONS,
     "replica/transport/refusals.py": SHARED,
     "replica/types/crash_points.py": SHARED,

@@ -16,9 +16,8 @@ import pytest
 from nyala.infra.local.ports import Ports
 from nyala.replica.raft import AppendEntries, AppendReply, Message, VoteRequest
 from nyala.replica.rows import crc32c
-from nyala.replica.rpc import SERVER_OPTIONS, frame, frame_parts, message_to_pb, pb, pb_grpc
+from nyala.replica.rpc import SERVER_OPTIONS, fill_message, frame, frame_parts, message_to_pb, pb, pb_grpc
 from nyala.replica.transport import Listener, MicrotaskQueue, PeerChannelStatus, PeerNetwork, PeerOptions, PeerServicer
-from nyala.replica.transport.encode import add_message
 from nyala.replica.transport.frame_reader import BUFFER_BYTES, Arrivals, FrameReader
 from nyala.replica.types import Address, Code, Entry, EntryKind, Member, OpId, RaftConfig, Refused, limits
 from tests.harness.patience import patience_s
@@ -525,7 +524,7 @@ def test_small_answers_on_a_connection_do_not_wait_for_one_another() -> None:
 
 def pb_batch(item: tuple[str, Message]) -> bytes:
     batch = pb.PeerBatch(from_uuid="a", dest_uuid="b")
-    add_message(batch, *item)
+    fill_message(batch.messages.add(), *item)
     return frame(batch.SerializeToString())
 
 
@@ -534,14 +533,6 @@ class LiveTransport(asyncio.Transport):
 
     def is_closing(self) -> bool:
         return False
-
-
-def test_add_message_fills_what_the_general_conversion_fills() -> None:
-    """Goal: the copy-free path is not another format. Method: the same message both ways, equal bytes."""
-    batch = pb.PeerBatch()
-    message = append(5, b"abc")
-    add_message(batch, "t1", message)
-    assert batch.messages[0] == message_to_pb("t1", message)
 
 
 def test_pulse_is_an_empty_batch_that_names_the_process_and_only_where_nothing_else_went() -> None:
