@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kafka import KafkaProducer
@@ -83,6 +83,7 @@ def encode_letter(origin: Origin, letter: DeadLetter) -> bytes:
     )
 
 
+@dataclass(eq=False)
 class DeadLetterSink:
     """One producer per worker process, made for the first letter and kept over tasks. Concurrency: one thread.
 
@@ -90,15 +91,12 @@ class DeadLetterSink:
     an earlier task queued and did not wait for are not this task's.
     """
 
-    def __init__(
-        self, bootstrap: str, topic: str, timeout_s: float = KAFKA_TIMEOUT_S, security: KafkaSecurity = PLAINTEXT
-    ) -> None:
-        self._bootstrap = bootstrap
-        self._topic = topic
-        self._timeout_s = timeout_s
-        self._security = security
-        self._futures: list[Any] = []
-        self._producer: Any = None
+    bootstrap: str
+    topic: str
+    timeout_s: float = KAFKA_TIMEOUT_S
+    security: KafkaSecurity = PLAINTEXT
+    _futures: list[Any] = field(default_factory=list, init=False)
+    _producer: Any = field(default=None, init=False)
 
     def begin(self) -> None:
         """Begin a task: forget the letters of an earlier task that failed. That task runs again, and queues them
@@ -109,7 +107,7 @@ class DeadLetterSink:
         """Queue one letter; bounded by the producer's own buffer, which blocks when full. TaskFailed (retryable)."""
         key, value = letter_key(origin.source, letter.kafka_offset), encode_letter(origin, letter)
         try:
-            self._futures.append(self._connected().send(self._topic, key=key, value=value))
+            self._futures.append(self._connected().send(self.topic, key=key, value=value))
         except (KafkaError, QueryInterrupted) as error:
             raise self._failed(error) from error
 
@@ -119,18 +117,18 @@ class DeadLetterSink:
         if not futures:
             return
         try:
-            self._producer.flush(timeout=self._timeout_s)
+            self._producer.flush(timeout=self.timeout_s)
             for future in futures:
-                future.get(timeout=self._timeout_s)
+                future.get(timeout=self.timeout_s)
         except KafkaError as error:
             raise self._failed(error) from error
 
     def _connected(self) -> Any:
         if self._producer is None:
-            check_reachable(self._bootstrap)
-            options = producer_options(self._timeout_s) | self._security.python()
+            check_reachable(self.bootstrap)
+            options = producer_options(self.timeout_s) | self.security.python()
             self._producer = KafkaProducer(
-                bootstrap_servers=self._bootstrap, max_request_size=LETTER_BYTES_MAX, **options
+                bootstrap_servers=self.bootstrap, max_request_size=LETTER_BYTES_MAX, **options
             )
         return self._producer
 
@@ -139,4 +137,4 @@ class DeadLetterSink:
         if failed is not None:
             with suppress(KafkaError):
                 failed.close(timeout=CLOSE_TIMEOUT_S)
-        return TaskFailed(f"dead letters could not be produced to {self._topic}: {error}", fatal=False)
+        return TaskFailed(f"dead letters could not be produced to {self.topic}: {error}", fatal=False)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import grpc.aio
 
@@ -36,6 +36,7 @@ class PeerChannelStatus:
     error: str
 
 
+@dataclass(eq=False)
 class PeerChannel:
     """The link to one server.
 
@@ -44,43 +45,35 @@ class PeerChannel:
     Concurrency: the loop's thread only; one task, owned here, from the first message to `close`.
     """
 
-    def __init__(
-        self,
-        uuid: str,
-        address: Address,
-        dest_uuid: str,
-        addresses: tuple[Address, ...],
-        options: PeerOptions,
-        on_state: Callable[[PeerChannelStatus], None],
-        process: int = 0,
-        soon: Post | None = None,
-        takeover: int = 0,
-    ) -> None:
-        self._uuid = uuid
-        self._address = address
-        self._dest_uuid = dest_uuid
-        self._addresses = addresses
-        self._options = options
-        self._on_state = on_state
-        self._process = process
-        self._takeover = takeover
-        self._soon = soon or asyncio.get_running_loop().call_soon
-        self._pulse_due = False
-        self._batches_at_pulse = -1
-        self._queue: list[tuple[str, Message]] = []
-        self._bytes = 0
-        self._wake: asyncio.Future[None] | None = None
-        self._moved = False
-        self._link: Link | None = None
-        """The open link; None while there is no connection."""
-        self._pumping = False
-        """Whether a write of the queue is scheduled, at the end of this iteration or of the next."""
-        self._failures = 0
-        self._error = ""
-        self._batches = 0
-        self._messages = 0
-        self._dropped = 0
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"peer {dest_uuid}")
+    uuid: str
+    address: Address
+    dest_uuid: str
+    addresses: tuple[Address, ...]
+    options: PeerOptions
+    on_state: Callable[[PeerChannelStatus], None]
+    process: int = 0
+    soon: Post | None = None
+    takeover: int = 0
+    _pulse_due: bool = field(default=False, init=False)
+    _queue: list[tuple[str, Message]] = field(default_factory=list, init=False)
+    _bytes: int = field(default=0, init=False)
+    _wake: asyncio.Future[None] | None = field(default=None, init=False)
+    _moved: bool = field(default=False, init=False)
+    _link: Link | None = field(default=None, init=False)
+    """The open link; None while there is no connection."""
+    _pumping: bool = field(default=False, init=False)
+    """Whether a write of the queue is scheduled, at the end of this iteration or of the next."""
+    _failures: int = field(default=0, init=False)
+    _error: str = field(default="", init=False)
+    _batches: int = field(default=0, init=False)
+    _messages: int = field(default=0, init=False)
+    _dropped: int = field(default=0, init=False)
+    _batches_at_pulse: int = field(default=-1, init=False)
+
+    def __post_init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._soon = self.soon or loop.call_soon
+        self._task = loop.create_task(self._run(), name=f"peer {self.dest_uuid}")
 
     def put(self, tablet_id: str, message: Message) -> None:
         """Queue one message, or drop it."""
@@ -88,10 +81,10 @@ class PeerChannel:
         if type(message) is AppendEntries and message.entries:
             for entry in message.entries:
                 size += entry.size_bytes
-            if self._bytes + size > self._options.queue_bytes_max and self._queue:
+            if self._bytes + size > self.options.queue_bytes_max and self._queue:
                 self._dropped += 1
                 return
-        if len(self._queue) >= self._options.queue_messages_max:
+        if len(self._queue) >= self.options.queue_messages_max:
             self._dropped += 1
             return
         self._queue.append((tablet_id, message))
@@ -115,8 +108,8 @@ class PeerChannel:
 
     def move(self, addresses: tuple[Address, ...]) -> None:
         """The network learned other addresses: connect to the first, unless the link goes there already."""
-        same = bool(self._addresses) and self._link is not None and self._target() == addresses[0]
-        self._addresses = addresses
+        same = bool(self.addresses) and self._link is not None and self._target() == addresses[0]
+        self.addresses = addresses
         if not same:
             self._moved = True
             self._failures = 0
@@ -137,13 +130,13 @@ class PeerChannel:
     def lost(self) -> bool:
         """Whether messages wait for that server, and it did not answer at any known address. The server asks the
         masters for addresses of such servers."""
-        return self._link is None and (bool(self._error) or not self._addresses)
+        return self._link is None and (bool(self._error) or not self.addresses)
 
     def status(self) -> PeerChannelStatus:
         """The state of this link, and of its queue."""
         return PeerChannelStatus(
-            uuid=self._dest_uuid,
-            address=str(self._target()) if self._addresses else "",
+            uuid=self.dest_uuid,
+            address=str(self._target()) if self.addresses else "",
             connected=self._link is not None,
             queued_messages=len(self._queue),
             queued_bytes=self._bytes,
@@ -163,7 +156,7 @@ class PeerChannel:
         await asyncio.gather(self._task, return_exceptions=True)
 
     def _target(self) -> Address:
-        return self._addresses[self._failures % len(self._addresses)]
+        return self.addresses[self._failures % len(self.addresses)]
 
     def _wake_up(self, *_: object) -> None:
         wake = self._wake
@@ -179,8 +172,8 @@ class PeerChannel:
 
     async def _run(self) -> None:
         while True:
-            while not (self._queue or self._pulse_due) or not self._addresses:
-                if self._queue and not self._addresses:
+            while not (self._queue or self._pulse_due) or not self.addresses:
+                if self._queue and not self.addresses:
                     self._drop_queue()  # no address of that server is known; Raft will send again
                 await self._sleep_until_woken()
             self._moved = False
@@ -194,16 +187,16 @@ class PeerChannel:
             except asyncio.CancelledError:
                 raise
             except Exception:  # noqa: BLE001 - task root
-                _log.exception("P %s link to %s at %s ended", self._uuid, self._dest_uuid, self._target())
+                _log.exception("P %s link to %s at %s ended", self.uuid, self.dest_uuid, self._target())
                 self._note("internal error")
             self._drop_queue()
             self._failures += 1
-            self._on_state(self.status())
+            self.on_state(self.status())
             await self._back_off()
 
     def _note(self, text: str) -> None:
         if text != self._error:
-            _log.info("P %s link to %s at %s ended: %s", self._uuid, self._dest_uuid, self._target(), text)
+            _log.info("P %s link to %s at %s ended: %s", self.uuid, self.dest_uuid, self._target(), text)
         self._error = text
 
     def _drop_queue(self) -> None:
@@ -213,8 +206,8 @@ class PeerChannel:
         self._bytes = 0
 
     async def _back_off(self) -> None:
-        doubled = self._options.backoff_first_ms << min(self._failures - 1, 16)
-        delay_s = min(doubled, self._options.backoff_max_ms) / 1000
+        doubled = self.options.backoff_first_ms << min(self._failures - 1, 16)
+        delay_s = min(doubled, self.options.backoff_max_ms) / 1000
         loop = asyncio.get_running_loop()
         end = loop.time() + delay_s
         while not self._moved and (left := end - loop.time()) > 0:
@@ -227,13 +220,13 @@ class PeerChannel:
     async def _session(self) -> None:
         """One connection, until it breaks (raises) or the server's address changes (returns)."""
         loop, linked_at = asyncio.get_running_loop(), math.inf
-        link = Link(self._options, self._pump)
+        link = Link(self.options, self._pump)
         try:
-            target, number = self._target(), self._takeover
-            await open_link(target, self._uuid, self._address, self._dest_uuid, self._options, link, number)
+            target, number = self._target(), self.takeover
+            await open_link(target, self.uuid, self.address, self.dest_uuid, self.options, link, number)
             self._link, linked_at = link, loop.time()
             self._error = ""
-            self._on_state(self.status())
+            self.on_state(self.status())
             link.ended.add_done_callback(self._wake_up)
             self._pump()
             while not self._moved:
@@ -241,7 +234,7 @@ class PeerChannel:
                     link.ended.result()
                 await self._sleep_until_woken()
         finally:
-            if loop.time() - linked_at >= self._options.backoff_max_ms / 1000:
+            if loop.time() - linked_at >= self.options.backoff_max_ms / 1000:
                 self._failures = 0  # a link that the other end drops at once is no success
             self._link = None
             link.close()
@@ -257,7 +250,7 @@ class PeerChannel:
         """One batch from the queue, up to its bounds: at least one message, or none for a sign of life."""
         self._pulse_due = False
         queue = self._queue
-        bound = self._options.batch_bytes_max
+        bound = self.options.batch_bytes_max
         if self._bytes <= min(bound, _FIXED_BYTES * limits.PEER_BATCH_ENTRIES_SENT):
             # Each message and each entry counts as at least this many bytes, so their numbers need not be counted.
             taken, self._queue, self._bytes = queue, [], 0
@@ -277,7 +270,7 @@ class PeerChannel:
         self._batches += 1
         self._messages += len(taken)
         batch = pb.PeerBatch(
-            from_uuid=self._uuid, dest_uuid=self._dest_uuid, process=self._process, takeover=self._takeover
+            from_uuid=self.uuid, dest_uuid=self.dest_uuid, process=self.process, takeover=self.takeover
         )
         for tablet_id, message in taken:
             fill_message(batch.messages.add(), tablet_id, message)

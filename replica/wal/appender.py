@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 
 import google_crc32c
 
@@ -31,33 +31,28 @@ class GroupCommit:
     places: list[tuple[OpId, int, int]]
 
 
+@dataclass(eq=False)
 class Appender:
     """Owns the file being written. Concurrency: one thread at a time, under the log's i/o lock."""
 
-    def __init__(
-        self,
-        disk: Disk,
-        folder: str,
-        tablet_id: str,
-        options: WalOptions,
-        *,
-        next_number: int,
-        end: Newest,
-        size_bytes: int,
-        threaded: bool,
-    ) -> None:
-        self._disk = disk
-        self._folder = folder
-        self._tablet_id = tablet_id
-        self._options = options
-        self._next_number = next_number
-        self._end = self._end_said = end
+    disk: Disk
+    folder: str
+    tablet_id: str
+    options: WalOptions
+    _: KW_ONLY
+    next_number: int
+    end: Newest
+    size_bytes: int
+    threaded: bool
+    _active: ActiveSegment | None = field(default=None, init=False)
+    _info: SegmentInfo | None = field(default=None, init=False)
+    _retry_at_bytes: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._end = self._end_said = self.end
         """The end of the files, and the end that the record beside them names."""
-        self._next_size = size_bytes
-        self._next = NextSegment(disk, folder, tablet_id, threaded=threaded)
-        self._active: ActiveSegment | None = None
-        self._info: SegmentInfo | None = None
-        self._retry_at_bytes = 0
+        self._next_size = self.size_bytes
+        self._next = NextSegment(self.disk, self.folder, self.tablet_id, threaded=self.threaded)
 
     def write(self, slots: Sequence[Reservation]) -> GroupCommit:
         """Append all entries of the slots as one block and make it durable.
@@ -65,7 +60,7 @@ class Appender:
         After NO_SPACE or ResourcesExhausted, nothing of it is in the log, and a later write may succeed. After any
         other error, the state of the file is unknown, and this appender must not be used again.
         """
-        self._disk.crash_point("wal.before_append")
+        self.disk.crash_point("wal.before_append")
         segment = self._segment_for(slots[0].entries[0].opid.index)
         try:
             parts, lengths = _gather(slots, segment.number)
@@ -75,10 +70,10 @@ class Appender:
         if stated:
             lengths[-1] += STATEMENT_BYTES
         start = segment.write_block(len(lengths), parts, sum(lengths), stated=stated)
-        self._disk.crash_point("wal.after_write_before_sync")
-        if self._options.sync:
+        self.disk.crash_point("wal.after_write_before_sync")
+        if self.options.sync:
             segment.sync()
-        self._disk.crash_point("wal.after_sync")
+        self.disk.crash_point("wal.after_sync")
         places = []
         opids = (entry.opid for slot in slots for entry in slot.entries)
         for opid, length in zip(opids, lengths, strict=True):
@@ -102,7 +97,7 @@ class Appender:
     def _prepare_next(self, segment: ActiveSegment) -> None:
         """Start the preallocation once; if a full disk refused it, again when the file has grown noticeably."""
         if self._next.idle and segment.written_bytes >= self._retry_at_bytes:
-            self._retry_at_bytes = segment.written_bytes + self._options.segment_size_bytes_first
+            self._retry_at_bytes = segment.written_bytes + self.options.segment_size_bytes_first
             self._next.start(self._next_size)
 
     def _segment_for(self, first_index: int) -> ActiveSegment:
@@ -123,17 +118,17 @@ class Appender:
                     self._next.start(self._next_size)
                 self._next.wait()
                 ready = self._next.poll()
-            taken = self._next.take(self._next_number, first_index, self._end.last)
+            taken = self._next.take(self.next_number, first_index, self._end.last)
         except Refused:
             if usable is not None:
                 return usable  # The disk is nearly full; the file in use may still have room.
-            if self._next_size == self._options.segment_size_bytes_first:
+            if self._next_size == self.options.segment_size_bytes_first:
                 raise
-            self._next_size = self._options.segment_size_bytes_first  # there may be room for so much
+            self._next_size = self.options.segment_size_bytes_first  # there may be room for so much
             return self._segment_for(first_index)
         self._end = self._end_said = Newest(taken.number, taken.written_bytes, self._end.last)
-        self._next_number += 1
-        self._next_size = min(2 * self._next_size, self._options.segment_size_bytes_max)
+        self.next_number += 1
+        self._next_size = min(2 * self._next_size, self.options.segment_size_bytes_max)
         self._retry_at_bytes = 0
         self._active = taken
         if active is not None:
@@ -166,13 +161,13 @@ class Appender:
         if active is not None:
             active.finish()
         if self._end != self._end_said:
-            save_newest(self._disk, self._folder, self._end)
+            save_newest(self.disk, self.folder, self._end)
 
     def _tidy(self, step: Callable[[], None]) -> None:
         try:
             step()
         except Refused as error:  # a disk refuses nothing but what may pass
-            _log.warning("T %s a file of the log is tidied up when it is opened again: %s", self._tablet_id, error)
+            _log.warning("T %s a file of the log is tidied up when it is opened again: %s", self.tablet_id, error)
 
 
 def _gather(slots: Sequence[Reservation], segment: int) -> tuple[list[bytes], list[int]]:

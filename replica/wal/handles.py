@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from types import TracebackType
 
 from nyala.replica.types import Entry, OpId
 
@@ -48,14 +47,6 @@ class Anchor:
     def release(self) -> None:
         self._release(self)
 
-    def __enter__(self) -> Anchor:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.release()
-
 
 class Pin:
     """Keeps the files of `segments` until released, for a copy session."""
@@ -66,11 +57,3 @@ class Pin:
 
     def release(self) -> None:
         self._release(self)
-
-    def __enter__(self) -> Pin:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.release()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 
 from nyala.replica.fs import exhausted
 from nyala.replica.types import Disk, DiskFile, OpId, Refused
@@ -83,25 +83,26 @@ class ActiveSegment:
         self.file.close()
 
 
+@dataclass(eq=False)
 class NextSegment:
     """Preallocates a file under a temporary name, on a thread of its own if `threaded`; then renames it into place.
 
     Concurrency: `start`, `take` and `close` under the log's i/o lock.
     """
 
-    def __init__(self, disk: Disk, folder: str, tablet_id: str, *, threaded: bool) -> None:
-        self._disk = disk
-        self._folder = folder
-        self._tablet_id = tablet_id
-        self._threaded = threaded
-        self._thread: threading.Thread | None = None
-        self._file: DiskFile | None = None
-        self._size = 0
-        self._error: Exception | None = None
+    disk: Disk
+    folder: str
+    tablet_id: str
+    _: KW_ONLY
+    threaded: bool
+    _thread: threading.Thread | None = field(default=None, init=False)
+    _file: DiskFile | None = field(default=None, init=False)
+    _size: int = field(default=0, init=False)
+    _error: Exception | None = field(default=None, init=False)
 
     @property
     def _temp(self) -> str:
-        return f"{self._folder}/{TEMP_NAME}"
+        return f"{self.folder}/{TEMP_NAME}"
 
     @property
     def idle(self) -> bool:
@@ -111,10 +112,10 @@ class NextSegment:
     def start(self, size_bytes: int) -> None:
         """Begin to prepare a file of that length."""
         self._size = size_bytes
-        if not self._threaded:
+        if not self.threaded:
             self._allocate()
             return
-        thread = threading.Thread(target=self._allocate, name=f"wal-prealloc-{self._tablet_id}", daemon=True)
+        thread = threading.Thread(target=self._allocate, name=f"wal-prealloc-{self.tablet_id}", daemon=True)
         try:
             thread.start()
         except RuntimeError:  # the server has no thread left: appends wait for this, but nothing is lost
@@ -125,7 +126,7 @@ class NextSegment:
     def _allocate(self) -> None:
         file: DiskFile | None = None
         try:
-            file = self._disk.open(self._temp, create=True)
+            file = self.disk.open(self._temp, create=True)
             file.truncate(0)
             file.preallocate(self._size)
             file.sync()
@@ -151,14 +152,14 @@ class NextSegment:
         file = self._file
         if file is None:
             raise ValueError("no segment is prepared")
-        data = encode_header(self._tablet_id, number, first_index, new_marker(), last)
+        data = encode_header(self.tablet_id, number, first_index, new_marker(), last)
         try:
             file.pwrite(data, 0)
             file.sync()
-            self._disk.crash_point("wal.before_rename_segment")
-            self._disk.rename(self._temp, f"{self._folder}/{segment_name(number)}")
-            self._disk.crash_point("wal.after_rename_segment")
-            save_newest(self._disk, self._folder, Newest(number, len(data), last))
+            self.disk.crash_point("wal.before_rename_segment")
+            self.disk.rename(self._temp, f"{self.folder}/{segment_name(number)}")
+            self.disk.crash_point("wal.after_rename_segment")
+            save_newest(self.disk, self.folder, Newest(number, len(data), last))
         except Refused:
             self._file = None  # A file with a header cannot be used again, because the next header may be shorter.
             file.close()
@@ -180,4 +181,4 @@ class NextSegment:
             self._file.close()
             self._file = None
             if trusted:
-                self._disk.remove(self._temp)
+                self.disk.remove(self._temp)

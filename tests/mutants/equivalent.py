@@ -226,13 +226,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         file="replica/wal/segment.py",
-        function="NextSegment.__init__",
-        before="self._size = 0",
-        after="self._size = 1",
-        reason="`start` sets it before anything is prepared, and nothing else looks at it.",
-    ),
-    Equivalent(
-        file="replica/wal/segment.py",
         function="NextSegment._allocate",
         before="file.truncate(0)",
         after="file.truncate(1)",
@@ -335,13 +328,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         before="return stated(rest[max(0, end - STATEMENT_BYTES) : end], segment, byte_offset, byte_offset + content)",
         after="return stated(rest[max(1, end - STATEMENT_BYTES) : end], segment, byte_offset, byte_offset + content)",
         reason="Only of what begins with a statement, which no block does.",
-    ),
-    Equivalent(
-        file="replica/wal/appender.py",
-        function="Appender.__init__",
-        before="self._retry_at_bytes = 0",
-        after="self._retry_at_bytes = 1",
-        reason="Every segment is longer, since it has a header.",
     ),
     Equivalent(
         file="replica/wal/appender.py",

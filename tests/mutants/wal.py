@@ -43,7 +43,7 @@ MUTANTS = (
         test="tests/unit/wal/test_wal_segments.py::test_restart_without_room_for_a_long_segment_goes_on_in_a_short_one",
         file="replica/wal/appender.py",
         function="Appender._segment_for",
-        before="if self._next_size == self._options.segment_size_bytes_first:",
+        before="if self._next_size == self.options.segment_size_bytes_first:",
         after="if active is None:",
     ),
     Mutant(
@@ -53,7 +53,7 @@ MUTANTS = (
         file="replica/wal/appender.py",
         function="Appender._segment_for",
         before="""
-            self._next_size = min(2 * self._next_size, self._options.segment_size_bytes_max)
+            self._next_size = min(2 * self._next_size, self.options.segment_size_bytes_max)
         """,
         after="",
     ),
@@ -449,13 +449,13 @@ MUTANTS = (
         before="""
             file.pwrite(data, 0)
             file.sync()
-            self._disk.crash_point("wal.before_rename_segment")
-            self._disk.rename(self._temp, f"{self._folder}/{segment_name(number)}")
+            self.disk.crash_point("wal.before_rename_segment")
+            self.disk.rename(self._temp, f"{self.folder}/{segment_name(number)}")
         """,
         after="""
-            self._disk.crash_point("wal.before_rename_segment")
-            self._disk.rename(self._temp, f"{self._folder}/{segment_name(number)}")
-            self._disk.crash_point("wal.after_rename_segment")
+            self.disk.crash_point("wal.before_rename_segment")
+            self.disk.rename(self._temp, f"{self.folder}/{segment_name(number)}")
+            self.disk.crash_point("wal.after_rename_segment")
             file.pwrite(data, 0)
             file.sync()
         """,

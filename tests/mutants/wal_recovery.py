@@ -373,7 +373,7 @@ MUTANTS = (
         test="tests/unit/wal/test_wal_end.py::test_record_of_the_end_is_written_for_a_segment_and_at_a_close_and_never_for_an_append",
         file="replica/wal/segment.py",
         function="NextSegment.take",
-        before="save_newest(self._disk, self._folder, Newest(number, len(data), last))",
+        before="save_newest(self.disk, self.folder, Newest(number, len(data), last))",
         after="pass",
     ),
     Mutant(
@@ -601,11 +601,11 @@ MUTANTS = (
         file="replica/wal/segment.py",
         function="NextSegment.take",
         before="""
-            self._disk.crash_point("wal.before_rename_segment")
+            self.disk.crash_point("wal.before_rename_segment")
         """,
         after="""
-            save_newest(self._disk, self._folder, Newest(number, len(data), last))
-            self._disk.crash_point("wal.before_rename_segment")
+            save_newest(self.disk, self.folder, Newest(number, len(data), last))
+            self.disk.crash_point("wal.before_rename_segment")
         """,
     ),
     Mutant(
@@ -627,12 +627,12 @@ MUTANTS = (
         file="replica/wal/segment.py",
         function="NextSegment.take",
         before="""
-            save_newest(self._disk, self._folder, Newest(number, len(data), last))
+            save_newest(self.disk, self.folder, Newest(number, len(data), last))
         except Refused:
         """,
         after="""
             with __import__("contextlib").suppress(Refused):
-                save_newest(self._disk, self._folder, Newest(number, len(data), last))
+                save_newest(self.disk, self.folder, Newest(number, len(data), last))
         except Refused:
         """,
     ),

@@ -6,6 +6,7 @@ import io
 import os
 import random
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import fastavro
@@ -559,7 +560,8 @@ def test_anchor_and_pin_hold_back_gc_until_released() -> None:
     for first in (1, 3, 5):
         append_now(log, entries(first, first + 1))
         log.roll()
-    with log.anchor(4):
+    with ExitStack() as held:
+        held.callback(log.anchor(4).release)
         before = log.segments()
         assert log.gc(100) == before[0].length_bytes
     assert log.read(3, 7, 1 << 20) == entries(3, 6) and (log.term_at(2), log.term_at(3)) == (None, 1)
@@ -569,7 +571,8 @@ def test_anchor_and_pin_hold_back_gc_until_released() -> None:
     for index in range(1, 6):
         append_now(log, [entry(index)])
         log.roll()
-    with log.anchor(3):
+    with ExitStack() as held:
+        held.callback(log.anchor(3).release)
         log.gc(100)
         assert log.first_index == 3
     pin = log.pin()
