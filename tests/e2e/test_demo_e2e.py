@@ -27,7 +27,7 @@ NYALA = Path(sys.executable).with_name("nyala")
 
 
 class Shown:
-    """`nyala demo --keep` in a process of its own, and what it has said so far."""
+    """`nyala demo --keep` in a process of its own, and its output so far."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -48,7 +48,7 @@ class Shown:
         return self._said.read_text()
 
     def commands(self) -> list[str]:
-        """The lines that it says to try, once it has said all of them."""
+        """Return the commands that it suggests, once it has printed all of them."""
 
         def all_said() -> list[str] | None:
             assert self.process.poll() is None, f"it ended with {self.process.returncode}:\n{self.text()}"
@@ -58,7 +58,7 @@ class Shown:
         return [line.strip() for line in wait_until(all_said, "the demo says what to try next", WAIT_S)]
 
     def typed(self, lines: list[str]) -> str:
-        """What a shell in another folder prints for the lines, all of which succeed."""
+        """Return what a shell in another folder prints for the lines, all of which succeed."""
         elsewhere = self.folder / "elsewhere"
         elsewhere.mkdir(exist_ok=True)
         ran = subprocess.run(
@@ -69,7 +69,7 @@ class Shown:
         return ran.stdout
 
     def end(self) -> None:
-        """Ctrl-C, if it still runs."""
+        """Send Ctrl-C, if it still runs."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
             try:
@@ -87,7 +87,7 @@ def shown(tmp_path: Path) -> Iterator[Shown]:
 
 
 def members(masters: str) -> Counter[str]:
-    """Voting replicas of the flights by server, as the catalog knows them."""
+    """Return the voting replicas of the flights by server, as the catalog has them."""
     with Client(parse_masters(masters)) as client:
         tablets = client.tablet_infos("flights")
         return Counter(m.uuid for t in tablets for m in t.config.members if m.votes)
@@ -133,7 +133,7 @@ def test_demo_of_few_events_shows_what_it_says_and_its_commands_work_as_typed(sh
 
 
 def driver_runs(log: Path) -> list[list[dict[str, Any]]]:
-    """The micro-batches that each run of the ingest job told of."""
+    """Return the micro-batches that each run of the ingest job reported."""
     runs: list[list[dict[str, Any]]] = []
     for line in log.read_text().splitlines():
         with suppress(ValueError):  # what else stands in the log, and a line that the kill cut off

@@ -57,7 +57,7 @@ def test_driver_killed_between_apply_and_letter_comes_back_at_once_and_tells_it_
 
 @pytest.mark.deep
 def test_driver_half_that_is_left_ends_and_gives_the_lease_back(road: Road) -> None:
-    """Goal: no orphan. Method: kill -9 of the JVM under one job, of the interpreter under another."""
+    """Goal: a job leaves no orphan. Method: kill -9 of the JVM under one job, of the interpreter under another."""
     lane = road.lane("halved")
     lane.publish([row(1)])
     arguments = ["--masters", road.stack.masters, "--kafka", road.kafka, "--checkpoint", str(road.folder / "decided")]

@@ -93,11 +93,11 @@ def test_faults_aborted_transactions_are_not_ingested(road: Road) -> None:
 
 
 def test_faults_leader_broker_and_master_killed_under_load_every_event_counts_once(road: Road) -> None:
-    """Goal: the death of whom a query writes to, reads from, or has its lease from costs time only.
+    """Goal: the death of a process that a query writes to, reads from, or has its lease from costs time only.
 
     Method: events that leave a trace if they are applied twice flow all the time. kill -9 in turn of a tablet's leader,
-    of the broker and of the master, which their supervisor starts again; after each the query gets on by itself, up to
-    events that were published after the victim's return. In the end the table equals the events played on a dict.
+    of the broker and of the master, which their supervisor starts again; after each the query goes on by itself, up to
+    events that were published after the victim's return. In the end the table equals the events applied to a dict.
     """
     lane = road.lane("bereft", partitions=2, rf=3)
     stack = Stack(road.stack, road.client)
@@ -105,7 +105,7 @@ def test_faults_leader_broker_and_master_killed_under_load_every_event_counts_on
     load = EventLoad(lane)
 
     def goes_on() -> None:
-        """Until an event is done that was published after now."""
+        """Wait until an event is done that was published after now."""
         published = load.events
         wait_until(lambda: load.events > published and done() > published, "rows flow on", 300)
         assert query.error is None, query.told

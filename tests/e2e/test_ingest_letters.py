@@ -20,7 +20,7 @@ Told = tuple[str, str, bytes | None, bytes | None]
 
 
 def schema_with(name: str, kind: Any, **changed: Any) -> str:
-    """The full row's writer schema with one more, or one other, field."""
+    """Return the full row's writer schema with one more, or one other, field."""
     parsed = json.loads(row_schema_json(SCHEMA))
     parsed["fields"] = [f for f in parsed["fields"] if f["name"] != name] + [{"name": name, "type": kind, **changed}]
     return json.dumps(parsed)
@@ -32,7 +32,7 @@ UNKNOWN = schema_with("v", ["null", "string"], doc="", default=None).replace('"R
 
 
 def publish_bad(lane: Lane) -> dict[int, Told]:
-    """Every kind of bad record between good ones; offset -> (reason, column, key, value)."""
+    """Publish every kind of bad record between good ones; returns offset -> (reason, column, key, value)."""
     good = event(row(50))
     insert, update = [("nyala-op", b"INSERT")], [("nyala-op", b"UPDATE")]
     partial = row_schema_json(SCHEMA, ["v"])
@@ -61,7 +61,7 @@ def publish_bad(lane: Lane) -> dict[int, Told]:
 
 
 def seen(lane: Lane) -> dict[int, Told]:
-    """The distinct dead letters as `publish_bad` gives them; each names its place and its code."""
+    """Return the distinct dead letters in the form of `publish_bad`; each names its place and its code."""
     found = {}
     for letter in lane.letters():
         r = letter.record
@@ -130,7 +130,8 @@ def test_letters_as_large_as_kafka_takes_do_not_stop_the_query(road: Road) -> No
 
 
 def test_letters_beyond_the_limit_end_the_query(road: Road) -> None:
-    """Goal: `dead_letters_max` stops, says how to look at them, and goes on when raised. Method: four bad records."""
+    """Goal: more dead letters than `dead_letters_max` end the query, the error states how to list them, and a larger
+    limit lets it go on. Method: four bad records."""
     lane = road.lane("limit")
     for _ in range(4):
         lane.publish_raw(b"no key", b"no row")

@@ -171,9 +171,10 @@ def test_ingest_topic_recreated_between_runs_is_refused_until_the_source_is_rese
 
 
 def test_ingest_topic_recreated_or_deleted_under_a_running_query_ends_it(road: Road) -> None:
-    """Goal: an idle query notices too, and says what to do. Method: recreate under one, delete under the next.
+    """Goal: an idle query notices it too, and its error states what to do. Method: recreate under one, delete under the
+    next.
 
-    Nothing is published before the query has ended: no micro-batch and no offset of Spark's tells it.
+    Nothing is published before the query has ended, so neither a micro-batch nor an offset of Spark's shows the change.
     """
     lane = road.lane("swapped")
     lane.publish([row(k) for k in range(20)])
@@ -297,7 +298,7 @@ def test_ingest_idle_tablet_survives_a_lost_and_an_old_checkpoint(road: Road) ->
 
 
 def split_by_tablet(lane: Lane, keys: int) -> list[list[int]]:
-    """The first `keys` keys by the position of their tablet."""
+    """Return the first `keys` keys by the position of their tablet."""
     sides: list[list[int]] = [[] for _ in lane.handle.tablets]
     for batch in wire_batches(lane.handle, pa.Table.from_pylist([row(k) for k in range(keys)]), RowOp.UPSERT):
         from nyala.replica.rows import decode_batch
@@ -323,7 +324,7 @@ class KafkaAdminClientOf:
             admin.close()
 
     def remove_below(self, topic: str, partition: int, offset: int) -> None:
-        """What retention does: the partition begins at `offset`."""
+        """Do what retention does: the partition begins at `offset`."""
         admin = KafkaAdminClient(bootstrap_servers=self._bootstrap)
         try:
             admin.delete_records({TopicPartition(topic, partition): offset})
@@ -331,7 +332,7 @@ class KafkaAdminClientOf:
             admin.close()
 
     def grow(self, topic: str, partitions: int) -> None:
-        """Grow it and wait until the broker says so."""
+        """Grow the topic and wait until the broker reports it."""
         admin = KafkaAdminClient(bootstrap_servers=self._bootstrap)
         try:
             admin.create_partitions({topic: partitions})
@@ -341,7 +342,7 @@ class KafkaAdminClientOf:
 
 
 def invoke(road: Road, *command: str, kafka: bool = False) -> str:
-    """Run `nyala ...` as a refusal told; what it printed."""
+    """Run `nyala ...` as a refusal printed it; returns the output."""
     from typer.testing import CliRunner
 
     where = ["--masters", road.stack.masters, *(["--kafka", road.kafka] if kafka else [])]

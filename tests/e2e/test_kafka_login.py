@@ -1,4 +1,4 @@
-"""A Kafka that asks who comes: every client of the query logs in by one set of properties."""
+"""A Kafka that requires a login: every client of the query logs in by one set of properties."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.e2e
 
 MASTER = ("--policy-ms=200", "--topic-prefix=x.")
 IMPATIENT = ("--server-dead-ms=5000", "--rereplicate-after-ms=8000")
-"""Where a server is lost; one that is slow for seconds must not be taken for one."""
+"""Timeouts for a lost server; a server that is slow for seconds must not count as lost."""
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ class Topics:
         self.bootstrap = bootstrap
 
     def read(self, name: str) -> list[tuple[str, Any]]:
-        """A broker that just came up is asked again: it may not know itself yet, and what it leads."""
+        """Read a topic; a broker that just came up is asked again, because it may not know yet what it leads."""
 
         def once() -> tuple[list[tuple[str, Any]]] | None:
             try:
@@ -104,7 +104,7 @@ class Topics:
 
 
 def start(cluster: LocalCluster, bootstrap: str, servers: int, *more: str) -> tuple[Any, list[pb.TabletInfo]]:
-    """A master on Kafka, servers, a table of two tablets with leaders."""
+    """Start a master on Kafka, servers, and a table of two tablets with leaders."""
     master = cluster.add_master(*MASTER, *more, f"--kafka={bootstrap}")
     stub = pb_grpc.MasterServiceStub(master.channel)
     for _ in range(servers):
@@ -197,7 +197,7 @@ def test_kafka_a_proposal_becomes_decisions_and_is_answered(broker: KafkaBroker)
 
 
 def send_hostile(topics: Topics, tablet_id: str, proposal: dict[str, Any]) -> int:
-    """What an attacker writes to every topic; how many records of them are on `proposals`."""
+    """Write an attacker's records to every topic; returns how many of them are on `proposals`."""
     lies = bytes([0xFE, *[0xFF] * 7, 0x0F])  # the length of a text: 2^59 bytes and more
     everywhere = (None, b"", b"garbage", lies, bytes(900_000))
     for name in kafka_topics.PARTITIONS:
@@ -280,7 +280,8 @@ def test_decision_of_a_master_that_was_stopped_while_it_published_is_fenced(brok
             wait_until(lambda: any(map(leads, cluster.masters)) and connected(), "who leads reaches Kafka")
 
             def decider() -> ServerProcess | None:
-                """Who leads when it decides: another one perhaps than when the broker was stopped."""
+                """Return the master that leads when it decides: perhaps another one than when the broker was
+                stopped."""
                 said = [
                     m for m in cluster.masters if f"T {tablet.tablet_id} P {m.uuid} decides" in m.log_path.read_text()
                 ]

@@ -36,7 +36,7 @@ MISTAKES = {
     ("python", "-c", PUBLISH): "NOT_FOUND: there is no such topic: `nyala topic create TABLE` makes",
     ("python", "-c", "import nyala; nyala.connect()"): 'no cluster is named: connect("host:port") takes',
 }
-"""What a new user mistypes -> what the last line of the error says."""
+"""A new user's typing mistake -> a part of the error's last line."""
 
 
 @pytest.fixture(params=["clone", "wheel"])

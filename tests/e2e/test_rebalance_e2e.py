@@ -32,7 +32,7 @@ class Job:
         self._monkeypatch = monkeypatch
 
     def run(self, *more: str) -> tuple[int, list[dict[str, Any]]]:
-        """Exit status and the JSON object of each plan, none if the job could not run."""
+        """Return the exit status and the JSON object of each plan, none if the job could not run."""
         arguments = ["rebalance", "--kafka", self._road.kafka, "--topic-prefix", PREFIX, "--json", *more]
         self._monkeypatch.setattr(sys, "argv", arguments)
         self._capsys.readouterr()
@@ -44,7 +44,7 @@ class Job:
         return status, [json.JSONDecoder().raw_decode(out[begin:])[0] for begin in begins]
 
     def proposed(self) -> int:
-        """Proposals on Kafka."""
+        """Return the number of proposals on Kafka."""
         topics = Topics(self._road.kafka)
         try:
             return sum(topics.offsets(f"{PREFIX}proposals", 1, latest=True).values())

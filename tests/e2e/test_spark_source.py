@@ -1,4 +1,4 @@
-"""Tables as a Spark data source: what Spark reads is what the client scans; batch writes upsert."""
+"""Tables as a Spark data source: Spark reads what the client scans, and batch writes upsert."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LIMITS: dict[ColumnType, list[Any]] = {
         for at in (dt.datetime.min, dt.datetime.max, dt.datetime(1969, 12, 31, 23, 59, 59, 999_999))
     ],
 }
-"""Of each type the values at its ends, and those that come to grief most easily, as a day that a calendar left out."""
+"""For each type the values at its ends, and those most likely to be changed, such as a day that a calendar left out."""
 OF_ALL_TYPES = TableSchema(
     1,
     (
@@ -54,7 +54,7 @@ OF_ALL_TYPES = TableSchema(
 
 
 def rows_of_all_types() -> list[dict[str, Any]]:
-    """Each value of LIMITS once at least, at keys from one end to the other; then nothing but nulls."""
+    """Return each value of LIMITS once at least, at keys from one end to the other; then nothing but nulls."""
     count = max(map(len, LIMITS.values()))
     keys = [-(1 << 63), (1 << 63) - 1, *range(count - 2)]
     rows = [{"k": k} | {f"c_{kind}": some[n % len(some)] for kind, some in LIMITS.items()} for n, k in enumerate(keys)]
@@ -62,7 +62,7 @@ def rows_of_all_types() -> list[dict[str, Any]]:
 
 
 def told(rows: list[dict[str, Any]]) -> dict[int, str]:
-    """By key, so that NaN equals itself, and 0.0 and False do not equal -0.0 and 0."""
+    """Return the rows by key, in a form in which NaN equals itself, and 0.0 and False do not equal -0.0 and 0."""
     at_utc = lambda v: v.astimezone(dt.UTC) if isinstance(v, dt.datetime) else v  # noqa: E731
     found = {each["k"]: repr({name: at_utc(value) for name, value in each.items()}) for each in rows}
     assert len(found) == len(rows)
@@ -70,7 +70,7 @@ def told(rows: list[dict[str, Any]]) -> dict[int, str]:
 
 
 class Scan(NamedTuple):
-    """What Spark has asked the source for, and got from it, for a frame that was collected."""
+    """The request that Spark made to the source, and the result, for a frame that was collected."""
 
     partitions: int
     rows: int
@@ -78,7 +78,7 @@ class Scan(NamedTuple):
 
 
 def scan_of(frame: Any) -> Scan:
-    """The frame's only scan, by the plan that was carried out."""
+    """Return the frame's only scan, by the plan that was carried out."""
     done = frame._jdf.queryExecution()
     formatted = frame.sparkSession._jvm.org.apache.spark.sql.execution.ExplainMode.fromString("formatted")
     pushed = re.findall(r"PushedFilters: \[(.*)\]", done.explainString(formatted))
@@ -87,7 +87,7 @@ def scan_of(frame: Any) -> Scan:
 
 
 def write(lane: Lane, rows: list[dict[str, Any]], op: RowOp = RowOp.UPSERT) -> int:
-    """Write past Kafka; the hybrid time of the last batch."""
+    """Write without Kafka; returns the hybrid time of the last batch."""
     writer = lane.road.client.session_writer(lane.handle)
     for batch in wire_batches(lane.handle, pa.Table.from_pylist(rows), op):
         writer.send(batch)
@@ -97,7 +97,7 @@ def write(lane: Lane, rows: list[dict[str, Any]], op: RowOp = RowOp.UPSERT) -> i
 
 
 def dicts(frame: Any) -> dict[int, dict[str, Any]]:
-    """Rows by key; fails on a doubled one."""
+    """Return the rows by key; fails on a doubled one."""
     rows = [each.asDict() for each in frame.collect()]
     found = {each["k"]: each for each in rows}
     assert len(found) == len(rows)
@@ -153,7 +153,8 @@ def test_values_of_every_type_are_the_same_from_kafka_to_spark_and_back(road: Ro
 
 
 def keyed_by(*kinds: ColumnType) -> TableSchema:
-    """A key of `k`, of the first type, and of a column of each other type; and a value of every type."""
+    """Return a schema with a key of `k`, of the first type, and of a column of each other type; and a value of every
+    type."""
     digits = lambda kind: {"precision": 12, "scale": 2} if kind is T.DECIMAL else {}  # noqa: E731
     names = ["k", *(f"k_{kind}" for kind in kinds[1:])]
     key = [

@@ -17,14 +17,14 @@ pytestmark = [pytest.mark.e2e, pytest.mark.deep]
 
 
 def verify(road: Road, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, Any]]:
-    """Exit status and the JSON object."""
+    """Return the exit status and the JSON object."""
     capsys.readouterr()
     status = main(["--masters", road.stack.masters, "--json", *more])
     return status, json.loads(capsys.readouterr().out)
 
 
 def sums_of(told: dict[str, Any], lane: Lane) -> list[set[str | None]]:
-    """The different checksums of each tablet of a lane."""
+    """Return the different checksums of each tablet of a lane."""
     return [{r["checksum"] for r in t["replicas"]} for t in told["tablets"] if t["table"] == lane.name]
 
 
@@ -40,7 +40,8 @@ def test_verify_job_compares_replicas_and_fails_when_one_cannot_be_read(
     assert (status, told["dry_run"], sums_of(told, lane)) == (0, True, [{None}, {None}])
 
     def compared() -> dict[str, Any] | None:
-        """Once everybody was asked in time and somebody led; replicas that differ, differ for good."""
+        """Return the report once all servers answered in time and every tablet had a leader; replicas that differ then,
+        differ for good."""
         status, told = verify(road, capsys, *only)
         assert not [f for f in told["findings"] if "replicas differ" in f["what"]], told
         return told if status == 0 else None

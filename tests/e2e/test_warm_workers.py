@@ -1,4 +1,4 @@
-"""The workers that the first micro-batch meets have imported what its tasks need."""
+"""The workers that the first micro-batch uses have imported what its tasks need."""
 
 from __future__ import annotations
 

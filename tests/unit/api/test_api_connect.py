@@ -1,4 +1,4 @@
-"""What the package tells a caller who names no cluster, or a part that was not imported."""
+"""The errors of the package for a caller that names no cluster, or uses a part that was not imported."""
 
 from __future__ import annotations
 

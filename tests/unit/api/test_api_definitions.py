@@ -1,4 +1,4 @@
-"""Tables described by users, rows handed in by users, and what is said when they are wrong."""
+"""Tables and rows that users describe, and the errors if they are wrong."""
 
 from __future__ import annotations
 

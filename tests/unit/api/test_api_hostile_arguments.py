@@ -1,4 +1,4 @@
-"""Names, numbers and times that cannot be, given to Python's API and to Spark's options: told at once."""
+"""Impossible names, numbers and times, given to Python's API and to Spark's options, are refused at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom a call asks after a refusal: the next replica, the next time another leader, or nobody."""
+"""The server that a call goes to after a refusal: the next replica, the next time another leader, or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client takes no checksum of another definition than the one it compares."""
+"""A client accepts no checksum of another definition than the one it compares."""
 
 from __future__ import annotations
 

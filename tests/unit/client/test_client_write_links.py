@@ -1,4 +1,4 @@
-"""Small writes over one connection: who sends, who reads, and what everybody is told when it ends."""
+"""Small writes over one connection: which thread sends, which reads, and the result of each when it ends."""
 
 from __future__ import annotations
 

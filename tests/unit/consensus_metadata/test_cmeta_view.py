@@ -1,4 +1,4 @@
-"""Reading consensus metadata from outside: what tools print, and every byte of a damaged file."""
+"""Consensus metadata read from outside: the output of tools, and every byte of a damaged file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each refusal of a leader means for a decision."""
+"""The outcome of a decision for each refusal of a leader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands on the masters' topics, written by anybody: a record, or the reason why it is none."""
+"""Arbitrary records on the masters' topics: each is read as a record, or refused with the reason."""
 
 from __future__ import annotations
 

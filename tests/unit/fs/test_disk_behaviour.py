@@ -1,4 +1,4 @@
-"""One suite over the real disk and the simulated one: a fake we own is held to what the real thing does."""
+"""One suite over the real disk and the simulated one: our fake must behave like the real disk."""
 
 from __future__ import annotations
 

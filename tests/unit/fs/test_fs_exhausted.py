@@ -1,4 +1,4 @@
-"""What the host refuses for want of memory, maps, files or threads is told as that, by whichever call meets it."""
+"""A refusal of the host for lack of memory, maps, files or threads is reported as that, whichever call meets it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the benchmark of lost voters calls reached."""
+"""The states that the benchmark of lost voters counts as reached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a careless hand types: one line that says what is wrong, no traceback, nothing done."""
+"""Mistyped commands: one line that describes the mistake, no traceback, nothing done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the verifiers of the chaos runs make of real files: rows of a disk alone, and blocks gone bad."""
+"""The verifiers of the chaos runs on real files: rows of a disk alone, and blocks gone bad."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which large libraries a command imports: none to say what it is for, and only what it uses to run."""
+"""The large libraries that a command imports: none to show its help, and only those it uses to run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line loads what it is asked for, and knows all there is."""
+"""The command line loads the requested command only, and lists all there are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a shell offers for the rest of a `nyala` line."""
+"""The completions that a shell offers for the rest of a `nyala` line."""
 
 from __future__ import annotations
 

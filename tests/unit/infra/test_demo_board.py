@@ -1,4 +1,4 @@
-"""What the demo makes of answers and of how it was called, without a stack."""
+"""The demo's display of answers and of its options, without a stack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo's verdict: what the year's events are, what the table must hold, and that nothing wrong passes."""
+"""The demo's verdict: the year's events, the rows that the table must hold, and that no error passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jars that do not come: one line that says why and what to do, and nothing half-made stays in the cache."""
+"""Jars that cannot be downloaded: one line with the reason and the remedy, and nothing half-made stays in the cache."""
 
 from __future__ import annotations
 

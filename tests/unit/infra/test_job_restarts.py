@@ -1,4 +1,4 @@
-"""A job that is killed is started again; what it ends with itself, and what somebody asks it for, is its end."""
+"""A killed job is started again; a job that ends by itself, or on request, stays ended."""
 
 from __future__ import annotations
 

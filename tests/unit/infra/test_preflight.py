@@ -1,4 +1,4 @@
-"""What is missing on a machine is said in one line with what to do."""
+"""A machine that lacks something is reported in one line with the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What README and `docs/` tell people to type exists."""
+"""The commands and names in README and `docs/` exist."""
 
 from __future__ import annotations
 

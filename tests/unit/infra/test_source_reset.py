@@ -1,4 +1,4 @@
-"""`nyala source reset`: what a person is told, and where the source begins then."""
+"""`nyala source reset`: its output, and the offset at which the source begins then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a stack keeps of itself between two runs: its addresses, through damage too; and when one of them is taken."""
+"""The state that a stack keeps between two runs: its addresses, through damage too; and what it does if one is
+taken."""
 
 from __future__ import annotations
 

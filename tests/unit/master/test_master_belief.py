@@ -1,4 +1,5 @@
-"""What is believed of a report: who may tell of a tablet's config, of its leader, and of itself."""
+"""Which parts of a report the masters believe: those about a tablet's config, about its leader, and about the reporting
+server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Desired state in the catalog: what is taken, what is refused and why, what is shown; it outlives a master."""
+"""Desired state in the catalog: what is accepted, what is refused and why, what is shown; it outlives a master."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a master takes into its catalog's log: what masters write, and nothing that could not be read afterwards."""
+"""The entries that a master accepts into its catalog's log: those that masters write, and none that could not be read
+afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decisions carried out inside a master: tried again while somebody wants them, and no longer."""
+"""Decisions carried out inside a master: repeated as long as they are needed, and no longer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Asking members which config they hold: how often, how many at once, and what the catalog keeps of the answers."""
+"""Inquiries to members about the config they hold: how often, how many at once, and what the catalog keeps of the
+answers."""
 
 from __future__ import annotations
 

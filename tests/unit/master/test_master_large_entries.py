@@ -1,4 +1,4 @@
-"""A following master looks at large changes of the catalog away from its event loop, and at each of them once."""
+"""A following master checks large changes of the catalog outside its event loop, each of them once."""
 
 from __future__ import annotations
 

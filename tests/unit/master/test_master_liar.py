@@ -1,4 +1,5 @@
-"""The masters' rules against a liar, who says anything beside an honest tablet that changes, moves and is forced."""
+"""The masters' rules against a server that sends false reports beside an honest tablet that changes, moves and is
+forced."""
 
 from __future__ import annotations
 

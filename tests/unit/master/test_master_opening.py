@@ -1,4 +1,4 @@
-"""What a master does for each record of its catalog when it opens it."""
+"""The effect of each record of the catalog when a master opens it."""
 
 from __future__ import annotations
 

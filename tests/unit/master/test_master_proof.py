@@ -1,4 +1,4 @@
-"""Which config the members of a tablet prove when they are asked, and what may be deleted by it."""
+"""The config that the members of a tablet prove when they are called, and which replicas may be deleted by it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Empty tablets in the place of lost ones, in the catalog: refusals, the change itself, what becomes of returners."""
+"""Empty tablets replace lost ones in the catalog: the refusals, the change itself, and the members that return."""
 
 from __future__ import annotations
 

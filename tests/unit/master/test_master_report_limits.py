@@ -1,4 +1,4 @@
-"""What an admitted tablet server may make the leading master keep, and how fast it may report."""
+"""Bounds on what an admitted tablet server may make the leading master keep, and on how fast it may report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every call of a master: misaddressed, stale, said twice, overtaken, and made to one that does not lead."""
+"""Every call of a master: misaddressed, stale, repeated, overtaken, and made to one that does not lead."""
 
 from __future__ import annotations
 

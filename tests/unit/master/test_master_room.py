@@ -1,4 +1,4 @@
-"""How much the catalog may hold, and what is said when it is full."""
+"""Bounds on the catalog's size, and the refusals when it is full."""
 
 from __future__ import annotations
 

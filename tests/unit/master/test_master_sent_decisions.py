@@ -1,4 +1,4 @@
-"""Saying decisions: once per need, again with back-off, withdrawn when done; and what waits while Kafka is away."""
+"""Decisions are sent once per need, again with back-off, and withdrawn when done; they wait while Kafka is away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which senders of heartbeats count as tablet servers, and what made-up ones can do."""
+"""Which senders of heartbeats count as tablet servers, and what forged heartbeats can do."""
 
 from __future__ import annotations
 

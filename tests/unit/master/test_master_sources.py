@@ -1,4 +1,4 @@
-"""Source positions: every way in which a query may be refused, and what it is told."""
+"""Source positions: every reason for which a query may be refused, with the text of the refusal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many masters there may be, wherever somebody says a number."""
+"""The allowed numbers of masters, at every place where an operator gives a number."""
 
 from __future__ import annotations
 

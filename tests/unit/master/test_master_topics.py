@@ -1,4 +1,4 @@
-"""The masters' threads beside Kafka and whatever somebody wrote to their topics, without a Kafka."""
+"""The masters' threads for Kafka, and arbitrary records on their topics, without a Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The feature level: who must know it before it is raised, and who is refused after."""
+"""The feature level: which processes must know it before it is raised, and which are refused afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The producer of dead letters over the tasks of one worker: what one task broke or left is not the next one's."""
+"""The producer of dead letters over the tasks of one worker: faults and letters of one task do not reach the next
+one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run of the ingest query: what it asks before it reads, when `done` moves, and what it leaves behind."""
+"""One run of the ingest query: its checks before it reads, when `done` moves, and the state that it leaves."""
 
 from __future__ import annotations
 

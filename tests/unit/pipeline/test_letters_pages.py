@@ -1,4 +1,4 @@
-"""Dead letters come page by page, once each, and what is none stands among them without stopping the reading."""
+"""Dead letters come page by page, once each, and a foreign record among them does not stop the reading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a publisher of row events says of records that Kafka did not take."""
+"""The errors of a publisher of row events for records that Kafka did not accept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two queries in one driver: neither goes on without the other, and who ended is told."""
+"""Two queries in one driver: neither goes on without the other, and the error names the one that ended."""
 
 from __future__ import annotations
 

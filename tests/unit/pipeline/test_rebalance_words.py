@@ -1,4 +1,4 @@
-"""What an operator says to the rebalance job, and what it answers when that, or Kafka, is not there."""
+"""The options of the rebalance job, and its answers if one of them is wrong, or Kafka is away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a table is behind its topic, as Kafka's clients tell it."""
+"""How far a table is behind its topic, as Kafka's clients report it."""
 
 from __future__ import annotations
 

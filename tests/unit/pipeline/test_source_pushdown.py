@@ -1,4 +1,4 @@
-"""What of a Spark read runs at the tablets: filters pushed down, columns read, tablets asked, at one time."""
+"""The parts of a Spark read that run at the tablets: filters pushed down, columns read, tablets called, at one time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a Spark application has read and written so far, over the worker processes that plan and commit for it."""
+"""The times that a Spark application has read and written so far, over the worker processes that plan and commit for
+it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A query that was told to stop does not begin again, whatever Spark says when a micro-batch is interrupted."""
+"""A query that was stopped does not begin again, whatever error Spark raises when a micro-batch is interrupted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one task owes for its records: each is in its tablet, or a letter that Kafka has, before the task succeeds."""
+"""The duty of one task: each of its records is in its tablet, or a letter that Kafka has, before the task succeeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Kafka says of a topic, and which of it ends a query for good."""
+"""Kafka's answers about a topic, and which of them end a query for good."""
 
 from __future__ import annotations
 

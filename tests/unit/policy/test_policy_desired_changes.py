@@ -1,4 +1,4 @@
-"""One desired change of one tablet: where it stands, and what is decided for it."""
+"""One desired change of one tablet: its state, and the decision for it."""
 
 from __future__ import annotations
 

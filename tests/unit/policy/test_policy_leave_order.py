@@ -1,4 +1,4 @@
-"""Who leaves first, who leads next, and whose votes carry a change."""
+"""The order in which members leave, the next leader, and whose votes carry a change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rebalance plan moves, on clusters small enough to be checked by hand."""
+"""The moves of a rebalance plan, on clusters small enough to be checked by hand."""
 
 from __future__ import annotations
 

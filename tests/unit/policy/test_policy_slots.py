@@ -1,4 +1,4 @@
-"""How many copies run at a time, and what one round of decisions leaves for the next tablet."""
+"""How many copies run at a time, and how many slots one round of decisions leaves for the next tablet."""
 
 from __future__ import annotations
 

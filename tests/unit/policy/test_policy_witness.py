@@ -1,4 +1,5 @@
-"""Healing by witness: who stands in, who is demoted, who comes back; views that obey as a leader would."""
+"""Healing by witness: which member stands in, is demoted, or comes back; the views change as a leader would change
+them."""
 
 from __future__ import annotations
 

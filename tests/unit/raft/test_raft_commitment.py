@@ -1,4 +1,4 @@
-"""What is committed, by whom, and what follows at once."""
+"""Which entries are committed, by which votes, and what follows at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Membership rules over whole groups: who counts from when, retries after a dead leader, and disruptive servers."""
+"""Membership rules over whole groups: from when a member counts, retries after a dead leader, and disruptive
+servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What no honest peer sends: both sides of each bound of each field."""
+"""Messages that no honest peer sends: both sides of each bound of each field."""
 
 from __future__ import annotations
 

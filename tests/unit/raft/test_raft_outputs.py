@@ -1,4 +1,4 @@
-"""What a core hands out, when, and what it takes the disk to hold then."""
+"""The outputs of a core, their order, and what it assumes the disk to hold then."""
 
 from __future__ import annotations
 

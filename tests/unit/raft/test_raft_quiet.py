@@ -1,4 +1,4 @@
-"""Quiet groups, one core at a time: what an answer to an earlier question is worth, and what a lease is."""
+"""Quiet groups, one core at a time: how long an answer to an earlier round counts, and what a lease is."""
 
 from __future__ import annotations
 

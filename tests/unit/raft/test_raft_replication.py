@@ -1,4 +1,4 @@
-"""What a leader sends to its peers, when, and what it makes of their answers."""
+"""The messages of a leader to its peers, their time, and the effect of the answers."""
 
 from __future__ import annotations
 

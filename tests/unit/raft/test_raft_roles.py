@@ -1,4 +1,4 @@
-"""Roles: the table of moves, who stays passive, and what makes a replica a non-participant."""
+"""Roles: the table of moves, which replicas stay passive, and what makes a replica a non-participant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a core begins with: the log, the hard state and the configs that were found on disk, together."""
+"""The start of a core: from the log, the hard state and the configs that were found on disk, together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom a core listens to, and what it shows of itself and of its peers."""
+"""Which messages a core accepts, and what it shows of itself and of its peers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leadership transfer: whom it is offered to, when, for how long, and what is refused meanwhile."""
+"""Leadership transfer: to which member, when, for how long, and what is refused meanwhile."""
 
 from __future__ import annotations
 

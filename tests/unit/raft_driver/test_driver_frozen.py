@@ -1,4 +1,4 @@
-"""A leader whose followers do not answer: by when it gives up what waits, counted in ticks, and what it says then."""
+"""A leader whose followers do not answer: when it gives up what waits, counted in ticks, and with which error."""
 
 from __future__ import annotations
 

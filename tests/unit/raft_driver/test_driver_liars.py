@@ -1,4 +1,4 @@
-"""A group among whose messages are some that nobody honest sent."""
+"""A group that also receives messages that no honest member sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Phases of a replica, restarts, and what its failure does to others."""
+"""Phases of a replica, restarts, and the effect of its failure on others."""
 
 from __future__ import annotations
 

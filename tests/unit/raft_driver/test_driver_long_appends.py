@@ -1,4 +1,4 @@
-"""What a follower's loop does with an append of many entries before it takes them."""
+"""The steps of a follower's loop for an append of many entries, before it accepts them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The life of one replica object: which phase may follow which, and that what is over stays over."""
+"""The life of one replica object: which phase may follow which, and that ended phases stay ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A replica of a quiet group: when its owner may stop ticking it, and what it says when it ends."""
+"""A replica of a quiet group: when its owner may stop ticking it, and which notice ends that."""
 
 from __future__ import annotations
 

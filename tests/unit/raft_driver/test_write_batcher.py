@@ -1,4 +1,4 @@
-"""Batches of small writes: whom a batch waits for, how long, and that nothing that waits is forgotten."""
+"""Batches of small writes: for which writes a batch waits, how long, and that no waiting write is forgotten."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""decode_batch takes exactly what encode_batch makes and survives everything else."""
+"""decode_batch accepts exactly what encode_batch makes and survives everything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checksum of rows against its definition, whatever their order and place; what it tells apart; what it costs."""
+"""The checksum of rows against its definition, whatever their order and place; what it distinguishes; what it costs."""
 
 from __future__ import annotations
 

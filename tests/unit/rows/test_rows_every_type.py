@@ -1,4 +1,5 @@
-"""Every column type, in every number of rows and every form that Arrow has: right answers, and nobody's rows change."""
+"""Every column type, in every number of rows and every form that Arrow has: right answers, and the caller's rows do not
+change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas, write meta and predicates say no to what cannot be, and survive a round trip."""
+"""Schemas, write meta and predicates refuse impossible values, and survive a round trip."""
 
 from __future__ import annotations
 

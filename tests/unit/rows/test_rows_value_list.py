@@ -1,4 +1,4 @@
-"""The values of a condition, from callers who are hostile: plain or refused, and never larger than what was sent."""
+"""The values of a condition from hostile callers: plain or refused, and never larger than what was sent."""
 
 from __future__ import annotations
 

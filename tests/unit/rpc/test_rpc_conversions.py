@@ -1,4 +1,4 @@
-"""What goes to the wire comes back as it was; what cannot be is refused, never an invariant violation."""
+"""A value converted to the wire comes back as it was; an impossible one is refused, never an invariant violation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What requests cost the handlers of masters and tablet servers, of memory and of steps, beside what is stated."""
+"""The cost of requests to the handlers of masters and tablet servers, in memory and steps, against the stated
+bounds."""
 
 from __future__ import annotations
 

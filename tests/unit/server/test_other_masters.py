@@ -1,4 +1,4 @@
-"""Masters that a server was not told of: whom it beats at besides, and whom not."""
+"""Masters that are not in a server's options: which of them receive its heartbeats too, and which do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A server whose disk was wiped comes back at its old address under a new name, and is nobody's accomplice."""
+"""A server whose disk was wiped comes back at its old address under a new uuid, and helps no candidate by its old
+promises."""
 
 from __future__ import annotations
 

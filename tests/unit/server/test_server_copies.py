@@ -1,4 +1,4 @@
-"""Copy jobs of a server whose replica goes on promising between the leader's request and the copy."""
+"""Copy jobs of a server whose replica still makes promises between the leader's request and the copy."""
 
 from __future__ import annotations
 

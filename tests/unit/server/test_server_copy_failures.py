@@ -1,4 +1,4 @@
-"""Which copies count as failed for the target's own reasons, and for how long that is told."""
+"""Which copies count as failed for the target's own reasons, and for how long they are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a copy between two servers ends with when something breaks: a tombstone, no orphan, a retry that works."""
+"""The end of a copy between two servers after a fault: a tombstone, no orphan, a retry that works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the rate of copies takes hold: at the source, at the target, and for whose writes."""
+"""The rate of copies: it holds at the source and at the target, and is lowered for writes there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decisions of terms that nobody reached, at a tablet's leader."""
+"""Decisions of terms that no master has reached, at a tablet's leader."""
 
 from __future__ import annotations
 

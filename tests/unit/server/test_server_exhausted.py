@@ -1,4 +1,4 @@
-"""A server that has no memory, map, file or thread left for a moment gives up none of its replicas."""
+"""A server that lacks memory, maps, files or threads for a moment gives up none of its replicas."""
 
 from __future__ import annotations
 

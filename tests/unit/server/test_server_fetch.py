@@ -1,4 +1,5 @@
-"""Connections on which copies are fetched: who may have one, what is answered, and when either end gives up."""
+"""Connections on which copies are fetched: which servers may have one, what is answered, and when either end gives
+up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a tablet has to be on disk, and what a server makes of it when something is missing."""
+"""The files that a tablet must have on disk, and what a server does if one is missing."""
 
 from __future__ import annotations
 

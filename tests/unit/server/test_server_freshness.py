@@ -1,4 +1,4 @@
-"""Reads of bounded staleness: what is fresh enough, and what a replica does that is not."""
+"""Reads of bounded staleness: when a replica is fresh enough, and what it does if it is not."""
 
 from __future__ import annotations
 

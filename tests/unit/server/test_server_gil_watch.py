@@ -1,4 +1,4 @@
-"""Python's lock kept for long is measured, and told apart from a busy machine."""
+"""The time for which Python's lock is held is measured, and distinguished from a busy machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server's heartbeats tell a master of tablets that come and go."""
+"""A server's heartbeats report tablets that come and go to a master."""
 
 from __future__ import annotations
 

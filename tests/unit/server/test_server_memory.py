@@ -1,4 +1,4 @@
-"""Memory of a server: what is free is given back before a write is refused for it, and what stopped holds nothing."""
+"""Memory of a server: free memory is returned before a write is refused for lack of it, and what stopped holds none."""
 
 from __future__ import annotations
 

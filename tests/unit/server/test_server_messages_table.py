@@ -1,4 +1,4 @@
-"""Every message between replicas, at a server: misaddressed, stale, said twice, overtaken."""
+"""Every message between replicas, at a server: misaddressed, stale, repeated, overtaken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tablets that cannot start: what that costs, and which try again."""
+"""Tablets that cannot start: the effect on the server, and which of them try again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tablet begins with: options of its log, and a first config that is a desired change."""
+"""The start of a tablet: the options of its log, and a first config that is a desired change."""
 
 from __future__ import annotations
 

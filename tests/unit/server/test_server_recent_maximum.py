@@ -1,4 +1,4 @@
-"""What was longest lately is told apart from what was longest ever."""
+"""The recent maximum is kept apart from the maximum of all time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is remembered of a replay that killed the server."""
+"""The record of a replay that killed the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every call of a tablet server: misaddressed, stale, said twice, overtaken."""
+"""Every call of a tablet server: misaddressed, stale, repeated, overtaken."""
 
 from __future__ import annotations
 

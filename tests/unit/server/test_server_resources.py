@@ -1,4 +1,4 @@
-"""Open files and memory maps are counted, and told before they run out."""
+"""Open files and memory maps are counted, and reported before they run out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damage of blocks that nobody reads: found by the scrub of a running server, at the cost of one replica."""
+"""Damage of blocks that are never read: the scrub of a running server finds it, at the cost of one replica."""
 
 from __future__ import annotations
 

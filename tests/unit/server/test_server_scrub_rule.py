@@ -1,4 +1,4 @@
-"""Which block the scrub looks at next."""
+"""The rule for the block that the scrub reads next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Whom a server asks the masters for: nobody while all is well, and everybody in turn when nobody is reached."""
+"""The servers whose addresses a server requests from the masters: none while all is well, and all in turn if none is
+reached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The one timer of a server: whom it visits, and what the loss of another server means to many tablets at once."""
+"""The one timer of a server: which replicas it ticks, and the effect of another server's loss on many tablets at
+once."""
 
 from __future__ import annotations
 

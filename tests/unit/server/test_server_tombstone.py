@@ -1,4 +1,4 @@
-"""What is said in the name of a tablet that does not run here."""
+"""The answers of a server for a tablet that does not run there."""
 
 from __future__ import annotations
 

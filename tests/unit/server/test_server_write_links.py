@@ -1,4 +1,4 @@
-"""The server's end of write links: what ends one, and what that leaves behind."""
+"""The server's end of write links: what ends a link, and the state that it leaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger by itself: which writes it finds new, what it keeps of them, and what it counts."""
+"""The ledger by itself: which writes count as new, what it keeps of them, and what it counts."""
 
 from __future__ import annotations
 

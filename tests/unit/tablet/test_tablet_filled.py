@@ -1,4 +1,5 @@
-"""What a batch leaves out, and every replica fills in: bounded before the batch gets a place in the log."""
+"""The values that a batch leaves out, and every replica fills in, are bounded before the batch gets a place in the
+log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rows of one batch keep of what is stored: the leader's measure of it, and the bound."""
+"""The stored values that the rows of one batch keep: the leader's estimate of them, and the bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scans whose conditions say where in the key's order the rows are: the same rows, and few that are looked at."""
+"""Scans with conditions that bound the place of rows in the key's order: the same rows are found, and few are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was applied already: sources, generations, remembered errors, clients."""
+"""The ledger of a tablet: sources, generations, remembered errors, clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks that change on disk under an open tablet: what a scan returns is what was flushed, or nothing."""
+"""Blocks that change on disk under an open tablet: a scan returns what was flushed, or nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a row may become by batches that give some of its columns, and what it costs to apply such a batch."""
+"""The length that a row may reach by batches with some of its columns only, and the cost of applying such a batch."""
 
 from __future__ import annotations
 

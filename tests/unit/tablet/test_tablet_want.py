@@ -1,4 +1,4 @@
-"""A tablet whose server has no memory, map or file left for a moment: nothing of it is damaged, and nothing is lost."""
+"""A tablet whose server lacks memory, maps or files for a moment: nothing of it is damaged, and nothing is lost."""
 
 from __future__ import annotations
 

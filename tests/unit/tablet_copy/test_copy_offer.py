@@ -1,4 +1,4 @@
-"""What a source may not offer: refused before anything here changes."""
+"""Offers that a source may not make are refused before anything here changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a deletion keeps for ever, what the superblock says of it, and what power loss can take."""
+"""What a deletion keeps for ever, how the superblock records it, and what a power loss can remove."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is put aside, as an operator sees it and takes it away."""
+"""The quarantine, as an operator lists and purges it."""
 
 from __future__ import annotations
 

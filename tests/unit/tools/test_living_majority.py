@@ -1,4 +1,4 @@
-"""When a majority that lives is enough: somebody of it has to be able to lead."""
+"""When a majority that lives is enough: one of its members must be able to lead."""
 
 from __future__ import annotations
 

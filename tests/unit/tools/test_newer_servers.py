@@ -1,4 +1,4 @@
-"""What an older client, Spark job or command says of a number that only a newer server knows."""
+"""The answers of an older client, Spark job or command to a number that only a newer server knows."""
 
 from __future__ import annotations
 

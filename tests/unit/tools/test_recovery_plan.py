@@ -1,4 +1,5 @@
-"""Which survivor a lost tablet goes on from, what is said to be lost, and what is left alone: evidence in, plan out."""
+"""The survivor from which a lost tablet goes on, what the plan reports as lost, and what it leaves alone: evidence in,
+plan out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is an error to `nyala cluster check`, and so its exit status, and what only a warning."""
+"""The findings that are errors to `nyala cluster check`, and so its exit status, and those that are only warnings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sums of replicas mean: equal, different, missing."""
+"""The meaning of the sums of replicas: equal, different, missing."""
 
 from __future__ import annotations
 

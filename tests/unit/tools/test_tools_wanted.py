@@ -1,4 +1,4 @@
-"""What operators read of what is wanted and does not hold yet."""
+"""The texts for operators about desired state that does not hold yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Liveness of other servers: what silence is, and what is news."""
+"""Liveness of other servers: what counts as silence, and what as a sign of life."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns of the loop: what an event brings about is done before the loop looks at its sockets again."""
+"""Turns of the loop: the effects of an event are finished before the loop polls its sockets again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reserve, AsyncAppend, group commit, and what callbacks are told when the disk is in trouble."""
+"""Reserve, AsyncAppend, group commit, and the results of callbacks if the disk fails."""
 
 from __future__ import annotations
 

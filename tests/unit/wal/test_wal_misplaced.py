@@ -1,4 +1,4 @@
-"""A whole block of the same log that stands where another one was written."""
+"""A whole block of the same log at a place where another one was written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What opening makes of damage that meets a record, a mark, or another segment."""
+"""The result of opening a log if damage hits a record, a mark, or another segment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a log is after a crash, a power cut, a flipped bit or a misplaced file."""
+"""The state of a log after a crash, a power cut, a flipped bit or a misplaced file."""
 
 from __future__ import annotations
 

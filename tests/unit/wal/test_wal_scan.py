@@ -1,4 +1,4 @@
-"""How a segment's blocks are walked over: in windows, by their frames, with what they state."""
+"""The scan of a segment's blocks: in windows, by their frames, with the values that they state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A power cut leaves sectors unwritten, damage changes bytes: a log's end tells which, whatever its entries hold."""
+"""A power cut leaves sectors unwritten, damage changes bytes: a log's end shows which it was, whatever its entries
+hold."""
 
 from __future__ import annotations
 

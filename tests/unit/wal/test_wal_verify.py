@@ -1,4 +1,4 @@
-"""Closed segments read again: what is whole passes, a little at a time; whatever is not is seen."""
+"""Closed segments are read again, a little at a time: whole ones pass, and any damage is found."""
 
 from __future__ import annotations
 

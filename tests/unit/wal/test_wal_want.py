@@ -1,4 +1,4 @@
-"""A log whose server has no memory, file or thread left for a moment: it refuses, loses nothing and goes on."""
+"""A log whose server lacks memory, files or threads for a moment refuses, loses nothing and goes on."""
 
 from __future__ import annotations
 
