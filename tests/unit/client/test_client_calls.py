@@ -20,7 +20,7 @@ MEMBERS = {name: Address("h", port) for port, name in enumerate("abc", 1)}
 
 
 def calls(leader: str = "a") -> TabletCalls:
-    """Of a tablet with three members at addresses that nobody needs: the tests' own `ask` connects to none."""
+    """Return a tablet with three members at addresses that are not used: the tests' own `ask` connects to none."""
     locator = Locator(lambda name: [Location("t", name, MEMBERS, leader)])
     locator.refresh("table", 0)
     return TabletCalls(Channels(), locator, ClientOptions(backoff_first_s=0.001, backoff_max_s=0.002))

@@ -178,7 +178,7 @@ def test_histories_with_stale_reads_are_explained() -> None:
 
 
 def told(seeds: int) -> str:
-    """What the checker says of the first of these days that is wrong."""
+    """Return the checker's report on the first of these days that is wrong."""
     for seed in range(seeds):
         try:
             day(seed).verify()

@@ -115,7 +115,7 @@ def request(rows: int) -> Any:
 
 
 def write(writes: SmallWrites, one: Any, timeout_s: float) -> Any:
-    """As a client does it: over the link, or as a call where there is none."""
+    """Write as a client does: over the link, or as a call if there is none."""
     linked = writes.begin(one, timeout_s)
     return linked.result() if linked is not None else writes._stub.Write(one, timeout=timeout_s)
 
@@ -373,7 +373,7 @@ class Gate:
             self.settled.release()
 
     def wait(self) -> None:
-        """Until a message stands here."""
+        """Wait until a message is here."""
         assert self._came.acquire(timeout=LONG_S)
 
     def open(self, messages: int = 1) -> None:

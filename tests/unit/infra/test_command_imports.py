@@ -25,12 +25,12 @@ LARGE = (
 )  # fmt: skip
 NOTHING = ""
 FILES = "fastavro"
-"""What reads a directory's small files."""
+"""Libraries for reading a directory's small files."""
 LOOK = "fastavro google.protobuf grpc numpy pyarrow"
-"""What a client of the masters and servers needs."""
+"""Libraries of a client of the masters and servers."""
 KAFKA = f"{LOOK} kafka"
 BLOCKS = "fastavro numpy polars pyarrow"
-"""What reads a replica's blocks."""
+"""Libraries for reading a replica's blocks."""
 
 NOWHERE = "--masters=127.0.0.1:1"
 NO_BROKER = "--kafka=127.0.0.1:1"

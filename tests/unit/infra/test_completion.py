@@ -20,7 +20,7 @@ NYALA = Path(sys.executable).with_name("nyala")
 
 
 def offered(line: str, **environment: str) -> list[str]:
-    """What bash is told to offer for the last word of `line`, an empty one after a space."""
+    """Return bash's completions for the last word of `line`, an empty one after a space."""
     words = line.split(" ")
     asked = {"_NYALA_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
     result = CliRunner().invoke(app, [], env={**asked, **environment}, prog_name="nyala")

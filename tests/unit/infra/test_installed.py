@@ -29,7 +29,7 @@ FOLDERS = {
 """Folder -> where it is in the wheel; of folders in one another, the first counts."""
 DATA = {".py", ".pyi", ".typed", ".avsc", ".proto", ".xml"}
 EGG_INFO = Path(".package") / "nyala.egg-info"
-"""What an editable install leaves in a clone."""
+"""The files that an editable install leaves in a clone."""
 
 LOOK = """
 import pkgutil, nyala

@@ -20,7 +20,7 @@ ADDRESS = "server-17.example:7051"
 
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> io.StringIO:
-    """What is printed to a terminal of so many columns."""
+    """Return what is printed to a terminal of so many columns."""
     out = io.StringIO()
     console = Console(file=out, width=request.param, force_terminal=True, color_system=None, legacy_windows=False)
     for module in (context, cluster, unsafe):

@@ -36,7 +36,7 @@ PROGRAMS: dict[str, Callable[[list[str]], object]] = {
 
 
 def lines_of(page: str) -> list[str]:
-    """What a page's blocks say to type after a prompt, if there is one."""
+    """Return the lines in a page's blocks that are typed after a prompt, if there is one."""
     return re.findall(
         r"^(?:\$ )?(?:\.venv/bin/)?(nyala [^\n#]*)", "\n".join(re.findall(r"```\w*\n(.*?)```", page, re.S)), re.M
     )
@@ -48,7 +48,8 @@ def spans_of(page: str) -> list[str]:
 
 
 def problem(line: str) -> str | None:
-    """What is wrong with a line that begins with `nyala`: no such command, or no such option of it or of its job."""
+    """Return what is wrong with a line that begins with `nyala`: no such command, or no such option of it or of its
+    job."""
     command, words = get_command(app), shlex.split(line.replace("\n", " ").replace("...", ""))[1:]
     own, behind = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
     job = JOBS.get(own[1]) if own[:1] == ["job"] and len(own) > 1 else None
@@ -86,12 +87,12 @@ def options_anywhere() -> set[str]:
 
 
 def options_of(text: str) -> set[str]:
-    """What looks like an option in a command line."""
+    """Return the words in a command line that look like options."""
     return {word.partition("=")[0] for word in text.split() if re.match(r"--?[a-z]", word)}
 
 
 def options_of_program(module: str) -> set[str]:
-    """Those of a server's program, as its help says."""
+    """Return the options of a server's program, by its help."""
     said = io.StringIO()
     with redirect_stdout(said), pytest.raises(SystemExit):
         PROGRAMS[module](["--help"])

@@ -165,7 +165,7 @@ def position(topic: str, partition: int, done: int) -> Any:
 
 @pytest.fixture
 def listed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, dict[int, int]]]:
-    """What was asked of Kafka: (where, topic, done)."""
+    """Return the requests to Kafka: (where, topic, done)."""
     asked: list[tuple[str, str, dict[int, int]]] = []
     positions = [position("a", 0, 70), position("a", 1, 5), position("a", 2, 9), position("gone", 0, 1)]
     positions.append(position("away", 0, 1))

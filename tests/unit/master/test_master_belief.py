@@ -133,7 +133,7 @@ class Reports(Masters):
         return "".join(u[0] for u in known.config.voters), known.leader_uuid[:1], known.leader_term
 
     def orders(self) -> list[tuple[str, str]]:
-        """What others than the stranger are ordered."""
+        """Return the orders to servers other than the stranger."""
         return [
             (u[0], kind)
             for u, server in self.state.soft.servers.items()

@@ -117,7 +117,7 @@ def _with(record: Any, name: Any, value: Any) -> Any:
 
 
 def use(key: str, found: Any) -> None:
-    """What masters make of a record that is in their catalog."""
+    """Return what masters read from a record that is in their catalog."""
     match record := read(key, found):
         case Table():
             info_from_json(write(record))

@@ -39,7 +39,7 @@ class Tries:
         )  # fmt: skip
 
     def next(self) -> tuple[str, int]:
-        """What happens next."""
+        """Return the next event."""
         return self.happened.get(timeout=WAIT_S)
 
 

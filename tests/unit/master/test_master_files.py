@@ -198,7 +198,7 @@ def test_folder_of_promises_that_is_taken_away_under_a_master_is_not_made_anew(t
 
 
 def started(root: Path) -> str:
-    """What a master that starts there says, as its only line; empty if it leads."""
+    """Return the only line that a master prints that starts there; empty if it leads."""
 
     async def life() -> str:
         process = MasterProcess(MasterOptions(root=str(root), ready_file=str(root.parent / "ready"), tick_ms=5))

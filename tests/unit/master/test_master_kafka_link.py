@@ -37,7 +37,7 @@ def test_thread_beside_kafka_outlives_whatever_it_meets(error: Exception, monkey
 
 
 class Promised:
-    """What Kafka's client returns for a record: an acknowledgement, or an error in its place."""
+    """The result of Kafka's client for a record: an acknowledgement, or an error in its place."""
 
     def __init__(self, error: Exception | None) -> None:
         self._error = error

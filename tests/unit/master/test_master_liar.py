@@ -51,7 +51,7 @@ class Tablet:
         self.tombstones: dict[str, RaftConfig] = {}
         """By letter, what a replica held when it was deleted."""
         self.lies = {name: self.status(name, self.history[0]) for name in {*STRANGERS, liar}}
-        """What the liar and the strangers answer."""
+        """The answers of the liar and the strangers."""
         self.admit()
 
     def admit(self) -> None:
@@ -120,7 +120,8 @@ class Tablet:
         self.soft.heartbeat(*heartbeat_from_pb(beat), self.now_us)
 
     def answers(self) -> None:
-        """What everybody says when the masters ask: the truth, but for the liar and strangers where they listen."""
+        """Return every server's answer to the masters: the truth, except for the liar and for strangers at the
+        addresses where they listen."""
         self.asked.held = {}
         for name in HONEST + STRANGERS:
             status = self.lies.get(name) or self.true_status(name)
@@ -179,7 +180,7 @@ class Tablet:
 
 
 def lies(draw: st.DrawFn, tablet: Tablet, name: str) -> pb.ReplicaStatus:
-    """Whatever a server may say of a tablet."""
+    """Return any report that a server may send of a tablet."""
     others = draw(st.sets(st.sampled_from(HONEST + STRANGERS), max_size=3))
     names = "".join(others | ({name} if not others or draw(st.booleans()) else set()))
     opid = OpId(draw(st.sampled_from([0, 1, 2, GENERATION, GENERATION + 1])), draw(st.integers(0, 12)))

@@ -23,7 +23,7 @@ CALLS_PER_RECORD_MAX = {True: 80, False: 105}
 
 
 class Work:
-    """What was done meanwhile: calls of functions, and collections of garbage."""
+    """Counts of what is done meanwhile: calls of functions, and collections of garbage."""
 
     def __init__(self) -> None:
         self.calls = 0

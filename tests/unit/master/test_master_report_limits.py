@@ -21,7 +21,7 @@ CONFIG = RaftConfig(OpId(1, 1), tuple(Member(u, (Address("server-1.rack-2.exampl
 
 
 def status(tablet: str, uuid: str, *, members: int = 7, error: int = 0, deleted: bool = False) -> pb.ReplicaStatus:
-    """As a server tells of one replica."""
+    """Return a server's report of one replica."""
     found = pb.ReplicaStatus(tablet_id=tablet, uuid=uuid, table_id="a" * 32, table_name="flights", error="x" * error)
     found.data_state = DataState.DELETED if deleted else DataState.READY
     if not deleted:

@@ -39,13 +39,13 @@ class World:
         self.soft = SoftState(self.clock.now_us, lambda tablet_id: None)
         self.sequence = count(1)
         self.catalog: dict[str, list[Address]] = {}
-        """Where the catalog's configs say that servers listen."""
+        """The addresses of servers in the catalog's configs."""
         self.admission = ServerAdmission(
             self.servers, lambda: self.soft, self.clock, lambda uuid: self.catalog.get(uuid, ())
         )
 
     async def said(self, uuid: str, *where: Address, peer: str = "ipv4:10.0.0.1", process: int = 0) -> Code:
-        """What the sender is told: OK if its heartbeat counts."""
+        """Return the answer to the sender: OK if its heartbeat counts."""
         request = beat(uuid, *where, process=process, sequence=next(self.sequence))
         try:
             await self.admission.admit(heartbeat_from_pb(request)[0], peer, CLUSTER)
@@ -62,7 +62,7 @@ async def turns(count: int = 9) -> None:
 
 
 async def at_once(said: Coroutine[Any, Any, Code]) -> Code:
-    """What is said without waiting for anything but the loop."""
+    """Return the answer that comes without waiting for anything but the loop."""
     task = asyncio.create_task(said)
     await turns()
     assert task.done(), "it is kept waiting"

@@ -32,7 +32,7 @@ from tests.harness.reachable import AskedAtOnce, orders_now
 A, B, C, D = ("a" * 32, "b" * 32, "c" * 32, "d" * 32)
 SECOND = 1_000_000
 GRACE_S = 60
-"""For which a complete copy on a server that is in no config is left alone."""
+"""The time for which a complete copy on a server that is in no config is left alone."""
 OPTIONS = MasterOptions(root="x", server_dead_ms=3_000, rereplicate_after_ms=30_000)
 
 
@@ -123,7 +123,7 @@ def sick(m: Masters) -> None:
 
 
 def renewed(m: Masters) -> list[pb.TabletOrder]:
-    """What C is told once the policy has looked."""
+    """Return the orders to C once the policy has run."""
     wanted = renewals(m.view(), ages_us=m.soft.renewal_ages(int(m.now_s * SECOND)))
     m.soft.renew({(r.uuid, r.tablet_id): r.config_opid for r in wanted}, int(m.now_s * SECOND))
     return m.said(C)

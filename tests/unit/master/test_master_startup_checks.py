@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def refusals(count: int) -> list[str]:
-    """What a master with so many `--peers`, and a stack of so many masters, say to it."""
+    """Return the answers of a master with so many `--peers`, and of a stack of so many masters."""
     peers = [Address("m.example", n + 1) for n in range(count)]
     said = []
     try:

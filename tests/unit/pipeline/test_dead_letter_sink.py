@@ -48,7 +48,8 @@ class Producer:
 
 @pytest.fixture
 def bootstrap(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Where something listens, so that a producer is made; no sink is left of a test that got the same port."""
+    """Return an address at which a process listens, so that a producer is made; no sink is left of a test that got the
+    same port."""
     Producer.made = []
     worker._sink.cache_clear()
     monkeypatch.setattr(dead_letter_producer, "KafkaProducer", Producer)

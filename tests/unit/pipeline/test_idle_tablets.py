@@ -181,7 +181,7 @@ class World:
             self.topic[offset] = self.sides[side].pop()
 
     def records(self, first: int, end: int) -> Any:
-        """What Spark gives a task of the topic's offsets from `first` to before `end`."""
+        """Return the records that Spark passes to a task for the topic's offsets from `first` to before `end`."""
         rows = [(offset, key) for offset, key in sorted(self.topic.items()) if first <= offset < end]
         return pa.RecordBatch.from_pydict(
             {

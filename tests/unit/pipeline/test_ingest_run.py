@@ -210,7 +210,7 @@ class Idle:
             self.ended.append(error)
 
     def wait_refusal(self) -> str:
-        """What a person is told, once the query has ended by itself."""
+        """Return the operator's text, once the query has ended by itself."""
         wait_until(lambda: bool(self.ended), "the query ends")
         assert isinstance(self.ended[0], QueryRefused)
         return str(self.ended[0])

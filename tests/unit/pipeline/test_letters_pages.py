@@ -33,7 +33,7 @@ def written(offset: int, place: int) -> Any:
 
 
 class Consumer:
-    """What kafka-python's consumer does here: `pages` one by one, each counted when it is handed over."""
+    """The part of kafka-python's consumer that is used here: it returns `pages` one by one, and counts each."""
 
     def __init__(self, pages: list[list[Any]]) -> None:
         self._pages = iter(pages)

@@ -132,7 +132,7 @@ DEMOTED = Member("c", votes=False, replace=True)
 
 
 def decided(view: TabletView, draining: str = "") -> list[str]:
-    """What is decided of a tablet that heals by witness; an added witness is written in capitals."""
+    """Return the decision for a tablet that heals by witness; an added witness is written in capitals."""
     found = decide(cluster("abcdefg", replace(view, by_witness=True), draining=draining), 1)
     added = [e.member for d in found for e in d.edits if e.kind is EditKind.ADD]
     return said(found) if not added else [m.uuid if m.holds_data else m.uuid.upper() for m in added]

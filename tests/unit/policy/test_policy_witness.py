@@ -25,7 +25,7 @@ class Group:
         self.rf = rf
         self.index = 1
         self.data: set[str] = set(voters)
-        """Who has rows."""
+        """The members that have rows."""
         self.said: list[str] = []
         self.desired: DesiredChange | None = None
         self.draining: set[str] = set()
@@ -79,7 +79,8 @@ class Group:
         return decision
 
     def lead(self) -> None:
-        """What a leader promotes by itself: a caught-up non-voter, a witness at once, a witness whose data is there."""
+        """Return what a leader promotes by itself: a caught-up non-voter, a witness at once, a witness whose data is
+        there."""
         for uuid, m in sorted(self.members.items()):
             if m.promote and self.health[uuid] is Health.HEALTHY:
                 whole = m.holds_data or uuid in self.data
@@ -91,7 +92,7 @@ class Group:
                 self.index += 1
 
     def settle(self) -> None:
-        """Until nothing is needed."""
+        """Take steps until nothing is needed."""
         for _ in range(30):
             if self.step() is None:
                 return

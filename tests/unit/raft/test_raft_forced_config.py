@@ -32,7 +32,8 @@ class SurvivorsHistory(Verifiers):
 
 
 def force(durable: Durable, uuid: str) -> OpId:
-    """What the tool leaves on the survivor's disk: the config at the end of its log, in the metadata, a new term."""
+    """Return what the tool leaves on the survivor's disk: the config at the end of its log, in the metadata, a new
+    term."""
     last = durable.entries[-1].opid
     opid = OpId(next_generation(max(last.term, durable.hard.term)), last.index + 1)
     config = RaftConfig(opid, (Member(uuid),), unsafe=True)

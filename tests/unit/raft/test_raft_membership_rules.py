@@ -14,7 +14,7 @@ from tests.harness.raft_solo import Solo, entry
 
 ADD_D = ConfigEdit(EditKind.ADD, Member("d", votes=False))
 TEN_MINUTES_TICKS = 12_000
-"""Of a server, whose tick is 50 ms."""
+"""Ten minutes in ticks of a server, whose tick is 50 ms."""
 
 
 def led(voters: str = "abc", learners: str = "") -> Net:

@@ -181,7 +181,8 @@ def test_config_that_a_leader_can_have_appended_is_taken_and_no_other() -> None:
 
 
 def leader() -> Solo:
-    """Of term 2, with the entries 1.1 to 1.3 and 2.4, of which all are committed; `b` was sent one heartbeat round."""
+    """Return a leader of term 2, with the entries 1.1 to 1.3 and 2.4, of which all are committed; `b` was sent one
+    heartbeat round."""
     solo = Solo(term=1, entries=[entry(1, index) for index in range(1, 4)])
     solo.lead()
     solo.ack("b", 4)
@@ -193,7 +194,7 @@ def leader() -> Solo:
 
 
 def follower() -> Solo:
-    """Of `b`, in term 2, with the entries 1.1, 1.2, 2.3, of which two are committed."""
+    """Return a follower of `b` in term 2, with the entries 1.1, 1.2, 2.3, of which two are committed."""
     solo = Solo(term=1, entries=[entry(1, 1), entry(1, 2)])
     solo.step(solo.append(2, OpId(1, 2), entry(2, 3), commit=2))
     return solo

@@ -36,7 +36,7 @@ def tick(solo: Solo) -> list[Message]:
 
 
 def copies(solo: Solo) -> list[CopyNeeded]:
-    """Those that were asked for since this was asked last."""
+    """Return the requests since the last call of this function."""
     found = [copy for ready in solo.readies for copy in ready.copies_needed]
     solo.readies.clear()
     return found

@@ -13,7 +13,7 @@ from tests.harness.sim_cluster import RAFT, TICK_US, SimCluster
 from tests.harness.sim_start import Answers, level, on, put, put_and_wait, started
 
 GIVEN_UP_TICKS = RAFT.election_ticks_max + RAFT.heartbeat_ticks
-"""As the design page of this folder says: after the last answer that the leader heard."""
+"""The bound that the design page of this folder states: counted after the last answer that the leader received."""
 TRANSFER_TICKS = RAFT.election_ticks_min
 
 

@@ -24,7 +24,7 @@ def fill(node: SimNode) -> None:
 
 
 def saved(node: SimNode) -> ConsensusMeta:
-    """What a restart would remember."""
+    """Return what a restart would remember."""
     return ConsensusMeta.load(node.disk, TABLET)
 
 

@@ -64,7 +64,7 @@ class Voter:
         return self.node.replica
 
     def hear(self, message: Any) -> list[Any]:
-        """What is answered within a while; fewer if it dies meanwhile."""
+        """Return the answers that come within a while; fewer if the server dies meanwhile."""
         before = len(self.sent)
         self.node.receive(message)
         self.cluster.run_for(20_000)
@@ -341,7 +341,7 @@ class Crashy:
         world.after(150_000, self._slow)
 
     def write(self, op: RowOp, key: int, value: int) -> Any:
-        """What the row's entry came to, whoever was asked at last."""
+        """Return the outcome of the row's entry, whichever server answered last."""
         self.number += 1
         meta = WriteMeta(COLUMNS, 1, client_id="client", sequence=self.number, first_incomplete=self.number)
         payload = payload_of([Record(value, op, key, None, None)])
@@ -356,7 +356,7 @@ class Crashy:
                 return answers.one
 
     def rows(self) -> dict[int, int]:
-        """What every replica holds, once all are up and level."""
+        """Return what every replica holds, once all are up and level."""
         self.calm = True
         self.cluster.run_until(lambda: level(self.cluster), "everyone level")
         self.cluster.verify.writes_stand()

@@ -34,7 +34,7 @@ def stir(x: int) -> int:
 
 
 def raw(value: Any, kind: Any) -> int:
-    """As the module's head defines it, one value at a time. `value` is a pa.Scalar that is not null."""
+    """Compute the sum as the module's head defines it, one value at a time. `value` is a pa.Scalar that is not null."""
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         data = value.as_py() if pa.types.is_binary(kind) else value.as_py().encode()
         words = [int.from_bytes(data[i : i + 8], "little") for i in range(0, len(data), 8)]

@@ -48,7 +48,7 @@ PLAIN: list[tuple[Any, list[Any]]] = [
 
 
 def stream(array: Any, name: str = "v", metadata: dict[str, str] | None = None, **options: Any) -> bytes:
-    """What pyarrow writes for one column."""
+    """Return the bytes that pyarrow writes for one column."""
     field = pa.field(name, array.type)
     rows = pa.RecordBatch.from_arrays([array], schema=pa.schema([field], metadata=metadata))
     sink = pa.BufferOutputStream()

@@ -19,7 +19,7 @@ from nyala.replica.tools import catalog_copy
 from nyala.replica.types import Address, Code, Refused
 
 BUSY_S = 0.4
-"""For the first bytes of a connection, as on a loaded machine or over 200 ms of network."""
+"""The time for the first bytes of a connection, as on a loaded machine or over 200 ms of network."""
 
 
 class Server(pb_grpc.TabletServiceServicer, pb_grpc.MasterServiceServicer):

@@ -36,7 +36,7 @@ def varint(number: int) -> bytes:
 
 
 def nested(field: Any, count: int) -> bytes:
-    """So many empty items of a repeated field: two or three bytes each."""
+    """Return so many empty items of a repeated field: two or three bytes each."""
     return (varint(field.number << 3 | 2) + b"\0") * count
 
 

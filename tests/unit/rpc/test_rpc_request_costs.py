@@ -49,7 +49,7 @@ class Spent(NamedTuple):
     reply: int
     """Bytes of the reply, or of its longest message."""
     cost: int
-    """What it is charged, from its bytes to this reply."""
+    """The charge from the request's bytes to this reply."""
     steps: int
     """Calls of functions by the handler's own task, and not by what else runs meanwhile: more on a slow machine."""
 
@@ -82,7 +82,7 @@ class Counted:
 
 
 async def spent(world: Any, method: str, request: Any, refused: bool = False) -> Spent:
-    """What the request, which comes as bytes, takes until its answer is there."""
+    """Return what the request, which comes as bytes, takes until its answer is there."""
     service, _, name = method.partition(".")
     data, kind = request.SerializeToString(), message_of(method)
 

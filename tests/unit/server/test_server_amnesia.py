@@ -20,7 +20,7 @@ LOGS = {"a": [1, 2], "b": [1], "c": [1, 2]}
 
 
 class WipedNet(Net):
-    """What is sent to c reaches the server that now stands at its address."""
+    """Delivers what is sent to c to the server that is now at its address."""
 
     wiped: TabletManager | None = None
 

@@ -60,7 +60,7 @@ class HeldClock:
 
 
 class Context:
-    """What gRPC says of a call's deadline."""
+    """The part of gRPC's context of a call that holds its deadline."""
 
     def __init__(self, left_s: float | None) -> None:
         self._left_s = left_s

@@ -170,7 +170,7 @@ def test_connection_is_given_to_who_names_this_server_and_a_session() -> None:
 
 
 def _comes(sock: socket.socket) -> bytes:
-    """What comes until the other end ends the connection."""
+    """Return the bytes that come until the other end ends the connection."""
     data = b""
     try:
         while more := sock.recv(1 << 16):

@@ -126,7 +126,7 @@ async def beating(
 
 
 async def beats_later(master: Hearing, beats: int = 3) -> None:
-    """So many heartbeats from now."""
+    """Wait for so many more heartbeats."""
     then = master.beats + beats
     await until(lambda: master.beats >= then, "it beats on")
 

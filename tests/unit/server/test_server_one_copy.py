@@ -61,7 +61,8 @@ def test_leader_asks_for_a_copy_until_it_is_heard_and_one_copy_runs(monkeypatch:
 
 
 def copied_at(requests: int) -> list[list[str]]:
-    """What the target has on its disk in the middle of its copy, and at its end, after so many requests at once."""
+    """Return what the target has on its disk in the middle of its copy, and at its end, after so many requests at
+    once."""
     seen: list[list[str]] = []
 
     async def scenario(pair: Pair) -> None:

@@ -17,7 +17,7 @@ from tests.harness.server_pair import Pair, PairedServer, run_pair, until
 
 
 async def refused(server: PairedServer, as_of: OpId) -> Code:
-    """What an order as of that config is answered with, that must not be carried out."""
+    """Return the answer to an order as of that config that must not be carried out."""
     with pytest.raises(Refused) as found:
         await renew_tablet(server.manager, order(as_of))
     return found.value.code

@@ -78,7 +78,7 @@ class HeldDisk(RealDisk):
         self.block_reads: list[int] = []
         """Bytes, for each read of a block's file."""
         self.trouble: Exception | None = None
-        """What the next to open a file in `troubled` meets."""
+        """The error that the next open of a file in `troubled` meets."""
         self.troubled = "data/"
         self.at_the_door = threading.Event()
         self.go_on = threading.Event()

@@ -51,7 +51,7 @@ class Life:
         assert result.error is None
 
     def measured(self, entry: Entry, under_way: Sequence[Entry] = ()) -> int:
-        """What the rows of the entry keep at most, as the leader finds before it is in the log."""
+        """Return the leader's estimate of what the rows of the entry keep at most, before it is in the log."""
         meta, batch = WriteMeta.decode(entry.meta), self.given(entry).batch
         checked = self.tablet._check(self.schema, len(entry.payload), WireRows.of_batch(batch, meta))
         before, contents = longest_given(map(self.given, under_way)), self.tablet._contents

@@ -301,7 +301,7 @@ def test_ledger_idle_client_expires_by_entry_time_not_by_clock() -> None:
 
 
 def _clients(tablet: Tablet) -> dict[str, list[int]]:
-    """Who is remembered, and which numbers of theirs."""
+    """Return the remembered clients, and their remembered numbers."""
     return {c["client_id"]: [r["sequence"] for r in c["results"]] for c in tablet.ledger.to_avro()["clients"]}
 
 

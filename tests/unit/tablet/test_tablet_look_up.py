@@ -45,7 +45,7 @@ def as_columns(schema: TableSchema, keys: list[tuple[Any, ...]]) -> list[Any]:
 
 
 def got(tablet: Tablet, schema: TableSchema, keys: list[tuple[Any, ...]]) -> list[dict[str, Any] | None]:
-    """What a read says of each key."""
+    """Return the result of a read for each key."""
     rows, at = tablet.get(keys_of(as_columns(schema, keys)))
     assert rows.answered == len(keys) and at == tablet.applied_time
     found: list[dict[str, Any] | None] = [None] * len(keys)

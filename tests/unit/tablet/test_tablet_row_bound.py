@@ -59,7 +59,7 @@ class Life:
         return result
 
     def reopen(self) -> None:
-        """As after a kill: what was not flushed is applied again from the log."""
+        """Open the tablet as after a kill: what was not flushed is applied again from the log."""
         self.tablet.close()
         self.tablet = Tablet.open(self.disk, Superblock.load(self.disk, self.tablet.tablet_id))
         self.tablet.apply(self.log)

@@ -120,7 +120,7 @@ def test_superblock_of_a_tombstone_names_its_state_last_opid_and_quarantine() ->
 
 
 def held(disk: SimDisk) -> list[str]:
-    """What a start does with a tablet that may have lost its superblock; the blocks that stay."""
+    """Start a tablet that may have lost its superblock; returns the blocks that stay."""
     if Superblock.exists(disk, TABLET):
         start(disk)
     else:

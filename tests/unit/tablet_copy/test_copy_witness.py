@@ -73,7 +73,7 @@ def log_of(disk: SimDisk) -> Log:
 
 
 def append(disk: SimDisk, source: Source, through: int) -> None:
-    """What the leader sends: its entries behind the base, onto the witness's log."""
+    """Append the leader's entries after the base to the witness's log."""
     log = log_of(disk)
     entries = source.replica.log.read(BASE.index + 1, through + 1, 1 << 20)
     log.append(entries, lambda outcome: None)

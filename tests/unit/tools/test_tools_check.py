@@ -124,7 +124,7 @@ def test_check_tells_of_a_server_that_is_near_a_limit_of_its_process() -> None:
 
 
 def told_of_voters(**states: dict[str, Any]) -> list[tuple[Severity, str]]:
-    """Of a tablet led by a on a, b and c, what is told where the replicas on these servers are so."""
+    """Return the findings for a tablet led by a on a, b and c, if the replicas on these servers are so."""
     seen = view("abc")
     for replica in seen.replicas["1"]:
         for name, value in states.get(replica.server_uuid, {}).items():
@@ -235,7 +235,8 @@ def test_check_tells_what_a_server_says_and_is_not_believed() -> None:
 
 
 def unproven(m: Masters, *, teller: str, seconds: int) -> list[tuple[Severity, str]]:
-    """What is found of the tablet after a server told for so long, each second, that it is alone by a forced config."""
+    """Return the findings for the tablet after a server reported for so long, each second, that it is alone by a forced
+    config."""
     forced = RaftConfig(OpId(1 << 32, 11), (Member(S[5]), Member(teller)), unsafe=True)
     status = pb.ReplicaStatus(tablet_id=m.tablet, uuid=teller, data_state=DataState.READY, term=1 << 32)
     status.committed_config.CopyFrom(config_to_pb(forced))

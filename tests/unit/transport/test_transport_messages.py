@@ -29,7 +29,7 @@ QUICK = PeerOptions(backoff_first_ms=5, backoff_max_ms=20, **PATIENT)
 
 
 class Inbox:
-    """What a servicer delivered, and a way to wait for it."""
+    """Collects what a servicer delivered, and can wait for it."""
 
     def __init__(self) -> None:
         self.messages: list[tuple[str, Message]] = []

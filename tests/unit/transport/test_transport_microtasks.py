@@ -12,7 +12,7 @@ from nyala.replica.transport.microtasks import _FUNCTIONS_MAX
 def run(
     scenario: Callable[[MicrotaskQueue, list[str], list[BaseException]], object],
 ) -> tuple[list[str], list[BaseException]]:
-    """What was seen in the turn of `scenario` and in the three after it; each later turn is noted as `|`."""
+    """Return what was seen in the turn of `scenario` and in the three after it; each later turn is noted as `|`."""
     seen: list[str] = []
     errors: list[BaseException] = []
 

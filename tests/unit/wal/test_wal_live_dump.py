@@ -36,7 +36,7 @@ class BusyDisk(SimDisk):
 
 
 def no_pause() -> None:
-    """Nobody writes between two looks."""
+    """Write nothing between two reads."""
 
 
 def four_segments() -> tuple[BusyDisk, Log]:

@@ -63,7 +63,7 @@ def in_flight(name: str, gap: int) -> tuple[str, bytes, bytes]:
 
 
 def found(path: str, data: bytes) -> tuple[list[Entry], OpId | None, SimDisk]:
-    """What a log of that one file opens with, and its disk afterwards."""
+    """Return the result of opening a log of that one file, and its disk afterwards."""
     disk = SimDisk()
     disk.mkdir(FOLDER)
     disk.poke(path, data)
@@ -154,7 +154,7 @@ def test_frame_over_a_sectors_bound_costs_none_of_the_entries_before_the_damage(
 
 
 def dump(path: str, data: bytes) -> list[dict[str, object]]:
-    """What `dump_segment` says of a file."""
+    """Return the output of `dump_segment` for a file."""
     disk = SimDisk()
     disk.mkdir(FOLDER)
     disk.poke(path, data)
