@@ -18,7 +18,7 @@ from nyala.replica.types import Code, RaftConfig, Refused
 from . import completion
 from .cancel_change import cancel_change
 from .completion import ServerUuid, TableName, TabletId
-from .context import Json, Masters, client, console, find_server, find_tablet, print_json, size_text
+from .context import Json, Masters, client, console, find_server, find_tablet, print_json, say, size_text
 
 if TYPE_CHECKING:
     from nyala.replica.client import Client
@@ -217,10 +217,8 @@ def unretire(server: ServerUuid, masters: Masters = "", as_json: Json = False) -
         uuid = find_server(connected, server).uuid
         was = next(s for s in connected.list_servers().servers if s.uuid == uuid).draining
         connected.retire_server(uuid, undo=True)
-    if as_json:
-        print_json({"uuid": uuid, "was_retired": was})
-    else:
-        typer.echo(f"{uuid[:8]} is used again" if was else f"{uuid[:8]} was not being retired")
+    text = f"{uuid[:8]} is used again" if was else f"{uuid[:8]} was not being retired"
+    say(as_json, {"uuid": uuid, "was_retired": was}, text)
 
 
 def _look(connected: Client, tablet: str) -> tuple[str, pb.TabletInfo]:

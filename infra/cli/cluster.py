@@ -12,7 +12,18 @@ from nyala.replica.types import DataState, read_number
 
 from . import completion
 from .completion import TabletId
-from .context import Json, Masters, client, console, find_server, find_tablet, print_json, print_table, size_text
+from .context import (
+    Json,
+    Masters,
+    client,
+    console,
+    find_server,
+    find_tablet,
+    print_json,
+    print_table,
+    show_list,
+    size_text,
+)
 from .letters import KafkaProperties, login_of
 
 if TYPE_CHECKING:
@@ -27,6 +38,10 @@ SPARE = ("commit", "term", "~rows", "disk", "phase")
 HOLDER = "tablet server"
 NOTHING = ("", "", "", "")
 """The cells for fields that only tablet servers report: for a master they are unknown, not 0."""
+_HOLDS = (
+    "replicas", "leaders", "bytes_on_disk", "memory_bytes", "tablets_max", "loop_lag_ms_max", "gil_hold_ms_max",
+)  # fmt: skip
+"""Numbers of a tablet server alone."""
 SERVERS_SPARE = ("location", "wanted of it", "memory", "leaders", "disk", "kind")
 """The columns that are left out on a narrow terminal, the least useful first."""
 
@@ -120,9 +135,6 @@ def list_servers(masters: Masters = "", as_json: Json = False) -> None:
     everyone = [("master", s) for s in listing.masters] + [(HOLDER, s) for s in listing.servers]
     everyone += [("of another cluster", s) for s in listing.foreign]
     everyone += [("does not count", s) for s in listing.candidates]
-    if as_json:
-        print_json([{"kind": kind, **_server_json(s, known=kind == HOLDER)} for kind, s in everyone])
-        return
     holds = [
         (s.replicas, s.leaders, size_text(s.bytes_on_disk), size_text(s.memory_bytes)) if kind == HOLDER else NOTHING
         for kind, s in everyone
@@ -133,7 +145,8 @@ def list_servers(masters: Masters = "", as_json: Json = False) -> None:
         for (kind, s), held in zip(everyone, holds, strict=True)
     ]  # fmt: skip
     headings = ("kind", "uuid", "address", "", "replicas", "leaders", "disk", "memory", "location", "wanted of it")
-    print_table("servers", headings, rows, SERVERS_SPARE)
+    document = [{"kind": kind, **_server_json(s, known=kind == HOLDER)} for kind, s in everyone]
+    show_list(as_json, document, "servers", headings, rows, SERVERS_SPARE)
 
 
 def _address(server: pb.ServerInfo) -> str:
@@ -143,39 +156,19 @@ def _address(server: pb.ServerInfo) -> str:
 def _server_json(server: pb.ServerInfo, *, known: bool) -> dict[str, Any]:
     """One server as JSON. `known`: whether its contents are known; for masters, and servers that do not count, they are
     null, not 0."""
-    holds = (
-        "replicas",
-        "leaders",
-        "bytes_on_disk",
-        "memory_bytes",
-        "tablets_max",
-        "loop_lag_ms_max",
-        "gil_hold_ms_max",
-        "open_files",
-        "open_files_max",
-        "memory_maps",
-        "memory_maps_max",
-    )
-    found = {
+    holds: dict[str, Any] = {name: getattr(server, name) for name in _HOLDS}
+    for name in ("open_files", "memory_maps"):
+        use = getattr(server, name)
+        holds |= {name: use.used or None, f"{name}_max": use.limit or None}
+    return {
         "uuid": server.uuid,
         "address": _address(server),
         "alive": server.alive,
-        "replicas": server.replicas,
-        "leaders": server.leaders,
-        "bytes_on_disk": server.bytes_on_disk,
-        "memory_bytes": server.memory_bytes,
-        "tablets_max": server.tablets_max,
-        "loop_lag_ms_max": server.loop_lag_ms_max,
-        "gil_hold_ms_max": server.gil_hold_ms_max,
-        "open_files": server.open_files.used or None,
-        "open_files_max": server.open_files.limit or None,
-        "memory_maps": server.memory_maps.used or None,
-        "memory_maps_max": server.memory_maps.limit or None,
+        **(holds if known else dict.fromkeys(holds)),
         "last_heartbeat_us_ago": server.last_heartbeat_us_ago,
         "location": server.location,
         "retire": tools.drain_json(server),
     }
-    return found if known else found | dict.fromkeys(holds)
 
 
 @tablet_app.command("list")

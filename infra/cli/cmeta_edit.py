@@ -15,8 +15,8 @@ import typer
 from nyala.replica import tools
 from nyala.replica.types import Address, Member, is_uuid
 
-from .context import Json, ask, print_json, print_table
-from .offline import Root, Tablet, Yes, changeable
+from .context import Json, Yes, ask, print_json, print_table
+from .offline import Root, Tablet, changeable
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="print what would be, change nothing")]
 

@@ -28,6 +28,7 @@ Masters = Annotated[
     typer.Option("--masters", envvar="NYALA_MASTERS", help="host:port[,...]; default: the local stack (`nyala up`)"),
 ]
 
+Yes = Annotated[bool, typer.Option("--yes", help="do not ask")]
 Tablets = Annotated[list[str], typer.Option("--tablet", help="tablet id, or its beginning; repeat it")]
 Confirmed = Annotated[
     str,
@@ -161,6 +162,29 @@ def not_yet(fingerprint: str) -> None:
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
     typer.echo(json.dumps(value, indent=2, default=str))
+
+
+def say(as_json: bool, document: object, text: str) -> None:
+    """The document for a program, or the text for people."""
+    if as_json:
+        print_json(document)
+    else:
+        typer.echo(text)
+
+
+def show_list(
+    as_json: bool,
+    document: object,
+    title: str,
+    headings: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    spare: Sequence[str] = (),
+) -> None:
+    """The document for a program, or a table for people, as `print_table`."""
+    if as_json:
+        print_json(document)
+    else:
+        print_table(title, headings, rows, spare)
 
 
 def print_table(

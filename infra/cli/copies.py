@@ -13,7 +13,7 @@ from nyala.replica.types import Code, DataState, Refused, read_number
 from . import completion
 from .bars import copy_bar
 from .completion import TabletId
-from .context import Json, Masters, client, find_server, find_tablet, print_json, print_table, size_text
+from .context import Json, Masters, client, find_server, find_tablet, show_list, size_text
 
 if TYPE_CHECKING:
     from nyala.replica.client import Client
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="tablet copies under way", no_args_is_help=True)
 LOOK_PERIOD_S = 0.3
+_FIELDS = (
+    "tablet_id", "source_uuid", "target_uuid", "phase", "bytes_done", "bytes_total", "started_us", "error", "idle_us",
+    "ttl_us",
+)  # fmt: skip
 
 
 @app.command()
@@ -107,21 +111,6 @@ def list_copies(masters: Masters = "", as_json: Json = False) -> None:
     """
     with client(masters) as connected:
         jobs = tools.list_copies(connected)
-    if as_json:
-        fields = (
-            "tablet_id",
-            "source_uuid",
-            "target_uuid",
-            "phase",
-            "bytes_done",
-            "bytes_total",
-            "started_us",
-            "error",
-            "idle_us",
-            "ttl_us",
-        )
-        print_json([{f: getattr(j, f) for f in fields} for j in jobs])
-        return
     rows = [
         (j.tablet_id[:8], j.source_uuid[:8], j.target_uuid[:8], j.phase, size_text(j.bytes_done),
          size_text(j.bytes_total), f"{100 * j.bytes_done / j.bytes_total:.0f} %" if j.bytes_total else "",
@@ -129,7 +118,8 @@ def list_copies(masters: Masters = "", as_json: Json = False) -> None:
         for j in jobs
     ]  # fmt: skip
     headings = ("tablet", "from", "to", "phase", "done", "of", "", "idle", "error")
-    print_table("tablet copies", headings, rows, ("of", "idle"))
+    document = [{name: getattr(j, name) for name in _FIELDS} for j in jobs]
+    show_list(as_json, document, "tablet copies", headings, rows, ("of", "idle"))
 
 
 def idle_text(job: pb.CopyJob) -> str:

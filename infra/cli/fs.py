@@ -8,8 +8,8 @@ import typer
 
 from nyala.replica import tools
 
-from .context import Json, ask, console, print_json, print_table, size_text
-from .offline import Root, Yes, changeable, print_findings, reading, replica_cells, stopped
+from .context import Json, Yes, ask, console, print_json, print_table, say, size_text
+from .offline import Root, changeable, print_findings, reading, replica_cells, stopped
 
 app = typer.Typer(help="directories of stopped servers", no_args_is_help=True)
 
@@ -34,10 +34,7 @@ def format_directory(
         tools.need_formattable(root, kind=tools.KINDS[kind], uuid=uuid)
     with lock_root(root):
         made = tools.format_root(root, kind=tools.KINDS[kind], uuid=uuid)
-    if as_json:
-        print_json({"root": str(root), "uuid": made.uuid, "kind": made.kind})
-    else:
-        typer.echo(made.uuid)
+    say(as_json, {"root": str(root), "uuid": made.uuid, "kind": made.kind}, made.uuid)
 
 
 @app.command("uuid")
@@ -48,10 +45,7 @@ def print_uuid(root: Root, as_json: Json = False) -> None:
     if not root.is_dir():
         raise typer.BadParameter(f"there is no directory {root}")
     found = tools.identity(RealDisk(root))
-    if as_json:
-        print_json({"uuid": found.uuid, "kind": found.kind, "cluster_id": found.cluster_id or None})
-    else:
-        typer.echo(found.uuid)
+    say(as_json, {"uuid": found.uuid, "kind": found.kind, "cluster_id": found.cluster_id or None}, found.uuid)
 
 
 @app.command("check")

@@ -13,7 +13,7 @@ import typer
 from nyala import pipeline
 
 from .completion import TableName
-from .context import Json, ask, console, kafka_of, print_table
+from .context import Json, Yes, ask, console, kafka_of, print_table
 
 if TYPE_CHECKING:
     from nyala.pipeline import KafkaSecurity, StoredDeadLetter
@@ -103,7 +103,7 @@ def replay(
     table: TableName,
     reason: Reason = "",
     to: Annotated[str, typer.Option(help="publish to this topic instead of the one each record came from")] = "",
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    yes: Yes = False,
     kafka: Kafka = "",
     kafka_properties: KafkaProperties = "",
 ) -> None:

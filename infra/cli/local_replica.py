@@ -11,8 +11,8 @@ from nyala.replica import tools
 from nyala.replica.types import DataState, Disk
 
 from .bars import shown_copy
-from .context import Json, ask, console, print_json, print_table, size_text
-from .offline import Root, Tablet, Yes, address_of, changeable, print_findings, replica_cells, stopped
+from .context import Json, Yes, ask, console, print_json, print_table, say, show_list, size_text
+from .offline import Root, Tablet, address_of, changeable, print_findings, replica_cells, stopped
 
 app = typer.Typer(help="replicas of a stopped server", no_args_is_help=True)
 SPARE = ("log", "blocks", "term")
@@ -26,15 +26,13 @@ def list_replicas(root: Root, as_json: Json = False) -> None:
 
     with stopped(root) as disk:
         found = [tools.read_tablet(disk, t, blocks=False) for t in Superblock.list_tablets(disk)]
-    if as_json:
-        print_json([tools.tablet_json(t) for t in found])
-        return
     rows = [
         (*replica_cells(t), size_text(t.log.size_bytes if t.log else 0), size_text(t.block_bytes),
          escape("; ".join(f.what for f in t.findings)))
         for t in found
     ]  # fmt: skip
-    print_table("replicas", ("tablet", "table", "state", "term", "last", "log", "blocks", "trouble"), rows, SPARE)
+    headings = ("tablet", "table", "state", "term", "last", "log", "blocks", "trouble")
+    show_list(as_json, [tools.tablet_json(t) for t in found], "replicas", headings, rows, SPARE)
 
 
 @app.command("dump")
@@ -100,22 +98,16 @@ def delete_replica(
             whose = tools.identity(disk).uuid
             ask(f"erase {tablet} and everything that server {whose} promised for it, for good?", yes)
             removed = tools.erase(disk, tablet)
-            if as_json:
-                print_json({"tablet_id": tablet, "removed": removed})
-            else:
-                typer.echo(f"erased {tablet}: {len(removed)} files and folders")
+            document = {"tablet_id": tablet, "removed": removed}
+            say(as_json, document, f"erased {tablet}: {len(removed)} files and folders")
             return
         _need(disk, tablet)
         ask(f"make the replica of {tablet} a tombstone? Its data goes to quarantine.", yes)
         tombstone = tools.make_tombstone(disk, tablet)
-    if as_json:
-        print_json(
-            {"tablet_id": tablet, "data_state": tombstone.data_state.name, "last_logged": str(tombstone.last_logged),
-             "quarantine": tombstone.quarantine}
-        )  # fmt: skip
-        return
-    kept = f", data in {tombstone.quarantine}" if tombstone.quarantine else ""
-    typer.echo(f"{tablet} is {tombstone.data_state.name}: last logged OpId {tombstone.last_logged}{kept}")
+    state, last, kept = tombstone.data_state.name, str(tombstone.last_logged), tombstone.quarantine
+    document = {"tablet_id": tablet, "data_state": state, "last_logged": last, "quarantine": kept}
+    where = f", data in {kept}" if kept else ""
+    say(as_json, document, f"{tablet} is {state}: last logged OpId {last}{where}")
 
 
 @app.command("copy-from")
@@ -155,12 +147,9 @@ def copy_from(
                 )
         finally:
             remote.close()
-    if as_json:
-        print_json(
-            {"tablet_id": tablet, "server": uuid, "flushed": str(ready.flush_opid), "bytes": progress.bytes_done}
-        )
-        return
-    typer.echo(f"copied {tablet} to {uuid}: {size_text(progress.bytes_done)}; the server's next start runs it")
+    document = {"tablet_id": tablet, "server": uuid, "flushed": str(ready.flush_opid), "bytes": progress.bytes_done}
+    size = size_text(progress.bytes_done)
+    say(as_json, document, f"copied {tablet} to {uuid}: {size}; the server's next start runs it")
 
 
 def _need(disk: Disk, tablet: str) -> None:

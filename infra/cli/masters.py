@@ -9,8 +9,8 @@ import typer
 from nyala.replica import tools
 
 from .bars import shown_copy
-from .context import Json, Masters, ask, client, print_json, print_table, size_text
-from .offline import Root, Yes, address_of, changeable
+from .context import Json, Masters, Yes, ask, client, say, show_list, size_text
+from .offline import Root, address_of, changeable
 
 app = typer.Typer(help="the masters, and their catalog copied to a new one", no_args_is_help=True)
 
@@ -22,14 +22,9 @@ def list_masters(masters: Masters = "", as_json: Json = False) -> None:
         listing = connected.list_servers()
         addresses = {m.uuid: ",".join(f"{a.host}:{a.port}" for a in m.addresses) for m in listing.masters}
         views = tools.ask_masters(connected, listing)
-    if as_json:
-        print_json([_json(view, addresses[view.uuid]) for view in views])
-        return
-    rows = []
-    for view in views:
-        found = _json(view, addresses[view.uuid])
-        rows.append(tuple(found[name] for name in ("uuid", "address", "role", "term", "last_logged", "error")))
-    print_table("masters", ("uuid", "address", "role", "term", "last", "trouble"), rows, ("last",))
+    found = [_json(view, addresses[view.uuid]) for view in views]
+    rows = [tuple(each[name] for name in ("uuid", "address", "role", "term", "last_logged", "error")) for each in found]
+    show_list(as_json, found, "masters", ("uuid", "address", "role", "term", "last", "trouble"), rows, ("last",))
 
 
 def _json(view: tools.MasterView, address: str) -> dict[str, object]:
@@ -69,7 +64,6 @@ def copy_from(
             ask(f"replace the catalog of master {own.uuid}? Its data goes to quarantine.", yes)
         with shown_copy(quiet=as_json) as progress:
             ready = tools.copy_catalog(disk, own, address, allow_leaderless=allow_leaderless, progress=progress)
-    if as_json:
-        print_json({"master": own.uuid, "flushed": str(ready.flush_opid), "bytes": progress.bytes_done})
-        return
-    typer.echo(f"copied the catalog to {own.uuid}: {size_text(progress.bytes_done)}; the master's next start runs it")
+    document = {"master": own.uuid, "flushed": str(ready.flush_opid), "bytes": progress.bytes_done}
+    size = size_text(progress.bytes_done)
+    say(as_json, document, f"copied the catalog to {own.uuid}: {size}; the master's next start runs it")

@@ -37,7 +37,6 @@ def address_of(text: str) -> Address:
         raise typer.BadParameter(str(error)) from None
 
 
-Yes = Annotated[bool, typer.Option("--yes", help="do not ask")]
 PATH_SHOWN_LENGTH_MAX = 60
 _COLOURS = {"ERROR": "red", "WARNING": "yellow"}
 

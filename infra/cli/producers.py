@@ -11,7 +11,7 @@ from nyala import pipeline
 from nyala.replica.types import shown
 
 from .completion import TableName
-from .context import Json, Masters, cluster, local_kafka, print_json, print_table
+from .context import Json, Masters, cluster, local_kafka, show_list
 from .letters import Kafka, KafkaProperties
 
 topic_app = typer.Typer(help="the Kafka topic that feeds a table", no_args_is_help=True)
@@ -107,11 +107,9 @@ def list_schemas(table: TableName, masters: Masters = "", as_json: Json = False)
     found += [
         (w.fingerprint, w.registry_id, w.avro_json) for w in handle.writer_schemas if w.fingerprint != found[0][0]
     ]
-    if as_json:
-        print_json([{"fingerprint": f, "registry_id": r, "avro": parse_json(text)} for f, r, text in found])
-        return
+    document = [{"fingerprint": f, "registry_id": r, "avro": parse_json(text)} for f, r, text in found]
     rows = [
         (f, r or "", parse_json(text)["name"], ", ".join(field["name"] for field in parse_json(text)["fields"]))
         for f, r, text in found
     ]
-    print_table(f"writer schemas of {table}", ("fingerprint", "registry", "name", "fields"), rows)
+    show_list(as_json, document, f"writer schemas of {table}", ("fingerprint", "registry", "name", "fields"), rows)

@@ -10,7 +10,7 @@ from nyala.replica.types import DataState, read_number
 
 from . import completion
 from .completion import TabletId
-from .context import Json, Masters, ask, client, find_server, named, print_json, print_table, size_text
+from .context import Json, Masters, Yes, ask, client, find_server, named, say, show_list, size_text
 
 app = typer.Typer(help="data of deleted replicas, kept for a look", no_args_is_help=True)
 
@@ -32,18 +32,17 @@ def list_quarantine(
         only = find_server(connected, server).uuid if server else ""
         servers = [s for s in connected.list_servers().servers if only in ("", s.uuid)]
         found = [(s.uuid, q) for s in servers for q in connected.list_quarantine(s)]
-    if as_json:
-        fields = ("path", "tablet_id", "table_name", "wal_bytes", "block_bytes")
-        print_json(
-            [{"server": u, **{f: getattr(q, f) for f in fields}, "data_state": _state(q.data_state)} for u, q in found]
-        )
-        return
+    fields = ("path", "tablet_id", "table_name", "wal_bytes", "block_bytes")
+    document = [
+        {"server": u, **{f: getattr(q, f) for f in fields}, "data_state": _state(q.data_state)} for u, q in found
+    ]
     rows = [
         (u[:8], q.tablet_id, q.table_name, _state(q.data_state), size_text(q.wal_bytes), size_text(q.block_bytes),
          q.path)
         for u, q in found
     ]  # fmt: skip
-    print_table("quarantine", ("server", "tablet", "table", "was", "log", "blocks", "path"), rows, SPARE)
+    headings = ("server", "tablet", "table", "was", "log", "blocks", "path")
+    show_list(as_json, document, "quarantine", headings, rows, SPARE)
 
 
 @app.command()
@@ -52,7 +51,7 @@ def purge(
     server: Annotated[
         str, typer.Option(help="uuid of the server, or its beginning", autocompletion=completion.servers)
     ],
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    yes: Yes = False,
     masters: Masters = "",
     as_json: Json = False,
 ) -> None:
@@ -68,11 +67,9 @@ def purge(
         where, size = target.uuid[:8], size_text(sum(q.wal_bytes + q.block_bytes for q in kept))
         ask(f"remove {len(kept)} quarantines of {found[0]} on {where}, {size}, for good?", yes)
         reply = connected.purge_quarantine(target, found[0])
-    if as_json:
-        answer = {"server": target.uuid, "tablet_id": found[0], "removed": list(reply.removed)}
-        print_json(answer | {"bytes_freed": reply.bytes_freed})
-        return
-    typer.echo(f"removed {len(reply.removed)} files and folders, {size_text(reply.bytes_freed)}")
+    answer = {"server": target.uuid, "tablet_id": found[0], "removed": list(reply.removed)}
+    text = f"removed {len(reply.removed)} files and folders, {size_text(reply.bytes_freed)}"
+    say(as_json, answer | {"bytes_freed": reply.bytes_freed}, text)
 
 
 def _state(number: int) -> str:

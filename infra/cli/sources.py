@@ -10,7 +10,7 @@ from nyala import pipeline
 
 from . import completion
 from .completion import TableName
-from .context import Json, Masters, ask, client, kafka_of, local_kafka, print_json, print_table
+from .context import Json, Masters, Yes, ask, client, kafka_of, local_kafka, print_json, print_table
 from .letters import Kafka, KafkaProperties, login_of
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _lags(positions: Sequence[Any], bootstrap: str, properties: str) -> dict[Sou
 def release(
     table: TableName,
     owner: Annotated[str, typer.Option(help="only what this run holds")] = "",
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    yes: Yes = False,
     masters: Masters = "",
 ) -> None:
     """Take a table's sources from a query that died, without waiting for its lease. A living query is ended by it."""
@@ -143,7 +143,7 @@ def reset(
     ] = "",
     topic_id: Annotated[str, typer.Option(help="only sources of this topic id")] = "",
     force: Annotated[bool, typer.Option("--force", help="even while a query owns the source")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    yes: Yes = False,
     kafka: Kafka = "",
     kafka_properties: KafkaProperties = "",
     masters: Masters = "",

@@ -13,7 +13,7 @@ import typer
 import nyala
 
 from .completion import TableName
-from .context import Json, Masters, ask_for_name, cluster, local_kafka, print_json, print_table
+from .context import Json, Masters, Yes, ask_for_name, cluster, local_kafka, print_json, print_table, say, show_list
 from .letters import Kafka, KafkaProperties
 from .producers import PARTITIONS, Partitions
 
@@ -86,10 +86,7 @@ def create(
         except nyala.TopicNotMade as error:
             not_made = str(error)
         handle = connected.client.get_table(name)
-    if as_json:
-        print_json(_describe(handle))
-    else:
-        typer.echo(f"created {name}: {len(handle.tablets)} tablets, {replicas} replicas each")
+    say(as_json, _describe(handle), f"created {name}: {len(handle.tablets)} tablets, {replicas} replicas each")
     if not_made:
         typer.echo(f"nyala: {not_made}", err=True)
         raise typer.Exit(1)
@@ -108,21 +105,13 @@ def list_tables(masters: Masters = "", as_json: Json = False) -> None:
         handles = connected.client.list_tables()
         if as_json:  # the list of tables has no tablets
             handles = [connected.client.get_table(h.name) for h in handles]
-    if as_json:
-        print_json([_describe(h) for h in handles])
-        return
     rows = [
-        (
-            h.name,
-            ", ".join(h.schema.key),
-            len(h.schema.columns),
-            len(h.partition.partitions),
-            h.replication_factor,
-            h.source.topic,
-        )
+        (h.name, ", ".join(h.schema.key), len(h.schema.columns), len(h.partition.partitions), h.replication_factor,
+         h.source.topic)
         for h in handles
-    ]
-    print_table("tables", ("name", "key", "columns", "tablets", "replicas", "topic"), rows)
+    ]  # fmt: skip
+    headings = ("name", "key", "columns", "tablets", "replicas", "topic")
+    show_list(as_json, [_describe(h) for h in handles], "tables", headings, rows)
 
 
 @app.command()
@@ -130,23 +119,12 @@ def describe(name: TableName, masters: Masters = "", as_json: Json = False) -> N
     """Show a table's columns, partitions and source."""
     with cluster(masters) as connected:
         handle = connected.client.get_table(connected.table(name).name)
-    described = _describe(handle)
     if as_json:
-        print_json(described)
+        print_json(_describe(handle))
         return
-    print_table(
-        f"{name} ({handle.table_id})",
-        ("column", "type", "nullable", "key"),
-        [
-            (
-                c.name,
-                c.type_text,
-                "" if not c.nullable else "yes",
-                handle.schema.key.index(c.name) + 1 if c.name in handle.schema.key else "",
-            )
-            for c in handle.schema.columns
-        ],
-    )
+    key = {column: pos for pos, column in enumerate(handle.schema.key, start=1)}
+    rows = [(c.name, c.type_text, "yes" if c.nullable else "", key.get(c.name, "")) for c in handle.schema.columns]
+    print_table(f"{name} ({handle.table_id})", ("column", "type", "nullable", "key"), rows)
     typer.echo(
         f"{len(handle.tablets)} tablets{_cut(handle)}, {handle.replication_factor} replicas; "
         f"history of {handle.history_retention_us / 1e6:g} s; topic {handle.source.topic} ({handle.source.framing})"
@@ -203,10 +181,7 @@ def scan(
         )
         if count:
             rows = scanned.count()
-            if as_json:
-                print_json({"rows": rows})
-            else:
-                typer.echo(f"{rows:,}")
+            say(as_json, {"rows": rows}, f"{rows:,}")
         elif csv:
             _print_csv(scanned)
         elif as_json:
@@ -265,7 +240,7 @@ def _print_json_rows(scanned: nyala.Scan) -> None:
 @app.command()
 def drop(
     name: TableName,
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    yes: Yes = False,
     masters: Masters = "",
 ) -> None:
     """Drop a table with all its rows."""

@@ -14,8 +14,8 @@ import typer
 from nyala.replica import tools
 from nyala.replica.types import Address, Code, Corruption, DiskFailure, RaftConfig, Refused, us_of_hybrid
 
-from .context import Confirmed, Json, Masters, Tablets, ask, client, console, not_yet, print_json, print_table
-from .offline import Yes, reading, stopped
+from .context import Confirmed, Json, Masters, Tablets, Yes, ask, client, console, not_yet, print_json, print_table, say
+from .offline import reading, stopped
 
 if TYPE_CHECKING:
     from nyala.replica.client import Client
@@ -372,7 +372,5 @@ def confirm_config(
         voters = ", ".join(config.voters)
         ask(f"tablet {tablet}: config {config.opid}, voters {voters}? What others hold may be deleted.", yes)
         connected.confirm_config(tablet, config)
-    if as_json:
-        print_json({"tablet_id": tablet, "config": str(config.opid), "voters": list(config.voters)})
-        return
-    console.print(f"config {config.opid} of tablet {tablet} is confirmed: {voters}", highlight=False)
+    document = {"tablet_id": tablet, "config": str(config.opid), "voters": list(config.voters)}
+    say(as_json, document, f"config {config.opid} of tablet {tablet} is confirmed: {voters}")

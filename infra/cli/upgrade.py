@@ -9,8 +9,7 @@ import typer
 
 from nyala.replica import tools
 
-from .context import Json, Masters, ask, client, console, find_server, print_json, print_table
-from .offline import Yes
+from .context import Json, Masters, Yes, ask, client, console, find_server, print_json, print_table
 
 if TYPE_CHECKING:
     from nyala.replica.client import Client
