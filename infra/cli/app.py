@@ -142,12 +142,7 @@ class _OnDemand(TyperGroup):
         return name, None if found is None else _command(found.name), rest
 
 
-app = typer.Typer(
-    name="nyala",
-    cls=_OnDemand,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(name="nyala", cls=_OnDemand, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 def _print_version(asked: bool) -> None:

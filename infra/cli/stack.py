@@ -123,8 +123,7 @@ def env(folder: Folder = DEFAULT_FOLDER) -> None:
 
 
 def status(
-    folder: Folder = DEFAULT_FOLDER,
-    as_json: Annotated[bool, typer.Option("--json", help="machine-readable")] = False,
+    folder: Folder = DEFAULT_FOLDER, as_json: Annotated[bool, typer.Option("--json", help="machine-readable")] = False
 ) -> None:
     """Show the processes of the stack; exit status 1 if one is not READY or none runs."""
     state = local.read_state(folder)

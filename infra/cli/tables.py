@@ -238,11 +238,7 @@ def _print_json_rows(scanned: nyala.Scan) -> None:
 
 
 @app.command()
-def drop(
-    name: TableName,
-    yes: Yes = False,
-    masters: Masters = "",
-) -> None:
+def drop(name: TableName, yes: Yes = False, masters: Masters = "") -> None:
     """Drop a table with all its rows."""
     with cluster(masters) as connected:
         connected.table(name)

@@ -73,9 +73,7 @@ def named(columns: Sequence[str] | None, schema: TableSchema) -> tuple[str, ...]
     names = None if columns is None else tuple(column_of(schema, name).name for name in columns)
     if names is not None and (not names or len(set(names)) < len(names)):
         raise invalid_argument(
-            "columns= names at least one column, and each once",
-            "leave it out for all columns",
-            got=", ".join(names),
+            "columns= names at least one column, and each once", "leave it out for all columns", got=", ".join(names)
         )
     return names
 

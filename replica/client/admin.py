@@ -306,11 +306,7 @@ class Admin:
         """Take ownership of the named sources for one run of a query. Refused SOURCE_OWNED, SOURCE_POSITION or
         WRONG_TABLE."""
         request = pb.OpenSourcesRequest(
-            table=table,
-            checkpoint_table_id=checkpoint_table_id,
-            opens=opens,
-            owner_run=owner_run,
-            lease_us=lease_us,
+            table=table, checkpoint_table_id=checkpoint_table_id, opens=opens, owner_run=owner_run, lease_us=lease_us
         )
         reply: pb.OpenSourcesReply = self._masters.call("OpenSources", request)
         return reply

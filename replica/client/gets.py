@@ -58,12 +58,7 @@ class Gets:
         return table.take(pa.array(order)), positions[order]
 
     def _of_tablet(
-        self,
-        handle: TableHandle,
-        tablet: TabletHandle,
-        keys: pa.RecordBatch,
-        names: Sequence[str],
-        staleness_us: int,
+        self, handle: TableHandle, tablet: TabletHandle, keys: pa.RecordBatch, names: Sequence[str], staleness_us: int
     ) -> Iterator[tuple[pa.RecordBatch, I64]]:
         """Return rows with their positions among the keys, reading at a time as many keys as one call accepts and
         answers."""

@@ -72,10 +72,7 @@ def read_record(kind: type[T], key: bytes | None, value: bytes | None) -> T | Un
         return Unusable(Fault.TOO_LARGE, f"the record has {len(value)} bytes, {limits.TOPIC_RECORD_BYTES_MAX} at most")
     try:
         read = decode_bounded(
-            kind.__name__.lower(),
-            value,
-            text_bytes_max=limits.TOPIC_TEXT_BYTES_MAX,
-            items_max=limits.TOPIC_ITEMS_MAX,
+            kind.__name__.lower(), value, text_bytes_max=limits.TOPIC_TEXT_BYTES_MAX, items_max=limits.TOPIC_ITEMS_MAX
         )
     except NoDatum as error:
         return Unusable(Fault.OTHER_SCHEMA, f"{error}: is its sender of another version?", error.fields)

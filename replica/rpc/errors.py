@@ -30,11 +30,7 @@ def error_from_pb(message: pb.Error) -> Refused | None:
         code = Code(message.code)
     except ValueError:
         return Refused(
-            Code.ILLEGAL_STATE,
-            message.message,
-            applied=applied,
-            detail=message.detail,
-            unknown_code=message.code,
+            Code.ILLEGAL_STATE, message.message, applied=applied, detail=message.detail, unknown_code=message.code
         )
     return Refused(code, message.message, applied=applied, detail=message.detail)
 

@@ -156,9 +156,7 @@ def _values_array(values: list[object], data_type: Any) -> Any:
         return pa.array(values)
     except refusals as e:
         raise Refused(
-            Code.INVALID_ARGUMENT,
-            "values of one condition have one type: convert them first",
-            values=str(values[:5]),
+            Code.INVALID_ARGUMENT, "values of one condition have one type: convert them first", values=str(values[:5])
         ) from e
 
 

@@ -30,12 +30,7 @@ TOLD_POLL_S = 0.05
 
 
 def copy_catalog(
-    disk: Disk,
-    own: Instance,
-    source: Address,
-    *,
-    allow_leaderless: bool = False,
-    progress: CopyProgress | None = None,
+    disk: Disk, own: Instance, source: Address, *, allow_leaderless: bool = False, progress: CopyProgress | None = None
 ) -> Superblock:
     """Copy the catalog from the master at `source` to the directory of `own`, which runs it at its next start.
 

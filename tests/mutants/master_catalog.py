@@ -244,8 +244,8 @@ MUTANTS = (
         test="tests/process/test_master_migration_process.py::test_single_master_becomes_three_with_every_table",
         file="replica/master/group/catalog_group.py",
         function="CatalogGroup.__init__",
-        before="unfit=unfit_entry,",
-        after="unfit=unfit_entry, no_data=self.cmeta.term > 0,",
+        before="unfit=unfit_entry",
+        after="unfit=unfit_entry, no_data=self.cmeta.term > 0",
     ),
     Mutant(
         name="masters take any entry",
@@ -253,8 +253,8 @@ MUTANTS = (
         test="tests/unit/master/test_master_entries.py::test_follower_refuses_a_forged_catalog_entry",
         file="replica/master/group/catalog_group.py",
         function="CatalogGroup.__init__",
-        before="unfit=unfit_entry,",
-        after='unfit=lambda entry: "",',
+        before="unfit=unfit_entry",
+        after='unfit=lambda entry: ""',
     ),
     Mutant(
         name="catalog flushes queue up",

@@ -34,6 +34,7 @@ ALONE = {
     "replica/raft_driver/log_cache.py": "the core's view of the log",
     "replica/rows/condition_values.py": SHARED,
     "replica/rows/scan_spec.py": "the one value that callers, servers and tablets hand on",
+    "replica/rpc/errors.py": SHARED,
     "replica/rpc/hosts.py": PURE,
     "replica/rpc/request_errors.py": SHARED,
     "replica/rpc/wire_fields.py": PURE,

@@ -33,11 +33,7 @@ def _reset_command(record: Position, to: int | str) -> str:
 
 def _position(code: Code, what: str, record: Position, resolve: str, **values: object) -> Refused:
     source = f"{record.topic}[{record.kafka_partition}]"
-    return Refused(
-        code,
-        f"{what}; to resolve: {resolve}",
-        {"table": record.table, "source": source, **values},
-    )
+    return Refused(code, f"{what}; to resolve: {resolve}", {"table": record.table, "source": source, **values})
 
 
 def _lease(lease_us: int) -> int:

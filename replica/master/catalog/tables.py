@@ -96,11 +96,7 @@ def find_table(catalog: Catalog, name: str = "", table_id: str = "") -> tuple[st
 
 
 def drop_table(
-    catalog: Catalog,
-    name: str,
-    table_id: str,
-    now_us: int,
-    holders: Callable[[Tablet, str], list[str]] | None = None,
+    catalog: Catalog, name: str, table_id: str, now_us: int, holders: Callable[[Tablet, str], list[str]] | None = None
 ) -> Change:
     """The change that drops a table: its tablets stay known as dropped, so that their replicas may be deleted.
 

@@ -58,11 +58,7 @@ class SentDecisions:
         self._sent.clear()
 
     def update(
-        self,
-        decisions: Sequence[Decision],
-        addresses: Mapping[str, str],
-        mono_us: int,
-        wall_us: int,
+        self, decisions: Sequence[Decision], addresses: Mapping[str, str], mono_us: int, wall_us: int
     ) -> dict[str, Decision | None]:
         """What to publish: by tablet id, the decision as it is published, or None to withdraw. `addresses` by uuid."""
         out: dict[str, Decision | None] = {}

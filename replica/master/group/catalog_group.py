@@ -81,12 +81,7 @@ class CatalogGroup:
         self.replica = Replica(
             tablet_id=CATALOG_ID,
             uuid=uuid,
-            files=Files(
-                cmeta=self.cmeta,
-                log=self.log,
-                state_machine=self.catalog,
-                unfit=unfit_entry,
-            ),
+            files=Files(cmeta=self.cmeta, log=self.log, state_machine=self.catalog, unfit=unfit_entry),
             replay=replay,
             environment=Environment(
                 hybrid_clock=HybridClock(clock),

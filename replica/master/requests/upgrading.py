@@ -78,10 +78,7 @@ def finalize(catalog: Catalog, level: int, now_us: int) -> Change:
 
 
 async def finalize_upgrade(
-    state: MasterState,
-    level: int,
-    without: Sequence[str],
-    ask_master: Callable[[Address], Awaitable[MasterBuild]],
+    state: MasterState, level: int, without: Sequence[str], ask_master: Callable[[Address], Awaitable[MasterBuild]]
 ) -> tuple[int, int]:
     """Raise the cluster's level, to that of this build if `level` is 0; returns it and the level before.
 

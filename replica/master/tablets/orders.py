@@ -124,13 +124,7 @@ def copy_is_abandoned(*, was_member: bool, ready_us: int | None, now_us: int, gr
 
 
 def _delete_order(
-    catalog: Catalog,
-    soft: SoftState,
-    inquiries: Asked,
-    server_uuid: str,
-    tablet_id: str,
-    now_us: int,
-    grace_us: int,
+    catalog: Catalog, soft: SoftState, inquiries: Asked, server_uuid: str, tablet_id: str, now_us: int, grace_us: int
 ) -> pb.DeleteTabletRequest | None:
     replica = soft.servers[server_uuid].replicas[tablet_id]
     if replica.data_state not in LIVE:

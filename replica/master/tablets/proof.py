@@ -93,11 +93,7 @@ def _newest(
 
 
 def _is_reached(
-    known: RaftConfig,
-    end: RaftConfig,
-    configs: Sequence[RaftConfig],
-    told: Mapping[str, RaftConfig],
-    gave_way: GaveWay,
+    known: RaftConfig, end: RaftConfig, configs: Sequence[RaftConfig], told: Mapping[str, RaftConfig], gave_way: GaveWay
 ) -> bool:
     """Whether `end` follows from `known` step by step, over reported configs. The search begins at `end`.
 

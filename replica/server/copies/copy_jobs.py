@@ -235,10 +235,7 @@ class CopyJobs:
         """
         manager = self._manager
         local = LocalReplica(
-            uuid=manager.uuid,
-            data_state=hosted.superblock.data_state,
-            term=hosted.term,
-            last_opid=hosted.last_opid,
+            uuid=manager.uuid, data_state=hosted.superblock.data_state, term=hosted.term, last_opid=hosted.last_opid
         )
         refusal = start_tablet_copy_checks(request, local)
         if refusal is not None:

@@ -34,11 +34,7 @@ class CopyServicer(SourceServicer):
     """Serves copies of this server's leaders, and starts copies into this server. Concurrency: the loop's thread."""
 
     def __init__(
-        self,
-        manager: TabletManager,
-        jobs: CopyJobs,
-        maintenance: Maintenance,
-        grant_ticket: GrantTicket,
+        self, manager: TabletManager, jobs: CopyJobs, maintenance: Maintenance, grant_ticket: GrantTicket
     ) -> None:
         """`grant_ticket`: that of the listener for links."""
         super().__init__(manager, grant_ticket, self._ready, self._lost_here)
@@ -46,11 +42,7 @@ class CopyServicer(SourceServicer):
         self._maintenance = maintenance
         self._jobs = jobs
 
-    async def StartTabletCopy(
-        self,
-        request: pb.StartTabletCopyRequest,
-        context: Context,
-    ) -> pb.StartTabletCopyReply:
+    async def StartTabletCopy(self, request: pb.StartTabletCopyRequest, context: Context) -> pb.StartTabletCopyReply:
         """Check and start a copy into this server; answers before it runs."""
         try:
             check_name(request.dest_uuid, self._manager.uuid)

@@ -65,11 +65,7 @@ class Writes:
     """
 
     def __init__(
-        self,
-        memory: MemoryGuard,
-        pool: ThreadPoolExecutor,
-        observe: Callable[[int], None],
-        written: Callable[[], None],
+        self, memory: MemoryGuard, pool: ThreadPoolExecutor, observe: Callable[[int], None], written: Callable[[], None]
     ) -> None:
         """`observe(hybrid time)` pushes the clock above a time that a caller has seen; Refused for the far future.
 

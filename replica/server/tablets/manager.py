@@ -472,13 +472,7 @@ class TabletManager:
     # -------------------------------------------------------------------------------------------------- stop, delete
 
     async def delete(
-        self,
-        tablet_id: str,
-        cas: OpId | None,
-        reason: str,
-        *,
-        committed: OpId = ZERO_OPID,
-        damaged_only: bool = False,
+        self, tablet_id: str, cas: OpId | None, reason: str, *, committed: OpId = ZERO_OPID, damaged_only: bool = False
     ) -> None:
         """Make the replica a tombstone; a tombstone stays one. A copy under way is cancelled first.
 

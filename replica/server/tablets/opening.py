@@ -13,15 +13,7 @@ from nyala.replica.raft import RaftOptions
 from nyala.replica.raft_driver import DriverOptions, Environment, Files, Replica
 from nyala.replica.tablet import Superblock, Tablet, Witness, data_trouble, sweep_orphans, unfit_entry
 from nyala.replica.tablet_copy import lost_tablets, named_blocks, settle_at_startup, spared_blocks, wal_folder
-from nyala.replica.types import (
-    ZERO_OPID,
-    Code,
-    Corruption,
-    Disk,
-    RaftConfig,
-    Refused,
-    may_pass,
-)
+from nyala.replica.types import ZERO_OPID, Code, Corruption, Disk, RaftConfig, Refused, may_pass
 from nyala.replica.wal import Log, WalOptions
 
 from ..options import ServerOptions
