@@ -327,7 +327,7 @@ MUTANTS = (
         ),
         file="replica/master/kafka/kafka_state.py",
         function="KafkaState.failed",
-        before="link=link, error",
+        before="link=old.away, error",
         after="error",
     ),
     Mutant(

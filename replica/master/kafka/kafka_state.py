@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -46,6 +47,11 @@ class Channel:
     error_us: int | None = None
     failures: int = 0
 
+    @property
+    def away(self) -> Link:
+        """The state without an answer from Kafka: a channel that has never worked stays NEVER_CONNECTED."""
+        return Link.NEVER_CONNECTED if self.success_us is None else Link.RECONNECTING
+
 
 @dataclass(frozen=True)
 class Skipped:
@@ -79,44 +85,39 @@ class KafkaState:
         self._channels = {(topic, doing): Channel(topic, doing) for topic, doing in CHANNELS}
         self._skipped: dict[tuple[str, Fault], Skipped] = {}
 
-    def _change(self, doing: Doing, topic: str | None, link: Link, success_us: int | None = None) -> None:
-        """`success_us`: the time of a success now; None: unchanged."""
+    def _change(self, doing: Doing, topic: str | None, change: Callable[[Channel], Channel]) -> None:
+        """Change the channel of this work with the topic; without a topic, all channels of this work."""
         with self._lock:
             for key, channel in self._channels.items():
                 if key[1] is doing and topic in (None, key[0]):
-                    at = channel.success_us if success_us is None else success_us
-                    self._channels[key] = replace(channel, link=link, success_us=at)
+                    self._channels[key] = change(channel)
 
     def succeeded(self, doing: Doing, topic: str | None = None) -> None:
         """Note that Kafka has answered for the topic; without one, for all of them."""
-        self._change(doing, topic, Link.CONNECTED, self._clock.monotonic_us())
+        now_us = self._clock.monotonic_us()
+        self._change(doing, topic, lambda old: replace(old, link=Link.CONNECTED, success_us=now_us))
 
     def failed(self, doing: Doing, error: BaseException, topic: str | None = None) -> None:
         """Note that Kafka did not answer, or refused. A channel that has never worked stays NEVER_CONNECTED."""
         now_us, what = self._clock.monotonic_us(), f"{type(error).__name__}: {error}"[:REASON_CHARS_MAX]
-        with self._lock:
-            for key, old in self._channels.items():
-                if key[1] is doing and topic in (None, key[0]):
-                    link = Link.NEVER_CONNECTED if old.success_us is None else Link.RECONNECTING
-                    failures = old.failures + 1
-                    self._channels[key] = replace(old, link=link, error=what, error_us=now_us, failures=failures)
+
+        def failed(old: Channel) -> Channel:
+            return replace(old, link=old.away, error=what, error_us=now_us, failures=old.failures + 1)
+
+        self._change(doing, topic, failed)
 
     def waits(self, doing: Doing) -> None:
         """Note that this work pauses until the publishing thread reaches Kafka again."""
-        with self._lock:
-            for key, old in self._channels.items():
-                if key[1] is doing:
-                    link = Link.NEVER_CONNECTED if old.success_us is None else Link.RECONNECTING
-                    self._channels[key] = replace(old, link=link)
+        self._change(doing, None, lambda old: replace(old, link=old.away))
 
     def rests(self, doing: Doing) -> None:
         """Note that this master does not lead, so it does not do this work."""
-        self._change(doing, None, Link.NOT_LEADING)
+        self._change(doing, None, lambda old: replace(old, link=Link.NOT_LEADING))
 
     def died(self, doing: Doing, error: BaseException) -> None:
         """Note that the thread of this work has ended by a defect."""
         self.failed(doing, error)
-        self._change(doing, None, Link.DEAD)
+        self._change(doing, None, lambda old: replace(old, link=Link.DEAD))
 
     def skipped(self, topic: str, fault: Fault, place: str, reason: str) -> int:
         """Count a record that is not used; returns how many there are for this reason."""
