@@ -19,26 +19,11 @@ from .options import ClientOptions
 from .paging import PagedRequest, pages_of
 from .retry import Attempts, Deadline, Reaction, final, reaction_to, refusal_of_rpc_error
 
-CALLS_THAT_CHANGE = frozenset(
-    {
-        "CreateTable",
-        "DropTable",
-        "AddWriterSchema",
-        "OpenSources",
-        "AdvanceSources",
-        "ResetSource",
-        "MoveReplica",
-        "AddReplica",
-        "RemoveReplica",
-        "ChangeRole",
-        "CancelChange",
-        "SetReplication",
-        "RetireServer",
-        "ReplaceTablets",
-        "ConfirmConfig",
-        "FinalizeUpgrade",
-    }
-)
+CALLS_THAT_CHANGE = frozenset({
+    "CreateTable", "DropTable", "AddWriterSchema", "OpenSources", "AdvanceSources", "ResetSource", "MoveReplica",
+    "AddReplica", "RemoveReplica", "ChangeRole", "CancelChange", "SetReplication", "RetireServer", "ReplaceTablets",
+    "ConfirmConfig", "FinalizeUpgrade",
+})  # fmt: skip
 RETRY_SAFE = CALLS_THAT_CHANGE - {"ResetSource"}
 """Calls that have their effect once even if they are made twice: they carry a request id, an owner, or desired
 state."""
