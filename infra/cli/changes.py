@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -53,12 +54,10 @@ def add(
         raise Refused(Code.INVALID_ARGUMENT, "a witness votes: give --witness or --non-voter")
     with client(masters) as connected:
         (table, seen), uuid = _look(connected, tablet), find_server(connected, server).uuid
-        tablet_id = seen.tablet_id
-        connected.add_replica(
-            tablet_id, uuid, "NON_VOTER" if non_voter else "WITNESS" if witness else "VOTER", seen=seen
-        )
-        holds = _is_member(uuid) if non_voter else _votes(uuid)
-        _follow(connected, table, tablet_id, f"add {uuid[:8]}", holds, wait, timeout_s, as_json)
+        role = "NON_VOTER" if non_voter else "WITNESS" if witness else "VOTER"
+        connected.add_replica(seen.tablet_id, uuid, role, seen=seen)
+        holds = partial(_is_member if non_voter else _votes, uuid)
+        _follow(connected, table, seen, f"add {uuid[:8]}", holds, wait, timeout_s, as_json)
 
 
 @app.command()
@@ -73,10 +72,9 @@ def remove(
     """Remove a replica; a voter that is needed goes when its replacement votes."""
     with client(masters) as connected:
         (table, seen), uuid = _look(connected, tablet), find_server(connected, server).uuid
-        tablet_id = seen.tablet_id
-        connected.remove_replica(tablet_id, uuid, seen=seen)
-        gone = _is_member(uuid)
-        _follow(connected, table, tablet_id, f"remove {uuid[:8]}", lambda c: not gone(c), wait, timeout_s, as_json)
+        connected.remove_replica(seen.tablet_id, uuid, seen=seen)
+        what = f"remove {uuid[:8]}"
+        _follow(connected, table, seen, what, lambda c: not _is_member(uuid, c), wait, timeout_s, as_json)
 
 
 @app.command()
@@ -91,9 +89,8 @@ def promote(
     """Give a non-voter a vote, once it has caught up; if more vote than are wanted, another one leaves."""
     with client(masters) as connected:
         (table, seen), uuid = _look(connected, tablet), find_server(connected, server).uuid
-        tablet_id = seen.tablet_id
-        connected.change_role(tablet_id, uuid, "VOTER", seen=seen)
-        _follow(connected, table, tablet_id, f"promote {uuid[:8]}", _votes(uuid), wait, timeout_s, as_json)
+        connected.change_role(seen.tablet_id, uuid, "VOTER", seen=seen)
+        _follow(connected, table, seen, f"promote {uuid[:8]}", partial(_votes, uuid), wait, timeout_s, as_json)
 
 
 @app.command()
@@ -108,10 +105,9 @@ def demote(
     """Take a voter's vote and keep its copy, once another one votes in its place."""
     with client(masters) as connected:
         (table, seen), uuid = _look(connected, tablet), find_server(connected, server).uuid
-        tablet_id = seen.tablet_id
-        connected.change_role(tablet_id, uuid, "NON_VOTER", seen=seen)
-        votes = _votes(uuid)
-        _follow(connected, table, tablet_id, f"demote {uuid[:8]}", lambda c: not votes(c), wait, timeout_s, as_json)
+        connected.change_role(seen.tablet_id, uuid, "NON_VOTER", seen=seen)
+        what = f"demote {uuid[:8]}"
+        _follow(connected, table, seen, what, lambda c: not _votes(uuid, c), wait, timeout_s, as_json)
 
 
 @app.command()
@@ -131,11 +127,14 @@ def move(
     """Move one replica: add, wait until it votes, then remove the old one."""
     with client(masters) as connected:
         table, seen = _look(connected, tablet)
-        tablet_id = seen.tablet_id
         from_uuid, to_uuid = find_server(connected, source).uuid, find_server(connected, target).uuid
-        connected.move_replica(tablet_id, from_uuid, to_uuid, reason="nyala tablet move", seen=seen)
-        what, there, gone = f"move {from_uuid[:8]} to {to_uuid[:8]}", _votes(to_uuid), _is_member(from_uuid)
-        _follow(connected, table, tablet_id, what, lambda c: there(c) and not gone(c), wait, timeout_s, as_json)
+        connected.move_replica(seen.tablet_id, from_uuid, to_uuid, reason="nyala tablet move", seen=seen)
+
+        def moved(config: RaftConfig) -> bool:
+            return _votes(to_uuid, config) and not _is_member(from_uuid, config)
+
+        what = f"move {from_uuid[:8]} to {to_uuid[:8]}"
+        _follow(connected, table, seen, what, moved, wait, timeout_s, as_json)
 
 
 @app.command()
@@ -234,22 +233,18 @@ def _info(connected: Client, table: str, tablet_id: str) -> pb.TabletInfo:
     return info
 
 
-def _votes(uuid: str) -> Callable[[RaftConfig], bool]:
-    def holds(config: RaftConfig) -> bool:
-        member = config.member(uuid)
-        return member is not None and member.votes
-
-    return holds
+def _votes(uuid: str, config: RaftConfig) -> bool:
+    return uuid in config.voters
 
 
-def _is_member(uuid: str) -> Callable[[RaftConfig], bool]:
-    return lambda config: config.member(uuid) is not None
+def _is_member(uuid: str, config: RaftConfig) -> bool:
+    return config.member(uuid) is not None
 
 
 def _follow(
     connected: Client,
     table: str,
-    tablet_id: str,
+    tablet: pb.TabletInfo,
     what: str,
     holds: Callable[[RaftConfig], bool],
     wait: bool,
@@ -259,6 +254,8 @@ def _follow(
     """Wait until the tablet's committed config is as wanted, and report that; exit status 1 if the masters gave it
     up."""
     from nyala.replica.rpc import config_from_pb
+
+    tablet_id = tablet.tablet_id
 
     def ended() -> bool:
         info = _info(connected, table, tablet_id)

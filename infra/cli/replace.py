@@ -25,6 +25,7 @@ from .context import (
     print_table,
 )
 from .letters import Kafka, KafkaProperties, login_of
+from .unsafe import print_lowerings
 
 if TYPE_CHECKING:
     from nyala.replica.client import Client
@@ -162,13 +163,7 @@ def _print_plan(plan: tools.ReplacementPlan, *, kafka_asked: bool) -> None:
     for uuid in sorted({u for t in plan.tablets for u in t.with_rows}):
         count = sum(uuid in t.with_rows for t in plan.tablets)
         console.print(f"[red]thrown away[/]: rows of {count} of these tablets on {uuid}, which runs", highlight=False)
-    for lowering in plan.lowerings:
-        place = f"{lowering.topic}[{lowering.source.kafka_partition}]"
-        console.print(
-            f"source {place} of {lowering.table}: done goes back from {lowering.done} to {lowering.to}, "
-            "to be read again",
-            highlight=False,
-        )
+    print_lowerings(plan.lowerings)
     for loss in plan.losses:
         console.print(
             f"[red]not in Kafka any more[/]: {loss.topic}[{loss.kafka_partition}] from {loss.start} to "

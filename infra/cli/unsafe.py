@@ -281,13 +281,7 @@ def _print_plan(plan: tools.RecoveryPlan, *, unfinished: bool) -> None:
             "started do not know every server): if it does, wait for it, or name its directory with --root",
             highlight=False,
         )
-    for lowering in plan.lowerings:
-        place = f"{lowering.topic}[{lowering.source.kafka_partition}]"
-        console.print(
-            f"source {place} of {lowering.table}: done goes back from {lowering.done} to {lowering.to}, "
-            "to be read again",
-            highlight=False,
-        )  # fmt: skip
+    print_lowerings(plan.lowerings)
     for alone in plan.left_alone:
         colour = "green" if alone.why is tools.Why.MAJORITY else "red"
         name = f" of {alone.table_name}" if alone.table_name else ""
@@ -296,6 +290,14 @@ def _print_plan(plan: tools.RecoveryPlan, *, unfinished: bool) -> None:
         console.print(f"[red]{WARNING}[/]", highlight=False)
     else:
         console.print("nothing to recover")
+
+
+def print_lowerings(lowerings: Sequence[tools.SourceLowering]) -> None:
+    """The source positions that a plan moves back, one line each."""
+    for one in lowerings:
+        place = f"{one.topic}[{one.source.kafka_partition}]"
+        text = f"source {place} of {one.table}: done goes back from {one.done} to {one.to}, to be read again"
+        console.print(text, highlight=False)
 
 
 def _when(hybrid_time: int) -> str:
