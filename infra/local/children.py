@@ -53,6 +53,19 @@ def telling_line(lines: Sequence[str]) -> str:
     return (told or said or ["it said nothing"])[-1]
 
 
+def end_process(process: subprocess.Popen[bytes] | None, wait_s: float) -> None:
+    """SIGTERM, and SIGKILL after `wait_s`; returns when the process, if there is one, has ended. A paused one wakes."""
+    if process is None or process.poll() is not None:
+        return
+    process.send_signal(signal.SIGCONT)
+    process.terminate()
+    try:
+        process.wait(wait_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 def _read(log_file: Path) -> list[str]:
     return log_file.read_text(errors="replace").splitlines() if log_file.exists() else []
 
@@ -169,15 +182,7 @@ class Child:
     def stop(self) -> None:
         """SIGTERM, and SIGKILL after STOP_WAIT_S; returns when the process is gone."""
         self.state = ChildState.STOPPED
-        if self.process is None or self.process.poll() is not None:
-            return
-        self.process.send_signal(signal.SIGCONT)
-        self.process.terminate()
-        try:
-            self.process.wait(STOP_WAIT_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        end_process(self.process, STOP_WAIT_S)
 
     def last_lines(self, count: int = 5) -> str:
         """The end of the log."""

@@ -21,7 +21,7 @@ from typing import Any
 
 from nyala.infra.jars import JarsMissing, broker_class_path, java
 
-from .children import telling_line
+from .children import end_process, telling_line
 from .parent_death import ended_with_parent
 from .ports import LOOPBACK, Ports
 
@@ -164,16 +164,7 @@ class KafkaBroker:
 
     def stop(self) -> None:
         """Stop in order (SIGTERM); SIGKILL after STOP_WAIT_S. Returns when the process is gone."""
-        if self._process is None:
-            return
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGCONT)
-            self._process.terminate()
-            try:
-                self._process.wait(STOP_WAIT_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-        self._process.wait()
+        end_process(self._process, STOP_WAIT_S)
 
     def close(self) -> None:
         """Stop, and release the ports, which are reserved until then."""
@@ -185,21 +176,6 @@ class KafkaBroker:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-
-    def restart(self) -> None:
-        """Stop, then start on the same port and wait until it serves."""
-        self.stop()
-        self.start()
-
-    def pause(self) -> None:
-        """SIGSTOP: connections stay open and nothing answers."""
-        if self._process is not None:
-            self._process.send_signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """SIGCONT after `pause`."""
-        if self._process is not None:
-            self._process.send_signal(signal.SIGCONT)
 
     def _last_words(self) -> str:
         """The result of this start, in one line."""

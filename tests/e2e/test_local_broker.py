@@ -39,5 +39,6 @@ def test_broker_comes_back_where_its_clients_know_it(tmp_path: Path) -> None:
             admin = KafkaAdminClient(bootstrap_servers=where)
             assert "kept" in admin.list_topics()
             admin.close()
-        second.restart()
+        second.stop()
+        second.start()
         assert second.is_ready() and second.bootstrap == where
