@@ -10,7 +10,7 @@ from nyala import pipeline
 
 from . import completion
 from .completion import TableName
-from .context import Json, Masters, Yes, ask, client, kafka_of, local_kafka, print_json, print_table
+from .context import Json, Masters, Yes, ask, client, kafka_of, local_kafka, show_list
 from .letters import Kafka, KafkaProperties, login_of
 
 if TYPE_CHECKING:
@@ -40,43 +40,27 @@ def list_sources(
         positions = connected.list_sources(table)
         bootstrap = kafka or ("" if masters else local_kafka()) or connected.kafka_of_masters()
     lags = _lags(positions, bootstrap, kafka_properties)
-    if as_json:
-        print_json(
-            [
-                {
-                    **{f: getattr(p, f) for f in _FIELDS},
-                    "kafka_partition": p.source.kafka_partition,
-                    "topic_id": p.source.topic_id,
-                    "cluster_id": p.source.cluster_id,
-                    "records_behind": lags[_key(p)].records if _key(p) in lags else None,
-                    "seconds_behind": lags[_key(p)].seconds if _key(p) in lags else None,
-                }
-                for p in positions
-            ]
-        )
-        return
-    rows = [
-        (
-            p.table,
-            p.topic,
-            p.source.kafka_partition,
-            p.generation,
-            p.start,
-            p.done,
-            *_lag_words(lags.get(_key(p))),
-            p.owner_run or "-",
-            p.source.topic_id,
-            p.source.cluster_id,
-        )
+    document = [
+        {
+            **{f: getattr(p, f) for f in _FIELDS},
+            "kafka_partition": p.source.kafka_partition,
+            "topic_id": p.source.topic_id,
+            "cluster_id": p.source.cluster_id,
+            "records_behind": lags[_key(p)].records if _key(p) in lags else None,
+            "seconds_behind": lags[_key(p)].seconds if _key(p) in lags else None,
+        }
         for p in positions
     ]
-    print_table(
-        "sources",
-        ("table", "topic", "partition", "generation", "start", "done", "records behind", "seconds behind", "owner",
-         "topic id", "kafka cluster"),
-        rows,
-        ("kafka cluster", "topic id", "start", "generation"),
+    rows = [
+        (p.table, p.topic, p.source.kafka_partition, p.generation, p.start, p.done, *_lag_words(lags.get(_key(p))),
+         p.owner_run or "-", p.source.topic_id, p.source.cluster_id)
+        for p in positions
+    ]  # fmt: skip
+    headings = (
+        "table", "topic", "partition", "generation", "start", "done", "records behind", "seconds behind", "owner",
+        "topic id", "kafka cluster",
     )  # fmt: skip
+    show_list(as_json, document, "sources", headings, rows, ("kafka cluster", "topic id", "start", "generation"))
 
 
 def _lag_words(lag: pipeline.SourceLag | None) -> tuple[str, str]:

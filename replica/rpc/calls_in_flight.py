@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from nyala.replica.types import Applied, Code, Refused, limits
@@ -22,15 +23,13 @@ class CallBounds(NamedTuple):
     bytes_per_host_max: int = limits.CALLS_MEMORY_PER_HOST_BYTES_MAX
 
 
+@dataclass(slots=True)
 class _Sum:
     """The calls of one host, or of all, and the memory that they may take."""
 
-    __slots__ = ("bytes", "calls", "whose")
-
-    def __init__(self, whose: str) -> None:
-        self.whose = whose
-        self.calls = 0
-        self.bytes = 0
+    whose: str
+    calls: int = 0
+    bytes: int = 0
 
 
 class Call:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from nyala.replica.policy import ChangeState, ClusterView, DesiredChange, change_state, decide, renewals
 from nyala.replica.types import Code, Decision, Outcome, Proposal, RaftConfig, Refused, Result, Subject
@@ -36,14 +36,14 @@ def marked(tablet: Tablet, proven: RaftConfig | None) -> Tablet:
     return replace(tablet, formed=True, config=proven if is_later(tablet, proven) else kept)
 
 
+@dataclass
 class DecisionSink:
     """One receiver of decisions, a topic or an executor, with a record of the decisions sent to it."""
 
-    def __init__(self, sent: SentDecisions, publish: Publish, connection: Callable[[], int]) -> None:
-        self.sent = sent
-        self.publish = publish
-        self.connection = connection
-        self.last_connection = 0
+    sent: SentDecisions
+    publish: Publish
+    connection: Callable[[], int]
+    last_connection: int = 0
 
 
 class Reconciler:
