@@ -16,7 +16,7 @@ from nyala.replica import tools
 from nyala.replica.types import Address, Member, is_uuid
 
 from .context import Json, Yes, ask, print_json, print_table
-from .offline import Root, Tablet, changeable
+from .offline import Root, Tablet, changeable, members_text
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="print what would be, change nothing")]
 
@@ -120,14 +120,11 @@ def _show(done: tools.Rewritten, as_json: bool, *, changed: bool) -> None:
         return
     before, after = done.before, done.after
 
-    def members(view: Any) -> str:
-        return " ".join(m.uuid[:8] + ("" if m.votes else " (no vote)") for m in view.config.members)
-
     rows = [
         ("term", before.term, after.term),
         ("vote", before.voted_for or "-", after.voted_for or "-"),
         ("config", before.config.opid, after.config.opid),
-        ("members", members(before), members(after)),
+        ("members", members_text(before.config), members_text(after.config)),
     ]
     print_table(f"consensus metadata of {before.tablet_id}", ("", "before", "after"), rows)
     if changed:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from .context import Json, console, print_json, print_table, size_text
+from .offline import members_text
 
 wal_app = typer.Typer(help="write-ahead logs on this machine", no_args_is_help=True)
 cmeta_app = typer.Typer(help="consensus metadata files", no_args_is_help=True)
@@ -105,11 +106,7 @@ def print_cmeta(
     if as_json:
         print_json([cmeta_json(v) for v in found] + [{"error": str(e), "path": e.values["path"]} for e in damaged])
     else:
-        rows = [
-            (v.tablet_id, v.term, (v.voted_for or "")[:8], v.config.opid,
-             " ".join(m.uuid[:8] + ("" if m.votes else " (no vote)") for m in v.config.members))
-            for v in found
-        ]  # fmt: skip
+        rows = [(v.tablet_id, v.term, (v.voted_for or "")[:8], v.config.opid, members_text(v.config)) for v in found]
         print_table("consensus metadata", ("tablet", "term", "vote", "config", "members"), rows)
     for name in promises.gone:
         typer.echo(f"nyala: {name} went away before it was read: its tablet was deleted", err=True)

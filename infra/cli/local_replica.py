@@ -12,7 +12,7 @@ from nyala.replica.types import DataState, Disk
 
 from .bars import shown_copy
 from .context import Json, Yes, ask, console, print_json, print_table, say, show_list, size_text
-from .offline import Root, Tablet, address_of, changeable, print_findings, replica_cells, stopped
+from .offline import Root, Tablet, address_of, changeable, members_text, print_findings, replica_cells, stopped
 
 app = typer.Typer(help="replicas of a stopped server", no_args_is_help=True)
 SPARE = ("log", "blocks", "term")
@@ -60,7 +60,7 @@ def _print_replica(found: tools.TabletFiles) -> None:
             highlight=False,
         )
     if cmeta is not None:
-        members = " ".join(m.uuid[:8] + ("" if m.votes else " (no vote)") for m in cmeta.config.members)
+        members = members_text(cmeta.config)
         console.print(
             f"term {cmeta.term}, vote {cmeta.voted_for or 'not given'}, config {cmeta.config.opid}: {members}",
             highlight=False,

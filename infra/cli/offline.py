@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
 from nyala.replica import tools
-from nyala.replica.types import Address
+from nyala.replica.types import Address, RaftConfig
 
 from .context import console, size_text
 
@@ -88,6 +88,11 @@ def print_findings(findings: Sequence[tools.FileFinding]) -> None:
         console.print(text, highlight=False, soft_wrap=True)
     if not findings:
         console.print("[green]every file is whole[/]")
+
+
+def members_text(config: RaftConfig) -> str:
+    """The members of a config, in short, and which of them do not vote."""
+    return " ".join(m.uuid[:8] + ("" if m.votes else " (no vote)") for m in config.members)
 
 
 def replica_cells(found: tools.TabletFiles) -> tuple[object, ...]:

@@ -21,16 +21,9 @@ COLUMNS = [
 EVENTS_TOTAL = 1_001_615
 
 _INT32 = [
-    "flight",
-    "sched_dep_time",
-    "dep_time",
-    "dep_delay",
-    "sched_arr_time",
-    "arr_time",
-    "arr_delay",
-    "air_time",
+    "flight", "sched_dep_time", "dep_time", "dep_delay", "sched_arr_time", "arr_time", "arr_delay", "air_time",
     "distance",
-]
+]  # fmt: skip
 _UNKNOWN_UNTIL_DEPARTURE = ["dep_time", "dep_delay"]
 _UNKNOWN_UNTIL_LANDING = ["arr_time", "arr_delay", "air_time"]
 

@@ -4,6 +4,7 @@ from nyala.replica.rows import ScanSpec, SourceFormat, WriterSchemaInfo
 
 from .batching import WireBatch, cut, wire_batches
 from .client import Client, parse_masters, shared_client
+from .masters import leader_hint
 from .options import ClientOptions
 from .pruning import positions
 from .retry import REACTIONS, NotApplied, OutcomeUnknown, Reaction, reaction_to

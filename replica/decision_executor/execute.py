@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nyala.replica.client import Client
+from nyala.replica.client import Client, leader_hint
 from nyala.replica.rpc import config_from_pb, decision_to_pb, pb
 from nyala.replica.types import (
     Action,
@@ -110,14 +110,9 @@ def _believed_leader(decision: Decision) -> _Server | None:
 
 
 def _hinted(error: Refused) -> _Server | None:
-    """Return the leader of a NOT_LEADER's detail `uuid@host:port`."""
-    uuid, at, address = error.detail.partition("@")
-    if error.code is not Code.NOT_LEADER or not uuid or not at:
-        return None
-    try:
-        return _Server(uuid, Address.parse(address))
-    except ValueError:
-        return None
+    """Return the leader that a NOT_LEADER names."""
+    uuid, address = leader_hint(error.detail)
+    return _Server(uuid, address) if error.code is Code.NOT_LEADER and uuid and address is not None else None
 
 
 def _ask_masters(decision: Decision, client: Client) -> _Server:

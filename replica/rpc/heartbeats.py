@@ -15,17 +15,9 @@ from .values import addresses_from_pb, feature_level_from_pb
 _NUMBERS = ("memory_bytes", "disk_bytes_free", "tablets_max", "loop_lag_ms_max", "gil_hold_ms_max", "sequence")
 _RESOURCES = ("open_files", "memory_maps")
 _COUNTS = (
-    "data_state",
-    "term",
-    "commit_index",
-    "applied_index",
-    "rows",
-    "bytes_on_disk",
-    "memory_bytes",
-    "wal_bytes",
-    "flush_index",
-    "commit_term",
-)
+    "data_state", "term", "commit_index", "applied_index", "rows", "bytes_on_disk", "memory_bytes", "wal_bytes",
+    "flush_index", "commit_term",
+)  # fmt: skip
 
 Reports = Callable[[Mapping[str, TabletReport]], list[TabletReport]]
 """Converts the replicas of one heartbeat, given the server's reports before it, by tablet id. Refused(INVALID_ARGUMENT)
