@@ -32,27 +32,10 @@ if TYPE_CHECKING:
     from .writing import WriteResult
 
 __all__ = [
-    "ClientOptions",
-    "Cluster",
-    "Code",
-    "Col",
-    "Condition",
-    "NotApplied",
-    "OutcomeUnknown",
-    "Refused",
-    "ReplicaError",
-    "RowCode",
-    "RowErrors",
-    "RowFailure",
-    "Scan",
-    "Table",
-    "TopicNotMade",
-    "WriteResult",
-    "__version__",
-    "col",
-    "connect",
-    "parse_condition",
-]
+    "ClientOptions", "Cluster", "Code", "Col", "Condition", "NotApplied", "OutcomeUnknown", "Refused", "ReplicaError",
+    "RowCode", "RowErrors", "RowFailure", "Scan", "Table", "TopicNotMade", "WriteResult", "__version__", "col",
+    "connect", "parse_condition",
+]  # fmt: skip
 
 
 _of_home, __dir__, _ = lazy_imports(__name__)

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from nyala.replica.types import Code, Decision, Outcome, Refused, Result
 
-STALE_CODES = frozenset(
-    {
-        Code.CAS_FAILED,
-        Code.STALE_DECISION,
-        Code.DEADLINE_PASSED,
-        Code.TABLET_NOT_FOUND,
-        Code.TABLET_DELETED,
-        Code.NOT_FOUND,
-        Code.WRONG_TABLE,
-    }
-)
+STALE_CODES = frozenset({
+    Code.CAS_FAILED, Code.STALE_DECISION, Code.DEADLINE_PASSED, Code.TABLET_NOT_FOUND, Code.TABLET_DELETED,
+    Code.NOT_FOUND, Code.WRONG_TABLE,
+})  # fmt: skip
 """Codes of a tablet that is not as the decision assumed, so that only a new decision can help."""
 
 
