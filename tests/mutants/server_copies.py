@@ -169,7 +169,7 @@ MUTANTS = (
         test="tests/unit/server/test_server_copies.py::test_copy_job_replaces_a_replica_that_lags",
         file="replica/server/copies/copy_jobs.py",
         function="CopyJobs._copy.stop_and_delete",
-        before="return manager.endings.delete_files(hosted, last)",
+        before="return manager.shutdowns.delete_files(hosted, last)",
         after="return None",
     ),
     Mutant(

@@ -243,11 +243,11 @@ class CopyJobs:
 
         def stop_and_delete(check_source: Callable[[OpId, int], None]) -> Superblock | None:
             if hosted.superblock.data_state is DataState.DOES_NOT_EXIST:
-                manager.endings.need_lost(job.tablet_id)
+                manager.shutdowns.need_lost(job.tablet_id)
                 return None
-            last = asyncio.run_coroutine_threadsafe(manager.endings.halt_for_deletion(hosted), loop).result()
+            last = asyncio.run_coroutine_threadsafe(manager.shutdowns.halt_for_deletion(hosted), loop).result()
             check_source(last.opid, hosted.term)
-            return manager.endings.delete_files(hosted, last)
+            return manager.shutdowns.delete_files(hosted, last)
 
         here = hosted.superblock.data_state is not DataState.DOES_NOT_EXIST or was_here(manager.disk, job.tablet_id)
 

@@ -140,7 +140,7 @@ class WitnessDataJobs:
                 raise copy_cancelled(hosted.tablet_id)
             hosted.opening = True  # so that no report says meanwhile that there is no replica here
             try:
-                end = await manager.endings.halt(hosted)
+                end = await manager.shutdowns.halt(hosted)
                 if end < whole.flush_opid:
                     what = "the log here ends below what the blocks hold"
                     raise Refused(Code.ILLEGAL_STATE, what, end=end, flushed=whole.flush_opid)

@@ -122,7 +122,7 @@ class TabletManager:
         self.stopping = False
         self._later = Tasks(on_fatal)
         """At most one task for each tablet that waits to be opened again."""
-        self.endings = ReplicaShutdown(disk, self.sessions, self.replays, heavy, self.in_thread)
+        self.shutdowns = ReplicaShutdown(disk, self.sessions, self.replays, heavy, self.in_thread)
         environment = partial(
             Environment,
             hybrid_clock=hybrid_clock,
@@ -186,7 +186,7 @@ class TabletManager:
         """Stop every replica and close its files. Leaderships were handed over before."""
         self.stopping = True
         self._later.cancel()
-        await asyncio.gather(*(self.endings.halt(h) for h in list(self.tablets.values())))
+        await asyncio.gather(*(self.shutdowns.halt(h) for h in list(self.tablets.values())))
         self._open_pool.shutdown(wait=False, cancel_futures=True)
         self._meta_pool.shutdown(wait=False)
 
@@ -370,7 +370,7 @@ class TabletManager:
                 return
             hosted.waiting, hosted.error = True, replica.error
             _log.warning("T %s P %s stopped, and starts again: %s", hosted.tablet_id, self.uuid, replica.error)
-            await self.endings.halt(hosted)
+            await self.shutdowns.halt(hosted)
             self.changed.add(hosted.tablet_id)
         await self._open_later(hosted)
 
@@ -506,9 +506,9 @@ class TabletManager:
                 "T %s P %s [term %d] deleting: %s", tablet_id, self.uuid, hosted.term, reason or "no reason given"
             )
             hosted.unreadable = hosted.damaged  # if there is no room now, it is to be asked again
-            last = await self.endings.halt_for_deletion(hosted)
+            last = await self.shutdowns.halt_for_deletion(hosted)
             try:
-                await self.in_thread(lambda: self.endings.delete_files(hosted, last))
+                await self.in_thread(lambda: self.shutdowns.delete_files(hosted, last))
             except Refused as error:
                 hosted.error = f"could not be deleted yet: {error}"
                 hosted.superblock = await self.in_thread(lambda: Superblock.load(self.disk, tablet_id))

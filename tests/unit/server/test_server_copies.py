@@ -151,7 +151,7 @@ class Server:
     async def close(self) -> None:
         await self.jobs.stop()
         if self.hosted.replica is not None:
-            await self.manager.endings.halt_for_deletion(self.hosted)
+            await self.manager.shutdowns.halt_for_deletion(self.hosted)
         assert self.fatal == []
 
 

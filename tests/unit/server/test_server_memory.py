@@ -65,7 +65,7 @@ def test_stopped_replica_holds_neither_rows_nor_entries() -> None:
         held = tablet.store_bytes
         assert replica.cache_bytes > 0 and held > 0
         async with hosted.transition:
-            await pair.leader.manager.endings.halt(hosted)
+            await pair.leader.manager.shutdowns.halt(hosted)
         assert replica.cache_bytes == 0 and tablet.store_bytes < held
 
     run_pair(scenario)

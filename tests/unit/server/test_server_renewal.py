@@ -85,7 +85,7 @@ def test_order_that_waits_for_another_ones_turn_looks_again() -> None:
         async with hosted.transition:
             late = asyncio.create_task(renew_tablet(leader.manager, order(now)))
             await asyncio.sleep(0)  # it has found the damage, and waits
-            await leader.manager.endings.halt(hosted)
+            await leader.manager.shutdowns.halt(hosted)
             await leader.manager.open(hosted)
         with pytest.raises(Refused) as found:
             await late
@@ -136,7 +136,7 @@ def test_only_damage_that_a_copy_heals_is_told(error: Corruption | Refused, dama
 
     async def scenario(pair: Pair) -> None:
         hosted = pair.leader.hosted
-        await pair.leader.manager.endings.halt(hosted)
+        await pair.leader.manager.shutdowns.halt(hosted)
         pair.leader.manager._fail(hosted, error)
         assert told_as_damaged(pair.leader) is damaged
 
