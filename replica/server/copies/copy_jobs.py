@@ -243,7 +243,7 @@ class CopyJobs:
 
         def stop_and_delete(check_source: Callable[[OpId, int], None]) -> Superblock | None:
             if hosted.superblock.data_state is DataState.DOES_NOT_EXIST:
-                manager.shutdowns.need_lost(job.tablet_id)
+                manager.shutdowns.check_still_lost(job.tablet_id)
                 return None
             last = asyncio.run_coroutine_threadsafe(manager.shutdowns.halt_for_deletion(hosted), loop).result()
             check_source(last.opid, hosted.term)

@@ -91,7 +91,7 @@ class ReplicaShutdown:
         disk, tablet_id = self.disk, hosted.tablet_id
         hosted.repair_superblock(disk)
         if hosted.lost:
-            self.need_lost(tablet_id)
+            self.check_still_lost(tablet_id)
             hosted.superblock = write_tombstone_for_lost(disk, tablet_id, hosted.cmeta)
         else:
             current = Superblock.load(disk, tablet_id)
@@ -100,7 +100,7 @@ class ReplicaShutdown:
         hosted.error, hosted.stopped_at, hosted.unreadable = "", None, False
         return hosted.superblock
 
-    def need_lost(self, tablet_id: str) -> None:
+    def check_still_lost(self, tablet_id: str) -> None:
         """Refused if a superblock that was lost when this process started exists now; LaterFormat as in `load`."""
         try:
             if not Superblock.exists(self.disk, tablet_id):
