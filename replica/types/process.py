@@ -6,6 +6,7 @@ side.
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import resource
 import sys
@@ -50,7 +51,9 @@ def add_options(parser: argparse.ArgumentParser, options: type, helps: Mapping[s
 
 
 def log_to_stderr(level: int | str = logging.INFO, *, names: bool = False) -> None:
-    """Begin to log; called once in a process. `names`: with the logger's name."""
+    """Begin to log; called once in a process. `names`: with the logger's name. A signal that ends the process, such as
+    SIGBUS, writes its name and the stacks of all threads."""
+    faulthandler.enable(sys.__stderr__ or sys.stderr)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(UtcFormatter(FORMAT_WITH_NAMES if names else FORMAT, DAY_AND_TIME))
     logging.basicConfig(level=level, handlers=[handler])

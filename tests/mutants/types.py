@@ -230,6 +230,18 @@ MUTANTS = (
         """,
     ),
     Mutant(
+        name="signal that ends a process leaves no word",
+        rows="IN-21",
+        test=(
+            "tests/process/test_in_place_process.py::"
+            "test_block_that_is_cut_short_while_it_is_mapped_costs_a_restart_and_no_row"
+        ),
+        file="replica/types/process.py",
+        function="log_to_stderr",
+        before="    faulthandler.enable(sys.__stderr__ or sys.stderr)\n",
+        after="",
+    ),
+    Mutant(
         name="values of errors are shown as they are",
         rows="IN-82",
         test="tests/unit/rpc/test_rpc_names.py::test_values_in_the_text_of_an_error_are_printable_and_bounded",

@@ -13,6 +13,7 @@ import pytest
 
 from nyala.replica.client import TableHandle, wire_batches
 from nyala.replica.rows import RowOp
+from nyala.replica.tools import gather
 from tests.harness.cluster import wait_until
 from tests.harness.rot import flip
 from tests.harness.running_server import RunningServer, a_follower, all_run, failed_copies, flush_all
@@ -79,3 +80,29 @@ def test_replicas_that_go_bad_are_copied_in_their_place_as_no_other_server_is_fr
     stack.verify_replicas()
     wait_until(lambda: configs() == {config}, "all know the config of before")
     assert stack.pids() == pids
+
+
+def test_block_that_is_cut_short_while_it_is_mapped_costs_a_restart_and_no_row(tmp_path: Path) -> None:
+    """IN-21. Goal: a read of pages that are gone ends one process, whose log says why, and the replica heals. Method:
+    the block of a follower is cut to 100 bytes, and checksums are asked for: the process ends by SIGBUS with the stack
+    in its log, is started again, refuses the block, and gets a copy in its place; replicas are equal, with all rows."""
+    with running_stack(tmp_path / "stack", execute_decisions="master") as stack:
+        handle = stack.new_table("cut", buckets=1)
+        (tablet_id,) = (t.tablet_id for t in handle.tablets)
+        insert(stack, handle, 0)
+        flush_all(stack, handle)
+        cut = RunningServer(stack, handle, a_follower(stack, handle, tablet_id))
+        before = stack.pids()
+        os.truncate(cut.block(tablet_id), 100)
+
+        def ended() -> bool:
+            gather(stack.client, checksum=True)
+            return "Bus error" in cut.log and "checksum" in cut.log
+
+        wait_until(ended, "a read has met the pages that are gone")
+        stack.wait_replaced(before, cut.name)
+        wait_until(lambda: f"T {tablet_id} deleted" in cut.log, "the replica with the cut block is a tombstone")
+        wait_until(lambda: all_run(stack, handle), "three replicas run again")
+        assert stack.count(handle) == ROWS
+        stack.verify_replicas()
+        assert {n for n, pid in stack.pids().items() if pid != before[n]} == {cut.name}
