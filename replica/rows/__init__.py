@@ -5,7 +5,7 @@ from .buffers import decimal_words, fixed_width_values, lengths_at, offsets_of, 
 from .checksum import CHECKSUM_DEFINITION, NO_ROWS, RowSum, sum_of_rows
 from .condition_bounds import ConditionsSize, conditions_size
 from .condition_values import ConditionValues
-from .hashing import key_hash
+from .hashing import key_hash, mix_in_place, mix_one
 from .message import MalformedMessage
 from .meta import RowError, SourceKey, WriteMeta, crc32c
 from .partition import PartitionSpec, bucket_of, route, slice_of

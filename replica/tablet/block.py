@@ -20,10 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nyala.replica.fs import exhausted
 from nyala.replica.rows import TableSchema
-from nyala.replica.types import Corruption, Disk, check
+from nyala.replica.types import MAX_HYBRID_TIME, Corruption, Disk, check
 
 from .block_file import SUPERSEDED_COLUMN, TS_COLUMN, checked_pages, mapped_pages, read_sidecar
 from .columns import Longest, equal_rows, key_arrays, longest_values, take
@@ -64,6 +65,15 @@ def bloom_bits(rotated: U64) -> U64:
 def bloom_bits_one(rotated: int) -> int:
     """The same as `bloom_bits`, for one hash."""
     return 1 << (rotated & 63) | 1 << (rotated >> 6 & 63) | 1 << (rotated >> 12 & 63) | 1 << (rotated >> 33 & 63)
+
+
+def _greater(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> Bools:
+    """Shape (rows,): whether each key of `left`, column by column, comes after that of `right` in a block's order."""
+    result, undecided = np.zeros(len(left[0]), dtype=np.bool_), np.ones(len(left[0]), dtype=np.bool_)
+    for a, b in zip(left, right, strict=True):
+        result |= undecided & pc.greater(a, b).to_numpy(zero_copy_only=False)
+        undecided &= pc.equal(a, b).to_numpy(zero_copy_only=False)
+    return result
 
 
 def needles_of(h: U64) -> Needles:
@@ -250,26 +260,47 @@ class Block:
         if not self.exact and len(who):
             if checks is not None:
                 checks[0].check_rows(key_arrays(self.batch, self.schema), positions)
-            who, positions = self._same_keys(needles, who, at, positions, keys)
+            who, positions = self._same_keys(needles, who, positions, keys, None if checks is None else checks[0])
         return who, positions
 
-    def _same_keys(self, needles: Needles, who: I64, at: I64, positions: I64, keys: Sequence[Any]) -> tuple[I64, I64]:
+    def _same_keys(
+        self, needles: Needles, who: I64, positions: I64, keys: Sequence[Any], checks: PageChecks | None
+    ) -> tuple[I64, I64]:
+        """Those needles whose key is here. `positions`: of a row with the hash of each."""
         rows = needles.order[who]
         theirs = [take(k, rows) for k in keys]
         same = equal_rows([take(k, positions) for k in key_arrays(self.batch, self.schema)], theirs)
         if same.all():
             return who, positions
-        # A true collision: several keys of one hash are neighbours in the sidecar.
-        hashes = self.sidecar.hashes
-        for i in np.flatnonzero(~same).tolist():
-            key, pos = [k[i : i + 1] for k in theirs], int(at[i]) + 1
-            while pos < len(hashes) and hashes[pos] == needles.rotated[who[i]]:
-                row = self.sidecar.positions[pos : pos + 1].astype(np.int64)
-                if equal_rows([take(k, row) for k in key_arrays(self.batch, self.schema)], key)[0]:
-                    positions[i], same[i] = row[0], True
-                    break
-                pos += 1
+        # A true collision: the key has one of the next rows of this hash, or none.
+        wrong = np.flatnonzero(~same)
+        at = self._last_versions([take(k, wrong) for k in theirs], checks)
+        positions[wrong], same[wrong] = at, at >= 0
         return who[same], positions[same]
+
+    def _last_versions(self, keys: Sequence[pa.Array], checks: PageChecks | None) -> I64:
+        """The row of each key that was live when the block was written, -1 if there is none: found by the order of the
+        keys, so it costs as much however many keys have one hash."""
+        columns = key_arrays(self.batch, self.schema)
+        low, high = np.zeros(len(keys[0]), dtype=np.int64), np.full(len(keys[0]), self.rows, dtype=np.int64)
+        todo = np.arange(len(low))
+        while len(todo):
+            middle = (low[todo] + high[todo]) // 2
+            if checks is not None:
+                checks.check_rows(columns, middle)
+            theirs = keys if len(todo) == len(low) else [take(key, todo) for key in keys]
+            beyond = _greater([take(column, middle) for column in columns], theirs)
+            high[todo[beyond]], low[todo[~beyond]] = middle[beyond], middle[~beyond] + 1
+            todo = todo[low[todo] < high[todo]]
+        last = np.maximum(low - 1, 0)
+        if checks is not None:
+            checks.check_rows(columns, last)
+        found = equal_rows([take(column, last) for column in columns], keys)
+        if self.written_superseded is not None:
+            if checks is not None:
+                checks.check_rows((self.written_superseded,), last)
+            found &= self.written_superseded[last] == MAX_HYBRID_TIME
+        return np.where(found, last, -1)
 
     def supersede(self, positions: I64, times: I64) -> None:
         """End these live rows at these times."""

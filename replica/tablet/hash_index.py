@@ -6,12 +6,19 @@ passes through this table, the Bloom filters and the blocks' sorted hashes from 
 
 All rows of a batch are probed at once. Each further pass handles only the rows that have no slot yet, and at a load of
 at most one half there are few passes. Nothing is ever removed: a key's slot points at its newest row.
+
+The key hash is no secret, so a caller can make up many keys that go to one slot, where each probe would pass by all of
+them. An index that meets such a long probe chooses its slots by a secret from then on.
 """
 
 from __future__ import annotations
 
+import secrets
+
 import numpy as np
 import numpy.typing as npt
+
+from nyala.replica.rows import mix_in_place, mix_one
 
 U64 = npt.NDArray[np.uint64]
 I64 = npt.NDArray[np.int64]
@@ -19,12 +26,16 @@ Bools = npt.NDArray[np.bool_]
 
 _CAPACITY_FIRST = 1 << 10
 _ONE_BY_ONE_ROWS_MAX = 4
+_PROBES_MAX = 256
+"""A hash further from its slot than this shows that the slots are badly chosen. By chance, one of a million is 70 slots
+away."""
 
 
 class HashIndex:
     """Maps hashes to row ids; the caller owns the array that maps a row id back to its hash.
 
-    Invariants: at most one slot per hash; load at most one half; capacity a power of two.
+    Invariants: at most one slot per hash; load at most one half; capacity a power of two; a probe passes by fewer than
+    1,024 slots, whatever the hashes are.
     Concurrency: one thread.
     """
 
@@ -34,6 +45,9 @@ class HashIndex:
         self._slots: npt.NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)
         self._shift = _shift(capacity)
         self._used = 0
+        self._secret: np.uint64 | None = None
+        self._crowded = False
+        """Whether a probe was too long since the slots were chosen."""
 
     @property
     def memory_bytes(self) -> int:
@@ -43,14 +57,17 @@ class HashIndex:
     def reserve(self, more: int, hashes: U64) -> None:
         """Make room for `more` new hashes. Slots returned by `find` before this call are void."""
         needed = (self._used + more) * 2
-        if needed <= len(self._slots):
+        if needed <= len(self._slots) and not self._crowded:
             return
-        capacity = max(_CAPACITY_FIRST, 1 << (needed - 1).bit_length())
         taken = self._slots[self._slots != 0]
-        self._slots = np.zeros(capacity, dtype=np.uint32)
-        self._shift = _shift(capacity)
+        if needed > len(self._slots):
+            capacity = max(_CAPACITY_FIRST, 1 << (needed - 1).bit_length())
+            self._slots = np.zeros(capacity, dtype=np.uint32)
+            self._shift = _shift(capacity)
+        else:
+            self._slots[:] = 0
         if len(taken):
-            self._rebuild(hashes[taken.astype(np.int64) - 1], taken)
+            self._rebuild(hashes, taken)
 
     def find(self, h: U64, hashes: U64) -> tuple[I64, I64]:
         """(row ids, slots) of each hash, shape of `h`: id -1 and the slot where it would go if it is absent."""
@@ -61,9 +78,10 @@ class HashIndex:
         ids = found.astype(np.int64) - 1
         # An empty slot reads hashes[-1], which is harmless; the test for zero comes first.
         pending = np.flatnonzero((found != 0) & (hashes[ids] != h))
-        mask = len(self._slots) - 1
+        mask, probes = len(self._slots) - 1, 0
         at = slots[pending]
         while len(pending):
+            probes += 1
             at = (at + 1) & mask
             seen = self._slots[at]
             now = seen.astype(np.int64) - 1
@@ -73,59 +91,80 @@ class HashIndex:
             slots[rows] = at[settled]
             pending = pending[~settled]
             at = at[~settled]
+        self._crowded = self._crowded or probes > _PROBES_MAX
         return ids, slots
 
     def point(self, slots: I64, ids: I64) -> None:
         """Point the slots of hashes that `find` found at newer rows."""
         self._slots[slots] = (ids + 1).astype(np.uint32)
 
-    def insert(self, slots: I64, ids: I64) -> None:
-        """Add absent, distinct hashes: `slots` as `find` returned them, after `reserve`."""
+    def insert(self, slots: I64, ids: I64, hashes: U64) -> None:
+        """Add absent, distinct hashes: `slots` as `find` returned them, after `reserve`. Then those slots are void."""
         self._used += len(ids)
         if len(ids) == 1 and not self._slots[slots[0]]:
             self._slots[slots[0]] = ids[0] + 1
             return
-        self._fill(slots, (ids + 1).astype(np.uint32))
+        left = self._fill(slots, (ids + 1).astype(np.uint32), _PROBES_MAX)
+        if len(left):
+            taken = np.concatenate([self._slots[self._slots != 0], left])
+            self._slots[:] = 0
+            self._crowded = True
+            self._rebuild(hashes, taken)
 
     def _home(self, h: U64) -> I64:
-        home: I64 = (h >> self._shift).view(np.int64)
+        mixed = h if self._secret is None else mix_in_place(h ^ self._secret)
+        home: I64 = (mixed >> self._shift).view(np.int64)
         return home
 
+    def _home_of(self, value: int) -> int:
+        """The scalar twin of `_home`."""
+        return (value if self._secret is None else mix_one(value ^ int(self._secret))) >> int(self._shift)
+
     def _find_few(self, h: U64, hashes: U64) -> tuple[I64, I64]:
-        table, mask, shift = self._slots, len(self._slots) - 1, int(self._shift)
+        table, mask = self._slots, len(self._slots) - 1
         ids, slots = [], []
         for value in h.tolist():
-            at = value >> shift
+            home = at = self._home_of(value)
             seen = int(table[at])
             while seen and int(hashes[seen - 1]) != value:
                 at = (at + 1) & mask
                 seen = int(table[at])
+            self._crowded = self._crowded or (at - home) & mask > _PROBES_MAX
             ids.append(seen - 1)
             slots.append(at)
         return np.array(ids, dtype=np.int64), np.array(slots, dtype=np.int64)
 
-    def _rebuild(self, h: U64, marks: npt.NDArray[np.uint32]) -> None:
+    def _rebuild(self, hashes: U64, marks: npt.NDArray[np.uint32]) -> None:
         """Fill the empty table: in order of home slots, each goes to its own or right after the one before it."""
-        order = np.argsort(h)
-        home = self._home(h[order])
+        if self._crowded:
+            self._secret, self._crowded = np.uint64(secrets.randbits(64)), False
+        home = self._home(hashes[marks.astype(np.int64) - 1])
+        order = np.argsort(home)
+        home = home[order]
         rank = np.arange(len(home))
         slots = np.maximum.accumulate(home - rank) + rank
         if int(slots[-1]) < len(self._slots):
             self._slots[slots] = marks[order]
         else:
-            self._fill(home, marks[order])
+            self._fill(home, marks[order], len(marks))
 
-    def _fill(self, slots: I64, marks: npt.NDArray[np.uint32]) -> None:
+    def _fill(self, slots: I64, marks: npt.NDArray[np.uint32], probes_max: int) -> npt.NDArray[np.uint32]:
         """Write each mark to the first free slot from its own on. Of several at one slot one wins, and the others go
-        on."""
+        on.
+
+        Returns the marks that found none within `probes_max` slots.
+        """
         table, mask = self._slots, len(self._slots) - 1
         at = slots
-        while len(marks):
+        for _ in range(probes_max):
+            if not len(marks):
+                break
             free = table[at] == 0
             table[at[free]] = marks[free]
             lost = table[at] != marks
             marks = marks[lost]
             at = (at[lost] + 1) & mask
+        return marks
 
 
 def _shift(capacity: int) -> np.uint64:

@@ -72,7 +72,7 @@ class LookUp:
             rows = np.flatnonzero(self._left)
             if store is None or not store.rows or not len(rows):
                 continue
-            newest = store.find(keys.hashes[rows], [take(column, rows) for column in keys.columns])
+            newest = store.locate(keys.hashes[rows], [take(column, rows) for column in keys.columns]).ids
             known = newest >= 0
             self._left[rows[known]] = False
             live = known & store.live(newest)

@@ -6,19 +6,22 @@ it only ends the present version.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nyala.replica.rows import INTEGER_LIKE, TableSchema
+from nyala.replica.rows import INTEGER_LIKE, TableSchema, key_hash, mix_in_place
 from nyala.replica.types import MAX_HYBRID_TIME
 
 from .columns import Place, equal_rows, gathered, take
-from .hash_index import I64, U64, Bools, HashIndex
+from .hash_index import I64, U64, Bools, HashIndex, rotate
 
+_SECRET = secrets.token_bytes(16)
 _ROWS_FIRST = 1 << 10
 _CHUNK_ROWS_FULL = 8192
 """Batches of this many rows are never merged again."""
@@ -38,16 +41,17 @@ class Chunk(NamedTuple):
 
 
 class Located(NamedTuple):
-    """The rows of some keys in one memory store. All of shape (rows,).
+    """The rows of some keys in one memory store. All arrays of shape (rows,).
 
     `ids`: the newest row of the key, live or dead, -1 if there is none. `hashes`: the key's rotated hash in this store.
-    `order` sorts them; None: unknown.
+    `order` sorts them; None: unknown. `aliases`: whether some hash is not that of the key.
     """
 
     ids: I64
     slots: I64
     hashes: U64
     order: I64 | None
+    aliases: bool = False
 
 
 class MemView(NamedTuple):
@@ -86,9 +90,8 @@ class MemStore:
         self.unresolved: list[I64] = []
         """Ids of upserted rows whose older version in a block, if any, is not superseded yet."""
         self._index = HashIndex(expected_rows)
-        self._aliases: dict[tuple[object, ...], int] = {}
-        """Keys whose hash another key has here, and the hash that they use instead."""
-        self._natural: dict[int, int] = {}
+        self._aliases = False
+        """Whether a key uses another hash instead of its own, which another key has here."""
 
     @property
     def memory_bytes(self) -> int:
@@ -123,20 +126,8 @@ class MemStore:
                 theirs = keys if len(found) == len(ids) else [take(k, found) for k in keys]
                 wrong = found[~equal_rows(mine, theirs)]
                 if len(wrong):
-                    return self._locate_collided(Located(ids, slots, h.copy(), None), wrong, keys)
+                    return self._locate_collided(Located(ids, slots, h.copy(), None, aliases=True), wrong, keys)
         return Located(ids, slots, h, order)
-
-    def find(self, h: U64, keys: Sequence[pa.Array]) -> I64:
-        """The newest row of each key, live or dead, -1 if there is none; like `locate`, but changes nothing."""
-        ids, _ = self._index.find(h, self.hashes)
-        found = np.empty(0, dtype=np.int64) if self.exact else np.flatnonzero(ids >= 0)
-        if len(found):
-            wrong = found[~equal_rows(self.gather_keys(ids[found]), [take(k, found) for k in keys])]
-            for row in wrong.tolist():
-                alias = self._aliases.get(tuple(k[row].as_py() for k in keys))
-                own = None if alias is None else self._index.find(np.array([alias], dtype=np.uint64), self.hashes)[0]
-                ids[row] = -1 if own is None else own[0]
-        return ids
 
     def live(self, ids: I64) -> Bools:
         """Mask, in the shape of `ids`, of the rows that have not ended; False for -1."""
@@ -144,27 +135,18 @@ class MemStore:
         return mask
 
     def _locate_collided(self, located: Located, wrong: I64, keys: Sequence[Any]) -> Located:
-        ids, slots, h, _ = located
-        for row in wrong.tolist():
-            key = tuple(k[row].as_py() for k in keys)
-            alias = self._aliases.get(key)
-            if alias is None:
-                alias = self._free_alias(int(h[row]))
-                self._aliases[key] = alias
-                self._natural[alias] = int(h[row])
-            h[row] = alias
-            one, slot = self._index.find(h[row : row + 1], self.hashes)
-            ids[row], slots[row] = one[0], slot[0]
+        """Find the keys of the rows `wrong`, whose hash another key has. Such a key uses one that no caller can know.
+        If yet another key has that one, it uses the next hash that follows from it."""
+        ids, slots, h = located.ids, located.slots, located.hashes
+        h[wrong] = _secret_hash([take(k, wrong) for k in keys])
+        while len(wrong):
+            ids[wrong], slots[wrong] = self._index.find(h[wrong], self.hashes)
+            wrong = wrong[ids[wrong] >= 0]
+            if len(wrong):
+                mine = self.gather_keys(ids[wrong])
+                wrong = wrong[~equal_rows(mine, [take(k, wrong) for k in keys])]
+                h[wrong] = mix_in_place(h[wrong])
         return located
-
-    def _free_alias(self, natural: int) -> int:
-        """A hash that no row here has and no other alias uses."""
-        alias = natural
-        while True:
-            alias = (alias + 1) & ((1 << 64) - 1)
-            ids, _ = self._index.find(np.array([alias], dtype=np.uint64), self.hashes)
-            if ids[0] < 0 and alias not in self._natural:
-                return alias
 
     def append(self, batch: Any, schema: TableSchema, located: Located, ts: int | I64) -> I64:
         """Add one new live version per row and point the index at it; returns the new ids. After `reserve` and
@@ -176,15 +158,16 @@ class MemStore:
         self.superseded[first:end] = MAX_HYBRID_TIME
         new_ids = np.arange(first, end, dtype=np.int64)
         self.rows = end
+        self._aliases = self._aliases or located.aliases
         known = located.ids >= 0
         if known.any():
             self._index.point(located.slots[known], new_ids[known])
             absent = ~known
-            self._index.insert(located.slots[absent], new_ids[absent])
+            self._index.insert(located.slots[absent], new_ids[absent], self.hashes)
         elif located.order is None or count == 1:
-            self._index.insert(located.slots, new_ids)
+            self._index.insert(located.slots, new_ids, self.hashes)
         else:
-            self._index.insert(located.slots[located.order], new_ids[located.order])
+            self._index.insert(located.slots[located.order], new_ids[located.order], self.hashes)
         self.chunks.append(Chunk(first, batch, schema, batch.nbytes))
         self.payload_bytes += self.chunks[-1].size_bytes
         self._merge_tail()
@@ -200,10 +183,9 @@ class MemStore:
 
     def natural_hashes_of(self, ids: I64 | slice) -> U64:
         """The rotated key hash of each of these rows, as a fresh array."""
-        hashes = self.hashes[ids].copy()
-        for alias, natural in self._natural.items():
-            hashes[hashes == np.uint64(alias)] = natural
-        return hashes
+        if self._aliases:
+            return rotate(key_hash(self.gather_keys(np.arange(self.rows)[ids])))
+        return self.hashes[ids].copy()
 
     def gather_keys(self, ids: I64) -> list[Any]:
         """The key columns of the rows `ids`, in that order."""
@@ -231,6 +213,17 @@ class MemStore:
         self.chunks.append(Chunk(tail[0].base, merged, schema, merged.nbytes))
         self.payload_bytes += self.chunks[-1].size_bytes - size_bytes
         self._merge_tail()
+
+
+def _secret_hash(keys: Sequence[pa.Array]) -> U64:
+    """A hash of each key that nobody outside of this process can compute; the same for the same key."""
+    # A date or a time may be one that Python has no object for.
+    plain = [key.cast(f"int{key.type.bit_width}") if pa.types.is_temporal(key.type) else key for key in keys]
+    digests = (
+        blake2b(repr(key).encode(), digest_size=8, key=_SECRET).digest()
+        for key in zip(*(column.to_pylist() for column in plain), strict=True)
+    )
+    return np.array([int.from_bytes(digest, "little") for digest in digests], dtype=np.uint64)
 
 
 def gather_keys(chunks: Sequence[Chunk], ids: I64) -> list[Any]:

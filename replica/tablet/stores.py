@@ -150,7 +150,7 @@ class Stores:
         """Add new versions of the rows `hit`; `batch` has them in that order, `ts` is one time or one for each."""
         located = found.located
         if len(hit) != len(located.ids):
-            located = Located(located.ids[hit], located.slots[hit], located.hashes[hit], None)
+            located = Located(located.ids[hit], located.slots[hit], located.hashes[hit], None, located.aliases)
         ids = self.active.append(batch, schema, located, ts)
         self.live_rows += len(hit)
         if found.unknown is not None:

@@ -97,9 +97,14 @@ def _unmix(y: int) -> int:
 
 def colliding_key(number: int, target: int = 12345) -> tuple[int, int]:
     """Return a key of PAIR_SCHEMA; different numbers are different keys, but have one hash for all of one `target`."""
-    first = key_hash_one([number], [ColumnType.INT64])
-    second = _unmix((_unmix(target) - first * _COMBINE) & _MASK)
-    return number, second - (1 << 64) if second >> 63 else second
+    return number, last_of_key((number,), target)
+
+
+def last_of_key(before: tuple[int, ...], target: int = 12345) -> int:
+    """Return the number that, as the last column of a key of int64 behind these columns, gives the key this hash."""
+    first = key_hash_one(before, [ColumnType.INT64] * len(before))
+    last = _unmix((_unmix(target) - first * _COMBINE) & _MASK)
+    return last - (1 << 64) if last >> 63 else last
 
 
 def superblock(schema: TableSchema, *, retention_us: int = 1 << 50, **more: Any) -> Superblock:

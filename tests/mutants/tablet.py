@@ -510,6 +510,192 @@ MUTANTS = (
         after="return meta.column_ids, meta.ignore_null, True",
     ),
     Mutant(
+        name="made-up keys stay in one place",
+        rows="IN-60",
+        test=("tests/unit/tablet/test_tablet_collisions.py::test_hashes_of_one_slot_do_not_stay_in_one_place"),
+        file="replica/tablet/hash_index.py",
+        function="HashIndex._rebuild",
+        before="np.uint64(secrets.randbits(64)), False",
+        after="None, False",
+    ),
+    Mutant(
+        name="long probes are not noticed",
+        rows="IN-60",
+        test=(
+            "tests/unit/tablet/test_tablet_collisions.py::test_hashes_of_one_slot_do_not_stay_in_one_place[1-at-a-time]"
+        ),
+        file="replica/tablet/hash_index.py",
+        function="HashIndex._find_few",
+        before="self._crowded or (at - home) & mask > _PROBES_MAX",
+        after="self._crowded",
+    ),
+    Mutant(
+        name="long probes of batches are not noticed",
+        rows="IN-60",
+        test=(
+            "tests/unit/tablet/test_tablet_collisions.py::"
+            "test_hashes_of_one_slot_do_not_stay_in_one_place[100-at-a-time]"
+        ),
+        file="replica/tablet/hash_index.py",
+        function="HashIndex.find",
+        before="self._crowded or probes > _PROBES_MAX",
+        after="self._crowded",
+    ),
+    Mutant(
+        name="crowded index waits until it has to grow",
+        rows="IN-60",
+        test=(
+            "tests/unit/tablet/test_tablet_collisions.py::test_hashes_of_one_slot_do_not_stay_in_one_place[1-at-a-time]"
+        ),
+        file="replica/tablet/hash_index.py",
+        function="HashIndex.reserve",
+        before="and not self._crowded",
+        after="",
+    ),
+    Mutant(
+        name="batch of one slot is walked to its end",
+        rows="IN-60",
+        test=(
+            "tests/unit/tablet/test_tablet_collisions.py::"
+            "test_hashes_of_one_slot_do_not_stay_in_one_place[20000-at-a-time]"
+        ),
+        file="replica/tablet/hash_index.py",
+        function="HashIndex.insert",
+        before="_PROBES_MAX)",
+        after="len(ids))",
+    ),
+    Mutant(
+        name="marks that found no place are lost",
+        rows="IN-60",
+        test=(
+            "tests/unit/tablet/test_tablet_collisions.py::"
+            "test_hashes_of_one_slot_do_not_stay_in_one_place[20000-at-a-time]"
+        ),
+        file="replica/tablet/hash_index.py",
+        function="HashIndex.insert",
+        before="np.concatenate([self._slots[self._slots != 0], left])",
+        after="self._slots[self._slots != 0]",
+    ),
+    Mutant(
+        name="few hashes are looked for where they were",
+        rows="IN-60",
+        test=(
+            "tests/unit/tablet/test_tablet_collisions.py::"
+            "test_hashes_of_one_slot_do_not_stay_in_one_place[20000-at-a-time]"
+        ),
+        file="replica/tablet/hash_index.py",
+        function="HashIndex._home_of",
+        before="mix_one(value ^ int(self._secret))",
+        after="value",
+    ),
+    Mutant(
+        name="every index has a secret",
+        test="tests/unit/tablet/test_tablet_collisions.py::test_hashes_of_usual_keys_stay_in_order",
+        file="replica/tablet/hash_index.py",
+        function="HashIndex.find",
+        before="probes > _PROBES_MAX",
+        after="probes > 3",
+    ),
+    Mutant(
+        name="alias of a key can be computed",
+        rows="IN-60",
+        test=("tests/unit/tablet/test_tablet_collisions.py::test_key_costs_as_much_however_many_have_its_hash[memory]"),
+        file="replica/tablet/memstore.py",
+        function="MemStore._locate_collided",
+        before="h[wrong] = _secret_hash([take(k, wrong) for k in keys])",
+        after="h[wrong] += np.uint64(1)",
+    ),
+    Mutant(
+        name="flush writes aliases",
+        rows="IN-60",
+        test=("tests/unit/tablet/test_tablet_collisions.py::test_keys_of_one_hash_are_told_apart_wherever_they_are"),
+        file="replica/tablet/memstore.py",
+        function="MemStore.natural_hashes_of",
+        before="if self._aliases:",
+        after="if not self._aliases:",
+    ),
+    Mutant(
+        name="aliases are forgotten when they are added",
+        rows="IN-60",
+        test=("tests/unit/tablet/test_tablet_collisions.py::test_keys_of_one_hash_are_told_apart_wherever_they_are"),
+        file="replica/tablet/memstore.py",
+        function="MemStore.append",
+        before="self._aliases = self._aliases or located.aliases",
+        after="pass",
+    ),
+    Mutant(
+        name="aliases of some rows of a batch are forgotten",
+        rows="IN-60",
+        test=(
+            "tests/unit/tablet/test_tablet_collisions.py::test_aliases_of_rows_that_are_added_beside_errors_are_known"
+        ),
+        file="replica/tablet/stores.py",
+        function="Stores.add",
+        before="None, located.aliases",
+        after="None",
+    ),
+    Mutant(
+        name="time that Python has no object for ends a replica",
+        rows="IN-60",
+        test=("tests/unit/tablet/test_tablet_collisions.py::test_times_that_python_has_no_object_for_may_share_a_hash"),
+        file="replica/tablet/memstore.py",
+        function="_secret_hash",
+        before="if pa.types.is_temporal(key.type)",
+        after="if False",
+    ),
+    Mutant(
+        name="first row of a hash is every key of it",
+        rows="IN-60",
+        test=("tests/unit/tablet/test_tablet_collisions.py::test_keys_of_one_hash_are_told_apart_wherever_they_are"),
+        file="replica/tablet/block.py",
+        function="Block._same_keys",
+        before="positions[wrong], same[wrong] = at, at >= 0",
+        after="pass",
+    ),
+    Mutant(
+        name="older version of a key is found",
+        test=(
+            "tests/unit/tablet/test_tablet_look_up.py::"
+            "test_rot_of_a_block_or_its_sidecar_hides_no_row_by_key[few-hashes]"
+        ),
+        file="replica/tablet/block.py",
+        function="Block._last_versions",
+        before="last = np.maximum(low - 1, 0)",
+        after="last = np.maximum(low - 2, 0)",
+    ),
+    Mutant(
+        name="key that was deleted before a flush lives",
+        test=(
+            "tests/unit/tablet/test_tablet_look_up.py::"
+            "test_rot_of_a_block_or_its_sidecar_hides_no_row_by_key[few-hashes]"
+        ),
+        file="replica/tablet/block.py",
+        function="Block._last_versions",
+        before="found &= self.written_superseded[last] == MAX_HYBRID_TIME",
+        after="pass",
+    ),
+    Mutant(
+        name="search by key reads pages unchecked",
+        rows="TC-51",
+        test=(
+            "tests/unit/tablet/test_tablet_look_up.py::"
+            "test_rot_of_a_block_or_its_sidecar_hides_no_row_by_key[few-hashes]"
+        ),
+        file="replica/tablet/block.py",
+        function="Block._last_versions",
+        before="checks.check_rows(columns, middle)",
+        after="pass",
+    ),
+    Mutant(
+        name="first column of a key decides its order",
+        rows="IN-60",
+        test=("tests/unit/tablet/test_tablet_collisions.py::test_keys_that_differ_in_the_last_column_are_found"),
+        file="replica/tablet/block.py",
+        function="_greater",
+        before="undecided &= pc.equal(a, b).to_numpy(zero_copy_only=False)",
+        after="undecided[:] = False",
+    ),
+    Mutant(
         name="one key comes as often as a batch has rows",
         rows="IN-60",
         test="tests/unit/tablet/test_tablet_write_checks.py::test_batch_that_writes_one_key_too_often_is_refused",
@@ -1193,9 +1379,9 @@ MUTANTS = (
         rows="RD-02",
         test="tests/unit/tablet/test_tablet_look_up.py::test_rows_by_key_are_those_of_the_twin[0-one-hash]",
         file="replica/tablet/memstore.py",
-        function="MemStore.find",
-        before="ids[row] = -1 if own is None else own[0]",
-        after="pass",
+        function="MemStore._locate_collided",
+        before="h[wrong] = _secret_hash([take(k, wrong) for k in keys])",
+        after="return located",
     ),
     Mutant(
         name="version that ended is found by key",

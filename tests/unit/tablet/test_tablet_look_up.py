@@ -169,25 +169,37 @@ def test_keys_that_are_none_are_refused(tmp_path: Path) -> None:
         assert refused.value.code is code, refused.value
 
 
-@pytest.mark.parametrize("schema", [INT_SCHEMA, STRING_SCHEMA], ids=["number", "text"])
+@pytest.mark.parametrize("schema", [INT_SCHEMA, STRING_SCHEMA, PAIR_SCHEMA], ids=["number", "text", "few-hashes"])
 def test_rot_of_a_block_or_its_sidecar_hides_no_row_by_key(
     schema: TableSchema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """TC-51, scenario 158. Goal: a read by key is right or Corruption, too. Method: each page of both files of a block
-    is spoilt in turn under an open tablet, which checks pages of sidecars each time; keys together and one by one."""
+    is spoilt in turn under an open tablet, which checks pages of sidecars each time; keys together and one by one. The
+    block has older versions of some of these keys, and one that was deleted."""
     monkeypatch.setattr(block_module, "CHECKED_FOR_S", -1.0)
     tablet = tablet_of(tmp_path, schema)
-    keys = [(k,) if schema is INT_SCHEMA else (f"key {k // 5:06d}", k % 5) for k in range(60_000)]
+    make: dict[int, Any] = {
+        id(INT_SCHEMA): lambda k: (k,),
+        id(STRING_SCHEMA): lambda k: (f"key {k // 5:06d}", k % 5),
+        id(PAIR_SCHEMA): lambda k: colliding_key(k, target=k % 7),
+    }
+    keys = [make[id(schema)](k) for k in range(60_000)]
     rows = [
         {"op": 1, "offset": n, **dict(zip(schema.key, key, strict=True)), "r": n, "s": "x"}
         for n, key in enumerate(keys)
     ]
     tablet.apply([write_entry(1, schema, [*schema.key, "r", "s"], rows)])
+    update = RowOp.UPDATE
+    again = [{**row, "op": update, "offset": row["r"] + 60_000, "r": -row["r"]} for row in rows[6006 :: 2 * 5999]]
+    gone = {**rows[9], "op": RowOp.DELETE, "offset": 150_000}
+    tablet.apply([write_entry(2, schema, [*schema.key, "r", "s"], [*again, gone])])
     result = tablet.flush()
     assert result is not None
-    asked = [*keys[7::5999], (-1,) if schema is INT_SCHEMA else ("none", 0)]
+    absent = {id(INT_SCHEMA): (-1,), id(STRING_SCHEMA): ("none", 0), id(PAIR_SCHEMA): colliding_key(70_000, target=3)}
+    asked = [*keys[7::5999], keys[9], absent[id(schema)]]
     before = got(tablet, schema, asked)
-    assert before[-1] is None and None not in before[:-1]
+    assert before[-2:] == [None, None] and None not in before[:-2]
+    assert [row["r"] for row in before if row and row["r"] < 0] == [row["r"] for row in again]
     seen = {"right": 0, "corruption": 0}
     for path in (tmp_path / name for block in tablet._contents.superblock.blocks for name, _, _ in block.files):
         size = path.stat().st_size
