@@ -24,7 +24,7 @@ _BLOOM_BITS_PER_ROW = 16
 class Part(NamedTuple):
     """Versions to merge: a pa.RecordBatch in the target schema's columns, and arrays of shape (rows,).
 
-    `hashes` are rotated; if they are missing, they are computed.
+    `hashes` are rotated (see `hash_index.py`); if they are missing, they are computed.
     """
 
     batch: Any
@@ -111,7 +111,7 @@ def _content(batch: Any, schema: TableSchema, ts: I64, superseded: I64 | None, h
 
 
 def _bloom(rotated: U64) -> U64:
-    """One word per four rows; the hashes are sorted, so the rows of one word stand together."""
+    """One word for every two to four rows. The hashes are sorted, so the rows of one word stand together."""
     words = max(2, 1 << max(0, len(rotated) * _BLOOM_BITS_PER_ROW // 64 - 1).bit_length())
     bloom = np.zeros(words, dtype=np.uint64)
     if len(rotated):
