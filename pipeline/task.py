@@ -83,8 +83,8 @@ class TaskPlan:
 class _Records:
     """Kafka records kept until their rows are acknowledged, because a row's error needs the record's bytes.
 
-    An acknowledged offset is not enough to drop a record: a tablet that had its rows before acknowledges a higher
-    offset than it has answered.
+    An acknowledged offset is not enough to drop a record. On a replay, a tablet acknowledges the highest offset that it
+    ever applied, and errors of rows below it may still come with later answers.
     """
 
     kept: list[tuple[int, int, Any]] = field(default_factory=list)
@@ -219,7 +219,7 @@ class Task:
         self._bury(error.offset, error.code, error.column)
 
     def _bury(self, offset: int, code: RowCode, column: str) -> None:
-        # A replayed batch may bring errors of rows that another attempt's boundaries had put into it.
+        # The answer to a replayed batch may name rows that this task has not: an earlier attempt cut its batches elsewhere.
         letter = self._records.letter(offset, code, column)
         if letter is not None:
             self._sink.put(self._origin, letter)

@@ -47,7 +47,7 @@ class MasterOptions:
     republish_max_ms: int = 60_000
     reports_per_second_max: int = 200
     flush_entries: int = 500
-    """The catalog is flushed when it is this many entries behind its log."""
+    """The catalog is flushed when this many entries have been applied since the last flush."""
     dropped_retention_ms: int = 24 * 3600 * 1000
     """A dropped tablet is forgotten this long after the last of its replicas was gone."""
     abandoned_copy_grace_ms: int = 600_000

@@ -130,8 +130,8 @@ class Reconciler:
         await state.group.change(compute)
 
     def _has_changed(self, tablet_id: str, tablet: Tablet) -> bool:
-        """Whether a later config is believed than the record has. `known.known` may be of an earlier record; it only
-        saves reading each record."""
+        """Whether a later config is believed than the record has. `known.known` may be of an earlier record. It is
+        compared first, because that saves reading the record of most tablets."""
         known = self._state.soft.tablets.get(tablet_id)
         if known is None or known.config is None or not newer(known.config.opid, known.known.opid):
             return False

@@ -28,7 +28,7 @@ class Reporter:
         self._gone.clear()
 
     def repeat(self, key: str) -> None:
-        """Publish the report of that key anew, because another client overwrote it."""
+        """Forget the report of that key, so that the next `changes` has it: another client overwrote it in the topic."""
         self._published.pop(key, None)
         self._gone.discard(key)
 

@@ -243,7 +243,8 @@ class CatalogGroup:
             raise error
 
     def maintain(self, flush_entries: int) -> None:
-        """Flush if the catalog is `flush_entries` behind its log, and then remove old segments; one flush at a time."""
+        """Flush if `flush_entries` have been applied since the last flush, and then remove old segments; one flush at a
+        time."""
         behind = self.catalog.applied_opid.index - self.catalog.flush_opid.index
         if behind >= flush_entries and not self._flushing and self._loop.time() >= self._flush_after_s:
             self._flushing = True

@@ -196,7 +196,7 @@ class SoftState:
 
         `process` counts from now on, even if its heartbeat is lost because the caller has left. A server that was at
         these addresses before is not there any more: it is forgotten if it is in no config. `peer`: the host from which
-        its heartbeats come. `listed`: the masters know it at these addresses, so it takes no room of others.
+        its heartbeats come. `listed`: the masters know it at these addresses, so it is admitted without room.
         """
         for other in [s for s in self.servers.values() if s.uuid != uuid and set(s.addresses) & set(addresses)]:
             self._forget_server(other)

@@ -81,7 +81,8 @@ class CopyJobs:
         if refusal is not None:
             raise refusal
         if joining := self._jobs.get(request.tablet_id):
-            # The witness's log cannot be continued, so its join is useless. The leader asks again.
+            # The checks above refuse a request while a copy runs. So this job brings rows to a witness, whose log
+            # cannot be continued: the job is useless. The leader asks again.
             joining.cancel()
             what = "data is being brought to a witness here; that is cancelled"
             raise Refused(Code.ALREADY_INPROGRESS, what, tablet=request.tablet_id)
