@@ -219,7 +219,8 @@ class Task:
         self._bury(error.offset, error.code, error.column)
 
     def _bury(self, offset: int, code: RowCode, column: str) -> None:
-        # The answer to a replayed batch may name rows that this task has not: an earlier attempt cut its batches elsewhere.
+        # The answer to a replayed batch may name rows that this task does not have, because an earlier attempt cut its
+        # batches elsewhere.
         letter = self._records.letter(offset, code, column)
         if letter is not None:
             self._sink.put(self._origin, letter)

@@ -28,7 +28,7 @@ class Reporter:
         self._gone.clear()
 
     def repeat(self, key: str) -> None:
-        """Forget the report of that key, so that the next `changes` has it: another client overwrote it in the topic."""
+        """Forget the report of that key, which another client overwrote, so that the next `changes` has it."""
         self._published.pop(key, None)
         self._gone.discard(key)
 
