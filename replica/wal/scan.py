@@ -27,7 +27,7 @@ Visit = Callable[[Entry, int, int], None]
 
 @dataclass(frozen=True)
 class Damage:
-    """A block that is not whole. Only zeros follow it, unless `fatal`."""
+    """A block that is not whole, or in the place of another one. Only zeros follow it, unless `fatal`."""
 
     byte_offset: int
     """The offset at which its block starts."""
@@ -37,7 +37,7 @@ class Damage:
     kept: tuple[bytes, ...] = ()
     """The encoded entries at the block's start that are whole."""
     withheld: OpId | None = None
-    """The OpId to withhold, if the block had its full length, so that it may have been acknowledged."""
+    """The OpId up to which the vote is withheld, if the block had its full length: it may have been acknowledged."""
 
 
 @dataclass(frozen=True)
@@ -167,8 +167,9 @@ def _misstated(block: bytes, byte_offset: int, entries: _Parsed, header: Header)
 def _misplaced(entries: _Parsed, seen: SeenOpIds) -> str:
     """The reason why a block that begins with `entries` belongs elsewhere; empty if it does not.
 
-    An OpId is never written twice, with one exception: a leader brings back an entry that another leader's had
-    replaced. Such a block states its place (`Reservation.rewrites`). Without a correct statement, it is an older block.
+    An OpId is never written twice, with one exception: a leader appends an entry again after another leader's
+    entry had replaced it. Such a block states its place (`Reservation.rewrites`). Without a correct statement, it is an
+    older block.
     """
     first = entries[0][0].entry.opid
     return f"it begins with entry {first}, which an earlier block holds" if first in seen else ""
@@ -198,7 +199,7 @@ def judge(rest: bytes, byte_offset: int, header: Header, last: OpId, seen: SeenO
     if unwritten or not full_length:
         return Damage(byte_offset, "the last block is torn", fatal=False, kept=kept)
     if not problem:
-        return Damage(byte_offset, "the last block's frame is damaged", fatal=False, kept=kept)
+        return Damage(byte_offset, "the last block's marker or statement is damaged", fatal=False, kept=kept)
     if claim is None and entries and entries[-1][2] == marker_at:
         return Damage(byte_offset, "the last block's frame is lost", fatal=False, kept=kept)
     before = entries[-1][0].entry.opid if entries else last
@@ -262,7 +263,7 @@ def _salvage(rest: bytes, claim: Frame | None, marker_at: int, header: Header) -
 
 
 def _named_in_order(rest: bytes, start: int, header: Header, before: OpId) -> OpId:
-    """The highest OpId that damaged entries credibly have: consecutive indexes, terms that do not fall or jump."""
+    """The highest OpId that damaged entries credibly have: consecutive indexes, and terms that do not fall."""
     stream = io.BytesIO(rest)
     stream.seek(start)
     while True:
