@@ -122,7 +122,7 @@ class _InFlight:
     behind_part: bool = False
     """Whether rows of the batch that it was a part of are applied already."""
     number: int = 0
-    """Its position in the order in which the caller put writes into the window."""
+    """Its position in the order in which the caller put writes into the window; not its sequence number."""
     call: Any = None
     error: Refused | None = None
     uuid: str = ""
@@ -334,8 +334,8 @@ class WriteWindow:
 class SourceWriter:
     """Writes of one task: the records of one Kafka partition, in order, to the tablets that they belong to.
 
-    `after` of each batch is the highest offset that the tablet has acknowledged, or will have with the batch before; by
-    it the tablet notices a missing batch.
+    `after` of each batch is the last offset of the batch before it to that tablet. For the first batch it is the
+    highest offset that the tablet acknowledged. By `after`, the tablet notices a missing batch.
     Concurrency: one thread.
     """
 
@@ -398,8 +398,8 @@ def _split_of_source(
 class SessionWriter:
     """Writes of a client that is no Kafka source: a client id of its own, and a sequence number for each batch.
 
-    Row errors have the offsets of their batches. `flush`, `write` and the end of a `with` block raise each once, as
-    RowErrors; with `on_error="return"` they are in `row_errors` alone. Concurrency: one thread.
+    A row error has the offset that its row has in its batch. `flush`, `write` and the end of a `with` block raise each
+    error once, as RowErrors; with `on_error="return"` they are in `row_errors` alone. Concurrency: one thread.
     """
 
     def __init__(
@@ -475,11 +475,11 @@ class SessionWriter:
     def _split(
         self, whole: pb.WriteRequest, first: WireBatch, second: WireBatch
     ) -> tuple[pb.WriteRequest, pb.WriteRequest]:
-        """Split a client's request. The first half has the number of the whole batch, under which nothing is in a log.
-        The second one has a new number, and its outcome is read right after the first."""
+        """Split a client's request. The first half has the sequence number of the whole batch, under which nothing is
+        in a log. The second one has a new number, and its outcome is read right after the first."""
         identity = self._identity
         if identity is None:
-            raise InvariantViolation("who settles writes is open", table=self._handle.name)
+            raise InvariantViolation("a writer that reads outcomes is open", table=self._handle.name)
         one, two = (_part_request(whole, part) for part in (first, second))
         two.sequence = identity.next_sequence()
         self._open.insert(self._open.index((whole.tablet_id, whole.sequence)) + 1, (whole.tablet_id, two.sequence))

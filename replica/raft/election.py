@@ -95,7 +95,8 @@ def _why_not(s: State, m: VoteRequest) -> str:
         return "old term"
     if not m.transfer and not (m.term == s.hard.term and s.hard.voted_for == m.from_uuid):
         # A candidate that does not hear a live leader must not depose it [kudu raft-config-change, "Preventing
-        # disruptive servers"]. A restarted voter may have echoed for its leader's lease, so it waits as well.
+        # disruptive servers"]. A restarted voter may have acknowledged a heartbeat round that extended the
+        # leader's lease, so it waits as well.
         if s.role is Role.LEADER or s.election.heard < s.options.election_ticks_min:
             return "a leader was heard"
         if s.ticks < s.election.withhold_until:
