@@ -62,7 +62,7 @@ class PeerChannel:
     _link: Link | None = field(default=None, init=False)
     """The open link; None while there is no connection."""
     _pumping: bool = field(default=False, init=False)
-    """Whether a write of the queue is scheduled, at the end of this iteration or of the next."""
+    """Whether a write of the queue is scheduled, after the current event or in the next iteration."""
     _failures: int = field(default=0, init=False)
     _error: str = field(default="", init=False)
     _batches: int = field(default=0, init=False)
@@ -102,7 +102,7 @@ class PeerChannel:
         if self._link is None:
             self._wake_up()
         elif not self._pumping and self._link.writable:
-            # At the end of the iteration, so that everything for this server leaves as one batch.
+            # After the current event, so that everything for this server leaves as one batch.
             self._pumping = True
             self._soon(self._pump)
 
@@ -128,8 +128,8 @@ class PeerChannel:
 
     @property
     def lost(self) -> bool:
-        """Whether messages wait for that server, and it did not answer at any known address. The server asks the
-        masters for addresses of such servers."""
+        """Whether there is no link, and the last attempt failed or no address is known. The server asks the masters
+        for addresses of such servers."""
         return self._link is None and (bool(self._error) or not self.addresses)
 
     def status(self) -> PeerChannelStatus:

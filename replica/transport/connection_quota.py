@@ -18,7 +18,7 @@ class Connection(Protocol):
 
     @property
     def idle(self) -> bool:
-        """Whether no caller waits for it."""
+        """Whether the server owes no reply on it."""
         ...
 
     def fail(self, error: Exception) -> None:

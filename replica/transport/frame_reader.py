@@ -25,8 +25,9 @@ class Arrivals:
 class FrameReader(asyncio.BufferedProtocol):
     """Cuts arriving bytes into frames, and passes each on in the iteration of the loop in which it became whole.
 
-    Memory: none while no frame is begun; then the bytes that have arrived, and at most as much again, never more than
-    the frame's length. No object refers to a closed connection, so it is freed at once. Concurrency: the loop's thread.
+    Memory: none while no frame is begun; then at most twice the bytes that have arrived, or 64 KiB if that is more, and
+    never more than the frame's length. No object refers to a closed connection, so it is freed at once.
+    Concurrency: the loop's thread.
     """
 
     def __init__(self, frame_bytes_max: int, microtasks: MicrotaskQueue, arrivals: Arrivals) -> None:
@@ -47,7 +48,7 @@ class FrameReader(asyncio.BufferedProtocol):
 
     @property
     def idle(self) -> bool:
-        """Whether no caller waits for this connection."""
+        """Whether the server owes no reply on this connection."""
         return True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

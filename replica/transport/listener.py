@@ -142,8 +142,8 @@ class Listener:
         now_s = self._now_s()
         for incoming in [i for i, until_s in self._unproven_until.items() if until_s <= now_s]:
             incoming.fail(ConnectionError("it showed no ticket in time"))
-        for share in (self.servers, self.strangers):
-            share.end_overdue()
+        for quota in (self.servers, self.strangers):
+            quota.end_overdue()
         self._look_later()
 
     # ------------------------------------------------------------------------------------ called by the connections
@@ -155,7 +155,8 @@ class Listener:
         self.unproven.add(incoming, address)
 
     def prove(self, incoming: _Incoming, ticket: bytes) -> str | ConnectionHandler | None:
-        """The server whose link this is, or the handler of the connection; None if the ticket is not valid."""
+        """The server that asked for the ticket of a link, or the handler of the connection; None if the ticket is not
+        valid. A ticket does not prove its server's identity."""
         found = self._take_back(ticket)
         if found is None or found.until_s <= self._now_s():
             return None
@@ -182,7 +183,7 @@ class Listener:
             del self._links[incoming.sender]
 
     def silence_ms(self) -> int:
-        """The silence of the other end after which a connection ends."""
+        """The time after which a connection ends whose other end acknowledges neither TCP probes nor data."""
         return self._options.silence_ms
 
 

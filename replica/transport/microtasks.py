@@ -1,4 +1,4 @@
-"""Runs functions at the end of the event loop's current iteration, before the loop polls its sockets again."""
+"""Runs functions right after the event that queued them, before the event loop polls its sockets again."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from collections import deque
 from collections.abc import Callable
 
 _FUNCTIONS_MAX = 1000
-"""The most functions that run in one iteration. The rest wait for the next one, so that the loop polls its sockets."""
+"""The most functions that run after one event. The rest wait for the next iteration of the loop, so that it polls its
+sockets."""
 
 
 class MicrotaskQueue:
-    """Functions that run at the end of the iteration in which they were queued.
+    """Functions that run right after the event in which they were queued.
 
     asyncio polls all sockets before it runs the functions of `call_soon`. The poll is a system call, in which another
     thread may take the interpreter. A message makes a replica answer, and the answer makes a link write, so an answer
     would wait for two polls. Therefore code that receives an event handles it through `run`.
-    Invariants: functions run in the order of `soon`, each once; if `soon` is called outside of `run`, an iteration is
-    scheduled for it. Concurrency: the loop's thread.
+    Invariants: functions run in the order of `soon`, each once; if `soon` is called outside of `run`, they run in the
+    loop's next iteration. Concurrency: the loop's thread.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_error: Callable[[BaseException], None]) -> None:
@@ -28,7 +29,7 @@ class MicrotaskQueue:
         self._running = self._scheduled = False
 
     def soon(self, function: Callable[[], None]) -> None:
-        """Run `function` at the end of this iteration."""
+        """Run `function` after the current event; in the next iteration if no event is handled through `run`."""
         self._functions.append(function)
         if not self._running:
             self._schedule()

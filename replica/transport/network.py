@@ -32,8 +32,8 @@ class PeerNetwork:
         """`address`: the one at which this server listens. `on_state`: a link found its server, or ended (`error`: the
         reason).
 
-        `soon`: runs a function at the end of the loop's iteration, so that everything for one server leaves as one
-        batch; by default, in the next iteration. `takeover`: for masters, the number of their directory's takeover.
+        `soon`: runs a function after the current event (`microtasks.py`), so that everything for one server leaves as
+        one batch; by default, in the next iteration. `takeover`: for masters, the number of their directory's takeover.
         """
         self._uuid = uuid
         self._on_state = on_state
@@ -55,8 +55,8 @@ class PeerNetwork:
     def send(self, messages: Sequence[tuple[str, Message]]) -> None:
         """Queue (tablet id, message) pairs by their `to_uuid`.
 
-        Never blocks, and never raises if a peer is away: messages that cannot be sent are dropped. All messages of one
-        iteration of the loop to one server are sent as one batch.
+        Never blocks, and never raises if a peer is away: messages that cannot be sent are dropped. All messages that
+        one event causes for one server are sent as one batch.
         """
         if self._closed:
             return
@@ -91,8 +91,8 @@ class PeerNetwork:
         self._note(self._listed, uuid, addresses)
 
     def lost(self) -> list[str]:
-        """The sorted uuids of servers for which this one has messages, and which it cannot reach at any known
-        address."""
+        """The sorted uuids of servers to which there is no link, because the last attempt failed or no address is
+        known."""
         return sorted(uuid for uuid, channel in self._channels.items() if channel.lost)
 
     def place(self, member: Member) -> Address | None:

@@ -9,7 +9,7 @@ from nyala.replica.types import check, limits
 
 @dataclass(frozen=True, kw_only=True)
 class PeerOptions:
-    """Bounds and times of one server's outgoing links; validated at construction. All experimental."""
+    """Bounds and times of one server's links; validated at construction. All experimental."""
 
     queue_bytes_max: int = limits.PEER_QUEUE_BYTES_MAX
     """The bound of one peer's queue. Above it, entries are dropped (Raft sends them again); votes, heartbeats and
@@ -23,7 +23,7 @@ class PeerOptions:
     link_buffer_bytes: int = 1 << 20
     """The unsent bytes that one link may have, beside one batch; the rest waits in the queue."""
     silence_ms: int = 6000
-    """If the other end is silent for this time, the kernel ends the link, whether or not bytes wait."""
+    """If the other end acknowledges neither TCP probes nor data for this time, the kernel ends the link."""
 
     def __post_init__(self) -> None:
         check(0 < self.backoff_first_ms <= self.backoff_max_ms, "back-off grows", first=self.backoff_first_ms)

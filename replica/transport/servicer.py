@@ -34,7 +34,7 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
     """The server's side of `PeerService`; register it with `pb_grpc.add_PeerServiceServicer_to_server`.
 
     Invariants: a link is opened for a caller that names this server; a batch that names another server ends it, before
-    any of its messages is delivered; a message that names other servers than its link is dropped. Concurrency: the
+    any of its messages is delivered; a message that names other servers than its link is refused. Concurrency: the
     loop's thread; `deliver` is called there, in order per sender, all messages of a batch in one iteration of the loop.
     """
 

@@ -45,7 +45,7 @@ class WriteLinks:
     ) -> None:
         """`grant_ticket`: the listener's. `begin(WriteRequest, done)`: calls `done` once, with a WriteReply or an
         exception, perhaps before it returns; returns a function that gives the write up, if it can be given up.
-        `microtasks`: with them, replies that are ready at the end of an iteration are sent in one message."""
+        `microtasks`: with them, replies that are ready after one event are sent in one message."""
         self._grant_ticket = grant_ticket
         self.begin = begin
         self.microtasks = microtasks
