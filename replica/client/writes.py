@@ -109,9 +109,9 @@ class _CallWhenAsked:
 class _InFlight:
     """One write under way.
 
-    `clean`: every earlier write to the tablet was acknowledged when it was last sent. `behind_linked`: the write before
-    it goes over the link. A write after one that goes as a call must be a call too, because over the link it would
-    overtake.
+    `is_oldest`: every earlier write to the tablet was acknowledged when it was last sent. `behind_linked`: the write
+    before it goes over the link. A write after one that goes as a call must be a call too, because over the link it
+    would overtake.
     """
 
     request: pb.WriteRequest
@@ -121,13 +121,13 @@ class _InFlight:
     alone: bool = False
     behind_part: bool = False
     """Whether rows of the batch that it was a part of are applied already."""
-    number: int = 0
+    put_order: int = 0
     """Its position in the order in which the caller put writes into the window; not its sequence number."""
     call: Any = None
     error: Refused | None = None
     uuid: str = ""
     version: int = 0
-    clean: bool = False
+    is_oldest: bool = False
     behind_linked: bool = False
     gaps: int = 0
 
@@ -140,8 +140,8 @@ class _TabletQueue:
     writes: deque[_InFlight] = field(default_factory=deque)
 
 
-def _age(tablet: _TabletQueue) -> int:
-    return tablet.writes[0].number
+def _first_put(tablet: _TabletQueue) -> int:
+    return tablet.writes[0].put_order
 
 
 Split = Callable[[pb.WriteRequest, WireBatch, WireBatch], tuple[pb.WriteRequest, pb.WriteRequest]]
@@ -189,14 +189,14 @@ class WriteWindow:
         while len(tablet.writes) >= (depth or options.writes_inflight_per_tablet_max):
             self._settle_oldest(tablet)
         while self._writes >= options.writes_inflight_max:
-            self._settle_oldest(min((one for one in self._queues.values() if one.writes), key=_age))
+            self._settle_oldest(min((one for one in self._queues.values() if one.writes), key=_first_put))
         while self._bytes and self._bytes + size > options.write_bytes_inflight_max:
             self._settle_oldest(max(self._queues.values(), key=lambda one: len(one.writes)))
         item = self._item(request, alone)
-        item.clean = not tablet.writes
+        item.is_oldest = not tablet.writes
         item.behind_linked = bool(tablet.writes) and isinstance(tablet.writes[-1].call, LinkedWrite)
         self._put += 1
-        item.number = self._put
+        item.put_order = self._put
         self._bytes += size
         self._writes += 1
         tablet.writes.append(item)
@@ -237,7 +237,7 @@ class WriteWindow:
 
     def _begin(self, address: Address, item: _InFlight, timeout_s: float) -> Any:
         channels, request = self._calls.channels, item.request
-        if item.clean or item.behind_linked:
+        if item.is_oldest or item.behind_linked:
             linked = channels.small_writes(address).begin(request, timeout_s)
             if linked is not None:
                 return linked
@@ -290,7 +290,7 @@ class WriteWindow:
         whole = tablet.writes.popleft()
         parts = [self._item(one, whole.alone) for one in split(whole.request, *halves(self._handle, whole.request))]
         for part in parts:
-            part.number, part.clean = whole.number, True
+            part.put_order, part.is_oldest = whole.put_order, True
         parts[0].behind_part, parts[1].behind_part = whole.behind_part, True
         tablet.writes.extendleft(reversed(parts))
         self._bytes += sum(part.size_bytes for part in parts) - whole.size_bytes
@@ -310,10 +310,10 @@ class WriteWindow:
         return reply
 
     def _again_or_raise(self, item: _InFlight, error: Refused) -> None:
-        if error.code is Code.GAP and (not item.clean or item.gaps < GAP_RETRIES_MAX):
+        if error.code is Code.GAP and (not item.is_oldest or item.gaps < GAP_RETRIES_MAX):
             # It overtook an earlier write that had to be sent again, and which is acknowledged by now.
-            item.gaps += item.clean
-            time.sleep(self._calls.options.backoff_first_s * (1 << item.gaps) if item.clean else 0.0)
+            item.gaps += item.is_oldest
+            time.sleep(self._calls.options.backoff_first_s * (1 << item.gaps) if item.is_oldest else 0.0)
         else:
             try:
                 delay_s = item.attempts.failed(error, retry_safe=True)
@@ -327,7 +327,7 @@ class WriteWindow:
                 )
             except Refused as gone:
                 raise final(gone, unknown=item.attempts.unknown or item.behind_part) from error
-        item.clean = True
+        item.is_oldest = True
         self._send(item)
 
 

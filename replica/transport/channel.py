@@ -58,7 +58,7 @@ class PeerChannel:
     _queue: list[tuple[str, Message]] = field(default_factory=list, init=False)
     _bytes: int = field(default=0, init=False)
     _wake: asyncio.Future[None] | None = field(default=None, init=False)
-    _moved: bool = field(default=False, init=False)
+    _reconnect: bool = field(default=False, init=False)
     _link: Link | None = field(default=None, init=False)
     """The open link; None while there is no connection."""
     _pumping: bool = field(default=False, init=False)
@@ -111,14 +111,14 @@ class PeerChannel:
         same = bool(self.addresses) and self._link is not None and self._target() == addresses[0]
         self.addresses = addresses
         if not same:
-            self._moved = True
+            self._reconnect = True
             self._failures = 0
             self._wake_up()
 
     def relink(self) -> None:
         """Give the link up and connect again, at the same addresses. A master calls it when another process has taken
         over the uuid of the link's other end."""
-        self._moved = True
+        self._reconnect = True
         self._wake_up()
 
     @property
@@ -176,7 +176,7 @@ class PeerChannel:
                 if self._queue and not self.addresses:
                     self._drop_queue()  # no address of that server is known; Raft will send again
                 await self._sleep_until_woken()
-            self._moved = False
+            self._reconnect = False
             try:
                 await self._session()
                 continue  # the address has changed
@@ -210,7 +210,7 @@ class PeerChannel:
         delay_s = min(doubled, self.options.backoff_max_ms) / 1000
         loop = asyncio.get_running_loop()
         end = loop.time() + delay_s
-        while not self._moved and (left := end - loop.time()) > 0:
+        while not self._reconnect and (left := end - loop.time()) > 0:
             try:
                 async with asyncio.timeout(left):
                     await self._sleep_until_woken()
@@ -229,7 +229,7 @@ class PeerChannel:
             self.on_state(self.status())
             link.ended.add_done_callback(self._wake_up)
             self._pump()
-            while not self._moved:
+            while not self._reconnect:
                 if link.ended.done():
                     link.ended.result()
                 await self._sleep_until_woken()

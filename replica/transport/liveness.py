@@ -24,7 +24,7 @@ class _Watched:
     heard_tick: int
     process: int = 0
     up: bool = True
-    told: bool = True
+    reported: bool = True
 
 
 class PeerLiveness:
@@ -42,7 +42,7 @@ class PeerLiveness:
 
     def watch(self, uuids: Iterable[str]) -> None:
         """Watch these servers and no others. `tick` reports a new one as up, because it may have been lost before."""
-        self._peers = {uuid: self._peers.get(uuid) or _Watched(self._now, told=False) for uuid in sorted(uuids)}
+        self._peers = {uuid: self._peers.get(uuid) or _Watched(self._now, reported=False) for uuid in sorted(uuids)}
 
     @property
     def watched(self) -> list[str]:
@@ -61,7 +61,7 @@ class PeerLiveness:
             return
         peer.heard_tick = self._now
         if peer.process != process:
-            peer.told = peer.told and peer.process == 0
+            peer.reported = peer.reported and peer.process == 0
             peer.process = process
 
     def tick(self) -> list[LivenessChange]:
@@ -73,8 +73,8 @@ class PeerLiveness:
             if peer.up and silent >= self._silent_max:
                 peer.up = False
                 changes.append(LivenessChange(uuid, False, silent))
-            elif silent < self._silent_max and not (peer.up and peer.told):
+            elif silent < self._silent_max and not (peer.up and peer.reported):
                 peer.up = True
                 changes.append(LivenessChange(uuid, True))
-            peer.told = True
+            peer.reported = True
         return changes

@@ -42,7 +42,7 @@ class PeerNetwork:
         self._address = address
         self._options = options or PeerOptions()
         self._channels: dict[str, PeerChannel] = {}
-        self._told: dict[str, tuple[Address, ...]] = {}
+        self._given: dict[str, tuple[Address, ...]] = {}
         self._listed: dict[str, tuple[Address, ...]] = {}
         self._configured: dict[str, tuple[Address, ...]] = {}
         self._unknown: dict[str, None] = {}
@@ -76,11 +76,11 @@ class PeerNetwork:
 
     def learn(self, uuid: str, addresses: Sequence[Address]) -> None:
         """Note the address that the server `uuid` gives. If it changes, the link ends and connects there at once."""
-        self._note(self._told, uuid, addresses)
-        if len(self._told) > limits.PEERS_UNKNOWN_MAX:
-            unknown = [other for other in self._told if not self.knows(other)]
+        self._note(self._given, uuid, addresses)
+        if len(self._given) > limits.PEERS_UNKNOWN_MAX:
+            unknown = [other for other in self._given if not self.knows(other)]
             for other in unknown[: max(0, len(unknown) - limits.PEERS_UNKNOWN_MAX)]:
-                del self._told[other]
+                del self._given[other]
 
     def knows(self, uuid: str) -> bool:
         """Whether a config here, or the masters, name that server."""
@@ -108,7 +108,7 @@ class PeerNetwork:
 
     def addresses(self, uuid: str) -> tuple[Address, ...]:
         """The known addresses of `uuid`, in the order in which they are tried."""
-        maps = (self._told, self._listed, self._configured)
+        maps = (self._given, self._listed, self._configured)
         return tuple(dict.fromkeys(address for known in maps for address in known.get(uuid, ())))
 
     def _note(self, known: dict[str, tuple[Address, ...]], uuid: str, addresses: Sequence[Address]) -> None:

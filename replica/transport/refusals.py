@@ -22,7 +22,7 @@ class Refusals:
     def __init__(self, uuid: str, now_s: Callable[[], float]) -> None:
         self._uuid = uuid
         self._now_s = now_s
-        self._told: dict[str, tuple[float, int]] = {}
+        self._logged: dict[str, tuple[float, int]] = {}
         """By sender: the time of its last log line, and the number of messages refused since."""
         self.count = 0
 
@@ -30,13 +30,13 @@ class Refusals:
         """Note that a message of `sender`, described by `what`, was refused."""
         self.count += 1
         now = self._now_s()
-        told_s, since = self._told.get(sender, (None, 0))
-        if told_s is not None and now - told_s < TELL_AGAIN_S:
-            self._told[sender] = told_s, since + 1
+        logged_s, since = self._logged.get(sender, (None, 0))
+        if logged_s is not None and now - logged_s < TELL_AGAIN_S:
+            self._logged[sender] = logged_s, since + 1
             return
-        self._told[sender] = now, 0
-        if len(self._told) > _SENDERS_MAX:
-            del self._told[next(iter(self._told))]
+        self._logged[sender] = now, 0
+        if len(self._logged) > _SENDERS_MAX:
+            del self._logged[next(iter(self._logged))]
         more = f" ({since} more since the last line)" if since else ""
         text = "P %s refused %s of %s: %s; nothing was changed%s. Look at that server: its build, its disk, its clock"
         _log.warning(text, self._uuid, what, sender, why, more)

@@ -561,7 +561,7 @@ if not last:
         test="tests/unit/client/test_client_write_links.py::test_small_write_does_not_overtake_a_call_before_it",
         file="replica/client/writes.py",
         function="WriteWindow._begin",
-        before="if item.clean or item.behind_linked:",
+        before="if item.is_oldest or item.behind_linked:",
         after="if True:",
     ),
     Mutant(

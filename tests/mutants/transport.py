@@ -81,7 +81,7 @@ MUTANTS = (
         test="tests/unit/transport/test_transport_liveness.py::test_servers_that_are_not_watched_any_more_are_forgotten",
         file="replica/transport/liveness.py",
         function="PeerLiveness.watch",
-        before="self._now, told=False",
+        before="self._now, reported=False",
         after="self._now",
     ),
     Mutant(
@@ -91,7 +91,7 @@ MUTANTS = (
         file="replica/transport/liveness.py",
         function="PeerLiveness.heard",
         before="""
-            peer.told = peer.told and peer.process == 0
+            peer.reported = peer.reported and peer.process == 0
         """,
         after="",
     ),
@@ -162,8 +162,8 @@ MUTANTS = (
         ),
         file="replica/transport/network.py",
         function="PeerNetwork.addresses",
-        before="maps = (self._told, self._listed, self._configured)",
-        after="maps = (self._told, self._configured)",
+        before="maps = (self._given, self._listed, self._configured)",
+        after="maps = (self._given, self._configured)",
     ),
     Mutant(
         name="made up servers pile up",
@@ -180,8 +180,8 @@ MUTANTS = (
         test="tests/unit/transport/test_transport_forged_messages.py::test_peer_that_goes_on_forging_fills_no_log",
         file="replica/transport/refusals.py",
         function="Refusals.note",
-        before="if told_s is not None and now - told_s < TELL_AGAIN_S:",
-        after="if told_s is not None and now - told_s < 0:",
+        before="if logged_s is not None and now - logged_s < TELL_AGAIN_S:",
+        after="if logged_s is not None and now - logged_s < 0:",
     ),
     Mutant(
         name="link for another uuid is granted",

@@ -321,7 +321,7 @@ def test_made_up_servers_leave_bounded_addresses_and_links() -> None:
             uuid = f"{number:032x}" if number else member.uuid
             network.learn(uuid, [Address("127.0.0.1", 3)])
             network.send([("t", AppendReply(to_uuid=uuid, from_uuid="me", term=1))])
-        assert len(network._told) <= limits.PEERS_UNKNOWN_MAX + 1
+        assert len(network._given) <= limits.PEERS_UNKNOWN_MAX + 1
         assert len(network.status()) <= limits.PEERS_UNKNOWN_MAX + 1
         assert network.addresses(member.uuid)[0].port == 3 and member.uuid in [s.uuid for s in network.status()]
         await network.close()
