@@ -6,10 +6,11 @@ from .checksum import CHECKSUM_DEFINITION, NO_ROWS, RowSum, sum_of_rows
 from .condition_bounds import ConditionsSize, conditions_size
 from .condition_values import ConditionValues
 from .hashing import key_hash, mix_in_place, mix_one
+from .key_terms import Term, sortable
 from .message import MalformedMessage
 from .meta import RowError, SourceKey, WriteMeta, crc32c
 from .partition import PartitionSpec, bucket_of, route, slice_of
-from .predicate import Conditions, Predicate, Term, never_stop, predicate_mask, sortable
+from .predicate import Conditions, Predicate, never_stop, predicate_mask
 from .scan_spec import ScanSpec
 from .schema import OFFSET_COLUMN, OP_COLUMN, TableSchema
 from .table_descriptions import SourceFormat, TableDescription, WriterSchemaInfo

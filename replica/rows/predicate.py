@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import decimal
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ import pyarrow.compute as pc
 from nyala.replica.types import limits
 
 from .condition_values import NOT_COMPARABLE, ConditionValues
+from .key_terms import Term, intersected, sortable
 from .types import check_decimals, invalid
 
 COMPARISONS = {
@@ -42,26 +42,6 @@ class Predicate(NamedTuple):
     """A tuple, or `ConditionValues` for a list that came over the network."""
 
 
-Sortable = int | str | bytes | decimal.Decimal
-
-
-class Term(NamedTuple):
-    """A condition in the form in which a sorted column is searched.
-
-    `op`: `=`, `in`, `<`, `<=`, `>` or `>=`. `values`: ascending and distinct, as `sortable` returns them; exactly one,
-    except for `in`.
-    """
-
-    op: str
-    values: Sequence[Sortable]
-
-
-def sortable(scalar: pa.Scalar) -> Sortable:
-    """A value of a key's column as a Python object that compares in the order in which blocks are sorted."""
-    value: Sortable = scalar.value if pa.types.is_temporal(scalar.type) else scalar.as_py()
-    return value
-
-
 def never_stop() -> None:
     """Do nothing: the work goes on."""
 
@@ -85,10 +65,17 @@ class Conditions:
             self._ready.append(_Ready(predicate, schema, odd, stop))
             odd -= self._ready[-1].odd_listed
 
-    def terms(self, column: str) -> list[Term]:
-        """The conditions on a column of the key as terms, with which a sorted column is searched. Rows that meet all
-        predicates meet all terms."""
-        return [term for ready in self._ready if ready.predicate.column == column for term in ready.terms()]
+    def terms(self, column: str, stop: Callable[[], None] = never_stop) -> list[Term]:
+        """The conditions on a column of the key as `intersected` returns them, with which a sorted column is searched.
+        Rows that meet all predicates meet all terms. `stop` is called before each condition, and may raise."""
+
+        def found() -> Iterator[Term]:
+            for ready in self._ready:
+                if ready.predicate.column == column:
+                    stop()
+                    yield from ready.terms()
+
+        return intersected(found())
 
     def mask(self, batch: Any, stop: Callable[[], None] = never_stop) -> Any:
         """A pa.BooleanArray, shape (rows,), of the rows of a pa.RecordBatch that meet all predicates. Null counts as
@@ -150,11 +137,11 @@ class _Ready:
         op = self.predicate.op
         if op == "in" and not self._odd:
             if len(self._exact) <= _SEARCHED:
-                return [Term(op, sorted({sortable(value) for value in self._exact}))]
+                return [Term(op, [sortable(value) for value in self._exact])]
             ends = pc.min_max(self._exact)
             return [Term(">=", [sortable(ends["min"])]), Term("<=", [sortable(ends["max"])])]
         if op in COMPARISONS and op != "!=" and self._odd[0].type == self._kind:
-            return [Term(op, [sortable(self._odd[0])])]
+            return [Term("in" if op == "=" else op, [sortable(self._odd[0])])]
         return []
 
     def mask(self, column: Any, stop: Callable[[], None]) -> Any:

@@ -13,7 +13,7 @@ So opening a tablet finds the superseded rows without a key look-up, and a delet
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -152,12 +152,12 @@ class Block:
         """The longest values of the block, which never changes."""
         return longest_values(zip(self.schema.ids, self.batch.columns, strict=True))
 
-    def page_checks(self) -> PageChecks:
-        """The page checks of one reader, which must check the pages that it uses. Corruption if the file is damaged and
-        was not checked before."""
+    def page_checks(self, stop: Callable[[], None]) -> PageChecks:
+        """The page checks of one reader, which must check the pages that it uses; `stop` is called before each.
+        Corruption if the file is damaged and was not checked before."""
         if self._pages is None:
             self._pages = mapped_pages(self.info.name, self._mapped, self.info.crc)
-        return PageChecks(self.info.name, self._mapped, self._pages)
+        return PageChecks(self.info.name, self._mapped, self._pages, stop)
 
     def sorted_key(self, checks: PageChecks) -> SortedKey:
         """The sorted key of the block, for the reader of `checks`. The first call reads the key's columns."""

@@ -6,20 +6,22 @@ A range may have rows that do not meet the conditions, so the scan still checks 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from nyala.replica.rows import Term, sortable
+from nyala.replica.rows import Term, never_stop, sortable
 
 from .page_crcs import PageChecks
 
 FENCE_ROWS = 8192
 """Rows between two fences: with eight bytes each, a page of 64 KiB."""
-RUNS_MAX = 256
-"""If there are more ranges than this, conditions on further columns of the key do not cut them again."""
+SEARCHES_MAX = 1024
+"""Bounds the searches for one condition on one column of a block: each value in each range is one, of about 0.1 ms."""
+SEARCH_ROWS = 256
+"""If there are not this many rows for each search, they are read as they are, because that costs less."""
 JOINED_ROWS = 4096
 """Ranges this close together are read as one, because checking these rows costs less than another range."""
 
@@ -51,21 +53,30 @@ class SortedKey:
         self._fences = fences
         self._checks = checks
 
-    def runs(self, terms: Sequence[Sequence[Term]]) -> list[tuple[int, int]]:
-        """Ranges (start, end), in order, of all rows that meet `terms`, the conditions on each column of the key.
-        Corruption if a page has changed."""
+    def runs(self, terms: Sequence[Sequence[Term]], stop: Callable[[], None] = never_stop) -> list[tuple[int, int]]:
+        """Ranges (start, end), in order, of all rows that meet `terms`: the conditions on each column of the key, as
+        `Conditions.terms` returns them. The ranges have more rows than that if a search would cost more than it saves.
+
+        `stop` is called before each search, and may raise. Corruption if a page has changed.
+        """
         found = [(0, len(self._columns[0]))]
         for pos, of_column in enumerate(terms):
             for term in of_column:
-                found = [run for start, end in found for run in self._meeting(pos, term, start, end)]
+                searches, rows = len(found) * len(term.values), sum(end - start for start, end in found)
+                if searches > min(SEARCHES_MAX, rows // SEARCH_ROWS):
+                    return list(_joined(found))
+                found = [run for start, end in found for run in self._meeting(pos, term, start, end, stop)]
             # The next column ascends only where this one has one value.
-            if len(found) > RUNS_MAX or not any(term.op in ("=", "in") for term in of_column):
+            if not any(term.op == "in" for term in of_column):
                 break
         return list(_joined(found))
 
-    def _meeting(self, pos: int, term: Term, start: int, end: int) -> Iterator[tuple[int, int]]:
+    def _meeting(
+        self, pos: int, term: Term, start: int, end: int, stop: Callable[[], None]
+    ) -> Iterator[tuple[int, int]]:
         """The ranges of rows that meet the condition, within a range in which column `pos` ascends."""
         for value in term.values:
+            stop()
             low = start if term.op in ("<", "<=") else self._edge(pos, value, start, end, after=term.op == ">")
             high = end if term.op in (">", ">=") else self._edge(pos, value, low, end, after=term.op != "<")
             if low < high:

@@ -82,7 +82,8 @@ class LookUp:
     def rows(self, columns: Sequence[Column], bytes_max: int, stop: Callable[[], None] = never_stop) -> Rows:
         """These columns of the rows, for as many keys as fit into about `bytes_max`, but at least for one.
 
-        `stop` is called before each block; an error that it raises ends the look-up. Corruption if a page has changed.
+        `stop` is called before each block, page and batch; an error that it raises ends the look-up. Corruption if a
+        page has changed.
         """
         found = [
             Place(mine[place.mine], place.batch, place.schema, place.at)
@@ -95,7 +96,7 @@ class LookUp:
             if not left.any():
                 break
             stop()
-            checks = block.page_checks()
+            checks = block.page_checks(stop)
             who, at = block.find(self._keys.needles, bits, left, self._keys.columns, checks)
             live = block.live_at(deltas, at)
             who, at = who[live], at[live]
@@ -104,14 +105,17 @@ class LookUp:
                 place = Place(order[who], block.batch, block.schema, at)
                 _check(place, columns, checks)
                 found.append(place)
-        return self._fitting(found, columns, bytes_max)
+        return self._fitting(found, columns, bytes_max, stop)
 
-    def _fitting(self, found: Sequence[Place], columns: Sequence[Column], bytes_max: int) -> Rows:
+    def _fitting(
+        self, found: Sequence[Place], columns: Sequence[Column], bytes_max: int, stop: Callable[[], None]
+    ) -> Rows:
         names = [column.name for column in columns]
         schema = pa.schema([self._schema.arrow.field(name) for name in names])
         sizes = np.zeros(self._keys.rows, dtype=np.int64)
         has_row = np.zeros(self._keys.rows, dtype=np.bool_)
         for place in found:
+            stop()
             sizes[place.mine] = _bytes_of(place, columns)
             has_row[place.mine] = True
         beyond = np.flatnonzero(np.cumsum(sizes) > bytes_max)
@@ -121,7 +125,12 @@ class LookUp:
             return Rows(pa.RecordBatch.from_pylist([], schema=schema), rows, answered)
         wanted = [_until(place, answered) for place in found]
         ranked = [place._replace(mine=np.searchsorted(rows, place.mine)) for place in wanted if len(place.mine)]
-        arrays = gathered(ranked, lambda place: place.values(columns))
+
+        def values(place: Place) -> list[pa.Array]:
+            stop()
+            return place.values(columns)
+
+        arrays = gathered(ranked, values)
         return Rows(pa.RecordBatch.from_arrays(arrays, schema=schema), rows, answered)
 
 

@@ -7,7 +7,7 @@ memory; no file holds them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import google_crc32c
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nyala.replica.rows import offsets_of
+from nyala.replica.rows import never_stop, offsets_of
 from nyala.replica.types import Corruption
 
 I64 = npt.NDArray[np.int64]
@@ -60,9 +60,10 @@ class PageChecks:
     Concurrency: one reader.
     """
 
-    def __init__(self, name: str, mapped: Any, crcs: list[int]) -> None:
-        """`mapped`: pa.Buffer of the whole file; `crcs`: of its pages."""
-        self._name, self._mapped, self._crcs = name, mapped, crcs
+    def __init__(self, name: str, mapped: Any, crcs: list[int], stop: Callable[[], None] = never_stop) -> None:
+        """`mapped`: pa.Buffer of the whole file; `crcs`: of its pages. `stop` is called before each page that is
+        checked; an error that it raises ends the check."""
+        self._name, self._mapped, self._crcs, self._stop = name, mapped, crcs, stop
         self._proven = bytearray(len(crcs))
 
     def check(self, columns: Iterable[Any]) -> None:
@@ -93,6 +94,7 @@ class PageChecks:
     def _check(self, low: int, high: int) -> None:
         page = self._proven.find(0, low, high)
         while page >= 0:
+            self._stop()
             start = page * PAGE_BYTES
             data = self._mapped.slice(start, min(PAGE_BYTES, self._mapped.size - start)).to_pybytes()
             found, recorded = google_crc32c.value(data), self._crcs[page]

@@ -56,7 +56,7 @@ class Scan(Iterator[Any]):
 
     def __init__(self, view: View, spec: ScanSpec, stop: Callable[[], None] = never_stop) -> None:
         """Refused(INVALID_ARGUMENT) if a condition cannot be compared with its column. `stop` is called before each
-        piece; an error that it raises ends the scan."""
+        step of at most a few milliseconds; an error that it raises ends the scan."""
         names = _names(spec, view.schema)
         self.snapshot_time = spec.snapshot_time
         self.column_ids = tuple(view.schema.column(name).id for name in names)
@@ -89,13 +89,13 @@ def pieces(
     """All rows that may be visible at the snapshot, in pieces as `runs` cuts them in the columns that are read; `stop`
     is called before each. Of a block, only rows whose key may meet the conditions."""
     at, needed = spec.snapshot_time, _needed(spec, view.schema)
-    terms = [conditions.terms(name) for name in view.schema.key]
+    terms = [conditions.terms(name, stop) for name in view.schema.key]
     for block, deltas in view.blocks:
         stop()
         if not block.rows or block.info.min_time > at:
             continue
-        checks = block.page_checks()
-        wanted = block.sorted_key(checks).runs(terms) if terms[0] else [(0, block.rows)]
+        checks = block.page_checks(stop)
+        wanted = block.sorted_key(checks).runs(terms, stop) if terms[0] else [(0, block.rows)]
         if not wanted:
             continue
         first, last, visible = wanted[0][0], wanted[-1][1], None

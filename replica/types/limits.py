@@ -404,7 +404,12 @@ class RequestBound(NamedTuple):
     handler, each 0.1 us to 1 us: `REQUEST_STEPS + fields * field_steps`. A page, and the descriptions of tables for the
     reply to a heartbeat, are made in many steps of the loop, each of which has no more than that, with the fields of
     one item. `tests/unit/rpc/test_rpc_request_costs.py` measures both. A request that may have more than
-    REQUEST_FIELDS_INLINE_MAX fields is read on a thread if it is longer than REQUEST_SMALL_BYTES.
+    REQUEST_FIELDS_INLINE_MAX fields is read on a thread if it is longer than REQUEST_SMALL_BYTES. Time on the thread of
+    a Scan or a Get is counted in the same way: at most THREAD_STEPS from one look at the caller's deadline to the next,
+    each of which precedes work on one batch, page or value. In total, a scan takes up to 8 steps for each value, 25 for
+    each condition on each piece of the rows, and 400 for each search in a block's key, of which
+    `replica/tablet/key_ranges.py` bounds the number. A Get takes up to twice REQUEST_STEPS.
+    `tests/unit/rpc/test_rpc_thread_costs.py` measures them.
     """
 
     bytes_max: int
@@ -443,6 +448,8 @@ REPLY_PAGE_BYTES_MIN = (1 << 20) + (256 << 10)
 table's description may be as long. A longer first item is charged when it has been made."""
 REQUEST_STEPS = 20_000
 """Calls of functions by the handler of a request of any size."""
+THREAD_STEPS = 5000
+"""Calls of functions on the thread of a scan or a Get between two looks at its caller's deadline."""
 REQUEST_FIELDS_INLINE_MAX = 4000
 _KIB, _MIB = 1 << 10, 1 << 20
 _CHANGE = RequestBound(64 * _KIB, wait_s=30.0)

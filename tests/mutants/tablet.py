@@ -1017,8 +1017,88 @@ MUTANTS = (
         ),
         file="replica/tablet/key_ranges.py",
         function="SortedKey.runs",
-        before='if len(found) > RUNS_MAX or not any(term.op in ("=", "in") for term in of_column):',
-        after="if len(found) > RUNS_MAX:",
+        before='if not any(term.op == "in" for term in of_column):',
+        after="if not found:",
+    ),
+    Mutant(
+        name="lists on a key are searched times one another",
+        rows="IN-60",
+        test="tests/unit/tablet/test_tablet_key_ranges.py::test_lists_on_a_key_are_searched_no_more_often_than_pays",
+        file="replica/tablet/key_ranges.py",
+        function="SortedKey.runs",
+        before="if searches > min(SEARCHES_MAX, rows // SEARCH_ROWS):",
+        after="if searches > 100 * SEARCHES_MAX:",
+    ),
+    Mutant(
+        name="long block is searched without a bound",
+        rows="IN-60",
+        test="tests/unit/tablet/test_tablet_key_ranges.py::test_search_is_bounded_whatever_the_block_has",
+        file="replica/tablet/key_ranges.py",
+        function="SortedKey.runs",
+        before="min(SEARCHES_MAX, rows // SEARCH_ROWS)",
+        after="rows // SEARCH_ROWS",
+    ),
+    Mutant(
+        name="search of a key goes on for a caller that left",
+        rows="IN-60",
+        test=(
+            "tests/unit/rpc/test_rpc_thread_costs.py::test_scan_takes_no_more_steps_of_a_thread_than_is_stated"
+            "[two-lists-on-the-second-column]"
+        ),
+        file="replica/tablet/key_ranges.py",
+        function="SortedKey._meeting",
+        before="""
+            stop()
+        """,
+        after="",
+    ),
+    Mutant(
+        name="pages are checked for a caller that left",
+        rows="IN-60",
+        test=(
+            "tests/unit/tablet/test_tablet_key_ranges.py::"
+            "test_scan_looks_at_the_deadline_before_each_page_that_it_checks"
+        ),
+        file="replica/tablet/page_crcs.py",
+        function="PageChecks._check",
+        before="""
+            self._stop()
+        """,
+        after="",
+    ),
+    Mutant(
+        name="batches of a look-up are measured for a caller that left",
+        rows="IN-60",
+        test=(
+            "tests/unit/rpc/test_rpc_thread_costs.py::test_get_takes_no_more_steps_of_a_thread_than_is_stated"
+            "[of-memory]"
+        ),
+        file="replica/tablet/look_up.py",
+        function="LookUp._fitting",
+        before="""
+            stop()
+            sizes[place.mine] = _bytes_of(place, columns)
+        """,
+        after="""
+            sizes[place.mine] = _bytes_of(place, columns)
+        """,
+    ),
+    Mutant(
+        name="batches of a look-up are copied for a caller that left",
+        rows="IN-60",
+        test=(
+            "tests/unit/rpc/test_rpc_thread_costs.py::test_get_takes_no_more_steps_of_a_thread_than_is_stated"
+            "[of-memory]"
+        ),
+        file="replica/tablet/look_up.py",
+        function="LookUp._fitting",
+        before="""
+            stop()
+            return place.values(columns)
+        """,
+        after="""
+            return place.values(columns)
+        """,
     ),
     Mutant(
         name="fence itself is passed over",
@@ -1062,7 +1142,7 @@ MUTANTS = (
         test="tests/unit/tablet/test_tablet_key_ranges.py::test_scan_by_key_looks_at_few_rows",
         file="replica/tablet/scan.py",
         function="pieces",
-        before="wanted = block.sorted_key(checks).runs(terms) if terms[0] else [(0, block.rows)]",
+        before="wanted = block.sorted_key(checks).runs(terms, stop) if terms[0] else [(0, block.rows)]",
         after="wanted = [(0, block.rows)]",
     ),
     Mutant(

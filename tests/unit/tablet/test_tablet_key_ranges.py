@@ -6,10 +6,11 @@ import operator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nyala.replica.fs import RealDisk
@@ -19,12 +20,14 @@ from nyala.replica.rows import (
     RowOp,
     ScanSpec,
     TableSchema,
+    Term,
     WriteMeta,
     crc32c,
     encode_batch,
 )
 from nyala.replica.tablet import Tablet
 from nyala.replica.tablet import key_ranges as module
+from nyala.replica.tablet.page_crcs import PAGE_BYTES, PageChecks
 from nyala.replica.tablet.scan import View, pieces
 from nyala.replica.types import Entry, EntryKind, OpId
 from tests.harness.every_type import KEYS, Kind, values
@@ -88,25 +91,31 @@ CONDITIONS = st.one_of(
 
 
 @settings(max_examples=300, deadline=None)
+@example(
+    predicates=(Predicate("k", "in", ("", "a")), Predicate("k2", "in", (-6, -4))), when=3, fence=1, searched=1
+)  # runs of one block, some of whose rows were replaced
 @given(
-    predicates=st.lists(CONDITIONS, max_size=4).map(tuple), when=st.integers(0, 3), fence=st.sampled_from([1, 3, 50])
+    predicates=st.lists(CONDITIONS, max_size=4).map(tuple),
+    when=st.integers(0, 3),
+    fence=st.sampled_from([1, 3, 50]),
+    searched=st.sampled_from([1, 9]),
 )
 def test_conditions_on_a_key_of_two_columns_find_what_a_filter_finds(
-    predicates: tuple[Predicate, ...], when: int, fence: int, pairs: tuple[Tablet, list[int]]
+    predicates: tuple[Predicate, ...], when: int, fence: int, searched: int, pairs: tuple[Tablet, list[int]]
 ) -> None:
     """RD-01. Goal: looking for rows where the order of the key says they are loses none and adds none. Method: any
-    conditions on both columns of a key and on another column, at each time of the table's history, with fences and
-    joined runs of a few rows; the reference filters all rows in Python."""
+    conditions on both columns of a key and on another column, at each time of the table's history, with fences,
+    searches and joined runs of a few rows; the reference filters all rows in Python."""
     tablet, times = pairs
-    before = module.FENCE_ROWS, module.JOINED_ROWS
-    module.FENCE_ROWS, module.JOINED_ROWS = fence, fence - 1
+    before = module.FENCE_ROWS, module.JOINED_ROWS, module.SEARCH_ROWS
+    module.FENCE_ROWS, module.JOINED_ROWS, module.SEARCH_ROWS = fence, fence - 1, searched
     try:
         for block in tablet._contents.stores.blocks:
             block._fences = None
         found = rows_of(tablet.scan(None, predicates, times[when]), STRING_SCHEMA)
         counted = rows_of(tablet.scan(None, (), times[when]), STRING_SCHEMA)
     finally:
-        module.FENCE_ROWS, module.JOINED_ROWS = before
+        module.FENCE_ROWS, module.JOINED_ROWS, module.SEARCH_ROWS = before
     assert sorted(map(str, found)) == sorted(str(row) for row in counted if meets(row, predicates))
 
 
@@ -172,3 +181,45 @@ def test_scan_by_key_looks_at_few_rows(tmp_path: Path) -> None:
     assert looked_at(tablet, Predicate("k", "in", tuple(range(100_000, 110_000)))) == 5000
     assert looked_at(tablet, Predicate("k", "in", ())) == 0
     assert looked_at(tablet, Predicate("k", "=", (1.5,))) == 0
+
+
+@pytest.mark.parametrize("listed", [(), (128, 128), (64,) * 4, (4,) * 50], ids=str)
+def test_lists_on_a_key_are_searched_no_more_often_than_pays(listed: tuple[int, ...]) -> None:
+    """IN-60, RD-01. Goal: conditions of few bytes hold no thread: what the search costs follows the rows, not the
+    lists times one another. Method: a block of 65,536 rows with a key of two columns; a list of 64 values on the
+    first, several on the second; `stop` counts the searches, and the runs have every row that meets the lists."""
+    columns = [pa.array(np.repeat(np.arange(64), 1024)), pa.array(np.tile(np.arange(1024), 64))]
+    schema = pa.schema([("a", pa.int64()), ("b", pa.int64())])
+    lists = [Predicate("b", "in", tuple(range(0, 1024, 1024 // count))) for count in listed]
+    conditions = Conditions([Predicate("a", "in", tuple(range(0, 64, 8))), *lists], schema)
+    looks: list[None] = []
+    key = module.SortedKey(columns, module.fences_of(columns), PageChecks("none", pa.py_buffer(b"\0"), []))
+    runs = key.runs([conditions.terms(name) for name in schema.names], lambda: looks.append(None))
+    assert len(looks) <= 65_536 // module.SEARCH_ROWS
+    rows = {row for start, end in runs for row in range(start, end)}
+    met = conditions.mask(pa.record_batch(columns, schema=schema))
+    assert rows >= set(pc.indices_nonzero(met).to_pylist())
+    assert len(rows) <= 8 * 1024
+
+
+def test_search_is_bounded_whatever_the_block_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IN-60. Goal: as above, in a block of any length. Method: a bound of 8 searches, and lists of 8 and of 9."""
+    monkeypatch.setattr(module, "SEARCHES_MAX", 8)
+    columns = [pa.array(np.arange(100_000))]
+    key = module.SortedKey(columns, module.fences_of(columns), PageChecks("none", pa.py_buffer(b"\0"), []))
+    assert len(key.runs([[Term("in", range(0, 80_000, 10_000))]])) == 8
+    assert key.runs([[Term("in", range(0, 90_000, 10_000))]]) == [(0, 100_000)]
+
+
+def test_scan_looks_at_the_deadline_before_each_page_that_it_checks(tmp_path: Path) -> None:
+    """IN-60. Goal: a scan whose caller has left reads no further page of a block. Method: a block whose key fills
+    several pages; `stop` counts."""
+    tablet = tablet_of(tmp_path, INT_SCHEMA)
+    rows = [{"op": RowOp.INSERT, "offset": k, "k": k, "r": k} for k in range(40_000)]
+    tablet.apply([write_entry(1, INT_SCHEMA, ["k", "r"], rows)])
+    assert tablet.flush() is not None
+    looks: list[None] = []
+    [block] = tablet._contents.stores.blocks
+    assert block.batch.column(0).nbytes > 4 * PAGE_BYTES
+    block.sorted_key(block.page_checks(lambda: looks.append(None)))
+    assert len(looks) >= 4

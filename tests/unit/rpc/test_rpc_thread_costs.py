@@ -1,0 +1,154 @@
+"""What scans and Gets cost the threads on which they run, in steps, beside what is stated."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from nyala.replica.fs import RealDisk
+from nyala.replica.rows import (
+    Column,
+    ColumnType,
+    Predicate,
+    RowOp,
+    TableSchema,
+    WriteMeta,
+    crc32c,
+    encode_batch,
+)
+from nyala.replica.rpc import predicate_to_pb, predicates_from_pb
+from nyala.replica.tablet import Tablet
+from nyala.replica.tablet.key_ranges import SEARCH_ROWS, SEARCHES_MAX
+from nyala.replica.types import Entry, EntryKind, OpId, limits
+from tests.harness.tablet_twin import SOURCE, superblock
+
+SCHEMA = TableSchema(
+    1,
+    (
+        Column(id=1, name="a", type=ColumnType.INT64, nullable=False),
+        Column(id=2, name="b", type=ColumnType.INT64, nullable=False),
+        Column(id=3, name="t", type=ColumnType.STRING, nullable=False),
+        *(Column(id=n, name=f"c{n}", type=ColumnType.INT64) for n in range(4, 51)),
+    ),
+    ("a", "b", "t"),
+)
+ALL, EACH = 64, 256
+"""Values of the first column of the key, and rows of each in a block."""
+BLOCKS, BATCHES = 2, 31
+"""As many batches in memory as are not merged into one."""
+TYPES = {"a": pa.int64(), "b": pa.int64(), "t": pa.string()}
+
+
+class Spent(NamedTuple):
+    """On the thread of one call."""
+
+    steps: int
+    """Calls of functions."""
+    longest: int
+    """The most of them between two looks at the caller's deadline."""
+
+
+def spent(work: Callable[[Callable[[], None]], Any]) -> Spent:
+    """What `work(stop)` takes."""
+    total = longest = since = 0
+
+    def count(frame: Any, event: str, arg: Any) -> None:
+        nonlocal since
+        since += event in ("call", "c_call")
+
+    def stop() -> None:
+        nonlocal total, longest, since
+        total, longest, since = total + since, max(longest, since), 0
+
+    sys.setprofile(count)
+    try:
+        work(stop)
+    finally:
+        sys.setprofile(None)
+    stop()
+    return Spent(total, longest)
+
+
+@pytest.fixture(scope="module")
+def tablet(tmp_path_factory: pytest.TempPathFactory) -> Tablet:
+    """A tablet with a key of three columns. Each block has all values of the first two, and a third of its own."""
+    disk = RealDisk(tmp_path_factory.mktemp("steps"))
+    disk.mkdir("tablet-meta")
+    made = Tablet.create(disk, superblock(SCHEMA))
+    for step in range(BLOCKS):
+        write(made, step, step, np.repeat(np.arange(ALL), EACH), np.tile(np.arange(EACH), ALL))
+        assert made.flush() is not None
+    for step in range(BATCHES):
+        write(made, BLOCKS, BLOCKS + step, np.arange(8), np.repeat(step, 8))
+    return made
+
+
+def write(tablet: Tablet, third: int, step: int, a: Any, b: Any) -> None:
+    """Apply one batch of rows with these keys."""
+    count = len(a)
+    offsets = pa.array(np.arange(count) + step * ALL * EACH)
+    arrays = [
+        pa.array(a),
+        pa.array(b),
+        pa.array([f"text {third}"] * count),
+        pa.array([int(RowOp.UPSERT)] * count, pa.uint8()),
+    ]
+    payload = encode_batch(pa.RecordBatch.from_arrays([*arrays, offsets], schema=SCHEMA.wire_schema((1, 2, 3))))
+    meta = WriteMeta(column_ids=(1, 2, 3), rows=count, source=SOURCE).encode()
+    tablet.apply([Entry(OpId(1, step + 1), EntryKind.WRITE, 1000 + step, 1, meta, payload, crc32c(payload))])
+
+
+def lists(count: int, values: int, column: str = "b") -> list[Predicate]:
+    return [Predicate(column, "in", tuple(range(values)))] * count
+
+
+FIRST = lists(1, ALL, "a")
+SCANS: dict[str, list[Predicate]] = {
+    "one list on each column": FIRST + lists(1, 256),
+    "two lists on the second column": FIRST + lists(2, 128),
+    "many lists of a few values": FIRST + lists(900, 4),
+    "many lists of many values": FIRST + lists(389, 256),
+    "many lists on the first column": lists(390, 256, "a"),
+    "one list of all values": lists(1, limits.SCAN_VALUES_MAX),
+    "few lists of very many values": lists(4, limits.SCAN_VALUES_MAX // 4, "a"),
+    "comparisons": [Predicate("a", op, (n,)) for n in range(250) for op in (">", "<", "=", "!=")],
+    "lists of texts": FIRST + [Predicate("t", "in", tuple(map(str, range(k, k + 256)))) for k in range(380)],
+    "values of another type": FIRST + [Predicate("b", "in", (0.5, *range(99)))] * 100,
+}
+GETS = {"of a block": "text 0", "of memory": f"text {BLOCKS}", "of no row": "nothing"}
+
+
+@pytest.mark.parametrize("name", SCANS, ids=lambda name: name.replace(" ", "-"))
+def test_scan_takes_no_more_steps_of_a_thread_than_is_stated(name: str, tablet: Tablet) -> None:
+    """IN-60. Goal: a scan of few bytes holds its thread neither for long, nor after its caller left. Method: of a
+    table with a key of several columns, the conditions that multiply most; steps are counted, in total and between
+    two looks at the caller's deadline."""
+    predicates = SCANS[name]
+    messages = [predicate_to_pb(p, pa.float64() if 0.5 in p.values else TYPES[p.column]) for p in predicates]
+
+    def scan(stop: Callable[[], None]) -> None:
+        list(tablet.scan(None, predicates_from_pb(messages, stop), count_only=True, stop=stop))
+
+    found = spent(scan)
+    searched = BLOCKS * 2 * min(SEARCHES_MAX, ALL * EACH // SEARCH_ROWS)
+    values = sum(len(p.values) for p in predicates)
+    steps = limits.REQUEST_STEPS + 8 * values + 40 * len(predicates) * (BLOCKS + BATCHES + 1) + 400 * searched
+    assert found.longest <= limits.THREAD_STEPS, found
+    assert found.steps <= steps, f"{found} of {steps}"
+
+
+@pytest.mark.parametrize("name", GETS, ids=lambda name: name.replace(" ", "-"))
+def test_get_takes_no_more_steps_of_a_thread_than_is_stated(name: str, tablet: Tablet) -> None:
+    """IN-60. Goal and method: as above, for the most keys that one call may have, in a block, in many batches in
+    memory, and in none."""
+    count = limits.GET_KEYS_MAX
+    keys = [pa.array(np.arange(count) % 64), pa.array(np.arange(count) // 64), pa.array([GETS[name]] * count)]
+    payload = encode_batch(pa.record_batch(keys, names=["a", "b", "t"]))
+    found = spent(lambda stop: tablet.get(tablet.keys(payload), stop=stop))
+    assert found.longest <= limits.THREAD_STEPS, found
+    assert found.steps <= 2 * limits.REQUEST_STEPS, found
