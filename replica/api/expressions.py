@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nyala.replica.client import NotApplied
-from nyala.replica.rows import Column, ColumnType, Predicate, TableSchema, conditions_size
+from nyala.replica.rows import Column, ColumnType, ConditionsSize, Predicate, TableSchema, conditions_size
 from nyala.replica.types import Refused, limits, shown
 
 from .argument_errors import invalid_argument, unknown_name
@@ -29,7 +29,9 @@ class Condition:
     """One or more conditions that must all hold. `&` joins them."""
 
     def __init__(self, predicates: Iterable[Predicate]) -> None:
-        self.predicates = tuple(predicates)
+        """NotApplied(INVALID_ARGUMENT) if there are more than one scan may have, however many there are."""
+        self.predicates = tuple(itertools.islice(predicates, limits.SCAN_PREDICATES_MAX + 1))
+        _check_size(ConditionsSize(len(self.predicates), 0, 0))
 
     def __and__(self, other: Condition) -> Condition:
         return Condition((*self.predicates, *as_condition(other).predicates))
@@ -328,11 +330,15 @@ def bound(condition: Condition, schema: TableSchema) -> tuple[Predicate, ...]:
 def _checked(predicates: Iterable[Predicate]) -> tuple[Predicate, ...]:
     """Return the predicates; NotApplied(INVALID_ARGUMENT) if there are more than one scan may have."""
     given = tuple(predicates)
+    _check_size(conditions_size(given))
+    return given
+
+
+def _check_size(size: ConditionsSize) -> None:
     try:
-        conditions_size(given).check()
+        size.check()
     except Refused as e:
         raise NotApplied(e.code, e.what, e.values) from e
-    return given
 
 
 def column_of(schema: TableSchema, name: str) -> Column:

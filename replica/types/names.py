@@ -113,8 +113,13 @@ def check_topic(topic: str, what: str = "a topic") -> str:
 
 
 def check_source_topic(topic: str) -> str:
-    """Check a topic from which a table is to be filled: it may be none of the masters' own, nor one of dead letters."""
+    """Check a topic from which a table is to be filled: it may be none of the masters' own or of Kafka's own, nor one
+    of dead letters."""
     check_topic(topic, "a table's source")
+    if topic.startswith("__"):
+        raise refused(
+            "a table's source cannot be a topic of Kafka's own, which begin with '__'; name another one", topic
+        )
     if topic in CONTROL_TOPICS or topic.startswith("dead-letters."):
         raise refused("a table's source cannot be one of the system's own topics; name another one", topic)
     return topic

@@ -70,6 +70,15 @@ MUTANTS = (
         after="item_bytes=40,",
     ),
     Mutant(
+        name="table is filled from a topic of Kafka's own",
+        rows="IN-82",
+        test="tests/unit/rpc/test_rpc_names.py::test_name_or_number_that_cannot_be_is_refused_and_shown",
+        file="replica/types/names.py",
+        function="check_source_topic",
+        before='if topic.startswith("__"):',
+        after='if topic == "__":',
+    ),
+    Mutant(
         name="cost of a position is understated",
         rows="IN-60",
         test="tests/unit/rpc/test_rpc_request_costs.py::test_requests_of_masters_cost_no_more_than_is_stated",

@@ -185,6 +185,25 @@ def test_conditions_beyond_what_a_scan_may_have_are_refused_at_once(make: Any, s
     assert len(bound(nyala.col("k").isin(HALF) & nyala.col("k").isin(HALF), SCHEMA)) == 2
 
 
+def test_conditions_that_are_joined_are_refused_at_the_bound() -> None:
+    """IN-61. Goal: a loop that joins conditions without end costs nothing beyond the bound: to join n conditions copies
+    n * n / 2 of them. Method: conditions joined one by one, in a list and in text; the join beyond the bound is
+    refused, and of an endless list no more is read than that."""
+    one = nyala.col("k") > 3
+    joined = one
+    for _ in range(limits.SCAN_PREDICATES_MAX - 1):
+        joined = joined & one
+    assert len(joined.predicates) == limits.SCAN_PREDICATES_MAX
+    left = itertools.count()
+    endless = (one.predicates[0] for _ in left)
+    text = f"({' and '.join(['k > 3'] * 20_000)})"
+    beyond: list[Any] = [lambda: joined & one, lambda: type(one)(endless), lambda: nyala.parse_condition(text)]
+    for make in beyond:
+        with pytest.raises(nyala.NotApplied, match=r"at most 1000 conditions.* Split the list"):
+            make()
+    assert next(left) == limits.SCAN_PREDICATES_MAX + 1
+
+
 def test_condition_shows_itself_as_text() -> None:
     """Goal: a person sees what it says. Method: the repr of a long one."""
     condition = (nyala.col("k") > 3) & nyala.col("odd name").is_null() & nyala.col("k").isin(range(9))

@@ -41,6 +41,7 @@ def cluster() -> Iterator[nyala.Cluster]:
         {"topic": "decisions"},
         {"topic": "proposals"},
         {"topic": "dead-letters.x"},
+        {"topic": "__consumer_offsets"},
         {"topic": "a b"},
         {"topic": 7},
         {"replication_factor": 2**40},
