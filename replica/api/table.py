@@ -234,9 +234,10 @@ class Table:
 
         A key is its column's value; of a key of several columns, a tuple of them in key order, or a dict. Many keys are
         a list of these, or a pyarrow, pandas or polars table of the key's columns; the rows come in the order of the
-        keys, and keys without a row are left out. `columns`, `staleness`: as in `scan`. Each tablet is called once, and
-        a row's cost does not depend on the table's size. All rows of one tablet are of one moment after the call began;
-        for several tablets at one time, scan with a condition on the key.
+        keys, and keys without a row are left out. `columns`, `staleness`: as in `scan`. Each tablet is called once, or
+        more often for more than 4,096 keys or 4 MiB of rows, and a row's cost does not depend on the table's size. All
+        rows of one tablet are of one moment after the call began; for several tablets at one time, scan with a
+        condition on the key. NotApplied (HISTORY_GONE) if that moment's rows were dropped between two calls.
         """
         schema = self._handle.schema
         keys, single = keys_of(key, schema)

@@ -33,7 +33,7 @@ class Gets:
 
         `keys`: the key's columns in key order, with the schema's types and without nulls. All rows of one tablet are as
         of one moment: after this call began or, with a staleness, at most that long before. NotApplied if a tablet
-        cannot be read before the deadline.
+        cannot be read before the deadline, or its history is dropped between two calls.
         """
         names = tuple(handle.schema.names if columns is None else columns)
         schema = pa.schema([handle.schema.arrow.field(name) for name in names])
@@ -61,8 +61,8 @@ class Gets:
         self, handle: TableHandle, tablet: TabletHandle, keys: pa.RecordBatch, names: Sequence[str], staleness_us: int
     ) -> Iterator[tuple[pa.RecordBatch, I64]]:
         """Return rows with their positions among the keys, reading at a time as many keys as one call accepts and
-        answers."""
-        at, step = 0, limits.GET_KEYS_MAX
+        answers. The later calls read at the time of the first one's reply."""
+        at, step, time = 0, limits.GET_KEYS_MAX, 0
         while at < keys.num_rows:
             some = keys.slice(at, step)
             payload = encode_batch(some)
@@ -72,7 +72,8 @@ class Gets:
                     raise Refused(Code.TOO_LARGE, what, bytes=len(payload), limit_bytes=limits.GET_KEYS_BYTES_MAX)
                 step = some.num_rows // 2
                 continue
-            reply = self._call(handle, tablet, payload, some.num_rows, names, staleness_us)
+            reply = self._call(handle, tablet, payload, some.num_rows, names, staleness_us, time)
+            time = reply.snapshot_time
             schema = pa.ipc.read_schema(pa.py_buffer(reply.arrow_schema))
             batch = pa.ipc.read_record_batch(pa.py_buffer(reply.arrow_batch), schema)
             yield batch, at + np.array(reply.found, dtype=np.int64)
@@ -86,6 +87,7 @@ class Gets:
         count: int,
         names: Sequence[str],
         staleness_us: int,
+        time: int,
     ) -> pb.GetReply:
         deadline = Deadline(self._calls.options.timeout_s)
         request = pb.GetRequest(
@@ -95,6 +97,7 @@ class Gets:
             keys=payload,
             count=count,
             staleness_us=staleness_us,
+            snapshot_time=time,
         )
 
         def ask(stub: pb_grpc.TabletServiceStub, uuid: str, timeout_s: float) -> pb.GetReply:
@@ -106,6 +109,13 @@ class Gets:
             if not 1 <= reply.answered <= count:
                 what = "a server answered no key of those asked for; ask again, and see that all servers run one build"
                 raise Refused(Code.UNAVAILABLE, what, answered=reply.answered, keys=count)
+            if time and reply.snapshot_time != time:
+                what = (
+                    "a server of an earlier build read the later keys of this call as of another time than the first, "
+                    f"so no rows are returned: upgrade it, or ask for at most {limits.GET_KEYS_MAX} keys at a time, or "
+                    "fewer if their rows are long"
+                )
+                raise Refused(Code.INVALID_ARGUMENT, what, wanted=time, read=reply.snapshot_time)
             return reply
 
         at: Callable[..., pb.GetReply] = self._calls.at_any if staleness_us else self._calls.at_leader

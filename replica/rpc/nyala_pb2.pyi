@@ -774,7 +774,7 @@ class ScanChunk(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., arrow_schema: _Optional[bytes] = ..., arrow_batch: _Optional[bytes] = ..., snapshot_time: _Optional[int] = ..., rows: _Optional[int] = ..., last: _Optional[bool] = ...) -> None: ...
 
 class GetRequest(_message.Message):
-    __slots__ = ("dest_uuid", "tablet_id", "table_id", "columns", "all_columns", "keys", "propagated_time", "timeout_us", "staleness_us", "count")
+    __slots__ = ("dest_uuid", "tablet_id", "table_id", "columns", "all_columns", "keys", "propagated_time", "timeout_us", "staleness_us", "count", "snapshot_time")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     TABLET_ID_FIELD_NUMBER: _ClassVar[int]
     TABLE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -785,6 +785,7 @@ class GetRequest(_message.Message):
     TIMEOUT_US_FIELD_NUMBER: _ClassVar[int]
     STALENESS_US_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_TIME_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     tablet_id: str
     table_id: str
@@ -795,7 +796,8 @@ class GetRequest(_message.Message):
     timeout_us: int
     staleness_us: int
     count: int
-    def __init__(self, dest_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., columns: _Optional[_Iterable[str]] = ..., all_columns: _Optional[bool] = ..., keys: _Optional[bytes] = ..., propagated_time: _Optional[int] = ..., timeout_us: _Optional[int] = ..., staleness_us: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+    snapshot_time: int
+    def __init__(self, dest_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., columns: _Optional[_Iterable[str]] = ..., all_columns: _Optional[bool] = ..., keys: _Optional[bytes] = ..., propagated_time: _Optional[int] = ..., timeout_us: _Optional[int] = ..., staleness_us: _Optional[int] = ..., count: _Optional[int] = ..., snapshot_time: _Optional[int] = ...) -> None: ...
 
 class GetReply(_message.Message):
     __slots__ = ("error", "arrow_schema", "arrow_batch", "found", "answered", "snapshot_time")

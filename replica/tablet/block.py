@@ -353,14 +353,17 @@ class Block:
             mask[ended[(ended >= start) & (ended < end)] - start] = False
         return mask
 
-    def live_at(self, deltas: tuple[Deltas, ...], positions: I64) -> Bools:
-        """Mask, in the shape of `positions`, of the versions, live when the block was written, that were still live
-        when the deltas were taken under the lock."""
+    def visible_at(self, deltas: tuple[Deltas, ...], positions: I64, at: int, checks: PageChecks) -> Bools:
+        """Mask, in the shape of `positions`, of the versions, live when the block was written, that are visible at time
+        `at`, given the deltas taken under the lock; for the reader of `checks`."""
         mask: Bools = np.ones(len(positions), dtype=np.bool_)
+        if self.info.max_time > at:
+            checks.check_rows((self.ts,), positions)
+            mask = self.ts[positions] <= at
         if self._dead is not None:  # it may have changed after the lock was released, but nothing of before is missing
             ended = np.flatnonzero(self._dead[positions])
-            for rows, _ in deltas if len(ended) else ():
-                mask[ended[np.isin(positions[ended], rows)]] = False
+            for rows, times in deltas if len(ended) else ():
+                mask[ended[np.isin(positions[ended], rows[times <= at])]] = False
         return mask
 
     def superseded_at(self, deltas: tuple[Deltas, ...], up_to: int) -> I64 | None:

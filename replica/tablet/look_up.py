@@ -1,24 +1,39 @@
-"""Finds the present rows of some keys: in memory under the tablet's lock, in the blocks without it.
+"""Finds the rows of some keys at one time: in memory under the tablet's lock, in the blocks without it.
 
 A block is searched by its sidecar's Bloom filter and hashes, as for a write by key. But a write trusts the sidecar
 until the scrub has read it again, while a look-up checks every page before it uses it.
+
+The indexes of memory and of sidecars have no version that a later one has replaced. So if a key was written after the
+time of the look-up, its row at that time is found as a scan finds it: by reading keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from nyala.replica.rows import VARIABLE_LENGTH, Column, TableSchema, key_hash, lengths_at, never_stop
+from nyala.replica.rows import (
+    VARIABLE_LENGTH,
+    Column,
+    Conditions,
+    ConditionValues,
+    Predicate,
+    ScanSpec,
+    TableSchema,
+    key_hash,
+    lengths_at,
+    never_stop,
+)
 
 from .block import Block, Deltas, Needles, bloom_bits, needles_of
-from .columns import Place, gathered, take
+from .columns import Place, equal_rows, gathered, key_arrays, take
 from .hash_index import I64, U64, Bools, rotate
-from .memstore import Chunk, places
+from .memstore import Chunk, places, visible_mask
 from .page_crcs import PageChecks
+from .scan import View, pieces
 from .stores import Stores
 
 
@@ -58,11 +73,15 @@ def keys_of(columns: Sequence[pa.Array]) -> Keys:
 class LookUp:
     """One look-up. The constructor needs the tablet's lock; everything else runs without it, on one thread."""
 
-    def __init__(self, stores: Stores, schema: TableSchema, at: int, keys: Keys) -> None:
-        """`at`: the latest applied time, at which the rows are read."""
+    def __init__(self, stores: Stores, schema: TableSchema, at: int, keys: Keys, flush_time: int = 0) -> None:
+        """`at`: the hybrid time at which the rows are read, at most the latest applied one. `flush_time`: the highest
+        time of an entry in the blocks."""
         self.at = at
         self._schema = schema
         self._keys = keys
+        self._flushed_since = flush_time > at
+        self._replaced: Bools = np.zeros(keys.rows, dtype=np.bool_)
+        """The keys whose newest version in memory began after `at`."""
         self._left: Bools = np.ones(keys.rows, dtype=np.bool_)
         """The keys that are not in memory. For others memory decides: a block may still have a version that an upsert
         replaced."""
@@ -75,15 +94,23 @@ class LookUp:
             newest = store.locate(keys.hashes[rows], [take(column, rows) for column in keys.columns]).ids
             known = newest >= 0
             self._left[rows[known]] = False
-            live = known & store.live(newest)
+            self._replaced[rows[known]] = store.ts[newest[known]] > at
+            live = known & visible_mask(store.ts[newest], store.superseded[newest], at)
             if live.any():
                 self._memory.append((rows[live], tuple(store.chunks), newest[live]))
 
-    def rows(self, columns: Sequence[Column], bytes_max: int, stop: Callable[[], None] = never_stop) -> Rows:
+    def rows(
+        self,
+        columns: Sequence[Column],
+        bytes_max: int,
+        view: Callable[[], View],
+        stop: Callable[[], None] = never_stop,
+    ) -> Rows:
         """These columns of the rows, for as many keys as fit into about `bytes_max`, but at least for one.
 
-        `stop` is called before each block, page and batch; an error that it raises ends the look-up. Corruption if a
-        page has changed.
+        `view()`: the tablet at the time of the look-up; it is called only if a key may have been written since. `stop`
+        is called before each block, page and batch; an error that it raises ends the look-up. Corruption if a page has
+        changed.
         """
         found = [
             Place(mine[place.mine], place.batch, place.schema, place.at)
@@ -98,14 +125,49 @@ class LookUp:
             stop()
             checks = block.page_checks(stop)
             who, at = block.find(self._keys.needles, bits, left, self._keys.columns, checks)
-            live = block.live_at(deltas, at)
+            live = block.visible_at(deltas, at, self.at, checks)
             who, at = who[live], at[live]
             left[who] = False
             if len(who):
                 place = Place(order[who], block.batch, block.schema, at)
                 _check(place, columns, checks)
                 found.append(place)
+        replaced = self._replaced.copy()
+        if self._flushed_since:  # a version that ended since may lie in a block whose sidecar does not have it
+            replaced[order[left]] = True
+        if replaced.any():
+            found.extend(self._from_history(np.flatnonzero(replaced), view(), columns, stop))
         return self._fitting(found, columns, bytes_max, stop)
+
+    def _from_history(
+        self, rows: I64, view: View, columns: Sequence[Column], stop: Callable[[], None]
+    ) -> Iterator[Place]:
+        """The places of the visible versions of the keys `rows`. It reads all keys in memory, and of each block those
+        between which the keys may lie."""
+        keys = [take(column, rows) for column in self._keys.columns]
+        needles = needles_of(self._keys.hashes[rows])
+        names = view.schema.key
+        wanted = tuple(Predicate(n, "in", ConditionValues(k)) for n, k in zip(names, keys, strict=True))
+        conditions = Conditions(wanted, view.schema.arrow, stop)
+        for batch, schema, mask, checks in pieces(view, ScanSpec(names, wanted, self.at), conditions, stop):
+            theirs = key_arrays(batch, schema)
+            if checks is not None:
+                checks.check(theirs)
+            at = np.arange(batch.num_rows) if mask is None else np.flatnonzero(mask)
+            hashes = rotate(key_hash([take(column, at) for column in theirs]))
+            first = np.searchsorted(needles.rotated, hashes)
+            end = np.searchsorted(needles.rotated, hashes, side="right")
+            # A key may be asked for more than once, and different keys may have one hash.
+            while len(more := np.flatnonzero(first < end)):
+                stop()
+                mine = needles.order[first[more]]
+                same = equal_rows([take(k, at[more]) for k in theirs], [take(k, mine) for k in keys])
+                if same.any():
+                    place = Place(rows[mine[same]], batch, schema, at[more][same])
+                    if checks is not None:
+                        _check(place, columns, checks)
+                    yield place
+                first += 1
 
     def _fitting(
         self, found: Sequence[Place], columns: Sequence[Column], bytes_max: int, stop: Callable[[], None]

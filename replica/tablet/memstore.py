@@ -129,11 +129,6 @@ class MemStore:
                     return self._locate_collided(Located(ids, slots, h.copy(), None, aliases=True), wrong, keys)
         return Located(ids, slots, h, order)
 
-    def live(self, ids: I64) -> Bools:
-        """Mask, in the shape of `ids`, of the rows that have not ended; False for -1."""
-        mask: Bools = self.superseded[ids] == MAX_HYBRID_TIME
-        return mask
-
     def _locate_collided(self, located: Located, wrong: I64, keys: Sequence[Any]) -> Located:
         """Find the keys of the rows `wrong`, whose hash another key has. Such a key uses one that no caller can know.
         If yet another key has that one, it uses the next hash that follows from it."""

@@ -556,19 +556,22 @@ class Tablet:
         columns: Sequence[str] | None = None,
         bytes_max: int = limits.GET_BYTES_MAX,
         stop: Callable[[], None] = never_stop,
+        snapshot_time: int | None = None,
     ) -> tuple[Rows, int]:
-        """(the rows of those keys that exist, the time at which they are read: the latest applied).
+        """(the rows of those keys that exist, the time at which they are read: `snapshot_time`, or the latest applied).
 
-        It reads as many keys as fit into about `bytes_max`, at least one. Refused as a scan; `stop` is called before
-        each block.
+        It reads as many keys as fit into about `bytes_max`, at least one. Refused as a scan, and the caller waits for
+        the time as for a scan; `stop` is called before each block.
         """
         contents = self._contents
         with contents.lock:
             contents.check_open()
+            self._check_history(snapshot_time)
             schema = contents.schema
             wanted = schema.columns if columns is None else [schema.column(name) for name in columns]
-            look_up = LookUp(contents.stores, schema, contents.time, keys)
-        return look_up.rows(wanted, bytes_max, stop), look_up.at
+            at = contents.time if snapshot_time is None else snapshot_time
+            look_up = LookUp(contents.stores, schema, at, keys, contents.superblock.flush_time)
+        return look_up.rows(wanted, bytes_max, lambda: self._view(at)[0], stop), at
 
     def checksum(self, snapshot_time: int | None = None, stop: Callable[[], None] = never_stop) -> RowSum:
         """The sum of the rows visible at that time: equal on every replica, whatever its blocks are."""
@@ -586,17 +589,20 @@ class Tablet:
             self._contents.check_open()
             # The time was chosen before, so upserts that came meanwhile and are not resolved have later times and are
             # not seen.
-            if snapshot_time is not None and snapshot_time < self.history_horizon:
-                raise Refused(
-                    Code.HISTORY_GONE,
-                    f"the table's history reaches back to {utc_text(self.history_horizon)}, and the read is of "
-                    f"{utc_text(snapshot_time)}: read a later time, or without one; a table that is created with a "
-                    "longer history_retention_s keeps more",
-                    detail=str(self.history_horizon),
-                )
+            self._check_history(snapshot_time)
             stores = self._contents.stores
             memory = tuple(s.view() for s in (stores.frozen, stores.active) if s is not None)
             return View(self._contents.schema, memory, tuple((b, b.deltas) for b in stores.blocks)), at
+
+    def _check_history(self, snapshot_time: int | None) -> None:
+        if snapshot_time is not None and snapshot_time < self.history_horizon:
+            raise Refused(
+                Code.HISTORY_GONE,
+                f"the table's history reaches back to {utc_text(self.history_horizon)}, and the read is of "
+                f"{utc_text(snapshot_time)}: read a later time, or without one; a table that is created with a "
+                "longer history_retention_s keeps more",
+                detail=str(self.history_horizon),
+            )
 
     # ------------------------------------------------------------------------------------------------- maintenance
 

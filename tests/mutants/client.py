@@ -704,4 +704,32 @@ if not last:
         before="self._calls.observe(reply.snapshot_time)",
         after="pass",
     ),
+    *(
+        Mutant(
+            name=name,
+            rows="RD-02",
+            test=(
+                "tests/unit/client/test_client_gets.py::test_rows_of_one_tablet_are_of_one_moment_in_several_calls[0]"
+            ),
+            file="replica/client/gets.py",
+            function=function,
+            before=before,
+            after=after,
+        )
+        for name, function, before, after in (
+            ("later calls for keys are of another time", "Gets._of_tablet", "time = reply.snapshot_time", "pass"),
+            (
+                "time of the first call for keys is not sent",
+                "Gets._call",
+                "snapshot_time=time,",
+                "snapshot_time=0,",
+            ),
+            (
+                "server that does not know the time of a read by key is believed",
+                "Gets._call",
+                "if time and reply.snapshot_time != time:",
+                "if False:",
+            ),
+        )
+    ),
 )

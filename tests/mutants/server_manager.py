@@ -52,6 +52,28 @@ MUTANTS = (
         before="return max(1, seen, hybrid_from_us(max(0, oldest_us)))",
         after="return max(1, hybrid_from_us(max(0, oldest_us)))",
     ),
+    *(
+        Mutant(
+            name=name,
+            rows="RD-02",
+            test=(
+                "tests/unit/server/test_server_freshness.py::"
+                "test_later_calls_of_a_read_by_key_are_of_the_time_of_the_first"
+            ),
+            file="replica/server/requests/scans.py",
+            function="Scans.get",
+            before=before,
+            after=after,
+        )
+        for name, before, after in (
+            ("read by key forgets its time", "snapshot_time=at", "snapshot_time=None"),
+            (
+                "read by key does not wait for its time",
+                "request.staleness_us, request.snapshot_time)",
+                "request.staleness_us, 0)",
+            ),
+        )
+    ),
     Mutant(
         name="stale read of an empty replica",
         rows="CN-24",

@@ -6,7 +6,9 @@ import datetime as dt
 import io
 import json
 import pickle
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -155,6 +157,33 @@ def test_rows_by_key_are_there_at_once_and_in_the_order_of_the_keys(
             table.get(wrong)  # type: ignore[call-overload]
     with pytest.raises(nyala.NotApplied, match="there is no column 'w'"):
         table.get((1, 1), columns=["w"])
+
+
+def test_rows_by_key_are_of_one_moment_while_they_are_written(cluster: nyala.Cluster, servers: LocalCluster) -> None:
+    """RD-02. Goal: a read by key that needs several calls mixes no two writes. Method: a writer sets all rows of one
+    tablet to one number after the other; reads of all its keys, strong and stale, meanwhile."""
+    table, size = cluster.create_table("moments", {"k": "int64", "v": "int64"}, key="k"), 9000
+    keys, over = pa.table({"k": np.arange(size)}), threading.Event()
+    table.upsert(keys.append_column("v", pa.array(np.zeros(size, np.int64))))
+
+    def write() -> int:
+        number = 0
+        with nyala.connect(servers.masters[0].address) as other:
+            while not over.is_set():
+                number += 1
+                other.table("moments").upsert(keys.append_column("v", pa.array(np.full(size, number))))
+        return number
+
+    with ThreadPoolExecutor(1) as pool:
+        writer = pool.submit(write)
+        try:
+            found = [table.get(keys, staleness=60 if n % 2 else None).column("v").to_pylist() for n in range(30)]
+        finally:
+            over.set()
+        assert writer.result() > 3
+    assert all(len(values) == size and len(set(values)) == 1 for values in found)
+    seen = [values[0] for values in found]
+    assert seen == sorted(seen) and seen[-1] > 0
 
 
 def test_snapshot_read_stays_the_same_while_the_table_changes(cluster: nyala.Cluster) -> None:

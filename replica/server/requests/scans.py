@@ -57,7 +57,7 @@ class ReadTime(NamedTuple):
     timeout_us: int
     propagated_time: int
     staleness_us: int
-    snapshot_time: int = 0
+    snapshot_time: int
 
 
 class Scans:
@@ -128,7 +128,7 @@ class Scans:
                 what = "the request does not say how many keys it has; send their number with them"
                 raise Refused(Code.INVALID_ARGUMENT, what, said=request.count, keys=keys.rows)
             columns = None if request.all_columns else request.columns
-            rows, time = tablet.get(keys, columns, stop=deadline.stop)
+            rows, time = tablet.get(keys, columns, stop=deadline.stop, snapshot_time=at)
             return pb.GetReply(
                 arrow_schema=rows.batch.schema.serialize().to_pybytes(),
                 arrow_batch=rows.batch.serialize().to_pybytes(),
@@ -138,8 +138,8 @@ class Scans:
             )
 
         with self._reading(self.getting, hosted, deadline):
-            told = ReadTime(request.timeout_us, request.propagated_time, request.staleness_us)
-            await self._ready_to_read(replica, told)
+            told = (request.timeout_us, request.propagated_time, request.staleness_us, request.snapshot_time)
+            at = await self._ready_to_read(replica, ReadTime(*told))
             return await asyncio.get_running_loop().run_in_executor(self._gets, found)
 
     @contextmanager

@@ -16,7 +16,7 @@ from nyala.replica.fs import RealDisk
 from nyala.replica.rows import PartitionSpec, route
 from nyala.replica.rpc import pb
 from nyala.replica.tablet import Tablet
-from nyala.replica.types import Code, Refused, limits
+from nyala.replica.types import Code, Entry, Refused, limits
 from tests.harness.tablet_twin import STRING_SCHEMA, superblock, write_entry
 
 TABLETS = 3
@@ -39,6 +39,10 @@ class Calls:
         self.options = ClientOptions()
         self.time_seen = 0
         self.asked: list[tuple[str, int]] = []
+        self.writes_after: list[Entry] = []
+        """Applied to each tablet after its first reply."""
+        self.pins = True
+        """False: servers of an earlier build, which do not know `snapshot_time`."""
         self._tablets = tablets
         self._bytes_max = bytes_max
 
@@ -50,7 +54,10 @@ class Calls:
         self.asked.append((request.tablet_id, request.count))
         keys = tablet.keys(request.keys)
         assert keys.rows == request.count
-        rows, time = tablet.get(keys, request.columns, self._bytes_max)
+        at = request.snapshot_time if self.pins else 0
+        rows, time = tablet.get(keys, request.columns, self._bytes_max, snapshot_time=at or None)
+        if [tablet_id for tablet_id, _ in self.asked].count(request.tablet_id) == 1:
+            tablet.apply(self.writes_after)
         return pb.GetReply(
             arrow_schema=rows.batch.schema.serialize().to_pybytes(),
             arrow_batch=rows.batch.serialize().to_pybytes(),
@@ -61,6 +68,8 @@ class Calls:
 
     def at_leader(self, table: str, tablet_id: str, ask: Callable[[Any, str, float], Any], deadline: Any) -> Any:
         return ask(self, "uuid", 1.0)
+
+    at_any = at_leader
 
 
 def keys_of(pairs: list[tuple[str, int]]) -> pa.RecordBatch:
@@ -119,3 +128,29 @@ def test_keys_that_one_call_cannot_answer_are_asked_for_again(
     calls.Get = lambda request, timeout: pb.GetReply()  # type: ignore[method-assign]
     with pytest.raises(Refused, match="answered no key"):
         Gets(calls).rows(HANDLE, keys_of([("k", 1)]), None, 0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("staleness_us", [0, 5_000_000])
+def test_rows_of_one_tablet_are_of_one_moment_in_several_calls(tablets: list[Tablet], staleness_us: int) -> None:
+    """RD-02. Goal: a get that needs several calls to a tablet mixes no two writes. Method: tablets that answer two rows
+    at a time; after the first answer of each, every row is replaced or deleted, and flushed. Servers that do not know
+    the time answer as long as nothing was written; then the client refuses, and returns nothing."""
+    calls = Calls(tablets, 450)
+    asked = keys_of([(f"key {n}", n % 100) for n in range(60)])
+    rows = [
+        {"op": 4 if n % 3 == 0 else 2, "offset": 100 + n, "k": f"key {n}", "k2": n % 100, "r": -n, "s": "t" * 200}
+        for n in range(60)
+    ]
+    calls.pins = False
+    assert Gets(calls).rows(HANDLE, asked, None, staleness_us)[0].num_rows == 60  # type: ignore[arg-type]
+    calls.pins, calls.asked = True, []
+    calls.writes_after = [write_entry(2, STRING_SCHEMA, ["k", "k2", "r", "s"], rows)]
+    table, positions = Gets(calls).rows(HANDLE, asked, None, staleness_us)  # type: ignore[arg-type]
+    assert table.column("r").to_pylist() == list(range(60)) == positions.tolist()
+    assert len(calls.asked) >= 30
+    assert Gets(calls).rows(HANDLE, asked, ["s"], staleness_us)[0].num_rows == 40  # type: ignore[arg-type]
+    calls.pins, calls.asked = False, []
+    calls.writes_after = [write_entry(3, STRING_SCHEMA, ["k", "k2", "r", "s"], rows[1:2])]
+    with pytest.raises(Refused, match="a server of an earlier build") as refused:
+        Gets(calls).rows(HANDLE, asked, None, staleness_us)  # type: ignore[arg-type]
+    assert refused.value.code is Code.INVALID_ARGUMENT

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from nyala.replica.rows import encode_batch
 from nyala.replica.rpc import pb
 from nyala.replica.server.requests.freshness import lag_us, time_needed, too_old
 from nyala.replica.server.requests.scans import Scans
@@ -109,6 +110,22 @@ class Reader:
                 found += batch.column("k").to_pylist()
         return sorted(found)
 
+    async def by_key(self, *keys: int, staleness_us: int = 0, at: int = 0) -> tuple[list[int], int]:
+        """(those of the keys that have a row, the time of the read)."""
+        payload = encode_batch(pa.record_batch([pa.array(keys, pa.int64())], names=["k"]))
+        request = pb.GetRequest(
+            tablet_id=TABLET,
+            columns=["k"],
+            keys=payload,
+            count=len(keys),
+            staleness_us=staleness_us,
+            snapshot_time=at,
+        )
+        reply = await self._brief.get(self._server.hosted, request)
+        schema = pa.ipc.read_schema(pa.py_buffer(reply.arrow_schema))
+        batch = pa.ipc.read_record_batch(pa.py_buffer(reply.arrow_batch), schema)
+        return batch.column("k").to_pylist(), reply.snapshot_time
+
 
 def test_reader_that_takes_nothing_makes_room_for_others() -> None:
     """Goal: scans are bounded in number, so none is kept for a client that is there and does not read. Method: a reader
@@ -180,6 +197,34 @@ def test_follower_answers_while_its_data_is_new_enough_and_says_its_lag_when_it_
         pair.cut = False
         assert await reader.keys(3600 * S, at=settled + 1) == [1, 2]
         reader.close()
+
+    run_pair(scenario)
+
+
+def test_later_calls_of_a_read_by_key_are_of_the_time_of_the_first() -> None:
+    """RD-02. Goal: one read by key that needs several calls is of one time, at the leader and at a follower. Method:
+    the first call, writes, and further calls at its time; a strong one at the follower, and a time that is to come."""
+
+    async def scenario(pair: Pair) -> None:
+        await pair.put(1, 2)
+        await pair.add_other()
+        await pair.voting()
+        leader, follower = Reader(pair, pair.leader), Reader(pair, pair.other)
+        found, at = await leader.by_key(1, 2, 3)
+        assert found == [1, 2] and at == applied_time(pair.leader)
+        await pair.put(3)
+        await until(lambda: applied_time(pair.other) >= applied_time(pair.leader), "both are level")
+        assert (await leader.by_key(1, 2, 3))[0] == [1, 2, 3]
+        assert await leader.by_key(1, 2, 3, at=at) == ([1, 2], at)
+        assert (await follower.by_key(1, 2, 3, staleness_us=3600 * S))[0] == [1, 2, 3]
+        assert await follower.by_key(1, 2, 3, staleness_us=3600 * S, at=at) == ([1, 2], at)
+        with pytest.raises(Refused) as caught:
+            await follower.by_key(1, 2, 3, at=at)
+        assert caught.value.code is Code.NOT_LEADER
+        with pytest.raises(Refused, match="future"):
+            await leader.by_key(1, at=at + hybrid_from_us(3600 * S))
+        leader.close()
+        follower.close()
 
     run_pair(scenario)
 

@@ -44,10 +44,12 @@ def as_columns(schema: TableSchema, keys: list[tuple[Any, ...]]) -> list[Any]:
     return [pa.array(values, schema.column(n).arrow_type) for n, values in zip(schema.key, columns, strict=True)]
 
 
-def got(tablet: Tablet, schema: TableSchema, keys: list[tuple[Any, ...]]) -> list[dict[str, Any] | None]:
-    """Return the result of a read for each key."""
-    rows, at = tablet.get(keys_of(as_columns(schema, keys)))
-    assert rows.answered == len(keys) and at == tablet.applied_time
+def got(
+    tablet: Tablet, schema: TableSchema, keys: list[tuple[Any, ...]], time: int | None = None
+) -> list[dict[str, Any] | None]:
+    """Return the result of a read for each key, as of now or of a time."""
+    rows, at = tablet.get(keys_of(as_columns(schema, keys)), snapshot_time=time)
+    assert rows.answered == len(keys) and at == (tablet.applied_time if time is None else time)
     found: list[dict[str, Any] | None] = [None] * len(keys)
     for pos, row in zip(rows.found.tolist(), rows.batch.to_pylist(), strict=True):
         found[pos] = row
@@ -85,6 +87,47 @@ def test_rows_by_key_are_those_of_the_twin(kind: str, seed: int, tmp_path: Path)
         assert [got(tablet, schema, [key])[0] for key in keys[::5]] == wanted[: len(keys) : 5]
 
 
+@pytest.mark.parametrize("kind", KEYS)
+@pytest.mark.parametrize("seed", range(2))
+def test_rows_by_key_of_an_earlier_time_are_those_of_the_twin(kind: str, seed: int, tmp_path: Path) -> None:
+    """RD-02. Goal: a read by key at a time has the rows of that time, whatever was written, flushed and merged since.
+    Method: random writes beside a slow twin; after each step, keys, some of them twice, and keys that were never
+    written, at each of the last times and at some older ones; then the history is gone."""
+    schema, keys = KEYS[kind]
+    tablet, twin, rng = tablet_of(tmp_path, schema), Twin(schema), np.random.default_rng(seed)
+    names, offset, asked = [*schema.key, "r", "s", *(["v"] if seed % 2 else [])], 0, [*keys, *keys[::3]]
+    for step in range(1, 25):
+        rows = []
+        for pos in rng.choice(len(keys), size=int(rng.integers(1, 6))).tolist():
+            key = dict(zip(schema.key, keys[pos], strict=True))
+            op = RowOp(int(rng.choice([1, 2, 2, 2, 3, 4, 4])))
+            rows.append({"op": op, "offset": offset, **key, "r": step, "s": f"s{step} {offset}"})
+            offset += 1
+        tablet.apply([write_entry(step, schema, names, rows)])
+        twin.apply(names, rows, step * 1000, None, 0)
+        match int(rng.integers(0, 8)):
+            case 0:
+                tablet.flush()
+            case 1:
+                tablet.flush()
+                tablet.compact()
+            case 2:
+                with tablet._contents.maintenance:
+                    tablet._contents.freeze()  # a flush that is under way
+        for back in (1, 3, int(rng.integers(0, step))):
+            time = max(0, step - back) * 1000
+            then = {twin.key(row): row for row in twin.at(time)}
+            assert got(tablet, schema, asked, time) == [then.get(key) for key in asked], (step, back)
+            assert got(tablet, schema, [keys[step % len(keys)]], time) == [then.get(keys[step % len(keys)])]
+    last = tablet.applied_time
+    for horizon in (5000, last + 1):
+        tablet._contents.forget_history(horizon)
+        with pytest.raises(Refused) as refused:
+            got(tablet, schema, asked, horizon - 1)
+        assert refused.value.code is Code.HISTORY_GONE
+    assert got(tablet, schema, asked, last + 1) == [twin.current(key) for key in asked]
+
+
 def test_row_by_key_is_that_of_the_moment_whatever_comes_after(tmp_path: Path) -> None:
     """RD-02. Goal: a read by key that has begun is of one moment. Method: between its look at memory under the lock and
     its look at the blocks, every row is replaced or deleted, flushed and merged."""
@@ -107,7 +150,7 @@ def test_row_by_key_is_that_of_the_moment_whatever_comes_after(tmp_path: Path) -
     put(5, RowOp.DELETE, [k for k in keys if k % 2 == 0 and k % 5])
     tablet.flush()
     tablet.compact()
-    rows = look_up.rows(INT_SCHEMA.columns, limits.GET_BYTES_MAX)
+    rows = look_up.rows(INT_SCHEMA.columns, limits.GET_BYTES_MAX, lambda: tablet._view(look_up.at)[0])
     assert rows.found.tolist() == [k for k in keys if k % 5]
     assert [row["r"] for row in rows.batch.to_pylist()] == [2 if k % 2 == 0 else 1 for k in keys if k % 5]
 
