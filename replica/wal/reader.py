@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from nyala.replica.types import Corruption, Disk, DiskFile, Entry
+from nyala.replica.types import Corruption, Disk, DiskFile, Entry, check
 
 from .format import BAD_AVRO, Header, decode_entry
 from .index import Span, TermRuns
@@ -80,6 +80,8 @@ class Survivors:
     def __iter__(self) -> Iterator[Entry]:
         index = self._first_index
         while 0 < index <= self._last_index:
-            for entry in self._read(index, self._last_index + 1, _REPLAY_READ_BYTES):
+            entries = self._read(index, self._last_index + 1, _REPLAY_READ_BYTES)
+            check(bool(entries), "a log is truncated before its replay has ended", index=index)
+            for entry in entries:
                 index = entry.opid.index + 1
                 yield entry

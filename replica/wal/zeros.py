@@ -150,6 +150,8 @@ def look(rest: bytes, content: int, byte_offset: int, segment: int, marker: byte
 
 def _end_says(rest: bytes, content: int, byte_offset: int, segment: int, marker_bytes: int) -> ZeroSectors | None:
     end = content - marker_bytes
-    if not rest[end - 1]:
-        return NO_ZEROS
-    return stated(rest[max(0, end - STATEMENT_BYTES) : end], segment, byte_offset, byte_offset + content)
+    said = rest[max(0, end - STATEMENT_BYTES) : end]
+    if any(said[-1:]):
+        return stated(said, segment, byte_offset, byte_offset + content)
+    # Either the block has no statement, or the last byte of its statement was damaged.
+    return stated(said[:-1] + _LAST, segment, byte_offset, byte_offset + content) or NO_ZEROS

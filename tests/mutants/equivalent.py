@@ -254,20 +254,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         file="replica/wal/scan.py",
-        function="_judge_torn_frame",
-        before="if marker_at < 0:",
-        after="if marker_at <= 0:",
-        reason="A marker has no zeros, so that a block that begins with one has no sector of zeros in its frame.",
-    ),
-    Equivalent(
-        file="replica/wal/scan.py",
-        function="_judge_torn_frame",
-        before="if marker_at < 0:",
-        after="if marker_at < 1:",
-        reason="A marker has no zeros, so that a block that begins with one has no sector of zeros in its frame.",
-    ),
-    Equivalent(
-        file="replica/wal/scan.py",
         function="_may_end_at",
         before="for length in range(11):",
         after="for length in range(12):",
@@ -299,7 +285,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         function="count_zero_sectors",
         before="while part.startswith(many, at, whole_end):",
         after="while False:",
-        reason="It saves the look at each single one of many zero sectors.",
+        reason="The result is the same: it only saves the look at each single one of many zero sectors.",
     ),
     Equivalent(
         file="replica/wal/zeros.py",
@@ -325,8 +311,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent(
         file="replica/wal/zeros.py",
         function="_end_says",
-        before="return stated(rest[max(0, end - STATEMENT_BYTES) : end], segment, byte_offset, byte_offset + content)",
-        after="return stated(rest[max(1, end - STATEMENT_BYTES) : end], segment, byte_offset, byte_offset + content)",
+        before="said = rest[max(0, end - STATEMENT_BYTES) : end]",
+        after="said = rest[max(1, end - STATEMENT_BYTES) : end]",
         reason="Only of what begins with a statement, which no block does.",
     ),
     Equivalent(

@@ -341,8 +341,29 @@ MUTANTS = (
         ),
         file="replica/wal/zeros.py",
         function="_end_says",
-        before="if not rest[end - 1]:",
-        after="if end > 0:",
+        before="return stated(said, segment, byte_offset, byte_offset + content)",
+        after="return NO_ZEROS",
+    ),
+    Mutant(
+        name="statement that lost its last byte is none",
+        rows="IN-20,CN-22",
+        test=(
+            "tests/unit/wal/test_wal_misplaced.py::"
+            "test_damaged_byte_at_the_end_of_the_last_block_drops_no_entry_in_silence"
+        ),
+        file="replica/wal/zeros.py",
+        function="_end_says",
+        before="return stated(said[:-1] + _LAST, segment, byte_offset, byte_offset + content) or NO_ZEROS",
+        after="return NO_ZEROS",
+    ),
+    Mutant(
+        name="frame in a marker is a torn one",
+        rows="CN-22",
+        test="tests/unit/wal/test_wal_scan.py::test_marker_that_reads_as_a_torn_frame_is_damage_if_more_follows",
+        file="replica/wal/scan.py",
+        function="_judge_torn_frame",
+        before="if marker_at < 0:",
+        after="if marker_at <= 0:",
     ),
     Mutant(
         name="newest segment is not missed",

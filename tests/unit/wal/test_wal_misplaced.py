@@ -60,12 +60,23 @@ def _zeros(log: Log) -> list[Entry]:
     return written
 
 
+def _zeros_brought_back(log: Log) -> list[Entry]:
+    """The last block states its zero sectors, and its first entry had been replaced by a later leader's."""
+    append_now(log, entries(1, 1))
+    append_now(log, [entry(2, bytes(2000))])
+    append_now(log, [entry(2, term=2)])
+    log.truncate_after(1)
+    append_now(log, [entry(2, bytes(2000)), entry(3, term=3)])
+    return [entry(1), entry(2, bytes(2000)), entry(3, term=3)]
+
+
 SHAPES: dict[str, Callable[[Log], list[Entry]]] = {
     "plain": _plain,
     "replaced": _replaced,
     "brought back": _brought_back,
     "brought back at the end": _brought_back_last,
     "zeros": _zeros,
+    "zeros brought back": _zeros_brought_back,
 }
 
 
@@ -247,3 +258,14 @@ def test_read_of_a_log_in_use_tells_an_entry_of_another_term_at_its_index() -> N
     disk.poke(path, data[: two["byte_offset"]] + block + data[two["byte_offset"] + len(block) :])
     with pytest.raises(Corruption, match=r"it is entry 1\.3"):
         log.read(3, 4, 1 << 20)
+
+
+@pytest.mark.parametrize("shape", ["zeros", "zeros brought back"])
+def test_damaged_byte_at_the_end_of_the_last_block_drops_no_entry_in_silence(shape: str) -> None:
+    """IN-20, CN-22. Goal: what was acknowledged in a block that states its zero sectors is there, or the vote is
+    withheld. Method: each of the last bytes, those of the statement and the marker, becomes zero, or another byte."""
+    path, data, held, bounds = laid_out(SHAPES[shape], close=False)
+    for at in range(bounds[-1] - 40, bounds[-1]):
+        for byte in (0, data[at] ^ 0x80):
+            hurt = data[:at] + bytes([byte]) + data[at + 1 :]
+            assert outcome(path, hurt, held, f"{shape}: {byte} at {at}") in ("whole", "withheld")

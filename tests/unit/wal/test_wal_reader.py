@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nyala.replica.types import Corruption, Entry, OpId
+from nyala.replica.types import Corruption, Entry, InvariantViolation, OpId
 from nyala.replica.wal import last_block
 from nyala.replica.wal.format import MARKER_BYTES, decode_header, encode_entry, encode_header, encode_tail
 from nyala.replica.wal.index import Span, TermRuns
@@ -145,3 +145,13 @@ def test_last_block_has_one_marker() -> None:
     disk.mkdir(FOLDER)
     disk.poke(path, content)
     assert last_block._start_of_last_block(disk.open(path), header, len(content)) == len(content) - MARKER_BYTES - 1
+
+
+def test_replay_of_a_log_that_is_truncated_meanwhile_ends_with_an_error() -> None:
+    """Goal: a replay that runs too late neither goes on for ever nor seems to be of a shorter log. Method: the
+    entries after the first piece are gone when they are read."""
+    pieces = [entries(1, 2), []]
+    survivors = iter(Survivors(lambda first, end, size: pieces.pop(0), 1, 4))
+    assert [next(survivors).opid.index for _ in range(2)] == [1, 2]
+    with pytest.raises(InvariantViolation, match="truncated before its replay has ended"):
+        next(survivors)

@@ -33,6 +33,7 @@ from nyala.replica.wal.scan import (
     _named_in_order,
     _parse,
     judge,
+    read_frame,
 )
 from nyala.replica.wal.zeros import SECTOR_BYTES, STATEMENT_BYTES
 from tests.harness.sim_disk import SimDisk
@@ -361,6 +362,17 @@ def test_block_whose_frame_is_torn_is_judged_by_its_end() -> None:
     assert (unwritten.fatal, unwritten.withheld, unwritten.kept) == (False, None, ())
     ended = judged(stated=False, end=marker)
     assert (ended.fatal, ended.withheld, ended.kept) == (False, OpId(3, 11), ())
+
+
+def test_marker_that_reads_as_a_torn_frame_is_damage_if_more_follows() -> None:
+    """CN-22. Goal: whole blocks behind a marker that stands where a block should begin are never cut. Method: a
+    marker of which the last byte is the last of its sector, and which reads as a count and the begin of a size."""
+    marker = bytes([0x82, 0x81, 0x82, 0x83, 0x84, 0x85, 0x02, *range(0x90, 0x99)])
+    rest = marker + bytes(SECTOR_BYTES) + b"\x07" * 300
+    claim = read_frame(rest)
+    assert claim is not None and claim.start > len(marker)
+    found = judge(rest, 5 * SECTOR_BYTES - len(marker), replace(HEADER, marker=marker), OpId(3, 9), SeenOpIds())
+    assert found.fatal
 
 
 def test_frame_and_end_are_judged_by_the_sector_of_their_last_byte() -> None:
