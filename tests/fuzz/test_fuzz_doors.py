@@ -13,7 +13,7 @@ from nyala.pipeline.framing import Framing
 from nyala.replica.decision_executor import TOPICS
 from nyala.replica.rpc import pb
 from tests.formats import test_durable_formats
-from tests.fuzz.__main__ import main
+from tests.fuzz.__main__ import STUCK_S, _hangs, main
 from tests.fuzz.campaign import Tally, run, shortest
 from tests.fuzz.door import Broken, Door, Scenario
 from tests.fuzz.registry import KINDS, all_doors, door_of
@@ -135,3 +135,13 @@ def test_saved_inputs_are_read_back_and_repeated(tmp_path: Path) -> None:
     assert load_inputs(path) == ("value/condition", inputs)
     assert "the last one" in path.read_text() and f"--repeat {path}" in path.read_text()
     assert main(["--repeat", str(path)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("waited", "used", "hangs"),
+    [(0.9, 0.9, False), (1.1, 0.0, True), (1.1, 1.1, True), (1.1, 0.1, False), (5.9, 0.4, False), (6.1, 0.4, True)],
+)
+def test_process_on_a_busy_machine_is_not_taken_for_one_that_hangs(waited: float, used: float, hangs: bool) -> None:
+    """Goal: a campaign beside other work stands still for no false failure, and ends what hangs. Method: processes that
+    wait for ever, compute for ever, and compute a part of the time; times as parts of the bound."""
+    assert _hangs(waited * STUCK_S, used * STUCK_S) is hangs
