@@ -124,6 +124,11 @@ class Block:
             raise Corruption("a block cannot be read", block=info.name, reason=str(e)) from e
         if batch.num_rows != info.rows:
             raise Corruption("a block holds other rows than recorded", block=info.name, rows=batch.num_rows)
+        own = {field.name: field.type for field in batch.schema}
+        others = [c.name for c in schema.columns if own.get(c.name) != c.arrow_type]
+        if others:
+            what = "a block has not the columns of the schema that the superblock gives it"
+            raise Corruption(what, block=info.name, schema_id=schema.schema_id, column=others[0])
         self.ts: I64 = batch.column(TS_COLUMN).to_numpy()
         has_dead = SUPERSEDED_COLUMN in batch.schema.names
         self.written_superseded: I64 | None = batch.column(SUPERSEDED_COLUMN).to_numpy() if has_dead else None

@@ -94,9 +94,12 @@ class BlockInfo(NamedTuple):
 
     @classmethod
     def from_avro(cls, raw: dict[str, Any]) -> BlockInfo:
-        """The inverse of `to_avro`; ValueError or KeyError if the sidecar's bytes are something else."""
+        """The inverse of `to_avro`; ValueError, KeyError or TypeError if the sidecar's bytes are something else."""
         extra = json.loads(raw["sidecar"])
         sidecar = extra["sidecar"]
+        kinds = [type(value) for value in (extra["id"], sidecar["name"], sidecar["length"], sidecar["crc"])]
+        if kinds != [str, str, int, int]:
+            raise ValueError("a block's sidecar is not described by two texts and two numbers")
         return cls(
             **{name: raw[name] for name in _BLOCK_FIELDS},
             sidecar_name=sidecar["name"],

@@ -150,7 +150,9 @@ def _run(arguments: argparse.Namespace, console: Console) -> list[dict[str, Any]
                 found = total["failure"]
                 lines = found["error"].strip().splitlines() or ["?"]
                 console.print(f"[red]{door.name}[/]: {lines[-1][:400]}", highlight=False, markup=True)
+                again = f"{door.name} --seed {seed} --first {found['number']} --inputs 1"
                 console.print(f"  python -m tests.fuzz --repeat {found['file']}", highlight=False)
+                console.print(f"  or, if that finds nothing, python -m tests.fuzz {again}", highlight=False)
             elif first + count < end:
                 waiting.append((door, first + count))
     return list(totals.values())

@@ -11,7 +11,9 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import Any
+from unittest.mock import patch
 
 import google_crc32c
 
@@ -23,7 +25,7 @@ from nyala.replica.master.catalog.catalog import CATALOG_ID
 from nyala.replica.master.group.entries import unfit_entry as unfit_catalog_entry
 from nyala.replica.rows import Predicate
 from nyala.replica.server.startup.replay_watch import ReplayMarker, marker_path
-from nyala.replica.tablet import Superblock, Tablet, superblock_path, unfit_entry
+from nyala.replica.tablet import Superblock, Tablet, block_file, superblock_path, unfit_entry
 from nyala.replica.tools.plan_file import load_journal, plan_json
 from nyala.replica.types import (
     Corruption,
@@ -144,6 +146,16 @@ class _Tablet:
         disk.mkdir("tablet-meta")
         self._superblock = twin_superblock(INT_SCHEMA)
         self.tablet_id = self._superblock.tablet_id
+        ids = (f"{number:032x}" for number in count(1))
+        with patch.object(block_file, "new_uuid", lambda: next(ids)):  # so that inputs follow from their seed alone
+            self._fill(disk)
+        self.path = superblock_path(self.tablet_id)
+        self.files = {p: disk.read(p) for p in (self.path, *(f"data/{n}" for n in disk.listdir("data")))}
+        self.blocks = [p for p in self.files if p.endswith(".arrow")]
+        self.sidecars = [p for p in self.files if p.endswith(".idx")]
+        disk.close()
+
+    def _fill(self, disk: SimDisk) -> None:
         tablet = Tablet.create(disk, self._superblock)
         names = ["k", "v", "s", "r"]
         rows = [{"op": 1, "offset": k, "k": k, "v": None if k % 3 else k, "s": f"row {k}", "r": k} for k in range(50)]
@@ -154,11 +166,6 @@ class _Tablet:
         tablet.apply([write_entry(2, INT_SCHEMA, ["k", "r"], later), write_entry(3, INT_SCHEMA, names, odd)])
         tablet.flush()
         tablet.close()
-        self.path = superblock_path(self.tablet_id)
-        self.files = {p: disk.read(p) for p in (self.path, *(f"data/{n}" for n in disk.listdir("data")))}
-        self.blocks = [p for p in self.files if p.endswith(".arrow")]
-        self.sidecars = [p for p in self.files if p.endswith(".idx")]
-        disk.close()
 
     def read(self, disk: SimDisk) -> object:
         """Read as a start does, then as clients and the pipeline do."""

@@ -1652,4 +1652,28 @@ MUTANTS = (
         before="if any(column.null_count for column in batch.columns):",
         after="if not batch.columns:",
     ),
+    Mutant(
+        name="block of other columns is opened",
+        rows="IN-21",
+        test=(
+            "tests/unit/tablet/test_tablet_rot.py"
+            "::test_block_without_the_columns_of_its_superblocks_schema_is_corrupt[type]"
+        ),
+        file="replica/tablet/block.py",
+        function="Block.__init__",
+        before="if own.get(c.name) != c.arrow_type]",
+        after="if c.name not in own]",
+    ),
+    Mutant(
+        name="block is described by any values",
+        rows="IN-21",
+        test=(
+            "tests/unit/tablet/test_tablet_superblock.py"
+            "::test_superblock_with_a_block_described_by_other_values_is_corrupt"
+        ),
+        file="replica/tablet/superblock.py",
+        function="BlockInfo.from_avro",
+        before="if kinds != [str, str, int, int]:",
+        after="if len(kinds) != 4:",
+    ),
 )

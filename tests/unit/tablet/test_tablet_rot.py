@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from nyala.replica.fs import RealDisk
-from nyala.replica.rows import Predicate, crc32c
+from nyala.replica.rows import ColumnType, Predicate, crc32c
 from nyala.replica.tablet import Superblock, Tablet
 from nyala.replica.tablet.page_crcs import PAGE_BYTES, PageCrcs
 from nyala.replica.types import Corruption
@@ -157,3 +158,23 @@ def test_crcs_of_pages_do_not_depend_on_the_pieces_that_a_file_comes_in() -> Non
             for low, high in zip([0, *cuts], [*cuts, size], strict=True):
                 whole.update(data[low:high])
             assert whole.finish() == pages, (size, cuts)
+
+
+@pytest.mark.parametrize("wrong", ["name", "type"])
+def test_block_without_the_columns_of_its_superblocks_schema_is_corrupt(wrong: str, tmp_path: Path) -> None:
+    """IN-21: a superblock whose schema has a column that a block has not, or has with another type, names the block and
+    the column. So the replica is healed by a copy like after any other damage."""
+    disk = RealDisk(tmp_path)
+    disk.mkdir("tablet-meta")
+    tablet = Tablet.create(disk, superblock(INT_SCHEMA))
+    tablet.apply([write_entry(1, INT_SCHEMA, COLUMNS, [{"op": 1, "offset": 0, "k": 1, "v": 1, "s": "a", "r": 1}])])
+    tablet.flush()
+    tablet.close()
+    found = Superblock.load(disk, superblock(INT_SCHEMA).tablet_id)
+    (schema,) = found.table_schemas
+    old = schema.columns[-1]
+    new = replace(old, name="other") if wrong == "name" else replace(old, type=ColumnType.STRING)
+    other = replace(schema, columns=(*schema.columns[:-1], new))
+    with pytest.raises(Corruption, match=rf"has not the columns.*column={new.name}"):
+        Tablet.open(disk, replace(found, table_schemas=(other,)))
+    Tablet.open(disk, found).close()

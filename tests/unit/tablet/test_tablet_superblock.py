@@ -10,6 +10,7 @@ import pytest
 from nyala import schemas
 from nyala.replica.rows import PartitionSpec
 from nyala.replica.tablet import Superblock, Tablet, block_names, superblock_path, sweep_orphans
+from nyala.replica.tablet.superblock import BlockInfo
 from nyala.replica.tablet_copy import settle_at_startup
 from nyala.replica.types import (
     Code,
@@ -125,6 +126,26 @@ def test_superblock_damaged_or_absent_says_which() -> None:
     disk.corrupt(superblock_path("a" * 32), 40)
     with pytest.raises(Corruption):
         Superblock.load(disk, "a" * 32)
+
+
+@pytest.mark.parametrize("value", [None, True, 1.5, "text", {}, []], ids=repr)
+@pytest.mark.parametrize("field", ["block_id", "sidecar_name", "sidecar_length_bytes", "sidecar_crc"])
+def test_superblock_with_a_block_described_by_other_values_is_corrupt(field: str, value: object) -> None:
+    """IN-21: a record whose JSON describes a block by a value of another kind is Corruption when it is loaded, not an
+    error of Python when the block is opened."""
+    disk = SimDisk()
+    names = {"block_id": "b" * 32, "sidecar_name": "data/b.idx", "sidecar_length_bytes": 1, "sidecar_crc": 1}
+    block = BlockInfo("data/b.arrow", 1, 1, 1, 0, 0, 0, 0, **names)  # type: ignore[arg-type]
+    found = replace(superblock(INT_SCHEMA), blocks=(block,))
+    found.save(disk)
+    assert Superblock.load(disk, found.tablet_id).blocks == (block,)
+    if type(value) is type(names[field]):
+        return
+    disk.poke(
+        found.path, schemas.frame("superblock", replace(found, blocks=(block._replace(**{field: value}),)).to_avro())
+    )  # type: ignore[arg-type]
+    with pytest.raises(Corruption, match="superblock cannot be read"):
+        Superblock.load(disk, found.tablet_id)
 
 
 def test_superblock_in_force_is_written_again_only_where_it_is_gone_or_hurt() -> None:
