@@ -10,6 +10,32 @@ ROWS_PER_BATCH = 400_000
 WRITES = 1000
 COPY_MB = 1000
 TABLETS_MAX = 4096
+SCALE_TABLETS_MAX = 333_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleOptions:
+    """The size of `masters-at-scale`: played servers, the tablets of all, and the replicas of each."""
+
+    servers: int = 20
+    tablets: int = 1000
+    replicas: int = 3
+    beat_ms: int = 500
+    """The time between two heartbeats of a server."""
+    watch_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.replicas < self.servers <= 1000 or not 100 <= self.beat_ms <= 60_000:
+            raise ValueError(
+                "there are up to 1000 servers, more than replicas, and 100 to 60,000 ms between heartbeats"
+            )
+        if not 5 <= self.tablets <= SCALE_TABLETS_MAX or not 1 <= self.watch_s <= 600:
+            raise ValueError(f"there are 5 to {SCALE_TABLETS_MAX:,} tablets, and they are watched for 1 to 600 s")
+
+    @property
+    def rereplicate_ms(self) -> int:
+        """The silence after which a server's replicas are replaced."""
+        return max(6_000, 8 * self.beat_ms)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +51,7 @@ class BenchOptions:
     tablets: int = 1000
     watch_s: float = 30.0
     peer: str = ""
+    scale: ScaleOptions = ScaleOptions()
 
     def __post_init__(self) -> None:
         if not 1 <= self.rounds <= 100:

@@ -15,7 +15,7 @@ from typing import Any
 from nyala.infra import local
 from nyala.infra.jars import cache_folder
 
-from . import checksums, copying, failover, idle, masters, pipeline, sides, witness, work
+from . import checksums, copying, failover, idle, masters, masters_at_scale, pipeline, sides, witness, work
 from .options import BenchmarkError, BenchOptions
 from .peers import kudu_sides
 from .peers.kudu import KuduCluster, KuduMissing, binaries
@@ -26,7 +26,7 @@ from .target import Target, local_stack, running_cluster
 OURS = "nyala"
 FAILOVER_WRITES = 4000
 """The one-row writes of Kudu's tool in a failover round; the server is killed half-way."""
-LOCAL_ONLY = ("pipeline", "copy", "failover", "idle", "witness", "masters")
+LOCAL_ONLY = ("pipeline", "copy", "failover", "idle", "witness", "masters", "masters-at-scale")
 
 
 @dataclass
@@ -214,6 +214,10 @@ def _masters(s: _Setting) -> tuple[Measure, Measure | None]:
     return lambda n: masters.masters_round(n, s.note), None
 
 
+def _masters_at_scale(s: _Setting) -> tuple[Measure, Measure | None]:
+    return lambda _: masters_at_scale.masters_at_scale_round(s.options.scale, s.note), None
+
+
 _BENCHES: dict[str, Callable[[_Setting], tuple[Measure, Measure | None]]] = {
     "load": _load,
     "write": _write,
@@ -225,9 +229,12 @@ _BENCHES: dict[str, Callable[[_Setting], tuple[Measure, Measure | None]]] = {
     "idle": _idle,
     "witness": _witness,
     "masters": _masters,
+    "masters-at-scale": _masters_at_scale,
     "checksum": _checksum,
 }
 _BESIDE = {"checksum": checksums.MEMORY_READ}
 """The comparison of a benchmark that is not compared with Kudu."""
-NAMES = tuple(name for name in _BENCHES if name not in ("get", "idle", "witness", "masters", "checksum"))
+NAMES = tuple(
+    name for name in _BENCHES if name not in ("get", "idle", "witness", "masters", "masters-at-scale", "checksum")
+)
 """The benchmarks of `bench all`; the others are not compared with Kudu."""

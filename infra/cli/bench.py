@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Annotated
 
 import typer
@@ -69,7 +69,7 @@ def _measure(names: Sequence[str], options: sizes.BenchOptions, as_json: bool) -
                 console.print(text, highlight=False, style="yellow")
     if as_json:
         benches = [o.as_json() for o in outcomes]
-        print_json({"machine": facts, "options": vars(options), "benches": benches, "failure": failure})
+        print_json({"machine": facts, "options": asdict(options), "benches": benches, "failure": failure})
     elif outcomes:
         console.print(machine_line(facts), highlight=False, style="dim")
     if failure:
@@ -180,6 +180,22 @@ def masters(local: Local = False, rounds: Rounds = 3, as_json: Json = False) -> 
     made, while rows are written. Each round has a stack of its own."""
     _need_local(local)
     _measure(["masters"], _options(local, "", rounds, ""), as_json)
+
+
+@app.command("masters-at-scale")
+def masters_at_scale(
+    servers: Annotated[int, typer.Option(help="played tablet servers")] = 20,
+    tablets: Annotated[int, typer.Option(help="tablets of all of them")] = 1000,
+    replicas: Annotated[int, typer.Option(help="replicas of each tablet")] = 3,
+    beat_ms: Annotated[int, typer.Option(help="ms between two heartbeats of a server")] = 500,
+    rounds: Rounds = 1, watch_s: WatchS = 10.0, as_json: Json = False,
+) -> None:  # fmt: skip
+    """A real master under the heartbeats of many played servers: CPU, memory, look-ups, decisions for a lost server."""
+    try:
+        size = sizes.ScaleOptions(servers=servers, tablets=tablets, replicas=replicas, beat_ms=beat_ms, watch_s=watch_s)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    _measure(["masters-at-scale"], replace(_options(True, "", rounds, ""), scale=size), as_json)
 
 
 @app.command()

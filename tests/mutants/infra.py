@@ -44,6 +44,22 @@ MUTANTS = (
         after="return max((b - a for a, b in pairwise(acknowledged) if a > since), default=0.0)",
     ),
     Mutant(
+        name="played servers share all their tablets",
+        test="tests/unit/infra/test_bench_scale.py::test_played_replicas_are_spread_and_each_tablet_has_one_leader",
+        file="infra/bench/played_servers.py",
+        function="members_of",
+        before="step = 1 + tablet // servers % max(1, (servers - 1) // replicas)",
+        after="step = 1",
+    ),
+    Mutant(
+        name="nobody leads for a silent played server",
+        test="tests/unit/infra/test_bench_scale.py::test_played_replicas_are_spread_and_each_tablet_has_one_leader",
+        file="infra/bench/played_servers.py",
+        function="Played._silence",
+        before='own.role = "LEADER"',
+        after='own.role = "FOLLOWER"',
+    ),
+    Mutant(
         name="help says other words",
         rows="IN-72",
         test="tests/unit/infra/test_command_imports.py::test_words_of_the_help_are_those_of_the_commands",

@@ -51,6 +51,7 @@ CALLS: dict[str, tuple[str, str]] = {
     "bench idle": ("", NOTHING),
     "bench witness": ("", NOTHING),
     "bench masters": ("", NOTHING),
+    "bench masters-at-scale": ("--servers 0", NOTHING),
     "bench checksum": ("--rounds 0", NOTHING),
     "bench all": ("", NOTHING),
     "table create": (f"t -c id:int64 -k id {NOWHERE}", LOOK),
