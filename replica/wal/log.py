@@ -207,17 +207,19 @@ class Log:
 
         With a thread, do not call it while you hold a reservation that is not appended.
         """
-        if self._threaded:
-            with self._state:
-                self._state.wait_for(lambda: self._failure is not None or not (self._queue or self._busy))
-            return
-        batch: list[Reservation] = []
         with self._state:
-            while self._queue and self._queue[0].state is SlotState.READY:
-                batch.append(self._queue.popleft())
-            self._busy = bool(batch)
-        if batch:
-            self._commit(batch)
+            if self._threaded:
+                self._state.wait_for(lambda: not (self._queue or self._busy))
+                return
+            batch = self._take_ready()
+        self._commit(batch)
+
+    def _take_ready(self) -> list[Reservation]:
+        """Take what is ready off the queue, up to the first that is not. The caller holds the lock."""
+        batch: list[Reservation] = []
+        while self._queue and self._queue[0].state is SlotState.READY:
+            batch.append(self._queue.popleft())
+        return batch
 
     def truncate_after(self, index: int) -> None:
         """Drop the entries above `index`, in order with appends; on disk they stay until others replace them."""
@@ -225,7 +227,6 @@ class Log:
             self._reserved.truncate_after(index)
             if self._queue or self._busy:
                 self._queue.append(Truncation(index))
-                self._state.notify_all()
             else:
                 self._index.truncate_after(index)
 
@@ -245,26 +246,25 @@ class Log:
             self._thread = thread
 
     def _run(self) -> None:
-        """The appender's loop: take all reservations, wait for each to be ready, write one block, sync, call back."""
+        """The appender's loop: look at all reservations, wait for each to be ready, write one block, sync, call back.
+
+        They stay in the queue until then, so that all are failed if one of them does not serialise.
+        """
         while True:
             with self._state:
-                self._state.wait_for(lambda: self._closing or (self._queue and self._queue[0].state is SlotState.READY))
-                batch = list(self._queue)
-                self._queue.clear()
+                self._state.wait_for(lambda: self._closing or self._queue)
+                found = list(self._queue)
+                while not self._closing and any(slot.state is SlotState.RESERVED for slot in found):
+                    self._state.wait()
+                batch = self._take_ready()
                 self._busy = bool(batch)
-                for slot in batch:
-                    while slot.state is SlotState.RESERVED and not self._closing:
-                        self._state.wait()
-                unready = next((p for p, s in enumerate(batch) if s.state is SlotState.RESERVED), len(batch))
-                self._queue.extendleft(reversed(batch[unready:]))
-                stop = self._closing and unready == 0
-            if stop:
+            if not batch:  # the log is closed, or has failed
                 return
-            self._commit(batch[:unready])
+            self._commit(batch)
 
     def _commit(self, batch: list[Reservation]) -> None:
         """Do one group commit. Every task of the appender starts here."""
-        slots = [slot for slot in batch if slot.entries and slot.state is SlotState.READY]
+        slots = [slot for slot in batch if slot.entries]
         written: GroupCommit | None = None
         try:
             with self._io:
@@ -295,7 +295,7 @@ class Log:
             for slot in batch:
                 if isinstance(slot, Truncation):
                     self._index.truncate_after(slot.index)
-                elif slot.state is SlotState.READY and written is not None:
+                elif written is not None:
                     for _ in slot.entries:
                         opid, start, end = next(places)
                         self._index.add(opid, written.header.segment, start, end)
@@ -312,7 +312,7 @@ class Log:
         with self._state:
             if poison and self._failure is None:
                 self._failure = error
-            failed = [slot for slot in (*batch, *self._queue) if slot.entries and slot.state is not SlotState.DONE]
+            failed = [*batch, *self._queue]
             # One that is handed over from now on is called back by `append_async`.
             told = [slot for slot in failed if slot.on_durable is not None]
             self._queue.clear()

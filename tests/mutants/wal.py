@@ -233,7 +233,7 @@ MUTANTS = (
         rows="CN-15",
         test="tests/unit/wal/test_wal_append.py::test_head_that_is_not_ready_holds_back_ready_ones_behind_it",
         file="replica/wal/log.py",
-        function="Log.drain",
+        function="Log._take_ready",
         before="""
             while self._queue and self._queue[0].state is SlotState.READY:
                 batch.append(self._queue.popleft())
@@ -250,8 +250,7 @@ MUTANTS = (
         file="replica/wal/log.py",
         function="Log.drain",
         before="""
-            if batch:
-                self._commit(batch)
+            self._commit(batch)
         """,
         after="""
             for slot in batch:
@@ -265,13 +264,47 @@ MUTANTS = (
         file="replica/wal/log.py",
         function="Log.drain",
         before="""
-            if batch:
-                self._commit(batch)
+            self._commit(batch)
         """,
         after="""
             for slot in batch:
                 self._commit([slot])
         """,
+    ),
+    Mutant(
+        name="reservation that does not serialise fails those behind it only",
+        rows="CN-08",
+        test="tests/unit/wal/test_wal_log.py::test_entry_that_does_not_serialise_ends_the_log",
+        file="replica/wal/log.py",
+        function="Log._run",
+        before="""
+            found = list(self._queue)
+        """,
+        after="""
+            found = list(self._queue)
+            self._queue.clear()
+        """,
+        more=(
+            Edit(
+                file="replica/wal/log.py",
+                function="Log._run",
+                before="""
+                    batch = self._take_ready()
+                """,
+                after="""
+                    self._queue.extendleft(reversed(found))
+                    batch = self._take_ready()
+                """,
+            ),
+        ),
+    ),
+    Mutant(
+        name="truncation overtakes what is being written",
+        test="tests/unit/wal/test_wal_log.py::test_appender_at_work_is_waited_for_and_truncated_behind",
+        file="replica/wal/log.py",
+        function="Log.truncate_after",
+        before="if self._queue or self._busy:",
+        after="if self._queue:",
     ),
     Mutant(
         name="appender for every reservation",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable
 
@@ -11,10 +12,154 @@ from nyala.replica.fs import FileLength
 from nyala.replica.types import DiskFailure, Entry, InvariantViolation, OpId, Refused
 from nyala.replica.wal import Log, WalOptions
 from nyala.replica.wal.format import EncodedEntry, encode_entry
+from nyala.replica.wal.recovery import read_withheld
 from nyala.replica.wal.reservation import SlotState
 from tests.harness.patience import patience_s
 from tests.harness.sim_disk import SimCrash, SimDisk
-from tests.harness.wal_entries import FOLDER, TABLET, Outcomes, append_now, build, entries, entry, open_log
+from tests.harness.wal_entries import (
+    FOLDER,
+    TABLET,
+    Outcomes,
+    append_now,
+    build,
+    entries,
+    entry,
+    open_log,
+    segment_paths,
+)
+
+WAIT_S = patience_s(30)
+
+
+def _idle_log(disk: SimDisk) -> tuple[Log, queue.SimpleQueue[int]]:
+    """A log with entry 1 whose appender waits; and, for each time that it begins to wait, the reservations that it
+    sees."""
+    log, _ = open_log(disk, threaded=True)
+    wait, seen, outcomes = log._state.wait, queue.SimpleQueue[int](), Outcomes()
+
+    def watched(timeout: float | None = None) -> bool:
+        if threading.current_thread() is log._thread:
+            seen.put(len(log._queue))
+        return wait(timeout)
+
+    log._state.wait = watched  # type: ignore[method-assign]
+    log.append([entry(1)], outcomes)
+    outcomes.wait_for(1)
+    while seen.get(timeout=WAIT_S):
+        pass
+    return log, seen
+
+
+def test_reservations_that_the_appender_sees_together_are_one_block() -> None:
+    """CN-14. Goal: one write and one sync for them, in their order. Method: the second of three is handed over once the
+    appender waits for it."""
+    disk, outcomes = SimDisk(), Outcomes()
+    log, seen = _idle_log(disk)
+    disk.calls.clear()
+    slots = [log.reserve([entry(index)]) for index in (2, 3, 4)]
+    for pos in (0, 2):
+        log.append_async(slots[pos], outcomes)
+        assert seen.get(timeout=WAIT_S) == 3, "none is written alone"
+    log.append_async(slots[1], outcomes)
+    assert outcomes.wait_for(3) == [OpId(1, 2), OpId(1, 3), OpId(1, 4)]
+    assert [call.operation for call in disk.calls] == ["pwrite", "datasync"]
+    assert [(slot.state, slot.encoded) for slot in slots] == [(SlotState.DONE, [])] * 3, "and needs no memory any more"
+    assert log._thread is not None and log._thread.daemon, "a process may end without closing it"
+    log.close()
+
+
+def test_appender_at_work_is_waited_for_and_truncated_behind() -> None:
+    """CN-08, CN-09. Goal: a truncation is in order with what is being written, and `drain` waits for both without
+    writing itself. Method: a disk that holds the appender in a write, with nothing behind it in the queue."""
+    disk, gate, outcomes, by = SimDisk(), threading.Event(), Outcomes(), list[threading.Thread]()
+    log, _ = _idle_log(disk)
+    begun, drains = threading.Event(), queue.SimpleQueue[str]()
+
+    def hook(operation: str, path: str) -> None:
+        if operation == "pwrite":
+            by.append(threading.current_thread())
+            begun.set()
+            assert gate.wait(WAIT_S)
+
+    def drain() -> None:
+        log.drain()
+        drains.put(f"drained to {log.last}")
+
+    disk.hook = hook
+    log.append(entries(2, 5), outcomes)
+    assert begun.wait(WAIT_S)
+    wait, drainer = log._state.wait, threading.Thread(target=drain, daemon=True)
+
+    def watched(timeout: float | None = None) -> bool:
+        if threading.current_thread() is drainer:
+            drains.put("waits")
+        return wait(timeout)
+
+    log._state.wait = watched  # type: ignore[method-assign]
+    drainer.start()
+    assert drains.get(timeout=WAIT_S) == "waits"
+    log.truncate_after(3)
+    assert (log.last, log.last_reserved) == (OpId(1, 1), OpId(1, 3))
+    gate.set()
+    while (told := drains.get(timeout=WAIT_S)) == "waits":
+        pass
+    assert told == "drained to 1.3" and outcomes.wait_for(1) == [OpId(1, 5)]
+    assert by == [log._thread] and log.failure is None
+    log.append([entry(4, term=2)], outcomes)
+    assert outcomes.wait_for(2)[1] == OpId(2, 4)
+    log.close()
+
+
+def test_drain_of_a_log_that_was_refused_room_ends() -> None:
+    """Goal: whoever waits for the queue is not left waiting for what failed. Method: a full disk, then room."""
+    disk, outcomes = SimDisk(), Outcomes()
+    log, _ = _idle_log(disk)
+    disk.fail_on("pwrite", f"{FOLDER}/*", "ENOSPC")
+    for index in (0, 1):
+        log.append([entry(2)], outcomes)
+        log.drain()
+        assert isinstance(outcomes.wait_for(index + 1)[index], OpId if index else Refused)
+    log.close()
+
+
+def test_reservation_that_failed_before_it_was_handed_over_holds_up_nobody() -> None:
+    """CN-08. Goal: after a full disk the log goes on. Method: a block finds no room while the next entry is reserved
+    and not handed over; both are given again."""
+    disk, outcomes = SimDisk(), Outcomes()
+    log, _ = open_log(disk)
+    log.append([entry(1)], outcomes)
+    late = log.reserve([entry(2)])
+    disk.fail_on("preallocate", "*", "ENOSPC")
+    log.drain()
+    assert append_now(log, [entry(1)], [entry(2)]).durable == [OpId(1, 1), OpId(1, 2)]
+    log.append_async(late, outcomes)
+    assert [type(result) for result in outcomes.results] == [Refused, Refused]
+
+
+def test_log_that_failed_writes_nothing_more_and_tells_the_first_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CN-08. Goal: nothing is appended by a log that has failed. Method: two entries are reserved when a callback
+    raises; one is handed over, and the other does not serialise: the disk is not called."""
+    disk, outcomes = SimDisk(), Outcomes()
+    log, _ = open_log(disk)
+
+    def broken(_: object) -> None:
+        raise RuntimeError("a bug")
+
+    log.append([entry(1)], broken)
+
+    def no_memory(*_: object, **__: object) -> EncodedEntry:
+        raise MemoryError
+
+    second, third = log.reserve([entry(2)]), log.reserve([entry(3)])
+    log.drain()
+    disk.calls.clear()
+    log.append_async(second, outcomes)
+    log.drain()
+    assert [type(result) for result in outcomes.results] == [InvariantViolation] and not disk.calls
+    monkeypatch.setattr("nyala.replica.wal.log.encode_entry", no_memory)
+    with pytest.raises(MemoryError):
+        log.append_async(third, outcomes)
+    assert "a bug" in str(log.failure)
 
 
 def test_reservation_that_is_handed_over_while_the_log_fails_hears_of_it_once() -> None:
@@ -166,28 +311,38 @@ def test_entries_of_one_reservation_follow_each_other(group: list[Entry]) -> Non
     assert append_now(log, [entry(2), entry(3, term=4)]).durable == [OpId(4, 3)]
 
 
+@pytest.mark.parametrize("threaded", [False, True])
 @pytest.mark.parametrize("error", [MemoryError(), TypeError("a bug")], ids=["no memory", "a bug"])
-def test_entry_that_does_not_serialise_ends_the_log(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CN-08. Goal: whoever stands behind it does not wait for ever. Method: the serialisation of the second of three
-    reservations raises; the log says why it ended, as it is for want of memory and as a bug else."""
+def test_entry_that_does_not_serialise_ends_the_log(
+    error: Exception, threaded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CN-08. Goal: whoever stands around it does not wait for ever. Method: the serialisation of the second of three
+    reservations raises, also when the appender has seen all three; the log says why it ended, as it is for want of
+    memory and as a bug else."""
 
     def encode(tablet_id: str, one: Entry, *, placed: bool = False) -> EncodedEntry:
-        if one.opid.index == 2:
+        if one.opid.index == 3:
             raise error
         return encode_entry(tablet_id, one, placed=placed)
 
-    log, _ = open_log(SimDisk())
+    if threaded:
+        log, seen = _idle_log(SimDisk())
+    else:
+        log, _ = open_log(SimDisk())
+        append_now(log, [entry(1)])
     outcomes = Outcomes()
-    slots = [log.reserve([entry(index)]) for index in (1, 2, 3)]
+    slots = [log.reserve([entry(index)]) for index in (2, 3, 4)]
     monkeypatch.setattr("nyala.replica.wal.log.encode_entry", encode)
-    log.append_async(slots[0], outcomes)
-    log.append_async(slots[2], outcomes)
+    for pos in (0, 2):
+        log.append_async(slots[pos], outcomes)
+        assert not threaded or seen.get(timeout=WAIT_S) == 3
     with pytest.raises(type(error)):
         log.append_async(slots[1], outcomes)
     kind = MemoryError if isinstance(error, MemoryError) else InvariantViolation
     assert [type(result) for result in outcomes.results] == [kind, kind]
     with pytest.raises(kind):
-        log.reserve([entry(1)])
+        log.reserve([entry(2)])
+    log.close()
 
 
 @pytest.mark.parametrize("ends", ["fails", "is closed"])
@@ -241,3 +396,88 @@ def test_callbacks_that_raise_end_the_log_with_the_first_error() -> None:
     log.drain()
     assert outcomes.results == [OpId(1, 2)] and log.last == OpId(1, 3)
     assert "first" in str(log.failure)
+
+
+def test_read_of_nothing_reads_nothing() -> None:
+    """Goal: a follower that is up to date costs no disk. Method: ranges without an entry, behind the last and empty,
+    also where log GC removed the entries."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    append_now(log, entries(1, 3))
+    log.roll()
+    append_now(log, entries(4, 6))
+    assert log.gc(4) > 0
+    disk.calls.clear()
+    assert [log.read(lo, hi, 1 << 20) for lo, hi in ((7, 9), (5, 5), (2, 2), (6, 5))] == [[], [], [], []]
+    assert not disk.calls
+    with pytest.raises(Refused, match="log GC removed"):
+        log.read(3, 4, 1 << 20)
+
+
+def test_segment_that_is_read_or_pinned_stays_until_the_last_has_released_it() -> None:
+    """CN-21. Goal: no file goes away under a reader. Method: log GC comes in the middle of a read, and beside two pins
+    of which one is released twice."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    append_now(log, entries(1, 3))
+    log.roll()
+    append_now(log, entries(4, 6))
+    freed = list[int]()
+    disk.hook = lambda operation, path: freed.append(log.gc(4)) if operation == "open" else None
+    assert log.read(1, 7, 1 << 20) == entries(1, 6) and freed == [0, 0]
+    disk.hook = None
+    one, other = log.pin(), log.pin()
+    one.release()
+    one.release()
+    assert log.gc(4) == 0
+    other.release()
+    assert log.gc(4) > 0
+
+
+def test_roll_on_a_failing_disk_ends_the_log() -> None:
+    """CN-08. Goal: the state of the file is unknown, so nothing is written to it any more. Method: EIO as a segment is
+    cut; the next entry and the next roll are told the same, and the disk is not called."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    append_now(log, [entry(1)])
+    disk.fail_on("truncate", "*")
+    with pytest.raises(DiskFailure) as failed:
+        log.roll()
+    disk.calls.clear()
+    for call in (log.roll, lambda: log.reserve([entry(2)])):
+        with pytest.raises(DiskFailure) as again:
+            call()
+        assert again.value is failed.value is log.failure
+    assert not disk.calls
+
+
+@pytest.mark.parametrize(("point", "left"), [("wal.before_remove_segment", 2), ("wal.after_remove_segment", 1)])
+def test_death_before_and_after_a_segment_is_removed_leaves_a_whole_log(point: str, left: int) -> None:
+    """CN-21. Goal: log GC may end anywhere. Method: a death at each of its points; what is left opens, and goes on."""
+    disk = SimDisk()
+    build(disk, lambda log: append_now(log, entries(1, 2)))
+    log, _ = open_log(disk)
+    append_now(log, entries(3, 4))
+    disk.arm(point)
+    with pytest.raises(SimCrash):
+        log.gc(3)
+    disk.restart()
+    again, found = open_log(disk)
+    assert (len(again.segments()), found) == (left, entries(5 - 2 * left, 4))
+    assert append_now(again, [entry(5)]).durable
+
+
+def test_mark_of_a_lost_end_is_forgotten_when_it_is_back() -> None:
+    """CN-22. Goal: a start withholds what is lost, and nothing else. Method: an entry was damaged and is appended
+    again; its mark is forgotten, twice."""
+    disk = SimDisk()
+    build(disk, lambda log: [append_now(log, [entry(1)]), append_now(log, [entry(2)])], close=False)
+    (path,) = segment_paths(disk)
+    disk.restart()
+    disk.corrupt(path, disk.read(path).index(b"payload 1.2"))
+    log, replay = Log.open(disk, FOLDER, TABLET, threaded=False)
+    assert replay.withheld == OpId(1, 2) == read_withheld(disk, FOLDER)
+    append_now(log, [entry(2, term=2)])
+    log.forget_withheld()
+    assert read_withheld(disk, FOLDER) is None
+    log.forget_withheld()
