@@ -27,7 +27,7 @@ def _start_of_last_block(file: DiskFile, header: Header, content_end: int) -> in
     while True:
         low = max(header.length_bytes, content_end - window)
         data = file.pread(content_end - low, low)
-        found = data.rfind(header.marker, 0, max(0, len(data) - MARKER_BYTES))
+        found = data.rfind(header.marker, 0, -MARKER_BYTES)
         if found >= 0:
             return low + found + MARKER_BYTES
         if low == header.length_bytes:

@@ -89,19 +89,13 @@ FINISHED: tuple[str, ...] = (
     "replica/tablet_copy/blocks.py",
     "replica/tablet_copy/checks.py",
     "replica/tablet_copy/deletion.py",
+    "replica/tablet_copy/downloads.py",
     "replica/tablet_copy/joining.py",
     "replica/tablet_copy/lost_superblock.py",
     "replica/tablet_copy/manifest.py",
     "replica/tablet_copy/offer.py",
     "replica/tablet_copy/startup.py",
-    "replica/wal/appender.py",
-    "replica/wal/format.py",
-    "replica/wal/index.py",
-    "replica/wal/recovery.py",
-    "replica/wal/retention.py",
-    "replica/wal/scan.py",
-    "replica/wal/segment.py",
-    "replica/wal/zeros.py",
+    "replica/wal",
 )
 """Folders and files without an unexplained survivor."""
 HARMLESS = {"jemalloc_bg_thd", "polars-ooc-clea"}

@@ -107,6 +107,7 @@ def opened(disk: SimDisk) -> tuple[list[Entry], OpId | None]:
     for _ in range(2):
         log, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
         assert (list(replay.entries), replay.withheld) == (found, looked.withheld)
+        assert (replay.first_index, replay.last) == (looked.first_index, looked.last)
         log.close()
         disk.power_loss(random.Random(1))
     return found, looked.withheld

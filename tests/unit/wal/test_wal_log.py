@@ -481,3 +481,15 @@ def test_mark_of_a_lost_end_is_forgotten_when_it_is_back() -> None:
     log.forget_withheld()
     assert read_withheld(disk, FOLDER) is None
     log.forget_withheld()
+
+
+def test_second_close_does_nothing() -> None:
+    """Goal: whoever stops a replica twice writes nothing beside the log that was opened since. Method: the calls of a
+    second close."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    append_now(log, [entry(1)])
+    log.close()
+    disk.calls.clear()
+    log.close()
+    assert not disk.calls

@@ -137,6 +137,19 @@ def test_last_block_is_written_once_more_at_its_place(
     assert written == ([(start, content[start:])] if blocks else [])
 
 
+def test_long_last_block_is_found_in_a_few_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a start reads little, and a block of any length in few steps. Method: the reads of a block of 1,000 bytes,
+    from a window of 40 on."""
+    monkeypatch.setattr(last_block, "_WINDOW_BYTES", 40)
+    header, disk, path = HEADERS[1], SimDisk(), f"{FOLDER}/{segment_name(1)}"
+    content = bytes(header.length_bytes - MARKER_BYTES) + MARKER + b"a" * 5000 + MARKER + b"b" * 1000 + MARKER
+    disk.mkdir(FOLDER)
+    disk.poke(path, content)
+    rewrite_last_block(disk.open(path), header, len(content))
+    reads = [call.length_bytes for call in disk.calls if call.operation == "pread"]
+    assert reads == [40, 160, 640, 2560, 1000 + MARKER_BYTES]
+
+
 def test_last_block_has_one_marker() -> None:
     """CN-22. Goal: of a block only what stands behind the marker before it is written. Method: a look at a block whose
     own bytes are few, so that its end lies in the last window alone."""

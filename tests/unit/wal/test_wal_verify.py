@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nyala.replica.types import Corruption, Entry
-from nyala.replica.wal import Log, SegmentInfo, WalOptions, verify_segment
+from nyala.replica.wal import Log, SegmentInfo, WalOptions, verify, verify_segment
 from nyala.replica.wal.verify import STEP_BYTES
 from tests.harness.sim_disk import SimDisk
 from tests.harness.wal_entries import FOLDER, TABLET, append_now, entries, entry
@@ -50,3 +50,44 @@ def test_segment_is_checked_a_little_at_a_time_and_its_file_closed_in_any_case()
     assert next(given_up) == steps[0] and +disk.handles
     given_up.close()
     assert not +disk.handles
+
+
+def test_step_has_as_many_blocks_as_reach_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TC-63. Goal: a step costs a known time, and each byte is told once. Method: eight blocks of one length, alone, in
+    steps of exactly two of them, and of two and a byte; the last step is what is left."""
+    disk = SimDisk()
+    info = closed_segment(disk, *([entry(index)] for index in range(1, 9)))
+
+    def steps(step_bytes: int) -> list[int]:
+        monkeypatch.setattr(verify, "STEP_BYTES", step_bytes)
+        return list(verify_segment(disk, FOLDER, TABLET, info))
+
+    first, *blocks = steps(1)
+    (block,) = set(blocks)
+    assert first + 7 * block == info.length_bytes and len(blocks) == 7, "the header goes with the first block"
+    assert steps(2 * block) == ([first] if first >= 2 * block else [first + block]) + [2 * block] * 3 + [block]
+    assert steps(2 * block + 1)[-2:] == [3 * block, block]
+
+
+def test_check_at_rest_leaves_nothing_in_the_cache() -> None:
+    """TC-63. Goal: the disk is what is checked, and the check pushes nothing else out of the cache. Method: the calls,
+    first and last."""
+    disk = SimDisk()
+    info = closed_segment(disk, entries(1, 2))
+    disk.calls.clear()
+    list(verify_segment(disk, FOLDER, TABLET, info))
+    called = [call.operation for call in disk.calls]
+    assert called[:2] == ["open", "uncache"] and called[-1] == "uncache" and called.count("uncache") == 2
+
+
+@pytest.mark.parametrize("operation", ["open", "pread"])
+def test_segment_that_cannot_be_read_or_is_gone_is_corruption(operation: str) -> None:
+    """TC-63. Goal: the scrub tells a lost segment as it tells a damaged one. Method: EIO at each call; no file."""
+    disk = SimDisk()
+    info = closed_segment(disk, entries(1, 2))
+    disk.fail_on(operation, "*")
+    with pytest.raises(Corruption, match="cannot be read"):
+        list(verify_segment(disk, FOLDER, TABLET, info))
+    disk.remove(f"{FOLDER}/{info.name}")
+    with pytest.raises(Corruption, match="is missing"):
+        list(verify_segment(disk, FOLDER, TABLET, info))
