@@ -181,8 +181,6 @@ class _Beside(_Inline):
             self._finished.append(self._thread.submit(self._end, file, before))
 
     def abandon(self, file: DiskFile) -> None:
-        with self._lock:
-            self._latest.pop(file, None)
         self._thread.submit(self._close, file)  # after a sync of it that may be under way
 
     def wait(self) -> None:

@@ -6,13 +6,14 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import google_crc32c
 import pytest
 
 from nyala.replica.tablet_copy import WHOLE, CopyFile, CopyManifest, CopyWanted, FileKind
-from nyala.replica.tablet_copy.downloads import SYNC_BYTES, Downloads
-from nyala.replica.types import Corruption, DiskFailure, Refused
+from nyala.replica.tablet_copy.downloads import SYNC_BYTES, DamagedFile, Downloads, _Beside, _Inline
+from nyala.replica.types import Corruption, DiskFailure, DiskFile, Refused
 from tests.harness.copies import new_disk
 from tests.harness.patience import patience_s
 from tests.harness.sim_disk import SimDisk
@@ -47,16 +48,20 @@ class Files:
     def end(self, session_id: str, success: bool, doubted: str = "") -> None:
         raise AssertionError("a download ends no session")
 
-    def download(self, disk: SimDisk, streams: int, room: threading.Semaphore = threading.Semaphore(16)) -> None:
+    def downloads(
+        self,
+        disk: SimDisk,
+        streams: int,
+        room: threading.Semaphore = threading.Semaphore(16),
+        arrived: Callable[[int], None] = lambda length_bytes: None,
+    ) -> Downloads:
         disk.mkdir("data")
-        downloads = Downloads(
-            disk=disk,
-            source=self,
-            session_id="s",
-            streams=streams,
-            arrived=lambda length_bytes: None,
-            room=room,
-        )
+        return Downloads(disk=disk, source=self, session_id="s", streams=streams, arrived=arrived, room=room)
+
+    def download(self, disk: SimDisk, streams: int, room: threading.Semaphore = threading.Semaphore(16)) -> None:
+        self.run(self.downloads(disk, streams, room))
+
+    def run(self, downloads: Downloads) -> None:
         downloads.run(self.offered, {name: f"data/{name}" for name in self.content})
 
 
@@ -311,9 +316,10 @@ def test_failure_of_one_file_ends_the_others_at_their_next_chunk() -> None:
     """Goal: a copy that has failed costs no more. Method: one file is damaged while another one has nearly a million
     chunks to come: they are not all asked for."""
     files = Endless()
-    with pytest.raises(Corruption, match="not what the source recorded"):
+    with pytest.raises(DamagedFile) as damaged:
         files.download(new_disk(), 2)
     assert files.chunks < 999_999 and files.asked == {"f0", "f1"}, "nor is a file that is left"
+    assert damaged.value.file.name == "f1", "and it is the one that is told"
 
 
 def test_source_that_sends_more_than_it_recorded_is_stopped_at_once() -> None:
@@ -328,3 +334,98 @@ def test_source_that_sends_more_than_it_recorded_is_stopped_at_once() -> None:
     with pytest.raises(Corruption, match="not what the source recorded"):
         files.download(disk, 1)
     assert recorded.length_bytes == 2 * CHUNK == len(disk.read("data/f0")) and files.chunks == 3
+
+
+def test_file_of_another_length_is_damaged_though_its_checksum_is_right() -> None:
+    """TC-51. Goal: nothing that is short counts as brought. Method: a source that ends with half of what it recorded,
+    of which the checksum is that half's."""
+    files = Files(10)
+    (offered,) = files.offered
+    files.content["f0"] = files.content["f0"][:5]
+    files.offered = [replace(offered, crc=google_crc32c.value(files.content["f0"]))]
+    with pytest.raises(DamagedFile):
+        files.download(new_disk(), 1)
+
+
+@pytest.mark.parametrize("streams", [1, 2])
+def test_each_chunk_is_told_before_it_is_written_and_may_end_the_copy(streams: int) -> None:
+    """TC-11. Goal: whoever holds a rate, or ends a copy, does so chunk by chunk. Method: what is told of three files;
+    then the second chunk is refused: that error ends the run, and no more than one chunk was written."""
+    files, disk, told = Files(2 * CHUNK, CHUNK + 1, 0), new_disk(), list[int]()
+    files.run(files.downloads(disk, streams, arrived=told.append))
+    assert sorted(told) == [1, CHUNK, CHUNK, CHUNK]
+
+    def refuse(length_bytes: int) -> None:
+        told.append(length_bytes)
+        if len(told) == 2:
+            raise ZeroDivisionError
+
+    told.clear()
+    files, disk = Files(9 * CHUNK), new_disk()
+    with pytest.raises(ZeroDivisionError):
+        files.run(files.downloads(disk, streams, arrived=refuse))
+    assert told == [CHUNK] * 2 and disk.size("data/f0") == CHUNK
+
+
+@pytest.mark.parametrize("streams", [1, 2])
+@pytest.mark.parametrize("fails", ["", "pwrite", "sync", "datasync"])
+def test_run_leaves_no_file_open_and_no_thread(fails: str, streams: int) -> None:
+    """Goal: a server copies for months. Method: a run that succeeds, and one whose disk fails in a write, in a sync
+    beside it and in one at the end of a file."""
+    files, disk = Files(SYNC_BYTES + CHUNK, 5), new_disk()
+    if fails:
+        disk.fail_on(fails, "data/*")
+    try:
+        files.download(disk, streams)
+    except DiskFailure:
+        assert fails
+    assert disk.fired or not fails or (fails, streams) == ("datasync", 1)
+    assert not +disk.handles and disk.count("open", "data/*") > 0
+    assert not [each.name for each in threading.enumerate() if each.name.startswith("copy-s")]
+
+
+class Steps(_Inline):
+    """Notes how long a file was at each sync that it was asked for; the disk is busy at the first."""
+
+    def __init__(self) -> None:
+        self.chunks = list[int]()
+
+    def begin(self, file: DiskFile) -> bool:
+        self.chunks.append(file.size() // CHUNK)
+        return len(self.chunks) > 1
+
+
+def test_long_file_is_synced_in_steps() -> None:
+    """TC-51. Goal: no sync of a copy takes long, and there are few. Method: a file of three steps and a half, whose
+    first sync the disk cannot take at once: it is asked for again a chunk later, and the next a step behind it."""
+    files, steps, step = Files(7 * SYNC_BYTES // 2), Steps(), SYNC_BYTES // CHUNK
+    files.downloads(disk := new_disk(), 2)._one(files.offered[0], "data/f0", steps)
+    assert steps.chunks == [step, step + 1, 2 * step + 1, 3 * step + 1]
+    assert disk.read("data/f0") == files.content["f0"]
+
+
+def test_sync_beside_is_begun_again_once_the_one_before_has_ended() -> None:
+    """TC-51. Goal: a file has one sync under way at most, and is synced all along. Method: a sync is asked for while
+    one is held, after its end, and after one that failed, whose error is told."""
+    disk, gate, begun = new_disk(), threading.Event(), threading.Event()
+    disk.mkdir("data")
+
+    def hook(operation: str, path: str) -> None:
+        if operation == "datasync":
+            begun.set()
+            assert gate.wait(WAIT_S)
+
+    disk.hook = hook
+    with _Beside(1) as beside:
+        file = beside.open(disk, "data/f0")
+        assert beside.begin(file) and begun.wait(WAIT_S)
+        assert not beside.begin(file)
+        gate.set()
+        beside._latest[file].result(WAIT_S)
+        disk.fail_on("datasync", "data/f0")
+        assert beside.begin(file) and beside._latest[file].exception(WAIT_S)
+        assert disk.count("datasync") == 2
+        with pytest.raises(DiskFailure):
+            beside.begin(file)
+        beside.abandon(file)
+    assert not +disk.handles
