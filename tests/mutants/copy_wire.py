@@ -11,8 +11,8 @@ MUTANTS = (
         test="tests/unit/server/test_server_copy_rate.py::test_copies_yield_to_writes_and_come_back_a_second_later",
         file="replica/tablet_copy/wire/copy_rate.py",
         function="rate_allowed",
-        before="writing = quiet_us is not None and quiet_us < QUIET_US",
-        after="writing = quiet_us is not None and quiet_us < 0",
+        before="writing = since_write_us is not None and since_write_us < WRITING_US",
+        after="writing = since_write_us is not None and since_write_us < 0",
     ),
     Mutant(
         name="each stream has the rate",

@@ -10,7 +10,7 @@ import threading
 
 from nyala.replica.types import Clock
 
-QUIET_US = 1_000_000
+WRITING_US = 1_000_000
 """The time after a write for which clients count as writing, in microseconds."""
 BURST_S = 0.05
 """The seconds of unused rate that are kept. They make up for waits that last longer than requested."""
@@ -18,9 +18,9 @@ PAUSE_S_MAX = 0.1
 """The longest wait before a copy checks the rate again, because it may have changed, in seconds."""
 
 
-def rate_allowed(rate_bytes_per_s: int, busy_rate_bytes_per_s: int, quiet_us: int | None) -> int:
-    """Bytes per second for copies, `quiet_us` after the latest write (None: none yet); 0: no bound."""
-    writing = quiet_us is not None and quiet_us < QUIET_US
+def rate_allowed(rate_bytes_per_s: int, busy_rate_bytes_per_s: int, since_write_us: int | None) -> int:
+    """Bytes per second for copies, `since_write_us` after the latest write (None: none yet); 0: no bound."""
+    writing = since_write_us is not None and since_write_us < WRITING_US
     if not writing or not busy_rate_bytes_per_s:
         return rate_bytes_per_s
     return min(rate_bytes_per_s, busy_rate_bytes_per_s) if rate_bytes_per_s else busy_rate_bytes_per_s
@@ -52,8 +52,8 @@ class CopyRate:
     def bytes_per_s(self) -> int:
         """The rate allowed now; 0: no bound."""
         written_us = self._written_us
-        quiet_us = None if written_us is None else self._clock.monotonic_us() - written_us
-        return rate_allowed(*self._rates, quiet_us)
+        since_write_us = None if written_us is None else self._clock.monotonic_us() - written_us
+        return rate_allowed(*self._rates, since_write_us)
 
     def draw(self, length_bytes: int) -> int:
         """Draw so many bytes; returns the sum of all draws, for `pause_s`."""

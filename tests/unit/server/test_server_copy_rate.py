@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nyala.replica.tablet_copy.wire.copy_rate import PAUSE_S_MAX, QUIET_US, CopyRate, rate_allowed
+from nyala.replica.tablet_copy.wire.copy_rate import PAUSE_S_MAX, WRITING_US, CopyRate, rate_allowed
 from tests.harness.copies import TestClock
 
 CHUNK = 1 << 20
@@ -125,20 +125,22 @@ def test_streams_share_the_rate_in_turn() -> None:
 
 
 @pytest.mark.parametrize(
-    ("full", "busy", "quiet_us", "allowed"),
+    ("full", "busy", "since_write_us", "allowed"),
     [
         (0, 0, None, 0),
         (0, 5, None, 0),
         (9, 5, None, 9),
         (9, 5, 0, 5),
-        (9, 5, QUIET_US - 1, 5),
-        (9, 5, QUIET_US, 9),
+        (9, 5, WRITING_US - 1, 5),
+        (9, 5, WRITING_US, 9),
         (0, 5, 0, 5),
         (3, 5, 0, 3),
         (9, 0, 0, 9),
         (0, 0, 0, 0),
     ],
 )
-def test_rate_is_the_lower_bound_while_clients_write(full: int, busy: int, quiet_us: int | None, allowed: int) -> None:
+def test_rate_is_the_lower_bound_while_clients_write(
+    full: int, busy: int, since_write_us: int | None, allowed: int
+) -> None:
     """Goal: neither option can raise the other. Method: each option alone and both, before, at and after the second."""
-    assert rate_allowed(full, busy, quiet_us) == allowed
+    assert rate_allowed(full, busy, since_write_us) == allowed
