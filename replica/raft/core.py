@@ -328,7 +328,7 @@ class RaftCore:
 
     def probe_quiet_group(self) -> None:
         """Make sure that a quiet group still has its leader; called about once a minute. See quiet.py."""
-        quiet.probe(self._s)
+        quiet.probe_quiet_group(self._s)
 
     def drop_reads(self, tokens: Sequence[int]) -> None:
         """Forget these reads, whose callers no longer wait; unknown tokens are ignored."""

@@ -13,8 +13,8 @@ lease. It is live because a replica is quiet only while something would wake it:
   and sends heartbeats to all. So a replica that restarts, campaigns, fails or writes finds the group awake.
 - The link to the leader's server shows that the leader lives. If it falls silent, the driver calls `link_lost`, and
   the silence counts as the leader's. If the link comes back, or is to another process, the driver calls `link_found`.
-- For every other case, the driver calls `probe` about once a minute. A quiet leader then sends heartbeats to all; a
-  follower that heard nothing during three calls wakes and asks its leader.
+- For every other case, the driver calls `probe_quiet_group` about once a minute. A quiet leader then sends heartbeats
+  to all; a follower that heard nothing during three calls wakes and asks its leader.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from .ready import Role
 from .state import State
 
 CHECKS_MISSED_MAX = 3
-"""The number of calls of `probe` without a message after which a follower asks whether its leader still leads."""
+"""The number of calls of `probe_quiet_group` without a message after which a follower asks whether its leader still
+leads."""
 
 
 def asks(s: State) -> bool:
@@ -132,7 +133,7 @@ def _concerns(s: State, uuid: str) -> bool:
     return s.quiet and (uuid == s.leader_uuid or uuid in s.lead.progress)
 
 
-def probe(s: State) -> None:
+def probe_quiet_group(s: State) -> None:
     """Called about once a minute: a quiet leader wakes, a quiet follower does so after `CHECKS_MISSED_MAX` calls."""
     if not s.quiet:
         return

@@ -21,7 +21,7 @@ class Election:
     elapsed: int = 0
     withhold_until: int = 0
     checks: int = 0
-    """While quiet: calls of `quiet.probe` since the leader was heard."""
+    """While quiet: calls of `quiet.probe_quiet_group` since the leader was heard."""
     votes: dict[str, bool] = field(default_factory=dict)
 
     def restart_timer(self) -> None:

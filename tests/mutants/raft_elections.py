@@ -292,7 +292,7 @@ MUTANTS = (
         rows="CN-28",
         test="tests/raft_scripts/test_raft_scripts.py::test_script_prints_what_was_kept[quiet_follower_asks]",
         file="replica/raft/quiet.py",
-        function="probe",
+        function="probe_quiet_group",
         before="if s.role is Role.LEADER or s.election.checks >= CHECKS_MISSED_MAX:",
         after="if s.role is Role.LEADER:",
     ),
