@@ -12,7 +12,7 @@ from .catalog.catalog import Catalog
 from .catalog.records import CLUSTER, RETIRED, TABLET, Cluster
 from .catalog.tables import Change
 from .group.catalog_group import CatalogGroup
-from .heartbeats.candidates import OtherClustersServers
+from .heartbeats.applicants import OtherClustersServers
 from .heartbeats.server_admission import ServerAdmission
 from .heartbeats.soft_state import SoftState
 from .heartbeats.tablet_servers import TabletServers

@@ -88,9 +88,9 @@ class ClusterView:
     checksum_time: int = 0
     foreign: list[pb.ServerInfo] = field(default_factory=list)
     """Servers of another cluster that report to these masters."""
-    candidates: list[pb.ServerInfo] = field(default_factory=list)
-    """Senders of heartbeats that the masters do not accept as servers; a part of all `candidates_total`."""
-    candidates_total: int = 0
+    applicants: list[pb.ServerInfo] = field(default_factory=list)
+    """Senders of heartbeats that the masters do not accept as servers; a part of all `applicants_total`."""
+    applicants_total: int = 0
     wanted: dict[str, pb.TabletInfo] = field(default_factory=dict)
     """By tablet id, the tablet's state and desired state from the masters."""
 
@@ -103,8 +103,8 @@ def gather(client: Client, *, checksum: bool = False) -> ClusterView:
         list(listing.servers),
         ask_masters(client, listing),
         foreign=list(listing.foreign),
-        candidates=list(listing.candidates),
-        candidates_total=listing.candidates_total,
+        applicants=list(listing.candidates),
+        applicants_total=listing.candidates_total,
     )
     for server in view.servers:
         try:
@@ -219,7 +219,7 @@ def judge(view: ClusterView) -> list[Finding]:
         )
         for s in view.foreign
     ]
-    found += _judge_candidates(view)
+    found += _judge_applicants(view)
     for table in view.tables:
         for tablet in table.tablets:
             info = view.wanted.get(tablet.tablet_id)
@@ -265,7 +265,7 @@ def _judge_proof(subject: str, info: pb.TabletInfo | None) -> list[Finding]:
     return [Finding(Severity.WARNING if told.believed else Severity.ERROR, subject, what)]
 
 
-def _judge_candidates(view: ClusterView) -> list[Finding]:
+def _judge_applicants(view: ClusterView) -> list[Finding]:
     """Report senders of heartbeats that the masters do not accept: each listed one, and the number of others. Report
     too what the masters do not believe of tablets: for a moment after a change that is normal, for longer it is a
     defect."""
@@ -274,8 +274,8 @@ def _judge_candidates(view: ClusterView) -> list[Finding]:
         for s in view.servers
         for what in s.doubts
     ]
-    found = [Finding(Severity.WARNING, f"server {s.uuid}", f"does not count: {s.not_counted}") for s in view.candidates]
-    if (more := view.candidates_total - len(found)) > 0:
+    found = [Finding(Severity.WARNING, f"server {s.uuid}", f"does not count: {s.not_counted}") for s in view.applicants]
+    if (more := view.applicants_total - len(found)) > 0:
         found.append(Finding(Severity.WARNING, "servers", f"{more} more senders of heartbeats do not count"))
     return found + doubts
 

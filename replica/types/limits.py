@@ -284,19 +284,19 @@ SERVERS_PER_HOST_MAX = 256
 """Bounds the tablet servers whose heartbeats come from one host. A machine runs one, or some dozens in a test; a rack
 behind one address has room too. A server at an address where the masters know it counts towards neither bound."""
 SERVER_ADDRESSES_MAX = 4
-SERVER_CANDIDATES_MAX = 1024
-SERVER_CANDIDATES_PER_HOST_MAX = 64
+SERVER_APPLICANTS_MAX = 1024
+SERVER_APPLICANTS_PER_HOST_MAX = 64
 """Bounds the senders of heartbeats that the leading master has not yet reached at the address they name. An honest one
-is a candidate for some milliseconds, so there is room for a whole machine's servers; false ones fill their own host's
+is an applicant for some milliseconds, so there is room for a whole machine's servers; false ones fill their own host's
 share."""
-SERVER_CANDIDATES_PER_UUID_MAX = 8
-SERVER_CANDIDATES_PER_UUID_AND_HOST_MAX = 2
-"""Bounds the candidates with one uuid: a server that starts again while the call to its former process is under way
+SERVER_APPLICANTS_PER_UUID_MAX = 8
+SERVER_APPLICANTS_PER_UUID_AND_HOST_MAX = 2
+"""Bounds the applicants with one uuid: a server that starts again while the call to its former process is under way
 needs two. Known addresses of the server are counted separately, so forged heartbeats do not take the server's
 places."""
 SERVER_CALLS_MAX = 16
 SERVER_CALLS_PER_HOST_MAX = 4
-"""Bounds the candidates of one host that the master calls at the same time; a call ends after 1.5 s. Servers at
+"""Bounds the applicants of one host that the master calls at the same time; a call ends after 1.5 s. Servers at
 addresses where the masters know them have as many calls of their own."""
 REPLICAS_REPORTED_MAX = 20_000
 """Bounds the replicas and tombstones that the masters accept from one server: it holds 1,500 tablets, and remembers

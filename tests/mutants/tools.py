@@ -172,7 +172,7 @@ MUTANTS = (
         rows="IN-40",
         test="tests/unit/tools/test_tools_check.py::test_check_tells_what_a_server_says_and_is_not_believed",
         file="replica/tools/check.py",
-        function="_judge_candidates",
+        function="_judge_applicants",
         before="return found + doubts",
         after="return found",
     ),

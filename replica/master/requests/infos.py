@@ -10,7 +10,7 @@ from nyala.replica.rpc import address_to_pb, config_to_pb, opid_to_pb, pb
 from nyala.replica.types import Heartbeat, RaftConfig
 
 from ..catalog.records import DESIRED_CHANGE, RETIRED
-from ..heartbeats.candidates import Candidate
+from ..heartbeats.applicants import Applicant
 from ..heartbeats.soft_state import LIVE, SoftState
 from ..state import MasterState
 from ..tablets.draining import drain_of
@@ -144,12 +144,12 @@ def foreign_info(beat: Heartbeat) -> pb.ServerInfo:
     )
 
 
-def candidate_info(candidate: Candidate, now_us: int) -> pb.ServerInfo:
+def applicant_info(applicant: Applicant, now_us: int) -> pb.ServerInfo:
     """A sender of heartbeats that does not count."""
     return pb.ServerInfo(
-        uuid=candidate.uuid,
-        addresses=map(address_to_pb, candidate.addresses),
-        last_heartbeat_us_ago=now_us - candidate.heard_us,
+        uuid=applicant.uuid,
+        addresses=map(address_to_pb, applicant.addresses),
+        last_heartbeat_us_ago=now_us - applicant.heard_us,
         alive=True,
-        not_counted=candidate.not_counted,
+        not_counted=applicant.not_counted,
     )

@@ -18,7 +18,7 @@ from ..catalog.tables import find_table
 from ..state import MasterState
 from . import desired
 from .conversions import position_to_pb
-from .infos import candidate_info, foreign_info, server_infos, tablet_infos
+from .infos import applicant_info, foreign_info, server_infos, tablet_infos
 from .upgrading import finalized_level
 
 SERVERS_AT_ONCE = 16
@@ -97,7 +97,7 @@ async def servers_page(state: MasterState, request: pb.ListServersRequest) -> pb
             for m in state.group.replica.active_config.members
         )
         others = [(reply.foreign, foreign_info(beat)) for beat in state.other_clusters.heard(state.mono_us)]
-        others += [(reply.candidates, candidate_info(c, state.mono_us)) for c in state.admission.shown()]
+        others += [(reply.candidates, applicant_info(c, state.mono_us)) for c in state.admission.shown()]
         room = page_bytes(request.limit_bytes) // 2
         for kind, info in others:
             room -= info.ByteSize()

@@ -66,7 +66,7 @@ def test_table_that_comes_before_its_servers_count_waits_for_them() -> None:
     later(dead_ms)
     m.report()
     assert refusal() is Code.INVALID_ARGUMENT
-    m.state.admission._candidate(S[2], (Address("h", 9),), 0, "h")
+    m.state.admission._applicant(S[2], (Address("h", 9),), 0, "h")
     assert refusal() is Code.NOT_READY, "a third one is being called"
     later(dead_ms)
     m.report()

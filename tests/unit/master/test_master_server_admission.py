@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nyala.replica.fs import MASTER, TABLET_SERVER
-from nyala.replica.master.heartbeats.candidates import FORGET_US, PAUSE_US_FIRST
+from nyala.replica.master.heartbeats.applicants import FORGET_US, PAUSE_US_FIRST
 from nyala.replica.master.heartbeats.heartbeat_checks import check_sender, why_not
 from nyala.replica.master.heartbeats.server_admission import ServerAdmission
 from nyala.replica.master.heartbeats.soft_state import SERVER_SILENT_US, ServerState, SoftState
@@ -79,7 +79,7 @@ def run(scenario: Callable[[World], Awaitable[None]]) -> None:
 def test_server_counts_once_it_answered_at_its_address() -> None:
     """IN-43. Goal: a server counts with its first heartbeat, and nobody else does. Method: one that listens; then
     addresses where nobody does, where another server, a master or a server of another cluster does; each is a
-    candidate with its reason, is called again after a pause only, and counts as soon as it answers."""
+    applicant with its reason, is called again after a pause only, and counts as soon as it answers."""
 
     async def scenario(w: World) -> None:
         w.servers.listen(A, HOME)
@@ -178,20 +178,20 @@ def test_new_leader_asks_where_the_catalog_says_that_a_server_listens() -> None:
 
 
 def test_made_up_servers_fill_their_hosts_share_and_expire() -> None:
-    """IN-43. Goal: 20,000 made-up servers cost a bounded number of candidates and calls, and keep nobody out. Method:
+    """IN-43. Goal: 20,000 made-up servers cost a bounded number of applicants and calls, and keep nobody out. Method:
     all of them from one host, while an honest server of another host comes; many hosts, up to the bound of all; then
     nothing for a minute: honest servers of the same hosts come in again."""
 
     async def scenario(w: World) -> None:
         codes = [await w.said(f"{n:032x}", Address("void", 1 + n)) for n in range(20_000)]
-        assert codes.count(Code.NOT_READY) == limits.SERVER_CANDIDATES_PER_HOST_MAX == len(w.admission)
+        assert codes.count(Code.NOT_READY) == limits.SERVER_APPLICANTS_PER_HOST_MAX == len(w.admission)
         assert set(codes) == {Code.NOT_READY, Code.OVERLOADED} and not w.soft.servers
-        assert len(w.servers.calls) == limits.SERVER_CANDIDATES_PER_HOST_MAX
+        assert len(w.servers.calls) == limits.SERVER_APPLICANTS_PER_HOST_MAX
         w.servers.listen(A, HOME)
         assert await w.said(A, HOME, peer="ipv4:10.0.0.2") is Code.OK
-        for n in range(2 * limits.SERVER_CANDIDATES_MAX):
+        for n in range(2 * limits.SERVER_APPLICANTS_MAX):
             await w.said(f"{n:032x}", Address("void", 1), peer=f"ipv4:10.1.{n >> 8}.{n & 255}")
-        assert len(w.admission) == limits.SERVER_CANDIDATES_MAX and len(w.admission.shown()) < len(w.admission)
+        assert len(w.admission) == limits.SERVER_APPLICANTS_MAX and len(w.admission.shown()) < len(w.admission)
         w.servers.listen(B, OTHER)
         assert await w.said(B, OTHER) is Code.OVERLOADED
         w.clock.now_us += FORGET_US + 1
@@ -201,9 +201,9 @@ def test_made_up_servers_fill_their_hosts_share_and_expire() -> None:
     run(scenario)
 
 
-def test_calls_to_candidates_are_bounded_and_outlive_their_callers() -> None:
+def test_calls_to_applicants_are_bounded_and_outlive_their_callers() -> None:
     """IN-43. Goal: what does not answer holds few calls, and a server that hung up is not called twice at once.
-    Method: candidates of many hosts whose calls hang; one of them gives up waiting and asks again."""
+    Method: applicants of many hosts whose calls hang; one of them gives up waiting and asks again."""
 
     async def scenario(w: World) -> None:
         w.servers.slow = asyncio.Event()
@@ -283,7 +283,7 @@ def test_nobody_keeps_a_server_out_that_starts_again() -> None:
         elif known == "catalog":
             w.catalog[A] = [HOME]
         w.servers.slow, w.servers.quick = asyncio.Event(), {HOME}
-        own, others = "ipv4:10.0.0.1", [f"ipv4:10.1.{n >> 8}.{n & 255}" for n in range(limits.SERVER_CANDIDATES_MAX)]
+        own, others = "ipv4:10.0.0.1", [f"ipv4:10.1.{n >> 8}.{n & 255}" for n in range(limits.SERVER_APPLICANTS_MAX)]
         strangers = [
             asyncio.create_task(w.said(A, Address("void", 1), process=6, peer=p)) for p in (others[0], others[1])
         ]
@@ -305,7 +305,7 @@ def test_nobody_keeps_a_server_out_that_starts_again() -> None:
         run(lambda w, known=known: scenario(w, known))  # type: ignore[misc]
 
 
-def test_one_uuid_has_few_candidates() -> None:
+def test_one_uuid_has_few_applicants() -> None:
     """IN-43. Goal: claims of one uuid are bounded, whoever makes them, and one whose call failed gives way. Method:
     many addresses and processes from one host and from many, while calls hang, and when they have failed."""
 
@@ -315,13 +315,13 @@ def test_one_uuid_has_few_candidates() -> None:
         tasks += [asyncio.create_task(w.said(A, HOME, peer=f"ipv4:10.2.0.{n}")) for n in range(40)]
         tasks += [asyncio.create_task(w.said(A, HOME, process=n, peer=f"ipv4:10.2.0.{n}")) for n in range(1, 40)]
         await turns()
-        assert len(w.admission) == limits.SERVER_CANDIDATES_PER_UUID_MAX
+        assert len(w.admission) == limits.SERVER_APPLICANTS_PER_UUID_MAX
         w.servers.slow.set()
         codes = await asyncio.gather(*tasks)
-        assert codes[:10].count(Code.NOT_READY) == limits.SERVER_CANDIDATES_PER_UUID_AND_HOST_MAX
+        assert codes[:10].count(Code.NOT_READY) == limits.SERVER_APPLICANTS_PER_UUID_AND_HOST_MAX
         for n in range(40):
             assert await w.said(A, Address("void", 1 + n), peer="ipv4:10.3.0.1") is Code.NOT_READY
-        assert len(w.admission) <= limits.SERVER_CANDIDATES_PER_UUID_MAX
+        assert len(w.admission) <= limits.SERVER_APPLICANTS_PER_UUID_MAX
 
     run(scenario)
 
@@ -396,7 +396,7 @@ def test_one_listener_is_one_server_however_many_uuids_it_answers_by() -> None:
     ],
 )
 def test_impossible_heartbeats_are_refused(request_: pb.HeartbeatRequest, says: str) -> None:
-    """IN-43. Goal: what can be no server makes no candidate and no call. Method: each field, just beyond its bound."""
+    """IN-43. Goal: what can be no server makes no applicant and no call. Method: each field, just beyond its bound."""
     with pytest.raises(Refused, match=says) as caught:
         check_sender(heartbeat_from_pb(request_)[0])
     assert caught.value.code is Code.INVALID_ARGUMENT

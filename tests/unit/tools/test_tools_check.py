@@ -217,9 +217,9 @@ def test_check_voter_that_is_far_behind_is_a_warning_and_the_lag_is_told() -> No
 
 def test_check_names_who_sends_heartbeats_and_does_not_count() -> None:
     """IN-43. Goal: an operator sees which servers the masters do not count, and why; made-up ones do not fill the
-    screen. Method: one candidate of three is listed."""
+    screen. Method: one applicant of three is listed."""
     seen = view("abc")
-    seen.candidates, seen.candidates_total = [pb.ServerInfo(uuid="d", not_counted="nobody answers at h:1")], 3
+    seen.applicants, seen.applicants_total = [pb.ServerInfo(uuid="d", not_counted="nobody answers at h:1")], 3
     assert told(seen) == [
         (Severity.WARNING, "server d: does not count: nobody answers at h:1"),
         (Severity.WARNING, "servers: 2 more senders of heartbeats do not count"),

@@ -14,15 +14,15 @@ _log = logging.getLogger("nyala.master")
 
 PAUSE_US_FIRST = 500_000
 PAUSE_US_MAX = 30_000_000
-"""The longest pause between two calls of one candidate; a pause is twice as long as the one before."""
+"""The longest pause between two calls of one applicant; a pause is twice as long as the one before."""
 FORGET_US = 60_000_000
-"""A candidate without a heartbeat for this time is forgotten."""
+"""An applicant without a heartbeat for this time is forgotten."""
 
 Key = tuple[str, tuple[Address, ...], int]
 
 
 @dataclass
-class Candidate:
+class Applicant:
     """A sender of heartbeats that does not count, or whose new address does not."""
 
     uuid: str
@@ -48,7 +48,7 @@ class Candidate:
 
     @property
     def key(self) -> Key:
-        """The uuid and addresses that it claims: a sender with another claim is another candidate."""
+        """The uuid and addresses that it claims: a sender with another claim is another applicant."""
         return self.uuid, self.addresses, self.process
 
     @property
@@ -58,17 +58,17 @@ class Candidate:
         return self.listed, self.peer
 
 
-class Candidates:
-    """The candidates of one master, by what they claim.
+class Applicants:
+    """The applicants of one master, by what they claim.
 
-    Invariants: a claim can exclude another one only within its own share. There are few candidates of one uuid, and
+    Invariants: a claim can exclude another one only within its own share. There are few applicants of one uuid, and
     fewer of one uuid and host. Unknown servers are bounded for each host and in all, and a known server at a known
-    address takes no place of theirs. A candidate that is being called is never dropped.
+    address takes no place of theirs. An applicant that is being called is never dropped.
     """
 
     def __init__(self) -> None:
-        self._by_key: dict[Key, Candidate] = {}
-        self._of_uuid: dict[tuple[str, bool], list[Candidate]] = {}
+        self._by_key: dict[Key, Applicant] = {}
+        self._of_uuid: dict[tuple[str, bool], list[Applicant]] = {}
         self._of_share: Counter[tuple[bool, str]] = Counter()
         self._calls: dict[tuple[bool, str], asyncio.Semaphore] = {}
         self._strangers = 0
@@ -76,69 +76,69 @@ class Candidates:
     def __len__(self) -> int:
         return len(self._by_key)
 
-    def __iter__(self) -> Iterator[Candidate]:
+    def __iter__(self) -> Iterator[Applicant]:
         return iter(self._by_key.values())
 
-    def get(self, key: Key) -> Candidate | None:
-        """The candidate with this claim."""
+    def get(self, key: Key) -> Applicant | None:
+        """The applicant with this claim."""
         return self._by_key.get(key)
 
-    def calls_of(self, candidate: Candidate) -> asyncio.Semaphore:
-        """The bound on calls of the candidate's share."""
-        return self._calls.setdefault(candidate.share, asyncio.Semaphore(limits.SERVER_CALLS_PER_HOST_MAX))
+    def calls_of(self, applicant: Applicant) -> asyncio.Semaphore:
+        """The bound on calls of the applicant's share."""
+        return self._calls.setdefault(applicant.share, asyncio.Semaphore(limits.SERVER_CALLS_PER_HOST_MAX))
 
-    def add(self, candidate: Candidate, now_us: int) -> None:
-        """Add a candidate with a new claim. Refused OVERLOADED if its share has no place for it."""
-        same = self._of_uuid.get((candidate.uuid, candidate.listed), [])
-        for one in [c for c in same if c.peer == candidate.peer and c.task is None]:
+    def add(self, applicant: Applicant, now_us: int) -> None:
+        """Add an applicant with a new claim. Refused OVERLOADED if its share has no place for it."""
+        same = self._of_uuid.get((applicant.uuid, applicant.listed), [])
+        for one in [c for c in same if c.peer == applicant.peer and c.task is None]:
             self.drop(one)  # a server that was called in vain has another address now, or another process
-            candidate.told |= one.told
-        same = self._of_uuid.get((candidate.uuid, candidate.listed), [])
-        if sum(c.peer == candidate.peer for c in same) >= limits.SERVER_CANDIDATES_PER_UUID_AND_HOST_MAX:
-            raise self._refuse(candidate, "this master is calling others of this host that give the same uuid")
-        if len(same) >= limits.SERVER_CANDIDATES_PER_UUID_MAX:
+            applicant.told |= one.told
+        same = self._of_uuid.get((applicant.uuid, applicant.listed), [])
+        if sum(c.peer == applicant.peer for c in same) >= limits.SERVER_APPLICANTS_PER_UUID_AND_HOST_MAX:
+            raise self._refuse(applicant, "this master is calling others of this host that give the same uuid")
+        if len(same) >= limits.SERVER_APPLICANTS_PER_UUID_MAX:
             idle = [c for c in same if c.task is None]
             if not idle:
-                raise self._refuse(candidate, "this master is calling too many others that give the same uuid")
+                raise self._refuse(applicant, "this master is calling too many others that give the same uuid")
             self.drop(min(idle, key=lambda c: c.heard_us))
-        if self._is_full(candidate):
+        if self._is_full(applicant):
             self.forget(now_us)
-        if self._is_full(candidate):
+        if self._is_full(applicant):
             what = "too many tablet servers that this master has not reached yet: it takes no more of them"
-            raise self._refuse(candidate, what)
-        self._by_key[candidate.key] = candidate
-        self._of_uuid.setdefault((candidate.uuid, candidate.listed), []).append(candidate)
-        self._of_share[candidate.share] += 1
-        self._strangers += not candidate.listed
+            raise self._refuse(applicant, what)
+        self._by_key[applicant.key] = applicant
+        self._of_uuid.setdefault((applicant.uuid, applicant.listed), []).append(applicant)
+        self._of_share[applicant.share] += 1
+        self._strangers += not applicant.listed
 
-    def _is_full(self, candidate: Candidate) -> bool:
-        if candidate.listed:
+    def _is_full(self, applicant: Applicant) -> bool:
+        if applicant.listed:
             return False  # bounded by the servers that the masters know, and the few of each uuid
-        of_host = self._of_share[candidate.share]
-        too_many = self._strangers >= limits.SERVER_CANDIDATES_MAX
-        return too_many or of_host >= limits.SERVER_CANDIDATES_PER_HOST_MAX
+        of_host = self._of_share[applicant.share]
+        too_many = self._strangers >= limits.SERVER_APPLICANTS_MAX
+        return too_many or of_host >= limits.SERVER_APPLICANTS_PER_HOST_MAX
 
-    def _refuse(self, candidate: Candidate, what: str) -> Refused:
-        of_host = self._of_share[candidate.share]
+    def _refuse(self, applicant: Applicant, what: str) -> Refused:
+        of_host = self._of_share[applicant.share]
         return Refused(Code.OVERLOADED, what, waiting=len(self), of_this_host=of_host)
 
     def forget(self, now_us: int) -> None:
-        """Drop the candidates that have been silent for FORGET_US."""
+        """Drop the applicants that have been silent for FORGET_US."""
         for one in [c for c in self._by_key.values() if c.task is None and c.heard_us < now_us - FORGET_US]:
             self.drop(one)
 
-    def drop(self, candidate: Candidate) -> None:
-        """Drop one candidate."""
-        del self._by_key[candidate.key]
-        same = self._of_uuid[candidate.uuid, candidate.listed]
-        same.remove(candidate)
+    def drop(self, applicant: Applicant) -> None:
+        """Drop one applicant."""
+        del self._by_key[applicant.key]
+        same = self._of_uuid[applicant.uuid, applicant.listed]
+        same.remove(applicant)
         if not same:
-            del self._of_uuid[candidate.uuid, candidate.listed]
-        self._of_share[candidate.share] -= 1
-        if not self._of_share[candidate.share]:
-            del self._of_share[candidate.share]
-            self._calls.pop(candidate.share, None)
-        self._strangers -= not candidate.listed
+            del self._of_uuid[applicant.uuid, applicant.listed]
+        self._of_share[applicant.share] -= 1
+        if not self._of_share[applicant.share]:
+            del self._of_share[applicant.share]
+            self._calls.pop(applicant.share, None)
+        self._strangers -= not applicant.listed
 
 
 class OtherClustersServers:
