@@ -27,7 +27,7 @@ from .target import local_stack, own_target
 
 FORMER = "master-1"
 CALM_CHANGES = 5
-"""The tables made before each deed and after it."""
+"""The tables made before each operation and after it."""
 PAUSE_S = 0.02
 """The pause between two tables."""
 WAIT_S = 120.0
@@ -99,9 +99,9 @@ def masters_round(number: int, note: Callable[[str], None]) -> Figures:
             writer.start()
             figures: Figures = {}
 
-            def outage(name: str, deed: Callable[[], None]) -> None:
+            def outage(name: str, operation: Callable[[], None]) -> None:
                 note(f"masters: {name}")
-                figures[f"masters_{name}_s"], pause = _outage(stack, writer, f"m{number}_{name}", deed)
+                figures[f"masters_{name}_s"], pause = _outage(stack, writer, f"m{number}_{name}", operation)
                 figures["masters_writes_pause_s"] = max(figures.get("masters_writes_pause_s", 0.0), pause)
 
             outage("restart", lambda: _restart(stack))
@@ -126,15 +126,15 @@ def masters_round(number: int, note: Callable[[str], None]) -> Figures:
         return figures
 
 
-def _outage(stack: Supervisor, writer: RowWriter, prefix: str, deed: Callable[[], None]) -> tuple[float, float]:
-    """(longest time without a new table, longest time without a written row) of a deed, from before it to well after
-    it."""
+def _outage(stack: Supervisor, writer: RowWriter, prefix: str, operation: Callable[[], None]) -> tuple[float, float]:
+    """(longest time without a new table, longest time without a written row) of an operation, from before it to well
+    after it."""
     maker = TableMaker(stack.masters, prefix)
     maker.start()
     try:
         maker.wait_for(CALM_CHANGES)
         began = time.monotonic()
-        deed()
+        operation()
         maker.wait_for(CALM_CHANGES)
     finally:
         maker.stop()

@@ -4,6 +4,6 @@
 """
 
 from .run import Chaos, ChaosOptions, Happened, Report, Show
-from .schedule import MEMBERS, USUAL_DEMANDS, Deed, Event, Kind, Pace, aim, draw
+from .schedule import MEMBERS, USUAL_DEMANDS, Event, Kind, Operation, Pace, aim, draw
 from .show import perform
 from .verify import Verdict

@@ -17,7 +17,7 @@ from nyala.replica.types import Applied, OpId, Refused
 from .disks import Rotten, flip_block
 from .refusals import explains
 from .scene import Scene, ServerScene, TabletScene
-from .schedule import Deed, Kind
+from .schedule import Kind, Operation
 
 LOOK_TIMEOUT_S = 1.5
 ASK_TIMEOUT_S = 5.0
@@ -34,7 +34,7 @@ class Standing(NamedTuple):
 
 
 class ClusterUnderTest:
-    """One supervised stack and one table on it. Concurrency: `look` from any thread, deeds from one."""
+    """One supervised stack and one table on it. Concurrency: `look` from any thread, operations from one."""
 
     def __init__(self, supervisor: Supervisor, handle: TableHandle) -> None:
         self.supervisor = supervisor
@@ -44,9 +44,9 @@ class ClusterUnderTest:
         self.rotten: list[Rotten] = []
         """The blocks that were damaged."""
         self.faults: list[str] = []
-        """The refusals of deeds that nothing explains."""
+        """The refusals of operations that nothing explains."""
         self._stirred_s = time.monotonic()
-        """The monotonic time of the last deed to a process; at first, the time at which the table was made."""
+        """The monotonic time of the last operation to a process; at first, the time at which the table was made."""
         self._moved: dict[str, tuple[Standing | None, float]] = {}
         """The last seen state of each tablet, None if it had no leader, and the time since which it holds."""
         self._wanted: set[str] = set()
@@ -117,27 +117,29 @@ class ClusterUnderTest:
         except Refused:
             return {}, []
 
-    # --------------------------------------------------------------------------------------------------- deeds
+    # --------------------------------------------------------------------------------------------------- operations
 
-    def carry_out(self, deed: Deed) -> str:
-        """Carry out a deed, and return a line on the result. A refusal that the situation explains is a result; any
-        other one is a fault."""
-        if deed.why_not:
-            return f"not done: {deed.why_not}"
+    def carry_out(self, operation: Operation) -> str:
+        """Carry out an operation, and return a line on the result. A refusal that the situation explains is a result;
+        any other one is a fault."""
+        if operation.why_not:
+            return f"not done: {operation.why_not}"
         try:
-            return self._deeds()[deed.kind](deed)
+            return self._operations()[operation.kind](operation)
         except Refused as error:
-            self._judge(deed, error)
+            self._judge(operation, error)
             return f"refused: {error}"
 
-    def _judge(self, deed: Deed, error: Refused) -> None:
+    def _judge(self, operation: Operation, error: Refused) -> None:
         """Note the refusal if it is a fault."""
-        quiet_s = self.quiet_s(deed.tablet_id)
-        if not explains(deed.kind, error.code, quiet_s, deed.tablet_id in self._wanted):
-            told = f"{deed.kind} of {deed.tablet_id[:8]} was refused, {quiet_s:.0f} s after any fault: {error}"
+        quiet_s = self.quiet_s(operation.tablet_id)
+        if not explains(operation.kind, error.code, quiet_s, operation.tablet_id in self._wanted):
+            told = (
+                f"{operation.kind} of {operation.tablet_id[:8]} was refused, {quiet_s:.0f} s after any fault: {error}"
+            )
             self.faults.append(told)
 
-    def _deeds(self) -> dict[Kind, Callable[[Deed], str]]:
+    def _operations(self) -> dict[Kind, Callable[[Operation], str]]:
         return {
             Kind.KILL_LEADER: self._kill,
             Kind.KILL_FOLLOWER: self._kill,
@@ -156,49 +158,49 @@ class ClusterUnderTest:
             Kind.FLUSH: self._flush,
         }
 
-    def _kill(self, deed: Deed) -> str:
-        names = [*self.servers(), MASTER] if deed.kind is Kind.KILL_ALL else [deed.server]
+    def _kill(self, operation: Operation) -> str:
+        names = [*self.servers(), MASTER] if operation.kind is Kind.KILL_ALL else [operation.server]
         victims = [n for n in names if self._away.get(n) != "stopped"]
         self._signal(signal.SIGKILL, *victims)
         for name in victims:
             self._away.pop(name, None)  # a paused process can be killed, and its successor is not paused
         return f"killed {', '.join(victims)}" if len(victims) < 4 else f"killed {len(victims)} processes"
 
-    def _pause(self, deed: Deed) -> str:
-        self._signal(signal.SIGSTOP, deed.server)
-        return self._taken(deed, "paused")
+    def _pause(self, operation: Operation) -> str:
+        self._signal(signal.SIGSTOP, operation.server)
+        return self._taken(operation, "paused")
 
-    def _stop(self, deed: Deed) -> str:
-        if deed.kind is Kind.LEAVE:
-            self.supervisor.kill_for_good(deed.server)
+    def _stop(self, operation: Operation) -> str:
+        if operation.kind is Kind.LEAVE:
+            self.supervisor.kill_for_good(operation.server)
         else:
-            self.supervisor.stop_child(deed.server)
-        return self._taken(deed, "stopped")
+            self.supervisor.stop_child(operation.server)
+        return self._taken(operation, "stopped")
 
-    def _wipe(self, deed: Deed) -> str:
-        uuid = str(self.supervisor.children[deed.server].ready["uuid"])
-        self.supervisor.wipe_child(deed.server)
+    def _wipe(self, operation: Operation) -> str:
+        uuid = str(self.supervisor.children[operation.server].ready["uuid"])
+        self.supervisor.wipe_child(operation.server)
         self.wiped.append(uuid)
-        return f"{self._taken(deed, 'stopped')}, all of {uuid[:8]} lost; it comes back as a stranger"
+        return f"{self._taken(operation, 'stopped')}, all of {uuid[:8]} lost; it comes back as a stranger"
 
-    def _rot(self, deed: Deed) -> str:
+    def _rot(self, operation: Operation) -> str:
         """Damage a block of a server. It is flushed first, so that there is a block."""
-        name, short = deed.server, deed.tablet_id[:8]
+        name, short = operation.server, operation.tablet_id[:8]
         child = self.supervisor.children[name]
-        self.client.flush(self.info(name), deed.tablet_id)
+        self.client.flush(self.info(name), operation.tablet_id)
         self.supervisor.kill_for_good(name)
         log_bytes = child.log_file.stat().st_size
-        taken, block = self._taken(deed, "stopped"), flip_block(self.supervisor.folder / name, deed.tablet_id)
+        taken, block = self._taken(operation, "stopped"), flip_block(self.supervisor.folder / name, operation.tablet_id)
         if not block:
             return f"not done: {short} has no block there; {taken}"
-        self.rotten.append(Rotten(name, deed.tablet_id, block, log_bytes))
+        self.rotten.append(Rotten(name, operation.tablet_id, block, log_bytes))
         return f"{taken}, a bit of {short}'s {block.rpartition('/')[2]} flipped"
 
-    def _taken(self, deed: Deed, how: str) -> str:
-        self._away[deed.server] = how
+    def _taken(self, operation: Operation, how: str) -> str:
+        self._away[operation.server] = how
         self._stirred_s = time.monotonic()
-        self._due.append((time.monotonic() + deed.hold_s, deed.server))
-        return f"{deed.server} {how} for {deed.hold_s:.0f} s"
+        self._due.append((time.monotonic() + operation.hold_s, operation.server))
+        return f"{operation.server} {how} for {operation.hold_s:.0f} s"
 
     def _signal(self, number: int, *names: str) -> None:
         self._stirred_s = time.monotonic()
@@ -206,47 +208,47 @@ class ClusterUnderTest:
         def send() -> None:
             for name in names:
                 child = self.supervisor.children[name]
-                child.restarts = 0  # a death by a deed says nothing about the child's health
+                child.restarts = 0  # a death by an operation says nothing about the child's health
                 child.send_signal(number)
 
         self.supervisor.call(send)
 
-    def _step_down(self, deed: Deed) -> str:
-        new = self.client.transfer_leadership(self.handle.name, deed.tablet_id)
+    def _step_down(self, operation: Operation) -> str:
+        new = self.client.transfer_leadership(self.handle.name, operation.tablet_id)
         self._stirred_s = time.monotonic()
-        return f"{new[:8]} leads {deed.tablet_id[:8]}"
+        return f"{new[:8]} leads {operation.tablet_id[:8]}"
 
-    def _change(self, deed: Deed) -> str:
-        short = deed.tablet_id[:8]
+    def _change(self, operation: Operation) -> str:
+        short = operation.tablet_id[:8]
         try:
-            said = self._ask_for(deed)
+            said = self._ask_for(operation)
         except Refused as error:
             if error.applied is not Applied.NOT_APPLIED:
-                self._wanted.add(deed.tablet_id)
+                self._wanted.add(operation.tablet_id)
             raise
-        self._wanted.add(deed.tablet_id)
+        self._wanted.add(operation.tablet_id)
         return f"{short}: {said}"
 
-    def _ask_for(self, deed: Deed) -> str:
-        if deed.kind is Kind.ADD:
-            self.client.add_replica(deed.tablet_id, deed.to_uuid, "PRE_VOTER")
-            return f"one more on {deed.to_uuid[:8]}"
-        if deed.kind is Kind.REMOVE:
-            self.client.remove_replica(deed.tablet_id, deed.from_uuid)
-            return f"none on {deed.from_uuid[:8]}"
-        self.client.move_replica(deed.tablet_id, deed.from_uuid, deed.to_uuid, reason="chaos")
-        return f"from {deed.from_uuid[:8]} to {deed.to_uuid[:8]}"
+    def _ask_for(self, operation: Operation) -> str:
+        if operation.kind is Kind.ADD:
+            self.client.add_replica(operation.tablet_id, operation.to_uuid, "PRE_VOTER")
+            return f"one more on {operation.to_uuid[:8]}"
+        if operation.kind is Kind.REMOVE:
+            self.client.remove_replica(operation.tablet_id, operation.from_uuid)
+            return f"none on {operation.from_uuid[:8]}"
+        self.client.move_replica(operation.tablet_id, operation.from_uuid, operation.to_uuid, reason="chaos")
+        return f"from {operation.from_uuid[:8]} to {operation.to_uuid[:8]}"
 
-    def _flush(self, deed: Deed) -> str:
+    def _flush(self, operation: Operation) -> str:
         done = 0
         for name in self.servers():
             if self._server(name).serves:
                 try:
-                    self.client.flush(self.info(name), deed.tablet_id, compact=bool(done % 2))
+                    self.client.flush(self.info(name), operation.tablet_id, compact=bool(done % 2))
                     done += 1
                 except Refused as error:
-                    self._judge(deed, error)
-        return f"{deed.tablet_id[:8]}: {done} replicas flushed"
+                    self._judge(operation, error)
+        return f"{operation.tablet_id[:8]}: {done} replicas flushed"
 
     # ------------------------------------------------------------------------------------------------- undoing
 

@@ -1,4 +1,4 @@
-"""Decides which refusals of a deed its situation explains. Any other refusal is a defect of the cluster."""
+"""Decides which refusals of an operation its situation explains. Any other refusal is a defect of the cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOT_THERE = frozenset({Code.TABLET_NOT_FOUND, Code.TABLET_DELETED})
 
 
 def explains(kind: Kind, code: Code, quiet_s: float, wanted: bool) -> bool:
-    """Whether a refusal of a deed is explained, `quiet_s` after the last fault of a process or of the tablet
+    """Whether a refusal of an operation is explained, `quiet_s` after the last fault of a process or of the tablet
     (`Standing`).
 
     `wanted`: a change of the tablet was accepted before, and may still be under way.

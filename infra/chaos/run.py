@@ -206,19 +206,19 @@ class Chaos:
             self._tick.wait(TICK_S)
 
     def _owed(self) -> list[frozenset[Kind]]:
-        """The demands that no deed has met yet."""
+        """The demands that no operation has met yet."""
         possible = [d for d in self.options.demands if d.intersection(self.options.kinds)]
         return [d for d in possible if not any(self.report.done[kind] for kind in d)]
 
     def _carry_out(self, event: Event, cluster: ClusterUnderTest, now: float) -> bool:
         """Carry out one event; returns whether it is over. If the scene does not allow it, it waits for a while, and so
         do later ones: the gaps between them stay, or the cluster would never be whole for long enough."""
-        deed = aim(event, cluster.scene())
+        operation = aim(event, cluster.scene())
         late_s = now - event.at_s
-        if deed.why_not and late_s < self._late_s + PATIENCE_S:
+        if operation.why_not and late_s < self._late_s + PATIENCE_S:
             return False
         self._late_s = late_s
-        said = cluster.carry_out(deed)
+        said = cluster.carry_out(operation)
         self.report.done[event.kind] += not said.startswith(NOT_DONE)
         self._tell(event.kind, said)
         return True

@@ -11,7 +11,7 @@ from nyala.replica.types import DataState, RaftConfig
 
 @dataclass(frozen=True)
 class ServerScene:
-    """One server process. `away`: paused or stopped by a deed, so that it cannot answer."""
+    """One server process. `away`: paused or stopped by an operation, so that it cannot answer."""
 
     name: str
     uuid: str

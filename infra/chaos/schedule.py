@@ -1,6 +1,6 @@
 """Which fault comes when: a schedule is drawn from a seed in advance, and each event is aimed at the present cluster.
 
-Both are pure: the same seed gives the same schedule; the same scene and event give the same deed.
+Both are pure: the same seed gives the same schedule; the same scene and event give the same operation.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Deed:
+class Operation:
     """The concrete fault and its target; or, in `why_not`, the reason why the scene does not allow it."""
 
     kind: Kind
@@ -108,12 +108,12 @@ def draw(seed: int, duration_s: float, pace: Pace, kinds: Sequence[Kind] = tuple
     return tuple(events)
 
 
-def aim(event: Event, scene: Scene) -> Deed:
-    """The deed for an event in a scene. It never loses acknowledged data by design."""
+def aim(event: Event, scene: Scene) -> Operation:
+    """The operation for an event in a scene. It never loses acknowledged data by design."""
     kind = event.kind
     if kind in (Kind.KILL_MASTER, Kind.PAUSE_MASTER, Kind.KILL_ALL):
         up = scene.master_state == "READY"
-        return Deed(kind, "master-1", hold_s=event.hold_s) if up else _not(kind, "the master is away")
+        return Operation(kind, "master-1", hold_s=event.hold_s) if up else _not(kind, "the master is away")
     if kind in TAKES_AWAY:
         return _take_away(event, scene)
     if not scene.tablets:
@@ -122,17 +122,17 @@ def aim(event: Event, scene: Scene) -> Deed:
     if not tablet.leader:
         return _not(kind, f"nobody leads {tablet.tablet_id[:8]}", tablet)
     if kind is Kind.KILL_LEADER:
-        return Deed(kind, tablet.leader, tablet.tablet_id)
+        return Operation(kind, tablet.leader, tablet.tablet_id)
     if kind in (Kind.STEP_DOWN, Kind.FLUSH):
-        return Deed(kind, tablet_id=tablet.tablet_id)
+        return Operation(kind, tablet_id=tablet.tablet_id)
     followers = [s for s in scene.members(tablet) if s.name != tablet.leader and s.serves]
     if kind is Kind.KILL_FOLLOWER:
         victim = _one(followers, event)
-        return Deed(kind, victim.name, tablet.tablet_id) if victim else _not(kind, "no follower is up", tablet)
+        return Operation(kind, victim.name, tablet.tablet_id) if victim else _not(kind, "no follower is up", tablet)
     return _change(event, scene, tablet)
 
 
-def _take_away(event: Event, scene: Scene) -> Deed:
+def _take_away(event: Event, scene: Scene) -> Operation:
     if scene.away:
         return _not(event.kind, f"{', '.join(scene.away)} away already")
     tablet = _tablet(event, scene) if event.kind is Kind.ROT and scene.tablets else None
@@ -144,10 +144,10 @@ def _take_away(event: Event, scene: Scene) -> Deed:
         for one in scene.tablets:
             if why := why_unsettled(scene, one):
                 return _not(event.kind, f"{one.tablet_id[:8]}: {why}")
-    return Deed(event.kind, victim.name, tablet.tablet_id if tablet else "", hold_s=event.hold_s)
+    return Operation(event.kind, victim.name, tablet.tablet_id if tablet else "", hold_s=event.hold_s)
 
 
-def _change(event: Event, scene: Scene, tablet: TabletScene) -> Deed:
+def _change(event: Event, scene: Scene, tablet: TabletScene) -> Operation:
     """One change of membership that an operator might make."""
     kind = event.kind
     if why := why_unsettled(scene, tablet):
@@ -156,11 +156,11 @@ def _change(event: Event, scene: Scene, tablet: TabletScene) -> Deed:
     if target is None:
         return _not(kind, "no server is free for a replica", tablet)
     if kind is Kind.ADD:
-        return Deed(kind, tablet_id=tablet.tablet_id, to_uuid=target.uuid)
+        return Operation(kind, tablet_id=tablet.tablet_id, to_uuid=target.uuid)
     if source is None:
         return _not(kind, "no member is up", tablet)
     to_uuid = target.uuid if kind is Kind.MOVE else ""
-    return Deed(kind, tablet_id=tablet.tablet_id, from_uuid=source.uuid, to_uuid=to_uuid)
+    return Operation(kind, tablet_id=tablet.tablet_id, from_uuid=source.uuid, to_uuid=to_uuid)
 
 
 def _tablet(event: Event, scene: Scene) -> TabletScene:
@@ -172,5 +172,5 @@ def _one(servers: Sequence[ServerScene], event: Event) -> ServerScene | None:
     return servers[(event.pick // 1009) % len(servers)] if servers else None
 
 
-def _not(kind: Kind, why: str, tablet: TabletScene | None = None) -> Deed:
-    return Deed(kind, tablet_id=tablet.tablet_id if tablet else "", why_not=why)
+def _not(kind: Kind, why: str, tablet: TabletScene | None = None) -> Operation:
+    return Operation(kind, tablet_id=tablet.tablet_id if tablet else "", why_not=why)

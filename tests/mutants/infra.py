@@ -36,7 +36,7 @@ MUTANTS = (
         name="outage is the first pause",
         rows="MF-23",
         test=(
-            "tests/unit/infra/test_bench_masters.py::test_longest_pause_is_the_one_that_a_deed_cost_and_none_before_it"
+            "tests/unit/infra/test_bench_masters.py::test_longest_pause_is_the_one_that_an_operation_cost_and_none_before_it"
         ),
         file="infra/bench/masters.py",
         function="longest_pause",

@@ -109,8 +109,10 @@ def test_bench_of_masters_measures_what_they_were_away_and_rows_go_on(tmp_path: 
     holds what was written. Each figure is there, and no row waited as long as the masters were away."""
     found = figures_of(bench(tmp_path, "masters", "--local"), "masters")
     print(found)
-    deeds = {f"masters_{name}_s" for name in ("restart", "one_to_three", "leader_killed", "replaced", "writes_pause")}
-    assert set(found) == {*deeds, "masters_one_to_three_ratio"} and min(found.values()) > 0
+    operations = {
+        f"masters_{name}_s" for name in ("restart", "one_to_three", "leader_killed", "replaced", "writes_pause")
+    }
+    assert set(found) == {*operations, "masters_one_to_three_ratio"} and min(found.values()) > 0
     assert found["masters_one_to_three_ratio"] * found["masters_restart_s"] == pytest.approx(
         found["masters_one_to_three_s"]
     )

@@ -40,8 +40,8 @@ def test_soak_of_mixed_trouble_ends_with_every_row_right_and_nothing_left_behind
     assert report["figures"]["row_writes_acknowledged"] > 0 and report["figures"]["scans_compared"] > 0
     for told in (f"seed {SEED}", *(event["what"] for event in report["events"][:5])):
         assert told in ended.stderr, "people see the story while it happens"
-    deeds = [e for e in report["events"] if e["kind"]]
-    done = {Kind(e["kind"]) for e in deeds if not e["what"].startswith(("not done", "refused"))}
+    operations = [e for e in report["events"] if e["kind"]]
+    done = {Kind(e["kind"]) for e in operations if not e["what"].startswith(("not done", "refused"))}
     assert {str(kind) for kind in done} == {kind for kind, times in report["done"].items() if times}
     assert Kind.ROT in done and done & MEMBERS and done - MEMBERS - {Kind.ROT, Kind.STEP_DOWN, Kind.FLUSH}, done
     assert report["figures"]["blocks_gone_bad"] == report["done"][Kind.ROT]

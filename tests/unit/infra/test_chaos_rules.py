@@ -21,7 +21,7 @@ from nyala.infra.chaos.expected_rows import FRESH, TOGGLES, ExpectedRows, Rows, 
 from nyala.infra.chaos.logs import Logged, judge_appenders, judge_logs, judge_majority
 from nyala.infra.chaos.refusals import SETTLED_S, explains
 from nyala.infra.chaos.scene import Scene, ServerScene, TabletScene, why_unsettled
-from nyala.infra.chaos.schedule import TAKES_AWAY, Deed
+from nyala.infra.chaos.schedule import TAKES_AWAY, Operation
 from nyala.infra.chaos.show import picture
 from nyala.infra.chaos.verify import (
     LogReadings,
@@ -116,18 +116,18 @@ def test_aim_takes_a_block_of_the_tablet_that_was_drawn_and_names_none_otherwise
     moved |= {f"server-{n}": status(n, "FOLLOWER") for n in (4, 5)}
     other = TabletScene("tablet-b", 3, moved)
     both = Scene(scene().servers, (one, other), "READY", ())
-    found = {t.tablet_id: {d.server for d in deeds} for t, deeds in ((one, []), (other, []))}
+    found = {t.tablet_id: {d.server for d in operations} for t, operations in ((one, []), (other, []))}
     for pick in range(0, 90_000, 1009):
-        deed = aim(Event(0, Kind.ROT, pick), both)
-        found[deed.tablet_id].add(deed.server)
+        operation = aim(Event(0, Kind.ROT, pick), both)
+        found[operation.tablet_id].add(operation.server)
         assert aim(Event(0, Kind.WIPE, pick), both).tablet_id == ""
     assert found == {"tablet-a": set(one.statuses), "tablet-b": set(other.statuses)}
 
 
 def test_aim_moves_between_a_member_and_a_stranger_that_serve() -> None:
     """Goal: operators' work is possible work. Method: all picks of the three changes."""
-    deeds = [aim(Event(0, Kind.MOVE, pick), scene(away="server-5")) for pick in range(0, 90_000, 1009)]
-    assert {d.from_uuid for d in deeds} == {"u1", "u2", "u3"} and {d.to_uuid for d in deeds} == {"u4"}
+    operations = [aim(Event(0, Kind.MOVE, pick), scene(away="server-5")) for pick in range(0, 90_000, 1009)]
+    assert {d.from_uuid for d in operations} == {"u1", "u2", "u3"} and {d.to_uuid for d in operations} == {"u4"}
     assert aim(Event(0, Kind.ADD, 1), scene()).to_uuid in ("u4", "u5")
     assert aim(Event(0, Kind.REMOVE, 1), scene()).from_uuid in ("u1", "u2", "u3")
     assert aim(Event(0, Kind.KILL_LEADER, 1), scene()).server == "server-1"
@@ -275,7 +275,7 @@ def test_refusal_that_no_trouble_explains_is_a_fault_of_writers_and_readers(code
         (Kind.FLUSH, Code.NO_SPACE, 0.0, True, False),
     ],
 )
-def test_refusal_of_a_deed_counts_only_if_its_situation_explains_it(
+def test_refusal_of_an_operation_counts_only_if_its_situation_explains_it(
     kind: Kind, code: Code, quiet_s: float, wanted: bool, expected: bool
 ) -> None:
     """Goal: operators are answered, and not by anything. Method: codes in the midst of faults and long after it."""
@@ -295,28 +295,28 @@ class Denying:
 
 
 @pytest.mark.parametrize("kind", [Kind.STEP_DOWN, Kind.ADD, Kind.REMOVE, Kind.MOVE])
-def test_deed_that_is_refused_for_no_reason_is_a_fault_of_the_run(kind: Kind) -> None:
-    """Goal: a run does not take any refusal for an answer. Method: a deed at a client that is told CORRUPTION, which
-    is a fault at once, and NOT_READY, which is explained a moment after the table was made."""
+def test_operation_that_is_refused_for_no_reason_is_a_fault_of_the_run(kind: Kind) -> None:
+    """Goal: a run does not take any refusal for an answer. Method: an operation at a client that is told CORRUPTION,
+    which is a fault at once, and NOT_READY, which is explained a moment after the table was made."""
     tablets = tuple(TabletHandle(f"t{n}", n, n, 0) for n in range(PARTITION.buckets))
     handle = TableHandle("id", "chaos", SCHEMA, PARTITION, 3, 0, 0, tablets=tablets)
     supervisor: Any = SimpleNamespace(masters="127.0.0.1:1", children={})
     cluster = ClusterUnderTest(supervisor, handle)
     try:
-        deed = Deed(kind, tablet_id="t0", from_uuid="u1", to_uuid="u4")
+        operation = Operation(kind, tablet_id="t0", from_uuid="u1", to_uuid="u4")
         cluster.client.close()
         for code, faults in ((Code.NOT_READY, 0), (Code.CORRUPTION, 1)):
             cluster.client = Denying(code)  # type: ignore[assignment]
-            assert cluster.carry_out(deed).startswith("refused: ") and len(cluster.faults) == faults
+            assert cluster.carry_out(operation).startswith("refused: ") and len(cluster.faults) == faults
         assert kind.value in cluster.faults[0] and "CORRUPTION" in cluster.faults[0]
     finally:
         cluster._pool.shutdown()
 
 
 def test_trouble_of_a_tablet_is_over_only_when_it_has_stood_still() -> None:
-    """Goal: a leader that a slow machine cost its place explains a refusal, long after the last deed; a calm cluster
-    explains none. Method: the same scene twice; then another config, leader or term, a server that is silent, nobody
-    who leads."""
+    """Goal: a leader that a slow machine cost its place explains a refusal, long after the last operation; a calm
+    cluster explains none. Method: the same scene twice; then another config, leader or term, a server that is silent,
+    nobody who leads."""
     supervisor: Any = SimpleNamespace(masters="127.0.0.1:1", children={})
     cluster = ClusterUnderTest(supervisor, TableHandle("id", "chaos", SCHEMA, PARTITION, 3, 0, 0))
     calm = scene().tablets[0]
@@ -496,7 +496,7 @@ def test_leftovers_of_a_disk_are_named(tmp_path: Path) -> None:
 
 def test_run_goes_on_until_each_demand_is_met_and_says_what_was_not(tmp_path: Path) -> None:
     """Goal: a slow machine sees all that is asked for, later; and nobody takes a run without it for a good one. Method:
-    what is owed of two demands, of which one names no kind of the run, before and after a deed of the other."""
+    what is owed of two demands, of which one names no kind of the run, before and after an operation of the other."""
     demands = (frozenset({Kind.ROT, Kind.WIPE}), frozenset({Kind.MOVE}))
     chaos = Chaos(tmp_path, ChaosOptions(seed=1, duration_s=1.0, kinds=(Kind.ROT, Kind.ADD), demands=demands))
     assert chaos._owed() == [demands[0]]
