@@ -29,6 +29,7 @@ from .heartbeats import Reports, heartbeat_from_pb
 from .hosts import counted_host
 from .messages import fill_message, message_from_pb, message_to_pb
 from .page_writer import page_bytes, page_of
+from .reported_replicas import reported_replica_from_pb
 from .request_bounds import count_fields
 from .request_errors import NamedRequest, as_refusal, check_name, check_tablet_id
 from .request_fields import check_fields
@@ -55,7 +56,6 @@ from .tables import (
     source_from_pb,
     source_to_pb,
 )
-from .tablet_reports import tablet_report_from_pb
 from .values import (
     address_from_pb,
     address_to_pb,

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Mapping
 from itertools import islice
 
-from nyala.replica.types import Code, FailingCopy, Heartbeat, Refused, ResourceUse, TabletReport, limits
+from nyala.replica.types import Code, FailingCopy, Heartbeat, Refused, ReportedReplica, ResourceUse, limits
 
 from . import nyala_pb2 as pb
-from .tablet_reports import tablet_report_from_pb
+from .reported_replicas import reported_replica_from_pb
 from .values import addresses_from_pb, feature_level_from_pb
 
 _NUMBERS = ("memory_bytes", "disk_bytes_free", "tablets_max", "loop_lag_ms_max", "gil_hold_ms_max", "sequence")
@@ -19,7 +19,7 @@ _COUNTS = (
     "flush_index", "commit_term",
 )  # fmt: skip
 
-Reports = Callable[[Mapping[str, TabletReport]], list[TabletReport]]
+Reports = Callable[[Mapping[str, ReportedReplica]], list[ReportedReplica]]
 """Converts the replicas of one heartbeat, given the server's reports before it, by tablet id. Refused(INVALID_ARGUMENT)
 for a heartbeat that no server of this system sends."""
 
@@ -62,9 +62,9 @@ def heartbeat_from_pb(request: pb.HeartbeatRequest) -> tuple[Heartbeat, Reports]
     return beat, lambda before: _reports(request, before)
 
 
-def _reports(request: pb.HeartbeatRequest, before: Mapping[str, TabletReport]) -> list[TabletReport]:
+def _reports(request: pb.HeartbeatRequest, before: Mapping[str, ReportedReplica]) -> list[ReportedReplica]:
     check_report(request)
-    return [tablet_report_from_pb(status, before.get(status.tablet_id)) for status in request.replicas]
+    return [reported_replica_from_pb(status, before.get(status.tablet_id)) for status in request.replicas]
 
 
 def check_report(request: pb.HeartbeatRequest) -> None:

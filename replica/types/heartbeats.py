@@ -1,4 +1,5 @@
-"""The values that a tablet server reports of itself with each heartbeat; for its replicas, see `tablet_reports.py`."""
+"""The values that a tablet server reports of itself with each heartbeat; for its replicas, see
+`reported_replicas.py`."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from nyala.replica.master.heartbeats.tablet_servers import Identity
 from nyala.replica.master.tablets.descriptions import Descriptions
 from nyala.replica.master.tablets.orders import Asked, orders_for
 from nyala.replica.master.tablets.proof import Proof, prove
-from nyala.replica.rpc import pb, tablet_report_from_pb
-from nyala.replica.types import Address, Code, DataState, RaftConfig, Refused, TabletReport
+from nyala.replica.rpc import pb, reported_replica_from_pb
+from nyala.replica.types import Address, Code, DataState, RaftConfig, Refused, ReportedReplica
 
 
 class ReachableServers:
@@ -56,12 +56,12 @@ class ReachableServers:
 
     async def replicas(
         self, uuid: str, addresses: Sequence[Address], tablet_ids: Sequence[str]
-    ) -> Sequence[TabletReport]:
+    ) -> Sequence[ReportedReplica]:
         identity = await self.identity(addresses[0])
         if identity.uuid != uuid:
             raise Refused(Code.INVALID_NAME, "this server has another uuid", meant=uuid, own=identity.uuid)
         held = self.held.get(uuid, {})
-        return [tablet_report_from_pb(held[t]) for t in tablet_ids if t in held]
+        return [reported_replica_from_pb(held[t]) for t in tablet_ids if t in held]
 
 
 class AskedAtOnce:
@@ -84,13 +84,13 @@ class AskedAtOnce:
         held = {} if request.full_report else self.held.get(request.server_uuid, {})
         self.held[request.server_uuid] = held | {r.tablet_id: r for r in request.replicas}
         for replica in request.replicas:
-            told = config_told(tablet_report_from_pb(replica))
+            told = config_told(reported_replica_from_pb(replica))
             for uuid in told.voters if told is not None else ():
                 self._follow(uuid, told, replica)
 
     def _follow(self, uuid: str, told: RaftConfig | None, replica: pb.ReplicaStatus) -> None:
         own = self.held.setdefault(uuid, {}).get(replica.tablet_id)
-        knows = config_told(tablet_report_from_pb(own)) if own is not None else None
+        knows = config_told(reported_replica_from_pb(own)) if own is not None else None
         if told is not None and (knows is None or knows.opid < told.opid):
             status = pb.ReplicaStatus(tablet_id=replica.tablet_id, uuid=uuid, term=replica.term, role="FOLLOWER")
             status.phase, status.data_state = "RUNNING", DataState.READY
@@ -99,7 +99,7 @@ class AskedAtOnce:
 
     def proof(self, tablet_id: str) -> Proof | None:
         answers = {
-            u: tablet_report_from_pb(h[tablet_id])
+            u: reported_replica_from_pb(h[tablet_id])
             for u, h in self.held.items()
             if tablet_id in h and u not in self.silent
         }

@@ -499,8 +499,8 @@ MUTANTS = (
             "tests/unit/master/test_master_report_limits.py::"
             "test_master_keeps_what_it_decides_by_and_nothing_of_the_message"
         ),
-        file="replica/rpc/tablet_reports.py",
-        function="tablet_report_from_pb",
+        file="replica/rpc/reported_replicas.py",
+        function="reported_replica_from_pb",
         before=" if leads else ()",
         after="",
     ),
@@ -585,8 +585,8 @@ MUTANTS = (
         test=(
             "tests/unit/master/test_master_belief.py::test_lie_under_a_members_uuid_ends_with_the_members_next_report"
         ),
-        file="replica/rpc/tablet_reports.py",
-        function="tablet_report_from_pb",
+        file="replica/rpc/reported_replicas.py",
+        function="reported_replica_from_pb",
         before="if before is not None and before.config_wire == wire:",
         after="if before is not None:",
     ),

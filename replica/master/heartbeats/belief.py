@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nyala.replica.types import OpId, RaftConfig, TabletReport
+from nyala.replica.types import OpId, RaftConfig, ReportedReplica
 
 
-def config_told(report: TabletReport) -> RaftConfig | None:
+def config_told(report: ReportedReplica) -> RaftConfig | None:
     """The committed config that a replica reports; None if it reports none, or an impossible one.
 
     A replica has entered the term of every committed entry of its log.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nyala.replica.types import Code, Refused, TabletReport, limits
+from nyala.replica.types import Code, Refused, ReportedReplica, limits
 
 
 @dataclass
@@ -26,7 +26,7 @@ class StatusRate:
             raise Refused(Code.OVERLOADED, what, statuses=statuses, wait_ms=wait_ms)
 
 
-def report_bytes(report: TabletReport) -> int:
+def report_bytes(report: ReportedReplica) -> int:
     """The approximate memory of a report, with its config."""
     texts = len(report.tablet_id) + len(report.phase) + len(report.role) + len(report.leader_uuid)
     texts += sum(len(p.uuid) + len(p.health) for p in report.peers)
@@ -52,7 +52,7 @@ class ReportMemory:
         """The memory for statuses of strangers, of all servers."""
         return self._strange_bytes
 
-    def take(self, uuid: str, report: TabletReport, before: TabletReport | None, *, strange: bool) -> bool:
+    def take(self, uuid: str, report: ReportedReplica, before: ReportedReplica | None, *, strange: bool) -> bool:
         """Count the server's report in place of `before`; False, without a change, if there is no room for it."""
         size, had = report_bytes(report), report_bytes(before) if before is not None else 0
         of_server = self.of(uuid) - had + size
@@ -70,7 +70,7 @@ class ReportMemory:
             self._strange[uuid].pop(report.tablet_id, None)
         return True
 
-    def give_back(self, uuid: str, report: TabletReport) -> None:
+    def give_back(self, uuid: str, report: ReportedReplica) -> None:
         """Release the memory of a report that the master drops."""
         self._of[uuid] -= report_bytes(report)
         if not self._of[uuid]:

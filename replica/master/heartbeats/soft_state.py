@@ -20,7 +20,7 @@ from nyala.replica.types import (
     PeerReport,
     RaftConfig,
     Refused,
-    TabletReport,
+    ReportedReplica,
     limits,
 )
 
@@ -72,7 +72,7 @@ class ServerState:
     said: Heartbeat = field(default_factory=Heartbeat)
     """Its report of itself, in the last processed heartbeat."""
     rate: StatusRate = field(default_factory=StatusRate)
-    replicas: dict[str, TabletReport] = field(default_factory=dict)
+    replicas: dict[str, ReportedReplica] = field(default_factory=dict)
     ready_us: dict[str, int] = field(default_factory=dict)
     """By tablet: the time since which its replica has been reported as READY without a break."""
     open_us: dict[str, int] = field(default_factory=dict)
@@ -126,7 +126,7 @@ class TabletState:
     leader_uuid: str = ""
     leader_term: int = -1
     leader_heard_us: int = 0
-    leader_status: TabletReport | None = None
+    leader_status: ReportedReplica | None = None
     later: tuple[OpId, int] | None = None
     """If any server reports a config later than the catalog's: the believed position, and the time since then."""
 
@@ -143,7 +143,7 @@ class Unproven:
     believed: bool
 
 
-def _tells_the_same(before: TabletReport, after: TabletReport) -> bool:
+def _tells_the_same(before: ReportedReplica, after: ReportedReplica) -> bool:
     """Whether `after` reports the same config as `before`, as most reports do."""
     return before.config_wire == after.config_wire != b"" and before.term <= after.term
 
@@ -264,7 +264,7 @@ class SoftState:
                     server.open_us.pop(replica.tablet_id, None)
         return not server.reported
 
-    def _take_slice(self, server: ServerState, beat: Heartbeat, reports: Iterable[TabletReport]) -> bool:
+    def _take_slice(self, server: ServerState, beat: Heartbeat, reports: Iterable[ReportedReplica]) -> bool:
         """Forget what a full report, or the next slice of one, leaves out; False for a slice that is not the next one,
         such as one that began under another master: the server begins where `heard_until` says."""
         after, until = beat.slice_after, beat.slice_until
@@ -313,7 +313,7 @@ class SoftState:
             state.leader_uuid, state.leader_status = "", None
         self._settle(tablet_id, state)
 
-    def _keep(self, server: ServerState, replica: TabletReport, known: RaftConfig | None) -> bool:
+    def _keep(self, server: ServerState, replica: ReportedReplica, known: RaftConfig | None) -> bool:
         """Keep the server's report of a replica; False, without a change, if there is no room for it."""
         tablet_id, before = replica.tablet_id, server.replicas.get(replica.tablet_id)
         state = self.tablets.get(tablet_id)
@@ -327,7 +327,7 @@ class SoftState:
             self._forget(server, tablet_id)
         return False
 
-    def _take(self, server: ServerState, replica: TabletReport, now_us: int) -> None:
+    def _take(self, server: ServerState, replica: ReportedReplica, now_us: int) -> None:
         tablet_id, known = replica.tablet_id, self._known(replica.tablet_id)
         before = server.replicas.get(tablet_id)
         if not self._keep(server, replica, known):
@@ -400,7 +400,7 @@ class SoftState:
         return Unproven(config, known, tuple(tellers), now_us - state.later[1], believes)
 
     @staticmethod
-    def _hear_of_leader(state: TabletState, uuid: str, replica: TabletReport, now_us: int) -> None:
+    def _hear_of_leader(state: TabletState, uuid: str, replica: ReportedReplica, now_us: int) -> None:
         """Note the leader: a voter that reports itself as leader, in a term that is not lower; or the one that a member
         names."""
         leads = replica.role == "LEADER" and may_lead(state.config, uuid)
@@ -419,7 +419,7 @@ class SoftState:
         replica = self.replica(uuid, tablet_id)
         return replica is not None and replica.data_state in LIVE
 
-    def _hear_leader(self, server: ServerState, replica: TabletReport, now_us: int) -> None:
+    def _hear_leader(self, server: ServerState, replica: ReportedReplica, now_us: int) -> None:
         """Process a heartbeat without its leading replica: then nothing about the replica has changed."""
         state = self.tablets.get(replica.tablet_id)
         if state is not None and replica.role == "LEADER" and state.leader_uuid == server.uuid:
@@ -435,7 +435,7 @@ class SoftState:
                 found.append(f"tablet {tablet_id}: {what}")
         return found
 
-    def _doubt(self, uuid: str, replica: TabletReport) -> str:
+    def _doubt(self, uuid: str, replica: ReportedReplica) -> str:
         state = self.tablets.get(replica.tablet_id)
         if state is None:
             return ""
@@ -456,7 +456,7 @@ class SoftState:
         leader = self.servers.get(state.leader_uuid) if state is not None else None
         return silent_us if leader is None else min(silent_us, now_us - leader.back_us)
 
-    def replica(self, uuid: str, tablet_id: str) -> TabletReport | None:
+    def replica(self, uuid: str, tablet_id: str) -> ReportedReplica | None:
         """The server's last report of its replica."""
         server = self.servers.get(uuid)
         return server.replicas.get(tablet_id) if server else None

@@ -8,8 +8,8 @@ from typing import NamedTuple, Protocol
 import grpc
 import grpc.aio
 
-from nyala.replica.rpc import channel_for_one_call, pb, pb_grpc, raise_if_error, tablet_report_from_pb
-from nyala.replica.types import Address, TabletReport
+from nyala.replica.rpc import channel_for_one_call, pb, pb_grpc, raise_if_error, reported_replica_from_pb
+from nyala.replica.types import Address, ReportedReplica
 
 ASK_TIMEOUT_S = 1.5
 """The time-out of a call: half of the time that a server waits for the reply to its heartbeat."""
@@ -37,7 +37,7 @@ class TabletServers(Protocol):
 
     async def replicas(
         self, uuid: str, addresses: Sequence[Address], tablet_ids: Sequence[str]
-    ) -> Sequence[TabletReport]:
+    ) -> Sequence[ReportedReplica]:
         """The reports of server `uuid` about these tablets; refused if another process answers at the address."""
         ...
 
@@ -67,10 +67,10 @@ class GrpcTabletServers:
 
     async def replicas(
         self, uuid: str, addresses: Sequence[Address], tablet_ids: Sequence[str]
-    ) -> Sequence[TabletReport]:
+    ) -> Sequence[ReportedReplica]:
         """See `TabletServers`."""
         async with channel_for_one_call(next(iter(addresses))) as channel:
             request = pb.ListTabletsRequest(dest_uuid=uuid, tablet_ids=tablet_ids)
             reply = await pb_grpc.TabletServiceStub(channel).ListTablets(request, timeout=ASK_TIMEOUT_S)
         raise_if_error(reply.error)
-        return [tablet_report_from_pb(status) for status in reply.replicas]
+        return [reported_replica_from_pb(status) for status in reply.replicas]

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nyala.replica.types import Clock, RaftConfig, Refused, TabletReport, limits
+from nyala.replica.types import Clock, RaftConfig, Refused, ReportedReplica, limits
 
 from ..catalog.catalog import Catalog
 from ..catalog.records import TABLET
@@ -128,11 +128,11 @@ class Inquiries:
             configs += sorted(state.told.values(), key=lambda c: c.opid, reverse=True)
         return list(dict.fromkeys(u for c in configs for u in c.voters))[: limits.CONFIG_MEMBERS_MAX]
 
-    async def _answers(self, tablet_id: str, uuids: list[str]) -> dict[str, TabletReport]:
+    async def _answers(self, tablet_id: str, uuids: list[str]) -> dict[str, ReportedReplica]:
         found = await asyncio.gather(*(self._answer(tablet_id, uuid) for uuid in uuids))
         return {uuid: status for uuid, status in zip(uuids, found, strict=True) if status is not None}
 
-    async def _answer(self, tablet_id: str, uuid: str) -> TabletReport | None:
+    async def _answer(self, tablet_id: str, uuid: str) -> ReportedReplica | None:
         server = self._soft().servers.get(uuid)
         if server is None or not server.addresses:
             return None

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 
-from nyala.replica.types import ZERO_OPID, DataState, OpId, RaftConfig, TabletReport, generation_of
+from nyala.replica.types import ZERO_OPID, DataState, OpId, RaftConfig, ReportedReplica, generation_of
 
 from ..heartbeats.belief import config_told, newer, same
 
 STEPS_MAX = 1_000
 """The most steps of one search for a path. The configs of honest members are all on one path; only false ones need
 more."""
-Answers = Mapping[str, TabletReport]
+Answers = Mapping[str, ReportedReplica]
 """By server: its answer about its replica of one tablet. A server that did not answer, or has no replica, is
 missing."""
 GaveWay = Callable[[str, RaftConfig], bool]
@@ -201,7 +201,7 @@ def _vouched(known: RaftConfig, told: Mapping[str, RaftConfig]) -> Set[str]:
     return found
 
 
-def _is_whole(status: TabletReport) -> bool:
+def _is_whole(status: ReportedReplica) -> bool:
     return status.data_state == DataState.READY and status.phase == "RUNNING" and not status.damaged
 
 

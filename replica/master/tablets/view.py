@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nyala.replica.policy import ClusterView, Health, ServerView, TabletView
-from nyala.replica.types import DataState, PeerReport, RaftConfig, TabletReport, generation_of
+from nyala.replica.types import DataState, PeerReport, RaftConfig, ReportedReplica, generation_of
 
 from ..catalog.catalog import Catalog
 from ..catalog.records import DESIRED_CHANGE, RETIRED, TABLE, TABLET, Tablet
@@ -70,7 +70,7 @@ def health_of(soft: SoftState, tablet_id: str, uuid: str, options: MasterOptions
 
 def _as_reported(
     server: ServerState,
-    replica: TabletReport | None,
+    replica: ReportedReplica | None,
     peer: PeerReport | None,
     tablet_id: str,
     options: MasterOptions,
@@ -85,7 +85,9 @@ def _as_reported(
     return _as_leader_sees(peer, replica, mono_us - server.open_us[tablet_id], options)
 
 
-def _as_leader_sees(peer: PeerReport | None, replica: TabletReport, open_for_us: int, options: MasterOptions) -> Health:
+def _as_leader_sees(
+    peer: PeerReport | None, replica: ReportedReplica, open_for_us: int, options: MasterOptions
+) -> Health:
     """The health of an open replica as its leader reports it.
 
     If the leader has not reached it for long, it is as lost as a silent one, although it sends heartbeats. The leader's

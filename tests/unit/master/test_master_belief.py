@@ -11,7 +11,7 @@ import pytest
 from nyala.replica.master.heartbeats.belief import believed, config_told
 from nyala.replica.master.heartbeats.soft_state import DOUBT_US
 from nyala.replica.master.requests.infos import server_infos
-from nyala.replica.rpc import config_to_pb, heartbeat_from_pb, pb, tablet_report_from_pb
+from nyala.replica.rpc import config_to_pb, heartbeat_from_pb, pb, reported_replica_from_pb
 from nyala.replica.types import Address, Code, DataState, Member, OpId, RaftConfig, Refused, limits
 from tests.harness.leading_master import Masters, S
 
@@ -60,7 +60,7 @@ def status(uuid: str, tablet: str, committed: RaftConfig | None, **fields: Any) 
 def test_impossible_configs_tell_nothing() -> None:
     """IN-40. Goal: a config that no replica can hold is no config. Method: one that is committed in a term that the
     replica has not entered, before the first entry, without voters, with a member twice, with too many, with none."""
-    assert config_told(tablet_report_from_pb(status(A, "t", KNOWN))) == KNOWN
+    assert config_told(reported_replica_from_pb(status(A, "t", KNOWN))) == KNOWN
     many = RaftConfig(OpId(1, 1), tuple(Member(f"{n:032x}") for n in range(limits.CONFIG_MEMBERS_MAX + 1)))
     twice = status(A, "t", KNOWN)
     twice.committed_config.members.add().CopyFrom(twice.committed_config.members[0])
@@ -73,7 +73,7 @@ def test_impossible_configs_tell_nothing() -> None:
         status(A, "t", None),
         twice,
     ]
-    assert [config_told(tablet_report_from_pb(s)) for s in impossible] == [None] * len(impossible)
+    assert [config_told(reported_replica_from_pb(s)) for s in impossible] == [None] * len(impossible)
 
 
 BEAT = {"server_uuid": A, "full_report": True}

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nyala.replica.master.tablets.proof import Proof, prove
-from nyala.replica.rpc import config_to_pb, pb, tablet_report_from_pb
-from nyala.replica.types import ZERO_OPID, Address, DataState, Member, OpId, RaftConfig, TabletReport
+from nyala.replica.rpc import config_to_pb, pb, reported_replica_from_pb
+from nyala.replica.types import ZERO_OPID, Address, DataState, Member, OpId, RaftConfig, ReportedReplica
 
 GENERATION = 1 << 32
 
@@ -22,17 +22,17 @@ def config(index: int, names: str, term: int = 1, *, unsafe: bool = False) -> Ra
     return RaftConfig(OpId(term, index), tuple(members), unsafe=unsafe)
 
 
-def answer(held: RaftConfig, **fields: Any) -> TabletReport:
+def answer(held: RaftConfig, **fields: Any) -> ReportedReplica:
     """An open follower that holds this config."""
     status = pb.ReplicaStatus(
         **{"data_state": DataState.READY, "phase": "RUNNING", "role": "FOLLOWER", "term": 1 << 40} | fields
     )
     status.committed_config.CopyFrom(config_to_pb(held))
-    return tablet_report_from_pb(status)
+    return reported_replica_from_pb(status)
 
 
-def proven(known: RaftConfig, *, recorded: bool = True, wanted: int = 0, **held: RaftConfig | TabletReport) -> Proof:
-    answers = {n * 32: s if isinstance(s, TabletReport) else answer(s) for n, s in held.items()}
+def proven(known: RaftConfig, *, recorded: bool = True, wanted: int = 0, **held: RaftConfig | ReportedReplica) -> Proof:
+    answers = {n * 32: s if isinstance(s, ReportedReplica) else answer(s) for n, s in held.items()}
     return prove(known, answers, 0, recorded=recorded, wanted=wanted)
 
 
@@ -95,7 +95,7 @@ TWO, ONE, MORE = config(9, "ad"), config(11, "d"), config(11, "adx")
 ALONE = config(12, "dx")
 
 
-def gone(told: RaftConfig) -> TabletReport:
+def gone(told: RaftConfig) -> ReportedReplica:
     """A tombstone that held this when it was left out."""
     return answer(told, data_state=DataState.DELETED, phase="STOPPED")
 
@@ -242,7 +242,7 @@ def test_strangers_prove_nothing_whatever_they_tell(data: st.DataObject) -> None
     own, of members and strangers, most of them a step from one that somebody else told."""
     history = data.draw(histories(smallest=1))
     known = data.draw(st.sampled_from(history))
-    answers: dict[str, TabletReport] = {}
+    answers: dict[str, ReportedReplica] = {}
     for name in "abcdefg":
         seen = [c for c in history if c.member(name * 32) is not None]
         if seen and data.draw(st.booleans()):
@@ -298,7 +298,7 @@ def test_nothing_but_what_was_committed_is_ever_proven(data: st.DataObject) -> N
     known = data.draw(st.sampled_from(history))
     begin = data.draw(st.sampled_from([min(history, key=lambda c: len(c.voters)), *history]))
     liar = data.draw(st.sampled_from(["x", *(u[0] for u in begin.voters)]))
-    answers: dict[str, TabletReport] = {}
+    answers: dict[str, ReportedReplica] = {}
     for name in "abcdefg":
         seen = [c for c in history if c.member(name * 32) is not None]
         if seen and data.draw(st.integers(0, 3)):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nyala.replica.master.heartbeats.report_limits import StatusRate, report_bytes
 from nyala.replica.master.heartbeats.soft_state import SoftState
-from nyala.replica.rpc import config_to_pb, heartbeat_from_pb, pb, tablet_report_from_pb
+from nyala.replica.rpc import config_to_pb, heartbeat_from_pb, pb, reported_replica_from_pb
 from nyala.replica.types import Address, Code, DataState, Member, OpId, RaftConfig, Refused, limits
 
 MEMBERS = [f"{n:032x}" for n in range(1, 8)]
@@ -42,8 +42,8 @@ def test_largest_honest_server_has_room_and_time() -> None:
     members, led there, and of tombstones up to the number that is told; the statuses of a minute in which all of it is
     told to a new leader, twice, and then every tablet changes with each heartbeat; heartbeats each 20 ms."""
     tablets, told = limits.TABLETS_PER_SERVER_MAX, limits.REPLICAS_REPORTED_MAX
-    most = tablets * report_bytes(tablet_report_from_pb(status("1" * 32, MEMBERS[0])))
-    most += (told - tablets) * report_bytes(tablet_report_from_pb(status("1" * 32, MEMBERS[0], deleted=True)))
+    most = tablets * report_bytes(reported_replica_from_pb(status("1" * 32, MEMBERS[0])))
+    most += (told - tablets) * report_bytes(reported_replica_from_pb(status("1" * 32, MEMBERS[0], deleted=True)))
     assert most < limits.REPORT_MEMORY_BYTES_MAX
     for first, each, pause_ms in ((told, tablets + 20, 500), (10, 10, 20)):
         rate, now_us = StatusRate(), 10_000_000
@@ -112,7 +112,7 @@ def test_memory_for_reports_is_bounded_and_members_have_theirs(
     """IN-43. Goal: whatever servers report, the memory for it stays below its bounds, and strangers leave members
     theirs. Method: members and strangers tell of tablets, in any order, with small bounds; after each report the room
     counts what is kept, a member's replica is kept if its own server has room, and forgotten servers leave nothing."""
-    one = report_bytes(tablet_report_from_pb(status("1", MEMBERS[0])))
+    one = report_bytes(reported_replica_from_pb(status("1", MEMBERS[0])))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(limits, "REPORT_MEMORY_BYTES_MAX", 3 * one)
         patch.setattr(limits, "REPORT_STRANGERS_MEMORY_BYTES_MAX", 2 * one)

@@ -15,7 +15,7 @@ from nyala.replica.master.requests.confirming import confirm_config
 from nyala.replica.master.requests.infos import tablet_infos
 from nyala.replica.master.tablets.proof import prove
 from nyala.replica.rows import PartitionSpec
-from nyala.replica.rpc import config_from_pb, config_to_pb, heartbeat_from_pb, pb, tablet_report_from_pb
+from nyala.replica.rpc import config_from_pb, config_to_pb, heartbeat_from_pb, pb, reported_replica_from_pb
 from nyala.replica.tools import ClusterView, MasterView, ReplicaView, Severity, as_json, judge
 from nyala.replica.tools.check import LAG_ENTRIES_MAX
 from nyala.replica.types import Address, DataState, Member, OpId, RaftConfig
@@ -311,9 +311,9 @@ def test_voter_of_two_that_is_lost_while_a_third_joins_is_named_with_the_command
         seen.wanted = {"1": next(iter(tablet_infos(m.state, table_id)))}
         return told(seen)
 
-    assert found(10) == [] and not prove(known, {u: tablet_report_from_pb(s) for u, s in held.items()}, 0).leaves_out(
-        b, known.opid
-    )
+    assert found(10) == [] and not prove(
+        known, {u: reported_replica_from_pb(s) for u, s in held.items()}, 0
+    ).leaves_out(b, known.opid)
     ((severity, what),) = found(1)
     assert severity is Severity.WARNING and "forced" not in what
     assert f"if {b} comes back; only if that server is lost for good" in what
@@ -323,5 +323,5 @@ def test_voter_of_two_that_is_lost_while_a_third_joins_is_named_with_the_command
     assert m.box.commit(confirm_config(m.box.catalog, command[2], config)) is True
     assert found(20) == []
     m.index, m.members = 6, [Member(u, (Address("h", 1),)) for u in (a, c)]
-    later = prove(config, {uuid: tablet_report_from_pb(status(uuid)) for uuid in (a, c)}, 0)
+    later = prove(config, {uuid: reported_replica_from_pb(status(uuid)) for uuid in (a, c)}, 0)
     assert later.config == m.config and later.leaves_out(b, known.opid)

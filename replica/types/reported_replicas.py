@@ -17,7 +17,7 @@ class PeerReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TabletReport:
+class ReportedReplica:
     """One replica. Phase, role and data state are plain text, because a newer build may have others."""
 
     tablet_id: str

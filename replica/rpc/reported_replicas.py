@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from nyala.replica.types import OpId, PeerReport, RaftConfig, Refused, TabletReport, limits
+from nyala.replica.types import OpId, PeerReport, RaftConfig, Refused, ReportedReplica, limits
 
 from . import nyala_pb2 as pb
 from .values import config_from_pb, opid_from_pb
 
 
-def tablet_report_from_pb(status: pb.ReplicaStatus, before: TabletReport | None = None) -> TabletReport:
+def reported_replica_from_pb(status: pb.ReplicaStatus, before: ReportedReplica | None = None) -> ReportedReplica:
     """The report of a status, with the fields that the masters use.
 
     `before`: the last report of the same replica. An unchanged config is taken from it, because converting one takes
@@ -21,7 +21,7 @@ def tablet_report_from_pb(status: pb.ReplicaStatus, before: TabletReport | None 
     else:
         config, opid = _config_of(told), opid_from_pb(told.opid) if told is not None else OpId(0, 0)
     leads = status.role == "LEADER"
-    return TabletReport(
+    return ReportedReplica(
         tablet_id=status.tablet_id,
         data_state=status.data_state,
         phase=status.phase,
