@@ -38,7 +38,7 @@ from nyala.replica.types import (
 )
 
 from .catalog.catalog import CATALOG_ID
-from .decisions.background_threads import BackgroundThreads
+from .decisions.decision_sinks import DecisionSinks
 from .decisions.reconciler import Reconciler
 from .group.catalog_copies import CatalogCopies
 from .group.catalog_group import CatalogGroup
@@ -203,7 +203,7 @@ class MasterProcess:
     def _start_parts(self, state: MasterState, reconciler: Reconciler) -> None:
         """Start Kafka and the executor, if the options ask for them. They are closed in the order of their start."""
         loop = asyncio.get_running_loop()
-        threads = BackgroundThreads(loop, state, reconciler, self.fail)
+        threads = DecisionSinks(loop, state, reconciler, self.fail)
         if self.options.execute_decisions == "master":
             self._parts.append(threads.start_executor())
         if self.options.kafka:

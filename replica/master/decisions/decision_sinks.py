@@ -23,7 +23,7 @@ _log = logging.getLogger("nyala.master")
 CONSIDER_TIMEOUT_S = 20.0
 
 
-class BackgroundThreads:
+class DecisionSinks:
     """Connects the reconciler with its sinks. Concurrency: built on the loop's thread; callbacks say where they run."""
 
     def __init__(
