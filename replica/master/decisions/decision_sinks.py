@@ -48,7 +48,7 @@ class DecisionSinks:
         client = Client([state.address, *addresses])
         executor = LocalExecutor(lambda decision: execute(decision, client), self._executed)
         executor.start()
-        self._reconciler.add_sink(executor.publish)
+        self._reconciler.add_sink(executor.accept)
         return executor
 
     def _executed(self, outcome: Outcome) -> None:

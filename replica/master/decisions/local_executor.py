@@ -47,7 +47,7 @@ class LocalExecutor:
         for thread in self._threads:
             thread.start()
 
-    def publish(self, decisions: dict[str, Decision | None]) -> None:
+    def accept(self, decisions: dict[str, Decision | None]) -> None:
         """Accept decisions. None withdraws one: if it waits it is dropped, if it runs it is not tried again."""
         with self._ready:
             for tablet_id, decision in decisions.items():

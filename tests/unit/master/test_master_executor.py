@@ -63,7 +63,7 @@ def decision(version: int) -> dict[str, Decision | None]:
 def test_decision_that_fails_is_tried_again_until_it_is_carried_out() -> None:
     """TC-67. Goal: what may pass ends no decision. Method: two failures that may pass; one outcome is told."""
     with executor() as (made, tries):
-        made.publish(decision(1))
+        made.accept(decision(1))
         for well in (False, False, True):
             assert tries.next() == ("tried", 1)
             tries.end(1, well=well)
@@ -74,12 +74,12 @@ def test_decision_that_is_withdrawn_while_it_is_tried_is_not_tried_again() -> No
     """TC-65, TC-67. Goal: a need that has passed is carried out by nobody. Method: withdrawn under an attempt that then
     fails by what may pass; a later decision of the tablet is tried."""
     with executor() as (made, tries):
-        made.publish(decision(1))
+        made.accept(decision(1))
         assert tries.next() == ("tried", 1)
-        made.publish({"t": None})
+        made.accept({"t": None})
         tries.end(1)
         assert tries.next() == ("FAILED", 1)
-        made.publish(decision(2))
+        made.accept(decision(2))
         assert tries.next() == ("tried", 2)
         tries.end(2, well=True)
         assert tries.next() == ("DONE", 2)
@@ -90,11 +90,11 @@ def test_decision_that_is_overtaken_while_it_is_tried_gives_way() -> None:
     with and without a withdrawal between them; the earlier one fails by what may pass."""
     for withdrawn in (False, True):
         with executor() as (made, tries):
-            made.publish(decision(1))
+            made.accept(decision(1))
             assert tries.next() == ("tried", 1)
             if withdrawn:
-                made.publish({"t": None})
-            made.publish(decision(2))
+                made.accept({"t": None})
+            made.accept(decision(2))
             tries.end(1)
             told = [("FAILED", 1)] if withdrawn else []
             assert sorted(tries.next() for _ in range(1 + len(told))) == [*told, ("tried", 2)]
