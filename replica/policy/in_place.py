@@ -29,7 +29,7 @@ class Renewal:
     config_opid: OpId
 
 
-def renewals(
+def copies_in_place(
     view: ClusterView, caps: Caps | None = None, ages_us: Mapping[tuple[str, str], int] | None = None
 ) -> list[Renewal]:
     """Return the copies in place that `view` needs, at most one a tablet; none if another member than the damaged one

@@ -134,7 +134,7 @@ MUTANTS = (
     Mutant(
         name="damaged one vouches for itself",
         rows="TC-63",
-        test="tests/unit/policy/test_policy_in_place.py::test_renewals_nothing_while_the_others_may_be_in_trouble",
+        test="tests/unit/policy/test_policy_in_place.py::test_no_copy_in_place_while_the_others_may_be_in_trouble",
         file="replica/policy/in_place.py",
         function="_damaged_alone",
         before="[u for u in voters if u not in tablet.damaged]",
@@ -145,28 +145,28 @@ MUTANTS = (
         rows="TC-63",
         test=(
             "tests/unit/policy/test_policy_in_place.py::"
-            "test_renewals_nothing_into_a_server_that_is_dead_or_where_copies_fail"
+            "test_no_copy_in_place_into_a_server_that_is_dead_or_where_copies_fail"
         ),
         file="replica/policy/in_place.py",
-        function="renewals",
+        function="copies_in_place",
         before="if server is None or not server.alive or server.avoided:",
         after="if server is None or not server.alive:",
     ),
     Mutant(
         name="renewed though another server is free",
         rows="TC-63",
-        test="tests/unit/policy/test_policy_in_place.py::test_renewals_only_where_no_other_server_is_free",
+        test="tests/unit/policy/test_policy_in_place.py::test_copies_in_place_only_where_no_other_server_is_free",
         file="replica/policy/in_place.py",
-        function="renewals",
+        function="copies_in_place",
         before="if any(not s.avoided for s in replacements_for(view, tablet, load)):",
         after="if False:",
     ),
     Mutant(
         name="pause holds no place",
         rows="TC-63",
-        test="tests/unit/policy/test_policy_in_place.py::test_renewals_that_do_not_help_let_the_others_have_their_turn",
+        test="tests/unit/policy/test_policy_in_place.py::test_copies_in_place_that_do_not_help_let_the_others_have_their_turn",
         file="replica/policy/in_place.py",
-        function="renewals",
+        function="copies_in_place",
         before="""
                 under_way[uuid] += 1
             else:
@@ -179,9 +179,9 @@ MUTANTS = (
     Mutant(
         name="pause holds places of other servers",
         rows="TC-63",
-        test="tests/unit/policy/test_policy_in_place.py::test_renewals_that_do_not_help_let_the_others_have_their_turn",
+        test="tests/unit/policy/test_policy_in_place.py::test_copies_in_place_that_do_not_help_let_the_others_have_their_turn",
         file="replica/policy/in_place.py",
-        function="renewals",
+        function="copies_in_place",
         before="""
             else:
         """,
@@ -193,18 +193,18 @@ MUTANTS = (
     Mutant(
         name="renewed in vain always first",
         rows="TC-63",
-        test="tests/unit/policy/test_policy_in_place.py::test_renewals_that_do_not_help_let_the_others_have_their_turn",
+        test="tests/unit/policy/test_policy_in_place.py::test_copies_in_place_that_do_not_help_let_the_others_have_their_turn",
         file="replica/policy/in_place.py",
-        function="renewals",
+        function="copies_in_place",
         before="due.append((age_us >= RENEW_AGAIN_US, -age_us, tablet.tablet_id, uuid, tablet.config.opid))",
         after="due.append((age_us >= RENEW_AGAIN_US, 0, tablet.tablet_id, uuid, tablet.config.opid))",
     ),
     Mutant(
-        name="renewals have no cap",
+        name="copies in place have no cap",
         rows="TC-63",
-        test="tests/unit/policy/test_policy_in_place.py::test_renewals_hold_the_caps_with_what_is_under_way",
+        test="tests/unit/policy/test_policy_in_place.py::test_copies_in_place_hold_the_caps_with_what_is_under_way",
         file="replica/policy/in_place.py",
-        function="renewals",
+        function="copies_in_place",
         before="""
             under_way[uuid] += 1
             total += 1
@@ -214,7 +214,7 @@ MUTANTS = (
     Mutant(
         name="renewed beside voters in doubt",
         rows="TC-63",
-        test="tests/unit/policy/test_policy_in_place.py::test_renewals_nothing_while_the_others_may_be_in_trouble",
+        test="tests/unit/policy/test_policy_in_place.py::test_no_copy_in_place_while_the_others_may_be_in_trouble",
         file="replica/policy/in_place.py",
         function="_damaged_alone",
         before="tablet.health_of(u) is Health.HEALTHY and u",
@@ -223,7 +223,7 @@ MUTANTS = (
     Mutant(
         name="renewed beside voters without the log",
         rows="TC-63",
-        test="tests/unit/policy/test_policy_in_place.py::test_renewals_nothing_while_the_others_may_be_in_trouble",
+        test="tests/unit/policy/test_policy_in_place.py::test_no_copy_in_place_while_the_others_may_be_in_trouble",
         file="replica/policy/in_place.py",
         function="_damaged_alone",
         before="Health.HEALTHY and u in tablet.caught_up",
@@ -232,7 +232,7 @@ MUTANTS = (
     Mutant(
         name="renewed in a change of config",
         rows="TC-63",
-        test="tests/unit/policy/test_policy_in_place.py::test_renewals_nothing_while_the_others_may_be_in_trouble",
+        test="tests/unit/policy/test_policy_in_place.py::test_no_copy_in_place_while_the_others_may_be_in_trouble",
         file="replica/policy/in_place.py",
         function="_damaged_alone",
         before="tablet.pending or replaced",
@@ -241,7 +241,7 @@ MUTANTS = (
     Mutant(
         name="renewed though another is on its way",
         rows="TC-63",
-        test="tests/unit/policy/test_policy_in_place.py::test_renewals_nothing_while_the_others_may_be_in_trouble",
+        test="tests/unit/policy/test_policy_in_place.py::test_no_copy_in_place_while_the_others_may_be_in_trouble",
         file="replica/policy/in_place.py",
         function="_damaged_alone",
         before="replaced or len",
@@ -250,7 +250,7 @@ MUTANTS = (
     Mutant(
         name="renewed beside a witness",
         rows="TC-63, CC-52",
-        test="tests/unit/policy/test_policy_in_place.py::test_renewals_nothing_beside_a_witness_nor_of_one",
+        test="tests/unit/policy/test_policy_in_place.py::test_no_copy_in_place_beside_a_witness_nor_of_one",
         file="replica/policy/in_place.py",
         function="_damaged_alone",
         before="if any(m.votes and not m.holds_data for m in tablet.config.members):",
@@ -268,7 +268,7 @@ MUTANTS = (
     Mutant(
         name="renewed with another voter in trouble",
         rows="TC-63",
-        test="tests/unit/policy/test_policy_in_place.py::test_renewals_nothing_while_the_others_may_be_in_trouble",
+        test="tests/unit/policy/test_policy_in_place.py::test_no_copy_in_place_while_the_others_may_be_in_trouble",
         file="replica/policy/in_place.py",
         function="_damaged_alone",
         before="alone = len(damaged) == 1 and len(whole) == len(voters) - 1 >= tablet.config.majority",
@@ -277,7 +277,7 @@ MUTANTS = (
     Mutant(
         name="the only replica is renewed",
         rows="TC-63",
-        test="tests/unit/policy/test_policy_in_place.py::test_renewals_nothing_while_the_others_may_be_in_trouble",
+        test="tests/unit/policy/test_policy_in_place.py::test_no_copy_in_place_while_the_others_may_be_in_trouble",
         file="replica/policy/in_place.py",
         function="_damaged_alone",
         before="alone = len(damaged) == 1 and len(whole) == len(voters) - 1 >= tablet.config.majority",

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from nyala.replica.policy import ChangeState, ClusterView, DesiredChange, change_state, decide, renewals
+from nyala.replica.policy import ChangeState, ClusterView, DesiredChange, change_state, copies_in_place, decide
 from nyala.replica.types import Code, Decision, Outcome, Proposal, RaftConfig, Refused, Result, Subject
 
 from ..catalog.records import DESIRED_CHANGE, TABLET, Tablet
@@ -79,8 +79,8 @@ class Reconciler:
         if await self._settle_changes(view):
             view = cluster_view(state.catalog, state.soft, state.options, state.mono_us, state.clock.wall_us())
         decisions = decide(view, term, state.options.caps)
-        wanted = renewals(view, state.options.caps, state.soft.renewal_ages(state.mono_us))
-        state.soft.renew({(r.uuid, r.tablet_id): r.config_opid for r in wanted}, state.mono_us)
+        wanted = copies_in_place(view, state.options.caps, state.soft.renew_order_ages(state.mono_us))
+        state.soft.order_copies_in_place({(r.uuid, r.tablet_id): r.config_opid for r in wanted}, state.mono_us)
         addresses = {u: str(s.addresses[0]) for u, s in state.soft.servers.items() if s.addresses}
         for sink in self._sinks:
             self._publish(sink, decisions, addresses)

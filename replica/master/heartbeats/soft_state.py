@@ -169,7 +169,7 @@ class SoftState:
         self._long_silence_us = long_silence_us
         self.since_us = now_us
         """The time from which on heartbeats can have arrived."""
-        self.renewals: dict[tuple[str, str], OpId] = {}
+        self.renew_orders: dict[tuple[str, str], OpId] = {}
         """The damaged replicas to be copied anew in their place, by server and tablet, each with the config's position
         then."""
         self._renewed_us: dict[tuple[str, str], int] = {}
@@ -277,15 +277,15 @@ class SoftState:
         server.reported = server.reported or not until
         return True
 
-    def renew(self, wanted: Mapping[tuple[str, str], OpId], now_us: int) -> None:
-        """Order the wanted renewals. Each order holds for a moment and is not repeated for a while: if the files of a
+    def order_copies_in_place(self, wanted: Mapping[tuple[str, str], OpId], now_us: int) -> None:
+        """Order the wanted copies in place. Each order holds for a moment and is not repeated for a while: if the files of a
         successful copy are damaged at once, another copy gains nothing, and each quarantined replica takes room."""
         for key in wanted:
             if now_us - self._renewed_us.get(key, now_us - RENEW_AGAIN_US) >= RENEW_AGAIN_US:
                 self._renewed_us[key] = now_us
-        self.renewals = {k: v for k, v in wanted.items() if now_us - self._renewed_us[k] < RENEW_US}
+        self.renew_orders = {k: v for k, v in wanted.items() if now_us - self._renewed_us[k] < RENEW_US}
 
-    def renewal_ages(self, now_us: int) -> dict[tuple[str, str], int]:
+    def renew_order_ages(self, now_us: int) -> dict[tuple[str, str], int]:
         """The age of the last order to renew each replica; kept while the replica is damaged."""
         self._renewed_us = {
             (uuid, tablet_id): at

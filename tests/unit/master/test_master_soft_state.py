@@ -14,7 +14,7 @@ from nyala.replica.master.heartbeats.soft_state import ServerState, SoftState
 from nyala.replica.master.requests.confirming import confirm_config
 from nyala.replica.master.tablets.orders import copy_is_abandoned
 from nyala.replica.master.tablets.view import cluster_view, health_of
-from nyala.replica.policy import Health, ServerView, decide, renewals
+from nyala.replica.policy import Health, ServerView, copies_in_place, decide
 from nyala.replica.rpc import config_to_pb, heartbeat_from_pb, pb
 from nyala.replica.types import (
     Address,
@@ -124,8 +124,8 @@ def sick(m: Masters) -> None:
 
 def renewed(m: Masters) -> list[pb.TabletOrder]:
     """Return the orders to C once the policy has run."""
-    wanted = renewals(m.view(), ages_us=m.soft.renewal_ages(int(m.now_s * SECOND)))
-    m.soft.renew({(r.uuid, r.tablet_id): r.config_opid for r in wanted}, int(m.now_s * SECOND))
+    wanted = copies_in_place(m.view(), ages_us=m.soft.renew_order_ages(int(m.now_s * SECOND)))
+    m.soft.order_copies_in_place({(r.uuid, r.tablet_id): r.config_opid for r in wanted}, int(m.now_s * SECOND))
     return m.said(C)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nyala.replica.policy import Caps, ClusterView, Health, ServerView, TabletView, decide, renewals
+from nyala.replica.policy import Caps, ClusterView, Health, ServerView, TabletView, copies_in_place, decide
 from nyala.replica.types import OpId
 from tests.harness.policy_views import cluster, server, tablet
 
@@ -22,18 +22,18 @@ def damaged(words: str = "a b c:X", *, bad: str = "c", level: str = "ab", **fiel
 def renewed(view: ClusterView, caps: Caps | None = None, **ages_s: float) -> list[str]:
     """Tablet and server of each renewal; the last order for it was said so many seconds ago."""
     ages_us = {(n[1:], n[:1]): int(s * 1e6) for n, s in ages_s.items()}
-    return [r.tablet_id + r.uuid for r in renewals(view, caps, ages_us)]
+    return [r.tablet_id + r.uuid for r in copies_in_place(view, caps, ages_us)]
 
 
 def servers(names: str, **special: dict[str, Any]) -> tuple[ServerView, ...]:
     return tuple(server(n, **special.get(n, {})) for n in names)
 
 
-def test_renewals_the_one_damaged_voter_of_servers_as_many_as_replicas() -> None:
+def test_copies_in_place_the_one_damaged_voter_of_servers_as_many_as_replicas() -> None:
     """Goal: TC-63: where nobody else can take a replica, a damaged one is copied in its place, as of the config that
     was seen, and the policy wants no change of the config. Method: three servers, also five."""
     view = cluster("abc", damaged())
-    (one,) = renewals(view)
+    (one,) = copies_in_place(view)
     assert (one.tablet_id, one.uuid, one.config_opid) == ("t", "c", OpId(1, 1))
     assert decide(view, 1) == []
     assert renewed(cluster("abcde", damaged("a b c:X d e", level="abde", rf=5))) == ["tc"]
@@ -64,13 +64,13 @@ OTHERS_IN_DOUBT = {
 
 
 @pytest.mark.parametrize("view", OTHERS_IN_DOUBT.values(), ids=list(OTHERS_IN_DOUBT))
-def test_renewals_nothing_while_the_others_may_be_in_trouble(view: TabletView) -> None:
+def test_no_copy_in_place_while_the_others_may_be_in_trouble(view: TabletView) -> None:
     """Goal: TC-63: a replica is given up only for those that have its rows. Method: every reason to wait."""
-    assert renewals(cluster((m.uuid for m in view.config.members), view)) == []
+    assert copies_in_place(cluster((m.uuid for m in view.config.members), view)) == []
 
 
 @pytest.mark.parametrize("holds_data", [True, False])
-def test_renewals_a_learner_that_is_lost_is_nobody_on_the_way(holds_data: bool) -> None:
+def test_copies_in_place_a_learner_that_is_lost_is_nobody_on_the_way(holds_data: bool) -> None:
     """Goal: TC-63: who will not come holds nothing up. Method: a failed learner, then a failed witness without a vote,
     beside the damaged one; their server is dead."""
     view = damaged("a b c:X d:pF")
@@ -79,14 +79,14 @@ def test_renewals_a_learner_that_is_lost_is_nobody_on_the_way(holds_data: bool) 
 
 
 @pytest.mark.parametrize("witness", ["b", "c"])
-def test_renewals_nothing_beside_a_witness_nor_of_one(witness: str) -> None:
+def test_no_copy_in_place_beside_a_witness_nor_of_one(witness: str) -> None:
     """Goal: TC-63, CC-52: a witness is no source of rows. Method: a voter without data, among the others or damaged."""
     view = damaged()
     members = tuple(replace(m, holds_data=m.uuid != witness) for m in view.config.members)
-    assert renewals(cluster("abc", replace(view, config=replace(view.config, members=members)))) == []
+    assert copies_in_place(cluster("abc", replace(view, config=replace(view.config, members=members)))) == []
 
 
-def test_renewals_only_where_no_other_server_is_free() -> None:
+def test_copies_in_place_only_where_no_other_server_is_free() -> None:
     """Goal: TC-63: the usual way is kept where there is one. Method: a fourth server: free, dead, full, retired, and
     one into which copies fail."""
     for special, wanted in (
@@ -101,12 +101,12 @@ def test_renewals_only_where_no_other_server_is_free() -> None:
 
 
 @pytest.mark.parametrize("special", [{"alive": False}, {"avoided": True}])
-def test_renewals_nothing_into_a_server_that_is_dead_or_where_copies_fail(special: dict[str, Any]) -> None:
+def test_no_copy_in_place_into_a_server_that_is_dead_or_where_copies_fail(special: dict[str, Any]) -> None:
     """Goal: TC-63: nothing is put aside where no copy would take its place. Method: such a server, and no other."""
     assert renewed(ClusterView(servers=servers("abc", c=special), tablets=(damaged(),))) == []
 
 
-def test_renewals_hold_the_caps_with_what_is_under_way() -> None:
+def test_copies_in_place_hold_the_caps_with_what_is_under_way() -> None:
     """Goal: TC-63: a bad folder of blocks costs a server few replicas' remains at a time. Method: four damaged tablets,
     with none, one and two of other tablets not yet copied there; and with a bound on all of them."""
     four = tuple(damaged(name=n) for n in "pqrs")
@@ -117,7 +117,7 @@ def test_renewals_hold_the_caps_with_what_is_under_way() -> None:
     assert renewed(cluster("abc", *four), Caps(moves_max=1)) == ["pc"]
 
 
-def test_renewals_that_do_not_help_let_the_others_have_their_turn() -> None:
+def test_copies_in_place_that_do_not_help_let_the_others_have_their_turn() -> None:
     """TC-63. Goal: replicas that stay damaged whatever is ordered keep nobody waiting for ever, and a bad folder of
     blocks is still filled slowly. Method: four damaged on one server that takes two at a time, one on another, all of
     them two: while two are ordered, in their pause, and after it; then the oldest of all that were ordered."""
@@ -142,14 +142,14 @@ def test_renewals_that_do_not_help_let_the_others_have_their_turn() -> None:
     rf=st.sampled_from([1, 3, 5]),
     pending=st.booleans(),
 )
-def test_renewals_never_touch_a_tablet_whose_others_are_no_whole_majority(
+def test_copies_in_place_never_touch_a_tablet_whose_others_are_no_whole_majority(
     words: list[tuple[str, str]], bad: set[str], level: set[str], leader: str, rf: int, pending: bool
 ) -> None:
     """Goal: TC-63. Method: any tablet of one to six members: whoever is renewed is a damaged voter and does not lead,
     one of a tablet, and all other voters are healthy, undamaged, have the log, and are a majority by themselves."""
     text = " ".join(f"{u}:{h}{mark}" for u, (h, mark) in zip("abcdef", words, strict=False))
     view = tablet(text, leader, rf=rf, pending=pending, damaged=frozenset(bad), caught_up=frozenset(level))
-    found = renewals(cluster("abcdef"[: len(words)], view))
+    found = copies_in_place(cluster("abcdef"[: len(words)], view))
     assert len(found) <= 1
     for one in found:
         others = set(view.config.voters) - {one.uuid}
@@ -166,5 +166,5 @@ def test_tablet_whose_majority_failed_is_left_as_it_is(words: str) -> None:
     for leader in ("", "a", "b", "c"):
         for bad in ("", "ab", "abc"):
             view = cluster("abcdef", damaged(words, bad=bad, level="abc", leader=leader))
-            assert decide(view, 5) == [] and renewals(view) == []
-            assert renewals(cluster("abc", damaged(words, bad=bad, level="abc", leader=leader))) == []
+            assert decide(view, 5) == [] and copies_in_place(view) == []
+            assert copies_in_place(cluster("abc", damaged(words, bad=bad, level="abc", leader=leader))) == []
