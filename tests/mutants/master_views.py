@@ -479,7 +479,7 @@ MUTANTS = (
         file="replica/master/heartbeats/soft_state.py",
         function="SoftState.unproven",
         before="later = [c for c in state.told.values() if newer(c.opid, known.opid)]",
-        after="later = [c for c in state.told.values() if newer(c.opid, state.known.opid)]",
+        after="later = [c for c in state.told.values() if newer(c.opid, state.recorded.opid)]",
     ),
     Mutant(
         name="strangers take the memory of members",
@@ -612,7 +612,7 @@ MUTANTS = (
         file="replica/master/heartbeats/soft_state.py",
         function="SoftState.unproven",
         before="later = [c for c in state.told.values() if newer(c.opid, known.opid)]",
-        after="later = [c for c in state.told.values() if newer(c.opid, state.known.opid)]",
+        after="later = [c for c in state.told.values() if newer(c.opid, state.recorded.opid)]",
     ),
     Mutant(
         name="strangers config is not told, soft state",

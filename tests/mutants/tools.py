@@ -50,7 +50,7 @@ MUTANTS = (
         ),
         file="replica/master/requests/infos.py",
         function="tablet_infos",
-        before="known_voters=unproven.known.voters,",
+        before="known_voters=unproven.recorded.voters,",
         after="known_voters=(),",
     ),
     Mutant(

@@ -130,10 +130,10 @@ class Reconciler:
         await state.group.change(compute)
 
     def _has_changed(self, tablet_id: str, tablet: Tablet) -> bool:
-        """Whether a later config is believed than the record has. `known.known` may be of an earlier record. It is
+        """Whether a later config is believed than the record has. `known.recorded` may be of an earlier record. It is
         compared first, because that saves reading the record of most tablets."""
         known = self._state.soft.tablets.get(tablet_id)
-        if known is None or known.config is None or not newer(known.config.opid, known.known.opid):
+        if known is None or known.config is None or not newer(known.config.opid, known.recorded.opid):
             return False
         return newer(known.config.opid, tablet.known_config.opid)
 

@@ -115,7 +115,7 @@ class ServerState:
 class TabletState:
     """One tablet as its members report it."""
 
-    known: RaftConfig
+    recorded: RaftConfig
     """The catalog's config, which is believed first."""
     told: dict[str, RaftConfig] = field(default_factory=dict)
     """By server, the committed config that it reports now."""
@@ -133,11 +133,11 @@ class TabletState:
 
 @dataclass(frozen=True)
 class Unproven:
-    """A config later than `known`, the catalog's, that these servers report; `believed`: a member of `known` reports
-    it."""
+    """A config later than `recorded`, the catalog's, that these servers report; `believed`: a member of `recorded`
+    reports it."""
 
     config: RaftConfig
-    known: RaftConfig
+    recorded: RaftConfig
     told_by: tuple[str, ...]
     since_us_ago: int
     believed: bool
@@ -278,8 +278,9 @@ class SoftState:
         return True
 
     def order_copies_in_place(self, wanted: Mapping[tuple[str, str], OpId], now_us: int) -> None:
-        """Order the wanted copies in place. Each order holds for a moment and is not repeated for a while: if the files of a
-        successful copy are damaged at once, another copy gains nothing, and each quarantined replica takes room."""
+        """Order the wanted copies in place. Each order holds for a moment and is not repeated for a while: if the files
+        of a successful copy are damaged at once, another copy gains nothing, and each quarantined replica takes
+        room."""
         for key in wanted:
             if now_us - self._renewed_us.get(key, now_us - RENEW_AGAIN_US) >= RENEW_AGAIN_US:
                 self._renewed_us[key] = now_us
@@ -343,14 +344,14 @@ class SoftState:
             state = self.tablets[tablet_id] = TabletState(known)
         if replica.data_state not in LIVE:
             state.left.discard(server.uuid)
-        told_before = state.known is known and server.uuid in state.told
+        told_before = state.recorded is known and server.uuid in state.told
         if not told_before or before is None or not _tells_the_same(before, replica):
             told = config_told(replica)
             if told is not None:
                 state.told[server.uuid] = told
             else:
                 state.told.pop(server.uuid, None)
-            state.known = known
+            state.recorded = known
             self._settle(tablet_id, state)
             self._note_later(state, now_us)
         self._hear_of_leader(state, server.uuid, replica, now_us)
@@ -361,7 +362,7 @@ class SoftState:
 
     def _settle(self, tablet_id: str, state: TabletState) -> None:
         """Compute the believed config from what members report now, and process the reports of new members again."""
-        config = believed(state.known, state.told)
+        config = believed(state.recorded, state.told)
         before = state.config
         if config == before or not any(config.member(uuid) for uuid in state.told):
             return
@@ -379,8 +380,8 @@ class SoftState:
     @staticmethod
     def _note_later(state: TabletState, now_us: int) -> None:
         """Note the time since which a config later than the catalog's is reported: a believed one, or any."""
-        believed_at = state.config.opid if state.config is not None else state.known.opid
-        if not any(newer(c.opid, state.known.opid) for c in state.told.values()):
+        believed_at = state.config.opid if state.config is not None else state.recorded.opid
+        if not any(newer(c.opid, state.recorded.opid) for c in state.told.values()):
             state.later = None
         elif state.later is None or state.later[0] != believed_at:
             state.later = (believed_at, now_us)

@@ -52,8 +52,8 @@ def tablet_infos(master: MasterState, table_id: str, after: tuple[int, int] | No
             info.unproven.CopyFrom(
                 pb.UnprovenConfig(
                     config=config_to_pb(unproven.config),
-                    known=opid_to_pb(unproven.known.opid),
-                    known_voters=unproven.known.voters,
+                    known=opid_to_pb(unproven.recorded.opid),
+                    known_voters=unproven.recorded.voters,
                     told_by=unproven.told_by,
                     since_us_ago=unproven.since_us_ago,
                     believed=unproven.believed,
