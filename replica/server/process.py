@@ -39,7 +39,7 @@ from nyala.replica.types import (
 )
 from nyala.replica.types.process import log_to_stderr, raise_open_files_limit
 
-from .copies.copy_jobs import CopyJobs, CopyRequests
+from .copies.copy_jobs import CopyJobs, CopyRequester
 from .copies.copy_service import CopyServicer
 from .copies.witness_data import WitnessDataJobs
 from .heartbeats.heartbeat import Heartbeats
@@ -101,7 +101,7 @@ class TabletServer:
         heavy = started_pool(options.heavy_threads, "heavy")
         network = PeerNetwork(uuid, address, soon=post.microtasks.soon)
         channels = Channels()
-        requests: CopyRequests
+        requests: CopyRequester
 
         manager = TabletManager(
             disk=self._disk,
@@ -118,7 +118,7 @@ class TabletServer:
             on_fatal=self._fatal,
         )
         self.manager = manager
-        requests = CopyRequests(manager, channels, address, network.place)
+        requests = CopyRequester(manager, channels, address, network.place)
         jobs = CopyJobs(manager, RemoteCopySource)
         memory = MemoryGuard(options.memory_soft_bytes, lambda: manager.memory_bytes)
         watch = FolderWatch(self._disk, PROMISES)

@@ -15,7 +15,7 @@ from nyala.replica.raft import AppendEntries, Message, RaftOptions
 from nyala.replica.raft_driver import Phase
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
 from nyala.replica.rpc import RequestChecks, frame, new_server, pb_grpc
-from nyala.replica.server.copies.copy_jobs import CopyJobs, CopyRequests
+from nyala.replica.server.copies.copy_jobs import CopyJobs, CopyRequester
 from nyala.replica.server.copies.copy_service import CopyServicer
 from nyala.replica.server.copies.witness_data import WitnessDataJobs
 from nyala.replica.server.maintenance.maintenance import Maintenance
@@ -182,7 +182,7 @@ class PairedServer:
         self.checks = RequestChecks()
         self.listener = new_server(self.checks)
         self.address = Address("127.0.0.1", self.listener.add_insecure_port("127.0.0.1:0"))
-        self.requests = CopyRequests(
+        self.requests = CopyRequester(
             self.manager, self.channels, self.address, lambda member: next(iter(member.addresses), None)
         )
         self.maintenance = Maintenance(self.manager, MemoryGuard(1 << 40, lambda: 0))

@@ -200,7 +200,7 @@ MUTANTS = (
             "tests/unit/server/test_server_one_copy.py::test_leader_asks_for_a_copy_until_it_is_heard_and_one_copy_runs"
         ),
         file="replica/server/copies/copy_jobs.py",
-        function="CopyRequests.needed",
+        function="CopyRequester.needed",
         before="self._next[key] = (now + backoff, min(2 * backoff, BACKOFF_MAX_S))",
         after="self._next[key] = (now + backoff, backoff)",
     ),
@@ -209,7 +209,7 @@ MUTANTS = (
         rows="TC-05",
         test="tests/unit/server/test_server_vivify.py::test_blank_member_is_copied_at_its_leaders_request",
         file="replica/server/copies/copy_jobs.py",
-        function="CopyRequests.needed",
+        function="CopyRequester.needed",
         before="""
             self._busy.add(need.peer_uuid)
         """,
@@ -226,7 +226,7 @@ MUTANTS = (
             "test_members_are_replaced_in_cycle_until_every_target_is_an_old_tombstone"
         ),
         file="replica/server/copies/copy_jobs.py",
-        function="CopyRequests._send",
+        function="CopyRequester._send",
         before="self._busy.discard(need.peer_uuid)",
         after="pass",
     ),
@@ -238,7 +238,7 @@ MUTANTS = (
             "test_request_for_a_copy_names_both_ends_the_term_and_what_is_believed"
         ),
         file="replica/server/copies/copy_jobs.py",
-        function="CopyRequests._ask",
+        function="CopyRequester._ask",
         before="""
             term=term,
         """,
@@ -252,7 +252,7 @@ MUTANTS = (
             "test_deletion_ends_a_copy_under_way_unless_it_is_for_a_later_config"
         ),
         file="replica/server/copies/copy_jobs.py",
-        function="CopyRequests._ask",
+        function="CopyRequester._ask",
         before="""
             config=opid_to_pb(hosted.replica.active_config.opid),
         """,

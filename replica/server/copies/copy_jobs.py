@@ -317,7 +317,7 @@ class CopyJobs:
         return error
 
 
-class CopyRequests:
+class CopyRequester:
     """StartTabletCopy from this server's leaders to peers: one at a time per peer, with back-off per tablet and peer.
 
     Concurrency: the loop's thread.
