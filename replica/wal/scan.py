@@ -76,7 +76,7 @@ class Window:
             start = 0
         return self._data[start : start + length]
 
-    def is_zero(self, byte_offset: int) -> bool:
+    def rest_is_zero(self, byte_offset: int) -> bool:
         """Whether the rest of the file is zeros."""
         while chunk := self._file.pread(_WINDOW_BYTES, byte_offset):
             if chunk.count(0) != len(chunk):
@@ -106,7 +106,7 @@ def walk(file: DiskFile, header: Header, visit: Visit, last: OpId, seen: SeenOpI
     position = header.length_bytes
     for end, opid in whole_blocks(window, header, visit, seen):
         position, last = end, opid
-    if window.is_zero(position):
+    if window.rest_is_zero(position):
         return Walk(position, None)
     return Walk(position, judge(file.pread(window.size, position), position, header, last, seen))
 
@@ -183,7 +183,7 @@ def judge(rest: bytes, byte_offset: int, header: Header, last: OpId, seen: SeenO
     marker_at = rest.find(header.marker)
     unwritten = False
     if header.states_zeros:
-        unwritten, rest = zeros.look(rest, content, byte_offset, header.segment, header.marker)
+        unwritten, rest = zeros.restore_lone_byte(rest, content, byte_offset, header.segment, header.marker)
     if claim is not None and _frame_is_torn(rest, byte_offset, claim):
         return _judge_torn_frame(rest, byte_offset, claim, marker_at, last, unwritten)
     claimed_end = claim.end + MARKER_BYTES if claim and claim.end + MARKER_BYTES <= len(rest) else None

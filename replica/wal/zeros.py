@@ -120,7 +120,7 @@ def stated(data: bytes, segment: int, start: int, end: int) -> ZeroSectors | Non
     return found if state(found, segment, start, end) == data else None
 
 
-def look(rest: bytes, content: int, byte_offset: int, segment: int, marker: bytes) -> tuple[bool, bytes]:
+def restore_lone_byte(rest: bytes, content: int, byte_offset: int, segment: int, marker: bytes) -> tuple[bool, bytes]:
     """(whether a sector of a damaged block was certainly never written, the block with a lone lost byte restored).
 
     The block is `rest[:content]`, its last byte is the last that is not zero, and it begins at `byte_offset`. One

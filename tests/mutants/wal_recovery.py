@@ -328,7 +328,7 @@ MUTANTS = (
         rows="CN-22",
         test="tests/unit/wal/test_wal_tears.py::test_lone_byte_that_was_lost_is_put_back",
         file="replica/wal/zeros.py",
-        function="look",
+        function="restore_lone_byte",
         before="if now.zeros == said.zeros + 1 and now.lone != said.lone:",
         after="if now.zeros == said.zeros + 1 < 0:",
     ),

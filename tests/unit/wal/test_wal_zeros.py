@@ -14,7 +14,7 @@ from nyala.replica.wal.zeros import (
     ZeroSectors,
     count_zero_sectors,
     has_run,
-    look,
+    restore_lone_byte,
     state,
     stated,
 )
@@ -100,8 +100,8 @@ def _block(body: bytes, byte_offset: int, *, says: bool = True) -> bytes:
 
 
 def _looked(data: bytes, byte_offset: int) -> tuple[bool, bytes]:
-    """What `look` says of a block in a file that goes on with zeros."""
-    return look(data + bytes(600), len(data.rstrip(b"\0")), byte_offset, SEGMENT, MARKER)
+    """The answer of `restore_lone_byte` on a block in a file that goes on with zeros."""
+    return restore_lone_byte(data + bytes(600), len(data.rstrip(b"\0")), byte_offset, SEGMENT, MARKER)
 
 
 def _full(size: int) -> bytes:
