@@ -255,7 +255,7 @@ class RaftCore:
         restart, or because it heard a leader, which may hold a lease.
         """
         s = self._s
-        heard = s.election.heard < s.options.election_ticks_min
+        heard = s.election.ticks_since_leader < s.options.election_ticks_min
         if s.role is not Role.LEADER and s.ticks >= s.election.withhold_until and not heard:
             election.campaign(s)
 
@@ -351,7 +351,7 @@ class RaftCore:
         if ready.entries:
             s.note_persisted(ready.entries[-1].opid.index)
             s.lead.sends_wanted = True  # a witness is sent what is durable here
-        election.own_vote_durable(s)
+        election.on_own_vote_durable(s)
         advance_commit(s)
 
     def entries_loaded(self) -> None:

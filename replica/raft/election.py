@@ -15,7 +15,7 @@ from .state import State
 def tick_passive(s: State) -> None:
     """Count one tick of a replica that is not leader. Only an electable voter's timer starts an election (scenario
     97)."""
-    s.election.heard += 1
+    s.election.ticks_since_leader += 1
     if not s.electable:
         return
     s.election.elapsed += 1
@@ -47,7 +47,7 @@ def campaign(s: State, *, transfer: bool = False) -> None:
 
 def _ask_for_votes(s: State, *, transfer: bool) -> None:
     """Enter the next term with our own vote. The requests wait until term and vote are durable, because a restart must
-    find them again. Our own vote also counts only from then on (`own_vote_durable`)."""
+    find them again. Our own vote also counts only from then on (`on_own_vote_durable`)."""
     s.leader_uuid = None
     s.set_role(Role.CANDIDATE)
     s.hard.set_term(s.hard.term + 1, s.uuid)
@@ -58,7 +58,7 @@ def _ask_for_votes(s: State, *, transfer: bool) -> None:
             s.send(VoteRequest(to_uuid=uuid, from_uuid=s.uuid, term=s.hard.term, last=s.last, transfer=transfer))
 
 
-def own_vote_durable(s: State) -> None:
+def on_own_vote_durable(s: State) -> None:
     """Count a candidate's own vote: term and vote are on disk now."""
     if s.role is Role.CANDIDATE and s.hard_state_durable:
         s.election.votes[s.uuid] = True
@@ -97,7 +97,7 @@ def _why_not(s: State, m: VoteRequest) -> str:
         # A candidate that does not hear a live leader must not depose it [kudu raft-config-change, "Preventing
         # disruptive servers"]. A restarted voter may have acknowledged a heartbeat round that extended the
         # leader's lease, so it waits as well.
-        if s.role is Role.LEADER or s.election.heard < s.options.election_ticks_min:
+        if s.role is Role.LEADER or s.election.ticks_since_leader < s.options.election_ticks_min:
             return "a leader was heard"
         if s.ticks < s.election.withhold_until:
             return "restarted a moment ago"

@@ -28,7 +28,7 @@ def on_append(s: State, m: AppendEntries) -> None:
     if s.leader_uuid is None:
         become_follower(s, s.hard.term, m.from_uuid, "append")
     # The leader counts as heard on receipt, not when the entries are durable: else a slow disk would make it look dead.
-    s.election.heard = 0
+    s.election.ticks_since_leader = 0
     s.election.elapsed = 0
     s.election.checks = 0
     s.quiet = False

@@ -115,7 +115,7 @@ def link_lost(s: State, uuid: str, silent_ticks: int, delay_ticks: int) -> None:
     s.absent.add(uuid)
     if uuid == s.leader_uuid:
         # This also holds if another replica's vote request woke us first.
-        s.election.heard = max(s.election.heard, silent_ticks)
+        s.election.ticks_since_leader = max(s.election.ticks_since_leader, silent_ticks)
     if _concerns(s, uuid):
         wake(s, f"nothing is heard from {uuid}")
         s.election.elapsed = min(silent_ticks, s.options.election_ticks_min) - delay_ticks

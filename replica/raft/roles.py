@@ -40,7 +40,7 @@ def drop_leadership(s: State) -> None:
     """Forget what only a leader knows."""
     s.out.read_failures += [(token, Code.NOT_LEADER) for token in s.lead.end_term()]
     # It heard no other leader while it led, so it may vote at once.
-    s.election.heard = s.options.election_ticks_max
+    s.election.ticks_since_leader = s.options.election_ticks_max
 
 
 def config_in_force(s: State) -> None:

@@ -66,7 +66,9 @@ class State:
         """The timers are stopped; see quiet.py."""
         self.absent: set[str] = set()
         """Servers from which nothing is heard, as the driver reported. Never iterated."""
-        self.election = Election(options, rng, timeout=options.election_ticks_max, heard=options.election_ticks_max)
+        self.election = Election(
+            options, rng, timeout=options.election_ticks_max, ticks_since_leader=options.election_ticks_max
+        )
 
         self.lead = Leading()
         self.clock: int | None = None

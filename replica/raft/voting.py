@@ -16,7 +16,7 @@ class Election:
     options: RaftOptions
     rng: Rng = field(repr=False)
     timeout: int
-    heard: int
+    ticks_since_leader: int
     """Ticks since a leader was heard."""
     elapsed: int = 0
     withhold_until: int = 0

@@ -328,7 +328,10 @@ class Net:
         self.settle()
         wire, told = self.wire.copy(), len(self.log_of_messages)
         for node in [self.nodes[name] for name in sorted(self.nodes)]:
-            while node.core._s.election.heard < self.options.election_ticks_min and node.core.role is not Role.LEADER:
+            while (
+                node.core._s.election.ticks_since_leader < self.options.election_ticks_min
+                and node.core.role is not Role.LEADER
+            ):
                 node.tick()
         # A node whose timeout passed meanwhile asked too early: one candidate at a time.
         self.wire = wire

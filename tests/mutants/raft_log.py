@@ -85,7 +85,7 @@ MUTANTS = (
         """,
         after="""
             s.ticks += 1
-            s.election.heard += s.quiet
+            s.election.ticks_since_leader += s.quiet
             if s.quiet:
                 return
         """,
@@ -103,7 +103,7 @@ MUTANTS = (
             return
         """,
         after="""
-            s.election.heard += 1
+            s.election.ticks_since_leader += 1
             return
         """,
     ),

@@ -325,7 +325,7 @@ PLANTED = (
         "live leader is deposed",
         one(
             "raft.election:_why_not",
-            "s.role is Role.LEADER or s.election.heard < s.options.election_ticks_min",
+            "s.role is Role.LEADER or s.election.ticks_since_leader < s.options.election_ticks_min",
             "False",
         ),
         story="live_leader_is_not_deposed",

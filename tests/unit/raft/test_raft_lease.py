@@ -275,7 +275,7 @@ def test_campaign_by_hand_waits_as_long_as_a_vote_does() -> None:
     solo.step(solo.append(1, OpId(0, 0)))
     solo.core.campaign()
     assert solo.core.role is Role.FOLLOWER
-    while solo.core._s.election.heard < OPTIONS.election_ticks_min:
+    while solo.core._s.election.ticks_since_leader < OPTIONS.election_ticks_min:
         solo.core.campaign()
         assert solo.core.role is Role.FOLLOWER
         solo.core.tick()

@@ -127,9 +127,9 @@ def test_resting_voter_withholds_its_vote_as_long_as_one_that_is_awake() -> None
     for _ in range(50):
         solo.core.tick()
     solo.core.link_lost("b", 3)
-    assert not solo.core.quiet and solo.core._s.election.heard == 3
+    assert not solo.core.quiet and solo.core._s.election.ticks_since_leader == 3
     for _ in range(QUIET.election_ticks_min - 4):
         solo.core.tick()
-    assert solo.core._s.election.heard == QUIET.election_ticks_min - 1
+    assert solo.core._s.election.ticks_since_leader == QUIET.election_ticks_min - 1
     solo.core.campaign()
     assert solo.core.role is Role.FOLLOWER, "the leader may still hold a lease"
