@@ -1,6 +1,5 @@
 """Raft messages between servers: one link for each ordered pair, shared by all tablets."""
 
-from .channel import PeerChannelStatus
 from .connection_quota import CLIENTS, ConnectionQuota
 from .exporter import Exporter, call_families
 from .frame_reader import Arrivals, FrameReader
@@ -9,4 +8,5 @@ from .liveness import LivenessChange, PeerLiveness
 from .microtasks import MicrotaskQueue
 from .network import PeerNetwork
 from .options import PeerOptions
+from .peer import PeerStatus
 from .servicer import PeerServicer

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from nyala.replica.raft import Message
 from nyala.replica.types import Address, Member, Post, RaftConfig, limits
 
-from .channel import PeerChannel, PeerChannelStatus
 from .options import PeerOptions
+from .peer import Peer, PeerStatus
 
 
 class PeerNetwork:
@@ -25,7 +25,7 @@ class PeerNetwork:
         address: Address,
         options: PeerOptions | None = None,
         *,
-        on_state: Callable[[PeerChannelStatus], None] = lambda status: None,
+        on_state: Callable[[PeerStatus], None] = lambda status: None,
         soon: Post | None = None,
         takeover: int = 0,
     ) -> None:
@@ -41,7 +41,7 @@ class PeerNetwork:
         self._takeover = takeover
         self._address = address
         self._options = options or PeerOptions()
-        self._channels: dict[str, PeerChannel] = {}
+        self._peers: dict[str, Peer] = {}
         self._given: dict[str, tuple[Address, ...]] = {}
         self._listed: dict[str, tuple[Address, ...]] = {}
         self._configured: dict[str, tuple[Address, ...]] = {}
@@ -60,19 +60,19 @@ class PeerNetwork:
         """
         if self._closed:
             return
-        channels = self._channels
+        peers = self._peers
         for tablet_id, message in messages:
-            channel = channels.get(message.to_uuid)
-            if channel is None:
-                channel = self._open(message.to_uuid)
-            channel.put(tablet_id, message)
+            peer = peers.get(message.to_uuid)
+            if peer is None:
+                peer = self._open(message.to_uuid)
+            peer.put(tablet_id, message)
 
     def pulse(self, uuids: Sequence[str]) -> None:
         """Send an empty batch to each of these servers to which nothing was sent since the last call."""
         if self._closed:
             return
         for uuid in uuids:
-            (self._channels.get(uuid) or self._open(uuid)).pulse()
+            (self._peers.get(uuid) or self._open(uuid)).pulse()
 
     def learn(self, uuid: str, addresses: Sequence[Address]) -> None:
         """Note the address that the server `uuid` gives. If it changes, the link ends and connects there at once."""
@@ -93,12 +93,12 @@ class PeerNetwork:
     def lost(self) -> list[str]:
         """The sorted uuids of servers to which there is no link, because the last attempt failed or no address is
         known."""
-        return sorted(uuid for uuid, channel in self._channels.items() if channel.lost)
+        return sorted(uuid for uuid, peer in self._peers.items() if peer.lost)
 
     def place(self, member: Member) -> Address | None:
         """The address for calls to a member: that of the link to it, otherwise the first one that would be tried."""
-        channel = self._channels.get(member.uuid)
-        linked = channel.linked_to if channel is not None else None
+        peer = self._peers.get(member.uuid)
+        linked = peer.linked_to if peer is not None else None
         return linked or next(iter((*self.addresses(member.uuid), *member.addresses)), None)
 
     def learn_config(self, config: RaftConfig) -> None:
@@ -117,29 +117,29 @@ class PeerNetwork:
         before = self.addresses(uuid)
         known[uuid] = tuple(addresses)
         after = self.addresses(uuid)
-        channel = self._channels.get(uuid)
-        if channel is not None and before != after:
-            channel.move(after)
+        peer = self._peers.get(uuid)
+        if peer is not None and before != after:
+            peer.move(after)
 
-    def status(self) -> list[PeerChannelStatus]:
+    def status(self) -> list[PeerStatus]:
         """The status of each link, sorted by uuid."""
-        return [self._channels[uuid].status() for uuid in sorted(self._channels)]
+        return [self._peers[uuid].status() for uuid in sorted(self._peers)]
 
     async def close(self) -> None:
         """End all links; queued messages are lost."""
         self._closed = True
-        channels, self._channels = self._channels, {}
-        for channel in channels.values():
-            await channel.close()
+        peers, self._peers = self._peers, {}
+        for peer in peers.values():
+            await peer.close()
 
     def relink(self, uuid: str) -> None:
         """Give up the link to that server, if there is one, and connect anew for the next message."""
-        if channel := self._channels.get(uuid):
-            channel.relink()
+        if peer := self._peers.get(uuid):
+            peer.relink()
 
-    def _open(self, uuid: str) -> PeerChannel:
+    def _open(self, uuid: str) -> Peer:
         addresses = self.addresses(uuid)
-        channel = PeerChannel(
+        peer = Peer(
             self._uuid,
             self._address,
             uuid,
@@ -150,10 +150,10 @@ class PeerNetwork:
             self._soon,
             self._takeover,
         )
-        self._channels[uuid] = channel
+        self._peers[uuid] = peer
         if not self.knows(uuid):
             # It, or a forger in its name, sent a message once. It is enough to answer the latest of such servers.
-            self._unknown = {u: None for u in self._unknown if u in self._channels and not self.knows(u)} | {uuid: None}
+            self._unknown = {u: None for u in self._unknown if u in self._peers and not self.knows(u)} | {uuid: None}
             for oldest in list(self._unknown)[: max(0, len(self._unknown) - limits.PEERS_UNKNOWN_MAX)]:
-                self._channels.pop(oldest).end()
-        return channel
+                self._peers.pop(oldest).end()
+        return peer

@@ -39,7 +39,7 @@ MUTANTS = (
         name="module stands out of order on its page",
         test="tests/tidy/test_design_pages.py::test_modules_of_a_folder_are_listed_in_alphabetical_order",
         file="replica/transport/DESIGN.md",
-        before="| `channel.py` |",
+        before="| `peer.py` |",
         after="| `servicer2.py` |",
     ),
     Mutant(

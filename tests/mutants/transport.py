@@ -12,8 +12,8 @@ MUTANTS = (
             "tests/unit/transport/test_transport_messages.py::"
             "test_pulse_is_an_empty_batch_that_names_the_process_and_only_where_nothing_else_went"
         ),
-        file="replica/transport/channel.py",
-        function="PeerChannel.pulse",
+        file="replica/transport/peer.py",
+        function="Peer.pulse",
         before="""
             if self._pulse_due:
                 self._send_soon()
@@ -27,8 +27,8 @@ MUTANTS = (
             "tests/unit/transport/test_transport_messages.py::"
             "test_batch_of_more_entries_than_one_iteration_takes_is_split"
         ),
-        file="replica/transport/channel.py",
-        function="PeerChannel._take",
+        file="replica/transport/peer.py",
+        function="Peer._take",
         before="over = total + size > bound or entries > limits.PEER_BATCH_ENTRIES_SENT",
         after="over = total + size > bound",
     ),

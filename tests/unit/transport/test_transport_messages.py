@@ -17,7 +17,7 @@ from nyala.infra.local.ports import Ports
 from nyala.replica.raft import AppendEntries, AppendReply, Message, VoteRequest
 from nyala.replica.rows import crc32c
 from nyala.replica.rpc import SERVER_OPTIONS, fill_message, frame, frame_parts, message_to_pb, pb, pb_grpc
-from nyala.replica.transport import Listener, MicrotaskQueue, PeerChannelStatus, PeerNetwork, PeerOptions, PeerServicer
+from nyala.replica.transport import Listener, MicrotaskQueue, PeerNetwork, PeerOptions, PeerServicer, PeerStatus
 from nyala.replica.transport.frame_reader import BUFFER_BYTES, Arrivals, FrameReader
 from nyala.replica.types import Address, Code, Entry, EntryKind, Member, OpId, RaftConfig, Refused, limits
 from tests.harness.patience import patience_s
@@ -94,14 +94,14 @@ class States:
     """States that a network reported, and a way to wait for one, whatever came behind it."""
 
     def __init__(self) -> None:
-        self.told: list[PeerChannelStatus] = []
+        self.told: list[PeerStatus] = []
         self._news = asyncio.Event()
 
-    def __call__(self, status: PeerChannelStatus) -> None:
+    def __call__(self, status: PeerStatus) -> None:
         self.told.append(status)
         self._news.set()
 
-    async def until(self, condition: Callable[[PeerChannelStatus], bool]) -> None:
+    async def until(self, condition: Callable[[PeerStatus], bool]) -> None:
         async with asyncio.timeout(patience_s(60)):
             while not any(condition(status) for status in self.told):
                 self._news.clear()

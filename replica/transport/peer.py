@@ -22,7 +22,7 @@ _FIXED_BYTES = 64
 
 
 @dataclass(frozen=True)
-class PeerChannelStatus:
+class PeerStatus:
     """The state of one outgoing link. `error`: the reason why the last connection ended, empty if none did."""
 
     uuid: str
@@ -37,7 +37,7 @@ class PeerChannelStatus:
 
 
 @dataclass(eq=False)
-class PeerChannel:
+class Peer:
     """The link to one server.
 
     Invariants: at most `queue_bytes_max` of entries wait; above it, appends are dropped, and votes, heartbeats and
@@ -50,7 +50,7 @@ class PeerChannel:
     dest_uuid: str
     addresses: tuple[Address, ...]
     options: PeerOptions
-    on_state: Callable[[PeerChannelStatus], None]
+    on_state: Callable[[PeerStatus], None]
     process: int = 0
     soon: Post | None = None
     takeover: int = 0
@@ -132,9 +132,9 @@ class PeerChannel:
         for addresses of such servers."""
         return self._link is None and (bool(self._error) or not self.addresses)
 
-    def status(self) -> PeerChannelStatus:
+    def status(self) -> PeerStatus:
         """The state of this link, and of its queue."""
-        return PeerChannelStatus(
+        return PeerStatus(
             uuid=self.dest_uuid,
             address=str(self._target()) if self.addresses else "",
             connected=self._link is not None,
