@@ -136,9 +136,11 @@ class Callers:
         self._changes.finish(config.opid, config)
         self._changes.finish_configs_up_to(config.opid, config, self.core.aborted)
 
-    def settle(self, told_later: int, term_at: Callable[[int], int | None], hint: str) -> None:
+    def answer_known_outcomes(
+        self, answered_when_applied: int, term_at: Callable[[int], int | None], hint: str
+    ) -> None:
         """Answer the callers because leadership is lost; see `PendingEntries.leadership_lost`."""
-        self._changes.leadership_lost(told_later, term_at, hint)
+        self._changes.leadership_lost(answered_when_applied, term_at, hint)
 
     def fail_all(self, code: Code, what: str) -> None:
         """Answer all callers because the replica stops serving."""

@@ -61,14 +61,16 @@ class PendingEntries:
             self.bytes -= entry.size_bytes
             entry.done(taken_back if entry.opid == aborted else result)
 
-    def leadership_lost(self, told_later: int, term_at: Callable[[int], int | None], leader_hint: str) -> None:
+    def leadership_lost(
+        self, answered_when_applied: int, term_at: Callable[[int], int | None], leader_hint: str
+    ) -> None:
         """Answer each caller whether its entry is gone from the log, or its outcome unknown. Callers of committed
-        entries wait on. `told_later`: up to this index everything is committed and will be applied here soon, so these
-        callers wait.
+        entries wait on. `answered_when_applied`: up to this index everything is committed and will be applied here
+        soon, so these callers wait.
         """
         for index in sorted(self._by_index):
             entry = self._by_index[index]
-            if index <= told_later:
+            if index <= answered_when_applied:
                 if term_at(index) == entry.opid.term:
                     continue
                 answer = _replaced(entry.opid)

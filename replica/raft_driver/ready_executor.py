@@ -356,13 +356,13 @@ class ReadyExecutor:
     def _leadership_lost(self) -> None:
         hint = leader_hint(self.core)
         self.writer.leadership_lost(hint)
-        told_later = self.core.commit_index
+        answered_when_applied = self.core.commit_index
         if self._disk_stands:
             # Entries that are durable on the others only are applied when the disk goes on, which is too late for
             # callers.
-            told_later = min(told_later, self.core.persisted_index)
+            answered_when_applied = min(answered_when_applied, self.core.persisted_index)
         for callers in (self.writer, self.callers):
-            callers.settle(told_later, self.cache.term_at, hint)
+            callers.answer_known_outcomes(answered_when_applied, self.cache.term_at, hint)
 
     def fall_silent(self, phase: Phase, served: bool, code: Code, what: str) -> None:
         """Send, apply and answer nothing after this; callers get `code` and `text` first."""

@@ -82,9 +82,11 @@ class Writer:
         for write in self._batcher.abandon():
             write.done(Refused(Code.NOT_LEADER, "leadership was lost before the write got an index", detail=hint))
 
-    def settle(self, told_later: int, term_at: Callable[[int], int | None], hint: str) -> None:
+    def answer_known_outcomes(
+        self, answered_when_applied: int, term_at: Callable[[int], int | None], hint: str
+    ) -> None:
         """Answer the writes with an index whose outcome is known now; see `PendingEntries.leadership_lost`."""
-        self._writes.leadership_lost(told_later, term_at, hint)
+        self._writes.leadership_lost(answered_when_applied, term_at, hint)
 
     def fail_all(self, code: Code, what: str) -> None:
         """Answer all writes because the replica stops serving. A write without an index was not applied; for the others

@@ -154,7 +154,7 @@ MUTANTS = (
         ),
         file="replica/raft_driver/ready_executor.py",
         function="ReadyExecutor._leadership_lost",
-        before="told_later = min(told_later, self.core.persisted_index)",
+        before="answered_when_applied = min(answered_when_applied, self.core.persisted_index)",
         after="pass",
     ),
     Mutant(
