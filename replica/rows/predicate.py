@@ -58,19 +58,19 @@ class Conditions:
 
         `stop` is called before each step of at most a few milliseconds, and may raise.
         """
-        self._ready: list[_Ready] = []
+        self._prepared: list[_Prepared] = []
         odd = limits.SCAN_ODD_VALUES_MAX
         for predicate in predicates:
             stop()
-            self._ready.append(_Ready(predicate, schema, odd, stop))
-            odd -= self._ready[-1].odd_listed
+            self._prepared.append(_Prepared(predicate, schema, odd, stop))
+            odd -= self._prepared[-1].odd_listed
 
     def terms(self, column: str, stop: Callable[[], None] = never_stop) -> list[Term]:
         """The conditions on a column of the key as `intersected` returns them, with which a sorted column is searched.
         Rows that meet all predicates meet all terms. `stop` is called before each condition, and may raise."""
 
         def found() -> Iterator[Term]:
-            for ready in self._ready:
+            for ready in self._prepared:
                 if ready.predicate.column == column:
                     stop()
                     yield from ready.terms()
@@ -84,7 +84,7 @@ class Conditions:
         `stop` is called before each comparison of the whole batch, and may raise.
         """
         mask = None
-        for ready in self._ready:
+        for ready in self._prepared:
             stop()
             one = ready.mask(batch.column(ready.predicate.column), stop)
             mask = one if mask is None else pc.and_(mask, one)
@@ -98,7 +98,7 @@ def predicate_mask(batch: Any, predicates: Iterable[Predicate]) -> Any:
     return Conditions(predicates, batch.schema).mask(batch)
 
 
-class _Ready:
+class _Prepared:
     """One predicate, with its values as Arrow objects."""
 
     def __init__(self, predicate: Predicate, schema: Any, odd_max: int, stop: Callable[[], None]) -> None:
