@@ -14,7 +14,7 @@ from typing import Any
 from nyala.replica.rpc import HEAD_BYTES, body_length, frame, message_to_pb, pb
 from nyala.replica.server.requests.write_links import WriteLink
 from nyala.replica.server.runtime.lanes import drained
-from nyala.replica.tablet_copy.wire.fetch_wire import be_patient
+from nyala.replica.tablet_copy.wire.fetch_wire import set_timeouts
 from nyala.replica.transport.listener import _Incoming
 from nyala.replica.types import OpId
 from tests.fuzz.door import Broken, Door, Scenario
@@ -303,7 +303,7 @@ class _Fetches(ServerCalls):
 def _talk(sock: socket.socket, data: bytes) -> None:
     """Send it all, and read what comes until the other end is done."""
     with sock:
-        be_patient(sock, int(STUCK_S))
+        set_timeouts(sock, int(STUCK_S))
         try:
             sock.sendall(data)
             sock.shutdown(socket.SHUT_WR)

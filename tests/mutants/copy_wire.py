@@ -140,8 +140,8 @@ MUTANTS = (
         test="tests/unit/server/test_server_fetch.py::test_source_that_says_nothing_is_given_up",
         file="replica/tablet_copy/wire/remote_source.py",
         function="RemoteCopySource._connect",
-        before="be_patient(sock, self.SILENCE_S)",
-        after="be_patient(sock, 3600)",
+        before="set_timeouts(sock, self.SILENCE_S)",
+        after="set_timeouts(sock, 3600)",
     ),
     Mutant(
         name="abort waits for a silent source",
@@ -151,7 +151,7 @@ MUTANTS = (
         function="RemoteCopySource.abort",
         before="""
             for sock in self._connections:
-                hang_up(sock)
+                close_connection(sock)
         """,
         after="",
     ),

@@ -11,7 +11,7 @@ from nyala.replica.rpc import as_refusal, check_fields, check_name, error_to_pb,
 from nyala.replica.tablet_copy import SessionFile
 from nyala.replica.types import Code, Corruption, Refused, ReplicaError, limits, started_pool
 
-from .fetch_wire import be_patient, receive_message, send_message
+from .fetch_wire import receive_message, send_message, set_timeouts
 from .source_process import SourceProcess
 
 _log = logging.getLogger("nyala.tablet_copy")
@@ -57,7 +57,7 @@ class FetchServing:
         with self._lock:
             for other, its_session in self._connections.items():
                 if its_session not in alive:
-                    hang_up(other)
+                    close_connection(other)
             count = list(self._connections.values()).count(session_id)
             room = session_id in alive and count < limits.COPY_FETCHES_PER_SESSION_MAX and not self._closing.is_set()
             if room:
@@ -71,12 +71,12 @@ class FetchServing:
         with self._lock:
             self._closing.set()
             for sock in self._connections:
-                hang_up(sock)
+                close_connection(sock)
         self._pool.shutdown(wait=False)
 
     def _serve(self, sock: socket.socket) -> None:
         try:
-            be_patient(sock, PATIENCE_S)
+            set_timeouts(sock, PATIENCE_S)
             send_message(sock, pb.FetchPart())
             while (request := receive_message(sock, pb.FetchRequest)) is not None:
                 self._answer(sock, request)
@@ -132,7 +132,7 @@ class FetchServing:
                 send_message(sock, pb.FetchPart())
 
 
-def hang_up(sock: socket.socket) -> None:
+def close_connection(sock: socket.socket) -> None:
     """End a connection that another thread may be reading or writing. That thread closes it."""
     try:
         sock.shutdown(socket.SHUT_RDWR)

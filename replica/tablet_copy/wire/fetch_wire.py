@@ -21,7 +21,7 @@ _MORE = getattr(socket, "MSG_MORE", 0)
 """A flag for a send that more bytes follow at once, so that a few bytes do not become a packet of their own."""
 
 
-def be_patient(sock: socket.socket, patience_s: int) -> None:
+def set_timeouts(sock: socket.socket, patience_s: int) -> None:
     """Set the time-outs: a read or write without progress for that time raises BlockingIOError; a dead peer, an
     OSError."""
     limit = struct.pack("@ll", patience_s, 0)

@@ -26,8 +26,8 @@ from nyala.replica.rpc import (
 from nyala.replica.tablet_copy import WHOLE, CopyFile, CopyManifest, CopyWanted, FileKind
 from nyala.replica.types import Address, Applied, Code, Refused, known_value, limits, new_uuid
 
-from .fetch_serving import hang_up
-from .fetch_wire import be_patient, receive, receive_message, send_message
+from .fetch_serving import close_connection
+from .fetch_wire import receive, receive_message, send_message, set_timeouts
 
 
 @cache
@@ -208,7 +208,7 @@ class RemoteCopySource:
             if aborted:
                 raise _cancelled()
             sock.settimeout(None)
-            be_patient(sock, self.SILENCE_S)
+            set_timeouts(sock, self.SILENCE_S)
             sock.sendall(frame(granted.ticket))
             if receive_message(sock, pb.FetchPart) is None:
                 raise ConnectionError("the source did not let the connection in")
@@ -243,7 +243,7 @@ class RemoteCopySource:
             self._aborted = True
             calls = list(self._calls)
             for sock in self._connections:
-                hang_up(sock)
+                close_connection(sock)
         for call in calls:
             call.cancel()
 

@@ -21,10 +21,10 @@ from nyala.replica.tablet_copy import CopyFile, CopyManifest
 from nyala.replica.tablet_copy.wire import fetch_serving
 from nyala.replica.tablet_copy.wire.fetch_wire import (
     MESSAGE_BYTES_MAX,
-    be_patient,
     receive,
     receive_message,
     send_message,
+    set_timeouts,
 )
 from nyala.replica.tablet_copy.wire.remote_source import ATTEMPTS, RemoteCopySource
 from nyala.replica.types import Code, Refused, limits, new_uuid
@@ -41,7 +41,7 @@ LONG_S = int(patience_s(60.0))
 def connection(port: int, ticket: bytes) -> Iterator[socket.socket]:
     with socket.create_connection(("127.0.0.1", port), LONG_S) as sock:
         sock.settimeout(None)
-        be_patient(sock, LONG_S)
+        set_timeouts(sock, LONG_S)
         sock.sendall(frame(ticket))
         yield sock
 
@@ -372,7 +372,7 @@ def test_messages_and_bytes_come_out_as_they_went_in_however_they_are_cut(seed: 
         thread = threading.Thread(target=send)
         thread.start()
         with right:
-            be_patient(right, LONG_S)
+            set_timeouts(right, LONG_S)
             for at, data in given:
                 part = receive_message(right, pb.FetchPart)
                 assert (part.byte_offset, receive(right, part.length_bytes)) == (at, data)
