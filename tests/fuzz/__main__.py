@@ -1,7 +1,7 @@
 """Run fuzzers: `python -m tests.fuzz`, `python -m tests.fuzz server/ topic/reports --inputs 100000 --seed 7`.
 
-Each door runs in a process of its own, so that even a crash of the interpreter is one input's failure. The inputs of a
-failure are made as few as still fail, and saved beside the command that repeats them. Exit code 1 if there was one.
+Each target runs in a process of its own, so that even a crash of the interpreter is one input's failure. The inputs of
+a failure are made as few as still fail, and saved beside the command that repeats them. Exit code 1 if there was one.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tests.fuzz.campaign import input_of, shortest
-from tests.fuzz.door import Door, Session
-from tests.fuzz.registry import all_doors, chosen
+from tests.fuzz.registry import all_targets, chosen
+from tests.fuzz.target import Session, Target
 from tests.fuzz.worker import save_inputs
 
 STUCK_S = 600.0
@@ -33,20 +33,22 @@ WORKS_S = 1.0
 """A process with less processor time than this in STUCK_S does not compute."""
 PROGRESS_S = 0.5
 TURN_INPUTS = 20_000
-"""The inputs of one process; then the next door has its turn, until all have had their inputs or the time is over."""
+"""The inputs of one process; then the next target has its turn, until all have had their inputs or the time is over."""
 
 
 def _arguments(words: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("doors", nargs="*", metavar="DOOR", help="a part of doors' names; all of them without one")
-    parser.add_argument("--inputs", type=int, default=1000, help="inputs for each door (1000)")
+    parser.add_argument(
+        "targets", nargs="*", metavar="TARGET", help="a part of targets' names; all of them without one"
+    )
+    parser.add_argument("--inputs", type=int, default=1000, help="inputs for each target (1000)")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="end after so many seconds")
     parser.add_argument("--seed", type=int, help="of the random numbers; drawn, and printed, if it is not given")
     parser.add_argument("--first", type=int, default=0, help="number of the first input (0)")
     parser.add_argument("--repeat", type=Path, metavar="FILE", help="deliver the inputs of a saved failure again")
     parser.add_argument("--out", type=Path, default=Path(".nyala/fuzz"), help="where failures are saved (.nyala/fuzz)")
-    parser.add_argument("--json", action="store_true", help="one JSON object a door instead of a table")
-    parser.add_argument("--list", action="store_true", help="the names of all doors")
+    parser.add_argument("--json", action="store_true", help="one JSON object a target instead of a table")
+    parser.add_argument("--list", action="store_true", help="the names of all targets")
     return parser.parse_args(words)
 
 
@@ -92,53 +94,55 @@ def _worker(*words: str) -> tuple[dict[str, Any], int]:
         return {"error": text}, number
 
 
-def _remade(door: Door, seed: int, first: int, last: int) -> list[bytes]:
+def _remade(target: Target, seed: int, first: int, last: int) -> list[bytes]:
     """Make inputs again by their numbers, for a process that died before it reported them."""
     found: list[bytes] = []
 
     async def scenario(session: Session) -> None:
-        found.extend(input_of(session, door, seed, number) for number in range(first, last + 1))
+        found.extend(input_of(session, target, seed, number) for number in range(first, last + 1))
 
-    door.within(scenario)
+    target.within(scenario)
     return found
 
 
-def _failed(door: Door, said: dict[str, Any], seed: int, first: int, number: int, out: Path) -> dict[str, Any]:
+def _failed(target: Target, said: dict[str, Any], seed: int, first: int, number: int, out: Path) -> dict[str, Any]:
     """Shorten the inputs of a failure and save them; returns its `failure` as it is reported."""
     failure = said.get("failure") or {"error": said.get("error", ""), "number": number, "inputs": []}
     inputs = [bytes.fromhex(data) for data in failure["inputs"]]
     if not inputs:
-        begun = first + (max(first, number) - first) // door.slice_inputs * door.slice_inputs
-        inputs = _remade(door, seed, begun, max(begun, number))
+        begun = first + (max(first, number) - first) // target.slice_inputs * target.slice_inputs
+        inputs = _remade(target, seed, begun, max(begun, number))
     with tempfile.TemporaryDirectory(prefix="nyala-fuzz-") as folder:
         attempt = Path(folder) / "attempt"
 
         def fails(some: Any) -> bool:
-            save_inputs(attempt, door.name, list(some), "")
+            save_inputs(attempt, target.name, list(some), "")
             return bool(_worker("repeat", str(attempt))[0]["error"])
 
         few = shortest(inputs, fails)
     digest = hashlib.sha256(b"".join(few)).hexdigest()[:12]
-    path = out / f"{door.name.replace('/', '-')}-{digest}.hex"
-    save_inputs(path, door.name, few, failure["error"])
+    path = out / f"{target.name.replace('/', '-')}-{digest}.hex"
+    save_inputs(path, target.name, few, failure["error"])
     return {"number": failure["number"], "error": failure["error"], "inputs": len(few), "file": str(path)}
 
 
 def _run(arguments: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
-    doors, seed, until_s = chosen(arguments.doors), arguments.seed, time.monotonic() + arguments.seconds
+    targets, seed, until_s = chosen(arguments.targets), arguments.seed, time.monotonic() + arguments.seconds
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    totals = {d.name: {"door": d.name, "inputs": 0, "seconds": 0.0, "high_bytes": 0, "slowest_s": 0.0} for d in doors}
-    waiting = [(door, arguments.first) for door in doors]
+    totals = {
+        d.name: {"target": d.name, "inputs": 0, "seconds": 0.0, "high_bytes": 0, "slowest_s": 0.0} for d in targets
+    }
+    waiting = [(target, arguments.first) for target in targets]
     end = arguments.first + arguments.inputs
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("", total=len(doors) * arguments.inputs)
+        task = bar.add_task("", total=len(targets) * arguments.inputs)
         while waiting and time.monotonic() < until_s:
-            door, first = waiting.pop(0)
+            target, first = waiting.pop(0)
             count = min(TURN_INPUTS, end - first)
-            bar.update(task, description=door.name)
+            bar.update(task, description=target.name)
             seconds = min(1e9, max(0.0, until_s - time.monotonic()))
-            said, number = _worker("run", door.name, str(seed), str(first), str(count), str(seconds))
-            total = totals[door.name]
+            said, number = _worker("run", target.name, str(seed), str(first), str(count), str(seconds))
+            total = totals[target.name]
             done = said.get("inputs", max(0, number - first))
             total["inputs"] += done
             total["seconds"] += said.get("seconds", 0.0)
@@ -146,23 +150,23 @@ def _run(arguments: argparse.Namespace, console: Console) -> list[dict[str, Any]
                 total[most] = max(total[most], said.get(most, 0))
             bar.advance(task, done)
             if said.get("failure") or "error" in said:
-                total["failure"] = _failed(door, said, seed, first, number, arguments.out)
+                total["failure"] = _failed(target, said, seed, first, number, arguments.out)
                 found = total["failure"]
                 lines = found["error"].strip().splitlines() or ["?"]
-                console.print(f"[red]{door.name}[/]: {lines[-1][:400]}", highlight=False, markup=True)
-                again = f"{door.name} --seed {seed} --first {found['number']} --inputs 1"
+                console.print(f"[red]{target.name}[/]: {lines[-1][:400]}", highlight=False, markup=True)
+                again = f"{target.name} --seed {seed} --first {found['number']} --inputs 1"
                 console.print(f"  python -m tests.fuzz --repeat {found['file']}", highlight=False)
                 console.print(f"  or, if that finds nothing, python -m tests.fuzz {again}", highlight=False)
             elif first + count < end:
-                waiting.append((door, first + count))
+                waiting.append((target, first + count))
     return list(totals.values())
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run the doors that the words name; returns the exit code."""
+    """Run the targets that the words name; returns the exit code."""
     arguments, console = _arguments(words), Console(stderr=True, soft_wrap=True)
     if arguments.list:
-        print("\n".join(all_doors()))
+        print("\n".join(all_targets()))
         return 0
     if arguments.repeat is not None:
         error = _worker("repeat", str(arguments.repeat))[0]["error"]
@@ -178,7 +182,7 @@ def main(words: list[str] | None = None) -> int:
             continue
         rate = total["inputs"] / total["seconds"] if total["seconds"] else 0.0
         figures = f"{total['inputs']:>9} inputs {rate:>7.0f}/s {total['high_bytes'] >> 20:>5} MiB"
-        print(f"{total['door']:<42} {figures} {total['slowest_s']:>6.3f} s {'FAILED' if 'failure' in total else ''}")
+        print(f"{total['target']:<42} {figures} {total['slowest_s']:>6.3f} s {'FAILED' if 'failure' in total else ''}")
     return 1 if any("failure" in total for total in totals) else 0
 
 

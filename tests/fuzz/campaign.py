@@ -1,4 +1,4 @@
-"""Runs inputs against a door, checks what must hold, and finds the shortest sequence of inputs that still fails."""
+"""Runs inputs against a target, checks what must hold, and finds the shortest sequence of inputs that still fails."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from tests.fuzz.door import MIB, Broken, Door, Session
 from tests.fuzz.memory import HighWater
+from tests.fuzz.target import MIB, Broken, Session, Target
 
 CHECK_EVERY = 1000
 """The inputs between two checks of the guard's rows, of memory, and of an honest request."""
@@ -27,7 +27,7 @@ WARM_INPUTS = 20
 class Failure:
     """A fault that was found. `number`: that of the input after which it was found."""
 
-    door: str
+    target: str
     number: int
     error: str
     inputs: list[bytes] = field(default_factory=list)
@@ -66,13 +66,13 @@ class _Faults(logging.Handler):
             raise Broken(f"an exception was logged: {self.found.pop(0)}")
 
 
-def input_of(session: Session, door: Door, seed: int, number: int) -> bytes:
+def input_of(session: Session, target: Target, seed: int, number: int) -> bytes:
     """Return the input of that number; it depends on nothing else."""
-    return session.mutate(random.Random(f"{seed} {door.name} {number}"))
+    return session.mutate(random.Random(f"{seed} {target.name} {number}"))
 
 
 def run(
-    door: Door,
+    target: Target,
     seed: int,
     first: int,
     count: int,
@@ -80,27 +80,27 @@ def run(
     until_s: float = float("inf"),
     before: Callable[[int], None] = lambda number: None,
 ) -> Tally:
-    """Run `count` inputs from number `first` on, in worlds of `door.slice_inputs` inputs each, or fewer: until the
+    """Run `count` inputs from number `first` on, in worlds of `target.slice_inputs` inputs each, or fewer: until the
     first failure, or the monotonic time `until_s`. `before(number)` is called before each input is delivered."""
     total, begun_s = Tally(), time.monotonic()
-    for start in range(first, first + count, door.slice_inputs):
-        numbers = range(start, min(start + door.slice_inputs, first + count))
-        _slice(door, lambda session, n: input_of(session, door, seed, n), numbers, total, until_s, before)
+    for start in range(first, first + count, target.slice_inputs):
+        numbers = range(start, min(start + target.slice_inputs, first + count))
+        _slice(target, lambda session, n: input_of(session, target, seed, n), numbers, total, until_s, before)
         if total.failure is not None or time.monotonic() > until_s:
             break
     total.seconds = time.monotonic() - begun_s
     return total
 
 
-def replay(door: Door, inputs: Sequence[bytes]) -> str:
+def replay(target: Target, inputs: Sequence[bytes]) -> str:
     """Deliver the same inputs to one new world, with the checks after the last one; returns the error, or nothing."""
     tally = Tally()
-    _slice(door, lambda session, n: inputs[n], range(len(inputs)), tally, float("inf"), lambda number: None)
+    _slice(target, lambda session, n: inputs[n], range(len(inputs)), tally, float("inf"), lambda number: None)
     return tally.failure.error if tally.failure is not None else ""
 
 
 def _slice(
-    door: Door,
+    target: Target,
     input_at: Callable[[Session, int], bytes],
     numbers: range,
     tally: Tally,
@@ -118,7 +118,7 @@ def _slice(
             raise
 
     def _failure(error: Exception, inputs: list[bytes]) -> Failure:
-        return Failure(door.name, at, "".join(traceback.format_exception(error)), inputs)
+        return Failure(target.name, at, "".join(traceback.format_exception(error)), inputs)
 
     async def through(session: Session) -> None:
         nonlocal at
@@ -131,8 +131,8 @@ def _slice(
             cost_s = time.process_time() - begun_s
             tally.inputs += 1
             tally.slowest_s = max(tally.slowest_s, cost_s)
-            if cost_s > door.cpu_s:
-                raise Broken(f"one input took {cost_s:.1f} s of a processor, at most {door.cpu_s:g} s")
+            if cost_s > target.cpu_s:
+                raise Broken(f"one input took {cost_s:.1f} s of a processor, at most {target.cpu_s:g} s")
             faults.check()
             if at - numbers.start == WARM_INPUTS:
                 high.begin()
@@ -142,8 +142,8 @@ def _slice(
                 break
         await _check(session)
         tally.high_bytes = max(tally.high_bytes, high.taken_bytes())
-        if high.taken_bytes() > door.memory_bytes:
-            raise Broken(f"{high.taken_bytes() / MIB:.0f} MiB were taken, at most {door.memory_bytes / MIB:.0f} MiB")
+        if high.taken_bytes() > target.memory_bytes:
+            raise Broken(f"{high.taken_bytes() / MIB:.0f} MiB were taken, at most {target.memory_bytes / MIB:.0f} MiB")
 
     async def _check(session: Session) -> None:
         await session.check()
@@ -152,7 +152,7 @@ def _slice(
     level = root.level
     root.addHandler(faults)
     try:
-        door.within(scenario)
+        target.within(scenario)
         gc.collect()
         faults.check()
         if (kept := pa.total_allocated_bytes() - pool_bytes) > KEPT_BYTES_MAX:

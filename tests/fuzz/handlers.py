@@ -12,7 +12,7 @@ from google.protobuf import message_factory
 
 from nyala.replica.rpc import RequestChecks, pb, pb_grpc
 from nyala.replica.types import Code
-from tests.fuzz.door import Broken
+from tests.fuzz.target import Broken
 
 WAIT_S = 0.02
 """How long a handler may wait for an outcome that a fuzzer does not bring about."""

@@ -1,4 +1,4 @@
-"""Sessions of doors that are functions: they have no world, and a delivered input leaves nothing behind."""
+"""Sessions of targets that are functions: they have no world, and a delivered input leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 
-from tests.fuzz.door import Broken, Door, Scenario
+from tests.fuzz.target import Broken, Scenario, Target
 
 Mutate = Callable[[random.Random], bytes]
 
 
 class Pure:
-    """A door that is one function. `read(bytes)` raises for a fault only, and returns what it made of them."""
+    """A target that is one function. `read(bytes)` raises for a fault only, and returns what it made of them."""
 
     def __init__(self, seeds: Sequence[bytes], mutate: Mutate, read: Callable[[bytes], object]) -> None:
         self.seeds = seeds
@@ -33,8 +33,10 @@ class Pure:
                 raise Broken(f"a valid input is read as {now!r}, and was read as {honest!r}")
 
 
-def pure(name: str, seeds: Sequence[bytes], mutate: Mutate, read: Callable[[bytes], object], **bounds: object) -> Door:
-    """Return the door of a function."""
+def pure(
+    name: str, seeds: Sequence[bytes], mutate: Mutate, read: Callable[[bytes], object], **bounds: object
+) -> Target:
+    """Return the target of a function."""
 
     async def life(scenario: Scenario) -> None:
         await scenario(Pure(seeds, mutate, read))
@@ -42,4 +44,4 @@ def pure(name: str, seeds: Sequence[bytes], mutate: Mutate, read: Callable[[byte
     def within(scenario: Scenario) -> None:
         asyncio.run(life(scenario))
 
-    return Door(name=name, within=within, **{"slice_inputs": 10_000, "brief": 400, **bounds})  # type: ignore[arg-type]
+    return Target(name=name, within=within, **{"slice_inputs": 10_000, "brief": 400, **bounds})  # type: ignore[arg-type]

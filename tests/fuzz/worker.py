@@ -1,7 +1,8 @@
-"""One process of a campaign: runs slices of one door, and reports how far it came, so that after its death the input is
-known.
+"""One process of a campaign: runs slices of one target, and reports how far it came, so that after its death the input
+is known.
 
-python -m tests.fuzz.worker run DOOR SEED FIRST COUNT SECONDS PROGRESS python -m tests.fuzz.worker repeat FILE PROGRESS
+python -m tests.fuzz.worker run TARGET SEED FIRST COUNT SECONDS PROGRESS
+python -m tests.fuzz.worker repeat FILE PROGRESS
 
 `PROGRESS`: a file that always holds the number of the input under way. The result is JSON on its output.
 """
@@ -17,20 +18,21 @@ import time
 from pathlib import Path
 
 from tests.fuzz.campaign import Tally, replay, run
-from tests.fuzz.registry import door_of
+from tests.fuzz.registry import target_of
 
 
 def load_inputs(path: Path) -> tuple[str, list[bytes]]:
-    """Read (door, inputs) of a saved failure: a comment for people, the door's name, then one input a line in hex."""
+    """Read (target, inputs) of a saved failure: a comment for people, the target's name, then one input a line in
+    hex."""
     lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
     return lines[0], [bytes.fromhex(line) for line in lines[1:]]
 
 
-def save_inputs(path: Path, door: str, inputs: list[bytes], error: str) -> None:
+def save_inputs(path: Path, target: str, inputs: list[bytes], error: str) -> None:
     """Write a file that `load_inputs` reads."""
     path.parent.mkdir(parents=True, exist_ok=True)
     last = (error.strip().splitlines() or ["the process died"])[-1][:300]
-    text = [f"# {last}", f"# python -m tests.fuzz --repeat {path}", door, *(data.hex() for data in inputs)]
+    text = [f"# {last}", f"# python -m tests.fuzz --repeat {path}", target, *(data.hex() for data in inputs)]
     path.write_text("\n".join(text) + "\n")
 
 
@@ -47,14 +49,14 @@ def main(words: list[str]) -> None:
     progress = os.open(words[-1], os.O_RDWR | os.O_CREAT)
     if words[0] == "repeat":
         name, inputs = load_inputs(Path(words[1]))
-        print(json.dumps({"error": replay(door_of(name), inputs)}))
+        print(json.dumps({"error": replay(target_of(name), inputs)}))
         return
     name, seed, first, count, seconds = words[1], int(words[2]), int(words[3]), int(words[4]), float(words[5])
 
     def before(number: int) -> None:
         os.pwrite(progress, b"%-20d" % number, 0)
 
-    print(_report(run(door_of(name), seed, first, count, until_s=time.monotonic() + seconds, before=before)))
+    print(_report(run(target_of(name), seed, first, count, until_s=time.monotonic() + seconds, before=before)))
 
 
 if __name__ == "__main__":

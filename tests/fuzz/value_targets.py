@@ -24,10 +24,10 @@ from nyala.replica.rows import (
 from nyala.replica.rpc import pb, predicate_to_pb, predicates_from_pb, schema_from_pb, schema_to_pb
 from nyala.replica.rpc.checked_server import parsed_request
 from nyala.replica.types import Refused
-from tests.fuzz.door import Broken, Door
 from tests.fuzz.sessions import pure
 from tests.fuzz.spoil import LONGS, WORDS, spoilt
 from tests.fuzz.spoil_proto import spoilt_message
+from tests.fuzz.target import Broken, Target
 from tests.harness import hostile
 from tests.harness.every_type import KINDS, values
 
@@ -234,8 +234,8 @@ def _schema(data: bytes) -> object:
     return schema_to_pb(found).SerializeToString()
 
 
-def doors() -> list[Door]:
-    """Return one door for every kind of value."""
+def targets() -> list[Target]:
+    """Return one target for every kind of value."""
     texts, predicates, batch = _texts(), _predicates(), _Batch()
     table = pb.CreateTabletRequest(table=pb.TableInfo(schema=schema_to_pb(SCHEMA))).SerializeToString()
     small = TableSchema(1, (Column(id=1, name="k", type=ColumnType.INT64, nullable=False),), ("k",))

@@ -15,11 +15,11 @@ class Broken(AssertionError):
 
 
 class Session(Protocol):
-    """One world in which a door can be tried."""
+    """One world in which a target can be tried."""
 
     @property
     def seeds(self) -> Sequence[bytes]:
-        """Return valid inputs. They are equal in every session of the door: placeholders stand for ids that a world
+        """Return valid inputs. They are equal in every session of the target: placeholders stand for ids that a world
         makes up."""
         ...
 
@@ -41,7 +41,7 @@ Scenario = Callable[[Session], Awaitable[None]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Door:
+class Target:
     """One place that reads bytes from outside."""
 
     name: str

@@ -43,10 +43,10 @@ from nyala.replica.wal.format import seal
 from nyala.replica.wal.newest import NEWEST_NAME, Newest, read_newest, save_newest
 from nyala.replica.wal.recovery import WITHHELD_NAME, read_withheld
 from tests.formats import test_catalog_records, test_durable_formats
-from tests.fuzz.door import Broken, Door
 from tests.fuzz.sessions import pure
 from tests.fuzz.spoil import spoilt
 from tests.fuzz.spoil_avro import spoilt_datum, spoilt_json
+from tests.fuzz.target import Broken, Target
 from tests.harness.copies import CONFIG, SOURCE_UUID, TABLET, TARGET_UUID
 from tests.harness.sim_disk import SimDisk
 from tests.harness.tablet_twin import INT_SCHEMA, ledger_entry, noop_entry, schema_entry, write_entry
@@ -105,7 +105,7 @@ def _json_within(found: Any, rng: random.Random) -> Any:
     return spoilt_json(found.encode(), rng).decode("utf-8", "replace")
 
 
-def _framed(name: str, path: str, seeds: Sequence[bytes], read: Callable[[SimDisk], object], **more: Any) -> Door:
+def _framed(name: str, path: str, seeds: Sequence[bytes], read: Callable[[SimDisk], object], **more: Any) -> Target:
     mutate = partial(_spoilt_framed, name=name, seeds=seeds)
     return pure(f"file/{name}", seeds, mutate, partial(_refused, read, path), **more)
 
@@ -281,8 +281,8 @@ def _spoilt_sealed(rng: random.Random, seeds: Sequence[bytes]) -> bytes:
     return seal(spoilt(data[:-4], rng))
 
 
-def _small_files() -> list[Door]:
-    """Return the doors of the records of a log's end and of a withheld vote."""
+def _small_files() -> list[Target]:
+    """Return the targets of the records of a log's end and of a withheld vote."""
     disk = SimDisk()
     disk.mkdir(FOLDER)
     save_newest(disk, FOLDER, Newest(3, 4096, OpId(2, 9)))
@@ -422,8 +422,8 @@ class _State:
         return _refused(lambda disk: len(Catalog.open(disk).records), superblock_path(CATALOG_ID), sealed)
 
 
-def doors() -> list[Door]:
-    """Return one door for every file format, and for the contents of entries."""
+def targets() -> list[Target]:
+    """Return one target for every file format, and for the contents of entries."""
     tablet, log, state = _Tablet(), _Log(), _State()
     disk = SimDisk()
     cmeta = ConsensusMeta.create(disk, TABLET, SOURCE_UUID, CONFIG, 3)

@@ -1,4 +1,4 @@
-"""Brief runs of doors that need no servers, longer ones of all, and faults that the fuzzers themselves must find."""
+"""Brief runs of targets that need no servers, longer ones of all, and faults that the fuzzers themselves must find."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from nyala.replica.rpc import pb
 from tests.formats import test_durable_formats
 from tests.fuzz.__main__ import STUCK_S, _hangs, main
 from tests.fuzz.campaign import Tally, run, shortest
-from tests.fuzz.door import Broken, Door, Scenario
-from tests.fuzz.registry import KINDS, all_doors, door_of
+from tests.fuzz.registry import KINDS, all_targets, target_of
 from tests.fuzz.spoil import spoilt
+from tests.fuzz.target import Broken, Scenario, Target
 from tests.fuzz.worker import load_inputs, save_inputs
 from tests.unit.master import test_master_requests_table as of_master
 from tests.unit.server import test_server_requests_table as of_server
@@ -25,7 +25,7 @@ from tests.unit.server import test_server_requests_table as of_server
 SEED = 20
 BRIEF_SHARE = 8
 """The fast suite runs one in so many of the inputs of a brief run; the deep one has them all, twenty times."""
-NAMES = [*all_doors()]
+NAMES = [*all_targets()]
 BRIEF = ("value", "topic", "file", "entry")
 """Kinds without a world to set up: a second for all of them."""
 
@@ -34,7 +34,7 @@ def checked(tally: Tally) -> None:
     """Raise AssertionError with what was found, and the command that shortens it."""
     failure = tally.failure
     assert failure is None, (
-        f"{failure.error}\npython -m tests.fuzz {failure.door} --seed {SEED} --inputs {failure.number + 1}"
+        f"{failure.error}\npython -m tests.fuzz {failure.target} --seed {SEED} --inputs {failure.number + 1}"
         if failure
         else ""
     )
@@ -43,21 +43,21 @@ def checked(tally: Tally) -> None:
 @pytest.mark.parametrize("kind", [*BRIEF, *(pytest.param(k, marks=pytest.mark.deep) for k in KINDS if k not in BRIEF)])
 def test_hostile_inputs_of_each_kind_are_refused_and_harm_nothing(kind: str) -> None:
     """IN-60, IN-82, IN-90. Goal: no bytes from outside end a process, take memory without bound, or change what they do
-    not name. Method: a few seeded inputs for every door of the kind, changed by their structure; after them the guard's
-    rows, memory, and an honest request are checked."""
+    not name. Method: a few seeded inputs for every target of the kind, changed by their structure; after them the
+    guard's rows, memory, and an honest request are checked."""
     for name in NAMES:
         if name.startswith(f"{kind}/"):
-            checked(run(door_of(name), SEED, 0, max(5, door_of(name).brief // BRIEF_SHARE)))
+            checked(run(target_of(name), SEED, 0, max(5, target_of(name).brief // BRIEF_SHARE)))
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("name", NAMES)
-def test_many_hostile_inputs_of_each_door_are_refused_and_harm_nothing(name: str) -> None:
-    """IN-60, IN-82, IN-90. Goal and method as above, with many more inputs for each door."""
-    checked(run(door_of(name), SEED, 1000, 4 * door_of(name).brief))
+def test_many_hostile_inputs_of_each_target_are_refused_and_harm_nothing(name: str) -> None:
+    """IN-60, IN-82, IN-90. Goal and method as above, with many more inputs for each target."""
+    checked(run(target_of(name), SEED, 1000, 4 * target_of(name).brief))
 
 
-def test_every_call_topic_link_and_file_format_has_a_door() -> None:
+def test_every_call_topic_link_and_file_format_has_a_target() -> None:
     """Goal: every new input from outside has a fuzzer. Method: the tables of calls, the topics, the links' kinds, the
     framed schemas."""
     calls = {f"server/{row.call}" for row in of_server.ROWS} | {f"master/{row.call}" for row in of_master.ROWS}
@@ -71,7 +71,7 @@ def test_every_call_topic_link_and_file_format_has_a_door() -> None:
 
 
 class _Canary:
-    """A door that a byte of 255 breaks once a byte of 254 came before."""
+    """A target that a byte of 255 breaks once a byte of 254 came before."""
 
     def __init__(self) -> None:
         self.seeds: Sequence[bytes] = [bytes(range(10))]
@@ -86,7 +86,7 @@ class _Canary:
         self._armed = self._armed or b"\xfe" in data or b"\x7f" in data
 
     async def check(self) -> None:
-        """Check nothing: this door has no guard."""
+        """Check nothing: this target has no guard."""
 
 
 def _within(scenario: Scenario) -> None:
@@ -94,10 +94,10 @@ def _within(scenario: Scenario) -> None:
 
 
 def test_planted_fault_is_found_and_its_inputs_are_few() -> None:
-    """Goal: the fuzzers can fail, and what they find is short. Method: a door that breaks if one input comes after
+    """Goal: the fuzzers can fail, and what they find is short. Method: a target that breaks if one input comes after
     another; of hundreds of inputs two are left, and they still break it."""
-    door = Door(name="value/canary", within=_within)
-    found = run(door, 3, 0, 5000).failure
+    target = Target(name="value/canary", within=_within)
+    found = run(target, 3, 0, 5000).failure
     assert found is not None and "the canary is dead" in found.error and len(found.inputs) > 2
 
     def fails(inputs: Sequence[bytes]) -> bool:
@@ -114,7 +114,7 @@ def test_planted_fault_is_found_and_its_inputs_are_few() -> None:
 
 
 def test_input_of_a_number_is_the_same_in_every_run() -> None:
-    """Goal: a seed and a number are enough to repeat an input. Method: two worlds of a door whose requests carry ids
+    """Goal: a seed and a number are enough to repeat an input. Method: two worlds of a target whose requests carry ids
     that each world makes anew."""
     found: list[list[bytes]] = []
 
@@ -122,7 +122,7 @@ def test_input_of_a_number_is_the_same_in_every_run() -> None:
         found.append([session.mutate(random.Random(n)) for n in range(30)])  # type: ignore[attr-defined]
 
     for _ in range(2):
-        door_of("master/MasterService.MoveReplica").within(scenario)  # type: ignore[arg-type]
+        target_of("master/MasterService.MoveReplica").within(scenario)  # type: ignore[arg-type]
     assert found[0] == found[1] and len(set(found[0])) > 20
 
 

@@ -17,10 +17,10 @@ from nyala.replica.server.runtime.lanes import drained
 from nyala.replica.tablet_copy.wire.fetch_wire import set_timeouts
 from nyala.replica.transport.listener import _Incoming
 from nyala.replica.types import OpId
-from tests.fuzz.door import Broken, Door, Scenario
-from tests.fuzz.rpc_doors import ServerCalls, row_of_server, within_server
+from tests.fuzz.rpc_targets import ServerCalls, row_of_server, within_server
 from tests.fuzz.spoil import spoilt
 from tests.fuzz.spoil_proto import spoilt_message
+from tests.fuzz.target import Broken, Scenario, Target
 from tests.harness.copies import TABLET, superblock
 from tests.harness.played_replica import (
     CONFIG,
@@ -329,10 +329,10 @@ def _within_fetches(scenario: Scenario) -> None:
     within_server(row_of_server("CopyService.OpenFetch"), scenario, made)
 
 
-def doors() -> list[Door]:
-    """Return one door for every kind of link."""
+def targets() -> list[Target]:
+    """Return one target for every kind of link."""
     return [
-        Door(name="link/raft", within=_within_peers, brief=150),
-        Door(name="link/writes", within=_within_writes, brief=150),
-        Door(name="link/copy", within=_within_fetches, brief=100),
+        Target(name="link/raft", within=_within_peers, brief=150),
+        Target(name="link/writes", within=_within_writes, brief=150),
+        Target(name="link/copy", within=_within_fetches, brief=100),
     ]

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from nyala.replica.rpc import pb
-from tests.fuzz.door import Broken, Door, Scenario
 from tests.fuzz.handlers import Handlers, request_class
 from tests.fuzz.spoil_proto import spoilt_message
+from tests.fuzz.target import Broken, Scenario, Target
 from tests.harness.catalogs import table_info
 from tests.harness.master_calls import MasterWorld
 from tests.harness.request_table import Row
@@ -177,9 +177,9 @@ def row_of_server(call: str) -> Row:
     return next(row for row in of_server.ROWS if row.call == call)
 
 
-def doors() -> list[Door]:
-    """Return one door for every call."""
-    found: list[Door] = []
+def targets() -> list[Target]:
+    """Return one target for every call."""
+    found: list[Target] = []
     for kind, rows, within in (("server", of_server.ROWS, within_server), ("master", of_master.ROWS, _within_master)):
-        found += [Door(name=f"{kind}/{row.call}", within=partial(within, row)) for row in rows]
+        found += [Target(name=f"{kind}/{row.call}", within=partial(within, row)) for row in rows]
     return found

@@ -32,10 +32,10 @@ from nyala.replica.policy import view_of_reports
 from nyala.replica.rpc import decision_to_pb
 from nyala.replica.types import Decision, Outcome, Proposal, Report, Result, SystemClock
 from tests.formats import test_topic_formats as golden
-from tests.fuzz.door import Broken, Door
 from tests.fuzz.sessions import pure
 from tests.fuzz.spoil import spoilt
 from tests.fuzz.spoil_avro import Writer, spoilt_datum
+from tests.fuzz.target import Broken, Target
 from tests.harness.row_keys import encode_key
 
 
@@ -203,8 +203,8 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def doors() -> list[Door]:
-    """Return one door for every topic."""
+def targets() -> list[Target]:
+    """Return one target for every topic."""
     by_topic = {
         "proposals": (_proposal, ["proposal"]),
         "decisions": (_decision, ["decision_change", "decision_transfer"]),
