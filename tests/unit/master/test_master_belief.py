@@ -45,8 +45,9 @@ KNOWN = config(5, "abc")
     ],
 )
 def test_only_a_member_tells_of_a_later_config(told: dict[str, RaftConfig], expected: RaftConfig) -> None:
-    """IN-40. Goal: the reporter is a member of the config that is known, or was made one by changes that a member
-    told. Method: words of members and of others; of a new member before and after somebody told of it; chains."""
+    """IN-40. Goal: the masters believe a later config only from a server that is a member of the known config, or that
+    a member has reported as added. Method: reports of members and of other servers; of a new member before and after a
+    member reported it; chains of such reports."""
     assert believed(KNOWN, {n * 32: c for n, c in told.items()}) == expected
 
 
@@ -58,8 +59,9 @@ def status(uuid: str, tablet: str, committed: RaftConfig | None, **fields: Any) 
 
 
 def test_impossible_configs_tell_nothing() -> None:
-    """IN-40. Goal: a config that no replica can hold is no config. Method: one that is committed in a term that the
-    replica has not entered, before the first entry, without voters, with a member twice, with too many, with none."""
+    """IN-40. Goal: the masters ignore a config that no replica can have. Method: configs committed in a term that the
+    replica has not entered, before the first entry, without voters, with a member twice, with too many members, with
+    none."""
     assert config_told(reported_replica_from_pb(status(A, "t", KNOWN))) == KNOWN
     many = RaftConfig(OpId(1, 1), tuple(Member(f"{n:032x}") for n in range(limits.CONFIG_MEMBERS_MAX + 1)))
     twice = status(A, "t", KNOWN)
@@ -105,7 +107,8 @@ BEAT = {"server_uuid": A, "full_report": True}
     ],
 )  # fmt: skip
 def test_impossible_reports_are_refused_whole(fields: dict[str, Any], says: str) -> None:
-    """IN-40. Goal: what no server of this system says counts for nothing. Method: each field out of its range."""
+    """IN-40. Goal: a report that no server of this system sends is refused as a whole. Method: each field out of its
+    range."""
     with pytest.raises(Refused, match=says) as caught:
         heartbeat_from_pb(pb.HeartbeatRequest(**BEAT | fields))[1]({})
     assert caught.value.code is Code.INVALID_ARGUMENT
@@ -143,9 +146,10 @@ class Reports(Masters):
 
 
 def test_server_that_is_no_member_changes_nothing_of_a_tablet() -> None:
-    """IN-40, IN-41. Goal: one forged heartbeat cannot delete a table. Method: a stranger claims to lead in a far term,
-    with a config of itself alone, of itself and the members, and with the true one; nothing is believed, decided or
-    ordered; after a while its words are shown to operators, and not before; they end when it takes them back."""
+    """IN-40, IN-41. Goal: one forged heartbeat cannot delete a table. Method: a server that is no member claims to lead
+    in a far term, with a config of itself alone, of itself and the members, and with the true one. The masters believe,
+    decide and order nothing. After a while they show the claim to operators, and remove it when the server withdraws
+    it."""
     m = Reports()
     before = m.seen
     for claimed in (config(FAR, "f"), config(FAR, "abcf"), config(FAR, "bf"), KNOWN, None):
@@ -166,8 +170,9 @@ def test_server_that_is_no_member_changes_nothing_of_a_tablet() -> None:
 
 
 def test_leader_is_a_voter_by_its_own_word_and_in_no_lower_term() -> None:
-    """IN-40. Goal: who leads is a voter of the config that is believed. Method: a member without a vote, a server that
-    a member names, and that is no member; a voter of a lower term; then a voter of a higher one."""
+    """IN-40. Goal: the masters take a server for the leader only if it is a voter of the config that they believe,
+    reports so itself, and no voter has reported a higher term. Method: a member without a vote, a server that a member
+    names but that is no member, a voter of a lower term, then a voter of a higher one."""
     m = Reports()
     m.say(A, config(7, "abcD"), role="LEADER", term=3)
     m.say(D, config(7, "abcD"), role="LEADER", term=9)
@@ -183,8 +188,9 @@ def test_leader_is_a_voter_by_its_own_word_and_in_no_lower_term() -> None:
 
 
 def test_lie_under_a_members_uuid_ends_with_the_members_next_report() -> None:
-    """IN-40, IN-41. Goal: who speaks under a stolen uuid misleads for a moment, and nothing is deleted meanwhile.
-    Method: as b, a far config of a stranger alone, led in a far term; then b's own heartbeat, and a's."""
+    """IN-40, IN-41. Goal: a report under a stolen uuid is believed only until the true member's next report, and
+    nothing is deleted meanwhile. Method: under b's uuid, a config of a stranger alone, in a far term; then b's own
+    heartbeat, and a's."""
     m = Reports()
     m.say(B, config(FAR, "f"), role="LEADER", term=FAR)
     m.say(L, config(FAR, "f"), role="LEADER", term=FAR)
@@ -194,8 +200,9 @@ def test_lie_under_a_members_uuid_ends_with_the_members_next_report() -> None:
 
 
 def test_new_member_is_heard_as_soon_as_an_old_one_tells_of_it() -> None:
-    """IN-40. Goal: honest changes are followed in whatever order the reports come. Method: the new member, which leads
-    by now, reports before any old member does, and is not heard of again; it leads as soon as one tells of it."""
+    """IN-40. Goal: the masters follow a true change in whatever order the reports arrive. Method: the new member, which
+    leads already, reports before any old member does, and then is silent; the masters take it for the leader as soon as
+    an old member reports the change."""
     m = Reports()
     m.say(D, config(9, "bcd"), role="LEADER", term=4)
     assert m.seen == ("abc", "a", 1)
@@ -214,8 +221,8 @@ def test_disk_of_a_server_is_that_of_its_replicas_blocks_and_logs() -> None:
 
 
 def test_open_files_and_maps_of_a_server_are_shown_as_it_says() -> None:
-    """IN-32. Goal: `server list` and the check know what a server counts. Method: a heartbeat with both numbers, and
-    one of an older build, which has none."""
+    """IN-32. Goal: `server list` and the check show the numbers of open files and memory maps that a server reports.
+    Method: a heartbeat with both numbers, and one of an older build, which has none."""
     m = Reports()
     files, maps = pb.ResourceUse(used=30, limit=1000), pb.ResourceUse(used=60_000, limit=65_530)
     m.state.soft.heartbeat(

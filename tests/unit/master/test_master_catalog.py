@@ -87,7 +87,8 @@ def test_create_table_places_replicas_and_fills_ids_in() -> None:
 
 
 def test_create_table_same_request_again_gives_the_first_table() -> None:
-    """Goal: scenario 126, the acknowledgement was lost. Method: repeat the request, also across a flush and reopen."""
+    """Goal: scenario 126: if the acknowledgement of a creation is lost, the repeated request returns the same table.
+    Method: repeat the request, also across a flush and reopen."""
     box = AppliedCatalog()
     table = new_table()
     first = box.commit(create_table(box.catalog, table, hosts(), {}, 9, request_id="q"))
@@ -116,7 +117,7 @@ def test_create_table_same_request_again_gives_the_first_table() -> None:
     ],
 )
 def test_create_table_impossible_one_is_refused_and_changes_nothing(change: dict[str, object], text: str) -> None:
-    """Goal: bad definitions are told clearly. Method: one bad field each."""
+    """Goal: a bad definition is refused with an error that names the fault. Method: one bad field each."""
     box = AppliedCatalog()
     table = table_info()
     for field, value in change.items():
@@ -132,7 +133,8 @@ def test_create_table_impossible_one_is_refused_and_changes_nothing(change: dict
 
 
 def test_drop_table_keeps_its_tablets_known_as_dropped() -> None:
-    """Goal: only what the catalog knows as dropped may be deleted. Method: drop, then create the name again."""
+    """Goal: the masters may order a deletion only of tablets that the catalog has as dropped. Method: drop, then create
+    the name again."""
     box = AppliedCatalog()
     first = box.commit(create_table(box.catalog, new_table(), hosts(), {}, 9))
     box.commit(drop_table(box.catalog, "flights", "", 10))
@@ -159,8 +161,8 @@ def test_writer_schema_same_fingerprint_is_kept_once() -> None:
 
 @pytest.mark.parametrize("config", [{"term": 1, "index": 1, "decision": "", "unsafe": False, "members": []}, "x" * 3])
 def test_record_that_no_master_wrote_is_corruption(config: object) -> None:
-    """Goal: a catalog that came from elsewhere fails to open and names the record. Method: a config of other
-    types than a master's, in a change and in the state."""
+    """Goal: a catalog with a record of another origin fails to open, and the error names the record. Method: a config
+    of other types than a master's, in a change and in the state."""
     tablet = {"table_id": "t", "bucket": 0, "range_pos": 0, "members": [], "config": config}
     box = AppliedCatalog()
     with pytest.raises(Corruption, match="tablet/x"):

@@ -24,8 +24,9 @@ from tests.harness.leading_master import OPTIONS, Masters, S
 
 
 def test_replication_wanted_of_a_table_or_a_tablet_is_odd_and_fits_the_servers() -> None:
-    """Goal: TC-82: what cannot be is refused with its reason, and changes nothing. Method: a table of numbers, tables
-    and tablets; then the table's, the tablet's own, and the tablet's given back."""
+    """TC-82. Goal: TC-82: an impossible replication factor is refused with the reason, and changes nothing. Method: a
+    table of numbers, tables and tablets; then the table's factor, the tablet's own one, and the end of the tablet's own
+    one."""
     m = Masters(5)
     before = m.box.index
     cases: list[tuple[int, dict[str, Any], Code]] = [
@@ -57,9 +58,9 @@ def test_replication_wanted_of_a_table_or_a_tablet_is_odd_and_fits_the_servers()
 
 
 def test_retired_server_is_wanted_empty_by_every_later_master() -> None:
-    """Goal: TC-83: retiring is kept in the catalog, so it goes on after the master's death, and a new master does not
-    call the server empty before everybody reported. Method: retire; a new leadership over the catalog read back from
-    the disk; reports one by one; then the replica has moved."""
+    """TC-83. Goal: TC-83: the catalog keeps that a server is retired, so the next master goes on with it after a
+    failover; a new master does not call the server empty before all servers have reported. Method: retire; a new
+    leadership over the catalog read back from the disk; reports one by one; then the replica has moved."""
     m = Masters()
     assert m.retire(S[2], reason="old disk") is True and m.retire(S[2]) is False
     assert m.decided() == ["add d"]
@@ -84,7 +85,8 @@ def test_retired_server_is_wanted_empty_by_every_later_master() -> None:
 
 
 def test_retirement_that_leaves_too_few_servers_or_meets_nobody_is_refused() -> None:
-    """Goal: careless lines about servers. Method: three servers for three replicas; an unknown one; then with four."""
+    """Goal: a retirement is refused if the server is unknown or if too few servers would remain. Method: three servers
+    for three replicas; an unknown server; then with four servers."""
     m = Masters(3)
     with pytest.raises(Refused, match=r"too few servers would be left.*replicas_wanted=3, servers_left=2"):
         m.retire(S[0])
@@ -99,9 +101,10 @@ def test_retirement_that_leaves_too_few_servers_or_meets_nobody_is_refused() -> 
 
 
 def test_what_full_servers_could_not_hold_is_refused_with_the_room_there_is() -> None:
-    """CN-03: the limit on tablets of a server holds for what is wanted. Method: a fourth server that holds a replica of
-    another table, and no more: it is named, or would be needed, for a move, a member, a retirement, five replicas, the
-    removal of a voter. The reports for the jobs say the limit."""
+    """CN-03. Goal: the limit on tablets of a server also holds for desired changes, and the refusal says how much room
+    there is. Method: a fourth server that has a replica of another table and is full: it is the target, or would be
+    needed, of a move, an added member, a retirement, five replicas, the removal of a voter. The reports for jobs give
+    the limit."""
     m = Masters(5)
     hosts = [ServerView(uuid=u, member=Member(u, (Address("h", 1),))) for u in S[3:5]]
     m.box.commit(create_table(m.box.catalog, new_table("other", buckets=1, rf=1), hosts[:1], {}, 1))
@@ -137,8 +140,9 @@ def test_what_full_servers_could_not_hold_is_refused_with_the_room_there_is() ->
 
 
 def test_members_wanted_carelessly_are_refused_with_the_reason() -> None:
-    """Goal: TC-03 and TC-04: AddReplica and RemoveReplica answer unknown tablets and servers, members that are there or
-    not, and a removal that nobody could replace. Method: a table of requests, nothing written; then good ones."""
+    """TC-03, TC-04. Goal: TC-03 and TC-04: AddReplica and RemoveReplica refuse, with the reason, unknown tablets and
+    servers, members that exist already or do not exist, and a removal for which no replacement is possible. Method: a
+    table of requests, nothing written; then good ones."""
     m = Masters()
     m.retire(S[3])
     before = m.box.index
@@ -169,8 +173,9 @@ def test_members_wanted_carelessly_are_refused_with_the_reason() -> None:
 
 
 def test_silent_server_is_refused_with_a_code_that_nobody_waits_for() -> None:
-    """TC-03. Goal: an operator is told at once, and a proposal holds up none behind it: with UNAVAILABLE a client asks
-    again and a proposal is read again. Method: the fourth server falls silent; it is added, moved to, and proposed."""
+    """TC-03. Goal: a change that needs a silent server is refused at once with a code that is not retried. With
+    UNAVAILABLE the client would retry, and a proposal would be read again and delay those behind it. Method: the fourth
+    server falls silent; an operator adds it and moves a replica to it, and a proposal names it."""
     m = Masters()
     m.clock.now_us += 3_600_000_000
     m.servers = S[:3]
@@ -192,9 +197,9 @@ def test_silent_server_is_refused_with_a_code_that_nobody_waits_for() -> None:
 
 
 def test_proposal_becomes_the_desired_change_that_a_request_for_the_same_becomes() -> None:
-    """Goal: TC-79, a job and an operator are heard alike. Method: the same move as a request and as a proposal; what is
-    kept differs in whose it is. A proposal with a text that no request may have is refused, and so is one that another
-    config was seen for."""
+    """TC-79. Goal: TC-79: a proposal of a job and a request of an operator become the same desired change. Method: the
+    same move as a request and as a proposal; the two records differ only in the origin. A proposal is refused if its
+    text would be refused in a request, or if it was made for another config."""
     m = Masters()
     proposal = Proposal(
         proposal_id="p", plan_id="plan", tablet_id=m.tablet, wanted=Wanted.MOVE_REPLICA, from_uuid=S[2], to_uuid=S[3],
@@ -220,9 +225,9 @@ def test_proposal_becomes_the_desired_change_that_a_request_for_the_same_becomes
 
 
 def test_cancelled_desired_change_is_taken_back_unless_the_new_replica_votes() -> None:
-    """Goal: TC-79, what is wanted can be given up at any time before it is too late, and what it began goes. Method: an
-    added learner whose server is silent; a move whose target votes; nothing wanted at all. What a later build put into
-    the desired change is kept."""
+    """TC-79. Goal: TC-79: a desired change can be cancelled until the new replica votes, and what it had begun is
+    undone. Method: an added learner whose server is silent; a move whose target votes already; no desired change at
+    all. Fields of the record that a later build wrote are kept."""
     m = Masters()
     with pytest.raises(Refused, match="nothing is wanted of this tablet"):
         m.want(change_requests.cancel, "")
@@ -251,9 +256,9 @@ def test_cancelled_desired_change_is_taken_back_unless_the_new_replica_votes() -
 
 
 def test_desired_change_asked_again_is_the_same_one_only_while_it_still_holds_and_asks_for_the_same() -> None:
-    """Goal: TC-79: an answer is never the id of something that nobody will bring about, or of another role. Method: an
-    added voter asked for as a non-voter; the same request after a cancellation and after the deadline; and again, once
-    what was left of it is gone."""
+    """TC-79. Goal: TC-79: a repeated request gets the id of the existing desired change only if that one is still in
+    force and asks for the same role. Method: an added voter requested again as a non-voter; the same request after a
+    cancellation and after the deadline, and again after the remains of the first one are gone."""
     m = Masters()
     first = m.want(change_requests.add, S[3])
     with pytest.raises(Refused, match="wanted already") as refused:
@@ -274,8 +279,9 @@ def test_desired_change_asked_again_is_the_same_one_only_while_it_still_holds_an
 
 
 def test_fewer_replicas_are_wanted_of_a_tablet_although_servers_are_missing() -> None:
-    """Goal: TC-82: lowering is what helps when servers are gone. Method: a table of five on two live servers; its
-    tablet, which has no number of its own, is to have three, then seven; the table three."""
+    """TC-82. Goal: TC-82: the replication factor can be lowered while servers are missing, because that is the repair.
+    Method: a table of five on two live servers; its tablet, which has no number of its own, is to have three, then
+    seven; the table three."""
     m = Masters(5)
     m.set(5)
     m.clock.now_us += 60_000_000
@@ -290,9 +296,9 @@ def test_fewer_replicas_are_wanted_of_a_tablet_although_servers_are_missing() ->
 
 
 def test_masters_derive_the_same_need_anew_and_never_a_second_add() -> None:
-    """Goal: TC-65: no operation is remembered, so a master that dies between its decision and the commit changes
-    nothing: the next one derives the same, and what was carried out meanwhile is not wanted again. Method: a desired
-    change; a new leadership before and after the change was committed at the leader; each sends at most one add."""
+    """TC-65. Goal: TC-65: a new leading master derives the same decision again if the former one died before the
+    commit, and does not add a second replica if the change was committed meanwhile. Method: a desired change; a new
+    leadership before and after the change was committed at the leader; each sends at most one add."""
     m = Masters()
     m.want(change_requests.add, S[3])
     assert m.decided() == ["add d"]

@@ -62,9 +62,10 @@ def dropped() -> Dropped:
 
 
 def test_dropped_tablet_is_known_until_every_holder_said_that_it_has_none(dropped: Dropped) -> None:
-    """Goal: a replica that comes back late is still deleted. Method: tombstones, absences, a booting server and one
-    that has not told everything; the last holder is away for long, comes back, is ordered to delete, and then the
-    retention begins."""
+    """Goal: the catalog keeps a dropped tablet until each server that had a replica has reported that it has none, so
+    that a late replica is still deleted. Method: tombstones, missing replicas, a server that is starting, and one whose
+    full report is incomplete. The last holder is away for long, comes back, gets the order to delete; only then the
+    retention time begins."""
     assert dropped.settle(20) == [A, B, C, D], "of the first config, of the last one, and whoever reports it"
     dropped.beat(A, DataState.DELETED)
     dropped.beat(B, None, booting=True)
@@ -85,9 +86,9 @@ def test_dropped_tablet_is_known_until_every_holder_said_that_it_has_none(droppe
 
 
 def test_replica_revived_after_the_drop_keeps_its_tablet_known(dropped: Dropped) -> None:
-    """Goal: scenario 79: tombstones that a leader copied to again, before it heard of the drop, do not stay (D-24).
-    Method: all are gone, one comes back as COPYING just before the tablet would be forgotten: it is ordered away, and
-    time starts anew."""
+    """Goal: scenario 79 (D-24): a leader that has not heard of the drop may copy to a tombstone again; the masters
+    order that replica to be deleted too. Method: all replicas are gone; one comes back as COPYING just before the
+    tablet would be forgotten. It is ordered to delete, and the retention time begins again."""
     for uuid in (A, B, C, D):
         dropped.beat(uuid, DataState.DELETED)
     assert dropped.settle(20) == []
@@ -99,7 +100,8 @@ def test_replica_revived_after_the_drop_keeps_its_tablet_known(dropped: Dropped)
 
 
 def test_tablet_that_was_not_dropped_is_never_forgotten() -> None:
-    """Goal: only dropped tablets end. Method: a live one that no server reports, long after."""
+    """Goal: the catalog forgets only dropped tablets. Method: a tablet that was not dropped and that no server reports,
+    long after."""
     box = AppliedCatalog()
     soft = SoftState(0, box.known)
     hosts = [ServerView(uuid=u, member=Member(u, (Address("h", 1),))) for u in (A, B, C)]
@@ -110,7 +112,8 @@ def test_tablet_that_was_not_dropped_is_never_forgotten() -> None:
 
 
 def test_tablet_dropped_by_an_older_build_is_settled_too(dropped: Dropped) -> None:
-    """Goal: records without holders end as well. Method: take the field away."""
+    """Goal: the catalog also forgets a dropped tablet whose record, of an older build, names no holders. Method: take
+    the field away."""
     record = dict(dropped.box.catalog.records.get(TABLET + dropped.tablet) or {})
     del record["holders"]
     dropped.box.commit(({TABLET + dropped.tablet: record}, [], "", None))

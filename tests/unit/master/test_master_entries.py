@@ -150,9 +150,10 @@ def use(key: str, found: Any) -> None:
 
 
 def test_no_record_goes_into_the_log_that_could_not_be_read() -> None:
-    """IN-50. Goal: an append of a forged catalog entry is refused with a reason, and never fails at apply or later.
-    Method: each kind of record as masters write it is taken; with each field, at any depth, missing or of any other
-    value it is refused, or every reader reads it; what no build leaves out is refused when it is missing."""
+    """IN-50. Goal: an append of a forged catalog entry is refused with a reason, and never fails later, when it is
+    applied. Method: each kind of record that masters write is accepted. With each field, at any depth, missing or of
+    another value, the record is either refused, or every reader can read it. A record without a field that every build
+    writes is refused."""
     needed = set()
     for key, record in written().items():
         assert unfit_record(key, record) == unfit_entry(entry({key: record})) == ""
@@ -170,8 +171,9 @@ def test_no_record_goes_into_the_log_that_could_not_be_read() -> None:
 
 
 def test_forged_entries_are_refused_by_their_bytes() -> None:
-    """IN-50. Goal: what is no record at all is refused. Method: JSON that is none, no object, nests too deep, or has no
-    number; keys without an id, and far too long ones; a key of a later build's is taken."""
+    """IN-50. Goal: an entry that is no record at all is refused. Method: invalid JSON, JSON that is no object, nests
+    too deep, or has an invalid number; keys without an id, and far too long ones. A key of a later build is
+    accepted."""
     record = next(record for key, record in written().items() if key.startswith(TABLET))
     for value in ("", "[]", "7", "{", "{" * 5000, "NaN", '{"a":NaN}', '{"a":' * 40 + "1" + "}" * 40):
         assert unfit_entry(entry({"later/x": None}, lambda _, value=value: value)), value
@@ -181,8 +183,8 @@ def test_forged_entries_are_refused_by_their_bytes() -> None:
 
 
 def test_follower_refuses_a_forged_catalog_entry(tmp_path: Path) -> None:
-    """IN-50. Goal: a master's group asks before an entry goes into its log. Method: a follower of two masters gets an
-    append whose CATALOG entry lacks a field, and then a good one."""
+    """IN-50. Goal: a following master checks a catalog entry before it goes into its log. Method: a follower of two
+    masters gets an append whose CATALOG entry lacks a field, and then a good one."""
 
     async def scenario() -> None:
         disk, clock = RealDisk(tmp_path), SystemClock()

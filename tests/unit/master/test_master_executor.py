@@ -61,7 +61,8 @@ def decision(version: int) -> dict[str, Decision | None]:
 
 
 def test_decision_that_fails_is_tried_again_until_it_is_carried_out() -> None:
-    """TC-67. Goal: what may pass ends no decision. Method: two failures that may pass; one outcome is told."""
+    """TC-67. Goal: the executor repeats a decision after a temporary error, and reports one outcome. Method: two
+    temporary failures, then success."""
     with executor() as (made, tries):
         made.accept(decision(1))
         for well in (False, False, True):
@@ -71,8 +72,8 @@ def test_decision_that_fails_is_tried_again_until_it_is_carried_out() -> None:
 
 
 def test_decision_that_is_withdrawn_while_it_is_tried_is_not_tried_again() -> None:
-    """TC-65, TC-67. Goal: a need that has passed is carried out by nobody. Method: withdrawn under an attempt that then
-    fails by what may pass; a later decision of the tablet is tried."""
+    """TC-65, TC-67. Goal: a withdrawn decision is not tried again. Method: it is withdrawn during an attempt that then
+    fails with a temporary error; a later decision for the tablet is tried."""
     with executor() as (made, tries):
         made.accept(decision(1))
         assert tries.next() == ("tried", 1)
@@ -86,8 +87,9 @@ def test_decision_that_is_withdrawn_while_it_is_tried_is_not_tried_again() -> No
 
 
 def test_decision_that_is_overtaken_while_it_is_tried_gives_way() -> None:
-    """TC-67. Goal: the newest decision of a tablet is the one in force. Method: a later one comes under an attempt,
-    with and without a withdrawal between them; the earlier one fails by what may pass."""
+    """TC-67. Goal: the newest decision for a tablet is the one in force. Method: a later decision arrives during an
+    attempt, with and without a withdrawal between them; the earlier attempt fails with a temporary error and is not
+    repeated."""
     for withdrawn in (False, True):
         with executor() as (made, tries):
             made.accept(decision(1))

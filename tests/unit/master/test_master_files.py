@@ -101,9 +101,9 @@ async def whole(group: CatalogGroup, _: FileChecker) -> None:
 def test_small_file_that_is_lost_under_a_running_master_is_written_again(
     file: str, hurt: Hurt, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """IN-21. Goal: what a master knows is not lost for a file. Method: hurt it under a running master; the next look
-    writes it again as it was and says so, the master goes on, and the next start has everything. Nothing is written
-    where nothing is wrong."""
+    """IN-21. Goal: a running master writes a lost or damaged small file again from memory. Method: damage each file
+    under a running master. The next check writes it again with the same content and logs it, the master goes on, and
+    the next start has everything. If nothing is wrong, nothing is written."""
 
     async def use(group: CatalogGroup, keeper: FileChecker) -> None:
         await two_segments(group)
@@ -126,9 +126,10 @@ def test_small_file_that_is_lost_under_a_running_master_is_written_again(
 def test_segment_that_is_lost_under_a_running_master_is_told_while_it_goes_on(
     number: int, hurt: Hurt, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """IN-21. Goal: a master that has its catalog in memory does not end for a file of its log, and nobody learns of it
-    only at the next start. Method: hurt a closed and an open segment; the next look names it and the way on, also in
-    the master's status, and flushes the catalog; changes go on. The only master starts again by what is said."""
+    """IN-21. Goal: a master that has its catalog in memory goes on when a segment of its log is damaged, and reports
+    the damage at once instead of at the next start. Method: damage a closed and an open segment. The next check names
+    the segment and the repair, also in the master's status, and flushes the catalog; changes go on. The only master
+    starts again after the stated repair."""
 
     async def use(group: CatalogGroup, keeper: FileChecker) -> None:
         await two_segments(group)
@@ -152,9 +153,9 @@ def test_segment_that_is_lost_under_a_running_master_is_told_while_it_goes_on(
 
 
 def test_closed_segment_that_is_damaged_is_found_and_forgotten_with_the_segment(tmp_path: Path) -> None:
-    """IN-21. Goal: what nobody reads is read now and then, and nothing is told for ever. Method: a closed segment of
-    some megabytes has another byte near its end: the look that comes there tells it, and later ones still do; once
-    log GC has removed the segment, none does."""
+    """IN-21. Goal: the scrub finds damage in a segment that nothing else reads, and the report ends when the segment is
+    removed. Method: change a byte near the end of a closed segment of some megabytes: the check that reaches it reports
+    it, and so do later ones until log GC has removed the segment."""
 
     async def use(group: CatalogGroup, keeper: FileChecker) -> None:
         for number in range(3):
@@ -181,8 +182,8 @@ def test_closed_segment_that_is_damaged_is_found_and_forgotten_with_the_segment(
 
 
 def test_folder_of_promises_that_is_taken_away_under_a_master_is_not_made_anew(tmp_path: Path) -> None:
-    """IN-21. Goal: a disk that is not mounted any more is not covered up with files from memory. Method: the folder of
-    the superblock is another one at the next look."""
+    """IN-21. Goal: if a disk is no longer mounted, the master does not write its files into the empty mount point.
+    Method: before the next check, the folder of the superblock is replaced by another one."""
 
     async def use(group: CatalogGroup, keeper: FileChecker) -> None:
         await two_segments(group)
@@ -219,10 +220,11 @@ def started(root: Path) -> str:
 @pytest.mark.parametrize("hurt", HURTS, ids=lambda hurt: hurt.__name__)
 @pytest.mark.parametrize("file", [SUPERBLOCK, METADATA, INSTANCE, *SEGMENTS, RECORD])
 def test_master_that_was_stopped_starts_whole_or_says_what_to_do(file: str, hurt: Hurt, tmp_path: Path) -> None:
-    """IN-21. Goal: no cell ends without a way on, and no master begins with less than it had. Method: hurt each file of
-    a stopped master, and start it as its process does. It has everything, or it refuses, names the file or what is
-    lost, and the commands; what was damaged is as it was then, so the file can be put back. If only the log is damaged,
-    the only master starts whole once that folder was moved away, as is said."""
+    """IN-21. Goal: a master whose files were damaged while it was stopped either starts with all it had, or refuses
+    with the repair. Method: damage each file of a stopped master, and start it as its process does. If it refuses, the
+    error names the file or the loss, and the commands; the damaged file is unchanged, so an operator can put a good one
+    back. If only the log is damaged, the only master starts with everything after its folder is moved away, as the
+    error says."""
     root = tmp_path / "m"
     root.mkdir()
 
@@ -251,9 +253,9 @@ def test_master_that_was_stopped_starts_whole_or_says_what_to_do(file: str, hurt
 def test_end_of_the_log_that_was_damaged_under_a_killed_master_is_told(
     masters: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """IN-21, CN-22. Goal: no master waits for ever without a word. Method: a master's files as a kill leaves them, with
-    another byte in the last write. One of three starts, and its log says that it does not vote. The only one refuses,
-    and says which file to remove; without that file it starts, and lost nothing but that write."""
+    """IN-21, CN-22. Goal: a master with a damaged end of its log always says so. Method: the files as a kill leaves
+    them, with one byte of the last write changed. One of three masters starts, and logs that it does not vote. The only
+    master refuses, and names the file to remove; without that file it starts, and has lost only that write."""
     root, killed = tmp_path / "m", tmp_path / "killed"
     root.mkdir()
 
@@ -294,8 +296,9 @@ def test_end_of_the_log_that_was_damaged_under_a_killed_master_is_told(
 
 
 def test_page_for_operators_has_each_file_of_a_master_and_the_times_of_this_code() -> None:
-    """IN-21. Goal: the stated times are those of the code, and no case is left out. Method: the table of the page has
-    each file, damaged, emptied and missing, of a running and of a stopped master, once; its numbers are the code's."""
+    """IN-21. Goal: the table for operators is complete, and its times are those of the code. Method: the table has each
+    file damaged, emptied and missing, of a running and of a stopped master, exactly once; its numbers are compared with
+    the code's."""
     page = (Path(__file__).resolve().parents[3] / "docs/operate/repair.md").read_text()
     page = page.partition("### When a file of a master is damaged")[2].partition("\n## ")[0]
     is_row = re.compile(r"\| [a-z ]+ \| [a-z, ]+ \| (running|stopped) \|").match

@@ -113,7 +113,8 @@ def test_group_concurrent_read_modify_writes_lose_nothing(tmp_path: Path) -> Non
 
 
 def test_group_ends_its_process_on_an_error_that_nobody_expected(tmp_path: Path) -> None:
-    """Goal: no completion dies unseen while a change waits for it. Method: a posted function with a bug of ours."""
+    """Goal: an unexpected error in a completion ends the process, because a change may wait for that completion.
+    Method: a posted function raises an error."""
 
     async def use(group: CatalogGroup) -> None:
         seen = asyncio.Event()
@@ -129,7 +130,8 @@ def test_group_ends_its_process_on_an_error_that_nobody_expected(tmp_path: Path)
 
 
 def test_group_ends_its_process_when_the_catalog_fails(tmp_path: Path) -> None:
-    """Goal: a master without its catalog does not stay up. Method: commit an entry that the catalog cannot apply."""
+    """Goal: a master whose catalog has failed ends its process. Method: commit an entry that the catalog cannot
+    apply."""
 
     async def use(group: CatalogGroup) -> None:
         await group.ensure_ready()
@@ -183,7 +185,8 @@ def test_group_flushes_as_it_goes_and_replays_the_rest(tmp_path: Path) -> None:
 
 
 def test_group_without_its_metadata_refuses_to_start(tmp_path: Path) -> None:
-    """Goal: no amnesia. Method: remove the consensus metadata beside a superblock."""
+    """Goal: a master that may have forgotten its vote does not start. Method: remove the consensus metadata beside a
+    superblock."""
 
     async def use(group: CatalogGroup) -> None:
         await group.change(lambda: put("k/1", 1))
@@ -198,8 +201,9 @@ def test_group_without_its_metadata_refuses_to_start(tmp_path: Path) -> None:
 def test_group_flushes_one_at_a_time_and_pauses_while_there_is_no_room(
     full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """TC-65. Goal: a slow or full disk gets no queue of flushes, each of the whole catalog. Method: flushes are asked
-    for again and again while one is held up; when it found no room, the next one comes after a pause."""
+    """TC-65. Goal: at most one flush of the catalog runs or waits, because each one writes the whole catalog. Method:
+    flushes are requested again and again while one is delayed; after one that found no room, the next one comes after a
+    pause."""
     monkeypatch.setattr(group_module, "FLUSH_PAUSE_S", 0.5)
 
     async def use(group: CatalogGroup) -> None:
@@ -237,9 +241,9 @@ def test_group_flushes_one_at_a_time_and_pauses_while_there_is_no_room(
 def test_changes_behind_one_that_waits_for_room_are_refused_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """CN-08. Goal: a master with a full disk says so, instead of leaving its callers without an answer. Method: the
-    log's disk takes no byte: the first change waits, those behind it are refused as NO_SPACE and not applied; with
-    room again, the first one is committed, and so is the next."""
+    """CN-08. Goal: a master with a full disk answers NO_SPACE instead of leaving its callers without an answer. Method:
+    the log's disk takes no byte: the first change waits, and those behind it are refused with NO_SPACE and not applied.
+    With room again, the first one is committed, and so is the next."""
 
     async def use(group: CatalogGroup) -> None:
         with monkeypatch.context() as full:
@@ -266,8 +270,9 @@ def test_changes_behind_one_that_waits_for_room_are_refused_by_name(
 
 @pytest.mark.parametrize("folder", PROMISES)
 def test_master_that_lost_a_folder_of_promises_does_not_start(folder: str, tmp_path: Path) -> None:
-    """TC-72. Goal: no amnesia: a master under its own uuid knows what it promised. Method: a folder is gone, as by a
-    disk that is not mounted; nothing is made anew in its place, and the refusal says what to do."""
+    """TC-72. Goal: a master that may have forgotten a vote or a logged entry does not start under its old uuid. Method:
+    a folder is missing, as if its disk were not mounted; the start creates nothing in its place, and the refusal says
+    what to do."""
 
     async def use(group: CatalogGroup) -> None:
         await group.change(lambda: put("k/1", 1))

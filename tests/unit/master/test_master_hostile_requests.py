@@ -30,8 +30,8 @@ def test_hostile_field_of_any_call_is_refused_and_leaves_everything_as_it_was(ro
 
 
 def test_senders_of_heartbeats_are_counted_by_host_as_callers_are() -> None:
-    """IN-43. Goal: a host that gives itself one IPv6 address after another has the places of one host. Method:
-    strangers from two addresses of one /64, and from one IPv4 address that is written in both ways."""
+    """IN-43. Goal: a host that uses many IPv6 addresses of one /64 has the share of one host. Method: unknown servers
+    from two addresses of one /64, and from one IPv4 address written in both ways."""
 
     async def scenario(world: MasterWorld) -> None:
         peers = "ipv6:[2001:db8::1]:47", "ipv6:[2001:db8::f:2]:48", "ipv4:10.0.0.1:5", "ipv6:[::ffff:10.0.0.1]:6"
@@ -46,8 +46,9 @@ def test_senders_of_heartbeats_are_counted_by_host_as_callers_are() -> None:
 
 
 def test_config_that_no_master_could_read_again_is_refused_before_it_is_in_the_log() -> None:
-    """IN-82, IN-50. Goal: no request puts a record into the catalog that ends every master at each start. Method: an
-    operator's word on a config with an address that has no host; nothing has changed, and the next change is made."""
+    """IN-82, IN-50. Goal: no request puts a record into the catalog that would end every master at each start. Method:
+    an operator confirms a config with an address that has no host: it is refused, nothing has changed, and the next
+    change succeeds."""
 
     async def scenario(world: MasterWorld) -> None:
         before = world.group.catalog.records

@@ -64,8 +64,9 @@ def run(scenario: Callable[[World], Awaitable[None]]) -> None:
 
 
 def test_members_are_asked_once_for_a_while_and_with_back_off_in_vain() -> None:
-    """IN-41. Goal: a deletion costs one call to each voter, and a config that nobody confirms costs little for ever.
-    Method: answers of all, which hold for 10 s; then only one answers, and each inquiry in vain doubles the pause."""
+    """IN-41. Goal: a deletion costs one call to each voter, and a config that no voter confirms costs ever fewer calls.
+    Method: answers of all voters, which hold for 10 s; then only one voter answers, and each failed inquiry doubles the
+    pause."""
 
     async def scenario(w: World) -> None:
         assert w.inquiries.proof(w.tablet) is None
@@ -111,8 +112,8 @@ def test_dead_voter_does_not_keep_a_majority_from_confirming() -> None:
 
 
 def test_few_tablets_are_asked_for_at_once_and_each_once() -> None:
-    """IN-41. Goal: a thousand deletions do not open a thousand connections, and nothing waits for them. Method: many
-    tablets are wanted, again and again, while no server answers; then all do."""
+    """IN-41. Goal: a thousand deletions do not open a thousand connections, and each tablet is asked about once.
+    Method: inquiries for many tablets are requested again and again while no server answers; then all answer."""
 
     async def scenario(w: World) -> None:
         record = dict(w.box.catalog.records.get(TABLET + w.tablet) or {})
@@ -142,8 +143,8 @@ def test_few_tablets_are_asked_for_at_once_and_each_once() -> None:
 
 
 def test_one_server_keeps_few_inquiries_waiting() -> None:
-    """IN-41. Goal: whoever reports thousands of tablets starts few inquiries and keeps nobody waiting. Method: one
-    server's replicas of 2,000 tablets, while no server answers; then one of another server's."""
+    """IN-41. Goal: a server that reports thousands of tablets starts few inquiries and does not delay those of other
+    servers. Method: one server's replicas of 2,000 tablets, while no server answers; then one of another server's."""
 
     async def scenario(w: World) -> None:
         record = dict(w.box.catalog.records.get(TABLET + w.tablet) or {})
@@ -167,8 +168,9 @@ def test_one_server_keeps_few_inquiries_waiting() -> None:
 
 
 def test_members_of_every_config_that_is_told_of_are_asked() -> None:
-    """IN-42. Goal: former members are asked before a config that drops them counts. Method: d tells that it is alone;
-    everybody is called, and the former members hold to their config; so it is not proven, and d's word stands alone."""
+    """IN-42. Goal: the masters ask the former members before they believe a config that drops them. Method: d reports
+    that it is alone. The masters call all members; the former ones still have their config, so d's config is not
+    proven."""
 
     async def scenario(w: World) -> None:
         alone = config(9, D)
@@ -184,9 +186,9 @@ def test_members_of_every_config_that_is_told_of_are_asked() -> None:
 
 
 def test_one_of_two_voters_is_believed_by_an_operators_word_only() -> None:
-    """IN-42. Goal: where two vote, the one that says that it is alone is believed as soon as an operator wants one
-    voter of the tablet, or confirms the config that was forced; not before. Method: two voters, one of which tells a
-    config of itself; the desired change for one replica; then the same with a forced config."""
+    """IN-42. Goal: if one of two voters reports that it is alone, the masters believe it only after an operator wanted
+    one voter for the tablet, or confirmed the forced config. Method: two voters, one of which tells a config of itself;
+    the desired change for one replica; then the same with a forced config."""
 
     async def scenario(w: World) -> None:
         two, one = config(2, A, B), config(3, A)
@@ -226,9 +228,9 @@ def test_one_of_two_voters_is_believed_by_an_operators_word_only() -> None:
 
 
 def test_catalog_keeps_each_proven_config_once() -> None:
-    """IN-40. Goal: belief begins from what was proven, also under the next leader; a change costs one record, a
-    heartbeat none. Method: the record of a new tablet, of one of an older build, and of one that is kept already, each
-    with nothing proven, with the same config, an older one and a newer one."""
+    """IN-40. Goal: the catalog records each proven config, for the next leading master; a config change costs one
+    record, a heartbeat none. Method: the record of a new tablet, of one of an older build, and of one that is kept
+    already, each with nothing proven, with the same config, an older one and a newer one."""
     members = tuple(Member(u, (PLACE,)) for u in (A, B, C))
     first = Tablet(table_id="t", bucket=0, range_pos=0, members=members)
     begun = marked(first, None)
@@ -244,7 +246,8 @@ def test_catalog_keeps_each_proven_config_once() -> None:
 
 
 def test_config_survives_in_the_catalog_as_it_is() -> None:
-    """IN-40. Goal: nothing of a config is lost on its way into the catalog. Method: marks, no addresses, unsafe."""
+    """IN-40. Goal: a config is read from the catalog exactly as it was written. Method: configs with all marks, without
+    addresses, and an unsafe one."""
     members = (
         Member(A, (PLACE, Address("[::1]", 2))),
         Member(B, (), votes=False, promote=True, replace=True),
@@ -257,8 +260,8 @@ def test_config_survives_in_the_catalog_as_it_is() -> None:
 
 
 def test_operator_confirms_a_config_only_forward() -> None:
-    """IN-42. Goal: an operator's word is for configs that the masters do not know yet. Method: a later one, the same
-    again, an earlier one, another one at the same position; a tablet of an older build takes any."""
+    """IN-42. Goal: an operator can confirm only a config later than the one that the masters know. Method: a later one,
+    the same again, an earlier one, another one at the same position; a tablet of an older build takes any."""
     m = Masters()
     record = m.box.catalog.records.get(TABLET + m.tablet) or {}
     m.box.commit(({TABLET + m.tablet: {k: v for k, v in record.items() if k != "config"}}, [], "", None))
@@ -275,9 +278,9 @@ def test_operator_confirms_a_config_only_forward() -> None:
 
 
 def test_masters_tick_keeps_what_changed_and_asks_only_then() -> None:
-    """IN-40. Goal: from reports to the catalog, in a whole master. Method: a tablet of an older build: its config is
-    asked for and kept; nothing is asked for while nothing changes; a change is reported, asked for and kept, and not
-    asked for again, though nobody reports; one that its members deny is not kept."""
+    """IN-40. Goal: a whole master records each reported config change after it has asked the members, and asks only
+    then. Method: the config of a tablet of an older build is asked for and recorded; nothing is asked while nothing
+    changes; a reported change is asked for and recorded once; a change that its members deny is not recorded."""
 
     async def scenario(w: MasterWorld) -> None:
         reconciler = Reconciler(w.master)

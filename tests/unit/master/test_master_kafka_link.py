@@ -16,8 +16,8 @@ from nyala.replica.types import InvariantViolation
 
 @pytest.mark.parametrize("error", [InvariantViolation("broken"), KeyError("x"), OSError("away"), IndexError("x")])
 def test_thread_beside_kafka_outlives_whatever_it_meets(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: proposals are read and decisions said as long as the master lives. Method: the work of a thread fails
-    twice, also in ways that nobody thought of, and is begun a third time."""
+    """Goal: the Kafka threads read proposals and publish decisions as long as the master lives. Method: the work of a
+    thread raises two errors, one of them unforeseen, and is started a third time."""
     monkeypatch.setattr(kafka_link, "RETRY_FIRST_S", 0.001)
     link = KafkaLink("127.0.0.1:1", "", lambda: True, lambda proposal: None)
     begun = 0
@@ -59,7 +59,7 @@ class Client:
 
 @pytest.mark.parametrize("error", [KafkaTimeoutError("late"), ValueError("closed"), RuntimeError("x"), OSError("away")])
 def test_records_behind_one_that_failed_are_acknowledged_and_only_that_one_is_said_again(error: Exception) -> None:
-    """Goal: an outcome is neither lost nor said twice because the one before it failed, whatever the client raises.
+    """Goal: if publishing one outcome fails, only that one is published again, whatever error the client raises.
     Method: three outcomes, of which the second one fails."""
     link, done = KafkaLink("127.0.0.1:1", "", lambda: True, lambda proposal: None), []
 

@@ -121,7 +121,7 @@ def test_largest_change_costs_a_followers_loop_no_decode(tmp_path: Path) -> None
 
 
 def test_small_change_is_taken_at_once(tmp_path: Path) -> None:
-    """Goal: what is small does not wait for a thread. Method: a change of ten sources is in the log when `step`
+    """Goal: a small change is not checked on another thread. Method: a change of ten sources is in the log when `step`
     returns."""
 
     async def scenario(follower: Follower) -> None:
@@ -131,9 +131,10 @@ def test_small_change_is_taken_at_once(tmp_path: Path) -> None:
 
 
 def test_large_forged_change_is_refused_and_only_what_was_looked_at_is_taken(tmp_path: Path) -> None:
-    """IN-50. Goal: what is looked at later is looked at all the same. Method: a large change of which one field is
-    none; the sender hears why when it repeats it, and nothing went into the log. One with the same position and other
-    bytes is not taken for the one that was looked at; a good one is taken in the end, whatever came meanwhile."""
+    """IN-50. Goal: a large change, which is checked on another thread, is accepted only after that check. Method: a
+    large change with one invalid field: the sender gets the reason when it repeats the change, and nothing went into
+    the log. A change with the same position and other bytes is checked anew; a good one is accepted in the end,
+    whatever arrives meanwhile."""
 
     async def scenario(follower: Follower) -> None:
         forged, good = change(SOURCES // 4, topic=7), change(SOURCES // 4)

@@ -216,12 +216,12 @@ def conspire(draw: st.DrawFn, tablet: Tablet) -> None:
 @settings(max_examples=100)
 @given(st.data())
 def test_liar_deletes_nothing_moves_nobody_and_keeps_nothing_from_its_end(kind: str, data: st.DataObject) -> None:
-    """IN-40, IN-41, IN-42, IN-43. Goal: no replica that is needed is ordered away, whoever lies; a stranger changes no
-    belief at all; honest changes come to their end. Method: random steps of an honest tablet (voters join and leave,
-    members lag, a recovery is forced and confirmed, masters fail over, the catalog keeps what is proven, servers obey)
-    beside a liar that is no member, that speaks under members' uuids from elsewhere, or that is a member itself, with
-    three made-up servers. The tablet has five voters to one, or to two beside a member that lies; where one stays, an
-    operator wanted one."""
+    """IN-40, IN-41, IN-42, IN-43. Goal: with one lying server, the masters never order a needed replica away; a server
+    that is no member changes no belief; true changes are completed. Method: random steps of an honest tablet (voters
+    join and leave, members lag, a recovery is forced and confirmed, masters fail over, the catalog keeps what is
+    proven, servers obey) beside a liar that is no member, that speaks under members' uuids from elsewhere, or that is a
+    member itself, with three made-up servers. The tablet has five voters to one, or to two beside a member that lies;
+    where one stays, an operator wanted one."""
     tablet = Tablet({"a stranger": LIAR, "under a member's uuid": LIAR, "a member": "c"}[kind])
     draw: st.DrawFn = data.draw
     for one in HONEST:

@@ -157,8 +157,8 @@ def test_every_source_is_listed_in_pages() -> None:
 
 
 def test_work_on_a_page_gives_way_to_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
-    """IN-80. Goal: whoever lists 1,477 wide tables holds nobody up. Method: other work of the loop gets a turn between
-    two tables of a page, where each turn is as short as can be."""
+    """IN-80. Goal: a listing of 1,477 wide tables does not delay heartbeats. Method: other work of the loop gets a turn
+    between two tables of a page, where each turn is as short as can be."""
     monkeypatch.setattr(page_writer, "SLICE_S", -1.0)
     master = Masters()
     put(master.box, tables(50, 10))
@@ -182,8 +182,8 @@ def test_work_on_a_page_gives_way_to_heartbeats(monkeypatch: pytest.MonkeyPatch)
 @settings(max_examples=60)
 @given(st.data())
 def test_pages_have_what_was_there_all_the_time_once(data: st.DataObject) -> None:
-    """IN-80. Goal: tables that come and go between two pages neither hide nor double the others. Method: between pages
-    of a few tables, some are created and some dropped, at random."""
+    """IN-80. Goal: a table that exists during the whole listing is listed exactly once, whatever is created and dropped
+    between two pages. Method: between pages of a few tables, some are created and some dropped, at random."""
     master = Masters()
     everything = [f"n{n:02}" for n in range(40)]
     there = set(data.draw(st.sets(st.sampled_from(everything), min_size=10)))
@@ -263,7 +263,8 @@ def test_index_of_the_catalog_agrees_with_its_records(changes: list[tuple[str, i
 
 
 def test_place_that_is_none_is_refused() -> None:
-    """IN-80. Goal: a token that no reply gave is told. Method: one of letters, for the tablets of a table."""
+    """IN-80. Goal: a page token that no reply gave is refused with an error. Method: one of letters, for the tablets of
+    a table."""
     with pytest.raises(Refused) as refused:
         asyncio.run(lists.table_page(Masters().state, pb.TableRequest(name="flights", with_tablets=True, after="x")))
     assert refused.value.code is Code.INVALID_ARGUMENT
@@ -305,16 +306,17 @@ def master() -> Iterator[tuple[Asked, str]]:
 
 
 def test_connect_needs_no_list(master: tuple[Asked, str]) -> None:
-    """IN-80. Goal: connecting costs the same whatever there is. Method: what a master is asked meanwhile: for one name
-    at most."""
+    """IN-80. Goal: connecting costs the same however many tables there are. Method: the requests that a client makes
+    while it connects are recorded: at most one, for one name."""
     servicer, address = master
     nyala.connect(address).close()
     assert [(method, r.brief, r.limit_bytes) for method, r in servicer.asked] == [("ListTables", True, 1)]
 
 
 def test_client_puts_the_pages_of_one_table_together(master: tuple[Asked, str]) -> None:
-    """IN-80, IN-10. Goal: a client has all tablets of one table, never of two, and knows of which cluster. Method: a
-    master with a tablet on each page; then the table is dropped and created again between two pages, which is told."""
+    """IN-80, IN-10. Goal: a client combines pages of one table only, and knows the cluster that they came from. Method:
+    a master with a tablet on each page; then the table is dropped and created again between two pages, which raises an
+    error."""
     servicer, address = master
     with nyala.connect(address) as cluster:
         servicer.table_ids = iter(["a", "a", "a"])
@@ -328,8 +330,8 @@ def test_client_puts_the_pages_of_one_table_together(master: tuple[Asked, str]) 
 
 
 def test_list_that_does_not_get_on_is_told() -> None:
-    """IN-80. Goal: a master with a defect does not make a client ask for ever. Method: one page begins where the one
-    before it began."""
+    """IN-80. Goal: a client ends a listing with an error if a page begins where the former one began. Method: a master
+    that sends such a page."""
     asked = pages_of(lambda request: pb.ListTablesReply(next="x"), pb.TableRequest())
     assert next(asked).next == "x"
     with pytest.raises(Refused) as refused:

@@ -44,9 +44,8 @@ def advancing(world: MasterWorld, count: int) -> pb.AdvanceSourcesRequest:
 
 @pytest.mark.parametrize("count", [FEW, MANY])
 def test_thousands_of_source_positions_are_no_long_step_of_the_loop(count: int) -> None:
-    """IN-60. Goal: nobody waits while a query opens or advances 5,000 positions: heartbeats, votes and other requests
-    get their turn. Method: the master's calls of functions in each step of its loop are counted: as few for 5,000
-    positions as for 50."""
+    """IN-60. Goal: opening or advancing 5,000 positions does not delay heartbeats, votes and other requests. Method:
+    the master's calls of functions in each step of its loop are counted: as few for 5,000 positions as for 50."""
 
     async def scenario() -> None:
         world = MasterWorld()
@@ -66,8 +65,9 @@ def test_thousands_of_source_positions_are_no_long_step_of_the_loop(count: int) 
 
 
 def test_change_that_was_computed_aside_is_refused_if_another_master_may_have_led_meanwhile() -> None:
-    """IN-60. Goal: what was computed beside the loop is committed in the term in which the catalog was read only.
-    Method: a change that waits on its thread until this master leads in a later term is refused; nothing is changed."""
+    """IN-60. Goal: a change that was computed on another thread is committed only in the term in which the catalog was
+    read. Method: a change that waits on its thread until this master leads in a later term is refused; nothing is
+    changed."""
 
     async def scenario() -> None:
         world = MasterWorld()
@@ -129,10 +129,10 @@ async def world_of_wide_tables() -> MasterWorld:
 
 
 def test_orders_for_hundreds_of_wide_tables_are_no_long_step_of_the_loop() -> None:
-    """IN-60, IN-80. Goal: nobody waits while a server is ordered to create the tablets of 250 tables of 300 columns.
-    Method: the master's calls of functions in each step of its loop are counted, heartbeat by heartbeat. No step
-    encodes more than one table, no heartbeat more than its share; each reply orders what was encoded for it, and the
-    next one goes on behind; once all are encoded, a reply has as many orders as it may, and is one step."""
+    """IN-60, IN-80. Goal: encoding the creation orders of 250 tables with 300 columns does not delay other work of the
+    loop. Method: the master's function calls in each step of its loop are counted, heartbeat by heartbeat. No step
+    encodes more than one table, and no heartbeat more than its share; each reply has the orders that were encoded so
+    far. When all are encoded, one reply has as many orders as it may, in one step."""
 
     async def scenario() -> None:
         world = await world_of_wide_tables()
@@ -156,8 +156,8 @@ def test_orders_for_hundreds_of_wide_tables_are_no_long_step_of_the_loop() -> No
 
 
 def test_table_that_changed_is_encoded_anew_and_no_other_one() -> None:
-    """IN-60. Goal: orders carry the table as it is, and a reply costs what has changed. Method: a server that creates
-    nothing is given the same orders again; then one of the tables changes, and one is dropped."""
+    """IN-60. Goal: orders carry the current description of a table, and only a changed table is encoded again. Method:
+    a server that creates nothing is given the same orders again; then one of the tables changes, and one is dropped."""
 
     async def scenario() -> None:
         world = await world_of_wide_tables()
@@ -186,8 +186,8 @@ def test_table_that_changed_is_encoded_anew_and_no_other_one() -> None:
 
 
 def test_encoded_tables_that_a_master_keeps_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """IN-60. Goal: thousands of wide tables do not fill a master's memory. Method: room for three of them; a fourth
-    takes the place of the one that was used longest ago; one that changed or was dropped is not found."""
+    """IN-60. Goal: encoded descriptions of wide tables fill only a bounded part of a master's memory. Method: room for
+    three; a fourth replaces the least recently used one; a changed or dropped one is not found."""
     box, kept = AppliedCatalog(), Descriptions()
     for n in range(5):
         box.commit(({f"{TABLE}wide-{n:03}": wide(n)}, [], "", None))

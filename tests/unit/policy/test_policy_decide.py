@@ -32,8 +32,8 @@ def test_decide_a_dead_server_is_healed_through_three_four_three() -> None:
 
 
 def test_decide_full_servers_get_nothing() -> None:
-    """CN-03: the limit on tablets of a server holds for replacements, moves and added members. Method: d is full and e
-    is not: a replacement goes to e, also when a move names d; with both full, nobody is asked."""
+    """CN-03. Goal: the limit on tablets of a server holds for replacements, moves and added members. Method: d is full
+    and e is not: a replacement goes to e, also when a move names d. If both are full, there is no decision."""
     other = tablet("d", "d", name="u", rf=1)
     full = server("d", tablets_max=1)
     for desired in (
@@ -50,9 +50,10 @@ def test_decide_full_servers_get_nothing() -> None:
 
 
 def test_decide_server_with_a_replica_of_a_former_generation_gets_none_before_that_is_gone() -> None:
-    """CC-46. Goal: nobody is added, evicted and added again, because its old replica hears nothing of the new group.
-    Method: of a forced group's one voter and two servers to be had one is estranged: the other one is added; alone, it
-    waits, and is added once its replica is gone."""
+    """CC-46. Goal: a server whose old replica belongs to a former generation is not added, because that replica accepts
+    nothing from the new group. Method: a forced group has one voter, and two other servers are free, one of them with
+    an old replica: the other one is added. If only that server is free, the policy waits until its old replica is
+    gone."""
     group = tablet("a", "a", rf=3, estranged=frozenset("b"))
     assert [e.member.uuid for d in decide(cluster("abc", group), 1) for e in d.edits] == ["c"]
     assert decide(cluster("ab", group), 1) == []
@@ -60,7 +61,8 @@ def test_decide_server_with_a_replica_of_a_former_generation_gets_none_before_th
 
 
 def test_decide_servers_equal_rf_with_one_bad_removes_nothing() -> None:
-    """Goal: TC-81, scenario 120. Method: three servers, one marked, one failed in turn: no decision at all."""
+    """TC-81. Goal: TC-81, scenario 120: with as many servers as replicas, a bad member is not removed. Method: three
+    servers, one marked, one failed in turn: no decision at all."""
     for words in ("a b c:r", "a b c:X"):
         assert decide(cluster("abc", tablet(words, "a")), 1) == []
 
@@ -127,9 +129,9 @@ def test_decide_a_removal_waits_for_its_replacement() -> None:
 
 @pytest.mark.parametrize("gone", ["F", "X"])
 def test_decide_nobody_leaves_while_the_rest_is_shaky(gone: str) -> None:
-    """Goal: scenario 108: with two of three gone the config stays as it is, whoever they are and whether somebody wants
-    something; UNKNOWN ones are no reason either. When one returns, the other is replaced. Method: each pair of states
-    and each kind of desired, also one that is over and would be taken back."""
+    """Goal: scenario 108: if two of three voters are gone, or their health is unknown, the config stays as it is,
+    whatever an operator wants. When one returns, the other is replaced. Method: each pair of states and each kind of
+    desired change, also one that has ended and would be taken back."""
     uuids = {"wish_id": "w", "from_uuid": "c", "to_uuid": "d"}
     changes = [DesiredChange(kind=kind, **uuids) for kind in ChangeKind if kind is not ChangeKind.TRANSFER]
     changes.append(DesiredChange(kind=ChangeKind.MOVE, **uuids, deadline_us=1))
@@ -146,8 +148,9 @@ def test_decide_nobody_leaves_while_the_rest_is_shaky(gone: str) -> None:
 
 @pytest.mark.parametrize("when", ["as a learner", "behind the log", "as a voter"])
 def test_decide_a_replacement_that_fails_too_is_replaced(when: str) -> None:
-    """Goal: scenario 110: c is lost, and so is d that replaces it: before it votes, for good, or right after. Another
-    one comes, and in the end three healthy ones vote. Method: fail d at that step and obey; never fewer than three."""
+    """Goal: scenario 110: if the replacement of a lost voter fails too, another one is added, and in the end three
+    healthy members vote. Method: c is lost, and its replacement d fails before it votes, for good, or right after; the
+    decisions are obeyed; never fewer than three members vote."""
     view = cluster("abcde", tablet("a b c:F", "a"), dead="c")
     view = obey(view, decide(view, 1)[0], promote=when == "as a voter")
     t = view.tablets[0]
@@ -192,9 +195,9 @@ def heal(view: ClusterView, bad: str) -> tuple[ClusterView, list[tuple[EditKind,
 
 
 def test_decide_a_server_where_copies_fail_stops_nobodys_healing() -> None:
-    """TC-65, scenario 110. Goal: a live server into which no copy succeeds is given up for another one. Method: c is
-    dead, d is empty and so the first choice, and bad; five tablets: at most two are tried at d, each is evicted once,
-    and all end on servers that work; d is not asked again."""
+    """TC-65, scenario 110. Goal: the policy gives up a live server where every copy fails, and uses another one.
+    Method: c is dead; d is empty, so it is the first choice, and every copy to it fails. Of five tablets at most two
+    try d, each evicts it once, and all end on servers that work; d is not tried again."""
     tablets = [tablet("a b c:F", "a", name=f"t{n}") for n in range(5)]
     full = [tablet("a e f", "a", name=f"u{n}") for n in range(3)]
     view, edits = heal(cluster("abcdef", *tablets, *full, dead="c"), "d")
@@ -204,9 +207,9 @@ def test_decide_a_server_where_copies_fail_stops_nobodys_healing() -> None:
 
 
 def test_decide_a_busy_server_is_passed_over_for_the_next() -> None:
-    """TC-65. Goal: one server's slots are no reason to wait while another has some. Method: two slow learners on d,
-    which is the least loaded by far; three hurt tablets go to e and f, which are as good; they wait if e and f stand in
-    a location that two replicas have already, and d in one of its own; and if e and f are avoided."""
+    """TC-65. Goal: if the best server has no free slot for copies, the next one gets the replica. Method: two slow
+    learners on d, which is the least loaded by far. Three tablets that lost a voter go to e and f, which are as good.
+    They wait if e and f are in a location that has two replicas already, and if e and f are avoided."""
     slow = [tablet("a b c:F d:pU", "a", name=f"s{n}") for n in range(2)]
     hurt = [tablet("a b c:F", "a", name=f"t{n}") for n in range(3)]
     full = [tablet("a e f", "a", name=f"u{n}") for n in range(5)]
@@ -219,9 +222,10 @@ def test_decide_a_busy_server_is_passed_over_for_the_next() -> None:
 
 
 def test_decide_a_server_where_copies_fail_is_used_if_no_other_is_free() -> None:
-    """TC-65. Goal: nothing waits for ever, and nothing is evicted and added for ever. Method: of four servers c is dead
-    and copies fail at d: d is asked all the same, and its learner stays; a fifth server gets it. Learners that cannot
-    come take no place of the caps from a tablet that can be healed elsewhere, but their server's."""
+    """TC-65. Goal: if only a server where copies fail is free, the policy uses it, and does not evict and add its
+    learner again and again. Method: of four servers c is dead and copies fail at d: d is tried and its learner stays; a
+    fifth server gets the replica. Such learners take slots of their own server only, so tablets that can be healed
+    elsewhere do not wait."""
     view, edits = heal(cluster("abcd", tablet("a b c:F", "a"), dead="c"), "d")
     assert edits == [(EditKind.ADD, "d")]
     assert [m.uuid for m in view.tablets[0].config.members] == ["a", "b", "c", "d"]
@@ -240,8 +244,8 @@ def test_decide_a_server_where_copies_fail_is_used_if_no_other_is_free() -> None
 
 
 def test_decide_a_disk_that_is_nearly_full_is_taken_last() -> None:
-    """TC-65. Goal: replicas go where there is room. Method: d is empty and has less than a gigabyte left, or would
-    have with the tablet's bytes; e is fuller of replicas; who says nothing of its disk is taken for one with room. If
+    """TC-65. Goal: replicas go to servers with room on the disk. Method: d has no replicas but less than a gigabyte
+    left, or would have after the copy; e has more replicas. A server that reports no disk counts as one with room. If
     all are nearly full, loads decide; a server where copies fail comes after a full one."""
     full = [tablet("a b e", "a", name=f"u{n}") for n in range(2)]
     for free, size, chosen in (
@@ -264,9 +268,9 @@ def test_decide_a_disk_that_is_nearly_full_is_taken_last() -> None:
 
 
 def test_decide_a_move_whose_target_takes_no_copies_ends_elsewhere() -> None:
-    """TC-65. Goal: a desired change does not bind a tablet to a server that cannot take it. Method: a move from c to d,
-    where copies fail: with e free the voter that leaves is replaced there; without, d goes on trying until the
-    deadline, and then the learner and the mark are taken back."""
+    """TC-65. Goal: a desired change does not bind a tablet to a server where copies fail. Method: a move from c to d,
+    where copies fail. If e is free, c's replica is replaced there. Otherwise d is tried until the deadline; then the
+    learner and the mark are taken back."""
     desired = DesiredChange(kind=ChangeKind.MOVE, wish_id="w", from_uuid="c", to_uuid="d", deadline_us=10)
     view, _ = heal(cluster("abcde", tablet("a b c", "a", desired=desired)), "d")
     assert view.tablets[0].config.voters == ("a", "b", "e")
@@ -279,8 +283,9 @@ def test_decide_a_move_whose_target_takes_no_copies_ends_elsewhere() -> None:
 @settings(max_examples=60)
 @given(st.integers(0, 1 << 30))
 def test_decide_random_clusters_heal_though_servers_take_no_copies(seed: int) -> None:
-    """TC-65, scenario 110. Goal: whatever servers are dead and wherever copies fail, decisions end, three vote in the
-    end, and every tablet is whole while good servers are left for it. Method: random ones of seven, obeyed."""
+    """TC-65, scenario 110. Goal: whatever servers are dead and wherever copies fail, the decisions end, three members
+    vote in the end, and every tablet is complete as long as enough good servers are left. Method: random clusters of
+    seven servers, where every decision is carried out."""
     rng = random.Random(seed)
     names = rng.sample("abcdefg", 7)
     dead, bad = names[0], "".join(names[1 : rng.randint(1, 4)])
@@ -306,7 +311,8 @@ def test_decide_unreachable_learners_count_against_the_caps() -> None:
 
 
 def test_decide_unknown_waits_and_an_absent_leader_decides_nothing() -> None:
-    """Goal: silence is no evidence. Method: unknown members, then no leader: no decisions."""
+    """Goal: the policy decides nothing about a member whose health is unknown, and nothing for a tablet without a
+    leader. Method: unknown members, then no leader: no decisions."""
     assert decide(cluster("abcd", tablet("a b:U c:U", "a")), 1) == []
     assert decide(cluster("abcd", tablet("a b")), 1) == []
 
@@ -314,7 +320,8 @@ def test_decide_unknown_waits_and_an_absent_leader_decides_nothing() -> None:
 @settings(max_examples=60)
 @given(st.integers(0, 1 << 30))
 def test_decide_random_clusters_heal_and_never_lose_a_majority(seed: int) -> None:
-    """Goal: obeyed decisions end with RF healthy voters wherever servers allow. Method: random failures and marks."""
+    """Goal: if each decision is carried out, each tablet ends with RF healthy voters where there are enough servers,
+    and never loses a majority on the way. Method: random failures and marks."""
     rng = random.Random(seed)
     names = "abcdefg"
     tablets = []

@@ -16,8 +16,9 @@ from tests.harness.policy_views import cluster, obey, settle, tablet, words_of
 
 @pytest.mark.parametrize("leader", ["a", "c"])
 def test_decide_a_retired_server_is_emptied_and_never_below_the_factor(leader: str) -> None:
-    """Goal: TC-83: what stands on a retired server moves off, voters never fewer than wanted, nothing is marked.
-    Method: retire a follower and a leader of one tablet, with a non-voter of another on it; obey to the end."""
+    """TC-83. Goal: TC-83: replicas of a retired server are moved elsewhere, with never fewer voters than wanted, and
+    without marks. Method: retire a follower and a leader of one tablet, with a non-voter of another on it; obey to the
+    end."""
     view = cluster("abcde", tablet("a b c", leader), tablet("a b d c:n", "a", name="u"), draining="c")
     view, trail, low = settle(view)
     assert all("c" not in words_of(t) for t in view.tablets)
@@ -27,8 +28,8 @@ def test_decide_a_retired_server_is_emptied_and_never_below_the_factor(leader: s
 
 
 def test_decide_a_retirement_taken_back_halfway_leaves_nothing_behind() -> None:
-    """Goal: retiring is a fact, not an operation: undone, the tablet settles without marks. Method: retire with a copy
-    under way, then undo; then retire with no server to go to: nothing is decided."""
+    """Goal: if a retirement is taken back, the tablet ends with its voters and without marks. Method: retire with a
+    copy under way, then undo; then retire with no server to go to: nothing is decided."""
     view = cluster("abcd", tablet("a b c", "a"), draining="c")
     (add,) = decide(view, 1)
     assert [(e.kind, e.member.uuid, e.member.promote) for e in add.edits] == [(EditKind.ADD, "d", True)]
@@ -52,7 +53,8 @@ def test_decide_retired_servers_get_nothing_and_share_the_caps() -> None:
 
 @pytest.mark.parametrize("path", [(5, 3), (1, 3), (5, 1), (7, 5, 3, 1, 3)])
 def test_decide_another_number_of_voters_is_reached_one_by_one(path: tuple[int, ...]) -> None:
-    """Goal: TC-82: a changed number of voters is a series of single steps. Method: from three, along several paths."""
+    """TC-82. Goal: TC-82: the policy changes the number of voters in single steps. Method: from three, along several
+    paths."""
     view = cluster("abcdefgh", tablet("a b c", "b"))
     for rf in path:
         before = len(view.tablets[0].config.voters)
@@ -147,9 +149,9 @@ def test_decide_each_purpose_of_a_change_is_served_by_the_same_rules(purpose: st
 @settings(max_examples=80)
 @given(st.integers(0, 1 << 30))
 def test_decide_random_desires_settle_with_as_many_voters_as_wanted(seed: int) -> None:
-    """Goal: whatever is wanted at once, it ends, with the wanted number of healthy voters off retired servers, and on
-    the way no tablet has fewer voters than it had and is wanted to have. Method: random tablets, factors, desired
-    changes, dead and retired servers; after half of the steps everything that is wanted changes once more."""
+    """Goal: any combination of desired changes ends with the wanted number of healthy voters, none of them on retired
+    servers, and no tablet has fewer voters on the way than it had or should have. Method: random tablets, factors,
+    desired changes, dead and retired servers; after half of the steps everything that is wanted changes once more."""
     rng = random.Random(seed)
     names = "abcdefghij"
     dead = set(rng.sample(names, rng.randint(0, 1)))

@@ -78,19 +78,22 @@ STATES = [
 
 @pytest.mark.parametrize(("words", "text", "state"), STATES, ids=[f"{w} {t}" for w, t, _ in STATES])
 def test_desired_change_stands_where_the_config_says(words: str, text: str, state: str) -> None:
-    """Goal: a desired change holds, failed, is open or is taken back by what the committed config of a tablet of three
-    that a leads says, and by its deadline. Method: each kind before, half-way and after, in time and late."""
+    """Goal: whether a desired change is done, has failed, is open or is being taken back follows from the committed
+    config and the deadline. Method: a tablet of three that a leads; each kind before, half-way and after, in time and
+    late."""
     assert change_state(tablet(words, "a"), desired(text), LATE_US) is ChangeState(state)
 
 
 def test_desired_change_is_late_after_its_deadline() -> None:
-    """Goal: what is wanted until a time may still come about at that time. Method: before, at, after; no deadline."""
+    """Goal: a desired change is late only after its deadline, not at that moment. Method: before, at, after; no
+    deadline."""
     assert [desired("ADD >d late").expired(now) for now in (0, 1, 2)] == [False, False, True]
     assert not desired("ADD >d").expired(LATE_US)
 
 
 def test_desired_change_for_a_leader_without_data_failed() -> None:
-    """Goal: a witness never leads, so nobody waits for it. Method: the target votes and holds no data."""
+    """Goal: a desired change that makes a witness the leader fails at once, because a witness never leads. Method: the
+    target votes and holds no data."""
     members = (Member("a"), Member("b"), Member("w", holds_data=False))
     t = replace(tablet("a b", "a"), config=RaftConfig(OpId(1, 1), members))
     assert change_state(t, desired("TRANSFER >w"), 0) is ChangeState.FAILED
@@ -145,15 +148,15 @@ GRANTS = [
 
 @pytest.mark.parametrize(("words", "text", "rf", "decided"), GRANTS, ids=[f"{w} {t} rf{r}" for w, t, r, _ in GRANTS])
 def test_desired_change_is_granted_step_by_step(words: str, text: str, rf: int, decided: list[str]) -> None:
-    """Goal: of a tablet that a leads the next step of each desired change is the least one that brings it nearer.
-    Method: a row for each step, with servers a to e."""
+    """Goal: the policy decides the smallest next step towards a desired change. Method: a table with a row for each
+    step, of a tablet that a leads, with servers a to e."""
     view = cluster("abcde", tablet(words, "a", rf=rf, desired=desired(text)))
     assert said(decide(replace(view, now_us=LATE_US), 1)) == decided
 
 
 @pytest.mark.parametrize("text", ["ADD >d", "MOVE c>d", "REMOVE e>", "TRANSFER >b", "PROMOTE >e"])
 def test_desired_change_waits_for_a_leader_and_for_a_change_under_way(text: str) -> None:
-    """Goal: nothing is wanted of a tablet that nobody could ask, nor beside another change. Method: all members
+    """Goal: the policy waits if the tablet has no leader, or if a config change is under way. Method: all members
     healthy, without a leader, and with a change under way; with a leader and without one the desired change is
     granted."""
     words = "a b c e:n"
@@ -163,9 +166,9 @@ def test_desired_change_waits_for_a_leader_and_for_a_change_under_way(text: str)
 
 
 def test_desired_change_names_itself_in_its_decisions() -> None:
-    """Goal: who reads the history of decisions sees whose they are: the reason is the desired change's own, or its
-    kind, and the plan is told. Method: each kind with a reason and without; a tablet without a desired change has no
-    plan."""
+    """Goal: each decision tells which desired change it serves. Method: each kind with a reason and without: the
+    decision has the desired change's reason or else its kind, and its plan. Decisions of a tablet without a desired
+    change have no plan."""
     for words, text in (
         ("a b c", "ADD >d"),
         ("a b c", "MOVE c>d"),
@@ -183,8 +186,8 @@ def test_desired_change_names_itself_in_its_decisions() -> None:
 
 
 def test_desired_change_that_is_one_need_is_so_whatever_its_words_are() -> None:
-    """Goal: a decision that was said before is known again, also when its reason is another one or the leader moved.
-    Method: the same change for two reasons and leaders; another change, and another term, are other needs."""
+    """Goal: a decision that was published before is recognised even if the reason or the leader is another one. Method:
+    the same change for two reasons and two leaders; another change, and another term, are other decisions."""
 
     def need(view: ClusterView, term: int = 1) -> tuple[object, ...]:
         (decision,) = decide(view, term)
@@ -200,8 +203,9 @@ def test_desired_change_that_is_one_need_is_so_whatever_its_words_are() -> None:
 
 @pytest.mark.parametrize(("words", "kind"), [("a", ChangeKind.ADD), ("a b:n", ChangeKind.PROMOTE)])
 def test_desired_change_for_a_voter_beside_the_only_one_ends(words: str, kind: ChangeKind) -> None:
-    """TC-71. Goal: a tablet of one replica ends on the server that was asked for, and nothing is copied twice. Method:
-    add a voter to a single one that leads, and promote one: it takes the lead, and then the first one leaves."""
+    """TC-71. Goal: a tablet of one replica ends on the requested server, and nothing is copied twice. Method: add a
+    voter to a tablet of one, and promote a non-voter: the new one becomes the leader, and then the first one is
+    removed."""
     view, trail, low = settle(
         cluster("ab", tablet(words, "a", rf=1, desired=DesiredChange(kind=kind, wish_id="w", to_uuid="b")))
     )
@@ -215,8 +219,8 @@ def surplus(leader: str) -> TabletView:
 
 @pytest.mark.parametrize("leader", ["a", "d"])
 def test_desired_change_to_remove_a_surplus_voter_removes_no_other(leader: str) -> None:
-    """TC-81. Goal: of more voters than wanted that one leaves which was named, and nothing is copied. Method: four of
-    three wanted, the last one named, as a follower and as the leader; obey to the end."""
+    """TC-81. Goal: if there are more voters than wanted, the named one is removed, and nothing is copied. Method: four
+    of three wanted, the last one named, as a follower and as the leader; obey to the end."""
     view, trail, _ = settle(cluster("abcde", surplus(leader)))
     assert words_of(view.tablets[0]) == "a b c"
     assert [(e.kind, e.member.uuid) for d in trail for e in d.edits] == [(EditKind.REMOVE, "d")]

@@ -30,8 +30,8 @@ def servers(names: str, **special: dict[str, Any]) -> tuple[ServerView, ...]:
 
 
 def test_copies_in_place_the_one_damaged_voter_of_servers_as_many_as_replicas() -> None:
-    """Goal: TC-63: where nobody else can take a replica, a damaged one is copied in its place, as of the config that
-    was seen, and the policy wants no change of the config. Method: three servers, also five."""
+    """TC-63. Goal: TC-63: if no other server can take a replica, a damaged one is copied in its place, as of the config
+    that was seen, and the config does not change. Method: three servers, also five."""
     view = cluster("abc", damaged())
     (one,) = copies_in_place(view)
     assert (one.tablet_id, one.uuid, one.config_opid) == ("t", "c", OpId(1, 1))
@@ -65,14 +65,15 @@ OTHERS_IN_DOUBT = {
 
 @pytest.mark.parametrize("view", OTHERS_IN_DOUBT.values(), ids=list(OTHERS_IN_DOUBT))
 def test_no_copy_in_place_while_the_others_may_be_in_trouble(view: TabletView) -> None:
-    """Goal: TC-63: a replica is given up only for those that have its rows. Method: every reason to wait."""
+    """TC-63. Goal: TC-63: a damaged replica is given up only if the other voters surely have its rows. Method: every
+    reason to wait."""
     assert copies_in_place(cluster((m.uuid for m in view.config.members), view)) == []
 
 
 @pytest.mark.parametrize("holds_data", [True, False])
 def test_copies_in_place_a_learner_that_is_lost_is_nobody_on_the_way(holds_data: bool) -> None:
-    """Goal: TC-63: who will not come holds nothing up. Method: a failed learner, then a failed witness without a vote,
-    beside the damaged one; their server is dead."""
+    """TC-63. Goal: TC-63: a lost learner does not delay a copy in place. Method: a failed learner, then a failed
+    witness without a vote, beside the damaged one; their server is dead."""
     view = damaged("a b c:X d:pF")
     members = tuple(replace(m, holds_data=holds_data or m.uuid != "d") for m in view.config.members)
     assert renewed(cluster("abcd", replace(view, config=replace(view.config, members=members)), dead="d")) == ["tc"]
@@ -87,8 +88,8 @@ def test_no_copy_in_place_beside_a_witness_nor_of_one(witness: str) -> None:
 
 
 def test_copies_in_place_only_where_no_other_server_is_free() -> None:
-    """Goal: TC-63: the usual way is kept where there is one. Method: a fourth server: free, dead, full, retired, and
-    one into which copies fail."""
+    """TC-63. Goal: TC-63: if another server is free, the replica is replaced there instead. Method: a fourth server:
+    free, dead, full, retired, and one into which copies fail."""
     for special, wanted in (
         ({}, []),
         ({"alive": False}, ["tc"]),
@@ -102,13 +103,13 @@ def test_copies_in_place_only_where_no_other_server_is_free() -> None:
 
 @pytest.mark.parametrize("special", [{"alive": False}, {"avoided": True}])
 def test_no_copy_in_place_into_a_server_that_is_dead_or_where_copies_fail(special: dict[str, Any]) -> None:
-    """Goal: TC-63: nothing is put aside where no copy would take its place. Method: such a server, and no other."""
+    """TC-63. Goal: TC-63: a damaged replica stays if no copy could replace it. Method: such a server, and no other."""
     assert renewed(ClusterView(servers=servers("abc", c=special), tablets=(damaged(),))) == []
 
 
 def test_copies_in_place_hold_the_caps_with_what_is_under_way() -> None:
-    """Goal: TC-63: a bad folder of blocks costs a server few replicas' remains at a time. Method: four damaged tablets,
-    with none, one and two of other tablets not yet copied there; and with a bound on all of them."""
+    """TC-63. Goal: TC-63: few damaged replicas of one server are put into quarantine at a time. Method: four damaged
+    tablets, with none, one and two of other tablets not yet copied there; and with a bound on all of them."""
     four = tuple(damaged(name=n) for n in "pqrs")
     caps = Caps(moves_per_server_max=2)
     for made, wanted in ((0, ["pc", "qc"]), (1, ["pc"]), (2, [])):
@@ -118,9 +119,10 @@ def test_copies_in_place_hold_the_caps_with_what_is_under_way() -> None:
 
 
 def test_copies_in_place_that_do_not_help_let_the_others_have_their_turn() -> None:
-    """TC-63. Goal: replicas that stay damaged whatever is ordered keep nobody waiting for ever, and a bad folder of
-    blocks is still filled slowly. Method: four damaged on one server that takes two at a time, one on another, all of
-    them two: while two are ordered, in their pause, and after it; then the oldest of all that were ordered."""
+    """TC-63. Goal: replicas that stay damaged after their copies do not keep others waiting for ever, and the
+    quarantine of a bad folder grows slowly. Method: four damaged on one server that takes two at a time, one on
+    another, all of them two: while two are ordered, in their pause, and after it; then the oldest of all that were
+    ordered."""
     four = tuple(damaged(name=n) for n in "pqrs")
     view = cluster("abc", *four, damaged("a b:X c", bad="b", level="ac", name="z"))
     caps = Caps(moves_per_server_max=2, moves_max=2)
@@ -160,9 +162,10 @@ def test_copies_in_place_never_touch_a_tablet_whose_others_are_no_whole_majority
 
 @pytest.mark.parametrize("words", ["a:X b:X c:X", "a:X b:X c", "a:X b:X c:U", "a:X b:X c:F"])
 def test_tablet_whose_majority_failed_is_left_as_it_is(words: str) -> None:
-    """IN-03. Goal: replicas that failed at an entry which no server can apply are neither renewed nor replaced: what
-    they hold is all there is until another build starts. Method: a majority and all of a tablet's replicas failed, told
-    as damaged or not, three servers to spare, and whoever may be said to lead, from before it failed."""
+    """IN-03. Goal: if the majority of a tablet failed at an entry that no server can apply, its replicas are neither
+    copied in place nor replaced, because they have the only data until another build starts. Method: a majority and all
+    replicas failed, reported as damaged or not, with three servers to spare, and any member as the leader from before
+    the failure."""
     for leader in ("", "a", "b", "c"):
         for bad in ("", "ab", "abc"):
             view = cluster("abcdef", damaged(words, bad=bad, level="abc", leader=leader))

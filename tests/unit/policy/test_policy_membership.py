@@ -87,7 +87,7 @@ def test_advise_each_row_of_the_table_gives_its_need(words: str, rf: int, expect
 
 @pytest.mark.parametrize("words", ["a:H b:H c:F", "a:Hr b:H c:H d:H"])
 def test_advise_without_a_leader_or_with_a_pending_change_waits(words: str) -> None:
-    """Goal: nothing is decided that nobody could carry out, nor upon a change under way. Method: both states."""
+    """Goal: there is no advice without a leader or while a config change is pending. Method: both states."""
     assert advise(tablet(words)).need is Need.NOTHING
     led = words.replace("a:H", "a:H*", 1)
     assert advise(tablet(led, pending=True)).need is Need.NOTHING
@@ -95,15 +95,17 @@ def test_advise_without_a_leader_or_with_a_pending_change_waits(words: str) -> N
 
 
 def test_advise_kept_members_leave_last_unless_lost() -> None:
-    """Goal: a replica that was just asked for is not the surplus one. Method: keep it, healthy and failed."""
+    """Goal: a member that a desired change just added is not chosen as the surplus one, unless it is lost. Method: keep
+    it, healthy and failed."""
     assert advise(tablet("a:H* b:H c:H d:Hp"), keep=frozenset("d")).need is Need.NOTHING
     assert advise(tablet("a:H* b:H c:H d:H"), keep=frozenset("b")).uuid == "c"
     assert advise(tablet("a:H* b:H c:H d:Fp"), keep=frozenset("d")).uuid == "d"
 
 
 def test_advise_a_kept_voter_that_was_not_heard_yet_is_waited_for() -> None:
-    """CC-47. Goal: a restart of a replica that was just asked for does not make it the surplus one. Method: as a
-    voter not heard yet it stays, and so does everybody else; heard, another leaves; lost or marked, it leaves."""
+    """CC-47. Goal: a member that a desired change just added is not removed as surplus because its server restarts.
+    Method: until it has been heard, no member is removed; once heard, another one is removed; lost or marked, it is
+    removed itself."""
     kept = frozenset("d")
     assert advise(tablet("a:H* b:H c:H d:U"), keep=kept).need is Need.NOTHING
     assert advise(tablet("a:H* b:H c:H d:U")).uuid == "d"
@@ -138,7 +140,8 @@ def test_advise_any_config_is_never_harmed(rest: list[tuple[str, str]], mark: st
 
 
 def test_advise_every_small_config_settles() -> None:
-    """Goal: following the advice ends with RF good voters. Method: all 3-voter configs, the world obeying each step."""
+    """Goal: following the advice ends with RF healthy voters. Method: all configs of 3 voters, where each advice is
+    carried out."""
     for states in itertools.product("HFX", ["", "r"], "HFX", ["", "r"]):
         words = f"a:H* b:{states[0]}{states[1]} c:{states[2]}{states[3]}"
         view = tablet(words)

@@ -12,8 +12,8 @@ from tests.harness.policy_views import cluster, server, tablet
 
 
 def test_room_left_is_known_if_every_server_names_a_limit() -> None:
-    """CN-03. Goal: the room that a refusal tells is what may be used. Method: two limited servers, one of which holds
-    more than it may; a retired one; then one without a limit beside one that has it."""
+    """CN-03. Goal: a refusal gives the room that is left, if all servers have a limit. Method: two limited servers, one
+    of which holds more than it may; a retired one; then one without a limit beside one that has it."""
     limited = [server("a", tablets_max=5), server("b", tablets_max=1)]
     assert room_left(limited, {"a": 2, "b": 3}) == 3
     assert room_left([*limited, server("c", tablets_max=7, draining=True)], {"a": 2, "b": 3}) == 3
@@ -33,13 +33,15 @@ def test_place_a_retired_server_is_not_counted() -> None:
 
 
 def test_place_the_tablets_of_one_table_are_spread_before_servers_are_evened_out() -> None:
-    """Goal: a table is as wide as it can be. Method: two tablets of one replica, one server holds more already."""
+    """Goal: a table's tablets go to as many servers as possible, before the numbers of replicas are balanced. Method:
+    two tablets of one replica, one server holds more already."""
     assert place_tablets([server("a"), server("b")], {"b": 1}, 2, 1) == [["a"], ["b"]]
 
 
 def test_replacement_goes_where_the_lost_one_stood() -> None:
-    """Goal: replicas stand in as many locations as before. Method: one lost, then one on a retired server, alone in its
-    location: of two free servers the one there is best; a member whose server nobody knows stands nowhere."""
+    """Goal: a replacement keeps the number of locations that have a replica. Method: one lost, then one on a retired
+    server, alone in its location: of two free servers the one there is best; a member whose server nobody knows stands
+    nowhere."""
     places = dict(zip("abcde", "xyzxz", strict=True))
     for words, draining in (("a b c:F", ""), ("a b c", "c")):
         view = cluster("abcde", draining=draining)

@@ -253,8 +253,9 @@ ROWS = [
 
 @pytest.mark.parametrize("row", ROWS)
 def test_advise_answers_as_kudu_or_says_why_not(row: Row) -> None:
-    """Goal: scenario 106, the whole table. Method: one question a row; where our answer is another one on purpose, it
-    is another one, of a reason that `DIVERGENCES.md` tells."""
+    """Goal: scenario 106: each row of Kudu's table has Kudu's answer here, or another one for a reason in
+    `DIVERGENCES.md`. Method: one question a row; where our answer is another one on purpose, it is another one, of a
+    reason that `DIVERGENCES.md` tells."""
     kind, *rest = row.ask.split()
     if kind == "add":
         view = tablet(row.words, tablet(row.words).config.voters[0], rf=int(rest[0]))
@@ -271,7 +272,8 @@ def test_advise_answers_as_kudu_or_says_why_not(row: Row) -> None:
 
 
 def test_table_is_whole_and_each_reason_to_differ_is_told() -> None:
-    """Goal: no row is lost in reading, and no reason is a word only. Method: count; the ids stand in the document."""
+    """Goal: the table has all rows of Kudu's, and each reason for a difference is written in `DIVERGENCES.md`. Method:
+    count; the ids stand in the document."""
     rows = [p.values[0] for p in ROWS]
     assert len(rows) > 420 and {row.why for row in rows if row.why} == set(AWAY)
     told = (Path(nyala.replica.raft.__file__).parent / "DIVERGENCES.md").read_text()

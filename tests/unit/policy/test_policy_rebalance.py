@@ -82,7 +82,8 @@ def carry_out(view: ClusterView, moves: list[Move]) -> ClusterView:
 @settings(max_examples=80)
 @given(st.integers(0, 1 << 30))
 def test_plan_any_cluster_converges_to_a_skew_of_one(seed: int) -> None:
-    """Goal: plans carried out lead to skew <= 1 per table and in all, and then to no plan. Method: random clusters."""
+    """Goal: plans that are carried out lead to a skew of at most 1 per table and in all, and then to an empty plan.
+    Method: random clusters."""
     view = random_view(seed)
     for _ in range(12):
         moves = plan_rebalance(view, WIDE)
@@ -132,7 +133,8 @@ def test_plan_a_fourth_server_gets_its_share() -> None:
 
 
 def test_plan_a_draining_server_ends_empty_and_sick_tablets_stay() -> None:
-    """Goal: drain, and hands off what is not settled. Method: one server draining, one tablet half known."""
+    """Goal: a plan empties a draining server, and leaves tablets alone that are not settled. Method: one server
+    draining, one tablet half known."""
     hosts = servers(5)
     names = [s.uuid for s in hosts]
     tablets = [settled(f"t{i}", "T", names[:3], names[0]) for i in range(4)]
@@ -148,9 +150,9 @@ def test_plan_a_draining_server_ends_empty_and_sick_tablets_stay() -> None:
 )
 @pytest.mark.parametrize("changing", [False, True])
 def test_plan_without_moves_says_what_it_left_alone(words: str, changing: bool) -> None:
-    """Goal: nobody takes "nothing to move" for even while it was only too early. Method: three servers with three
-    replicas each of a table and one without; each tablet sick, changing or without a leader; then one of them settled:
-    it moves, the others are still named."""
+    """Goal: a plan without moves names the tablets that it left alone, so that "nothing to move" is not taken for a
+    balanced cluster. Method: three servers with three replicas each of a table and one without; each tablet sick,
+    changing or without a leader; then one of them settled: it moves, the others are still named."""
     fields = {"pending": changing}
     tablets = [tablet(words, name=f"t{i}", **fields) for i in range(3)]
     view = ClusterView(servers=servers(4), tablets=tuple(tablets))
@@ -165,7 +167,7 @@ def test_plan_without_moves_says_what_it_left_alone(words: str, changing: bool) 
 
 
 def test_plan_of_settled_tablets_leaves_nothing_alone() -> None:
-    """Goal: an even cluster is called so. Method: three tablets on three servers."""
+    """Goal: a balanced cluster is reported as balanced. Method: three tablets on three servers."""
     names = ["s00", "s01", "s02"]
     tablets = tuple(settled(f"t{i}", "T", names, names[i]) for i in range(3))
     view = ClusterView(servers=servers(3), tablets=tablets)

@@ -159,8 +159,8 @@ def test_leaders_move_without_data(hosts: str, tablets: str, moves: str) -> None
          "a desired change", "a witness"],
 )  # fmt: skip
 def test_a_tablet_that_is_not_settled_is_named_and_stays(unsettled: TabletView) -> None:
-    """Goal: a plan does not work against a change. Method: a fuller server whose first tablet is unsettled in each way;
-    the plan moves the next ones, and the first one is among those left alone."""
+    """Goal: a plan does not move a tablet while its config changes. Method: a fuller server whose first tablet is
+    unsettled in each way; the plan moves the next ones, and the first one is among those left alone."""
     view = view_of("a b c", "T1 a, T2 a:*, T3 a:*, T4 a:*")
     view = replace(view, tablets=(unsettled, *view.tablets[1:]))
     assert not_settled(view) == ("T1",)

@@ -27,8 +27,9 @@ def led(voters: str) -> Net:
 
 
 def test_abort_of_a_dead_voter_restores_a_group_of_one() -> None:
-    """Goal: TC-79: a dead server was made the second voter of one; on command the leader serves again at once, in the
-    same term. Method: it is stuck until the abort; then what waited is committed, and the config is the old one."""
+    """TC-79. Goal: TC-79: if a dead server was added as the second voter of one, an abort by command lets the leader
+    serve again at once, in the same term. Method: the group commits nothing until the abort; then the waiting writes
+    are committed, and the config is the old one."""
     net = led("a")
     net.isolate("d")
     core = net.nodes["a"].core
@@ -45,8 +46,9 @@ def test_abort_of_a_dead_voter_restores_a_group_of_one() -> None:
 
 @pytest.mark.parametrize("voters", ["a", "abc"])
 def test_change_without_a_quorum_is_taken_back_and_the_leader_stays(voters: str) -> None:
-    """Goal: TC-80: nobody says anything, and an election timeout later the config is back and I4 holds. Method: add a
-    dead voter to one, and to three of which one is dead; tick; the same leader, in the same term, commits again."""
+    """TC-80. Goal: TC-80: a change that cannot be committed is taken back after an election timeout without a command,
+    and I4 holds. Method: add a dead voter to one, and to three of which one is dead; tick; the same leader, in the same
+    term, commits again."""
     net = led(voters)
     for dead in "cd":
         net.isolate(dead)
@@ -63,9 +65,9 @@ def test_change_without_a_quorum_is_taken_back_and_the_leader_stays(voters: str)
 
 
 def test_peers_that_answer_without_the_tablet_are_no_quorum() -> None:
-    """TC-25, IN-35. Goal: a server that answers and holds no replica can acknowledge nothing, so a leader that hears
-    only such servers steps down. Method: both peers answer each tick that they have no such tablet, or that their
-    replica has failed; beside it, one that holds the log is enough to go on."""
+    """TC-25, IN-35. Goal: a leader that hears only servers without a running replica steps down, because those can
+    acknowledge nothing. Method: both peers answer each tick that they have no such tablet, or that their replica has
+    failed; beside it, one that holds the log is enough to go on."""
     for whole, code, leads in (
         ("", Code.TABLET_NOT_FOUND, False),
         ("", Code.TABLET_FAILED, False),
@@ -85,7 +87,8 @@ def test_peers_that_answer_without_the_tablet_are_no_quorum() -> None:
 
 
 def test_leader_without_a_quorum_of_either_config_steps_down() -> None:
-    """Goal: TC-80: an abort is no way around check-quorum. Method: two of three are dead, a dead voter is added."""
+    """TC-80. Goal: TC-80: if the leader reaches no majority of the old config either, it steps down instead of taking
+    the change back. Method: two of three are dead, a dead voter is added."""
     net = led("abc")
     for dead in "bcd":
         net.isolate(dead)
@@ -96,9 +99,9 @@ def test_leader_without_a_quorum_of_either_config_steps_down() -> None:
 
 
 def test_change_that_is_heard_but_never_durable_is_taken_back_when_overdue() -> None:
-    """Goal: TC-80: a peer that answers heartbeats and never makes anything durable holds a change up for a bounded
-    time, which begins with the change. Method: one voter that has led for long, an added one that answers so; count
-    ticks; a removal that is merely slow is left alone."""
+    """TC-80. Goal: TC-80: a change is taken back after a bounded time, counted from the change, if a new voter answers
+    heartbeats and never makes an entry durable. Method: one voter that has led for long adds such a voter; count ticks;
+    a removal that is only slow is not taken back."""
     options = RaftOptions(config_abort_ticks=60)
     solo = Solo("a", options=options)
     solo.lead()
@@ -138,10 +141,10 @@ def test_change_that_is_heard_but_never_durable_is_taken_back_when_overdue() -> 
     ids=["leader's disk and the new voter's", "another's disk and the new voter's", "leader's disk, a voter removed"],
 )
 def test_leader_does_not_hand_a_change_over_that_its_successor_cannot_commit(edit: ConfigEdit, stalled: str) -> None:
-    """Goal: TC-80, IN-35: nobody but the leader that made a change can take it back, so it is not handed over: its
-    successor could need voters whose disks hang, and nobody would ever lead. Method: three voters, a learner; a voter
-    is added or removed, then disks stop; the leader is asked to hand over in every tick, as one whose log hangs does.
-    Heartbeats are answered all the while. Another leads within two transfers, and writes, by the old config."""
+    """TC-80, IN-35. Goal: TC-80, IN-35: a leader with a pending change does not hand over, because only it can take the
+    change back, and its successor might need voters whose disks hang. Method: three voters, a learner; a voter is added
+    or removed, then disks stop; the leader is asked to hand over in every tick, as one whose log hangs does. Heartbeats
+    are answered all the while. Another leads within two transfers, and writes, by the old config."""
     net = Net(config_of("abc", "d"))
     net.elect("a")
     net.tick(1)
@@ -162,9 +165,9 @@ def test_leader_does_not_hand_a_change_over_that_its_successor_cannot_commit(edi
 
 @pytest.mark.parametrize("slow_ticks", [0, OPTIONS.election_ticks_min - 1])
 def test_leader_hands_over_once_its_change_is_committed(slow_ticks: int) -> None:
-    """Goal: a transfer waits for a change of voters as long as that takes to commit, up to an election timeout. Method:
-    a voter is added and leadership handed over in one turn; two of the four disks are quick, or slow for less than an
-    election timeout. The change is committed first, then the other leads, in the same tick."""
+    """Goal: a transfer waits up to an election timeout for a pending change of voters to be committed. Method: a voter
+    is added and leadership handed over in one turn; two of the four disks are quick, or slow for less than an election
+    timeout. The change is committed first, then the other leads, in the same tick."""
     net = Net(config_of("abc", "d"))
     net.elect("a")
     net.tick(1)
@@ -182,9 +185,9 @@ def test_leader_hands_over_once_its_change_is_committed(slow_ticks: int) -> None
 
 @pytest.mark.parametrize("votes", [True, False])
 def test_change_that_a_transfer_waits_for_is_taken_back_after_an_election_timeout(votes: bool) -> None:
-    """Goal: TC-80: a transfer takes back only what it waits for: a change of voters, once it is as old as an election
-    timeout. Method: a server is added, as a voter or not; disks hang; leadership is to be handed over a little later;
-    the followers answer heartbeats all the while."""
+    """TC-80. Goal: TC-80: a transfer takes back the change of voters that it waits for, once that is as old as an
+    election timeout. Method: a server is added, as a voter or not; disks hang; leadership is to be handed over a little
+    later; the followers answer heartbeats all the while."""
     solo = Solo("abc")
     solo.lead()
     solo.ack("b", 1)
@@ -203,8 +206,8 @@ def test_change_that_a_transfer_waits_for_is_taken_back_after_an_election_timeou
 
 
 def test_transfer_to_a_voter_that_is_none_again_ends() -> None:
-    """Goal: nobody waits for a hand-over that cannot be: the change that made the target a voter is taken back. Method:
-    a learner is made a voter, and is to lead; its disk and another's hang."""
+    """Goal: a transfer ends if the change that made its target a voter is taken back. Method: a learner is made a
+    voter, and is to lead; its disk and another's hang."""
     solo = Solo("abc", "d")
     solo.lead()
     solo.ack("b", 1)
@@ -242,9 +245,10 @@ def test_abort_is_refused_when_there_is_nothing_of_the_kind_to_take_back() -> No
 
 
 def test_leader_without_a_committed_entry_of_its_term_takes_no_change_back() -> None:
-    """Goal: I4: an abort is a config change, and a leader makes none before its term is open. Method: a leader whose
-    log brought an uncommitted fourth voter; only one of the old voters is heard, and its disk hangs: the abort is
-    refused, a hand-over that waits for the change ends without one, and check-quorum makes the leader step down."""
+    """Goal: I4: a leader takes no change back before it has committed an entry of its term, because an abort is a
+    config change. Method: a leader whose log brought an uncommitted fourth voter; only one of the old voters is heard,
+    and its disk hangs: the abort is refused, a hand-over that waits for the change ends without one, and check-quorum
+    makes the leader step down."""
     change = entry(1, 1, b"", EntryKind.CONFIG)._replace(meta=encode_config(config_of("abcd")))
     solo = Solo("abc", term=1, entries=[change])
     solo.lead()
@@ -258,8 +262,8 @@ def test_leader_without_a_committed_entry_of_its_term_takes_no_change_back() -> 
 
 
 def test_change_is_not_taken_back_by_command_while_leadership_is_handed_over() -> None:
-    """Goal: a leader that hands over appends nothing that it is asked to. Method: a change that cannot commit, a
-    transfer that waits for it, an abort."""
+    """Goal: a leader that hands over appends no abort. Method: a change that cannot commit, a transfer that waits for
+    it, an abort."""
     solo = Solo("abc")
     solo.lead()
     solo.ack("b", 1)
@@ -271,9 +275,9 @@ def test_change_is_not_taken_back_by_command_while_leadership_is_handed_over() -
 
 @pytest.mark.parametrize("reached", ["", "b", "d"])
 def test_abort_whose_leader_dies_leaves_one_group(reached: str) -> None:
-    """Goal: TC-80: whoever got the change and not its abort cannot found a second group. Method: the change reaches
-    nobody, an old voter, or the new one alone; the leader aborts and dies. Where the change reached an old voter, that
-    one needs three of four, and waits; in the end all agree on the old config."""
+    """TC-80. Goal: TC-80: a server that received the change and not its abort cannot form a second group. Method: the
+    change reaches no server, an old voter, or the new one alone; the leader aborts it and dies. An old voter with the
+    change needs three of four votes, and waits; in the end all have the old config."""
     net = led("abc")
     core = net.nodes["a"].core
     for other in "bcd":

@@ -12,8 +12,8 @@ def beats(sent: list) -> list[AppendEntries]:  # type: ignore[type-arg]
 
 
 def test_who_does_not_lead_commits_nothing_by_counting() -> None:
-    """Goal: only a leader's count says what is committed [raft §5.3]. Method: the only voter of a group is found with
-    an entry of its own term; it is a majority by itself, and nothing is committed before it is elected."""
+    """Goal: only a leader counts acknowledgements to commit [raft §5.3]. Method: the only voter of a group starts with
+    an entry of its own term, which is durable on a majority already; it is committed only after the election."""
     solo = Solo("a", term=1, entries=[entry(1, 1)])
     solo.core.persisted(OpId(1, 1))
     assert solo.core.commit_index == 0
@@ -22,16 +22,16 @@ def test_who_does_not_lead_commits_nothing_by_counting() -> None:
 
 
 def test_learner_that_hears_of_a_commit_keeps_its_leader() -> None:
-    """Goal: that a config gives no vote ends a leader's term, and nothing else. Method: a learner is sent an entry with
-    its commit."""
+    """Goal: a config in which a replica has no vote ends only a leadership, not the replica's knowledge of its leader.
+    Method: a learner is sent an entry with its commit."""
     solo = Solo("bc", "a")
     solo.step(solo.append(1, OpId(0, 0), entry(1, 1), commit=1))
     assert (solo.core.commit_index, solo.core.leader_uuid, solo.core.role) == (1, "b", Role.LEARNER)
 
 
 def test_committed_config_is_told_at_once_and_only_once() -> None:
-    """Goal: followers need not wait for the next heartbeat to know that a change holds, and more answers cost no more
-    rounds. Method: three of four peers acknowledge a config whose entry is not durable here; then the fourth does."""
+    """Goal: the leader sends a config's commit at once and only once. Method: three of four peers acknowledge a config
+    whose entry is not durable here; then the fourth does."""
     solo = Solo("abcde")
     solo.lead()
     for uuid in "bcde":

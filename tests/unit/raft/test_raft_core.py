@@ -37,8 +37,8 @@ def test_append_check_order_name_before_term_before_content(to_uuid: str, term: 
 
 
 def test_append_out_of_order_batch_is_refused_whole() -> None:
-    """Goal: a malformed batch leaves the log untouched (scenario 13). Method: gap, falling term, term of the future;
-    and one with nothing wrong."""
+    """Goal: an append with entries out of order is refused as a whole (scenario 13). Method: a gap, a falling term, a
+    term of the future; and an append without a fault."""
     for bad in ((entry(1, 1), entry(1, 3)), (entry(2, 1), entry(1, 2)), (entry(1, 1), entry(4, 2))):
         solo = Solo(term=3)
         assert solo.core.refusal(solo.append(3, OpId(0, 0), *bad)) and solo.log.last == OpId(0, 0)
@@ -46,8 +46,8 @@ def test_append_out_of_order_batch_is_refused_whole() -> None:
 
 
 def test_append_commit_index_is_bounded_by_the_message() -> None:
-    """Goal: a leader's commit index says nothing about entries that this message does not cover (scenario 13). Method:
-    an old tail stands above what the heartbeat matches."""
+    """Goal: a follower commits only entries that the message covers (scenario 13), because those behind may be of an
+    old leader. Method: an old tail stands above what the heartbeat matches."""
     solo = Solo(term=1, entries=[entry(1, 1), entry(1, 2), entry(1, 3)])
     solo.step(solo.append(2, OpId(1, 1), commit=3))
     assert solo.core.commit_index == 1
@@ -63,8 +63,8 @@ def test_append_older_message_does_not_cut_the_log() -> None:
 
 
 def test_append_mismatch_hints_at_the_whole_conflicting_term() -> None:
-    """Goal: one round trip a term [raft §5.3]. Method: three entries of a term that the leader has not; then a log of
-    such entries alone, none or some of them committed."""
+    """Goal: a mismatch costs one round trip for each term [raft §5.3]. Method: three entries of a term that the leader
+    has not; then a log of such entries alone, none or some of them committed."""
     solo = Solo(term=2, entries=[entry(1, 1), entry(2, 2), entry(2, 3), entry(2, 4)])
     (reply,) = replies(solo.step(solo.append(3, OpId(3, 4))))
     assert (reply.mismatch, reply.conflict_index, reply.last) == (True, 2, OpId(2, 4))
@@ -77,8 +77,9 @@ def test_append_mismatch_hints_at_the_whole_conflicting_term() -> None:
 
 
 def test_append_that_begins_below_the_log_is_taken() -> None:
-    """Goal: what log GC dropped is committed, so every later leader has it [raft §5.4.3]. Method: the log begins behind
-    4; a new leader, which does not know that, sends from below that on."""
+    """Goal: an append that begins before the log's first entry is accepted, because entries removed by log GC are
+    committed [raft §5.4.3]. Method: the log begins behind 4; a new leader, which does not know that, sends from below
+    that on."""
     solo = Solo(term=1, boundary=OpId(1, 4), commit_index=4)
     for prev in (2, 4):
         entries = [entry(1, index) for index in range(prev + 1, 7)]
@@ -87,7 +88,7 @@ def test_append_that_begins_below_the_log_is_taken() -> None:
 
 
 def test_append_that_would_cut_a_committed_entry_is_an_invariant_violation() -> None:
-    """Goal: committed entries are never truncated, whoever asks. Method: commit, then a conflicting later term."""
+    """Goal: a committed entry is never truncated. Method: commit, then a conflicting later term."""
     solo = Solo(term=1, entries=[entry(1, 1), entry(1, 2)], commit_index=2)
     solo.step(solo.append(2, OpId(1, 1), entry(2, 2)))
     assert solo.log.last == OpId(1, 2), "what is committed is skipped, not compared"
@@ -115,7 +116,7 @@ def test_append_reply_waits_for_the_disk_and_heartbeat_reply_does_not() -> None:
 
 
 def test_reply_in_a_new_term_waits_for_the_hard_state() -> None:
-    """Goal: nothing names a term that a crash could forget. Method: the first heartbeat of a term, unpersisted."""
+    """Goal: no message names a term that is not durable. Method: the first heartbeat of a term, unpersisted."""
     solo = Solo()
     solo.core.step(solo.append(4, OpId(0, 0)))
     assert solo.take() == []
@@ -124,7 +125,8 @@ def test_reply_in_a_new_term_waits_for_the_hard_state() -> None:
 
 
 def test_vote_is_sent_only_after_persistence_and_once_a_term() -> None:
-    """TC-14. Goal: one durable vote a term (scenario 1). Method: two candidates of one term, the disk in between."""
+    """TC-14. Goal: a voter gives one vote in a term, and sends it only when it is durable (scenario 1). Method: two
+    candidates of one term, the disk in between."""
     solo = Solo()
     solo.core.step(VoteRequest(to_uuid="a", from_uuid="b", term=1, last=OpId(0, 0)))
     assert solo.take() == []
@@ -147,7 +149,8 @@ def test_pre_vote_writes_nothing_at_the_recipient() -> None:
 
 
 def test_pre_candidate_of_a_lower_term_learns_the_term_and_can_win() -> None:
-    """Goal: the only electable replica is elected though its term is lower (scenario 95). Method: denied at 5."""
+    """Goal: the only electable replica wins although its term is lower (scenario 95), because a denial tells it the
+    term. Method: denied at 5."""
     solo = Solo(term=2, entries=[entry(2, 1)])
     solo.core.campaign()
     solo.persist()
@@ -158,7 +161,8 @@ def test_pre_candidate_of_a_lower_term_learns_the_term_and_can_win() -> None:
 
 
 def test_candidate_counts_its_own_vote_when_durable_only() -> None:
-    """Goal: own votes are promises too. Method: a two-voter group; the peer's vote comes before our disk is done."""
+    """Goal: a candidate counts its own vote only when it is durable. Method: a two-voter group; the other voter's vote
+    arrives before the own one is durable."""
     solo = Solo("ab")
     solo.core.campaign()
     solo.persist()
@@ -236,8 +240,8 @@ def test_leader_acknowledgement_by_persisted_opid_of_the_log_only() -> None:
 
 
 def test_persisted_of_a_copy_that_was_truncated_meanwhile_does_not_count() -> None:
-    """Goal: the same OpId received twice is durable when the second copy is. Method: 1.1-1.2 is cut by term 2 and comes
-    back by term 3 before the first copy's sync is reported."""
+    """Goal: if an entry was received, truncated and received again, only the sync of the second copy makes it durable.
+    Method: 1.1-1.2 is cut by term 2 and comes back by term 3 before the first copy's sync is reported."""
     solo = Solo()
     solo.core.step(solo.append(1, OpId(0, 0), entry(1, 1), entry(1, 2)))
     solo.take()
@@ -279,7 +283,8 @@ def test_restart_commit_index_beyond_the_log_is_clamped() -> None:
 
 
 def test_restart_with_a_log_of_a_later_term_takes_that_term_without_a_vote() -> None:
-    """Goal: a crash between the two writes of one `Ready` loses no term. Method: hard state 1, log 3."""
+    """Goal: if a crash came between the writes of the log and of the hard state, the replica starts in the term of its
+    log. Method: hard state 1, log 3."""
     solo = Solo(term=1, entries=[entry(3, 1)])
     assert (solo.core.term, solo.core.voted_for) == (3, None)
     solo.take()
@@ -352,8 +357,8 @@ def test_window_is_bounded_by_bytes_too() -> None:
 
 
 def test_small_entries_gather_while_an_answer_is_owed_and_large_ones_do_not() -> None:
-    """Goal: under many small writes each message carries what came during the one before it. Method: proposals one by
-    one to a peer that owes an answer, its answer, then a large entry."""
+    """Goal: while a peer owes an answer, small entries wait and are sent together; large ones are sent at once. Method:
+    proposals one by one to a peer that owes an answer, its answer, then a large entry."""
     solo = Solo("ab", options=replace(OPTIONS, append_batch_bytes_max=1000, append_batch_bytes_min=500))
     solo.lead()
     solo.ack("b", 1)
@@ -372,7 +377,7 @@ def test_small_entries_gather_while_an_answer_is_owed_and_large_ones_do_not() ->
 
 @pytest.mark.parametrize("meta_bytes", [0, 20, 300])
 def test_append_holds_no_more_than_its_receiver_decodes_at_once(meta_bytes: int) -> None:
-    """IN-60. Goal: a follower takes thousands of small writes in messages that hold up its loop for a bounded time.
+    """IN-60. Goal: an append has only so many entries that decoding them delays the follower's loop for a bounded time.
     Method: 1,000 writes that are proposed together to a peer that owes an answer; each message has at most as many
     entries and bytes of metas as one may, or one entry, and none waits behind a message that is full."""
     options = RaftOptions(append_entries_max=64, append_meta_bytes_max=512, inflight_messages_max=1000)
@@ -388,7 +393,7 @@ def test_append_holds_no_more_than_its_receiver_decodes_at_once(meta_bytes: int)
 
 
 def test_entry_with_a_longer_meta_than_a_receiver_decodes_at_once_travels_alone() -> None:
-    """Goal: a bound on what travels together stops no single entry. Method: small, large, small."""
+    """Goal: an entry that exceeds the bound by itself is sent alone. Method: small, large, small."""
     solo = Solo("ab", options=replace(OPTIONS, append_meta_bytes_max=100))
     solo.lead()
     solo.ack("b", 1)
@@ -426,7 +431,8 @@ def test_evicted_entries_are_asked_for_once_and_sent_when_loaded() -> None:
 
 
 def test_copying_peer_gets_heartbeats_only_and_no_second_request() -> None:
-    """Goal: TC-25: NOT_READY means wait. Method: not found, then copying for long, then gone again."""
+    """TC-25. Goal: TC-25: a peer that answers NOT_READY because it is copying gets heartbeats only. Method: not found,
+    then copying for long, then gone again."""
     solo = Solo("a", learners="b")
     solo.lead()
 
@@ -445,7 +451,8 @@ def test_copying_peer_gets_heartbeats_only_and_no_second_request() -> None:
 
 
 def test_timeout_now_campaigns_at_once_but_not_without_the_leaders_log() -> None:
-    """Goal: a transfer skips the pre-vote and never elects a shorter log. Method: ahead of us, then equal."""
+    """Goal: the target of a transfer starts an election without a pre-vote, but only with the leader's whole log.
+    Method: ahead of us, then equal."""
     solo = Solo(term=1, entries=[entry(1, 1)])
     solo.step(solo.append(1, OpId(1, 1)))
     assert solo.step(TimeoutNow(to_uuid="a", from_uuid="b", term=1, last=OpId(1, 2))) == []
@@ -489,10 +496,11 @@ def test_damaged_tail_heals_when_the_durable_log_reaches_it() -> None:
 
 
 def test_damaged_tail_of_an_unknown_term_is_not_healed_by_a_part_of_it() -> None:
-    """CN-22, scenario 37. Goal: what was acknowledged is not forgotten half-way. Method: the entries 2 to 4 are lost,
-    and that they were of term 5 too: their leader sends the first of them again, of a later term than was named; then
-    the others. In another life a leader of term 6 sends one entry, and that it was elected says that it has what was
-    committed; and an old message of the leader, by which the log ends at 1, heals nothing."""
+    """CN-22, scenario 37. Goal: a voter that lost the end of its log votes again only after it has all of the lost
+    entries. Method: the entries 2 to 4 are lost, and that they were of term 5 too: their leader sends the first of them
+    again, of a later term than was named; then the others. In another life a leader of term 6 sends one entry, and that
+    it was elected says that it has what was committed; and an old message of the leader, by which the log ends at 1,
+    heals nothing."""
     for appended, healed in (([], False), ([(5, 2)], False), ([(5, 2), (5, 3), (5, 4)], True), ([(6, 2)], True)):
         solo = Solo(term=5, entries=[entry(3, 1)], withheld=OpId(3, 4))
         term = appended[-1][0] if appended else 5
@@ -513,7 +521,7 @@ def test_idle_follower_tick_makes_no_output() -> None:
 
 
 def test_readies_are_advanced_in_order() -> None:
-    """Goal: a driver that advances out of order is stopped. Method: advance the second one first."""
+    """Goal: advancing a `Ready` out of order is an error. Method: advance the second one first."""
     solo = Solo()
     solo.core.campaign()
     solo.take()

@@ -39,8 +39,9 @@ def test_each_kind_of_change_takes_the_committed_config_id_or_none(kind: str) ->
 
 
 def test_two_drivers_with_one_committed_config_id_never_both_succeed() -> None:
-    """Goal: TC-69: whoever is out of date is told so, and changes nothing. Method: two drivers read the same config and
-    send different changes in any order, with the first committed before the second or not; 200 times."""
+    """TC-69. Goal: TC-69: of two drivers with the same committed config, the second one is refused and changes nothing.
+    Method: two drivers read the same config and send different changes in any order, with the first committed before
+    the second or not; 200 times."""
     rng = random.Random(69)
     net = led("abcdefg")
     core = net.nodes["a"].core
@@ -62,8 +63,9 @@ def test_two_drivers_with_one_committed_config_id_never_both_succeed() -> None:
 
 
 def test_change_beside_a_pending_one_is_refused_though_its_config_id_is_right() -> None:
-    """Goal: TC-70: the committed config is the one that the driver knows, and still the change must wait. Method: the
-    followers are away, so the first change stays pending; the second has the right position; then they are back."""
+    """TC-70. Goal: TC-70: a change is refused while another one is pending, even with the right committed config.
+    Method: the followers are away, so the first change stays pending; the second has the right position; then they are
+    back."""
     net = led()
     core = net.nodes["a"].core
     for other in "bc":
@@ -83,8 +85,8 @@ def test_change_beside_a_pending_one_is_refused_though_its_config_id_is_right() 
 
 
 def test_client_program_and_master_drive_the_same_group_in_turn() -> None:
-    """Goal: CC-06: both kinds of driver are served, and neither shuts the other out. Method: a client without decision
-    numbers, a master with them, the client again, an older master (refused), a newer one."""
+    """CC-06. Goal: CC-06: a client program and a master can change the same group in turn. Method: a client without
+    decision numbers, a master with them, the client again, an older master (refused), a newer one."""
     net = led()
     core = net.nodes["a"].core
     for name, decision, code in (

@@ -44,7 +44,8 @@ def asked(solo: Solo, now: int | None, token: int = 1) -> tuple[bool, list[Messa
 
 
 def test_lease_answers_a_strong_read_without_a_message() -> None:
-    """CN-24. Goal: no round trip while nobody else can lead. Method: a majority echoes a heartbeat; then read."""
+    """CN-24. Goal: a leader with a lease answers a strong read without a round trip. Method: a majority echoes a
+    heartbeat; then read."""
     solo = leading()
     solo.ack("b", 1, round=beat(solo, 7))
     assert asked(solo, 7) == (True, [])
@@ -52,8 +53,8 @@ def test_lease_answers_a_strong_read_without_a_message() -> None:
 
 @pytest.mark.parametrize(("later", "held"), [(LEASE - 1, True), (LEASE, False), (LEASE + 1000, False)])
 def test_lease_is_judged_by_the_clock_of_the_read_not_by_ticks(later: int, held: bool) -> None:
-    """CN-24. Goal: a stopped process, and a group that went quiet, have no lease. Method: the clock goes on without a
-    tick."""
+    """CN-24. Goal: a lease expires by the clock even if no ticks come, as in a stopped process or a quiet group.
+    Method: the clock goes on without a tick."""
     solo = leading()
     solo.ack("b", 1, round=beat(solo, 7))
     served, sent = asked(solo, 7 + later)
@@ -66,8 +67,8 @@ def test_lease_is_judged_by_the_clock_of_the_read_not_by_ticks(later: int, held:
 
 
 def test_lease_counts_from_the_start_of_a_round_not_from_its_echo() -> None:
-    """CN-24. Goal: a slow way does not lengthen it. Method: the echo of the round of time 1 comes back a lease
-    later."""
+    """CN-24. Goal: a slow network does not lengthen a lease, because it counts from the start of the round. Method: the
+    echo of the round of time 1 comes back a lease later."""
     solo = leading()
     early = beat(solo, 1)
     beat(solo, LEASE)
@@ -112,8 +113,9 @@ def test_lease_is_not_extended_by_an_acknowledgement_of_another_term() -> None:
 
 
 def test_lease_is_given_up_before_timeout_now_leaves_and_for_the_whole_term() -> None:
-    """CC-34. Goal: the election that we ask for asks nobody to wait, whenever the request arrives. Method: transfer,
-    read in the same `Ready`, let the transfer time out, read again with fresh echoes."""
+    """CC-34. Goal: a leader that hands over has no lease for the rest of its term, because voters may vote for the
+    target at once. Method: transfer, read in the same `Ready`, let the transfer time out, read again with fresh
+    echoes."""
     solo = leading()
     solo.ack("b", 1, round=beat(solo, 1))
     assert asked(solo, 1)[0]
@@ -129,8 +131,8 @@ def test_lease_is_given_up_before_timeout_now_leaves_and_for_the_whole_term() ->
 
 
 def test_lease_that_was_given_up_is_back_in_the_next_term_of_the_same_leader() -> None:
-    """CN-24. Goal: what was given up is one term's. Method: a transfer comes to nothing, the leader hears of a higher
-    term, is elected again, and a majority echoes its heartbeat."""
+    """CN-24. Goal: a leader that gave up its lease can have one in its next term. Method: a transfer comes to nothing,
+    the leader hears of a higher term, is elected again, and a majority echoes its heartbeat."""
     solo = leading()
     solo.core.transfer_leadership("b")
     solo.persist()
@@ -142,8 +144,8 @@ def test_lease_that_was_given_up_is_back_in_the_next_term_of_the_same_leader() -
 
 
 def test_reads_whose_callers_are_gone_are_neither_answered_nor_counted() -> None:
-    """Goal: the bound on reads is for those that somebody waits for. Method: of four reads two are queued and two wait
-    for a round when the callers of two go; the bound of four lets two more in, and no third; then the rounds end."""
+    """Goal: a read whose caller has gone frees its place at once. Method: of four reads two are queued and two wait for
+    a round when the callers of two go; the bound of four lets two more in, and no third; then the rounds end."""
     solo = Solo(options=RaftOptions(reads_pending_max=4))
     solo.lead()
     solo.ack("b", 1)
@@ -163,15 +165,16 @@ def test_reads_whose_callers_are_gone_are_neither_answered_nor_counted() -> None
 
 
 def test_read_without_the_time_waits_for_a_round_even_under_a_lease() -> None:
-    """CN-24. Goal: a lease is judged by a time that was read for this call. Method: a lease holds; read with the time
-    and without."""
+    """CN-24. Goal: a read without the time is not answered by the lease. Method: a lease holds; read with the time and
+    without."""
     solo = leading()
     solo.ack("b", 1, round=beat(solo, 7))
     assert asked(solo, 7)[0] and not asked(solo, None, token=2)[0]
 
 
 def test_read_that_a_follower_refused_is_over() -> None:
-    """Goal: its caller went elsewhere. Method: a follower is asked, then leads, and a majority echoes."""
+    """Goal: a read that was refused by a follower is not answered when that follower leads later. Method: a follower is
+    asked, then leads, and a majority echoes."""
     solo = Solo()
     solo.core.read_index(5)
     solo.lead()
@@ -182,7 +185,8 @@ def test_read_that_a_follower_refused_is_over() -> None:
 
 
 def test_new_term_begins_with_nothing_of_the_last_one() -> None:
-    """Goal: no count, promise or caller of one term reaches into another. Method: a leader's state, filled by hand."""
+    """Goal: a new term starts without counts, promises and callers of the former one. Method: a leader's state, filled
+    by hand."""
     lead = Leading(
         progress={"b": Progress("b", OPTIONS, next=1, round_started=0)},
         heartbeat_elapsed=1, quorum_check_elapsed=1, round=7, round_wanted=True, sends_wanted=True,
@@ -196,7 +200,8 @@ def test_new_term_begins_with_nothing_of_the_last_one() -> None:
 
 
 def test_lease_counts_from_the_latest_round_that_was_echoed() -> None:
-    """CN-24. Goal: heartbeats keep it. Method: two rounds a lease apart less one tick are echoed; then read."""
+    """CN-24. Goal: each acknowledged heartbeat round renews the lease. Method: two rounds a lease apart less one tick
+    are echoed; then read."""
     solo = leading()
     for now in (1, LEASE):
         solo.ack("b", 1, round=beat(solo, now))
@@ -204,8 +209,8 @@ def test_lease_counts_from_the_latest_round_that_was_echoed() -> None:
 
 
 def test_time_that_comes_late_does_not_make_a_lease_younger() -> None:
-    """CN-24. Goal: of two threads that read the clock, the later one counts, and a call without the time changes
-    nothing. Method: a lease runs out, then a read comes with the time of its beginning."""
+    """CN-24. Goal: the latest time that the core was given counts, and a call without the time changes nothing. Method:
+    a lease runs out, then a read comes with the time of its beginning."""
     solo = leading()
     solo.ack("b", 1, round=beat(solo, 7))
     solo.core.tick()
@@ -215,7 +220,8 @@ def test_time_that_comes_late_does_not_make_a_lease_younger() -> None:
 
 
 def test_timeouts_that_leave_no_time_for_a_lease_get_read_rounds() -> None:
-    """CN-24. Goal: the shortest timeouts work. Method: a lease of no ticks; a majority echoes this tick's round."""
+    """CN-24. Goal: with the shortest timeouts there is no lease, and reads take a round. Method: a lease of no ticks; a
+    majority echoes this tick's round."""
     options = replace(OPTIONS, election_ticks_min=2, election_ticks_max=4)
     assert options.lease_ticks == 0
     solo = Solo(options=options)
@@ -226,7 +232,8 @@ def test_timeouts_that_leave_no_time_for_a_lease_get_read_rounds() -> None:
 
 
 def test_lease_is_not_extended_by_learners() -> None:
-    """CN-29. Goal: who has no vote to withhold proves nothing. Method: all learners echo, then one voter."""
+    """CN-29. Goal: learners do not extend a lease, because they have no vote to withhold. Method: all learners echo,
+    then one voter."""
     solo = leading("abc", "de")
     number = beat(solo, 1)
     for uuid in "de":
@@ -237,7 +244,8 @@ def test_lease_is_not_extended_by_learners() -> None:
 
 
 def test_lease_is_not_extended_by_servers_without_a_running_replica() -> None:
-    """CN-24. Goal: a tombstone's answer promises nothing. Method: both peers answer the round with a reason instead."""
+    """CN-24. Goal: an answer without a running replica does not extend a lease. Method: both peers answer the round
+    with a reason instead."""
     solo = leading()
     number = beat(solo, 1)
     for uuid, code in (("b", Code.TABLET_DELETED), ("c", Code.NOT_READY)):
@@ -269,8 +277,8 @@ def test_lease_remembers_one_round_a_tick_at_most() -> None:
 
 
 def test_campaign_by_hand_waits_as_long_as_a_vote_does() -> None:
-    """CN-24. Goal: a voter's word is kept by itself too. Method: heard a leader, told to campaign, told again when
-    patient."""
+    """CN-24. Goal: a voter that heard a leader does not start an election by command either. Method: heard a leader,
+    told to campaign, told again when patient."""
     solo = Solo()
     solo.step(solo.append(1, OpId(0, 0)))
     solo.core.campaign()

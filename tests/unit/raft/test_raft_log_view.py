@@ -58,7 +58,8 @@ class Twin:
 
 
 def test_log_view_random_operations_equals_a_list() -> None:
-    """Goal: terms, entries, last and bytes are right after any history. Method: 300 random histories beside a list."""
+    """Goal: a log view has the right terms, entries, last OpId and bytes after any history. Method: 300 random
+    histories beside a list."""
     for seed in range(300):
         rng = random.Random(seed)
         log, twin, term = MemoryLogView(loaded_bytes_max=LOADED_BYTES_MAX), Twin(), 1
@@ -150,7 +151,8 @@ def test_loaded_entries_make_room_for_later_ones_within_their_bound() -> None:
 
 
 def test_terms_of_a_long_log_without_its_bytes_take_no_more_room_than_of_a_short_one() -> None:
-    """Goal: a replica of a long log fits into memory. Method: the same log of two terms, short and long, evicted."""
+    """Goal: the terms of evicted entries take memory by the number of terms, not of entries. Method: the same log of
+    two terms, short and long, evicted."""
     rooms = []
     for count in (10, 1000):
         log = filled(*[1] * count, *[2] * count)

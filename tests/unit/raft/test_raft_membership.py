@@ -40,7 +40,8 @@ def change(uuid: str, **marks: bool) -> ConfigEdit:
 
 
 def test_edits_random_never_move_two_voters_and_never_leave_nobody() -> None:
-    """Goal: CC-03, I4 for any edits. Method: 3,000 random edit lists: refused, or one voter at most."""
+    """CC-03. Goal: CC-03, I4: no list of edits changes more than one voter or leaves no voter. Method: 3,000 random
+    edit lists: refused, or one voter at most."""
     rng = random.Random(5)
     accepted = 0
     for _ in range(3000):
@@ -66,22 +67,22 @@ def test_edits_random_never_move_two_voters_and_never_leave_nobody() -> None:
 
 
 def test_edit_change_without_addresses_keeps_them() -> None:
-    """Goal: a mark is edited without knowing where the member lives. Method: `replace` on a member with an address."""
+    """Goal: an edit of a mark keeps the member's addresses. Method: `replace` on a member with an address."""
     base = RaftConfig(OpId(1, 1), (Member("a", (Address("h", 1),)), Member("b")))
     members = edited_members(base, [change("a", replace=True)])
     assert members[0] == Member("a", (Address("h", 1),), replace=True)
 
 
 def test_edit_change_with_addresses_moves_the_member() -> None:
-    """Goal: a server that has moved is found again. Method: another address for a member that has one."""
+    """Goal: an edit can change the addresses of a member. Method: another address for a member that has one."""
     base = RaftConfig(OpId(1, 1), (Member("a", (Address("h", 1),)), Member("b")))
     moved = Member("a", (Address("i", 2),))
     assert edited_members(base, [ConfigEdit(EditKind.CHANGE, moved)])[0] == moved
 
 
 def test_config_that_nobody_could_lead_is_refused() -> None:
-    """Goal: I4: a group can always elect somebody. Method: the only voter goes; or all that are left are witnesses and
-    learners."""
+    """Goal: I4: a config without a member that can lead is refused. Method: the only voter goes; or all that are left
+    are witnesses and learners."""
     for base, edits in (
         (config_of("a", "b"), [remove("a")]),
         (config_of("a", "b"), [change("a", votes=False)]),
@@ -94,8 +95,8 @@ def test_config_that_nobody_could_lead_is_refused() -> None:
 
 
 def test_witness_may_be_marked_though_its_data_is_not_there() -> None:
-    """Goal: CC-53 holds up only what would make it electable. Method: a witness is marked for replacement; then it is
-    to hold data, which it has not."""
+    """Goal: CC-53: a witness without data can be marked, but not made electable. Method: a witness is marked for
+    replacement; then it is to hold data, which it has not."""
     witness = Member("c", holds_data=False)
     solo = Solo(config=RaftConfig(OpId(0, 0), (Member("a"), Member("b"), witness)))
     solo.lead()
@@ -130,7 +131,7 @@ def test_config_that_a_copy_brought_is_not_adopted_again_from_the_log() -> None:
 
 
 def test_follower_that_learns_of_a_config_keeps_no_account_of_its_peers() -> None:
-    """Goal: only a leader shows how its peers stand. Method: a follower is sent a config; later it leads."""
+    """Goal: only a leader keeps the progress of its peers. Method: a follower is sent a config; later it leads."""
     change_entry = entry(1, 1, b"", EntryKind.CONFIG)._replace(meta=encode_config(config_of("abcd")))
     solo = Solo()
     solo.step(solo.append(1, OpId(0, 0), change_entry, commit=1))
@@ -217,8 +218,8 @@ def test_whatever_a_leader_appends_its_followers_take() -> None:
 
 
 def test_config_that_is_too_large_may_become_smaller() -> None:
-    """Goal: IN-50: a group that has more members than may be proposed is not stuck. Method: one of 20 members:
-    one goes, one is marked, and none may come."""
+    """IN-50. Goal: IN-50: a group with more members than may be proposed can still remove and mark members. Method: one
+    of 20 members: one goes, one is marked, and none may come."""
     config = config_of("abc", [f"x{n:02d}" for n in range(17)])
     marked = change("x03", votes=False, promote=True)
     for edit, code in ((remove("x03"), Code.OK), (marked, Code.OK), (add("y", votes=False), Code.INVALID_ARGUMENT)):
@@ -277,8 +278,8 @@ def test_several_configs_of_one_message_are_stacked_and_rolled_back_one_by_one()
 
 
 def test_config_that_was_rolled_back_counts_for_nobody() -> None:
-    """Goal: CC-23: a follower of the older config asks the older config's voters. Method: a config with one voter more
-    is cut from its log; then it loses its leader."""
+    """CC-23. Goal: CC-23: after a rollback, a follower asks the voters of the older config. Method: a config with one
+    voter more is cut from its log; then it loses its leader."""
     more = entry(1, 1, b"", EntryKind.CONFIG)._replace(meta=encode_config(config_of("abcd")))
     solo = Solo()
     solo.step(solo.append(1, OpId(0, 0), more))
@@ -291,8 +292,9 @@ def test_config_that_was_rolled_back_counts_for_nobody() -> None:
 
 
 def test_committed_config_is_not_rolled_back_with_an_entry_at_its_place() -> None:
-    """Goal: CC-20: whatever becomes of the log, the committed config stays. Method: a copied replica, whose metadata
-    name a config behind its log's end, gets another entry there, and loses it to a later leader."""
+    """CC-20. Goal: CC-20: the committed config stays even if the entry at its index is replaced. Method: a copied
+    replica, whose metadata name a config behind its log's end, gets another entry there, and loses it to a later
+    leader."""
     config = config_of("abcd").with_opid(OpId(1, 3))
     solo = Solo(term=1, entries=[entry(1, 1), entry(1, 2)], config=config)
     solo.step(solo.append(1, OpId(1, 2), entry(1, 3)))
@@ -353,8 +355,9 @@ def caught_up_learner() -> Solo:
 
 
 def test_promotion_waits_until_the_term_is_open_and_no_transfer_is_under_way() -> None:
-    """Goal: CC-13: a promotion is a config change like others, and waits for what they wait for. Method: a caught-up
-    learner, before the term's first commit, during a transfer, and after it was given up."""
+    """CC-13. Goal: CC-13: a promotion waits for the first commit of the term and for the end of a transfer, like any
+    config change. Method: a caught-up learner, before the term's first commit, during a transfer, and after it was
+    given up."""
     solo = caught_up_learner()
     assert solo.core.active_config.voters == ("a", "b"), "no entry of the term is committed"
     solo.core.transfer_leadership("b")
@@ -369,8 +372,8 @@ def test_promotion_waits_until_the_term_is_open_and_no_transfer_is_under_way() -
 
 
 def test_promotion_follows_at_once_when_the_term_is_opened() -> None:
-    """Goal: CC-13: nothing but the first commit of the term is waited for. Method: it comes with the learner caught
-    up."""
+    """CC-13. Goal: CC-13: a caught-up learner is promoted right after the first commit of the term. Method: it comes
+    with the learner caught up."""
     solo = caught_up_learner()
     solo.ack("b", 1)
     assert solo.core.active_config.voters == ("a", "b", "c")
@@ -378,7 +381,7 @@ def test_promotion_follows_at_once_when_the_term_is_opened() -> None:
 
 @pytest.mark.parametrize(("over", "promoted"), [(0, True), (1, False)])
 def test_learner_whose_present_round_lasts_too_long_is_not_promoted(over: int, promoted: bool) -> None:
-    """Goal: [thesis §4.2.1]: a round of catching up may last so long and no longer, the present one too. Method: a
+    """Goal: [thesis §4.2.1]: a learner is not promoted while its present round of catching up takes too long. Method: a
     learner that was caught up lacks an entry for that long, or one tick more, when its promotion is looked at."""
     solo = Solo("a", "b")
     solo.lead()
@@ -396,8 +399,9 @@ def test_learner_whose_present_round_lasts_too_long_is_not_promoted(over: int, p
 
 
 def test_learner_that_lost_the_end_of_its_log_is_not_promoted_before_it_has_it_again() -> None:
-    """Goal: CC-13: a new voter must not be one that acknowledged what it holds no more. Method: a caught-up learner
-    answers that its log ends earlier, and is then to be promoted; later it holds the log again."""
+    """CC-13. Goal: CC-13: a learner that lost entries that it had acknowledged is not promoted before it has them
+    again. Method: a caught-up learner answers that its log ends earlier, and is then to be promoted; later it holds the
+    log again."""
     solo = Solo("a", "b")
     solo.lead()
     for _ in range(2):
@@ -446,7 +450,7 @@ def test_round_that_takes_as_long_as_it_may_counts_and_a_longer_one_does_not(ove
 
 
 def test_silent_learner_is_not_promoted() -> None:
-    """Goal: a learner that was caught up once and then fell silent stays one. Method: mark it after silence."""
+    """Goal: a caught-up learner that then falls silent is not promoted. Method: mark it after silence."""
     solo = Solo("a", learners="b")
     solo.lead()
     solo.ack("b", 1)
@@ -488,7 +492,8 @@ def test_transfer_ends_when_the_target_is_removed_by_a_later_config() -> None:
 
 
 def test_new_member_is_first_contacted_by_a_heartbeat_and_copied_only_after_its_reply() -> None:
-    """Goal: TC-20. Method: look at what a new member is sent before and after it answered."""
+    """Goal: TC-20: the leader first sends a heartbeat to a new member, and copies only after its reply. Method: look at
+    what a new member is sent before and after it answered."""
     solo = Solo("a")
     solo.lead()
     solo.core.propose_config([add("b", votes=False, promote=True)], None)

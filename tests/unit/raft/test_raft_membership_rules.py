@@ -42,8 +42,9 @@ def test_entry_that_adds_a_learner_needs_the_majority_of_before() -> None:
 
 @pytest.mark.parametrize("reached", [False, True])
 def test_add_whose_leader_died_is_retried_and_ends_with_one_member(reached: bool) -> None:
-    """CC-15. Goal: a driver that heard nothing tries again at the new leader. Method: the leader dies before the
-    commit; its entry reached nobody (then it is gone) or one follower (then the retry meets what is there already)."""
+    """CC-15. Goal: a driver whose addition got no answer can repeat it at the new leader, and one member is added.
+    Method: the leader dies before the commit; its entry reached nobody (then it is gone) or one follower (then the
+    retry meets what is there already)."""
     net = led()
     old = net.nodes["a"].core
     token = old.committed_config.opid
@@ -105,8 +106,9 @@ def asks(solo: Solo, term: int, last: OpId, *, pre_vote: bool = True) -> bool:
 
 
 def test_equal_log_gets_a_removed_server_past_the_log_test_but_not_past_a_live_leader() -> None:
-    """CC-30, CC-31. Goal: a removed server that was not told is stopped by the leader that was heard, by nothing else.
-    Method: it holds the whole log; ask a voter that hears the leader, and one that does not."""
+    """CC-30, CC-31. Goal: a removed server that did not learn of it gets no vote while the voters hear a leader; its
+    equal log alone does not stop it. Method: it holds the whole log; ask a voter that hears the leader, and one that
+    does not."""
     solo = Solo(term=3, entries=[entry(3, 1)])
     solo.step(solo.append(3, OpId(3, 1)))
     assert not asks(solo, 4, OpId(3, 1))
@@ -117,7 +119,8 @@ def test_equal_log_gets_a_removed_server_past_the_log_test_but_not_past_a_live_l
 
 
 def test_voter_is_patient_for_the_minimum_election_timeout_not_for_a_heartbeat() -> None:
-    """CC-35. Goal: a pause of the leader by some heartbeats is no reason. Method: ask after each tick of silence."""
+    """CC-35. Goal: a voter denies votes for the minimum election timeout after it heard a leader, so some lost
+    heartbeats cause no election. Method: ask after each tick of silence."""
     solo = Solo(term=3, entries=[entry(3, 1)], options=OPTIONS)
     solo.step(solo.append(3, OpId(3, 1)))
     granted = []
@@ -129,8 +132,8 @@ def test_voter_is_patient_for_the_minimum_election_timeout_not_for_a_heartbeat()
 
 
 def test_denied_pre_vote_leaves_both_terms_alone() -> None:
-    """CC-32, CC-33. Goal: a voter that is cut off asks for ever and raises nothing. Method: 500 ticks of asking into a
-    group that hears its leader, one-way; then it comes back without an election."""
+    """CC-32, CC-33. Goal: denied pre-votes raise no term, however often they are asked for. Method: 500 ticks of asking
+    into a group that hears its leader, one-way; then it comes back without an election."""
     net = led()
     for other in "ab":
         net.cut(other, "c", one_way=True)
@@ -160,10 +163,10 @@ class Claims(Net):
 def test_removed_server_that_was_not_told_disturbs_nobody_for_ten_minutes(
     group: type[Net], quiet_after_ticks: int
 ) -> None:
-    """CC-31. Goal: leader and term are stable however long a removed server asks. Method: a voter is removed while
-    nothing reaches it, and hears all from then on; ten minutes of ticks, with a write now and then. It asks hundreds of
-    times, with the log that it has and with a longer one, a group that runs or rests: always denied, in no other term,
-    and nobody changes its role."""
+    """CC-31. Goal: leader and term stay the same however long a removed server asks for votes. Method: a voter is
+    removed while nothing reaches it, and hears all from then on; ten minutes of ticks, with a write now and then. It
+    asks hundreds of times, with the log that it has and with a longer one, a group that runs or rests: always denied,
+    in no other term, and nobody changes its role."""
     net = group(config_of("abcd"), options=RaftOptions(quiet_after_ticks=quiet_after_ticks))
     net.elect("a")
     net.write("a", b"before")

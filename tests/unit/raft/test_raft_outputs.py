@@ -19,8 +19,8 @@ from tests.harness.raft_solo import Solo, entry
 def test_truncation_voids_on_disk_what_was_handed_out_and_nothing_else(
     handed_out: int, received: int, cut_after: int, void_from: int | None
 ) -> None:
-    """Goal: entries that never left the core are not cut from the WAL, and no others are sent to it again. Method: so
-    many entries of term 1 are handed out, so many received; a leader of term 2 replaces those behind `cut_after`."""
+    """Goal: a truncation removes from the WAL exactly the entries that were handed out to it. Method: so many entries
+    of term 1 are handed out, so many received; a leader of term 2 replaces those behind `cut_after`."""
     solo = Solo()
     solo.core.step(solo.append(1, OpId(0, 0), *(entry(1, index) for index in range(1, handed_out + 1))))
     solo.take()
@@ -35,8 +35,8 @@ def test_truncation_voids_on_disk_what_was_handed_out_and_nothing_else(
 
 
 def test_second_truncation_before_the_first_is_handed_out_voids_from_the_lower_one() -> None:
-    """Goal: the WAL is told one place, from which on nothing counts. Method: two leaders in a row replace more and more
-    of what was handed out."""
+    """Goal: two truncations before the next `Ready` become one, from the lower index. Method: two leaders in a row
+    replace more and more of what was handed out."""
     solo = Solo()
     solo.core.step(solo.append(1, OpId(0, 0), *(entry(1, index) for index in range(1, 5))))
     solo.take()
@@ -48,8 +48,9 @@ def test_second_truncation_before_the_first_is_handed_out_voids_from_the_lower_o
 
 
 def test_entry_that_came_back_before_it_was_handed_out_again_is_not_durable() -> None:
-    """Goal: CN-26: a sync of the first copy says nothing of the second. Method: 1.2 is cut by a leader of term 2 and
-    comes back by one of term 3; nothing of that is handed out when the sync of the first 1.2 is reported."""
+    """CN-26. Goal: CN-26: if an entry was truncated and received again, the sync of its first copy does not make the
+    second one durable. Method: 1.2 is cut by a leader of term 2 and comes back by one of term 3; nothing of that is
+    handed out when the sync of the first 1.2 is reported."""
     solo = Solo()
     solo.core.step(solo.append(1, OpId(0, 0), entry(1, 1), entry(1, 2)))
     solo.take()
@@ -62,8 +63,8 @@ def test_entry_that_came_back_before_it_was_handed_out_again_is_not_durable() ->
 
 
 def test_entries_that_come_twice_are_acknowledged_when_they_are_durable() -> None:
-    """Goal: an acknowledgement that waits for the disk is handed out, whatever else there is to do. Method: the same
-    append again while its first copy is on its way to the disk."""
+    """Goal: an acknowledgement that waits for the disk is sent when the entries are durable, also if the append was
+    received twice. Method: the same append again while its first copy is on its way to the disk."""
     solo = Solo()
     append = solo.append(1, OpId(0, 0), entry(1, 1))
     solo.core.step(append)
@@ -113,8 +114,8 @@ def test_new_leader_without_a_clock_goes_on_above_the_last_time_that_it_received
 
 
 def test_role_changes_are_handed_out_once_each_from_the_first_role_of_a_ready_to_the_last() -> None:
-    """Goal: a server that shows the roles of its replicas misses no change. Method: an election of three; and of one
-    voter, which passes the pre-vote within one ready."""
+    """Goal: each `Ready` reports the change of role from its first to its last, so a server that shows roles misses
+    none. Method: an election of three; and of one voter, which passes the pre-vote within one ready."""
     solo = Solo()
     solo.lead()
     assert [ready.role_change for ready in solo.readies if ready.role_change] == [

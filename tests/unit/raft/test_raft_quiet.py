@@ -33,8 +33,9 @@ def asking_round(solo: Solo, now: int) -> int:
 
 
 def test_quiet_is_counted_from_answers_to_this_stretch_of_asking_alone() -> None:
-    """CN-24: a follower that agreed before a write may run its timers since. Method: b agrees, a write comes between, c
-    agrees to the next round, and b's first answer arrives once more: no rest until b answers the new question."""
+    """CN-24. Goal: an agreement from before a write does not make the group quiet, because that follower's timers may
+    run again. Method: b agrees, a write comes between, c agrees to the next round, and b's first answer arrives once
+    more: no rest until b answers the new question."""
     solo = idle_leader()
     first = asking_round(solo, 5)
     solo.ack("b", 1, commit_index=1, round=first, quiet=True)
@@ -54,8 +55,8 @@ def test_quiet_is_counted_from_answers_to_this_stretch_of_asking_alone() -> None
 
 
 def test_lease_ends_when_the_group_goes_quiet() -> None:
-    """CN-24: no lease while quiet. Method: everybody agreed at this very time; a strong read takes a round, wakes the
-    group, and the next one is under a lease again."""
+    """CN-24. Goal: a quiet leader has no lease. Method: everybody agreed at this very time; a strong read takes a
+    round, wakes the group, and the next one is under a lease again."""
     solo = idle_leader()
     asked = asking_round(solo, 5)
     for uuid in "bc":
@@ -77,8 +78,8 @@ def test_lease_ends_when_the_group_goes_quiet() -> None:
 
 
 def test_follower_that_must_not_vote_yet_does_not_rest() -> None:
-    """CN-24: a restarted voter counts the ticks until it may vote, or it could be asleep when it is needed. Method: its
-    leader asks for quiet before and after that time."""
+    """CN-24. Goal: a restarted voter does not become quiet before it may vote, because it has to count those ticks.
+    Method: its leader asks for quiet before and after that time."""
     solo = Solo("abc", term=1, entries=[entry(1, 1)], options=QUIET, withhold_votes=True)
     plea = AppendEntries(to_uuid="a", from_uuid="b", term=1, prev=OpId(1, 1), commit_index=1, round=5, quiet=True)
 
@@ -99,8 +100,9 @@ def test_follower_that_must_not_vote_yet_does_not_rest() -> None:
 
 
 def test_resting_follower_asks_when_it_is_looked_at_thrice_without_a_word_of_its_leader() -> None:
-    """CN-24: a follower whose leader is gone, and whose link to it stands, does not rest for ever. Method: two looks, a
-    heartbeat, three looks: it asks its leader, as one that agrees to nothing, and its timers run."""
+    """CN-24. Goal: a quiet follower whose leader is gone, although the link to its server stands, wakes after three
+    calls without a message. Method: two looks, a heartbeat, three looks: it asks its leader, as one that agrees to
+    nothing, and its timers run."""
     solo = Solo("abc", term=1, entries=[entry(1, 1)], options=QUIET)
     plea = AppendEntries(to_uuid="a", from_uuid="b", term=1, prev=OpId(1, 1), commit_index=1, round=5, quiet=True)
     for looks in (2, 2):
@@ -119,8 +121,8 @@ def test_resting_follower_asks_when_it_is_looked_at_thrice_without_a_word_of_its
 
 
 def test_resting_voter_withholds_its_vote_as_long_as_one_that_is_awake() -> None:
-    """CN-24: what a voter promised its leader is not shortened by resting. Method: time passes at rest, then the link
-    is said to be silent, for a few ticks; that many count, and what passes awake, until it may campaign itself."""
+    """CN-24. Goal: a quiet voter withholds its vote as long as one that is awake. Method: time passes at rest, then the
+    link is said to be silent, for a few ticks; that many count, and what passes awake, until it may campaign itself."""
     solo = Solo("abc", term=1, entries=[entry(1, 1)], options=QUIET)
     plea = AppendEntries(to_uuid="a", from_uuid="b", term=1, prev=OpId(1, 1), commit_index=1, round=5, quiet=True)
     solo.step(plea)

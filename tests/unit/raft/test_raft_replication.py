@@ -78,7 +78,8 @@ def test_heartbeats_come_once_in_so_many_ticks_and_a_round_for_a_read_puts_the_n
 
 
 def test_hand_over_that_was_lost_is_sent_again_with_each_heartbeat_until_it_is_given_up() -> None:
-    """Goal: one lost message does not make a transfer fail. Method: a target that holds everything and does nothing."""
+    """Goal: a lost TimeoutNow does not make a transfer fail. Method: a target that holds everything and does
+    nothing."""
     solo = leading(SLOW)
     solo.ack("b", 9)
     while not beats(tick(solo)):
@@ -90,7 +91,7 @@ def test_hand_over_that_was_lost_is_sent_again_with_each_heartbeat_until_it_is_g
 
 
 def test_leader_that_loses_its_quorum_appends_nothing_more() -> None:
-    """Goal: check-quorum ends the leadership and everything that belongs to it. Method: a learner waits for promotion;
+    """Goal: a leader that steps down by check-quorum appends nothing more. Method: a learner waits for promotion;
     nobody answers any more."""
     learner = Member("d", votes=False, promote=True)
     solo = Solo(config=RaftConfig(OpId(0, 0), (Member("a"), Member("b"), Member("c"), learner)))
@@ -136,8 +137,8 @@ def test_copy_is_asked_for_again_after_ever_longer_times_until_the_peer_is_serve
 
 
 def test_entry_as_large_as_what_is_gathered_leaves_at_once() -> None:
-    """Goal: the option says which writes wait for others. Method: an answer is owed; an entry of one byte less, then
-    one of that size."""
+    """Goal: an entry of at least the size in the option is sent at once; a smaller one waits for others. Method: an
+    answer is owed; an entry of one byte less, then one of that size."""
     overhead = entry(1, 1, b"").size_bytes
     size = overhead + 100
     for payload, sent in ((b"x" * 99, 0), (b"x" * 100, 1)):
@@ -180,8 +181,9 @@ def test_entries_that_left_memory_are_asked_for_once_however_often_there_is_more
 
 
 def test_safe_time_goes_with_the_end_of_the_log_alone() -> None:
-    """Goal: a follower that has applied what a message ends with misses nothing up to the time that it names. Method:
-    messages of one entry each; a peer that lags; a message of several entries; and a leader without a clock."""
+    """Goal: only a message that ends with the leader's last entry carries a safe time, so a follower that has applied
+    it misses nothing up to that time. Method: messages of one entry each; a peer that lags; a message of several
+    entries; and a leader without a clock."""
     clock = count(1000)
     options = replace(OPTIONS, append_batch_bytes_max=1, probe_bytes_max=1)
     solo = Solo(options=options, hybrid_now=lambda: next(clock))
@@ -206,7 +208,8 @@ def test_safe_time_goes_with_the_end_of_the_log_alone() -> None:
 
 
 def test_group_of_one_answers_its_reads_and_rests() -> None:
-    """Goal: a leader without peers waits for nobody. Method: a strong read; and as much time as makes a group idle."""
+    """Goal: a leader without peers answers reads, and becomes quiet. Method: a strong read; and as much time as makes a
+    group idle."""
     solo = Solo("a", options=replace(SLOW, quiet_after_ticks=6))
     solo.lead()
     solo.core.read_index(7)
@@ -222,7 +225,8 @@ def test_group_of_one_answers_its_reads_and_rests() -> None:
 
 
 def test_peer_is_shown_with_what_it_said_last() -> None:
-    """Goal: an operator sees why a peer is not served. Method: answers of a failed replica, and of a good one."""
+    """Goal: the status of a peer has its last refusal, so that an operator sees why it is not served. Method: answers
+    of a failed replica, and of a good one."""
     solo = leading()
     for code in (Code.TABLET_FAILED, Code.OK, Code.TABLET_NOT_FOUND):
         solo.step(AppendReply(to_uuid="a", from_uuid="b", term=2, code=code))
@@ -230,8 +234,8 @@ def test_peer_is_shown_with_what_it_said_last() -> None:
 
 
 def test_peer_that_holds_more_than_it_was_sent_lately_is_sent_what_follows() -> None:
-    """Goal: an answer that comes late is used: nothing is sent twice. Method: two messages are under way when the peer
-    says that it lost both; it is sent to from there, and then its answer to the second arrives after all."""
+    """Goal: the leader uses a late acknowledgement and sends no entry twice. Method: two messages are under way when
+    the peer says that it lost both; it is sent to from there, and then its answer to the second arrives after all."""
     solo = leading(replace(OPTIONS, append_batch_bytes_max=1), voters="ab")
     solo.ack("b", 9)
     write(solo)
@@ -258,8 +262,8 @@ def test_answer_of_before_an_acknowledgement_does_not_bring_the_leader_back_belo
 
 
 def test_probe_that_is_under_way_is_not_sent_twice() -> None:
-    """Goal: one message at a time while the match point is sought. Method: the same conflict is answered twice, as by
-    an append and a heartbeat behind it."""
+    """Goal: while the leader looks for the match point, one message is under way. Method: the same conflict is answered
+    twice, as by an append and a heartbeat behind it."""
     solo = leading(voters="ab")
     assert len(appends(mismatch(solo, 3, OpId(1, 2)))) == 1
     assert appends(mismatch(solo, 3, OpId(1, 2))) == []
@@ -275,8 +279,8 @@ def test_leader_skips_its_own_terms_that_the_peers_log_cannot_hold() -> None:
 
 
 def test_conflict_at_the_begin_of_the_log_is_served_from_it() -> None:
-    """Goal: TC-18: only who lacks what is gone is copied. Method: conflicts at the first entry of the log, and below
-    it."""
+    """TC-18. Goal: TC-18: only a peer that needs removed entries is copied. Method: conflicts at the first entry of the
+    log, and below it."""
     for conflict, state in ((5, ProgressState.PROBE), (4, ProgressState.COPY)):
         solo = leading(boundary=4, voters="ab")
         mismatch(solo, conflict, OpId(1, conflict - 1))
@@ -284,8 +288,8 @@ def test_conflict_at_the_begin_of_the_log_is_served_from_it() -> None:
 
 
 def test_peer_that_waits_for_a_copy_fills_no_log_file() -> None:
-    """Goal: a peer's state is told when it changes. Method: it says three times each that its log is too old, that it
-    has no replica, and that it is copying; and once more that it has none."""
+    """Goal: the state of a peer is logged only when it changes. Method: it says three times each that its log is too
+    old, that it has no replica, and that it is copying; and once more that it has none."""
     solo = leading(boundary=4, voters="ab")
     told = []
     for say in (
@@ -302,8 +306,8 @@ def test_peer_that_waits_for_a_copy_fills_no_log_file() -> None:
 
 
 def test_leader_that_a_commit_removes_promotes_nobody() -> None:
-    """Goal: [thesis §4.2.2]: its last act is that commit. Method: a config without it, in which a caught-up learner
-    waits for promotion, is in its log; it is committed by an answer of the voter's."""
+    """Goal: [thesis §4.2.2]: a leader that is removed by a commit does nothing after it. Method: a config without it,
+    in which a caught-up learner waits for promotion, is in its log; it is committed by an answer of the voter's."""
     learner = Member("b", votes=False, promote=True)
     solo = Solo("ac", "b")
     solo.lead()

@@ -28,8 +28,8 @@ DRAWN = {
 
 
 def test_role_moves_are_those_of_the_diagram_and_no_others() -> None:
-    """CN-31. Goal: a learner never becomes a candidate, nobody leads without a candidacy. Method: all pairs of roles,
-    against a second drawing of the table."""
+    """CN-31. Goal: only the documented changes of role are allowed: a learner never becomes a candidate, and a leader
+    was a candidate before. Method: all pairs of roles, against a second copy of the table."""
     solo = Solo()
     for old, new in itertools.product(Role, Role):
         solo.core._s.role = old
@@ -55,8 +55,8 @@ def test_role_moves_between_members_all_happen() -> None:
 
 
 def test_followers_of_a_healthy_leader_ask_for_no_vote() -> None:
-    """CN-27. Goal: passive in steady state. Method: 3,000 ticks with writes and late, reordered heartbeats: no vote
-    request; then the leader stops, and one of them acts."""
+    """CN-27. Goal: followers of a healthy leader ask for no votes. Method: 3,000 ticks with writes and late, reordered
+    heartbeats: no vote request; then the leader stops, and one of them acts."""
     net = Net(config_of("abc"))
     net.elect("a")
     net.tick(1)
@@ -122,7 +122,8 @@ def test_group_that_mostly_rests_for_a_healthy_hour_asks_for_no_vote_and_followe
 
 
 def test_silent_member_stays_a_member() -> None:
-    """CN-32. Goal: a timeout or a death makes no non-participant (X-09). Method: a voter is cut off for 400 ticks."""
+    """CN-32. Goal: neither a timeout nor a death removes a member from the config (X-09). Method: a voter is cut off
+    for 400 ticks."""
     net = Net(config_of("abcd"))
     net.elect("a")
     net.tick(1)
@@ -136,8 +137,8 @@ def test_silent_member_stays_a_member() -> None:
 
 
 def test_removed_member_is_a_non_participant_once_its_removal_is_committed() -> None:
-    """CN-30, CN-32. Goal: only a committed removal takes the role, and then it never campaigns. Method: a follower
-    receives the config without it, hears nobody, then learns of the commit."""
+    """CN-30, CN-32. Goal: a member is removed only when its removal is committed, and then it starts no election.
+    Method: a follower receives the config without it, hears nobody, then learns of the commit."""
     gone = entry(1, 2, b"", EntryKind.CONFIG)._replace(meta=encode_config(config_of("bcd")))
     solo = Solo("abcd")
     solo.step(solo.append(1, OpId(0, 0), entry(1, 1), gone))
@@ -186,8 +187,8 @@ def test_first_entry_of_a_term_is_pushed_by_the_next_leader_when_its_leader_dies
 
 
 def test_hinted_leader_with_a_shorter_log_is_not_elected() -> None:
-    """CN-43, CN-37. Goal: a role is a wish, the group decides by a proper election. Method: the hinted one lacks an
-    entry that the others hold."""
+    """CN-43, CN-37. Goal: a hint does not help a replica with a shorter log to be elected. Method: the hinted one lacks
+    an entry that the others hold."""
     for uuid_log, granted in ((OpId(1, 1), False), (OpId(1, 2), True)):
         solo = Solo(term=1, entries=[entry(1, 1), entry(1, 2)])
         answers = []

@@ -137,8 +137,8 @@ def test_voter_of_a_pending_config_is_elected_and_all_converge() -> None:
 
 @pytest.mark.parametrize("silent", range(OPTIONS.election_ticks_max + 3))
 def test_two_leaders_that_meet_end_with_one_and_writes_go_on(silent: int) -> None:
-    """Goal: scenario 34, and V2 over it. Method: an isolated leader of term 1 meets the leader of term 2, which has
-    heard nobody for some time and is about to abdicate, or has just done so; the third server is cut off meanwhile."""
+    """Goal: scenario 34, and V2 over it. Method: an isolated leader of term 1 meets the leader of term 2, which has not
+    heard the third server for some time and is about to step down, or has just done so."""
     net = Net(config_of("abc"))
     net.elect("a")
     net.tick(1)
@@ -166,8 +166,8 @@ def test_two_leaders_that_meet_end_with_one_and_writes_go_on(silent: int) -> Non
 
 
 def test_leader_that_hears_and_is_not_heard_is_replaced_and_joins_the_new_one() -> None:
-    """Goal: scenario 33's other way: the followers hear nothing and elect; the old leader hears of it and follows. What
-    it took meanwhile was acknowledged to nobody. Method: everything that the leader sends is lost."""
+    """Goal: scenario 33: a leader whose messages are lost is replaced, and then follows; none of the writes that it
+    took meanwhile was acknowledged. Method: everything that the leader sends is lost."""
     net = Net(config_of("abc"))
     net.elect("a")
     net.tick(1)
@@ -325,9 +325,10 @@ def test_full_window_that_was_lost_while_the_log_was_compacted_opens_by_a_copy()
 
 
 def test_transfer_to_who_needs_a_copy_is_refused_and_a_higher_term_ends_one() -> None:
-    """Goal: scenario 100's last outcomes; the others are those of `transfer_that_cannot_end_is_given_up.txt`. Method: a
-    target below the log's beginning is refused and writes go on; during a transfer an answer of a higher term comes:
-    the leader follows, and refuses writes as one."""
+    """Goal: scenario 100: a transfer to a peer that needs a copy is refused, and a higher term ends a transfer. The
+    other outcomes are in `transfer_that_cannot_end_is_given_up.txt`. Method: a target below the log's beginning is
+    refused and writes go on; during a transfer an answer of a higher term comes: the leader follows, and refuses writes
+    as one."""
     solo = Solo(term=1, entries=[entry(1, index) for index in range(5, 9)], boundary=OpId(1, 4), commit_index=4)
     solo.lead()
     solo.ack("c", solo.log.last.index)
@@ -349,9 +350,9 @@ def test_transfer_to_who_needs_a_copy_is_refused_and_a_higher_term_ends_one() ->
 
 
 def test_entries_are_applied_in_index_order_whatever_is_told_first_of_their_commits() -> None:
-    """Goal: scenario 43, without commit records (D-16). Method: two entries of one key; the commit of the second is
-    told before that of the first; then the second comes without the first: neither is applied, both are pending once
-    they are there, and after a restart."""
+    """Goal: scenario 43: entries are applied in order of their indexes, in whatever order their commits arrive (D-16).
+    Method: two entries of one key; the commit of the second is told before that of the first; then the second comes
+    without the first: neither is applied, both are pending once they are there, and after a restart."""
     first, both = entry(1, 1), (entry(1, 2, b"k"), entry(1, 3, b"k"))
     solo = Solo(term=1, entries=[first], commit_index=1)
     solo.step(solo.append(1, OpId(1, 1), *both, commit=1))

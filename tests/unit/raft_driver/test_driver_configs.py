@@ -41,8 +41,9 @@ def test_config_is_written_at_commit_and_not_on_receipt() -> None:
 
 
 def test_committed_config_survives_the_death_of_everybody_at_once() -> None:
-    """CC-19, CC-24. Goal: what was answered is kept, whoever had saved it. Method: the power goes for all in the
-    instant of the answer; every server knows the member again, pending or committed, and the group commits it again."""
+    """CC-19, CC-24. Goal: an acknowledged config change survives a power loss of all servers, whichever of them had
+    saved it. Method: all lose power in the instant of the answer; after the start every server has the member again,
+    pending or committed, and the group commits it again."""
     for seed in range(30, 36):
         cluster = SimCluster(seed, spares=1)
         leader = started(cluster)

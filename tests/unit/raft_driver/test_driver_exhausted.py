@@ -22,8 +22,9 @@ def none_failed(cluster: SimCluster) -> bool:
 @pytest.mark.parametrize("kind", WANTS)
 @pytest.mark.parametrize("operation", ["pwrite", "open"])
 def test_write_that_the_leaders_log_has_no_means_for_is_refused_as_that(operation: str, kind: str) -> None:
-    """IN-30. Goal: a want is told as one, may be retried, and ends no replica. Method: that errno at each write of the
-    leader's log for a while: writes are refused OVERLOADED with the remedy, another leads; then all are level."""
+    """IN-30. Goal: if the leader's log runs out of a resource such as file descriptors, writes are refused OVERLOADED,
+    may be retried, and no replica fails. Method: that errno at each write of the leader's log for a while: writes are
+    refused with the remedy, and another server leads; then all replicas have the same log."""
     cluster = SimCluster(31)
     leader = started(cluster)
     put_and_wait(cluster, leader, b"before")
@@ -47,8 +48,8 @@ def test_write_that_the_leaders_log_has_no_means_for_is_refused_as_that(operatio
 
 @pytest.mark.parametrize("kind", [*WANTS, "ENOSPC"])
 def test_leader_whose_log_could_not_be_rolled_once_goes_on(kind: str) -> None:
-    """IN-30. Goal: no write waits for ever for a want that has passed. Method: that errno once as the leader's log is
-    rolled for a copy; the next write is answered by the same leader, which is not full."""
+    """IN-30. Goal: a resource that was exhausted once does not block later writes. Method: that errno once while the
+    leader's log is rolled for a copy; the next write is answered by the same leader."""
     cluster = SimCluster(34)
     leader = started(cluster)
     put_and_wait(cluster, leader, b"before")
@@ -62,8 +63,8 @@ def test_leader_whose_log_could_not_be_rolled_once_goes_on(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", WANTS)
 def test_vote_that_the_metadata_has_no_means_for_waits(kind: str) -> None:
-    """IN-30. Goal: a promise waits, and no replica fails. Method: two of three cannot write metadata while the leader
-    dies: nobody leads; once they can, one does."""
+    """IN-30. Goal: a vote that cannot be saved for want of a resource is sent later, and no replica fails. Method: two
+    of three cannot write metadata while the leader dies: none leads; when they can write again, one does."""
     cluster = SimCluster(32)
     leader = started(cluster)
     put_and_wait(cluster, leader, b"before")
@@ -81,8 +82,9 @@ def test_vote_that_the_metadata_has_no_means_for_waits(kind: str) -> None:
 
 @pytest.mark.parametrize("operation", ["open", "pread"])
 def test_entries_that_cannot_be_read_back_just_now_are_read_later(operation: str) -> None:
-    """IN-30. Goal: a peer that lags, and what is to be applied, wait for entries that left memory. Method: a follower
-    is away for many entries; as it comes back, no log can be read anywhere for a while; then all are level."""
+    """IN-30. Goal: if entries cannot be read from the log for want of a resource, the replica reads them later. Method:
+    a follower misses many entries; when it comes back, no log can be read for a while; then all replicas have the same
+    log."""
     cluster = SimCluster(33, driver_options=replace(DRIVER, log_retain_entries=1000, log_retain_bytes_max=1 << 20))
     leader = started(cluster)
     away = next(node for node in cluster.nodes.values() if node.replica is not leader)

@@ -54,8 +54,8 @@ def test_follower_without_room_for_a_new_term_promises_nothing_and_votes_once_th
 
 
 def test_terms_that_found_no_room_are_saved_in_order() -> None:
-    """TC-14. Goal: a later term never overtakes one that waits, nor do entries of a term the term itself. Method: a
-    full follower sees three terms pass, and an entry of the last; then room."""
+    """TC-14. Goal: terms that wait for room on the disk are saved in order, each before the entries of that term.
+    Method: a full follower sees three terms pass, and an entry of the last; then room."""
     cluster = SimCluster(8)
     started(cluster)
     full = cluster.nodes["c"]
@@ -81,7 +81,8 @@ def test_terms_that_found_no_room_are_saved_in_order() -> None:
 
 
 def test_committed_config_that_found_no_room_is_saved_later_and_its_log_is_kept() -> None:
-    """Goal: a full disk fails no leader at a config change. Method: no metadata room at the leader, add a server."""
+    """Goal: a leader whose disk is full survives a config change: it saves the config later, and keeps the log until
+    then. Method: no metadata room at the leader, add a server."""
     cluster = SimCluster(9, spares=1)
     leader = started(cluster)
     node = node_of(cluster, leader)
@@ -101,7 +102,8 @@ def test_committed_config_that_found_no_room_is_saved_later_and_its_log_is_kept(
 
 
 def test_lone_voter_with_a_full_disk_leads_again_when_there_is_room() -> None:
-    """Goal: a single master whose disk was full comes back by itself. Method: restart it without metadata room."""
+    """Goal: a single master whose disk was full leads again without a restart. Method: restart it without metadata
+    room."""
     cluster = SimCluster(10, voters=1)
     leader = started(cluster)
     put_and_wait(cluster, leader, b"kept")
@@ -118,7 +120,7 @@ def test_lone_voter_with_a_full_disk_leads_again_when_there_is_room() -> None:
 
 
 def test_replica_without_room_says_so_at_once_and_seldom_again(caplog: pytest.LogCaptureFixture) -> None:
-    """CN-08. Goal: an operator who reads the log of a server that refuses writes finds out why. Method: no room in a
+    """CN-08. Goal: the log of a server that refuses writes for want of room tells an operator why. Method: no room in a
     follower's log for 7,000 ticks: one line at once and one 6,000 ticks later name the disk, the path and what follows;
     it is without room until the disk is healed, and the leader never is."""
     cluster = SimCluster(13)
@@ -147,7 +149,8 @@ def told_of_room(caplog: pytest.LogCaptureFixture, full: SimNode) -> list[str]:
 
 
 def test_what_a_full_disk_holds_up_is_bounded() -> None:
-    """Goal: hours without room cost no memory. Method: a bound of 20 `Ready`, 30 virtual seconds of heartbeats."""
+    """Goal: a disk that is full for hours costs a bounded memory. Method: a bound of 20 `Ready`, 30 virtual seconds of
+    heartbeats."""
     cluster = SimCluster(11, driver_options=replace(DRIVER, held_readies_max=20))
     leader = started(cluster)
     for node in cluster.nodes.values():

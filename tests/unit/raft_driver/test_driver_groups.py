@@ -15,10 +15,10 @@ TIMEOUT_US = RAFT.election_ticks_max * TICK_US
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power lost"])
 @pytest.mark.parametrize("losses", [0, 1, 2])
 def test_group_of_2f_plus_1_serves_without_f_and_promises_nothing_without_one_more(losses: int, power: bool) -> None:
-    """CN-23. Goal: what each size of group bears, and that one loss more costs answers, never a promise. Method: 1, 3
-    and 5 voters; f followers die: a write is answered; one more dies, the leader itself where there is no other: no
-    write is acknowledged for twenty timeouts, no read is confirmed; all come back: what was acknowledged is there, what
-    was not is there once or never."""
+    """CN-23. Goal: a group of 2f+1 voters serves without f of them; without one more it answers nothing, and loses
+    nothing acknowledged. Method: groups of 1, 3 and 5 voters. f followers die: a write is answered. One more dies, or
+    the leader where there is no follower: for twenty timeouts no write is acknowledged and no read confirmed. All come
+    back: acknowledged writes are there, others are there once or never."""
     cluster = SimCluster(31 + losses, voters=2 * losses + 1)
     leader = started(cluster)
     followers = [node for node in cluster.nodes.values() if node.replica is not leader]
@@ -52,9 +52,9 @@ def test_group_of_2f_plus_1_serves_without_f_and_promises_nothing_without_one_mo
 
 
 def test_hinted_leader_that_nobody_hears_is_not_waited_for_and_nobody_serves_until_then() -> None:
-    """CN-41. Goal: CONFIGURING ends by the failure detector where the hint is of no use, and serves nobody. Method: the
-    hinted one starts, cut off; until another is elected all three refuse every write, none of which is applied; then
-    the elected one serves, and the hinted one follows once it is heard."""
+    """CN-41. Goal: if the hinted leader cannot be reached, another one is elected after the election timeout; until
+    then no replica serves. Method: the hinted one starts, cut off; until another is elected all three refuse every
+    write, none of which is applied; then the elected one serves, and the hinted one follows once it is heard."""
     cluster = SimCluster(41)
     cluster.network.isolate("a", ["b", "c"])
     cluster.start(hinted="a")

@@ -22,9 +22,9 @@ def hang(node: SimNode, timeouts: int) -> int:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_leader_whose_log_hangs_lets_another_lead_and_tells_its_writers(seed: int) -> None:
-    """CN-26. Goal: a disk that hangs under the leader is no outage. Method: its log ends nothing any more, and a write
-    comes that the two others commit: one of them leads soon, the writer is told that the outcome is unknown and what
-    it wrote is there once; when the disk goes on, all three are level."""
+    """CN-26. Goal: if the leader's disk hangs, another server leads. Method: no write of the leader's log ends, and the
+    two followers commit a write: one of them leads soon, the writer is answered that the outcome is unknown, and its
+    row is there once. When the disk goes on, all three have the same log."""
     cluster = SimCluster(seed)
     leader = started(cluster)
     put_and_wait(cluster, leader, b"before")
@@ -44,7 +44,8 @@ def test_leader_whose_log_hangs_lets_another_lead_and_tells_its_writers(seed: in
 
 
 def test_leader_whose_log_was_slow_for_a_timeout_leads_on() -> None:
-    """Goal: a pause of the disk moves no leader. Method: an election timeout without an end of a sync."""
+    """Goal: a leader whose disk pauses for an election timeout goes on to lead. Method: an election timeout without an
+    end of a sync."""
     cluster = SimCluster(4)
     leader = started(cluster)
     put_and_wait(cluster, leader, b"before")
@@ -56,8 +57,9 @@ def test_leader_whose_log_was_slow_for_a_timeout_leads_on() -> None:
 
 
 def test_all_logs_that_hang_move_no_leader() -> None:
-    """CN-26. Goal: where every disk is slow, another leader is no better, and to look for one refuses writers. Method:
-    all three hang for ten timeouts, a write comes in each: all are answered, in order, by the leader that took them."""
+    """CN-26. Goal: if all disks are slow, the leader stays, because another one would be no faster and an election
+    refuses writers. Method: all three hang for ten timeouts, a write comes in each: all are answered, in order, by the
+    leader that took them."""
     cluster = SimCluster(5)
     leader = started(cluster)
     put_and_wait(cluster, leader, b"before")
@@ -74,8 +76,8 @@ def test_all_logs_that_hang_move_no_leader() -> None:
 
 
 def test_what_a_disk_that_hangs_holds_up_is_bounded() -> None:
-    """Goal: hours of hanging cost no memory. Method: a bound of 20 `Ready`; a follower hangs for 30 virtual seconds of
-    writes and heartbeats; then it is level again."""
+    """Goal: a disk that hangs for hours costs a bounded memory. Method: a bound of 20 `Ready`; a follower hangs for 30
+    virtual seconds of writes and heartbeats; then it is level again."""
     cluster = SimCluster(6, driver_options=replace(DRIVER, held_readies_max=20))
     leader = started(cluster)
     put_and_wait(cluster, leader, b"before")
@@ -91,8 +93,8 @@ def test_what_a_disk_that_hangs_holds_up_is_bounded() -> None:
 
 
 def test_appends_that_come_at_once_to_a_full_queue_wait_and_block_nobody() -> None:
-    """CN-10. Goal: what came in one turn and is more than the log's queue takes waits its turn; the thread of all
-    tablets does not wait for it, and nothing fails. Method: a queue of 1 KB; the way to a follower is clogged for ten
+    """CN-10. Goal: if more appends arrive in one iteration than the log's queue takes, the rest wait, without blocking
+    the thread of all tablets, and nothing fails. Method: a queue of 1 KB; the way to a follower is clogged for ten
     writes of 400 bytes, which arrive at once while its log hangs: it has more than the queue held back, refuses what
     comes later, and is level when its disk goes on."""
     wal, raft = replace(WAL, queue_bytes_max=1 << 10), replace(RAFT, append_batch_bytes_min=0)
@@ -121,9 +123,9 @@ def test_appends_that_come_at_once_to_a_full_queue_wait_and_block_nobody() -> No
 
 
 def test_change_at_a_leader_whose_queue_is_full_waits_and_blocks_nobody() -> None:
-    """CN-10, CN-26. Goal: also what the leader itself puts into its log finds a full queue without blocking. Method: a
-    queue of 1 KB, a log that hangs, writes until one is refused OVERLOADED, and then a change of the members: it
-    goes on answering, hands over, and the change is committed or its caller told that the outcome is unknown."""
+    """CN-10, CN-26. Goal: the leader's own entries do not block the thread if the log's queue is full. Method: a queue
+    of 1 KB, a log that hangs, writes until one is refused OVERLOADED, and then a change of the members: it goes on
+    answering, hands over, and the change is committed or its caller told that the outcome is unknown."""
     cluster = SimCluster(8, spares=1, wal_options=replace(WAL, queue_bytes_max=1 << 10))
     leader = started(cluster)
     put_and_wait(cluster, leader, b"before")
@@ -146,10 +148,9 @@ def test_change_at_a_leader_whose_queue_is_full_waits_and_blocks_nobody() -> Non
 
 @pytest.mark.parametrize("seed", [9, 10])
 def test_metadata_that_hang_hold_up_no_write_and_give_no_vote(seed: int) -> None:
-    """Goal: consensus metadata on a disk that hangs, beside a log that does not, are no outage, and what is not written
-    there is not promised. Method: one follower's and the leader's hang: writes are answered by the same leader in the
-    same term. The leader is stopped: nobody leads, for the follower whose metadata hang votes for nobody until they go
-    on; then one of the two leads."""
+    """Goal: if consensus metadata cannot be written while the log can, writes go on, and no vote leaves before it is
+    saved. Method: the metadata of one follower and of the leader hang: the same leader answers writes in the same term.
+    The leader is stopped: no server leads until the follower's metadata go on; then one of the two does."""
     cluster = SimCluster(seed)
     leader = started(cluster)
     put_and_wait(cluster, leader, b"before")

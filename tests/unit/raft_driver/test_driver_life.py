@@ -44,7 +44,8 @@ def test_phases_of_a_group_come_in_order_on_every_member() -> None:
 
 
 def test_group_with_one_of_three_up_waits_and_runs_with_the_second() -> None:
-    """CN-36: nothing starts until an elected leader replicates by consensus. Method: boot one, wait, boot another."""
+    """CN-36. Goal: nothing starts until an elected leader replicates by consensus. Method: start one of three, wait,
+    start another."""
     cluster = SimCluster(2)
     cluster.nodes["a"].start(campaign=True)
     cluster.run_for(3_000_000)
@@ -56,8 +57,8 @@ def test_group_with_one_of_three_up_waits_and_runs_with_the_second() -> None:
 
 
 def test_majority_that_is_still_replaying_is_no_majority() -> None:
-    """CN-40, CN-33: the config does not exist for who is bootstrapping. Method: replay hangs on two of three; the third
-    asks them in vain and leads when one of them is through."""
+    """CN-40, CN-33. Goal: a replica that is still bootstrapping takes part in no election. Method: the replay hangs on
+    two of three; the third one asks them in vain, and leads as soon as one of them is done."""
     cluster = SimCluster(14)
     started(cluster)
     cluster.run_until(lambda: all(r.phase is Phase.RUNNING for r in cluster.replicas), "everyone running")
@@ -76,7 +77,8 @@ def test_majority_that_is_still_replaying_is_no_majority() -> None:
 
 
 def test_append_during_replay_is_answered_not_ready_and_by_term_first() -> None:
-    """CN-33, TC-22: a bootstrapping replica says so, after the name and the term. Method: step before start."""
+    """CN-33, TC-22. Goal: a bootstrapping replica answers an append NOT_READY, after the checks of the name and the
+    term. Method: step before start."""
     cluster = SimCluster(3)
     node = cluster.nodes["a"]
     ConsensusMeta.load(node.disk, TABLET).save_hard_state(5, None)
@@ -155,7 +157,8 @@ def test_restart_applies_nothing_before_the_commit_index_is_learned_again() -> N
 
 
 def test_group_of_one_commits_its_replayed_log_at_once() -> None:
-    """Goal: a single voter needs nobody. Method: write, power loss, restart: everything is applied within a second."""
+    """Goal: a single voter commits its log without waiting for another server. Method: write, power loss, restart:
+    everything is applied within a second."""
     cluster = SimCluster(7, voters=1)
     leader = started(cluster)
     acked = put_and_wait(cluster, leader, b"one").opid.index
@@ -185,7 +188,8 @@ def test_vote_floor_makes_a_replica_abstain_up_to_its_term() -> None:
 
 
 def test_stop_answers_everyone_once_and_goes_silent() -> None:
-    """Goal: no caller waits for ever. Method: stop a leader with a write, a read and a waiter pending."""
+    """Goal: a replica that is stopped answers each waiting caller once, and sends nothing more. Method: stop a leader
+    with a write, a read and a waiter pending."""
     cluster = SimCluster(9)
     leader = started(cluster)
     cluster.network.isolate(leader.uuid, cluster.names)
@@ -213,7 +217,8 @@ def test_stop_answers_everyone_once_and_goes_silent() -> None:
 
 @pytest.mark.parametrize("power", [False, True])
 def test_hinted_leader_that_is_dead_loses_to_another(power: bool) -> None:
-    """CN-37, CN-35: the hint is only a wish. Method: the hinted server dies at once; another wins."""
+    """CN-37, CN-35. Goal: a hinted leader has no privilege: if it is dead, another one is elected. Method: the hinted
+    server dies at once; another one wins."""
     cluster = SimCluster(10)
     cluster.start(hinted="a")
     cluster.nodes["a"].crash(power=power)
@@ -221,9 +226,10 @@ def test_hinted_leader_that_is_dead_loses_to_another(power: bool) -> None:
 
 
 def test_whoever_is_told_to_lead_leads_by_the_votes_of_others_only() -> None:
-    """CN-43, CN-37, CN-36. Goal: a role is the initiator's wish, and one wish is as good as another: the group decides.
-    Method: three histories in which all three are told to lead at once, and a hint of a replica that lacks a write,
-    which two others hold. One leads each term, with a vote of another; all agree on it; the one hinted is not it."""
+    """CN-43, CN-37, CN-36. Goal: a replica that is asked to start an election leads only with the votes of others.
+    Method: three histories in which all three are asked to lead at once, with a hint of a replica that lacks a write
+    which two others have. Each term has one leader, with the vote of another replica; all agree on it; the hinted
+    replica does not lead."""
     for seed in (61, 62, 63):
         cluster = SimCluster(seed)
         votes, leaders = defaultdict[int, set[str]](set), defaultdict[int, set[str]](set)
@@ -265,7 +271,7 @@ def test_whoever_is_told_to_lead_leads_by_the_votes_of_others_only() -> None:
 
 
 def test_vote_leaves_only_after_it_is_durable() -> None:
-    """TC-14: a vote that a crash could forget is never said. Method: the voter dies right before it is written."""
+    """TC-14. Goal: a vote is sent only after it is on disk. Method: the voter dies right before the vote is written."""
     cluster = SimCluster(11)
     voter = cluster.nodes["b"]
     voter.start()
@@ -278,7 +284,8 @@ def test_vote_leaves_only_after_it_is_durable() -> None:
 
 
 def test_append_is_acknowledged_only_after_it_is_durable() -> None:
-    """CN-26: no acknowledgement before the sync. Method: both followers die right before it; nothing acks."""
+    """CN-26. Goal: an append is acknowledged only after it is on disk. Method: both followers die right before the
+    sync; no acknowledgement was sent."""
     cluster = SimCluster(12)
     leader = started(cluster)
     cluster.run_for(300_000)
@@ -320,9 +327,9 @@ def test_restart_with_a_long_unflushed_log_applies_all_of_it_within_its_bound_of
 
 
 def test_mark_of_a_lost_end_goes_when_the_loss_is_made_up_for() -> None:
-    """CN-22. Goal: a replica that was brought its lost end again may vote after every later start. Method: the last
-    entry of a follower's log is damaged at rest; started alone it bears the mark and abstains; with the others up the
-    entry comes back, and the mark is gone from its disk without another start."""
+    """CN-22. Goal: a replica whose log lost its end may vote again after the leader has sent the lost entries. Method:
+    the last entry of a stopped follower's log is damaged. Started alone, it has the mark and abstains; with the others
+    up, the entry comes back, and the mark leaves its disk without another start."""
     cluster = SimCluster(31)
     leader = started(cluster)
     put_and_wait(cluster, leader, b"first")

@@ -55,14 +55,14 @@ def test_no_replica_reply_checks_name_then_term_then_state(
 
 
 def test_no_replica_reply_to_a_vote_request_for_this_server_is_silence() -> None:
-    """Goal: a vote is never given by accident. Method: a vote request with the right name."""
+    """Goal: a server without the replica does not answer a vote request. Method: a vote request with the right name."""
     request = VoteRequest(to_uuid="a", from_uuid="l", term=9, last=OpId(8, 8))
     assert no_replica_reply(request, uuid="a", data_state=DataState.DELETED) is None
 
 
 def test_pending_entry_whose_index_went_to_another_is_told_what_is_certain() -> None:
-    """Goal: NOT_APPLIED only once another entry is committed there; what was merely overwritten here may yet win.
-    Method: finish with the same and with another term, add over an old one."""
+    """Goal: a caller gets NOT_APPLIED only once another entry is committed at its index, because an entry that was only
+    overwritten here may still be committed. Method: finish with the same and with another term, add over an old one."""
     pending = PendingEntries()
     mine, replaced, over = Answers(), Answers(), Answers()
     pending.add(OpId(1, 1), 10, mine)
@@ -77,8 +77,9 @@ def test_pending_entry_whose_index_went_to_another_is_told_what_is_certain() -> 
 
 
 def test_waiting_change_that_was_taken_back_hears_so_and_others_below_hear_what_holds() -> None:
-    """Goal: TC-80: whoever waited for a change that its leader took back is not told that it was done; one that is
-    committed together with a later one is. Method: changes at 4 and 6, the config of 7 committed, 6 taken back."""
+    """TC-80. Goal: TC-80: the caller of a change that its leader took back gets that answer; the caller of one that is
+    committed together with a later one gets success. Method: changes at 4 and 6, the config of 7 committed, 6 taken
+    back."""
     pending = PendingEntries()
     early, aborted, later = Answers(), Answers(), Answers()
     for index, done in ((4, early), (6, aborted), (9, later)):
@@ -91,8 +92,9 @@ def test_waiting_change_that_was_taken_back_hears_so_and_others_below_hear_what_
 
 
 def test_pending_entries_after_lost_leadership_are_told_what_is_true() -> None:
-    """Goal: committed ones wait on, those in whose place another is committed were not applied, the rest, overwritten
-    ones too, is unknown: another replica may still have them and lead next. Method: one of each."""
+    """Goal: after lost leadership, callers of committed entries wait on; callers whose index has another committed
+    entry get NOT_APPLIED; all others, also of overwritten entries, get an unknown outcome, because another replica may
+    still have the entry and lead next. Method: one of each."""
     pending = PendingEntries()
     answers = {index: Answers() for index in (1, 2, 3, 4)}
     for index, done in answers.items():
@@ -106,7 +108,7 @@ def test_pending_entries_after_lost_leadership_are_told_what_is_true() -> None:
 
 
 def test_waiters_are_answered_in_order_by_value_by_time_or_by_bound() -> None:
-    """Goal: each caller exactly once. Method: three targets, one expiry, one over the bound."""
+    """Goal: each waiting caller is answered exactly once. Method: three targets, one expiry, one over the bound."""
     waiters = Waiters(3)
     log: list[Any] = []
     for target, deadline in ((5, 100), (3, 100), (4, 2)):
@@ -122,7 +124,8 @@ def test_waiters_are_answered_in_order_by_value_by_time_or_by_bound() -> None:
 
 
 def test_log_cache_evicts_applied_entries_only_and_takes_them_back() -> None:
-    """Goal: bounded bytes, nothing unapplied is lost from memory. Method: ten entries of 100 bytes, bound 300."""
+    """Goal: the log cache is bounded in bytes, and evicts applied entries only. Method: ten entries of 100 bytes, bound
+    300."""
     cache = LogCache(boundary=OpId(0, 0), bytes_max=300)
     entries = tuple(entry(1, n, size=36) for n in range(1, 11))
     cache.append(entries)
@@ -149,7 +152,8 @@ def recovered(entries: list[Entry], flush: OpId, stored: RaftConfig, *, cache_by
 
 
 def test_recover_settles_configs_by_what_follows_them() -> None:
-    """CN-34: committed = stored, flushed, or followed by another; the last one is pending. Method: three logs."""
+    """CN-34. Goal: a config in the log counts as committed if it is stored, flushed, or followed by another one; the
+    last one is pending. Method: three logs."""
     stored, first, second = config(0, "a"), config(2, "a", "b"), config(4, "a", "b", "c")
     one = entry(1, 2, EntryKind.CONFIG, encode_config(first))
     two = entry(1, 4, EntryKind.CONFIG, encode_config(second))
@@ -163,8 +167,8 @@ def test_recover_settles_configs_by_what_follows_them() -> None:
 
 
 def test_recover_takes_no_config_for_committed_that_was_taken_back() -> None:
-    """CN-34, TC-81. Goal: a change and the config that takes it back may both be uncommitted (D-19), so what follows
-    proves nothing: entries below it may yet be replaced. Method: a log with both, alone and above another change."""
+    """CN-34, TC-81. Goal: a later config does not prove an earlier one committed if it takes that one back (D-19),
+    because both may be uncommitted. Method: a log with both, alone and above another change."""
     stored, moved, added = config(0, "a", "b"), config(2, "a", "b", "c"), config(4, "a", "b", "c", "d")
     back = config(5, "a", "b", "c")
     logged = {c.opid.index: entry(1, c.opid.index, EntryKind.CONFIG, encode_config(c)) for c in (moved, added, back)}
@@ -201,7 +205,8 @@ def test_recover_of_a_long_log_holds_no_more_of_it_than_its_bound() -> None:
     ids=["begins above", "ends below", "another entry"],
 )
 def test_recover_refuses_a_log_that_does_not_continue_the_flush(first: int, last: int, flush: OpId) -> None:
-    """Goal: a hole or a foreign log is Corruption, never a silent start. Method: three broken pairs."""
+    """Goal: a log with a gap after the flush position, or of another tablet, is Corruption. Method: three broken
+    pairs."""
     with pytest.raises(Corruption):
         recovered([entry(1, n) for n in range(first, last + 1)], flush, config(0, "a"))
 

@@ -23,8 +23,8 @@ DRAWN = {
 
 
 def test_phase_moves_are_those_of_the_drawing_and_no_others() -> None:
-    """Goal: nothing that has failed or stopped takes part again. Method: all pairs of phases, against a second drawing
-    of the table."""
+    """Goal: only the documented changes of phase are allowed, so a replica that has failed or stopped never takes part
+    again. Method: all pairs of phases, against a second copy of the table."""
     assert {(old, new) for old in Phase for new in PHASE_CHANGES[old]} == DRAWN
     cluster = SimCluster(1)
     replica = started(cluster)
@@ -41,8 +41,9 @@ def test_phase_moves_are_those_of_the_drawing_and_no_others() -> None:
 
 @pytest.mark.parametrize("end", [Phase.FAILED, Phase.STOPPED])
 def test_replica_that_is_over_stays_over_whatever_comes(end: Phase) -> None:
-    """Goal: the same, by what a server does. Method: a running leader fails, or is stopped; ticks, a write, a pump,
-    another failure and, at last, a stop: it serves nothing, and only the stop moves it."""
+    """Goal: a replica that has failed or stopped serves nothing, whatever the server does. Method: a running leader
+    fails, or is stopped; then ticks, a write, a pump, another failure and, at last, a stop: only the stop changes its
+    phase."""
     cluster = SimCluster(2)
     leader = started(cluster)
     put_and_wait(cluster, leader, b"before")

@@ -23,8 +23,8 @@ def resting(seed: int) -> SimCluster:
 
 
 def test_replica_that_somebody_waits_at_does_not_rest() -> None:
-    """CN-24: waits end by time, so time must pass for them. Method: at a quiet follower, wait for an index that nobody
-    writes: it is told so after the longest wait, and rests again."""
+    """CN-24. Goal: a quiet replica with a waiting caller counts ticks, because waits end by time. Method: at a quiet
+    follower, wait for an index that is never written: the wait times out, and the replica becomes quiet again."""
     cluster = resting(3)
     follower = next(r for r in cluster.replicas if not r.is_leader)
     assert follower.rest()
@@ -37,8 +37,8 @@ def test_replica_that_somebody_waits_at_does_not_rest() -> None:
 
 
 def test_leader_that_fails_at_rest_is_replaced_though_its_server_lives() -> None:
-    """CN-28: the others watch the server, not the replica. Method: corruption is found at a quiet leader; nobody's link
-    changes; another leads, and writes go on."""
+    """CN-28. Goal: if a quiet leader fails, another one is elected even though the failed one's server is alive.
+    Method: corruption is found at a quiet leader while no link changes; another one leads, and writes go on."""
     cluster = resting(4)
     leader = cluster.leader()
     assert leader is not None
@@ -49,8 +49,8 @@ def test_leader_that_fails_at_rest_is_replaced_though_its_server_lives() -> None
 
 
 def test_member_that_was_away_when_its_leader_went_quiet_grows_ever_longer_out_of_touch() -> None:
-    """CN-24: a quiet leader counts no ticks, but tells masters of members that they may have to replace. Method: the
-    words for two peers, one of them away, after 500 ticks of rest."""
+    """CN-24. Goal: a quiet leader counts no ticks, but still reports to the masters how long a member has been out of
+    touch. Method: its reports of two peers, one of them away, after 500 quiet ticks."""
 
     def peer(uuid: str, *, absent: bool) -> PeerStatus:
         return PeerStatus(

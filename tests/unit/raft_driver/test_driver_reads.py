@@ -51,7 +51,8 @@ def test_read_barrier_under_a_lease_takes_no_round_trip() -> None:
 
 
 def test_read_barrier_at_a_leader_that_was_stopped_is_not_served_by_its_lease() -> None:
-    """CN-24: scenario 31, SIGSTOP. Method: stop the leader, let another write, read before anything else happens."""
+    """CN-24. Goal: scenario 31: a leader that was stopped by SIGSTOP does not serve a strong read by an expired lease.
+    Method: stop the leader, let another write, read before anything else happens."""
     cluster = SimCluster(4)
     old = started(cluster)
     put_and_wait(cluster, old, b"before")
@@ -104,7 +105,7 @@ def test_snapshot_far_in_the_future_is_refused() -> None:
 
 
 def test_waiting_for_an_index_ends_by_time() -> None:
-    """Goal: no wait is endless. Method: a follower waits for an index that never comes."""
+    """Goal: a wait for an index times out. Method: a follower waits for an index that never comes."""
     cluster = SimCluster(5)
     leader = started(cluster)
     follower = next(r for r in cluster.replicas if r is not leader)
@@ -115,7 +116,7 @@ def test_waiting_for_an_index_ends_by_time() -> None:
 
 
 def test_transfer_answers_with_the_new_leader() -> None:
-    """Goal: a planned hand-over, and its caller knows. Method: transfer to a named follower."""
+    """Goal: the caller of a transfer gets the new leader. Method: transfer to a named follower."""
     cluster = SimCluster(6)
     leader = started(cluster)
     cluster.run_for(300_000)
@@ -127,7 +128,7 @@ def test_transfer_answers_with_the_new_leader() -> None:
 
 
 def test_transfer_to_a_dead_voter_times_out_and_the_leader_leads_on() -> None:
-    """Goal: a transfer that fails harms nobody. Method: the target is down."""
+    """Goal: a transfer that fails leaves the leader in place. Method: the target is down."""
     cluster = SimCluster(7)
     leader = started(cluster)
     target = next(n for n in cluster.nodes.values() if n.replica is not leader)
@@ -141,7 +142,8 @@ def test_transfer_to_a_dead_voter_times_out_and_the_leader_leads_on() -> None:
 
 
 def test_transfer_with_another_config_or_a_stale_decision_is_refused() -> None:
-    """Goal: fencing at the leader. Method: a wrong compare-and-swap token."""
+    """Goal: the leader refuses a transfer that names another config than the committed one. Method: a wrong
+    compare-and-swap token."""
     cluster = SimCluster(8)
     leader = started(cluster)
     moved = Answers()
@@ -170,8 +172,9 @@ def test_config_change_answers_when_committed_and_survives_restart() -> None:
 
 
 def test_log_gc_keeps_what_is_not_flushed_and_what_an_anchor_holds() -> None:
-    """Goal: log GC never passes a need, and what is gone is not needed again (scenarios 42, 49). Method: fill the log,
-    collect unflushed, anchored, and free; write; everybody loses power: the flush and what follows it is all there."""
+    """Goal: scenarios 42 and 49: log GC keeps segments with entries that are not flushed or that an anchor protects,
+    and no removed entry is needed again. Method: fill the log, collect unflushed, anchored, and free; write; everybody
+    loses power: the flush and what follows it is all there."""
     cluster = SimCluster(10, driver_options=DRIVER)
     leader = started(cluster)
     for n in range(300):
@@ -203,7 +206,8 @@ def test_log_gc_keeps_what_is_not_flushed_and_what_an_anchor_holds() -> None:
 
 
 def test_lagging_follower_is_served_from_the_log_on_disk() -> None:
-    """Goal: entries that left memory are read back. Method: a 2 kB cache, a follower that misses 200 writes."""
+    """Goal: the leader reads entries that are no longer in memory from its log for a lagging follower. Method: a 2 kB
+    cache, a follower that misses 200 writes."""
     cluster = SimCluster(11)
     leader = started(cluster)
     late = next(n for n in cluster.nodes.values() if n.replica is not leader)
@@ -219,8 +223,8 @@ def test_lagging_follower_is_served_from_the_log_on_disk() -> None:
 
 
 def test_leader_whose_clock_runs_far_ahead_pushes_no_other_clock(caplog: pytest.LogCaptureFixture) -> None:
-    """Goal: one wrong clock does not become everybody's. Method: the leader's clock jumps an hour ahead; its appends
-    are dropped, with one clear line, and another server leads at the right time."""
+    """Goal: a leader with a wrong clock does not move the clocks of others. Method: the leader's clock jumps an hour
+    ahead; its appends are dropped, with one clear line, and another server leads at the right time."""
     cluster = SimCluster(7, skew_us_max=0)
     old = started(cluster)
     put_and_wait(cluster, old, b"before")
@@ -240,8 +244,9 @@ def test_leader_whose_clock_runs_far_ahead_pushes_no_other_clock(caplog: pytest.
 
 
 def test_read_barrier_that_nothing_confirms_times_out_and_makes_room() -> None:
-    """Goal: a leader that cannot commit in its term forgets who asked it. Method: a leader that reaches nobody until
-    its first commit, a bound of two reads and of ten ticks: two time out, then two more are taken."""
+    """Goal: a strong read at a leader that cannot commit in its term times out, and frees its place. Method: a leader
+    that reaches nobody until its first commit, a bound of two reads and of ten ticks: two time out, then two more are
+    taken."""
     raft = replace(RAFT, reads_pending_max=2, election_ticks_max=400, config_abort_ticks=400)
     cluster = SimCluster(12, raft_options=raft, driver_options=replace(DRIVER, wait_ticks_max=10))
     leader = started(cluster)

@@ -193,9 +193,10 @@ def rows_of(node: SimNode) -> dict[int, int]:
 
 
 def test_write_that_is_replaced_while_another_of_its_row_waits_leaves_no_trace() -> None:
-    """Goal: scenario 12. There are no row locks: a row is touched when its entry is applied. Method: three upserts of
-    one row; the third is in the log of a leader that is cut off, and waits, when the next leader puts its own there:
-    the waiting caller is told that it leads no more, and every replica has the value of the one that replaced it."""
+    """Goal: scenario 12: a write whose entry is replaced changes nothing, also if another write of the same row waits.
+    There are no row locks. Method: three upserts of one row. The third is in the log of a leader that is cut off, when
+    the next leader replaces it: its caller is answered that leadership was lost, and every replica has the value of the
+    new entry."""
     cluster = SimCluster(2, node_class=TabletNode, copies_class=TabletCopies)
     old = started(cluster)
     for value in (2, 3):
@@ -221,10 +222,10 @@ def test_write_that_is_replaced_while_another_of_its_row_waits_leaves_no_trace()
 
 
 def test_client_that_is_not_answered_or_reaches_followers_only_gets_its_write_through_once_and_later() -> None:
-    """Goal: scenario 33 between clients and servers, D-27. Method: no answer reaches a client, which repeats its write
-    at the leader, and at the next one: it is there once. Another client reaches the followers only: they name the
-    leader, which leads on, since servers hear it; when it is told to hand over, to a follower, the write goes through.
-    """
+    """Goal: scenario 33, D-27: a client without an answer, or with a way to followers only, gets its write applied
+    once. Method: no answer reaches a client, which repeats its write at the leader, and at the next one: it is applied
+    once. Another client reaches only followers: they name the leader, which goes on to lead because servers hear it.
+    After it hands over to a follower, the write succeeds."""
     cluster = SimCluster(5, node_class=TabletNode, copies_class=TabletCopies)
     old = started(cluster)
     cluster.run_for(200_000)
@@ -250,8 +251,9 @@ def test_client_that_is_not_answered_or_reaches_followers_only_gets_its_write_th
 
 
 def test_replica_driven_by_hand_applies_what_is_committed_and_nothing_that_was_replaced() -> None:
-    """Goal: scenario 13. Method: one replica hears appends as no leader of ours sends them in a row; after each of them
-    what it answers, what its log holds and what is applied, hence readable."""
+    """Goal: scenario 13: a replica applies committed entries, and never one that was replaced. Method: one replica gets
+    appends that no leader of ours would send in a row; after each, its answer, its log and what is applied are
+    compared."""
     voter = Voter()
 
     def state() -> tuple[OpId, int]:
@@ -366,10 +368,11 @@ class Crashy:
 
 
 def test_leaders_that_die_before_they_send_cost_no_row_and_double_none() -> None:
-    """Goal: scenarios 9 and 10 on simulated disks. Method: leaders of seven die just before they send, while the log is
-    slow; rows with keys of their own; then inserts of three keys only; then inserts and deletes of one, with flushes
-    and log GC at every server. Every insert of a key that is there says so and no other does, and in the end all seven
-    hold exactly what the answers say."""
+    """Goal: scenarios 9 and 10: leaders that die before they send lose no acknowledged row and apply none twice.
+    Method: on simulated disks, leaders of seven die just before they send, while the log is slow. Rows with different
+    keys; then inserts of three keys only; then inserts and deletes of one key, with flushes and log GC at every server.
+    An insert of an existing key gets that error and no other insert does, and in the end all seven have exactly the
+    rows that the answers imply."""
     crashy, held = Crashy(7), dict[int, int]()
 
     def write(op: RowOp, key: int, value: int) -> None:

@@ -41,9 +41,9 @@ def test_times_go_on_after_a_restart_with_clocks_an_hour_back() -> None:
 
 
 def test_log_far_ahead_of_the_wall_is_told_when_it_is_opened(caplog: pytest.LogCaptureFixture) -> None:
-    """Goal: scenario 88: a server that opens a log from the future says so, and works. Method: all lose power and boot
-    with the wall 20 s earlier: nothing is said, for a leader's times may be that far ahead. Then with the wall an hour
-    earlier: one line of each, with tablet, time and distance; the group goes on."""
+    """Goal: scenario 88: a server that opens a log with times far ahead of its clock logs that, and works. Method: all
+    lose power and start with the clock 20 s earlier: nothing is logged, because a leader's times may be that far ahead.
+    Then an hour earlier: each logs one line with tablet, time and distance; the group goes on."""
     cluster = SimCluster(25, skew_us_max=0)
     leader = started(cluster)
     last = put_and_wait(cluster, leader, b"before").opid.index
@@ -114,7 +114,7 @@ def test_time_does_not_go_back_within_a_process_whose_clock_jumps_back() -> None
 
 
 def test_snapshot_without_a_quorum_times_out_and_leaves_nothing_behind() -> None:
-    """CN-24: scenario 83: a snapshot waits for its time, is refused in time, and nobody is left waiting. Method: a
+    """CN-24. Goal: scenario 83: a snapshot read without a majority times out, and no waiting caller is left. Method: a
     leader without followers is asked for its present; so is a follower without a leader."""
     cluster = SimCluster(23, driver_options=replace(DRIVER, wait_ticks_max=30, waiters_max=4))
     leader = started(cluster)

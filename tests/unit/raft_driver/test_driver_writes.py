@@ -32,7 +32,8 @@ def test_write_without_a_quorum_is_not_acknowledged_and_told_the_truth_later() -
 
 
 def test_write_overwritten_by_another_leader_is_told_not_applied() -> None:
-    """Goal: NOT_APPLIED where it is certain. Method: one-way cut, so the deposing append also truncates the write."""
+    """Goal: a writer gets NOT_APPLIED where that is certain. Method: one-way cut, so the deposing append also truncates
+    the write."""
     cluster = SimCluster(2)
     old = started(cluster)
     put_and_wait(cluster, old, b"before")
@@ -74,7 +75,8 @@ def test_write_before_the_terms_first_entry_is_committed_is_refused() -> None:
 
 
 def test_writes_that_arrive_together_share_one_sync_and_one_message_per_peer() -> None:
-    """Goal: cost per batch, not per write. Method: 50 writes in one turn; count syncs of the log and appends sent."""
+    """Goal: writes that arrive together cost one sync and one append for each peer. Method: 50 writes in one turn;
+    count syncs of the log and appends sent."""
     cluster = SimCluster(5)
     leader = started(cluster)
     cluster.run_for(300_000)

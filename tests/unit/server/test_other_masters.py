@@ -10,8 +10,9 @@ ALIAS = Address("127.0.0.1", 1)
 
 
 def test_who_is_known_by_address_or_uuid_is_not_heard_of_anew() -> None:
-    """Goal: each master once, however it is spelled. Method: three listed; one is known by its address, one by its uuid
-    under another; then nobody's uuid is known yet; then nobody listens anywhere."""
+    """Goal: a server keeps each master once, even if it is reachable at two addresses. Method: three listed masters;
+    one is known by its address, one by its uuid under another address; then no uuid is known yet; then no master
+    answers."""
     listed = [("a", (A,)), ("b", (B,)), ("c", (C,))]
     assert unheard_of(listed, {ALIAS: "a", B: ""}) == {C: "c"}
     assert unheard_of(listed, {ALIAS: "", B: ""}) == {A: "a", C: "c"}, "until it answers, an alias may be anybody"
@@ -20,6 +21,7 @@ def test_who_is_known_by_address_or_uuid_is_not_heard_of_anew() -> None:
 
 
 def test_no_more_addresses_are_heard_of_than_the_bound() -> None:
-    """Goal: bounded, whatever a master lists. Method: twice as many as may be, one known before."""
+    """Goal: the number of addresses that a server takes from masters is bounded. Method: twice as many as may be, one
+    known before."""
     listed = [(f"u{n}", (Address("m.example", n + 1),)) for n in range(2 * limits.MASTER_ADDRESSES_MAX)]
     assert len(unheard_of(listed, {ALIAS: "x"})) == limits.MASTER_ADDRESSES_MAX - 1

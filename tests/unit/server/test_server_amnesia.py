@@ -43,9 +43,10 @@ def group(logs: dict[str, list[int]]) -> WipedNet:
 
 
 def test_outdated_server_and_a_wiped_one_found_no_group() -> None:
-    """TC-74. Goal: why every message names its recipient. Method: a committed 2.2 with c and is down; b never got it. c
-    forgets everything: under its old name, it would elect b, and 2.2 is lost (the negative control). Under a new name
-    it refuses b's votes and entries by name, is not copied to, keeps no file, and b leads nothing."""
+    """TC-74. Goal: every message names its recipient, because a wiped server under its old name could elect an outdated
+    one. Method: c and a third server have the committed 2.2, and that third server is down; b never got 2.2. c forgets
+    everything: under its old name it would elect b, and 2.2 would be lost (the negative control). Under a new name it
+    refuses b's votes and entries, gets no copy, keeps no file, and b leads nothing."""
     forgetful = group({**LOGS, "c": []})
     forgetful.tick(60)
     leader = forgetful.leader()

@@ -88,7 +88,7 @@ class Context:
 def test_caller_is_waited_for_until_the_earlier_of_its_deadlines(
     left_s: float | None, timeout_us: int, lasts_s: float
 ) -> None:
-    """IN-62. Goal: whichever deadline the caller gave holds, and a bound of ours. Method: gRPC's, the request's, both,
+    """IN-62. Goal: the earliest of the caller's deadlines and our own bound holds. Method: gRPC's, the request's, both,
     none, and one that is past, at the last microsecond and after it."""
     now = [7 * S]
     caller = RequestDeadline.of(Context(left_s), timeout_us, lambda: now[0])
@@ -103,7 +103,7 @@ def test_caller_is_waited_for_until_the_earlier_of_its_deadlines(
 
 
 def test_caller_who_left_is_worked_for_no_more() -> None:
-    """IN-62. Goal: leaving ends the work, whatever time is left. Method: no deadline."""
+    """IN-62. Goal: the work for a request ends when its caller leaves, whatever time is left. Method: no deadline."""
     caller = RequestDeadline.of(None)
     caller.stop()
     caller.leave()
@@ -150,7 +150,7 @@ async def _checksum(scans: Scans, pair: Pair, caller: RequestDeadline) -> None:
 
 @pytest.mark.parametrize("begin", [_scan, _count, _checksum])
 def test_nothing_is_evaluated_after_the_deadline(begin: Begin) -> None:
-    """IN-62. Goal: a request that takes long costs nothing beyond its deadline. Method: a deadline that passes in the
+    """IN-62. Goal: a request is not evaluated any further after its deadline. Method: a deadline that passes in the
     middle of a scan that finds nothing, of a count and of a checksum of 20 pieces: not one further step."""
 
     async def scenario(pair: Pair) -> None:
@@ -170,8 +170,8 @@ def test_nothing_is_evaluated_after_the_deadline(begin: Begin) -> None:
 
 @pytest.mark.parametrize("begin", [_scan, _count, _checksum])
 def test_nothing_more_is_evaluated_once_the_caller_has_left(begin: Begin) -> None:
-    """IN-62. Goal: a client that goes away, or is killed, leaves no work behind. Method: the task of the call is
-    cancelled while a thread is in the middle of it: that step is the last one."""
+    """IN-62. Goal: the work for a request ends when its client leaves or is killed. Method: the task of the call is
+    cancelled while a thread is in the middle of a step: that step is the last one."""
 
     async def scenario(pair: Pair) -> None:
         await _in_pieces(pair)
@@ -193,9 +193,10 @@ def test_nothing_more_is_evaluated_once_the_caller_has_left(begin: Begin) -> Non
 
 
 def test_checksums_keep_no_reader_waiting_and_no_host_takes_all_places() -> None:
-    """IN-60, IN-62. Goal: a call of a few bytes that reads a whole replica stops nobody's reads. Method: as many
-    checksums of one host as it may have, of which one holds its thread: a scan ends, and one more of that host is
-    refused; another host takes the places that are left, and then it is refused too. The first goes on: all end."""
+    """IN-60, IN-62. Goal: a checksum reads a whole replica, but neither delays scans nor lets one host take all places
+    for checksums. Method: as many checksums of one host as it may have, of which one holds its thread: a scan ends, and
+    one more of that host is refused; another host takes the places that are left, and then it is refused too. The first
+    goes on: all end."""
 
     async def scenario(pair: Pair) -> None:
         await _in_pieces(pair)
@@ -234,8 +235,8 @@ def test_checksums_keep_no_reader_waiting_and_no_host_takes_all_places() -> None
 
 
 def test_scans_of_one_host_leave_places_to_others() -> None:
-    """IN-60. Goal: readers that take a chunk now and then keep no other host's readers out. Method: scans of one host
-    that stay at their first chunk, until it has its share; one more of it is refused, and another host's is read."""
+    """IN-60. Goal: slow scans of one host do not keep out the scans of another host. Method: scans of one host that
+    stay at their first chunk, until it has its share; one more of it is refused, and another host's is read."""
 
     async def scenario(pair: Pair) -> None:
         await _in_pieces(pair)
@@ -262,8 +263,8 @@ def test_scans_of_one_host_leave_places_to_others() -> None:
 
 
 def test_scan_whose_deadline_passed_while_it_waited_for_a_thread_is_not_begun() -> None:
-    """IN-62. Goal: a queue of scans of callers that have gone costs nothing. Method: no time left at the first look
-    of a scan that could not begin, because it asks for a column that is not there."""
+    """IN-62. Goal: a queued scan whose caller's deadline has passed is not started. Method: no time is left when the
+    scan gets its thread. The scan asks for a column that does not exist, so it would fail if it were started."""
 
     async def scenario(pair: Pair) -> None:
         await _in_pieces(pair)
@@ -319,8 +320,8 @@ class Opened(SourceSessions):
 
 
 def test_session_of_a_copy_whose_caller_left_is_ended() -> None:
-    """IN-62. Goal: who begins copies and goes away takes no room from others. Method: the caller leaves while a thread
-    is in the middle of opening its session: it is opened, and ended, long before it expires."""
+    """IN-62. Goal: a copy session whose caller leaves while it is opened is ended at once. Method: the caller leaves
+    while a thread opens the session: the session is opened, and ended long before it would expire."""
 
     async def scenario(pair: Pair) -> None:
         await pair.put(1, 2)

@@ -18,8 +18,8 @@ def scans() -> Scans:
 
 @pytest.mark.parametrize("definition", [0, 1, CHECKSUM_DEFINITION + 1])
 def test_checksum_of_another_definition_is_refused(definition: int) -> None:
-    """IN-04. Goal: a caller of another build gets no number that it would compare with others. Method: a request of a
-    build that names no definition, of one that names the first, and of a later one."""
+    """IN-04. Goal: a caller of another build gets no checksum of another definition, because it would compare it with
+    others. Method: a request of a build that names no definition, of one that names the first, and of a later one."""
     with pytest.raises(Refused) as refused:
         asyncio.run(scans().checksum(None, pb.ChecksumRequest(definition=definition)))  # type: ignore[arg-type]
     assert refused.value.code is Code.INVALID_ARGUMENT

@@ -240,9 +240,10 @@ def test_copy_job_that_waited_is_checked_again_before_it_asks_the_source() -> No
 def test_deletion_without_room_forgets_nothing_and_ends_once_there_is_room(
     path: str, committed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """TC-40, TC-36. Goal: a full disk costs a tombstone neither its last OpId nor its vote. Method: ENOSPC once as the
-    tombstone's superblock is written, or the metadata's copy behind it: NO_SPACE; before the commit point the next
-    deletion ends it, behind it the tombstone is finished by itself. Either way it knows the end of the log."""
+    """TC-40, TC-36. Goal: a deletion on a full disk loses neither the tombstone's last OpId nor its vote. Method:
+    ENOSPC once as the tombstone's superblock is written, or the metadata's copy behind it: NO_SPACE; before the commit
+    point the next deletion ends it, behind it the tombstone is finished by itself. Either way it knows the end of the
+    log."""
     monkeypatch.setattr(manager_module, "REOPEN_AFTER_S", 0.0)
 
     async def scenario(server: Server, source: Source) -> None:

@@ -38,7 +38,7 @@ def told(failures: CopyFailures, *under_way: str) -> list[tuple[str, int, str]]:
     ids=lambda value: getattr(value, "code", value).name if isinstance(value, Refused) else None,
 )
 def test_copy_failures_only_a_servers_own_ones_are_counted(error: BaseException, own: bool) -> None:
-    """TC-12. Goal: a source that is busy, away or damaged costs its target nothing. Method: every error."""
+    """TC-12. Goal: a copy that fails because of its source does not count against the target. Method: every error."""
     failures = CopyFailures(Clock())
     failures.failed("t", FULL)
     failures.failed("t", error)
@@ -46,8 +46,8 @@ def test_copy_failures_only_a_servers_own_ones_are_counted(error: BaseException,
 
 
 def test_copy_failures_end_with_a_copy_or_with_the_attempts() -> None:
-    """TC-12. Goal: the count is of failures in a row, is told while somebody tries, and is bounded. Method:
-    a success; a minute without an attempt, with and without a job under way; more tablets than are told."""
+    """TC-12. Goal: a server counts failures in a row, reports them while attempts go on, and the count is bounded.
+    Method: a success; a minute without an attempt, with and without a job under way; more tablets than are told."""
     clock = Clock()
     failures = CopyFailures(clock)
     for _ in range(3):

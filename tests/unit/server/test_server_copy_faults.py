@@ -144,8 +144,9 @@ def test_copy_whose_bytes_do_not_arrive_ends_as_a_tombstone_and_is_retried(fault
 @pytest.mark.parametrize("kind", [1, 2], ids=["block", "segment"])
 @pytest.mark.parametrize("how", ["session expired", "replica stopped"])
 def test_copy_whose_session_ends_is_told_so_and_is_retried(how: str, kind: int) -> None:
-    """Goal: TC-12: a session holds for each request, and what is refused arrives with its code. Method: the session is
-    gone, or the source's replica stopped, when a block or a segment is asked for: EXPIRED, a tombstone, a retry."""
+    """TC-12. Goal: TC-12: each request of a session checks that it still exists, and the target gets the code of a
+    refusal. Method: the session is gone, or the source's replica stopped, when a block or a segment is asked for:
+    EXPIRED, a tombstone, a retry."""
 
     async def scenario(pair: Pair) -> None:
         await with_neighbour(pair)
@@ -170,9 +171,9 @@ def test_copy_whose_session_ends_is_told_so_and_is_retried(how: str, kind: int) 
 
 
 def test_block_that_went_bad_at_the_source_fails_the_replica_there() -> None:
-    """Goal: TC-51, TC-63: a leader whose block went bad under it does not offer it for ever. Method: a bit is flipped
-    on the source's disk: the target ends as a tombstone, the source finds the damage too, its replica has FAILED and
-    names the block, its server lives."""
+    """TC-51, TC-63. Goal: TC-51, TC-63: a leader whose block was damaged stops offering it for copies. Method: a bit is
+    flipped on the source's disk: the target ends as a tombstone, the source finds the damage too, its replica has
+    FAILED and names the block, its server lives."""
 
     async def scenario(pair: Pair) -> None:
         await with_neighbour(pair)
@@ -190,9 +191,9 @@ def test_block_that_went_bad_at_the_source_fails_the_replica_there() -> None:
 
 @pytest.mark.parametrize("gone", [False, True], ids=["unreadable", "gone"])
 def test_block_that_cannot_be_read_for_a_copy_is_told_and_fails_the_replica(gone: bool) -> None:
-    """Goal: TC-51: a source does not go on with a block that it has lost. Method: EIO as the source's disk sends a
-    block, or its file is not there: the target ends as a tombstone, the source's replica has FAILED, its server
-    lives."""
+    """TC-51. Goal: TC-51: a source that cannot read one of its blocks fails its replica. Method: EIO as the source's
+    disk sends a block, or its file is not there: the target ends as a tombstone, the source's replica has FAILED, its
+    server lives."""
 
     async def scenario(pair: Pair) -> None:
         await with_neighbour(pair)
@@ -238,9 +239,9 @@ def test_copy_onto_a_full_disk_ends_as_a_tombstone_and_is_retried(operation: str
 
 
 def test_copy_that_finds_no_room_for_its_tombstone_either_is_one_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: TC-12: a full disk leaves no copy under way for ever, which would refuse all that follow. Method: ENOSPC at
-    a segment, then four times at the tombstone's superblock: which counts as two more failures; without a restart the
-    tombstone is there, and a retry works."""
+    """TC-12. Goal: TC-12: a full disk does not leave a copy under way for ever, which would refuse all later ones.
+    Method: ENOSPC at a segment, then four times at the tombstone's superblock: which counts as two more failures;
+    without a restart the tombstone is there, and a retry works."""
     monkeypatch.setattr(manager_module, "REOPEN_AFTER_S", 0.0)
 
     async def scenario(pair: Pair) -> None:
@@ -304,10 +305,10 @@ def test_copy_from_a_full_disk_needs_no_room_there() -> None:
 
 
 def test_replica_is_deleted_while_all_is_under_way() -> None:
-    """Goal: scenario 80: a deletion ends although all is under way, and so does all of that. Method: at the only voter,
-    a scan that has read some of its rows, a copy that it serves, held in the middle of a part, a change that cannot be
-    committed and a write behind it; then the deletion. The scan has every row, change and write are refused, the copy
-    ends as a tombstone (D-25), and nobody has a file of the tablet open."""
+    """Goal: scenario 80: a deletion ends although scans, copies, changes and writes are under way, and all of those end
+    too. Method: at the only voter, a scan that has read some of its rows, a copy that it serves, held in the middle of
+    a part, a change that cannot be committed and a write behind it; then the deletion. The scan has every row, change
+    and write are refused, the copy ends as a tombstone (D-25), and nobody has a file of the tablet open."""
 
     async def scenario(pair: Pair) -> None:
         await with_neighbour(pair)
@@ -353,10 +354,10 @@ def test_replica_is_deleted_while_all_is_under_way() -> None:
 
 @pytest.mark.parametrize("kind", [1, 2], ids=["block", "segment"])
 def test_deletion_ends_a_copy_under_way_unless_it_is_for_a_later_config(kind: int) -> None:
-    """TC-12. Goal: what is to go does not come first, and a delayed deletion misses a replica added again. Method: a
-    part of a block, or of a log segment, is held on its way; a deletion that knows only the config before the member is
-    refused and the copy stays, one that knows its config ends it: a tombstone with last OpId 0.0, nothing left over,
-    no session, the neighbour serves; asked again, the copy comes."""
+    """TC-12. Goal: a deletion ends a copy under way, unless the copy is for a later config in which the replica was
+    added again. Method: a part of a block, or of a log segment, is held on its way; a deletion that knows only the
+    config before the member is refused and the copy stays, one that knows its config ends it: a tombstone with last
+    OpId 0.0, nothing left over, no session, the neighbour serves; asked again, the copy comes."""
 
     async def scenario(pair: Pair) -> None:
         await with_neighbour(pair)

@@ -52,8 +52,9 @@ class Streams:
 @pytest.mark.parametrize("streams", [1, 4, 8])
 @pytest.mark.parametrize("rate", [10 * MB, 64 * MB, 400 * MB])
 def test_cap_holds_within_ten_percent(rate: int, streams: int) -> None:
-    """Goal: TC-11: what an operator allows is what is used. Method: so many streams, whose sleeps end late, for 20 s:
-    from the third second on every 5 s hold the rate within 10 %; no second exceeds it by more than burst and chunks."""
+    """TC-11. Goal: TC-11: the rate that an operator sets is the rate that copies use. Method: so many streams, whose
+    sleeps end late, for 20 s: from the third second on every 5 s hold the rate within 10 %; no second exceeds it by
+    more than burst and chunks."""
     clock = TestClock()
     moving = Streams(CopyRate(clock, rate, 0), clock, streams)
     moving.run(20)
@@ -64,8 +65,9 @@ def test_cap_holds_within_ten_percent(rate: int, streams: int) -> None:
 
 
 def test_copies_yield_to_writes_and_come_back_a_second_later() -> None:
-    """Goal: TC-11: foreground first. Method: full speed, then a write every 100 ms for ten seconds, then quiet: the
-    busy rate holds within 10 % while there are writes, the full one before and from a second after the last one."""
+    """TC-11. Goal: TC-11: copies slow down while clients write, and speed up a second after the last write. Method:
+    full speed, then a write every 100 ms for ten seconds, then quiet: the busy rate holds within 10 % while there are
+    writes, the full one before and from a second after the last one."""
     clock = TestClock()
     rate = CopyRate(clock, 200 * MB, 20 * MB)
     moving = Streams(rate, clock, 4)
@@ -87,8 +89,8 @@ def test_copies_yield_to_writes_and_come_back_a_second_later() -> None:
 
 
 def test_copies_without_a_bound_wait_for_nobody_until_a_write_comes() -> None:
-    """Goal: TC-11: full speed when nobody writes. Method: no rate, only a busy one: no pause at all; after a write
-    what was moved before is not charged, and the busy rate holds."""
+    """TC-11. Goal: TC-11: without a rate, copies run at full speed while no client writes. Method: no rate, only a busy
+    one: no pause at all; after a write what was moved before is not charged, and the busy rate holds."""
     clock = TestClock()
     rate = CopyRate(clock, 0, 20 * MB)
     for _ in range(1000):
@@ -100,8 +102,8 @@ def test_copies_without_a_bound_wait_for_nobody_until_a_write_comes() -> None:
 
 
 def test_copy_that_comes_after_a_rest_does_not_make_up_for_it() -> None:
-    """Goal: TC-11: the cap holds for any second. Method: nothing is copied for a minute, then eight streams: the first
-    second takes no more than the rate, a burst and their chunks."""
+    """TC-11. Goal: TC-11: the rate holds for any second, also after a minute without copies. Method: nothing is copied
+    for a minute, then eight streams: the first second takes no more than the rate, a burst and their chunks."""
     clock = TestClock()
     rate = CopyRate(clock, 20 * MB, 0)
     rate.draw(CHUNK)
@@ -112,8 +114,8 @@ def test_copy_that_comes_after_a_rest_does_not_make_up_for_it() -> None:
 
 
 def test_streams_share_the_rate_in_turn() -> None:
-    """Goal: progress is even, whatever waits. Method: eight draws at once at eight chunks a second: they are paid one
-    after the other, an eighth of a second apart."""
+    """Goal: waiting streams share the rate evenly. Method: eight draws at once at eight chunks a second: they are paid
+    one after the other, an eighth of a second apart."""
     clock = TestClock()
     rate = CopyRate(clock, 8 * CHUNK, 0)
     draws = [rate.draw(CHUNK) for _ in range(8)]
@@ -142,5 +144,6 @@ def test_streams_share_the_rate_in_turn() -> None:
 def test_rate_is_the_lower_bound_while_clients_write(
     full: int, busy: int, since_write_us: int | None, allowed: int
 ) -> None:
-    """Goal: neither option can raise the other. Method: each option alone and both, before, at and after the second."""
+    """Goal: while clients write, the lower of the two options holds. Method: each option alone and both, before, at and
+    after the second."""
     assert rate_allowed(full, busy, since_write_us) == allowed

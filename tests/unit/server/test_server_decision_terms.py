@@ -13,9 +13,9 @@ FORGED = (1 << 63) - 1
 
 
 def test_decision_of_a_term_that_no_master_named_is_refused_and_locks_no_later_one_out() -> None:
-    """IN-90. Goal: who writes a decision of the highest term to Kafka, or calls the leader with it, takes the tablet
-    from no master. Method: such a config change and such a transfer, then an honest decision of the masters' term, of
-    which the heartbeats have told; then one of the next term before and after a heartbeat told of that."""
+    """IN-90. Goal: a forged decision with the highest term, in Kafka or as a call, does not keep the masters' later
+    decisions out. Method: such a config change and such a transfer; then a decision of the masters' term, which the
+    heartbeats have given; then one of the next term, before and after a heartbeat gave that term."""
 
     async def scenario(world: ServerWorld) -> None:
         manager = world.pair.leader.manager

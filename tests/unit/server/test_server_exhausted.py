@@ -44,9 +44,9 @@ def phase_of(manager: TabletManager) -> str:
 def test_replica_that_cannot_be_opened_for_a_want_waits_and_is_never_failed(
     operation: str, pattern: str, kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """IN-30. Goal: opening is tried again, and meanwhile the replica is reported as one that starts. Method: that errno
-    at each file of a start, until it was seen: the replica is not FAILED, not damaged, answers NOT_READY between two
-    tries, and runs once the errno is gone."""
+    """IN-30. Goal: if a resource is exhausted while a replica is opened, the server tries again, and reports it as
+    starting meanwhile. Method: that errno at each file of a start, until it was seen: the replica is not FAILED, not
+    damaged, answers NOT_READY between two tries, and runs once the errno is gone."""
     monkeypatch.setattr(manager_module, "REOPEN_AFTER_S", 0.0)
     disk, fatal = new_disk(), []  # type: ignore[var-annotated]
     two_tablets(disk)
@@ -70,7 +70,8 @@ def test_replica_that_cannot_be_opened_for_a_want_waits_and_is_never_failed(
 
 
 def test_tries_to_open_become_rarer_up_to_a_bound() -> None:
-    """IN-30. Goal: a want is not made worse by who waits for its end. Method: the waits of many attempts."""
+    """IN-30. Goal: while a resource is exhausted, the attempts to open replicas become rarer, up to a bound. Method:
+    the waits of many attempts."""
     waits = [reopen_after_s(attempts) for attempts in range(50)]
     assert waits[:4] == [5.0, 10.0, 20.0, 40.0] and set(waits[4:]) == {60.0}
 
@@ -78,8 +79,9 @@ def test_tries_to_open_become_rarer_up_to_a_bound() -> None:
 def test_replica_that_runs_out_of_memory_as_it_applies_starts_again_and_has_lost_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """IN-30. Goal: an apply that stops half-way leaves no replica behind that answers. Method: no memory at one apply:
-    the replica stops, is told as one that starts, is opened from its files and applies the same entry."""
+    """IN-30. Goal: a replica whose apply stopped half-way answers no requests until it was opened again. Method: no
+    memory at one apply: the replica stops, is told as one that starts, is opened from its files and applies the same
+    entry."""
     monkeypatch.setattr(manager_module, "REOPEN_AFTER_S", 0.0)
     disk, fatal = new_disk(), []  # type: ignore[var-annotated]
     two_tablets(disk)
@@ -111,8 +113,9 @@ def test_replica_that_runs_out_of_memory_as_it_applies_starts_again_and_has_lost
 
 
 def test_entry_that_meets_a_want_at_each_start_is_tried_ever_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
-    """IN-30. Goal: the pause grows until the replica is past its replay. Method: no memory at five applies of what the
-    log holds; the attempts that are counted at each; at none when the replica has applied it all."""
+    """IN-30. Goal: if replay fails for want of a resource each time, the pause between the attempts grows until the
+    replay succeeds. Method: no memory at five applies of what the log holds; the attempts that are counted at each; at
+    none when the replica has applied it all."""
     monkeypatch.setattr(manager_module, "REOPEN_AFTER_S", 0.0)
     disk, fatal = new_disk(), []  # type: ignore[var-annotated]
     two_tablets(disk)
@@ -145,8 +148,8 @@ def test_entry_that_meets_a_want_at_each_start_is_tried_ever_more_rarely(monkeyp
 
 @pytest.mark.parametrize("work", ["flush", "compact"])
 def test_maintenance_that_finds_no_memory_waits(work: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """IN-30. Goal: neither the server nor the replica ends, and the work is done later. Method: no memory, no map and
-    no file at a flush and at a compaction."""
+    """IN-30. Goal: if a resource is exhausted, neither server nor replica ends, and the maintenance is done later.
+    Method: no memory, no map and no file at a flush and at a compaction."""
     disk, fatal = new_disk(), []  # type: ignore[var-annotated]
     two_tablets(disk)
     errors: list[Exception] = [
@@ -175,8 +178,8 @@ def test_maintenance_that_finds_no_memory_waits(work: str, monkeypatch: pytest.M
 def test_replica_that_stopped_while_maintenance_waited_for_its_turn_is_left_alone(
     work: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """IN-30. Goal: nothing is made of a replica that stopped in the middle of an entry. Method: it fails while its
-    flush waits for that of another tablet."""
+    """IN-30. Goal: a replica that stopped in the middle of an entry is not flushed. Method: it fails while its flush
+    waits for that of another tablet."""
     disk, fatal, done = new_disk(), [], []  # type: ignore[var-annotated]
     two_tablets(disk)
     monkeypatch.setattr(Tablet, work, lambda tablet: done.append(tablet))
@@ -197,6 +200,7 @@ def test_replica_that_stopped_while_maintenance_waited_for_its_turn_is_left_alon
 
 
 def test_copy_that_ended_for_a_want_of_this_server_is_a_reason_of_its_own() -> None:
-    """IN-30. Goal: the masters take another server, and the source is not blamed. Method: the errors of a copy."""
+    """IN-30. Goal: if a copy fails because the target's resources are exhausted, the masters choose another server and
+    do not blame the source. Method: the errors of a copy."""
     assert is_our_own(ResourcesExhausted("no map is left"))
     assert not is_our_own(Refused(Code.OVERLOADED, "the source is busy"))

@@ -148,8 +148,9 @@ def test_target_whose_clock_was_set_back_begins_all_the_same() -> None:
 
 
 def test_connection_is_given_to_who_names_this_server_and_a_session() -> None:
-    """Goal: TC-73 for OpenFetch. Method: another uuid, none, another session: refused by code, no ticket; a ticket that
-    nobody was given, and one that was used: not a byte comes back."""
+    """Goal: TC-73: OpenFetch gives a ticket only to a caller that names this server and one of its sessions. Method:
+    another uuid, none, another session: refused by code, no ticket; a ticket that nobody was given, and one that was
+    used: not a byte comes back."""
 
     def scenario(pair: Pair, caller: Caller) -> None:
         for changes, code in (
@@ -182,8 +183,8 @@ def _comes(sock: socket.socket) -> bytes:
 
 @pytest.mark.parametrize("noise", [b"\xff" * 40, (MESSAGE_BYTES_MAX + 1).to_bytes(4), b"\0\0\0\3\xff\xff\xff"])
 def test_bytes_that_are_no_request_end_their_connection_and_nothing_else(noise: bytes) -> None:
-    """Goal: a hostile caller costs its own connection. Method: frames too long, a message that is none; then the same
-    session is fetched whole on another connection."""
+    """Goal: invalid bytes end only the connection that they came on. Method: frames too long, a message that is none;
+    then the same session is fetched whole on another connection."""
 
     def scenario(pair: Pair, caller: Caller) -> None:
         with caller.connected() as sock:
@@ -232,8 +233,8 @@ def _wait(condition: Callable[[], bool], what: str) -> None:
 
 
 def test_files_one_after_the_other_share_a_connection_that_is_fresh() -> None:
-    """Goal: no ticket for each small file, and no connection that the source may just give up. Method: three fetches
-    take one connection; with no idle time allowed, each takes its own."""
+    """Goal: several small files share a connection, unless it was idle so long that the source may be closing it.
+    Method: three fetches take one connection; with no idle time allowed, each takes its own."""
 
     def scenario(pair: Pair, caller: Caller) -> None:
         def opened() -> int:
@@ -253,9 +254,9 @@ def test_files_one_after_the_other_share_a_connection_that_is_fresh() -> None:
 
 
 def test_source_that_waits_for_its_rate_is_not_taken_for_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: TC-11 and a bound on silence at once. Method: a target bears the silence between several signs of life. The
-    source's rate stands still: a connection hears sign after sign, and so does a target, which waits on; then the rate
-    pays: both have the whole file."""
+    """Goal: TC-11: a source that waits for its rate sends signs of life, so its target does not give up. Method: a
+    target bears the silence between several signs of life. The source's rate stands still: a connection hears sign
+    after sign, and so does a target, which waits on; then the rate pays: both have the whole file."""
     assert 3 * fetch_serving.SIGN_OF_LIFE_S <= RemoteCopySource.SILENCE_S
     monkeypatch.setattr(fetch_serving, "SIGN_OF_LIFE_S", 0.01)
 
@@ -282,8 +283,8 @@ def test_source_that_waits_for_its_rate_is_not_taken_for_silent(monkeypatch: pyt
 
 
 def test_source_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: TC-12: a source that hangs costs an attempt. Method: a source whose connection is let in and then stays
-    silent: UNAVAILABLE; so ends a fetch that is aborted, not because of the silence but at once."""
+    """TC-12. Goal: TC-12: a source that hangs ends the attempt. Method: a source whose connection is let in and then
+    stays silent: UNAVAILABLE; so ends a fetch that is aborted, not because of the silence but at once."""
 
     def scenario(pair: Pair, caller: Caller) -> None:
         free, held = threading.Event(), threading.Event()
@@ -332,8 +333,8 @@ def test_server_that_stops_ends_its_connections() -> None:
 
 
 def test_long_download_keeps_its_session_and_an_expired_one_is_told() -> None:
-    """Goal: a session lives as long as somebody fetches. Method: requests apart by less than its time to live, longer
-    in all: served; then one later than that: EXPIRED on the same connection."""
+    """Goal: a session stays open as long as its target fetches. Method: requests apart by less than its time to live,
+    longer in all: served; then one later than that: EXPIRED on the same connection."""
 
     def scenario(pair: Pair, caller: Caller) -> None:
         clock = pair.leader.manager.sessions.clock = TestClock()
@@ -352,7 +353,8 @@ def test_long_download_keeps_its_session_and_an_expired_one_is_told() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_messages_and_bytes_come_out_as_they_went_in_however_they_are_cut(seed: int) -> None:
-    """Goal: a stream has no boundaries but its frames. Method: parts with bytes behind them, sent in seeded pieces."""
+    """Goal: messages and file bytes are received correctly however the stream is cut into parts. Method: parts with
+    bytes behind them, sent in seeded pieces."""
     rng = random.Random(seed)
     given = [(offset, rng.randbytes(rng.choice([0, 1, 5, 70_000]))) for offset in (0, 1, 1 << 40)]
     stream = b"".join(

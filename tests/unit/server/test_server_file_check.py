@@ -67,9 +67,9 @@ RECORD = {"record of how far the log reaches": f"wals/{TABLET}/.newest-segment"}
 def test_small_file_that_is_lost_under_a_running_server_is_written_again(
     file: str, hurt: Hurt, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """IN-21. Goal: what the server knows is not lost for a file. Method: hurt it under a running replica; the next look
-    writes it again as it was, and says so; the replica runs on, and the next start finds everything. Nothing is
-    written where nothing is wrong."""
+    """IN-21. Goal: a running server writes a lost or damaged small file again from memory. Method: damage each file
+    under a running replica. The next check writes it again with the same content and logs it; the replica runs on, and
+    the next start finds everything. If nothing is wrong, nothing is written."""
     disk, fatal = new_disk(), []  # type: ignore[var-annotated]
     two_tablets(disk)
 
@@ -100,9 +100,9 @@ def test_small_file_that_is_lost_under_a_running_server_is_written_again(
 def test_folder_that_is_lost_under_a_running_server_is_not_made_anew_with_one_file(
     still_there: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """IN-21. Goal: a lost disk is not covered up: the next start must refuse it. Method: under two running tablets the
-    folder of superblocks goes, or is empty as an unmounted one; a look writes nothing, the `keep` of a superblock and
-    of metadata makes no folder, and the start's check refuses."""
+    """IN-21. Goal: a lost disk is not hidden by new files, because the next start must refuse it. Method: with two
+    running tablets, the folder of superblocks is removed, or is empty as an unmounted one. The check writes nothing,
+    saving a superblock or metadata creates no folder, and the next start refuses."""
     disk, fatal = new_disk(), []  # type: ignore[var-annotated]
     instance = open_or_format(disk, TestClock())
     two_tablets(disk)
@@ -134,8 +134,9 @@ def test_folder_that_is_lost_under_a_running_server_is_not_made_anew_with_one_fi
 
 
 def test_file_is_not_written_into_a_folder_that_is_not_the_one_the_server_began_with() -> None:
-    """IN-21. Goal: as above, where another disk of this server's is mounted there. Method: the watch of folders tells
-    of another folder; the superblock that is missing in it stays missing, and the process is told to end."""
+    """IN-21. Goal: the server writes no file into a folder that was replaced while it runs, for example by another
+    disk. Method: the watch of folders tells of another folder; the superblock that is missing in it stays missing, and
+    the process is told to end."""
     disk, fatal = new_disk(), []  # type: ignore[var-annotated]
     two_tablets(disk)
     taken = DiskFailure("a folder was taken away under the server", path="tablet-meta")
@@ -156,9 +157,10 @@ def test_file_is_not_written_into_a_folder_that_is_not_the_one_the_server_began_
 @pytest.mark.parametrize("end", ["refused", "failed"])
 @pytest.mark.parametrize("hurt", [flipped, missing], ids=lambda hurt: hurt.__name__)
 def test_copy_over_a_running_replica_whose_superblock_is_lost_goes_by_memory(hurt: Hurt, end: str) -> None:
-    """IN-21. Goal: a file that is gone is not taken for a tablet that never was here. Method: hurt the superblock of a
-    running replica; its leader orders a copy before the next look. One that is refused at the source leaves the replica
-    running, its superblock written again; one that fails later leaves a tombstone that knows what it acknowledged."""
+    """IN-21. Goal: a server whose superblock file is lost does not take its running replica for one that never existed.
+    Method: damage the superblock of a running replica; its leader orders a copy before the next check. If the source
+    refuses, the replica runs on and its superblock is written again. If the copy fails later, the tombstone has the
+    last OpId that was acknowledged."""
     disk, fatal, source = new_disk(), [], leading_source()  # type: ignore[var-annotated]
     two_tablets(disk)
     source.is_leader = end != "refused"
@@ -189,7 +191,8 @@ def test_copy_over_a_running_replica_whose_superblock_is_lost_goes_by_memory(hur
 
 @pytest.mark.parametrize("hurt", HURTS, ids=lambda hurt: hurt.__name__)
 def test_flush_over_a_damaged_superblock_is_done(hurt: Hurt) -> None:
-    """IN-21. Goal: a record that is about to be replaced fails no replica. Method: hurt the superblock, flush."""
+    """IN-21. Goal: a damaged superblock does not fail a flush that replaces it. Method: damage the superblock,
+    flush."""
     disk, fatal = new_disk(), []  # type: ignore[var-annotated]
     two_tablets(disk)
 
@@ -209,8 +212,9 @@ def test_flush_over_a_damaged_superblock_is_done(hurt: Hurt) -> None:
 def test_large_file_that_is_lost_under_a_running_server_fails_its_replica_at_the_next_look(
     file: str, hurt: Hurt
 ) -> None:
-    """IN-21. Goal: a loss is known within a minute, not at the next restart. Method: hurt a block, its sidecar or a log
-    segment under a running replica: it is FAILED and damaged, which a copy heals; the other tablet runs."""
+    """IN-21. Goal: the server finds a lost block or segment within a minute, not at the next restart. Method: damage a
+    block, its sidecar or a log segment under a running replica: it becomes FAILED and damaged, so that it is copied;
+    the other tablet runs on."""
     disk, fatal = new_disk(), []  # type: ignore[var-annotated]
     two_tablets(disk)
 
@@ -233,9 +237,10 @@ def test_large_file_that_is_lost_under_a_running_server_fails_its_replica_at_the
 def test_file_that_is_lost_while_the_server_is_stopped_leaves_a_replica_that_a_copy_replaces(
     file: str, hurt: Hurt, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """IN-21. Goal: no cell ends without a way on. Method: hurt each file of one of two tablets between two lives. A
-    replica that cannot start says which file, is damaged, and the masters' order makes it a tombstone that does not
-    vote; without a superblock the tablet is not here, its leader copies it, and the log says what else can be done."""
+    """IN-21. Goal: whichever file of a replica is damaged while the server is stopped, the replica can be repaired.
+    Method: hurt each file of one of two tablets between two lives. A replica that cannot start says which file, is
+    damaged, and the masters' order makes it a tombstone that does not vote; without a superblock the tablet is not
+    here, its leader copies it, and the log says what else can be done."""
     disk, fatal = new_disk(), []  # type: ignore[var-annotated]
     two_tablets(disk)
     path = {**ROOTS, **LARGE, **RECORD}[file]
@@ -267,9 +272,9 @@ def test_file_that_is_lost_while_the_server_is_stopped_leaves_a_replica_that_a_c
 
 
 def test_start_without_a_superblock_leaves_the_blocks_for_the_one_that_is_put_back() -> None:
-    """IN-21. Goal: what the log says can be done, can be done. Method: a superblock is missing at a start and is put
-    back before the next: the first start, and a repair, remove no block of that tablet, though one of a tablet that
-    never was here; the second serves every row."""
+    """IN-21. Goal: after a start without a superblock, an operator can still put the superblock back. Method: a
+    superblock is missing at a start and is put back before the next: the first start, and a repair, remove no block of
+    that tablet, though one of a tablet that never was here; the second serves every row."""
     disk, fatal = new_disk(), []  # type: ignore[var-annotated]
     open_or_format(disk, TestClock())
     two_tablets(disk)
@@ -297,9 +302,9 @@ def test_start_without_a_superblock_leaves_the_blocks_for_the_one_that_is_put_ba
 
 @pytest.mark.deep
 def test_replica_without_a_superblock_is_copied_back_by_its_leader_with_its_term_and_vote() -> None:
-    """IN-21. Goal: a removed superblock heals by itself while another server has the tablet. Method: the other server
-    of two is stopped, its superblock removed beside log, block and metadata; as it starts again, the leader's
-    order copies the tablet to it; its promises are not forgotten."""
+    """IN-21. Goal: if a superblock is removed, the leader copies the tablet again, and the server keeps its term and
+    vote. Method: the other server of two is stopped, its superblock removed beside log, block and metadata; as it
+    starts again, the leader's order copies the tablet to it; its promises are not forgotten."""
 
     async def scenario(pair: Pair) -> None:
         await pair.put(1)
@@ -327,8 +332,9 @@ def test_replica_without_a_superblock_is_copied_back_by_its_leader_with_its_term
 
 @pytest.mark.parametrize("hurt", HURTS, ids=lambda hurt: hurt.__name__)
 def test_instance_file_is_written_again_by_a_running_server_and_refuses_a_start_with_the_command(hurt: Hurt) -> None:
-    """IN-21. Goal: an identity is never guessed, and never lost while its server runs. Method: hurt the file; the
-    server that knows it writes it again; a start without it names the way on."""
+    """IN-21. Goal: a running server writes its lost identity file again, and a start without that file is refused with
+    the command that repairs it. Method: damage the file; the running server writes it again; a start without it
+    refuses."""
     disk = new_disk()
     instance = open_or_format(disk, TestClock())
     assert not repair_instance(disk, instance)
@@ -341,7 +347,8 @@ def test_instance_file_is_written_again_by_a_running_server_and_refuses_a_start_
 
 
 def test_files_of_a_server_that_wants_for_something_are_looked_at_later() -> None:
-    """IN-21, IN-30. Goal: a look that cannot be had is no loss. Method: no file can be opened at a look."""
+    """IN-21, IN-30. Goal: a file that cannot be opened for want of a resource is not taken for lost. Method: no file
+    can be opened during a check."""
     disk, fatal = new_disk(), []  # type: ignore[var-annotated]
     two_tablets(disk)
 
@@ -359,8 +366,8 @@ def test_files_of_a_server_that_wants_for_something_are_looked_at_later() -> Non
 
 
 def test_page_for_operators_has_each_file_and_the_times_of_this_code() -> None:
-    """IN-21. Goal: the stated times are those of the code, and no case is left out. Method: the table of the page has
-    each file, damaged, emptied and missing, of a running and of a stopped server, once; its seconds are the
+    """IN-21. Goal: the table for operators is complete, and its times are those of the code. Method: the table of the
+    page has each file, damaged, emptied and missing, of a running and of a stopped server, once; its seconds are the
     constants."""
     page = (Path(__file__).resolve().parents[3] / "docs/operate/repair.md").read_text()
     page = page.partition("### When a file of a master is damaged")[0]

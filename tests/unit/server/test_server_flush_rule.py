@@ -42,12 +42,14 @@ def due(held: Unflushed, pressed_bytes: int = 0) -> bool:
     ],
 )
 def test_flush_is_due_by_size_by_log_and_by_age(held: Unflushed, wanted: bool) -> None:
-    """Goal: each reason by itself, at its bound. Method: a table; a tablet that holds nothing is left alone."""
+    """Goal: a flush is due if the store is large, the log is long, or the oldest row is old. Method: a table; a tablet
+    that holds nothing is left alone."""
     assert due(held) is wanted
 
 
 def test_flush_under_pressure_takes_the_largest_store_and_nothing_empty() -> None:
-    """Goal: memory is freed, not superblocks written. Method: three stores while memory is short."""
+    """Goal: if memory is short, the largest store is flushed first, and no empty one. Method: three stores while memory
+    is short."""
     scores = [
         urgency(replace(YOUNG, memory_bytes=size), flush_wal_bytes=WAL, pressed_bytes=1000) for size in (0, 100, 900)
     ]
@@ -55,7 +57,7 @@ def test_flush_under_pressure_takes_the_largest_store_and_nothing_empty() -> Non
 
 
 def test_full_store_goes_before_an_old_one() -> None:
-    """Goal: a thousand old tablets do not hold up the one that fills memory. Method: both scores."""
+    """Goal: a full store is flushed before old ones. Method: both scores."""
     full = replace(YOUNG, memory_bytes=2 * limits.MEMSTORE_FLUSH_BYTES)
     assert urgency(full, flush_wal_bytes=WAL) > urgency(replace(YOUNG, age_s=1e6), flush_wal_bytes=WAL)
 
@@ -88,19 +90,19 @@ def test_trickle_of_rows_writes_few_blocks(every_s: float) -> None:
 
 
 def test_few_rows_are_flushed_once_and_then_the_tablet_is_left_alone() -> None:
-    """Goal: a short load does not stay in the log until more comes. Method: ten rows, then a day of nothing."""
+    """Goal: few rows are flushed by their age, even if no more come. Method: ten rows, then a day of nothing."""
     (at,) = flushes(((float(n), 100) for n in range(10)), 86_400.0)
     assert AGE_S <= at <= AGE_S + 30
 
 
 def test_steady_load_is_flushed_every_two_minutes() -> None:
-    """Goal: what a restart replays is bounded in time too. Method: 20 KB a second for an hour."""
+    """Goal: the log that a restart replays is bounded in time. Method: 20 KB a second for an hour."""
     found = flushes(((float(n), 20_000) for n in range(3600)), 3600.0)
     assert 26 <= len(found) <= 30
 
 
 def test_log_that_others_hold_is_no_reason_to_flush_again() -> None:
-    """Goal: a copy session that keeps the log does not have every row flushed. Method: a log that never gets shorter,
+    """Goal: a log that is kept for a copy session does not cause more flushes. Method: a log that never gets shorter,
     after its flush; another one that log GC made shorter."""
     held = Watch(0).looked(OpId(1, 9), OpId(1, 0), 5 * WAL, 0.0).tried(5 * WAL, 0.0)
     held = held.looked(OpId(1, 10), OpId(1, 9), 5 * WAL + 100, 1.0)
@@ -110,7 +112,8 @@ def test_log_that_others_hold_is_no_reason_to_flush_again() -> None:
 
 
 def test_flush_that_failed_is_tried_again_by_age() -> None:
-    """Goal: a full disk is not asked four times a second. Method: a failed flush of an old store; its log counts."""
+    """Goal: a failed flush is repeated after a pause, not four times a second. Method: a failed flush of an old store;
+    its log counts."""
     watch = (
         Watch(0)
         .looked(OpId(1, 9), OpId(1, 0), 500, 0.0)
@@ -123,7 +126,7 @@ def test_flush_that_failed_is_tried_again_by_age() -> None:
 
 def test_server_folds_a_trickle_into_few_blocks_and_then_rests() -> None:
     """Goal: six hours of a row every two minutes leave few blocks and a log that starts at the last flush; idle hours
-    after them write nothing. Method: a real tablet and its maintenance, with the clock in the test's hand."""
+    after them write nothing. Method: a real tablet and its maintenance, with a clock that the test moves."""
 
     async def scenario(pair: Pair) -> None:
         clock = [0.0]

@@ -37,7 +37,8 @@ def _never(hosted: HostedTablet, error: Corruption) -> None:
 
 
 def test_time_needed_counts_the_clocks_against_the_replica() -> None:
-    """CN-24: data that may be too old by anybody's clock is too old. Method: at the bound the lag is the staleness."""
+    """CN-24. Goal: data is too old if it may be too old by any server's clock. Method: at the bound the lag is the
+    staleness."""
     needed = time_needed(NOW, 5 * S, 0)
     assert us_of_hybrid(NOW) - us_of_hybrid(needed) == 5 * S - limits.CLOCK_DIFFERENCE_US_MAX
     assert lag_us(NOW, needed) == 5 * S
@@ -57,7 +58,7 @@ def test_time_needed_of_a_very_old_read_is_not_the_beginning() -> None:
 
 @pytest.mark.parametrize("staleness_us", [0, -1, limits.CLOCK_DIFFERENCE_US_MAX, limits.STALENESS_US_MAX + 1])
 def test_staleness_that_clocks_cannot_judge_is_an_invalid_argument(staleness_us: int) -> None:
-    """Goal: nothing is promised that the clocks cannot keep. Method: the bounds and beyond them."""
+    """Goal: a staleness below the clock uncertainty is an invalid argument. Method: the bounds and beyond them."""
     assert staleness_problem(staleness_us)
     with pytest.raises(Refused, match="staleness") as caught:
         time_needed(NOW, staleness_us, 0)
@@ -65,7 +66,8 @@ def test_staleness_that_clocks_cannot_judge_is_an_invalid_argument(staleness_us:
 
 
 def test_refusal_says_how_old_the_data_is_and_is_safe_to_repeat() -> None:
-    """Goal: an operator reads the lag off the error. Method: data of ten seconds ago, three asked for."""
+    """Goal: a refusal for old data gives its age, and the read may be repeated. Method: data of ten seconds ago, three
+    asked for."""
     error = too_old(NOW, NOW - hybrid_from_us(10 * S), 3 * S)
     assert (error.code, error.applied) == (Code.LAGGING, Applied.NOT_APPLIED)
     assert error.values == {"lag_s": 10.5, "asked_s": 3.0}
@@ -128,8 +130,9 @@ class Reader:
 
 
 def test_reader_that_takes_nothing_makes_room_for_others() -> None:
-    """Goal: scans are bounded in number, so none is kept for a client that is there and does not read. Method: a reader
-    that stops at its first chunk, for ever; one that reads on, with as little patience, gets all rows."""
+    """Goal: a scan ends if its client is connected but reads no further, because the number of scans is bounded.
+    Method: a reader that stops at its first chunk, for ever; one that reads on, with as little patience, gets all
+    rows."""
 
     async def scenario(pair: Pair) -> None:
         await pair.put(*range(100))
@@ -230,8 +233,8 @@ def test_later_calls_of_a_read_by_key_are_of_the_time_of_the_first() -> None:
 
 
 def test_leader_that_lost_its_quorum_is_as_old_as_its_data() -> None:
-    """CN-24: being the leader, as far as it knows, makes nobody's data fresh. Method: the leader is cut off from its
-    only follower and asked for data newer than its last entry: it cannot commit any."""
+    """CN-24. Goal: a leader without a majority serves reads by the age of its data, like a follower. Method: the leader
+    is cut off from its only follower and asked for data newer than its last entry: it cannot commit any."""
 
     async def scenario(pair: Pair) -> None:
         await pair.put(1)
@@ -250,8 +253,9 @@ def test_leader_that_lost_its_quorum_is_as_old_as_its_data() -> None:
 
 
 def test_times_that_stand_still_ahead_of_the_wall_tell_no_age() -> None:
-    """CN-24: a follower whose hybrid time was pushed ahead refuses, its leader answers by a barrier. Method: both
-    clocks ten minutes ahead; nothing is cut off, and every entry looks brand-new for as long."""
+    """CN-24. Goal: a follower whose hybrid time is far ahead of its clock refuses reads by age, because its times tell
+    no age; the leader answers by a barrier. Method: both clocks ten minutes ahead; nothing is cut off, and every entry
+    looks brand-new for as long."""
 
     async def scenario(pair: Pair) -> None:
         await pair.put(1)
@@ -273,7 +277,8 @@ def test_times_that_stand_still_ahead_of_the_wall_tell_no_age() -> None:
 
 
 def test_callers_push_a_clock_no_further_by_asking_again() -> None:
-    """Goal: the bound on what callers may push is by the wall. Method: the largest legal push, again and again."""
+    """Goal: callers can push a hybrid clock only to a bound above the wall clock, also by repeated requests. Method:
+    the largest legal push, again and again."""
 
     class Wall:
         def wall_us(self) -> int:

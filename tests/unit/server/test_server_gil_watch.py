@@ -10,8 +10,8 @@ from nyala.replica.server.runtime.gil_watch import PERIOD_S, GilWatch, held_ms, 
 
 
 def test_hold_is_the_lateness_that_no_busy_processor_explains() -> None:
-    """CC-35: a loaded machine is not a held lock. Method: late by 300 ms, of which the kernel explains none, some, more
-    than all; what kernels tell, and what they do not."""
+    """CC-35. Goal: waiting for a processor does not count as waiting for the interpreter's lock. Method: late by 300
+    ms, of which the kernel explains none, some, more than all; what kernels tell, and what they do not."""
     assert held_ms(0.35, 0.05, 0.0) == 300
     assert round(held_ms(0.35, 0.05, 0.2)) == 100
     assert held_ms(0.35, 0.05, 0.5) == 0
@@ -21,9 +21,9 @@ def test_hold_is_the_lateness_that_no_busy_processor_explains() -> None:
 
 
 def test_hold_of_the_lock_is_seen_and_forgotten_by_the_recent_figure_only() -> None:
-    """CC-35: the longest hold is known. Method: no other thread gets the lock for a while (the switch interval is an
-    hour, and this one computes on): the watch has seen at least what exceeds its period. Two minutes later the recent
-    figure is over it."""
+    """CC-35. Goal: the watch measures the longest hold of the interpreter's lock. Method: no other thread gets the lock
+    for a while (the switch interval is an hour, and this one computes on): the watch has seen at least what exceeds its
+    period. Two minutes later the recent figure is over it."""
     watch = GilWatch()
     watch.start()
     interval = sys.getswitchinterval()

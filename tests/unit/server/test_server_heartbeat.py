@@ -134,9 +134,9 @@ async def beats_later(master: Hearing, beats: int = 3) -> None:
 def test_tablet_that_is_gone_without_a_trace_is_told_by_a_full_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """TC-65, IN-32. Goal: a master does not give orders for ever about a copy that ended before it wrote anything.
-    Method: a server with two tablets beats at a master over gRPC; one leaves the server's table and is marked as
-    changed, as by a copy over nothing that failed, or an order for it: one full report without it, and none after
+    """TC-65, IN-32. Goal: if a copy ends before it wrote anything, a full report tells the master that the tablet is
+    not here. Method: a server with two tablets beats at a master over gRPC; one leaves the server's table and is marked
+    as changed, as by a copy over nothing that failed, or an order for it: one full report without it, and none after
     that. Each heartbeat says the open files and maps that were counted."""
     monkeypatch.setattr(heartbeat_module, "TIMEOUT_S", 60.0)  # a beat that is late is told again in full
 
@@ -166,10 +166,10 @@ def test_tablet_that_is_gone_without_a_trace_is_told_by_a_full_report(
 def test_masters_that_the_others_name_are_beaten_at_and_only_those_of_our_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """MF-32. Goal: a running server finds masters that it was not told of, each once, and believes nobody else's.
-    Method: it is told of a follower, at one address, and of a stranger; the follower names itself at another address
-    and the leader; the stranger, of another cluster, names one more. The leader gets a full report, nobody hears from
-    it twice, and the one that the stranger named hears nothing."""
+    """MF-32. Goal: a server sends heartbeats to masters that others name, once each, and ignores masters of another
+    cluster. Method: the server is given a follower's address and a stranger's. The follower names itself at another
+    address, and the leader; the stranger, of another cluster, names one more. The leader gets a full report, no master
+    gets heartbeats twice, and the one that the stranger named gets none."""
     monkeypatch.setattr(heartbeat_module, "TIMEOUT_S", 60.0)
 
     async def life() -> None:
@@ -195,8 +195,9 @@ def test_masters_that_the_others_name_are_beaten_at_and_only_those_of_our_cluste
 def test_master_that_was_named_before_we_knew_it_by_another_address_is_beaten_at_once(
     answers_at: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: two spellings of one master end as one. Method: it was silent at the address that we were told when another
-    one named it at a second; then it answers there, is beaten, and answers at both; or only where we were told."""
+    """Goal: if two addresses reach one master, the server drops the duplicate heartbeat. Method: it was silent at the
+    address that we were told when another one named it at a second; then it answers there, is beaten, and answers at
+    both; or only where we were told."""
     monkeypatch.setattr(heartbeat_module, "TIMEOUT_S", 60.0)
 
     async def life() -> None:
@@ -227,8 +228,9 @@ def test_master_that_was_named_before_we_knew_it_by_another_address_is_beaten_at
 def test_master_that_does_not_lead_is_asked_whether_it_does_and_told_everything_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: what a follower forgets is not sent to it. Method: two tablets, one master that does not lead:
-    heartbeats carry no replica and none is called a full report, also of what changed; it leads: it is told both."""
+    """Goal: a server sends its reports only to a master that leads, and a full one to a new leader. Method: two
+    tablets, one master that does not lead: heartbeats carry no replica and none is called a full report, also of what
+    changed; it leads: it is told both."""
     monkeypatch.setattr(heartbeat_module, "TIMEOUT_S", 60.0)
 
     async def life() -> None:
@@ -251,9 +253,9 @@ def test_master_that_does_not_lead_is_asked_whether_it_does_and_told_everything_
 def test_master_of_another_cluster_that_becomes_ours_is_never_told_that_nothing_is_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: what is told to nobody is not told as everything. Method: a leading master of another cluster, told
-    nothing; it is back in ours, under the same uuid, as one whose catalog was brought back: its first full report has
-    both tablets."""
+    """Goal: the first report to a master that comes back to our cluster is a full one with all tablets, because it
+    never got one. Method: a leading master of another cluster, told nothing; it is back in ours, under the same uuid,
+    as one whose catalog was brought back: its first full report has both tablets."""
     monkeypatch.setattr(heartbeat_module, "TIMEOUT_S", 60.0)
 
     async def life() -> None:
@@ -275,9 +277,9 @@ def test_master_of_another_cluster_that_becomes_ours_is_never_told_that_nothing_
 def test_orders_of_a_master_that_name_what_cannot_be_make_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """IN-82. Goal: a tablet id is a file's name, whoever gives it. Method: a master orders tablets with ids of 255
-    characters, with NUL, as a path and below zero in a number: each is refused with a line in the log, no file is made,
-    and the server beats on."""
+    """IN-82. Goal: a server refuses an order with an impossible tablet id, because the id becomes a file name. Method:
+    a master orders tablets with ids of 255 characters, with NUL, as a path and below zero in a number: each is refused
+    with a line in the log, no file is made, and the server beats on."""
     monkeypatch.setattr(heartbeat_module, "TIMEOUT_S", 60.0)
     hostile = ["x" * 255, "a\0b", "../x", ".x", "a/b", "\u0442"]
 

@@ -71,8 +71,9 @@ def _batch(ledger: Ledger, offsets: list[int], failed: list[int], done: int = 0)
 def test_ledger_counts_writes_as_new_that_are_so_one_after_the_other(
     known: list[Write], asked: list[Write], count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: writes that are applied together were all new, and stop where the next is not or something would have to
-    go for it. Method: two clients, three results each, five in all; each write that counts is new by itself."""
+    """Goal: the ledger counts, from the front, the writes that are new, and stops at one that is not, or for which it
+    would have to forget a result. Method: two clients, three results each, five in all; each write that counts is new
+    by itself."""
     monkeypatch.setattr(limits, "LEDGER_CLIENTS_MAX", 2)
     monkeypatch.setattr(limits, "LEDGER_RESULTS_PER_CLIENT_MAX", 3)
     monkeypatch.setattr(limits, "LEDGER_RESULTS_MAX", 5)
@@ -96,8 +97,8 @@ def test_ledger_counts_no_write_as_new_if_a_client_expires_by_the_last_one(late:
 
 
 def test_ledger_client_that_says_less_than_it_said_before_brings_nothing_back() -> None:
-    """Goal: what a client declared complete stays so, and the number behind it does not. Method: a write that declares,
-    a later one that declares nothing, then the number below the bound and the one at it."""
+    """Goal: a number that a client declared complete stays so, even if a later write declares a lower one. Method: a
+    write that declares, a later one that declares nothing, then the number below the bound and the one at it."""
     ledger = Ledger()
     _record(ledger, ("a", 6, 5), ("a", 7, 0))
     assert _admitted(ledger, ("a", 4, 0)) is Code.EXPIRED
@@ -107,7 +108,7 @@ def test_ledger_client_that_says_less_than_it_said_before_brings_nothing_back() 
 
 
 def test_ledger_tells_a_result_that_it_remembers_and_no_other() -> None:
-    """Goal: a result is found by client and number, and not once it is forgotten. Method: one of each."""
+    """Goal: the ledger finds a result by client and number until it forgets it. Method: one of each."""
     ledger = Ledger()
     _record(ledger, ("a", 1, 0), ("a", 2, 0))
     assert ledger.client_result("a", 2) == ClientResult(2, NOW, 1, NO_ERRORS)
@@ -119,8 +120,8 @@ def test_ledger_tells_a_result_that_it_remembers_and_no_other() -> None:
 def test_ledger_errors_may_take_their_whole_bound_and_only_results_with_errors_make_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Goal: errors make room for errors only, and none goes that would have fitted. Method: a bound of exactly one
-    write's errors; a write without any before it, and a second one with as many."""
+    """Goal: only results with errors are forgotten to make room for errors, and none is that would have fitted. Method:
+    a bound of exactly one write's errors; a write without any before it, and a second one with as many."""
     errors = PackedErrors.of([RowError(0, RowCode.NOT_FOUND, "")])
     monkeypatch.setattr(limits, "LEDGER_ERRORS_BYTES_MAX", errors.size_bytes)
     ledger = Ledger()
@@ -158,8 +159,8 @@ def test_ledger_memory_grows_with_what_is_remembered_and_shrinks_with_what_is_fo
 
 
 def test_ledger_source_begins_before_its_first_offset() -> None:
-    """Goal: whoever builds on nothing is admitted, and whoever builds on offset 0 is not. Method: a source that is not
-    known, and one that a reset began; a batch without a source is a defect of its caller."""
+    """Goal: the first batch of a source builds on no offset; one that builds on offset 0 is refused. Method: a source
+    that is not known, and one that a reset began; a batch without a source is a defect of its caller."""
     ledger = Ledger()
     for generation in (0, 1):
         for after, gap in ((-1, False), (0, True)):
@@ -200,8 +201,8 @@ def test_ledger_saved_without_a_last_offset_has_applied_nothing() -> None:
 
 
 def test_ledger_that_holds_what_none_can_is_corruption() -> None:
-    """IN-21. Goal: a superblock with right checksums and wrong content fails one replica, not the server. Method: a run
-    of errors that ends without a beginning, and an error of a code that nothing has."""
+    """IN-21. Goal: a superblock with right checksums and impossible content fails one replica, not the server. Method:
+    a run of errors that ends without a beginning, and an error of a code that nothing has."""
     ledger = Ledger()
     ledger.reset_source(SOURCE, 0, 0)
     for error in ({"offset": 5, "code": -1, "column": "v"}, {"offset": 5, "code": 999, "column": "v"}):

@@ -37,9 +37,9 @@ def furthest(index: HashIndex, hashes: Any) -> int:
 
 @pytest.mark.parametrize("batch_rows", [1, 100, 20_000], ids=lambda rows: f"{rows}-at-a-time")
 def test_hashes_of_one_slot_do_not_stay_in_one_place(batch_rows: int) -> None:
-    """IN-60. Goal: who makes up keys of one slot does not make every write walk past all of them. Method: up to 20,000
-    such hashes among others, one by one, in small batches or in one; no hash is far from its slot at any time, each is
-    found, and those that are not there are not."""
+    """IN-60. Goal: keys that were made to hash to one slot do not make each write pass all of them. Method: up to
+    20,000 such hashes among others, one by one, in small batches or in one; no hash is far from its slot at any time,
+    each is found, and those that are not there are not."""
     rows = min(20_000, 1500 * batch_rows)
     hashes = np.concatenate([alike(rows), rotate(key_hash([pa.array(np.arange(rows))]))])
     hashes = hashes.reshape(2, rows).T.reshape(-1).copy()
@@ -61,8 +61,7 @@ def test_hashes_of_one_slot_do_not_stay_in_one_place(batch_rows: int) -> None:
 
 
 def test_hashes_of_usual_keys_stay_in_order() -> None:
-    """Goal: only made-up keys change how slots are chosen; for others a batch passes through the table from one end to
-    the other. Method: 300,000 numbers."""
+    """Goal: for usual keys, a batch passes through the index from one end to the other. Method: 300,000 numbers."""
     hashes = rotate(key_hash([pa.array(np.arange(300_000))]))
     index = HashIndex()
     for first in range(0, len(hashes), 10_000):
@@ -125,9 +124,9 @@ def some() -> Iterator[list[tuple[int, int]]]:
 
 @pytest.mark.parametrize("place", ["memory", "block"])
 def test_key_costs_as_much_however_many_have_its_hash(place: str, some: list[tuple[int, int]], tmp_path: Path) -> None:
-    """IN-60. Goal: made-up keys of one hash do not make each later read and write of them slow. Method: the functions
-    called for a read, an update and a new key of a hash that 30 keys have, and of one that 300 have; twice as many at
-    most, and no hash is far from its slot in the index."""
+    """IN-60. Goal: keys that were made to have one hash do not make later reads and writes of them slow. Method: the
+    functions called for a read, an update and a new key of a hash that 30 keys have, and of one that 300 have; twice as
+    many at most, and no hash is far from its slot in the index."""
     costs = []
     for rows in (30, 300):
         (tmp_path / str(rows)).mkdir()
@@ -153,8 +152,8 @@ def test_key_costs_as_much_however_many_have_its_hash(place: str, some: list[tup
 
 
 def test_keys_of_one_hash_are_told_apart_wherever_they_are(some: list[tuple[int, int]], tmp_path: Path) -> None:
-    """IN-60. Goal: a key that shares its hash has its own row in memory, in blocks and between them. Method: 300 such
-    keys are written, some changed or deleted before a flush and after it, others written again, then merged."""
+    """IN-60. Goal: keys with the same hash are distinct in memory, in blocks and between them. Method: 300 such keys
+    are written, some changed or deleted before a flush and after it, others written again, then merged."""
     life, keys = Life(tmp_path), some[:300]
     life.write(keys)
     life.write(keys[::3], RowOp.UPDATE, 2)
@@ -175,8 +174,8 @@ def test_keys_of_one_hash_are_told_apart_wherever_they_are(some: list[tuple[int,
 
 
 def test_times_that_python_has_no_object_for_may_share_a_hash(some: list[tuple[int, int]], tmp_path: Path) -> None:
-    """IN-60. Goal: no key ends a replica. Method: keys of one hash whose second column is a time, most of them far
-    beyond the year 9999."""
+    """IN-60. Goal: times beyond Python's range may share a hash without an error. Method: keys of one hash whose second
+    column is a time, most of them far beyond the year 9999."""
     columns = tuple(
         Column(id=c.id, name=c.name, type=ColumnType.TIMESTAMP if c.name == "k2" else c.type, nullable=c.nullable)
         for c in PAIR_SCHEMA.columns

@@ -100,11 +100,11 @@ class HookedDisk(SimDisk):
 
 @pytest.mark.parametrize("point", POINTS)
 def test_tablet_written_at_every_hook_and_crashed_twice_in_a_row_replays_each_change_once(point: str) -> None:
-    """CN-02, scenario 51. Goal: replay neither loses nor doubles a change, whenever it came. Method: few keys are
-    inserted, updated, deleted and inserted again, also at each hook of each flush and compaction; the process dies at
-    the named one, is replayed, goes on, and dies there again, by kill or by power loss. After each death the results
-    of what is replayed are those of its first time, and the rows are the twin's, now and at earlier times. Also with
-    flushes that make a block of each batch."""
+    """CN-02, scenario 51. Goal: scenario 51: replay neither loses nor doubles a change, whenever it came. Method: few
+    keys are inserted, updated, deleted and inserted again, also at each hook of each flush and compaction; the process
+    dies at the named one, is replayed, goes on, and dies there again, by kill or by power loss. After each death the
+    results of what is replayed are those of its first time, and the rows are the twin's, now and at earlier times. Also
+    with flushes that make a block of each batch."""
     for flush_bytes_max in (MERGE_BYTES_MAX, 1):
         rng = random.Random(f"{point}{flush_bytes_max}")
         disk, twin, log, results = HookedDisk(), Twin(INT_SCHEMA), [], {}
@@ -146,7 +146,8 @@ def test_tablet_written_at_every_hook_and_crashed_twice_in_a_row_replays_each_ch
 
 
 def test_block_with_a_flipped_bit_is_corruption_at_open() -> None:
-    """Goal: TC-51: damage at rest fails the replica, is never read as rows. Method: flip a bit in each file in turn."""
+    """TC-51. Goal: TC-51: damage in a stored file fails the replica, and is never read as rows. Method: flip a bit in
+    each file in turn."""
     rng = random.Random(4)
     disk = SimDisk()
     tablet = Tablet.create(disk, superblock(INT_SCHEMA))
@@ -166,8 +167,9 @@ def test_block_with_a_flipped_bit_is_corruption_at_open() -> None:
 
 
 def test_block_that_went_bad_is_corruption_to_a_compaction_which_changes_nothing() -> None:
-    """TC-63. Goal: a merge does not give damage a new checksum. Method: four blocks that are worth a compaction, a bit
-    flipped in each file in turn: Corruption, the same files under the same superblock; whole again, they are merged."""
+    """TC-63. Goal: a compaction fails on a damaged block instead of writing its content under a new checksum. Method:
+    four blocks that are worth a compaction, a bit flipped in each file in turn: Corruption, the same files under the
+    same superblock; whole again, they are merged."""
     rng, disk, twin = random.Random(6), SimDisk(), Twin(INT_SCHEMA)
     tablet = Tablet.create(disk, superblock(INT_SCHEMA))
     for index in range(1, 5):
@@ -189,8 +191,8 @@ def test_block_that_went_bad_is_corruption_to_a_compaction_which_changes_nothing
 
 
 def test_check_past_the_page_cache_gives_back_what_it_brought() -> None:
-    """TC-63. Goal: a check of blocks at rest reads the disk, not memory, and fills no memory. Method: the operations
-    on a block's file, in order, of a check that is to pass by the page cache, and of one that is not."""
+    """TC-63. Goal: the scrub reads blocks from the disk and leaves nothing in the page cache. Method: the operations on
+    a block's file, in order, of a check that is to pass by the page cache, and of one that is not."""
     rng, disk = random.Random(8), SimDisk()
     tablet = Tablet.create(disk, superblock(INT_SCHEMA))
     tablet.apply([_write(1, rng)[0]])
@@ -208,8 +210,8 @@ def test_check_past_the_page_cache_gives_back_what_it_brought() -> None:
 
 
 def test_flush_on_a_full_disk_is_refused_and_later_made_up_for() -> None:
-    """Goal: no space leaves the tablet as it was, writable and readable; with space the next flush completes.
-    Method: ENOSPC at the block and at the superblock, writes in between."""
+    """Goal: a flush on a full disk changes nothing, the tablet stays readable and writable, and the next flush with
+    room completes. Method: ENOSPC at the block and at the superblock, writes in between."""
     rng = random.Random(5)
     disk, twin, log = SimDisk(), Twin(INT_SCHEMA), []
     tablet = Tablet.create(disk, superblock(INT_SCHEMA))
@@ -297,8 +299,9 @@ def test_block_that_the_disk_cannot_read_is_corruption_not_the_end_of_the_server
 def test_block_that_the_disk_cannot_write_is_corruption_and_no_superblock_names_it(
     operation: str, pattern: str
 ) -> None:
-    """IN-30. Goal: a bad data folder fails its replicas, and what they were to flush is in their logs. Method: EIO in a
-    flush; no half a block stays, the superblock is the old one, and replay from it gives every row."""
+    """IN-30. Goal: a data folder with I/O errors fails its replicas, and their logs still have what a flush could not
+    write. Method: EIO in a flush; no half a block stays, the superblock is the old one, and replay from it gives every
+    row."""
     disk, twin = SimDisk(), Twin(INT_SCHEMA)
     tablet = Tablet.create(disk, superblock(INT_SCHEMA))
     entry, rows = _write(1, random.Random(8))

@@ -55,9 +55,10 @@ def rows_of(lengths: list[int], offset: int) -> Any:
 @settings(max_examples=200, deadline=None)
 @given(shape=LENGTHS, offset=st.integers(0, 9), ids=st.sets(st.sampled_from([1, 2, 3, 4, 5, 6])))
 def test_every_run_is_as_long_as_it_may_be(shape: list[tuple[int, int]], offset: int, ids: set[int]) -> None:
-    """IN-60. Goal: what a scan has in hand is bounded for any lengths in any order. Method: texts of 0 to 1,000,000
-    bytes side by side, any columns of a schema that has two more than the rows: the runs are all rows in their order,
-    each has at most SCAN_BATCH_BYTES, counted by Arrow, or is one row, and one row more would be too much."""
+    """IN-60. Goal: a scan's piece of rows is bounded for values of any lengths in any order. Method: texts of 0 to
+    1,000,000 bytes side by side, any columns of a schema that has two more than the rows: the runs are all rows in
+    their order, each has at most SCAN_BATCH_BYTES, counted by Arrow, or is one row, and one row more would be too
+    much."""
     batch = rows_of([length for length, count in shape for _ in range(count)], offset)
     names = [c.name for c in WIDER.columns if c.id in ids]
 
@@ -75,8 +76,8 @@ def test_every_run_is_as_long_as_it_may_be(shape: list[tuple[int, int]], offset:
 
 
 def test_runs_of_small_rows_are_bounded_in_number() -> None:
-    """IN-60. Goal: masks and hashes are made for each row, so rows without bytes are bounded, too. Method: a scan of no
-    column at all, as a count is."""
+    """IN-60. Goal: the number of rows in a piece is bounded too, because masks and hashes are made for each row.
+    Method: a scan of no column at all, as a count is."""
     rows = 2 * limits.SCAN_PIECE_ROWS_MAX + 1
     batch = pa.RecordBatch.from_arrays([pa.nulls(rows, f.type) for f in INT_SCHEMA.arrow], schema=INT_SCHEMA.arrow)
     ends = [end for _, end in runs(RunSizes(batch, INT_SCHEMA, INT_SCHEMA, ()), 0, rows)]
@@ -101,9 +102,9 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Tablet:
 
 
 def test_scan_of_short_rows_and_giant_ones_stays_below_what_a_call_is_charged(mixed: Tablet) -> None:
-    """IN-60. Goal: giant rows cost a scan one row, not the number of them that a mean size lets into one piece.
-    Method: a filter copies what it keeps, and a slice keeps half: the peak of Arrow's and Python's memory, over all
-    pieces, is below what a call of Scan is charged; so is that of a checksum."""
+    """IN-60. Goal: the size of a scan's piece follows the actual rows, so a giant row is a piece of its own. Method: a
+    filter copies what it keeps, and a slice keeps half: the peak of Arrow's and Python's memory, over all pieces, is
+    below what a call of Scan is charged; so is that of a checksum."""
     bound = limits.REQUESTS["TabletService.Scan"].fixed_bytes + reply_cost(limits.SCAN_CHUNK_BYTES_MAX)
     longest = []
 
@@ -117,8 +118,8 @@ def test_scan_of_short_rows_and_giant_ones_stays_below_what_a_call_is_charged(mi
 
 
 def test_values_that_a_later_column_fills_in_are_counted(tmp_path: Path) -> None:
-    """IN-60. Goal: a column that was added later has a default, which a scan makes for every older row. Method: 20,000
-    rows of some bytes, and a column with a default of 400: no batch is longer than one may be."""
+    """IN-60. Goal: defaults of a later column, which a scan makes for older rows, count for the size of a piece.
+    Method: 20,000 rows of some bytes, and a column with a default of 400: no batch is longer than one may be."""
     disk = RealDisk(tmp_path)
     disk.mkdir("tablet-meta")
     tablet = Tablet.create(disk, superblock(INT_SCHEMA))
@@ -132,6 +133,6 @@ def test_values_that_a_later_column_fills_in_are_counted(tmp_path: Path) -> None
 
 
 def test_columns_that_are_not_read_do_not_make_pieces_short(mixed: Tablet) -> None:
-    """Goal: a scan of a narrow column of a wide table is not cut by what it does not read. Method: `r` beside a text
-    of which 35 are 1 MB."""
+    """Goal: columns that a scan does not read do not count for the size of its pieces. Method: `r` beside a text of
+    which 35 are 1 MB."""
     assert len(list(mixed.scan(["r"]))) == 1

@@ -52,9 +52,9 @@ def checked(schema: TableSchema, rows: int, op: RowOp, ids: tuple[int, ...] = (1
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_small_batch_that_becomes_a_large_one_is_refused_before_it_is_in_the_log(name: str) -> None:
-    """IN-60. Goal: a write of some kilobytes takes no server's memory, on all replicas at once and again at each
-    replay. Method: keys alone, of a table with a default of 100 KB or with 299 wide columns: up to the bound a batch is
-    taken, with one row more it is refused with the number of rows; deletions, which fill nothing in, are taken."""
+    """IN-60. Goal: a batch of some kilobytes that defaults would make very large is refused before it is in the log.
+    Method: keys alone, of a table with a default of 100 KB or with 299 wide columns: up to the bound a batch is taken,
+    with one row more it is refused with the number of rows; deletions, which fill nothing in, are taken."""
     schema, most = SCHEMAS[name], MOST[name]
     for op in (RowOp.INSERT, RowOp.UPSERT, RowOp.UPDATE):
         assert checked(schema, most, op).num_rows == most
@@ -65,13 +65,15 @@ def test_small_batch_that_becomes_a_large_one_is_refused_before_it_is_in_the_log
 
 
 def test_batch_that_gives_the_column_is_not_bounded_by_its_default() -> None:
-    """Goal: only what is left out counts. Method: more rows than the bound allows, each with a text of its own."""
+    """Goal: a default counts only for rows that leave the column out. Method: more rows than the bound allows, each
+    with a text of its own."""
     assert checked(LONG, 2 * MOST["long"], RowOp.INSERT, (1, 2)).num_rows == 2 * MOST["long"]
 
 
 def test_nulls_that_leave_a_column_as_it_is_are_bounded_by_its_default() -> None:
-    """IN-60. Goal: a null of four bytes stands for no megabyte where the row is new. Method: `ignore_null`, with nulls
-    in a column with a default of 100 KB, up to the bound and with one row more; the client cuts such rows."""
+    """IN-60. Goal: a null that leaves a column as it is counts with the column's default, because the row may be new.
+    Method: `ignore_null`, with nulls in a column with a default of 100 KB, up to the bound and with one row more; the
+    client cuts such rows."""
     most = MOST["long"]
     assert checked(LONG, most, RowOp.UPSERT, (1, 2), None).num_rows == most
     with pytest.raises(Refused, match=f"at most {most} rows"):
@@ -83,8 +85,8 @@ def test_nulls_that_leave_a_column_as_it_is_are_bounded_by_its_default() -> None
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_client_cuts_its_batches_as_servers_take_them(name: str) -> None:
-    """IN-60. Goal: nobody who writes through a client sees the bound. Method: three times as many keys as one batch may
-    have, in one write: every batch passes the leader's check, and every row is in one of them."""
+    """IN-60. Goal: a client cuts its writes so that no batch exceeds the bound. Method: three times as many keys as one
+    batch may have, in one write: every batch passes the leader's check, and every row is in one of them."""
     schema, rows = SCHEMAS[name], 3 * MOST[name]
     handle = TableHandle("i", "t", schema, PartitionSpec(("k",), 1), 1, 0, 0, tablets=(TabletHandle("t", 0, 0, 0),))
     tablet = Tablet.create(SimDisk(), superblock(schema))

@@ -100,10 +100,10 @@ def some_rows(rng: Random, names: Sequence[str], ops: Sequence[RowOp]) -> Rows:
 
 @pytest.mark.parametrize("seed", few_then_deep(25, 250))
 def test_rows_never_keep_more_than_the_leader_measured(seed: int) -> None:
-    """IN-60. Goal: whatever is written before and meanwhile, what a batch stores when it is applied is at most what it
-    gives and what was measured for it. Method: random batches of some columns, with and without `ignore_null`, keys
-    that come twice, all operations, rows in memory, frozen and in blocks; some entries are in the log and not applied
-    when the batch is measured."""
+    """IN-60. Goal: whatever is written before and meanwhile, an applied batch stores at most the values it gives and
+    those that the leader measured. Method: random batches of some columns, with and without `ignore_null`, keys that
+    come twice, all operations, rows in memory, frozen and in blocks; some entries are in the log and not applied when
+    the batch is measured."""
     rng = Random(seed)
     life = Life()
 
@@ -128,10 +128,10 @@ def test_rows_never_keep_more_than_the_leader_measured(seed: int) -> None:
 
 @pytest.mark.parametrize("place", ["memory", "frozen", "block"])
 def test_measure_is_exact_where_keys_come_once_and_nothing_is_under_way(place: str) -> None:
-    """IN-60. Goal: a batch is not refused for what it does not keep, and all that it keeps counts. Method: rows of
-    several lengths, wherever they are; upserts of rows that are there and of one that is not, which gets its default;
-    deletions keep nothing, inserts only a default, and a value that is given replaces the stored one. A null that
-    leaves a value as it is keeps it."""
+    """IN-60. Goal: if each key comes once and no other batch is under way, the measure is exactly the bytes that are
+    kept. Method: rows of several lengths, wherever they are; upserts of rows that are there and of one that is not,
+    which gets its default; deletions keep nothing, inserts only a default, and a value that is given replaces the
+    stored one. A null that leaves a value as it is keeps it."""
     life = Life()
     life.write(["k", "a", "b"], [{"k": key, "a": "x" * n, "b": b"y" * n} for n, key in enumerate("abcdef")])
     if place == "block":
@@ -149,8 +149,8 @@ def test_measure_is_exact_where_keys_come_once_and_nothing_is_under_way(place: s
 
 
 def test_key_that_comes_often_counts_as_often() -> None:
-    """IN-60. Goal: one row of a megabyte is not stored thousands of times by one small batch. Method: a row is updated
-    a hundred times in a batch, also while the row itself is only under way."""
+    """IN-60. Goal: a key that comes many times in a batch is measured as many times. Method: a row is updated a hundred
+    times in a batch, also while the row itself is only under way."""
     life = Life()
     row = life.entry(["k", "a"], [{"k": "s", "a": "x" * 1000}])
     often = life.entry(["k", "n"], [{"k": "s", "n": n} for n in range(100)])
@@ -166,7 +166,7 @@ def test_key_that_comes_often_counts_as_often() -> None:
 
 
 def test_keys_of_one_hash_hide_nothing_from_the_measure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """IN-60. Goal: who makes up keys of one hash does not get around the bound. Method: a short and a long row whose
+    """IN-60. Goal: keys that were made to have one hash do not evade the bound. Method: a short and a long row whose
     keys have one hash; a batch of both counts as if its rows were as long as rows may be."""
     columns = (*PAIR_SCHEMA.columns, Column(id=6, name="a", type=ColumnType.STRING))
     life = Life(TableSchema(1, columns, PAIR_SCHEMA.key))
@@ -182,9 +182,9 @@ def test_keys_of_one_hash_hide_nothing_from_the_measure(monkeypatch: pytest.Monk
 
 
 def test_batch_whose_rows_keep_too_much_is_refused_and_its_halves_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """IN-60. Goal: one batch makes no replica store more than the bound, and what to do is said. Method: a bound of
-    4,028 bytes; rows that keep as much are taken, with one byte more they are refused, with what is under way, and in
-    two batches they are taken."""
+    """IN-60. Goal: a batch that would store more than the bound is refused with what to do, and its halves are
+    accepted. Method: a bound of 4,028 bytes; rows that keep as much are taken, with one byte more they are refused,
+    with what is under way, and in two batches they are taken."""
     monkeypatch.setattr(limits, "BATCH_KEPT_BYTES_MAX", 4 * 1007)
     life = Life()
     life.write(["k", "a"], [{"k": key, "a": "x" * 1000} for key in "abcd"])
@@ -205,7 +205,7 @@ def test_batch_whose_rows_keep_too_much_is_refused_and_its_halves_are_not(monkey
 
 
 def test_batches_that_cannot_keep_too_much_are_not_measured() -> None:
-    """IN-60. Goal: what cannot be above the bound costs no look at the stored rows, and one row is always taken.
+    """IN-60. Goal: a batch that cannot exceed the bound is not measured, and a batch of one row is always accepted.
     Method: batches of all texts and of some, with and without `ignore_null`, at the number of the longest rows that the
     bound allows and above it."""
     life, most = Life(), limits.BATCH_KEPT_BYTES_MAX // limits.ROW_SIZE_BYTES_MAX
@@ -221,8 +221,8 @@ def test_batches_that_cannot_keep_too_much_are_not_measured() -> None:
 
 
 def test_measure_changes_nothing() -> None:
-    """CN-24. Goal: only the leader measures, and its state stays that of every replica. Method: rows that are there
-    and many that are not are measured; memory, rows and sum are as before, and the batch is applied as elsewhere."""
+    """CN-24. Goal: measuring changes no state, because only the leader measures. Method: rows that are there and many
+    that are not are measured; memory, rows and sum are as before, and the batch is applied as elsewhere."""
     sums = []
     for measures in (False, True):
         life = Life()

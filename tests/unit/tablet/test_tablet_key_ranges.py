@@ -103,9 +103,9 @@ CONDITIONS = st.one_of(
 def test_conditions_on_a_key_of_two_columns_find_what_a_filter_finds(
     predicates: tuple[Predicate, ...], when: int, fence: int, searched: int, pairs: tuple[Tablet, list[int]]
 ) -> None:
-    """RD-01. Goal: looking for rows where the order of the key says they are loses none and adds none. Method: any
-    conditions on both columns of a key and on another column, at each time of the table's history, with fences,
-    searches and joined runs of a few rows; the reference filters all rows in Python."""
+    """RD-01. Goal: a search by the order of the key finds exactly the rows that a filter finds. Method: any conditions
+    on both columns of a key and on another column, at each time of the table's history, with fences, searches and
+    joined runs of a few rows; the reference filters all rows in Python."""
     tablet, times = pairs
     before = module.FENCE_ROWS, module.JOINED_ROWS, module.SEARCH_ROWS
     module.FENCE_ROWS, module.JOINED_ROWS, module.SEARCH_ROWS = fence, fence - 1, searched
@@ -166,8 +166,8 @@ def looked_at(tablet: Tablet, *predicates: Predicate) -> int:
 
 
 def test_scan_by_key_looks_at_few_rows(tmp_path: Path) -> None:
-    """RD-01. Goal: what a read by key costs follows the rows asked for, not those of the table. Method: the rows that
-    are looked at, of 100,000 in one block, are counted."""
+    """RD-01. Goal: the cost of a read by key follows the number of rows asked for, not of those in the table. Method:
+    the rows that are looked at, of 100,000 in one block, are counted."""
     tablet = tablet_of(tmp_path, INT_SCHEMA)
     rows = [{"op": RowOp.INSERT, "offset": k, "k": k * 2, "r": k} for k in range(100_000)]
     tablet.apply([write_entry(1, INT_SCHEMA, ["k", "r"], rows)])
@@ -212,7 +212,7 @@ def test_search_is_bounded_whatever_the_block_has(monkeypatch: pytest.MonkeyPatc
 
 
 def test_scan_looks_at_the_deadline_before_each_page_that_it_checks(tmp_path: Path) -> None:
-    """IN-60. Goal: a scan whose caller has left reads no further page of a block. Method: a block whose key fills
+    """IN-60. Goal: a scan whose caller has left checks no further page of a block. Method: a block whose key fills
     several pages; `stop` counts."""
     tablet = tablet_of(tmp_path, INT_SCHEMA)
     rows = [{"op": RowOp.INSERT, "offset": k, "k": k, "r": k} for k in range(40_000)]

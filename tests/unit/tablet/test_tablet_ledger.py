@@ -76,8 +76,8 @@ def test_ledger_replayed_rows_return_their_errors_until_done_passes() -> None:
 
 
 def test_ledger_error_of_the_very_row_at_done_is_remembered() -> None:
-    """Goal: `done` says that rows below it are settled, so the row at it is not. Method: a batch whose only error is
-    of the row at `done` is replayed."""
+    """Goal: `done` covers the rows below it, not the row at it. Method: a batch whose only error is of the row at
+    `done` is replayed."""
     _, tablet = _tablet()
     expected = (RowError(11, RowCode.ALREADY_PRESENT, ""),)
     first, again = tablet.apply([write_entry(n, INT_SCHEMA, NAMES, _rows(1, 11), done=11) for n in (1, 2)])
@@ -115,8 +115,8 @@ def test_replay_of_writes_whose_rows_all_failed_gives_the_same_errors() -> None:
 
 
 def test_ledger_generations_start_anew_and_refuse_older() -> None:
-    """Goal: a LEDGER entry or a batch of a higher generation starts the source anew; older ones are refused.
-    Method: reset, an old batch, a new one."""
+    """Goal: an entry of a higher generation restarts the source; older generations are refused. Method: reset, an old
+    batch, a new one."""
     _, tablet = _tablet()
     results = tablet.apply(
         [
@@ -179,7 +179,7 @@ def test_ledger_remembers_a_micro_batch_of_nothing_but_duplicates() -> None:
 
 
 def test_error_runs_agree_with_a_list_of_errors_on_random_batches() -> None:
-    """Goal: runs say of every row exactly what was said of it. Method: random batches with holes, random failures,
+    """Goal: the stored runs give exactly the error of each row. Method: random batches with holes, random failures,
     random advances of `done`, saved and loaded in between, against a plain dict."""
     rng = random.Random(3)
     for _ in range(60):
@@ -207,7 +207,7 @@ def test_error_runs_agree_with_a_list_of_errors_on_random_batches() -> None:
 
 
 def test_error_runs_that_do_not_fit_together_are_refused() -> None:
-    """Goal: a damaged ledger is not guessed at. Method: ends without a beginning, of another reason, backwards."""
+    """Goal: a damaged ledger is refused. Method: ends without a beginning, of another reason, backwards."""
     begin = {"offset": 5, "code": 1, "column": "v"}
     for end in (
         {"offset": 9, "code": -2, "column": "v"},
@@ -236,8 +236,8 @@ def test_packed_errors_agree_with_a_list_of_errors_on_random_batches() -> None:
 
 
 def test_packed_errors_take_no_more_than_they_count() -> None:
-    """Goal: the bound on remembered errors is one of memory. Method: traced memory of many errors, as they are kept and
-    as they are saved; and a run of many takes what a run of one takes."""
+    """Goal: the counted size of remembered errors is at least their memory. Method: traced memory of many errors, as
+    they are kept and as they are saved; and a run of many takes what a run of one takes."""
     scattered = [RowError(2 * n, RowCode.ALREADY_PRESENT, "name") for n in range(20_000)]
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
@@ -306,9 +306,9 @@ def _clients(tablet: Tablet) -> dict[str, list[int]]:
 
 
 def test_ledger_client_results_stay_while_a_repetition_may_come_and_go_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CN-24. Goal: scenario 55, a result through its life: repeated as it was; EXPIRED, and not done again, when only
-    it is forgotten; as if never seen when its client is; and then nothing is left of either. Method: a bound of three
-    results; a write that waited in the log as long as its client may live, applied together with what came later."""
+    """CN-24. Goal: scenario 55: a repeated write gets its result while that is remembered, EXPIRED when the result is
+    forgotten, and counts as new when the client is forgotten. Method: a bound of three results; a write that waited in
+    the log as long as its client may live, applied together with what came later."""
     monkeypatch.setattr(limits, "LEDGER_RESULTS_PER_CLIENT_MAX", 3)
     _, tablet = _tablet()
     ttl, start = limits.LEDGER_CLIENT_TTL_US, 1_000_000_000
@@ -341,10 +341,10 @@ def test_ledger_client_results_stay_while_a_repetition_may_come_and_go_then(monk
 
 
 def test_ledger_evicted_client_goes_on_and_its_older_writes_do_not_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CN-24. Goal: scenario 57: who was forgotten goes on under new numbers, and with the first of them its older ones
-    are refused, so that a write that was long on its way changes nothing; before, it counts as a new one. Nobody who is
-    alive is evicted: one client too many is refused. Method: a bound of two clients; one falls silent, its write comes
-    again before and after its next one; the same entries at a tablet that was flushed and opened in between."""
+    """CN-24. Goal: scenario 57: a forgotten client goes on with new numbers, and from its first new write on, its older
+    ones are refused. A live client is never evicted: one client too many is refused. Method: a bound of two clients;
+    one falls silent, its write comes again before and after its next one; the same entries at a tablet that was flushed
+    and opened in between."""
     monkeypatch.setattr(limits, "LEDGER_CLIENTS_MAX", 2)
     ttl = limits.LEDGER_CLIENT_TTL_US
     at = lambda us: hybrid_from_us(1_000_000_000 + us)  # noqa: E731
@@ -386,11 +386,10 @@ def _all_present(index: int, name: str, rows: int, time: int) -> Any:
 def test_ledger_row_errors_of_many_clients_are_bounded_and_end_with_any_later_entry(
     by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: scenario 55: what clients' failed rows take is bounded over all clients, in memory that is counted and in
-    the superblock, and given back when entries of any kind are late enough. The oldest errors are forgotten, a result
-    that alone is too large at once, and then the write is told so and not done again. Method: a tenth of the
-    bound; 50 clients with 400 errors each, one with 4,000; their writes again, also after a flush and a restart; one
-    entry after their time."""
+    """Goal: scenario 55: the errors of all clients together are bounded, in memory and in the superblock, and forgotten
+    when later entries of any kind are late enough. A result that exceeds the bound alone is forgotten at once; the
+    writer is told so, and the write is not applied again. Method: a tenth of the bound; 50 clients with 400 errors
+    each, one with 4,000; their writes again, also after a flush and a restart; one entry after their time."""
     monkeypatch.setattr(limits, "LEDGER_ERRORS_BYTES_MAX", limits.LEDGER_ERRORS_BYTES_MAX // 10)
     disk, tablet = _tablet()
     at = lambda us: hybrid_from_us(1_000_000_000 + us)  # noqa: E731
@@ -429,8 +428,9 @@ def test_ledger_row_errors_of_many_clients_are_bounded_and_end_with_any_later_en
 def test_ledger_results_of_many_clients_are_bounded_and_the_oldest_is_done_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Goal: results are bounded over all clients; the oldest go, are told to be gone, and are not done again.
-    Method: a bound of four; two clients, the first of which declares nothing complete; the same after a restart."""
+    """Goal: the results of all clients together are bounded; a write whose result was forgotten is refused, and not
+    applied again. Method: a bound of four; two clients, the first of which declares nothing complete; the same after a
+    restart."""
     monkeypatch.setattr(limits, "LEDGER_RESULTS_MAX", 4)
     disk, tablet = _tablet()
     tablet.apply([_client(n, n, n) for n in (1, 2, 3)])

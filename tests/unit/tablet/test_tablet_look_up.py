@@ -59,9 +59,9 @@ def got(
 @pytest.mark.parametrize("kind", KEYS)
 @pytest.mark.parametrize("seed", range(4))
 def test_rows_by_key_are_those_of_the_twin(kind: str, seed: int, tmp_path: Path) -> None:
-    """RD-02. Goal: a read by key says what was written last, whatever was flushed and merged when. Method: random
-    inserts, upserts, updates and deletes beside a slow twin, with flushes and compactions between; after each step, all
-    keys, some of them twice, and keys that were never written, in one read and one by one."""
+    """RD-02. Goal: a read by key returns the last written row, whatever was flushed and merged. Method: random inserts,
+    upserts, updates and deletes beside a slow twin, with flushes and compactions between; after each step, all keys,
+    some of them twice, and keys that were never written, in one read and one by one."""
     schema, keys = KEYS[kind]
     tablet, twin, rng = tablet_of(tmp_path, schema), Twin(schema), np.random.default_rng(seed)
     # Upserts of whole rows do not look the blocks up.
@@ -90,8 +90,8 @@ def test_rows_by_key_are_those_of_the_twin(kind: str, seed: int, tmp_path: Path)
 @pytest.mark.parametrize("kind", KEYS)
 @pytest.mark.parametrize("seed", range(2))
 def test_rows_by_key_of_an_earlier_time_are_those_of_the_twin(kind: str, seed: int, tmp_path: Path) -> None:
-    """RD-02. Goal: a read by key at a time has the rows of that time, whatever was written, flushed and merged since.
-    Method: random writes beside a slow twin; after each step, keys, some of them twice, and keys that were never
+    """RD-02. Goal: a read by key at a time returns the rows of that time, whatever was written, flushed and merged
+    since. Method: random writes beside a slow twin; after each step, keys, some of them twice, and keys that were never
     written, at each of the last times and at some older ones; then the history is gone."""
     schema, keys = KEYS[kind]
     tablet, twin, rng = tablet_of(tmp_path, schema), Twin(schema), np.random.default_rng(seed)
@@ -129,8 +129,8 @@ def test_rows_by_key_of_an_earlier_time_are_those_of_the_twin(kind: str, seed: i
 
 
 def test_row_by_key_is_that_of_the_moment_whatever_comes_after(tmp_path: Path) -> None:
-    """RD-02. Goal: a read by key that has begun is of one moment. Method: between its look at memory under the lock and
-    its look at the blocks, every row is replaced or deleted, flushed and merged."""
+    """RD-02. Goal: a read by key returns the rows of the moment when it began. Method: between its reads of memory
+    under the lock and of the blocks, every row is replaced or deleted, flushed and merged."""
     tablet = tablet_of(tmp_path, INT_SCHEMA)
     names, keys = ["k", "r", "s"], list(range(40))
 
@@ -156,7 +156,7 @@ def test_row_by_key_is_that_of_the_moment_whatever_comes_after(tmp_path: Path) -
 
 
 def test_rows_that_a_flush_has_in_hand_are_found_by_key(tmp_path: Path) -> None:
-    """RD-02. Goal: rows on their way to disk are as good as others. Method: a store that is frozen and not yet a block,
+    """RD-02. Goal: a read by key finds rows that are being flushed. Method: a store that is frozen and not yet a block,
     with rows that later entries replace, delete and leave alone."""
     tablet = tablet_of(tmp_path, STRING_SCHEMA)
     names = ["k", "k2", "r", "s"]
@@ -173,8 +173,9 @@ def test_rows_that_a_flush_has_in_hand_are_found_by_key(tmp_path: Path) -> None:
 
 
 def test_rows_beyond_the_bound_are_for_the_next_read(tmp_path: Path) -> None:
-    """RD-02. Goal: an answer is bounded whatever the rows' lengths, and says how far it goes. Method: rows of 1 to 300
-    KB, in memory and in a block; each answer has as many keys as fit, one at least, and all together have each row."""
+    """RD-02. Goal: an answer is bounded whatever the rows' lengths, and tells how many keys it covers. Method: rows of
+    1 to 300 KB, in memory and in a block; each answer has as many keys as fit, one at least, and all together have each
+    row."""
     tablet = tablet_of(tmp_path, INT_SCHEMA)
     sizes = [1000, 300_000, 1000, 250_000, 300_000, 10, 90_000, 299_000]
     for index, half in ((1, range(0, 8, 2)), (2, range(1, 8, 2))):
@@ -192,8 +193,7 @@ def test_rows_beyond_the_bound_are_for_the_next_read(tmp_path: Path) -> None:
 
 
 def test_keys_that_are_none_are_refused(tmp_path: Path) -> None:
-    """IN-60. Goal: what a caller sends as keys costs no more than it says. Method: too many, too long, with a null, and
-    no batch at all."""
+    """IN-60. Goal: invalid lists of keys are refused. Method: too many, too long, with a null, and no batch at all."""
     tablet = tablet_of(tmp_path, INT_SCHEMA)
 
     def keys(*values: Any) -> bytes:
@@ -216,9 +216,9 @@ def test_keys_that_are_none_are_refused(tmp_path: Path) -> None:
 def test_rot_of_a_block_or_its_sidecar_hides_no_row_by_key(
     schema: TableSchema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """TC-51, scenario 158. Goal: a read by key is right or Corruption, too. Method: each page of both files of a block
-    is spoilt in turn under an open tablet, which checks pages of sidecars each time; keys together and one by one. The
-    block has older versions of some of these keys, and one that was deleted."""
+    """TC-51, scenario 158. Goal: scenario 158: a read by key of a damaged block is right or raises Corruption. Method:
+    each page of both files of a block is spoilt in turn under an open tablet, which checks pages of sidecars each time;
+    keys together and one by one. The block has older versions of some of these keys, and one that was deleted."""
     monkeypatch.setattr(block_module, "CHECKED_FOR_S", -1.0)
     tablet = tablet_of(tmp_path, schema)
     make: dict[int, Any] = {

@@ -62,8 +62,9 @@ def settle(sizes: list[int], bytes_max: int = MERGE_BYTES_MAX) -> int:
 
 @pytest.mark.parametrize("name", FLUSHES)
 def test_number_of_blocks_and_bytes_written_again_are_bounded_for_any_size_of_flush(name: str) -> None:
-    """IN-31. Goal: no row width leaves blocks that are never merged, and none is merged over and over. Method: many
-    flushes of each kind, merged as they come; after each the bound on the number, at the end that on the bytes."""
+    """IN-31. Goal: for any size of flush, the number of blocks and the bytes that merges write again are bounded.
+    Method: many flushes of each kind, merged as they come; after each the bound on the number, at the end that on the
+    bytes."""
     count, least, most = FLUSHES[name]
     rng = random.Random(name)
     sizes: list[int] = []
@@ -145,8 +146,9 @@ def test_bound_on_the_number_of_blocks_counts_sizes_and_full_blocks(
     bytes_max=st.sampled_from([MERGE_BYTES_MAX, 10 * MB]),
 )
 def test_any_blocks_end_within_the_bound_and_in_few_merges(sizes: list[int], bytes_max: int) -> None:
-    """IN-31. Goal: the bound holds wherever the blocks come from, a copy or an earlier build. Method: any list of
-    sizes; merging ends, each merge takes one block away at least, and what is left is within the bound."""
+    """IN-31. Goal: merging leads to the bound for any sizes of blocks, such as those of a copy or of an earlier build.
+    Method: any list of sizes; merging ends, each merge takes one block away at least, and what is left is within the
+    bound."""
     total, left = sum(sizes), list(sizes)
     settle(left, bytes_max)
     assert sum(left) == total and len(left) <= blocks_max(total, bytes_max)
@@ -154,7 +156,8 @@ def test_any_blocks_end_within_the_bound_and_in_few_merges(sizes: list[int], byt
 
 
 def test_bound_on_the_number_of_blocks_is_what_the_design_says() -> None:
-    """IN-31. Goal: the figure is stated. Method: the bound of an empty tablet, of 10 GB and of 1.8 TB."""
+    """IN-31. Goal: the bound is the figure in the design page. Method: the bound of an empty tablet, of 10 GB and of
+    1.8 TB."""
     assert [blocks_max(size) for size in (0, 10 << 30, 1800 << 30)] == [19, 19 + 106, 19 + 19200]
 
 
@@ -171,9 +174,9 @@ def test_flush_makes_blocks_of_bounded_size_of_all_its_batches(sizes: list[int],
 
 @pytest.mark.parametrize("width", [1, 1000, 30_000])
 def test_tablet_with_wide_rows_is_compacted(width: int) -> None:
-    """IN-31. Goal: blocks of which four do not fit into a merge are merged. Method: a merge takes three and a half
-    times a flush; eleven flushes of rows so wide; the blocks that are left, and every row, here and in a tablet opened
-    anew."""
+    """IN-31. Goal: blocks of wide rows, of which four do not fit into a merge, are merged too. Method: a merge takes
+    three and a half times a flush; eleven flushes of rows so wide; the blocks that are left, and every row, here and in
+    a tablet opened anew."""
     disk, rows_each = SimDisk(), max(4, 60_000 // width)
     tablet = Tablet.create(disk, superblock(INT_SCHEMA))
     sizes: list[int] = []

@@ -47,8 +47,9 @@ def _log(rng: random.Random) -> list[Entry]:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_positions_at_rest_equal_those_of_the_tablet_that_applied_the_log(seed: int) -> None:
-    """CC-41. Goal: what is lost of a source is told exactly. Method: random logs, flushed somewhere; the ledger of the
-    tablet that applied all of it says the same last offset, `done` and generation."""
+    """CC-41. Goal: the positions that the offline tool reads from the files are exactly those of a tablet that applies
+    the whole log. Method: random logs, flushed somewhere; the ledger of the tablet that applied all of it says the same
+    last offset, `done` and generation."""
     rng = random.Random(seed)
     disk = SimDisk()
     tablet = Tablet.create(disk, superblock(INT_SCHEMA))
@@ -68,9 +69,9 @@ def test_positions_at_rest_equal_those_of_the_tablet_that_applied_the_log(seed: 
 
 
 def test_positions_at_rest_pass_over_what_the_tablet_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CC-41. Goal: a batch that never moved the source does not count, and one of a later schema does. Method: behind a
-    flush with as many errors as may be, a batch without room, one of a client, a new schema, one of it, and one of a
-    schema that nobody knows; after each of them, what the tablet says."""
+    """CC-41. Goal: the offline tool leaves out a batch that the tablet refused, and counts one of a later schema.
+    Method: behind a flush with as many errors as may be, a batch without room, one of a client, a new schema, one of
+    it, and one of a schema that nobody knows; after each of them, what the tablet says."""
     monkeypatch.setattr(limits, "LEDGER_ERROR_RUNS_MAX", 2)
     later = TableSchema(2, (*INT_SCHEMA.columns, Column(id=9, name="x", type=ColumnType.INT32)), ("k",))
     unknown = TableSchema(7, INT_SCHEMA.columns, ("k",))

@@ -77,10 +77,10 @@ def test_scan_of_a_block_with_any_page_changed_is_right_or_corruption(
 
 
 def test_rot_hides_no_row_from_a_predicate_a_slice_or_a_count(flushed: tuple[Path, Tablet]) -> None:
-    """TC-51, scenario 158. Goal: what only chooses rows is checked, too. Method: each byte's page is spoilt in turn; a
-    predicate on the key by which blocks are left out, a slice of the hash space, a count: right, or Corruption. Then
-    the block's last key becomes a small one, and the block is not left out for that; nor is a row that is searched for,
-    when another key stands in the place of its own."""
+    """TC-51, scenario 158. Goal: scenario 158: damage in data that only selects rows hides no row. Method: each byte's
+    page is spoilt in turn; a predicate on the key by which blocks are left out, a slice of the hash space, a count:
+    right, or Corruption. Then the block's last key becomes a small one, and the block is not left out for that; nor is
+    a row that is searched for, when another key stands in the place of its own."""
     path, tablet = flushed
     questions: list[dict[str, Any]] = [
         {"predicates": (Predicate("k", ">=", (ROWS - 5,)),)},
@@ -122,8 +122,8 @@ def test_rot_hides_no_row_from_a_predicate_a_slice_or_a_count(flushed: tuple[Pat
 
 
 def test_block_opened_unread_is_checked_before_its_first_row_is_served(tmp_path: Path) -> None:
-    """TC-51. Goal: a copy's blocks, which are opened without being read, are no exception. Method: opened so, spoilt
-    before the first scan and, a second time, after it."""
+    """TC-51. Goal: blocks of a copy, which are opened without being read, are checked before their first row is served.
+    Method: opened so, spoilt before the first scan and, a second time, after it."""
     disk = RealDisk(tmp_path)
     disk.mkdir("tablet-meta")
     tablet = Tablet.create(disk, superblock(INT_SCHEMA))
@@ -147,8 +147,8 @@ def test_block_opened_unread_is_checked_before_its_first_row_is_served(tmp_path:
 
 
 def test_crcs_of_pages_do_not_depend_on_the_pieces_that_a_file_comes_in() -> None:
-    """Goal: what was written piece by piece is what is read page by page. Method: random cuts, a last page of any
-    length."""
+    """Goal: the CRCs of pages are the same however the file was cut when it was written. Method: random cuts, a last
+    page of any length."""
     rng = np.random.default_rng(5)
     for size in (0, 1, 7, PAGE_BYTES - 1, PAGE_BYTES, PAGE_BYTES + 1, 3 * PAGE_BYTES + 12345):
         data = rng.bytes(size)

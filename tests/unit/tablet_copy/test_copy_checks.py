@@ -52,7 +52,8 @@ def test_start_copy_checks_refuse_in_order(asked: CopyRequest, local: LocalRepli
     ],
 )
 def test_start_copy_checks_accept_what_the_caller_believes(asked: CopyRequest, local: LocalReplica) -> None:
-    """Goal: rows TC-28 and TC-31: only a wrong belief is refused. Method: matching requests."""
+    """Goal: rows TC-28 and TC-31: a request that is right about the target's state is accepted. Method: matching
+    requests."""
     assert start_tablet_copy_checks(asked, local) is None
 
 
@@ -71,8 +72,8 @@ def test_start_copy_checks_accept_what_the_caller_believes(asked: CopyRequest, l
 def test_source_below_what_was_acknowledged_is_refused(
     source: OpId, term: int, leader: bool, leaderless: bool, code: Code | None
 ) -> None:
-    """Goal: row TC-58. Method: compare by (term, index) with a kept last OpId of 5.90, and with the own term 6; leaders
-    only, unless allowed."""
+    """Goal: row TC-58: a source is refused if its log ends before what the target has acknowledged. Method: compare by
+    (term, index) with a kept last OpId of 5.90, and with the own term 6; leaders only, unless allowed."""
     refusal = source_refusal(
         source_last_opid=source,
         source_term=term,

@@ -25,9 +25,10 @@ from tests.harness.sim_disk import SimCrash
 @pytest.mark.parametrize("power_seed", [None, 1, 2, 3], ids=["kill", "power 1", "power 2", "power 3"])
 @pytest.mark.parametrize("cell", CELLS, ids=[c.name for c in CELLS])
 def test_replica_that_dies_in_a_cell_of_the_matrix_ends_as_the_matrix_says(cell: Cell, power_seed: int | None) -> None:
-    """TC-40, TC-59, TC-60, TC-61. Goal: every cell of the matrix, and deaths within the roll-forward itself. Method:
-    die at the crash point, lose power or not, start, die again where the cell says so; then state, last logged OpId,
-    term, vote, one place for the log, no orphan, an idempotent second start, and a clean new attempt."""
+    """TC-40, TC-59, TC-60, TC-61. Goal: after a crash in each cell of the matrix, and within the roll-forward itself,
+    the replica ends in the documented state. Method: die at the crash point, lose power or not, start, die again where
+    the cell says so; then state, last logged OpId, term, vote, one place for the log, no orphan, an idempotent second
+    start, and a clean new attempt."""
     source = make_source()
     disk = new_disk()
     prepare(disk, cell)
@@ -53,7 +54,7 @@ def test_replica_that_dies_in_a_cell_of_the_matrix_ends_as_the_matrix_says(cell:
 
 
 def test_matrix_has_every_row_of_the_requirement() -> None:
-    """Goal: nobody drops a cell. Method: the rows by name, the ends as required."""
+    """Goal: the matrix has all cells of the requirement. Method: the rows by name, the ends as required."""
     rows = {(c.row, c.ends) for c in CELLS}
     for number in range(1, 7):
         assert (f"DEL.{number}", DataState.READY if number < 4 else DataState.DELETED) in rows

@@ -52,8 +52,9 @@ def replica_with_rows(disk: SimDisk, *, flush: bool = True) -> OpId:
 @pytest.mark.parametrize("power_seed", [None, 1, 2, 3])
 @pytest.mark.parametrize("step", [1, 2, 3, 4, 5, 6])
 def test_deletion_cut_off_at_any_step_goes_one_way(step: int, power_seed: int | None) -> None:
-    """Goal: rows TC-39, TC-40, TC-41, TC-42. Method: die after each step, restart: before step 4 the replica is READY
-    with all rows, from it on it is DELETED, its WAL is in exactly one place and term, vote, last OpId are kept."""
+    """Goal: rows TC-39, TC-40, TC-41, TC-42: a deletion that dies before step 4 did not happen, and later the next
+    start completes it. Method: die after each step, restart: before step 4 the replica is READY with all rows, from it
+    on it is DELETED, its WAL is in exactly one place and term, vote, last OpId are kept."""
     disk = new_disk()
     last = replica_with_rows(disk)
     promises = cmeta_bytes(disk)
@@ -95,7 +96,8 @@ def test_redo_of_a_deletion_that_dies_again_still_ends(step: int) -> None:
 
 
 def test_quarantine_rebuilds_every_row_offline() -> None:
-    """Goal: row TC-38: data is kept aside. Method: put the quarantined files back by hand and read the rows."""
+    """Goal: row TC-38: the quarantine of a deleted replica has all its rows. Method: put the quarantined files back by
+    hand and read the rows."""
     disk = new_disk()
     last = replica_with_rows(disk)
     tombstone = delete_replica(disk, Superblock.load(disk, TABLET), last, stop=lambda: None)
@@ -133,9 +135,9 @@ def test_tombstone_deleted_again_keeps_its_last_opid() -> None:
 
 @pytest.mark.parametrize("recorded", [True, False])
 def test_log_that_comes_back_beside_a_tombstone_gets_a_place_of_its_own(recorded: bool) -> None:
-    """TC-59. Goal: two logs are never mixed, nor is one lost. Method: a tombstone's log is in its quarantine, which the
-    superblock names or not, and the folder of the log is there once more, as after a restore; starts put it aside, and
-    the superblock names where."""
+    """TC-59. Goal: a log that appears beside a tombstone is moved into the quarantine beside the first one; the two are
+    never mixed. Method: a tombstone's log is in its quarantine, which the superblock names or not, and the folder of
+    the log is there once more, as after a restore; starts put it aside, and the superblock names where."""
     disk = new_disk()
     last = replica_with_rows(disk)
     tombstone = delete_replica(disk, Superblock.load(disk, TABLET), last, stop=lambda: None)
@@ -151,7 +153,8 @@ def test_log_that_comes_back_beside_a_tombstone_gets_a_place_of_its_own(recorded
 
 
 def test_deletion_of_an_unfinished_copy_refuses_another_last_opid() -> None:
-    """Goal: row TC-61: never recomputed from a partial WAL. Method: COPYING with 5.90, told less."""
+    """Goal: row TC-61: the last OpId of an unfinished copy is the recorded one, never recomputed from its partial log.
+    Method: COPYING with 5.90, told less."""
     disk = new_disk()
     copying = superblock(data_state=DataState.COPYING, last_logged=OpId(5, 90))
     copying.save(disk)
@@ -161,7 +164,7 @@ def test_deletion_of_an_unfinished_copy_refuses_another_last_opid() -> None:
 
 
 def test_unfinished_copy_of_a_tablet_that_never_was_here_ends_with_nothing_logged() -> None:
-    """TC-61. Goal: a start ends every copy that was cut off. Method: COPYING, and no last OpId is recorded."""
+    """TC-61. Goal: a start ends every copy that a crash cut off. Method: COPYING, and no last OpId is recorded."""
     disk = new_disk()
     superblock(data_state=DataState.COPYING).save(disk)
     settled = start(disk)
@@ -170,8 +173,8 @@ def test_unfinished_copy_of_a_tablet_that_never_was_here_ends_with_nothing_logge
 
 @pytest.mark.parametrize("state", [DataState.READY, DataState.COPYING, DataState.DELETED])
 def test_deletion_stops_the_replica_before_it_touches_a_file(state: DataState) -> None:
-    """TC-39. Goal: nothing writes beside a deletion. Method: what was written when the replica is told to stop, in each
-    state that there can be; a replica that cannot be stopped is not deleted."""
+    """TC-39. Goal: a deletion stops the replica before it touches a file. Method: what was written when the replica is
+    told to stop, in each state that there can be; a replica that cannot be stopped is not deleted."""
     disk, written = new_disk(), []
     for each in {DataState.DELETED: [DataState.READY, state]}.get(state, [state]):
         record = superblock(data_state=each, last_logged=OpId(5, 90))
@@ -188,7 +191,7 @@ def test_deletion_stops_the_replica_before_it_touches_a_file(state: DataState) -
 
 
 def test_start_sweeps_the_blocks_that_a_replica_has_replaced() -> None:
-    """TC-64. Goal: a compaction that died before it removed its old blocks costs no room for ever. Method: a file with
+    """TC-64. Goal: a start removes the old blocks of a compaction that died before it removed them. Method: a file with
     an earlier number than the superblock's next one, and one with a later number; nothing of this tablet was lost."""
     disk = new_disk()
     superblock(next_block=5).save(disk)
@@ -244,10 +247,10 @@ def recopied_replica(disk: SimDisk, *, log_lost: bool) -> tuple[str, OpId]:
 @pytest.mark.parametrize("log_lost", [False, True])
 @pytest.mark.parametrize("ends", ["delete.2", "delete.3", "no room for the superblock", "no room for the tombstone"])
 def test_deletion_that_did_not_happen_puts_nothing_aside(ends: str, log_lost: bool) -> None:
-    """TC-46, TC-39. Goal: no file goes that a quarantine names. Method: a replica that was deleted and copied anew is
-    deleted again, and that dies before its commit point or finds no room; the replica goes on and compacts, a power
-    cut follows. Only the first deletion's quarantine is there, whole; the second one's would name blocks that are gone.
-    """
+    """TC-46, TC-39. Goal: a deletion that died before its commit point leaves no quarantine. Method: a replica that was
+    deleted and copied anew is deleted again, and that dies before its commit point or finds no room; the replica goes
+    on and compacts, a power cut follows. Only the first deletion's quarantine is there, whole; the second one's would
+    name blocks that are gone."""
     disk = new_disk()
     earlier, last = recopied_replica(disk, log_lost=log_lost)
     kept = list_quarantine(disk)
@@ -279,7 +282,8 @@ def test_deletion_that_did_not_happen_puts_nothing_aside(ends: str, log_lost: bo
 
 
 def test_quarantine_of_a_deletion_has_a_number_of_its_own() -> None:
-    """Goal: no two logs are mixed. Method: no quarantine; folders of other tablets and strangers; own ones, a gap."""
+    """Goal: each deletion's quarantine has a number of its own, so no two logs are mixed. Method: no quarantine;
+    folders of other tablets and strangers; own ones, a gap."""
     disk = new_disk()
     for name in ("other-000009", f"{TABLET}-notes", f"{TABLET}x-000008"):
         disk.mkdir(f"quarantine/{name}")
@@ -290,8 +294,8 @@ def test_quarantine_of_a_deletion_has_a_number_of_its_own() -> None:
 
 
 def test_end_of_a_log_that_cannot_be_read_is_bounded_by_flush_and_config() -> None:
-    """Goal: TC-36: what a tombstone keeps is as high as is certain, and it votes for nobody. Method: with and without
-    metadata; a flush below and above the committed config."""
+    """TC-36. Goal: TC-36: the tombstone of an unreadable log keeps the highest certain OpId, and gives no vote. Method:
+    with and without metadata; a flush below and above the committed config."""
     disk = new_disk()
     replica_with_rows(disk)
     cmeta = ConsensusMeta.load(disk, TABLET)

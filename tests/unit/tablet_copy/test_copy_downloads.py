@@ -92,10 +92,10 @@ def test_downloads_are_whole_and_durable_on_return(streams: int, power_seed: int
 
 
 def test_slow_disk_keeps_a_fast_source_within_the_budget() -> None:
-    """Goal: TC-11: the memory of a copy is bounded by its budget, and by nothing that could be faster. Method: eight
-    streams of a source that never waits, a disk that writes nothing at first, a budget of three chunks: three are
-    fetched and the other five streams wait; then the disk goes on: never are more than three fetched and not written,
-    and all files arrive."""
+    """TC-11. Goal: TC-11: the memory of a copy stays within its budget, however fast the source and slow the disk.
+    Method: eight streams of a source that never waits, a disk that writes nothing at first, a budget of three chunks:
+    three are fetched and the other five streams wait; then the disk goes on: never are more than three fetched and not
+    written, and all files arrive."""
     files, disk, budget = Files(*[2 * CHUNK] * 8), new_disk(), Room(3)
     lock, writes, all_there = threading.Lock(), threading.Event(), threading.Event()
     now, most = 0, 0
@@ -129,8 +129,9 @@ def test_slow_disk_keeps_a_fast_source_within_the_budget() -> None:
 
 
 def test_failed_stream_gives_its_room_back() -> None:
-    """Goal: a budget is no trap. Method: a budget of one chunk, two streams, one of which meets a full disk in the
-    middle: the download fails by that, and does not hang."""
+    """Goal: a failed stream gives its part of the budget back, so the others do not wait for ever. Method: a budget of
+    one chunk, two streams, one of which meets a full disk in the middle: the download fails by that, and does not
+    hang."""
     files, disk = Files(3 * CHUNK, 3 * CHUNK), new_disk()
     disk.fail_on("pwrite", "data/*", "ENOSPC", skip=1)
     with pytest.raises(Refused, match="the disk is full"):
@@ -139,7 +140,7 @@ def test_failed_stream_gives_its_room_back() -> None:
 
 @pytest.mark.parametrize("streams", [1, 3])
 def test_what_is_synced_leaves_the_cache(streams: int) -> None:
-    """TC-51. Goal: a copy needs little memory beside its own. Method: the disk's operations of files above and below
+    """TC-51. Goal: synced parts of a copy leave the page cache. Method: the disk's operations of files above and below
     the step of syncs: each sync is followed by the hint, and no file is closed without one behind its last write."""
     files, disk, seen = Files(1, SYNC_BYTES + CHUNK), new_disk(), [("", "")]
     disk.hook = lambda operation, path: seen.append((operation, path))
@@ -151,8 +152,8 @@ def test_what_is_synced_leaves_the_cache(streams: int) -> None:
 
 
 def test_long_file_is_synced_while_it_arrives() -> None:
-    """Goal: the disk works while the network does. Method: the last chunk is handed out only once a sync of what came
-    before has begun; without that the download would end with a refusal to hand it out."""
+    """Goal: a long file is synced while later parts of it arrive. Method: the last chunk is handed out only once a sync
+    of what came before has begun; without that the download would end with a refusal to hand it out."""
     files, disk, begun = Files(SYNC_BYTES + CHUNK), new_disk(), threading.Event()
     disk.hook = lambda operation, path: begun.set() if operation == "datasync" else None
     held: list[bool] = []
@@ -167,8 +168,8 @@ def test_long_file_is_synced_while_it_arrives() -> None:
 
 
 def test_next_file_arrives_while_the_one_before_is_synced() -> None:
-    """Goal: no stream waits for the disk's sync. Method: no sync of a file ends before the last file's last chunk was
-    handed out, on fewer streams than files."""
+    """Goal: a stream fetches the next file while the former one is synced. Method: no sync of a file ends before the
+    last file's last chunk was handed out, on fewer streams than files."""
     files, disk, all_sent = Files(CHUNK, CHUNK, CHUNK, CHUNK), new_disk(), threading.Event()
     waited: list[bool] = []
     handed_out: set[str] = set()
@@ -191,7 +192,7 @@ def test_next_file_arrives_while_the_one_before_is_synced() -> None:
     ("operation", "size"), [("datasync", 2 * SYNC_BYTES), ("datasync", SYNC_BYTES + 5), ("sync", 2 * SYNC_BYTES)]
 )
 def test_sync_that_fails_beside_a_download_fails_the_download(operation: str, size: int) -> None:
-    """TC-51. Goal: no file counts as durable that is not. Method: EIO of a sync on the thread that syncs, of one that
+    """TC-51. Goal: a failed sync fails the download. Method: EIO of a sync on the thread that syncs, of one that
     another follows and of the last before the file's end, whose own sync is then told nothing: run raises it."""
     files, disk = Files(size, 5, 6), new_disk()
     disk.fail_on(operation, "data/f0", "EIO")
@@ -200,8 +201,8 @@ def test_sync_that_fails_beside_a_download_fails_the_download(operation: str, si
 
 
 def test_one_stream_brings_the_largest_file_first_on_its_callers_thread() -> None:
-    """Goal: a simulation alone decides when something happens, and the longest download does not begin last. Method:
-    four files, two of one size: which chunks are asked for, and by whom."""
+    """Goal: with one stream the caller's thread does all the work, as simulations need, and the largest file comes
+    first. Method: four files, two of one size: which chunks are asked for, and by whom."""
     files, seen, threads = Files(1, 2 * CHUNK, CHUNK, CHUNK), list[str](), set[threading.Thread]()
 
     def before(name: str, byte_offset: int) -> None:
@@ -214,8 +215,9 @@ def test_one_stream_brings_the_largest_file_first_on_its_callers_thread() -> Non
 
 
 def test_as_many_files_again_are_open_as_there_are_streams_while_they_are_synced() -> None:
-    """Goal: a slow disk does not use up this process's handles. Method: three streams, nine files; the first sync ends
-    only once six files were opened: a seventh is not opened before that."""
+    """Goal: a slow disk does not use up the process's file descriptors: at most twice as many files as streams are
+    open. Method: three streams, nine files; the first sync ends only once six files were opened: a seventh is not
+    opened before that."""
     files, disk = Files(*[1] * 9), new_disk()
     opened, six, seventh, most = list[str](), threading.Event(), threading.Event(), list[int]()
 
@@ -239,8 +241,8 @@ def test_as_many_files_again_are_open_as_there_are_streams_while_they_are_synced
 
 
 def test_stream_goes_on_while_a_sync_of_its_file_is_under_way() -> None:
-    """Goal: no stream waits for the disk's sync, of its own file neither. Method: the first sync of a file ends only
-    once its last chunk was asked for, three steps later; then all of it is durable."""
+    """Goal: a stream goes on while its own file is synced. Method: the first sync of a file ends only once its last
+    chunk was asked for, three steps later; then all of it is durable."""
     files, disk, all_sent = Files(3 * SYNC_BYTES + 1), new_disk(), threading.Event()
     waited: list[bool] = []
 
@@ -260,7 +262,7 @@ def test_stream_goes_on_while_a_sync_of_its_file_is_under_way() -> None:
 
 
 def test_file_that_cannot_be_opened_fails_the_download() -> None:
-    """TC-51. Goal: no file counts as brought that never was. Method: EIO as one of many is opened."""
+    """TC-51. Goal: a file that cannot be opened fails the download. Method: EIO as one of many is opened."""
     files, disk = Files(*[1] * 9), new_disk()
     disk.fail_on("open", "data/f4")
     with pytest.raises(DiskFailure):
@@ -280,8 +282,8 @@ class Chunk(bytes):
 
 
 def test_chunk_is_gone_before_the_next_one_is_asked_for() -> None:
-    """TC-11. Goal: what was written takes no memory any more when its room is given back. Method: count the chunks that
-    are alive as each is asked for."""
+    """TC-11. Goal: a written chunk is freed before its part of the budget is given to the next one. Method: count the
+    chunks that are alive as each is asked for."""
     files, alive = Files(5 * CHUNK), list[int]()
     fetch = files.fetch
     files.before = lambda name, byte_offset: alive.append(Chunk.alive)
@@ -313,8 +315,8 @@ class Endless(Files):
 
 
 def test_failure_of_one_file_ends_the_others_at_their_next_chunk() -> None:
-    """Goal: a copy that has failed costs no more. Method: one file is damaged while another one has nearly a million
-    chunks to come: they are not all asked for."""
+    """Goal: if one file fails, the other downloads end at their next chunk. Method: one file is damaged while another
+    one has nearly a million chunks to come: they are not all asked for."""
     files = Endless()
     with pytest.raises(DamagedFile) as damaged:
         files.download(new_disk(), 2)

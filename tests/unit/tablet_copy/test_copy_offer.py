@@ -71,8 +71,8 @@ GOOD: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("what", GOOD)
 def test_offer_at_the_bounds_of_what_there_can_be_is_taken(what: str) -> None:
-    """Goal: IN-50: what a source is refused for is never what an honest one has. Method: an honest source but for one
-    thing in its manifest, which is as low, as high or as long as there can be."""
+    """IN-50. Goal: IN-50: a manifest that a true source can have is accepted. Method: a manifest in which one field is
+    as low, as high or as long as possible."""
     source = leading_source()
     manifest = source.copy_source.begin(TABLET, "b" * 32, False)
     assert accept_offer(replace(manifest, **GOOD[what]), TABLET, OWN_TERM).tablet_id == TABLET
@@ -103,9 +103,9 @@ class Offering:
 
 @pytest.mark.parametrize("what", BAD)
 def test_offer_that_no_source_makes_is_refused_and_changes_nothing(what: str) -> None:
-    """Goal: IN-50: bad metadata in a copy end no server and no replica. Method: over a tombstone, an honest source but
-    for one thing in its manifest: refused with a reason; the superblock and the metadata here are as they were; then
-    the copy of the same source without it succeeds."""
+    """IN-50. Goal: IN-50: an impossible manifest ends neither the server nor a replica. Method: over a tombstone, a
+    manifest with one impossible field: refused with a reason; the superblock and the metadata are unchanged; then the
+    copy without that fault succeeds."""
     disk, source = new_disk(), leading_source()
     local = tombstone(disk, OpId(1, 1), term=5)
     kept = (ConsensusMeta.load(disk, TABLET).encode(), Superblock.load(disk, TABLET))
@@ -118,7 +118,8 @@ def test_offer_that_no_source_makes_is_refused_and_changes_nothing(what: str) ->
 
 
 def test_unfinished_copy_is_no_source() -> None:
-    """Goal: TC-16: what is not whole is not copied on. Method: a source whose superblock says COPYING."""
+    """TC-16. Goal: TC-16: an unfinished copy is never the source of another one. Method: a source whose superblock says
+    COPYING."""
     disk, source = new_disk(), leading_source()
     local = tombstone(disk, OpId(1, 1), term=5)
     copying = Offering(source.copy_source, superblock=rows(data_state=DataState.COPYING))
@@ -129,8 +130,8 @@ def test_unfinished_copy_is_no_source() -> None:
 
 
 def test_blocks_that_share_a_name_are_refused() -> None:
-    """Goal: IN-50: names that a source gives break no invariant here. Method: a superblock that names a file twice, and
-    one whose number has thousands of digits."""
+    """IN-50. Goal: IN-50: impossible names of blocks are refused. Method: a superblock that names a file twice, and one
+    whose number has thousands of digits."""
     source = leading_source()
     manifest = source.copy_source.begin(TABLET, "b" * 32, False)
     [block, *_] = Superblock.from_avro(unframe("superblock", manifest.superblock)).blocks
@@ -143,9 +144,9 @@ def test_blocks_that_share_a_name_are_refused() -> None:
 
 
 def test_blocks_of_a_copy_get_the_next_numbers_that_no_file_of_the_tablet_has() -> None:
-    """TC-64. Goal: a copy writes over no file, whether a superblock names it or it was left behind. Method: two blocks,
-    where the superblock's next number is free, and where files of the tablet have it and higher ones; what is another
-    tablet's, or no block, takes no number."""
+    """TC-64. Goal: a copy overwrites no file of the tablet, named by a superblock or not. Method: two blocks, where the
+    superblock's next number is free, and where files of the tablet have it and higher ones; what is another tablet's,
+    or no block, takes no number."""
     source = leading_source()
     [block, *_] = source.replica.tablet.superblock.blocks
     second = block._replace(name=f"data/{TABLET}-8.arrow", sidecar_name=f"data/{TABLET}-8.idx")

@@ -84,9 +84,9 @@ def test_deletion_keeps_term_vote_and_last_opid_over_restarts() -> None:
 
 
 def test_copy_that_fails_leaves_a_tombstone_as_ignorant_as_it_was() -> None:
-    """Goal: TC-36, TC-61: a lower bound of what was acknowledged stays one until a copy is complete. Method: a replica
-    whose log could not be read is deleted; a copy dies after its first step, and a start takes it back; then a whole
-    copy, after which the end is known."""
+    """TC-36, TC-61. Goal: TC-36, TC-61: if only a lower bound of the acknowledged OpId is known, that holds until a
+    copy is complete. Method: a replica whose log could not be read is deleted; a copy dies after its first step, and a
+    start takes it back; then a whole copy, after which the end is known."""
     disk = new_disk()
     replica_that_voted(disk)
     cmeta = ConsensusMeta.load(disk, TABLET)
@@ -152,10 +152,11 @@ CELLS = ["delete.4", "delete.5", "delete.6", "copy.1", "copy.2", "copy.3", "copy
 def test_copy_over_a_lost_superblock_that_does_not_end_leaves_a_tombstone_that_does_not_vote(
     cell: str, metadata: str
 ) -> None:
-    """IN-21. Goal: a superblock that is lost takes no acknowledgement with it. Method: remove the superblock of a
-    replica that acknowledged 4.2 and voted in term 5. A source of an earlier term is refused. The copy dies, by kill
-    and by power losses, at each step, or meets an error in COPY.3; each start leaves a tombstone that votes for nobody,
-    and the old blocks. A whole copy then takes it all over, abstains where it may have voted, and ends their stay."""
+    """IN-21. Goal: after its superblock is lost, a replica's acknowledgements and votes still count. Method: remove the
+    superblock of a replica that acknowledged 4.2 and voted in term 5. A source of an earlier term is refused. The copy
+    dies, by kill and by power losses, at each step, or meets an error in COPY.3; each start leaves a tombstone that
+    votes for nobody, and the old blocks. A whole copy then takes it all over, abstains where it may have voted, and
+    ends their stay."""
     for seed in [None, 0, 1]:
         disk, source = new_disk(), leading_source()
         last = replica_that_voted(disk)
@@ -205,9 +206,9 @@ def lost(disk: SimDisk) -> None:
 
 
 def test_copy_over_a_lost_superblock_asks_for_all_that_the_server_remembers() -> None:
-    """IN-21. Goal: a lost file takes no promise with it that the running server still knows. Method: a superblock is
-    lost; the server has acknowledged an entry that the source does not have; then its metadata are lost too, and it
-    remembers a later term than the source's. Neither source is copied from, and nothing changes."""
+    """IN-21. Goal: if a superblock is lost, a copy must not be older than what the running server remembers. Method: a
+    superblock is lost; the server has acknowledged an entry that the source does not have; then its metadata are lost
+    too, and it remembers a later term than the source's. Neither source is copied from, and nothing changes."""
     disk, source = new_disk(), leading_source()
     lost(disk)
     remembered = ConsensusMeta.load(disk, TABLET)
@@ -225,7 +226,8 @@ def test_copy_over_a_lost_superblock_asks_for_all_that_the_server_remembers() ->
 
 
 def test_copy_over_a_lost_superblock_goes_on_with_the_tombstone_that_the_server_made() -> None:
-    """IN-21. Goal: one tombstone, whoever makes it first. Method: the server puts it there as it stops the replica."""
+    """IN-21. Goal: a copy continues with the tombstone that the server wrote when it stopped the replica. Method: the
+    server puts it there as it stops the replica."""
     disk, source = new_disk(), leading_source()
     lost(disk)
     stopped = lambda check_source: write_tombstone_for_lost(disk, TABLET, None)  # noqa: E731
@@ -235,7 +237,7 @@ def test_copy_over_a_lost_superblock_goes_on_with_the_tombstone_that_the_server_
 
 
 def test_copy_hands_the_metadata_to_the_server_that_keeps_them() -> None:
-    """TC-48. Goal: a server with the tablet's metadata in memory merges them itself. Method: what it is given."""
+    """TC-48. Goal: a server that has the tablet's metadata in memory merges them itself. Method: what it is given."""
     disk, source, given = new_disk(), leading_source(), list[bytes]()
     copy_over(None, attempt(disk, source.copy_source), merge=given.append).run()
     assert given == [source.replica.cmeta.encode()] and not disk.exists(path_of(TABLET))
@@ -272,8 +274,8 @@ def test_tablet_that_was_about_to_be_created_has_lost_nothing() -> None:
 
 
 def test_tombstone_of_a_lost_superblock_gives_no_number_a_second_time() -> None:
-    """IN-21, TC-64. Goal: no later block gets the name of one that stays. Method: no block is here; then some of the
-    tablet's, in no order, and a higher one of another tablet."""
+    """IN-21, TC-64. Goal: no later block gets the name of a block that was left without a superblock. Method: no block
+    is here; then some of the tablet's, in no order, and a higher one of another tablet."""
     for numbers, following in (((), 0), ((2, 7, 3), 8)):
         disk = new_disk()
         disk.mkdir(f"wals/{TABLET}")
@@ -296,9 +298,10 @@ def lose_another(disk: SimDisk) -> str:
 
 
 def test_copy_that_makes_up_for_a_lost_superblock_ends_the_stay_of_its_own_blocks_alone() -> None:
-    """IN-21. Goal: a block goes only when it is certain that nobody needs it. Method: two tablets lost their
-    superblocks, and a copy of one completes; once more while a third tablet's superblock cannot be read, which may name
-    anything: the copy completes, and the old blocks stay until a later start."""
+    """IN-21. Goal: blocks without a superblock are removed only when a copy of their tablet is complete and all
+    superblocks can be read. Method: two tablets lost their superblocks, and a copy of one completes; once more while a
+    third tablet's superblock cannot be read, which may name anything: the copy completes, and the old blocks stay until
+    a later start."""
     for unreadable in (False, True):
         disk, source = new_disk(), leading_source()
         replica_that_voted(disk)
@@ -313,9 +316,9 @@ def test_copy_that_makes_up_for_a_lost_superblock_ends_the_stay_of_its_own_block
 
 
 def test_purge_removes_what_stayed_for_a_lost_superblock() -> None:
-    """IN-21. Goal: what stays has an end that an operator sets. Method: two tablets lost their superblocks and a copy
-    of one fails; the purge of its quarantine removes log and old blocks, and the tombstone stays one that does not
-    vote. What stays for the other tablet is not touched."""
+    """IN-21. Goal: an operator's purge removes the blocks that were left without a superblock. Method: two tablets lost
+    their superblocks and a copy of one fails; the purge of its quarantine removes log and old blocks, and the tombstone
+    stays one that does not vote. What stays for the other tablet is not touched."""
     disk, source = new_disk(), leading_source()
     replica_that_voted(disk)
     disk.remove(superblock_path(TABLET))

@@ -62,8 +62,8 @@ def test_purge_gives_the_space_back_and_keeps_the_promises() -> None:
 
 
 def test_purge_tells_only_the_room_that_it_gave() -> None:
-    """TC-45, TC-46. Goal: what stays because a replica names it is not told as freed. Method: a deletion dies before
-    its commit point, so that its quarantine names the live blocks, and is purged before a start has removed it."""
+    """TC-45, TC-46. Goal: a purge reports only the bytes that it freed. Method: a deletion dies before its commit
+    point, so that its quarantine names the live blocks, and is purged before a start has removed it."""
     disk = new_disk()
     replica = RestingReplica(disk, TARGET_UUID)
     replica.write([1, 2], "a")
@@ -114,9 +114,9 @@ class Passing(SimDisk):
     "use", [list_quarantine, lambda disk: purge_quarantine(disk, TABLET).removed], ids=["list", "purge"]
 )
 def test_quarantine_that_goes_away_meanwhile_is_left_out(use: Callable[[SimDisk], list[object]]) -> None:
-    """Goal: TC-45: an operator may look and purge while copies of another tablet fail. Method: what such a copy left is
-    removed before each look at the disk in turn, until there are no more looks: each time the answer is about the
-    tombstone's quarantine, whether the other one is told or not."""
+    """TC-45. Goal: TC-45: an operator may list and purge quarantines while copies of another tablet fail. Method: the
+    quarantine of such a copy is removed before each call of the disk in turn; each answer is right about the
+    tombstone's quarantine, with or without the other one."""
     other, before = "quarantine/other-000001", 0
     while True:
         before += 1
@@ -151,7 +151,7 @@ class BadData(SimDisk):
 
 
 def test_quarantine_beside_a_bad_folder_of_blocks_is_listed_and_purged_all_the_same() -> None:
-    """TC-38, TC-45. Goal: a command of an operator ends no server whose data disk fails. Method: the lengths of blocks
+    """TC-38, TC-45. Goal: listing and purging work on a server whose data disk fails. Method: the lengths of blocks
     cannot be told, nor which are there: the log's bytes are, and the purge frees them."""
     disk = BadData()
     tombstone = deleted(disk)
@@ -164,8 +164,8 @@ def test_quarantine_beside_a_bad_folder_of_blocks_is_listed_and_purged_all_the_s
 
 
 def test_purge_beside_a_superblock_that_cannot_be_read_removes_nothing() -> None:
-    """Goal: row TC-46: what is unreadable may name anything. Method: damage another tablet's superblock, live and then
-    quarantined: refused, and every file is still there."""
+    """Goal: row TC-46: a purge removes nothing while a superblock cannot be read, because it may name any file. Method:
+    damage another tablet's superblock, live and then quarantined: refused, and every file is still there."""
     disk = new_disk()
     deleted(disk)
     files = data_files(disk)
