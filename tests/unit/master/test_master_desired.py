@@ -24,9 +24,8 @@ from tests.harness.leading_master import OPTIONS, Masters, S
 
 
 def test_replication_wanted_of_a_table_or_a_tablet_is_odd_and_fits_the_servers() -> None:
-    """TC-82. Goal: TC-82: an impossible replication factor is refused with the reason, and changes nothing. Method: a
-    table of numbers, tables and tablets; then the table's factor, the tablet's own one, and the end of the tablet's own
-    one."""
+    """TC-82. Goal: an impossible replication factor is refused with the reason, and changes nothing. Method: a table of
+    numbers, tables and tablets; then the table's factor, the tablet's own one, and the end of the tablet's own one."""
     m = Masters(5)
     before = m.box.index
     cases: list[tuple[int, dict[str, Any], Code]] = [
@@ -58,9 +57,9 @@ def test_replication_wanted_of_a_table_or_a_tablet_is_odd_and_fits_the_servers()
 
 
 def test_retired_server_is_wanted_empty_by_every_later_master() -> None:
-    """TC-83. Goal: TC-83: the catalog keeps that a server is retired, so the next master goes on with it after a
-    failover; a new master does not call the server empty before all servers have reported. Method: retire; a new
-    leadership over the catalog read back from the disk; reports one by one; then the replica has moved."""
+    """TC-83. Goal: the catalog keeps that a server is retired, so the next master goes on with it after a failover; a
+    new master does not call the server empty before all servers have reported. Method: retire; a new leadership over
+    the catalog read back from the disk; reports one by one; then the replica has moved."""
     m = Masters()
     assert m.retire(S[2], reason="old disk") is True and m.retire(S[2]) is False
     assert m.decided() == ["add d"]
@@ -140,9 +139,9 @@ def test_what_full_servers_could_not_hold_is_refused_with_the_room_there_is() ->
 
 
 def test_members_wanted_carelessly_are_refused_with_the_reason() -> None:
-    """TC-03, TC-04. Goal: TC-03 and TC-04: AddReplica and RemoveReplica refuse, with the reason, unknown tablets and
-    servers, members that exist already or do not exist, and a removal for which no replacement is possible. Method: a
-    table of requests, nothing written; then good ones."""
+    """TC-03, TC-04. Goal: AddReplica and RemoveReplica refuse, with the reason, unknown tablets and servers, members
+    that exist already or do not exist, and a removal for which no replacement is possible. Method: a table of requests,
+    nothing written; then good ones."""
     m = Masters()
     m.retire(S[3])
     before = m.box.index
@@ -197,9 +196,9 @@ def test_silent_server_is_refused_with_a_code_that_nobody_waits_for() -> None:
 
 
 def test_proposal_becomes_the_desired_change_that_a_request_for_the_same_becomes() -> None:
-    """TC-79. Goal: TC-79: a proposal of a job and a request of an operator become the same desired change. Method: the
-    same move as a request and as a proposal; the two records differ only in the origin. A proposal is refused if its
-    text would be refused in a request, or if it was made for another config."""
+    """TC-79. Goal: a proposal of a job and a request of an operator become the same desired change. Method: the same
+    move as a request and as a proposal; the two records differ only in the origin. A proposal is refused if its text
+    would be refused in a request, or if it was made for another config."""
     m = Masters()
     proposal = Proposal(
         proposal_id="p", plan_id="plan", tablet_id=m.tablet, wanted=Wanted.MOVE_REPLICA, from_uuid=S[2], to_uuid=S[3],
@@ -225,9 +224,9 @@ def test_proposal_becomes_the_desired_change_that_a_request_for_the_same_becomes
 
 
 def test_cancelled_desired_change_is_taken_back_unless_the_new_replica_votes() -> None:
-    """TC-79. Goal: TC-79: a desired change can be cancelled until the new replica votes, and what it had begun is
-    undone. Method: an added learner whose server is silent; a move whose target votes already; no desired change at
-    all. Fields of the record that a later build wrote are kept."""
+    """TC-79. Goal: a desired change can be cancelled until the new replica votes, and what it had begun is undone.
+    Method: an added learner whose server is silent; a move whose target votes already; no desired change at all. Fields
+    of the record that a later build wrote are kept."""
     m = Masters()
     with pytest.raises(Refused, match="nothing is wanted of this tablet"):
         m.want(change_requests.cancel, "")
@@ -256,9 +255,9 @@ def test_cancelled_desired_change_is_taken_back_unless_the_new_replica_votes() -
 
 
 def test_desired_change_asked_again_is_the_same_one_only_while_it_still_holds_and_asks_for_the_same() -> None:
-    """TC-79. Goal: TC-79: a repeated request gets the id of the existing desired change only if that one is still in
-    force and asks for the same role. Method: an added voter requested again as a non-voter; the same request after a
-    cancellation and after the deadline, and again after the remains of the first one are gone."""
+    """TC-79. Goal: a repeated request gets the id of the existing desired change only if that one is still in force and
+    asks for the same role. Method: an added voter requested again as a non-voter; the same request after a cancellation
+    and after the deadline, and again after the remains of the first one are gone."""
     m = Masters()
     first = m.want(change_requests.add, S[3])
     with pytest.raises(Refused, match="wanted already") as refused:
@@ -279,9 +278,9 @@ def test_desired_change_asked_again_is_the_same_one_only_while_it_still_holds_an
 
 
 def test_fewer_replicas_are_wanted_of_a_tablet_although_servers_are_missing() -> None:
-    """TC-82. Goal: TC-82: the replication factor can be lowered while servers are missing, because that is the repair.
-    Method: a table of five on two live servers; its tablet, which has no number of its own, is to have three, then
-    seven; the table three."""
+    """TC-82. Goal: the replication factor can be lowered while servers are missing, because that is the repair. Method:
+    a table of five on two live servers; its tablet, which has no number of its own, is to have three, then seven; the
+    table three."""
     m = Masters(5)
     m.set(5)
     m.clock.now_us += 60_000_000
@@ -296,9 +295,9 @@ def test_fewer_replicas_are_wanted_of_a_tablet_although_servers_are_missing() ->
 
 
 def test_masters_derive_the_same_need_anew_and_never_a_second_add() -> None:
-    """TC-65. Goal: TC-65: a new leading master derives the same decision again if the former one died before the
-    commit, and does not add a second replica if the change was committed meanwhile. Method: a desired change; a new
-    leadership before and after the change was committed at the leader; each sends at most one add."""
+    """TC-65. Goal: a new leading master derives the same decision again if the former one died before the commit, and
+    does not add a second replica if the change was committed meanwhile. Method: a desired change; a new leadership
+    before and after the change was committed at the leader; each sends at most one add."""
     m = Masters()
     m.want(change_requests.add, S[3])
     assert m.decided() == ["add d"]

@@ -16,9 +16,8 @@ from tests.harness.policy_views import cluster, obey, settle, tablet, words_of
 
 @pytest.mark.parametrize("leader", ["a", "c"])
 def test_decide_a_retired_server_is_emptied_and_never_below_the_factor(leader: str) -> None:
-    """TC-83. Goal: TC-83: replicas of a retired server are moved elsewhere, with never fewer voters than wanted, and
-    without marks. Method: retire a follower and a leader of one tablet, with a non-voter of another on it; obey to the
-    end."""
+    """TC-83. Goal: replicas of a retired server are moved elsewhere, with never fewer voters than wanted, and without
+    marks. Method: retire a follower and a leader of one tablet, with a non-voter of another on it; obey to the end."""
     view = cluster("abcde", tablet("a b c", leader), tablet("a b d c:n", "a", name="u"), draining="c")
     view, trail, low = settle(view)
     assert all("c" not in words_of(t) for t in view.tablets)
@@ -53,8 +52,7 @@ def test_decide_retired_servers_get_nothing_and_share_the_caps() -> None:
 
 @pytest.mark.parametrize("path", [(5, 3), (1, 3), (5, 1), (7, 5, 3, 1, 3)])
 def test_decide_another_number_of_voters_is_reached_one_by_one(path: tuple[int, ...]) -> None:
-    """TC-82. Goal: TC-82: the policy changes the number of voters in single steps. Method: from three, along several
-    paths."""
+    """TC-82. Goal: the policy changes the number of voters in single steps. Method: from three, along several paths."""
     view = cluster("abcdefgh", tablet("a b c", "b"))
     for rf in path:
         before = len(view.tablets[0].config.voters)

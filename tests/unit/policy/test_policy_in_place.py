@@ -30,8 +30,8 @@ def servers(names: str, **special: dict[str, Any]) -> tuple[ServerView, ...]:
 
 
 def test_copies_in_place_the_one_damaged_voter_of_servers_as_many_as_replicas() -> None:
-    """TC-63. Goal: TC-63: if no other server can take a replica, a damaged one is copied in its place, as of the config
-    that was seen, and the config does not change. Method: three servers, also five."""
+    """TC-63. Goal: if no other server can take a replica, a damaged one is copied in its place, as of the config that
+    was seen, and the config does not change. Method: three servers, also five."""
     view = cluster("abc", damaged())
     (one,) = copies_in_place(view)
     assert (one.tablet_id, one.uuid, one.config_opid) == ("t", "c", OpId(1, 1))
@@ -65,15 +65,15 @@ OTHERS_IN_DOUBT = {
 
 @pytest.mark.parametrize("view", OTHERS_IN_DOUBT.values(), ids=list(OTHERS_IN_DOUBT))
 def test_no_copy_in_place_while_the_others_may_be_in_trouble(view: TabletView) -> None:
-    """TC-63. Goal: TC-63: a damaged replica is given up only if the other voters surely have its rows. Method: every
-    reason to wait."""
+    """TC-63. Goal: a damaged replica is given up only if the other voters surely have its rows. Method: every reason to
+    wait."""
     assert copies_in_place(cluster((m.uuid for m in view.config.members), view)) == []
 
 
 @pytest.mark.parametrize("holds_data", [True, False])
 def test_copies_in_place_a_learner_that_is_lost_is_nobody_on_the_way(holds_data: bool) -> None:
-    """TC-63. Goal: TC-63: a lost learner does not delay a copy in place. Method: a failed learner, then a failed
-    witness without a vote, beside the damaged one; their server is dead."""
+    """TC-63. Goal: a lost learner does not delay a copy in place. Method: a failed learner, then a failed witness
+    without a vote, beside the damaged one; their server is dead."""
     view = damaged("a b c:X d:pF")
     members = tuple(replace(m, holds_data=holds_data or m.uuid != "d") for m in view.config.members)
     assert renewed(cluster("abcd", replace(view, config=replace(view.config, members=members)), dead="d")) == ["tc"]
@@ -88,8 +88,8 @@ def test_no_copy_in_place_beside_a_witness_nor_of_one(witness: str) -> None:
 
 
 def test_copies_in_place_only_where_no_other_server_is_free() -> None:
-    """TC-63. Goal: TC-63: if another server is free, the replica is replaced there instead. Method: a fourth server:
-    free, dead, full, retired, and one into which copies fail."""
+    """TC-63. Goal: if another server is free, the replica is replaced there instead. Method: a fourth server: free,
+    dead, full, retired, and one into which copies fail."""
     for special, wanted in (
         ({}, []),
         ({"alive": False}, ["tc"]),
@@ -103,13 +103,13 @@ def test_copies_in_place_only_where_no_other_server_is_free() -> None:
 
 @pytest.mark.parametrize("special", [{"alive": False}, {"avoided": True}])
 def test_no_copy_in_place_into_a_server_that_is_dead_or_where_copies_fail(special: dict[str, Any]) -> None:
-    """TC-63. Goal: TC-63: a damaged replica stays if no copy could replace it. Method: such a server, and no other."""
+    """TC-63. Goal: a damaged replica stays if no copy could replace it. Method: such a server, and no other."""
     assert renewed(ClusterView(servers=servers("abc", c=special), tablets=(damaged(),))) == []
 
 
 def test_copies_in_place_hold_the_caps_with_what_is_under_way() -> None:
-    """TC-63. Goal: TC-63: few damaged replicas of one server are put into quarantine at a time. Method: four damaged
-    tablets, with none, one and two of other tablets not yet copied there; and with a bound on all of them."""
+    """TC-63. Goal: few damaged replicas of one server are put into quarantine at a time. Method: four damaged tablets,
+    with none, one and two of other tablets not yet copied there; and with a bound on all of them."""
     four = tuple(damaged(name=n) for n in "pqrs")
     caps = Caps(moves_per_server_max=2)
     for made, wanted in ((0, ["pc", "qc"]), (1, ["pc"]), (2, [])):

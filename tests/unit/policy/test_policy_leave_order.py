@@ -51,8 +51,8 @@ def test_can_commit_counts_only_those_who_stay() -> None:
 
 
 def test_transfer_target_is_the_least_loaded_healthy_voter_with_data() -> None:
-    """Goal: leadership goes to the healthy voter with data whose server leads the fewest tablets. Method: loads, then
-    members that cannot lead."""
+    """Goal: leadership goes to the least loaded healthy voter with data. Method: loads, then members that cannot
+    lead."""
     assert transfer_target(tablet("a b c", "a"), {"b": 1}) == "c"
     assert transfer_target(tablet("a b:r c", "a"), {"c": 9}) == "c", "who is to leave leads last"
     assert transfer_target(tablet("a b:r", "a"), {}) == "b"

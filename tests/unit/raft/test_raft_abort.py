@@ -27,9 +27,9 @@ def led(voters: str) -> Net:
 
 
 def test_abort_of_a_dead_voter_restores_a_group_of_one() -> None:
-    """TC-79. Goal: TC-79: if a dead server was added as the second voter of one, an abort by command lets the leader
-    serve again at once, in the same term. Method: the group commits nothing until the abort; then the waiting writes
-    are committed, and the config is the old one."""
+    """TC-79. Goal: if a dead server was added as the second voter of one, an abort by command lets the leader serve
+    again at once, in the same term. Method: the group commits nothing until the abort; then the waiting writes are
+    committed, and the config is the old one."""
     net = led("a")
     net.isolate("d")
     core = net.nodes["a"].core
@@ -46,9 +46,9 @@ def test_abort_of_a_dead_voter_restores_a_group_of_one() -> None:
 
 @pytest.mark.parametrize("voters", ["a", "abc"])
 def test_change_without_a_quorum_is_taken_back_and_the_leader_stays(voters: str) -> None:
-    """TC-80. Goal: TC-80: a change that cannot be committed is taken back after an election timeout without a command,
-    and I4 holds. Method: add a dead voter to one, and to three of which one is dead; tick; the same leader, in the same
-    term, commits again."""
+    """TC-80. Goal: a change that cannot be committed is taken back after an election timeout without a command, and I4
+    holds. Method: add a dead voter to one, and to three of which one is dead; tick; the same leader, in the same term,
+    commits again."""
     net = led(voters)
     for dead in "cd":
         net.isolate(dead)
@@ -87,8 +87,8 @@ def test_peers_that_answer_without_the_tablet_are_no_quorum() -> None:
 
 
 def test_leader_without_a_quorum_of_either_config_steps_down() -> None:
-    """TC-80. Goal: TC-80: if the leader reaches no majority of the old config either, it steps down instead of taking
-    the change back. Method: two of three are dead, a dead voter is added."""
+    """TC-80. Goal: if the leader reaches no majority of the old config either, it steps down instead of taking the
+    change back. Method: two of three are dead, a dead voter is added."""
     net = led("abc")
     for dead in "bcd":
         net.isolate(dead)
@@ -99,7 +99,7 @@ def test_leader_without_a_quorum_of_either_config_steps_down() -> None:
 
 
 def test_change_that_is_heard_but_never_durable_is_taken_back_when_overdue() -> None:
-    """TC-80. Goal: TC-80: a change is taken back after a bounded time, counted from the change, if a new voter answers
+    """TC-80. Goal: a change is taken back after a bounded time, counted from the change, if a new voter answers
     heartbeats and never makes an entry durable. Method: one voter that has led for long adds such a voter; count ticks;
     a removal that is only slow is not taken back."""
     options = RaftOptions(config_abort_ticks=60)
@@ -141,10 +141,10 @@ def test_change_that_is_heard_but_never_durable_is_taken_back_when_overdue() -> 
     ids=["leader's disk and the new voter's", "another's disk and the new voter's", "leader's disk, a voter removed"],
 )
 def test_leader_does_not_hand_a_change_over_that_its_successor_cannot_commit(edit: ConfigEdit, stalled: str) -> None:
-    """TC-80, IN-35. Goal: TC-80, IN-35: a leader with a pending change does not hand over, because only it can take the
-    change back, and its successor might need voters whose disks hang. Method: three voters, a learner; a voter is added
-    or removed, then disks stop; the leader is asked to hand over in every tick, as one whose log hangs does. Heartbeats
-    are answered all the while. Another leads within two transfers, and writes, by the old config."""
+    """TC-80, IN-35. Goal: a leader with a pending change does not hand over, because only it can take the change back,
+    and its successor might need voters whose disks hang. Method: three voters, a learner; a voter is added or removed,
+    then disks stop; the leader is asked to hand over in every tick, as one whose log hangs does. Heartbeats are
+    answered all the while. Another leads within two transfers, and writes, by the old config."""
     net = Net(config_of("abc", "d"))
     net.elect("a")
     net.tick(1)
@@ -185,9 +185,9 @@ def test_leader_hands_over_once_its_change_is_committed(slow_ticks: int) -> None
 
 @pytest.mark.parametrize("votes", [True, False])
 def test_change_that_a_transfer_waits_for_is_taken_back_after_an_election_timeout(votes: bool) -> None:
-    """TC-80. Goal: TC-80: a transfer takes back the change of voters that it waits for, once that is as old as an
-    election timeout. Method: a server is added, as a voter or not; disks hang; leadership is to be handed over a little
-    later; the followers answer heartbeats all the while."""
+    """TC-80. Goal: a transfer takes back the change of voters that it waits for, once that is as old as an election
+    timeout. Method: a server is added, as a voter or not; disks hang; leadership is to be handed over a little later;
+    the followers answer heartbeats all the while."""
     solo = Solo("abc")
     solo.lead()
     solo.ack("b", 1)
@@ -275,9 +275,9 @@ def test_change_is_not_taken_back_by_command_while_leadership_is_handed_over() -
 
 @pytest.mark.parametrize("reached", ["", "b", "d"])
 def test_abort_whose_leader_dies_leaves_one_group(reached: str) -> None:
-    """TC-80. Goal: TC-80: a server that received the change and not its abort cannot form a second group. Method: the
-    change reaches no server, an old voter, or the new one alone; the leader aborts it and dies. An old voter with the
-    change needs three of four votes, and waits; in the end all have the old config."""
+    """TC-80. Goal: a server that received the change and not its abort cannot form a second group. Method: the change
+    reaches no server, an old voter, or the new one alone; the leader aborts it and dies. An old voter with the change
+    needs three of four votes, and waits; in the end all have the old config."""
     net = led("abc")
     core = net.nodes["a"].core
     for other in "bcd":

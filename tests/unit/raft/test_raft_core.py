@@ -431,8 +431,8 @@ def test_evicted_entries_are_asked_for_once_and_sent_when_loaded() -> None:
 
 
 def test_copying_peer_gets_heartbeats_only_and_no_second_request() -> None:
-    """TC-25. Goal: TC-25: a peer that answers NOT_READY because it is copying gets heartbeats only. Method: not found,
-    then copying for long, then gone again."""
+    """TC-25. Goal: a peer that answers NOT_READY because it is copying gets heartbeats only. Method: not found, then
+    copying for long, then gone again."""
     solo = Solo("a", learners="b")
     solo.lead()
 

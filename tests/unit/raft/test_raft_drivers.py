@@ -39,7 +39,7 @@ def test_each_kind_of_change_takes_the_committed_config_id_or_none(kind: str) ->
 
 
 def test_two_drivers_with_one_committed_config_id_never_both_succeed() -> None:
-    """TC-69. Goal: TC-69: of two drivers with the same committed config, the second one is refused and changes nothing.
+    """TC-69. Goal: of two drivers with the same committed config, the second one is refused and changes nothing.
     Method: two drivers read the same config and send different changes in any order, with the first committed before
     the second or not; 200 times."""
     rng = random.Random(69)
@@ -63,9 +63,8 @@ def test_two_drivers_with_one_committed_config_id_never_both_succeed() -> None:
 
 
 def test_change_beside_a_pending_one_is_refused_though_its_config_id_is_right() -> None:
-    """TC-70. Goal: TC-70: a change is refused while another one is pending, even with the right committed config.
-    Method: the followers are away, so the first change stays pending; the second has the right position; then they are
-    back."""
+    """TC-70. Goal: a change is refused while another one is pending, even with the right committed config. Method: the
+    followers are away, so the first change stays pending; the second has the right position; then they are back."""
     net = led()
     core = net.nodes["a"].core
     for other in "bc":
@@ -85,8 +84,8 @@ def test_change_beside_a_pending_one_is_refused_though_its_config_id_is_right() 
 
 
 def test_client_program_and_master_drive_the_same_group_in_turn() -> None:
-    """CC-06. Goal: CC-06: a client program and a master can change the same group in turn. Method: a client without
-    decision numbers, a master with them, the client again, an older master (refused), a newer one."""
+    """CC-06. Goal: a client program and a master can change the same group in turn. Method: a client without decision
+    numbers, a master with them, the client again, an older master (refused), a newer one."""
     net = led()
     core = net.nodes["a"].core
     for name, decision, code in (

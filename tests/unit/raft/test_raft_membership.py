@@ -218,8 +218,8 @@ def test_whatever_a_leader_appends_its_followers_take() -> None:
 
 
 def test_config_that_is_too_large_may_become_smaller() -> None:
-    """IN-50. Goal: IN-50: a group with more members than may be proposed can still remove and mark members. Method: one
-    of 20 members: one goes, one is marked, and none may come."""
+    """IN-50. Goal: a group with more members than may be proposed can still remove and mark members. Method: one of 20
+    members: one goes, one is marked, and none may come."""
     config = config_of("abc", [f"x{n:02d}" for n in range(17)])
     marked = change("x03", votes=False, promote=True)
     for edit, code in ((remove("x03"), Code.OK), (marked, Code.OK), (add("y", votes=False), Code.INVALID_ARGUMENT)):
@@ -278,8 +278,8 @@ def test_several_configs_of_one_message_are_stacked_and_rolled_back_one_by_one()
 
 
 def test_config_that_was_rolled_back_counts_for_nobody() -> None:
-    """CC-23. Goal: CC-23: after a rollback, a follower asks the voters of the older config. Method: a config with one
-    voter more is cut from its log; then it loses its leader."""
+    """CC-23. Goal: after a rollback, a follower asks the voters of the older config. Method: a config with one voter
+    more is cut from its log; then it loses its leader."""
     more = entry(1, 1, b"", EntryKind.CONFIG)._replace(meta=encode_config(config_of("abcd")))
     solo = Solo()
     solo.step(solo.append(1, OpId(0, 0), more))
@@ -292,9 +292,8 @@ def test_config_that_was_rolled_back_counts_for_nobody() -> None:
 
 
 def test_committed_config_is_not_rolled_back_with_an_entry_at_its_place() -> None:
-    """CC-20. Goal: CC-20: the committed config stays even if the entry at its index is replaced. Method: a copied
-    replica, whose metadata name a config behind its log's end, gets another entry there, and loses it to a later
-    leader."""
+    """CC-20. Goal: the committed config stays even if the entry at its index is replaced. Method: a copied replica,
+    whose metadata name a config behind its log's end, gets another entry there, and loses it to a later leader."""
     config = config_of("abcd").with_opid(OpId(1, 3))
     solo = Solo(term=1, entries=[entry(1, 1), entry(1, 2)], config=config)
     solo.step(solo.append(1, OpId(1, 2), entry(1, 3)))
@@ -355,9 +354,9 @@ def caught_up_learner() -> Solo:
 
 
 def test_promotion_waits_until_the_term_is_open_and_no_transfer_is_under_way() -> None:
-    """CC-13. Goal: CC-13: a promotion waits for the first commit of the term and for the end of a transfer, like any
-    config change. Method: a caught-up learner, before the term's first commit, during a transfer, and after it was
-    given up."""
+    """CC-13. Goal: a promotion waits for the first commit of the term and for the end of a transfer, like any config
+    change. Method: a caught-up learner, before the term's first commit, during a transfer, and after it was given
+    up."""
     solo = caught_up_learner()
     assert solo.core.active_config.voters == ("a", "b"), "no entry of the term is committed"
     solo.core.transfer_leadership("b")
@@ -372,8 +371,8 @@ def test_promotion_waits_until_the_term_is_open_and_no_transfer_is_under_way() -
 
 
 def test_promotion_follows_at_once_when_the_term_is_opened() -> None:
-    """CC-13. Goal: CC-13: a caught-up learner is promoted right after the first commit of the term. Method: it comes
-    with the learner caught up."""
+    """CC-13. Goal: a caught-up learner is promoted right after the first commit of the term. Method: it comes with the
+    learner caught up."""
     solo = caught_up_learner()
     solo.ack("b", 1)
     assert solo.core.active_config.voters == ("a", "b", "c")
@@ -399,9 +398,9 @@ def test_learner_whose_present_round_lasts_too_long_is_not_promoted(over: int, p
 
 
 def test_learner_that_lost_the_end_of_its_log_is_not_promoted_before_it_has_it_again() -> None:
-    """CC-13. Goal: CC-13: a learner that lost entries that it had acknowledged is not promoted before it has them
-    again. Method: a caught-up learner answers that its log ends earlier, and is then to be promoted; later it holds the
-    log again."""
+    """CC-13. Goal: a learner that lost entries that it had acknowledged is not promoted before it has them again.
+    Method: a caught-up learner answers that its log ends earlier, and is then to be promoted; later it holds the log
+    again."""
     solo = Solo("a", "b")
     solo.lead()
     for _ in range(2):

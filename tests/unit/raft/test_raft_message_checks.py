@@ -137,7 +137,7 @@ IMPOSSIBLE: list[Message] = [
 
 
 def test_messages_on_the_honest_side_of_each_bound_are_taken_and_those_beyond_it_are_not() -> None:
-    """IN-50. Goal: IN-50: every message that a replica can send is accepted, and an impossible one is refused. Method:
+    """IN-50. Goal: every message that a replica can send is accepted, and an impossible one is refused. Method:
     messages of every kind; each field at its bounds, and one step beyond them."""
     assert [message for message in POSSIBLE if invalid_reason(message)] == []
     assert [message for message in IMPOSSIBLE if not invalid_reason(message)] == []
@@ -216,8 +216,8 @@ def changing(**fields: Any) -> AppendEntries:
 
 
 def test_message_that_contradicts_what_is_certain_here_is_refused_and_what_is_late_is_not() -> None:
-    """IN-50. Goal: IN-50: a message that contradicts the replica's own state is refused; a true answer that is late is
-    not. Method: a leader, a follower and a candidate; messages that can be, and ones beside them that cannot."""
+    """IN-50. Goal: a message that contradicts the replica's own state is refused; a true answer that is late is not.
+    Method: a leader, a follower and a candidate; messages that can be, and ones beside them that cannot."""
     ack = AppendReply(**BETWEEN, term=2, last=OpId(2, 4), commit_index=4, round=leader().core._s.lead.round)
     beat = AppendEntries(**BETWEEN, term=2, prev=OpId(2, 3), commit_index=2)
     good_config = encode_config(config_of("abc"))

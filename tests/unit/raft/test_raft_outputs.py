@@ -48,9 +48,9 @@ def test_second_truncation_before_the_first_is_handed_out_voids_from_the_lower_o
 
 
 def test_entry_that_came_back_before_it_was_handed_out_again_is_not_durable() -> None:
-    """CN-26. Goal: CN-26: if an entry was truncated and received again, the sync of its first copy does not make the
-    second one durable. Method: 1.2 is cut by a leader of term 2 and comes back by one of term 3; nothing of that is
-    handed out when the sync of the first 1.2 is reported."""
+    """CN-26. Goal: if an entry was truncated and received again, the sync of its first copy does not make the second
+    one durable. Method: 1.2 is cut by a leader of term 2 and comes back by one of term 3; nothing of that is handed out
+    when the sync of the first 1.2 is reported."""
     solo = Solo()
     solo.core.step(solo.append(1, OpId(0, 0), entry(1, 1), entry(1, 2)))
     solo.take()

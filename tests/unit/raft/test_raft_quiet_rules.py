@@ -113,8 +113,8 @@ BUSY: dict[str, Callable[[Solo], object]] = {
 
 @pytest.mark.parametrize("what", BUSY)
 def test_leader_of_a_busy_group_does_not_ask(what: str) -> None:
-    """CN-27. Goal: CN-27: a leader does not ask for quiet while there is something to do. Method: one thing to do each,
-    then as much time as makes a group idle."""
+    """CN-27. Goal: a leader does not ask for quiet while there is something to do. Method: one thing to do each, then
+    as much time as makes a group idle."""
     solo = open_term()
     BUSY[what](solo)
     solo.persist()
@@ -122,8 +122,7 @@ def test_leader_of_a_busy_group_does_not_ask(what: str) -> None:
 
 
 def test_leader_whose_own_disk_lacks_an_entry_does_not_ask() -> None:
-    """CN-27. Goal: CN-27: a leader does not ask for quiet while an entry is not yet durable on its own disk. Method: it
-    is."""
+    """CN-27. Goal: a leader does not ask for quiet while an entry is not yet durable on its own disk. Method: it is."""
     solo = open_term()
     solo.core.propose(EntryKind.WRITE, 9, 1, b"", b"x", 0)
     solo.take()
@@ -173,9 +172,9 @@ def test_peer_that_was_heard_within_an_election_timeout_is_in_touch() -> None:
 
 
 def test_group_rests_when_everybody_agreed_within_one_stretch_of_asking() -> None:
-    """CN-27. Goal: CN-27: a group becomes quiet if all members agree since the leader began to ask; their answers may
-    belong to different rounds. Method: `b` agrees to a round, then falls silent until the leader asks no more, and is
-    back; `c` agrees to a round of the second stretch; `b` answers the next one, and then agrees to it."""
+    """CN-27. Goal: a group becomes quiet if all members agree since the leader began to ask; their answers may belong
+    to different rounds. Method: `b` agrees to a round, then falls silent until the leader asks no more, and is back;
+    `c` agrees to a round of the second stretch; `b` answers the next one, and then agrees to it."""
     solo = open_term()
     tick(solo, QUIET.quiet_after_ticks)
     first = round_of(solo)
@@ -232,7 +231,7 @@ RESTLESS: dict[str, Callable[[], Solo]] = {
 
 @pytest.mark.parametrize("what", RESTLESS)
 def test_follower_that_has_something_to_wait_for_does_not_agree(what: str) -> None:
-    """CN-27. Goal: CN-27: a follower agrees to quiet only if it has nothing left to do. Method: one that has something,
+    """CN-27. Goal: a follower agrees to quiet only if it has nothing left to do. Method: one that has something,
     each."""
     solo = RESTLESS[what]()
     [answer] = solo.step(plea())
@@ -259,8 +258,8 @@ def test_follower_agrees_only_when_its_log_and_its_term_are_durable_and_its_lead
 
 
 def test_resting_leader_that_looks_around_asks_everybody_anew() -> None:
-    """CN-28. Goal: CN-28: a probe of a quiet group reaches all its members. Method: the leader looks: heartbeats to
-    all, and no rest before both have agreed to these."""
+    """CN-28. Goal: a probe of a quiet group reaches all its members. Method: the leader looks: heartbeats to all, and
+    no rest before both have agreed to these."""
     solo = resting_leader()
     solo.core.probe_quiet_group()
     beats = [m for m in solo.persist() if isinstance(m, AppendEntries)]
@@ -286,9 +285,8 @@ def test_replica_that_does_not_rest_is_not_woken() -> None:
 
 @pytest.mark.parametrize("resting", [resting_leader, resting_follower])
 def test_rest_goes_on_whatever_does_not_concern_the_group_now(resting: Callable[[], Solo]) -> None:
-    """CN-27. Goal: CN-27: a quiet group stays quiet on events that do not concern it. Method: the link to a server
-    without a part in it, or of which only the leader need know; and answers that come late: of an older term, or that
-    agree."""
+    """CN-27. Goal: a quiet group stays quiet on events that do not concern it. Method: the link to a server without a
+    part in it, or of which only the leader need know; and answers that come late: of an older term, or that agree."""
     solo = resting()
     leads = solo.core.role is Role.LEADER
     for uuid in ("x",) if leads else ("x", "c"):
@@ -301,8 +299,8 @@ def test_rest_goes_on_whatever_does_not_concern_the_group_now(resting: Callable[
 
 
 def test_link_to_another_follower_says_nothing_of_the_leader() -> None:
-    """CN-24. Goal: CN-24: a silent link to another follower does not count as silence of the leader. Method: the link
-    to `c` was silent for long; `b`, the leader, is heard."""
+    """CN-24. Goal: a silent link to another follower does not count as silence of the leader. Method: the link to `c`
+    was silent for long; `b`, the leader, is heard."""
     solo = Solo(term=1, entries=[entry(1, 1)], options=QUIET)
     solo.step(plea(quiet=False))
     solo.core.link_lost("c", 99)
@@ -325,8 +323,8 @@ WAKES: dict[str, Callable[[Solo], object]] = {
 
 @pytest.mark.parametrize("what", WAKES)
 def test_resting_leader_that_is_disturbed_is_heard_by_everybody(what: str) -> None:
-    """CN-28. Goal: CN-28: a quiet leader that wakes sends heartbeats to all members. Method: each thing that wakes a
-    leader: all its peers hear of it within a heartbeat."""
+    """CN-28. Goal: a quiet leader that wakes sends heartbeats to all members. Method: each thing that wakes a leader:
+    all its peers hear of it within a heartbeat."""
     solo = resting_leader()
     WAKES[what](solo)
     assert not solo.core.quiet

@@ -279,8 +279,8 @@ def test_leader_skips_its_own_terms_that_the_peers_log_cannot_hold() -> None:
 
 
 def test_conflict_at_the_begin_of_the_log_is_served_from_it() -> None:
-    """TC-18. Goal: TC-18: only a peer that needs removed entries is copied. Method: conflicts at the first entry of the
-    log, and below it."""
+    """TC-18. Goal: only a peer that needs removed entries is copied. Method: conflicts at the first entry of the log,
+    and below it."""
     for conflict, state in ((5, ProgressState.PROBE), (4, ProgressState.COPY)):
         solo = leading(boundary=4, voters="ab")
         mismatch(solo, conflict, OpId(1, conflict - 1))

@@ -23,9 +23,8 @@ from tests.harness.raft_solo import Solo, entry
     ids=lambda message: type(message).__name__,
 )
 def test_message_for_another_server_is_not_used_and_only_an_append_is_answered(message: Message) -> None:
-    """TC-22. Goal: TC-22: a server ignores messages for another one whose address it has taken over, and answers only
-    an append, with its own name. Method: each other kind of message, of a higher term, for a server that this one is
-    not."""
+    """TC-22. Goal: a server neither uses nor answers a message for another server whose address it has taken over; only
+    an append is answered. Method: each other kind of message, of a higher term, for a server that this one is not."""
     solo = Solo(term=1, entries=[entry(1, 1)])
     assert solo.step(message) == []
     assert (solo.core.term, solo.core.voted_for, solo.core.role) == (1, None, Role.FOLLOWER)

@@ -43,11 +43,11 @@ def ticks_until(cluster: SimCluster, leader: Replica, *waiting: Answers, each_ti
 @pytest.mark.parametrize("quiet", [False, True], ids=["awake", "at rest"])
 @pytest.mark.parametrize("after", range(2 * RAFT.heartbeat_ticks + 1))
 def test_writes_at_a_leader_whose_followers_are_frozen_are_given_up_within_the_bound(after: int, quiet: bool) -> None:
-    """IN-35. Goal: IN-35: no caller waits longer than an election timeout and a heartbeat for a majority that does not
-    answer, and each learns whether its write was applied. Method: both followers stop; writes at once and up to two
-    heartbeats later, with reads beside them. Writes with an index are answered that the outcome is unknown, later ones
-    that nothing was applied; all within the bound, in ticks of the leader. When the followers go on, a new term begins
-    and the group writes."""
+    """IN-35. Goal: no caller waits longer than an election timeout and a heartbeat for a majority that does not answer,
+    and each learns whether its write was applied. Method: both followers stop; writes at once and up to two heartbeats
+    later, with reads beside them. Writes with an index are answered that the outcome is unknown, later ones that
+    nothing was applied; all within the bound, in ticks of the leader. When the followers go on, a new term begins and
+    the group writes."""
     cluster, leader = frozen(quiet=quiet)
     cluster.run_for(after * TICK_US)
     writes, read = [put(cluster, leader, b"%d" % n) for n in range(3)], Answers()
@@ -67,8 +67,8 @@ def test_writes_at_a_leader_whose_followers_are_frozen_are_given_up_within_the_b
 
 
 def test_reads_that_keep_coming_do_not_keep_a_leader_that_nobody_answers() -> None:
-    """IN-35. Goal: IN-35: heartbeat rounds for reads do not delay the leader's check of its majority. Method: both
-    followers stop; a write, and from then on a strong read in every tick: the write is given up by the same bound."""
+    """IN-35. Goal: heartbeat rounds for reads do not delay the leader's check of its majority. Method: both followers
+    stop; a write, and from then on a strong read in every tick: the write is given up by the same bound."""
     cluster, leader = frozen()
     write, reads = put(cluster, leader, b"x"), Answers()
     ticks = ticks_until(
@@ -81,10 +81,10 @@ def test_reads_that_keep_coming_do_not_keep_a_leader_that_nobody_answers() -> No
 
 @pytest.mark.parametrize("after", range(RAFT.election_ticks_max))
 def test_step_down_whose_target_is_frozen_is_answered_within_the_bound(after: int) -> None:
-    """IN-35. Goal: IN-35: a step-down, and writes beside it, are answered in time even if the successor is frozen.
-    Method: both followers stop; some ticks later a write and a step-down. If the leader goes on to lead, the step-down
-    is given up after the shortest election timeout and nothing has changed. If it loses its majority first, both are
-    answered then, with an unknown outcome."""
+    """IN-35. Goal: a step-down, and writes beside it, are answered in time even if the successor is frozen. Method:
+    both followers stop; some ticks later a write and a step-down. If the leader goes on to lead, the step-down is given
+    up after the shortest election timeout and nothing has changed. If it loses its majority first, both are answered
+    then, with an unknown outcome."""
     cluster, leader = frozen()
     cluster.run_for(after * TICK_US)
     write, moved = put(cluster, leader, b"x"), Answers()

@@ -32,10 +32,10 @@ class Bystander(SimNode):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_impossible_messages_among_honest_ones_change_no_history(seed: int) -> None:
-    """IN-50. Goal: IN-50: forged messages do not change what a group does. Method: a simulated group of three writes,
-    loses its leader twice and its power, and transfers leadership. Before every message come forgeries of each kind,
-    with the same sender's name. All are refused, no verifier finds a fault, and the group does exactly what it does
-    under the same seed without them."""
+    """IN-50. Goal: forged messages do not change what a group does. Method: a simulated group of three writes, loses
+    its leader twice and its power, and transfers leadership. Before every message come forgeries of each kind, with the
+    same sender's name. All are refused, no verifier finds a fault, and the group does exactly what it does under the
+    same seed without them."""
 
     def play(node_class: type[SimNode]) -> tuple[SimCluster, Any]:
         cluster = SimCluster(seed, node_class=node_class)
@@ -97,7 +97,7 @@ class Silent(Verifiers):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_member_that_is_lied_to_about_anything_lives_on(seed: int) -> None:
-    """IN-50. Goal: IN-50: no message of a member can break an invariant of another one, because invariants are about a
+    """IN-50. Goal: no message of a member can break an invariant of another one, because invariants are about a
     replica's own state. Method: one of five gets, after every message in the group, copies of late messages with one
     field changed: votes that were not given, commits that did not happen, leaders that do not lead. It neither fails
     nor ends; the other four get no forgery, and elect and write."""

@@ -55,7 +55,8 @@ def test_no_replica_reply_checks_name_then_term_then_state(
 
 
 def test_no_replica_reply_to_a_vote_request_for_this_server_is_silence() -> None:
-    """Goal: a server without the replica does not answer a vote request. Method: a vote request with the right name."""
+    """Goal: a server whose replica does not run does not answer a vote request. Method: a vote request with the right
+    name."""
     request = VoteRequest(to_uuid="a", from_uuid="l", term=9, last=OpId(8, 8))
     assert no_replica_reply(request, uuid="a", data_state=DataState.DELETED) is None
 
@@ -77,7 +78,7 @@ def test_pending_entry_whose_index_went_to_another_is_told_what_is_certain() -> 
 
 
 def test_waiting_change_that_was_taken_back_hears_so_and_others_below_hear_what_holds() -> None:
-    """TC-80. Goal: TC-80: the caller of a change that its leader took back gets that answer; the caller of one that is
+    """TC-80. Goal: the caller of a change that its leader took back gets that answer; the caller of one that is
     committed together with a later one gets success. Method: changes at 4 and 6, the config of 7 committed, 6 taken
     back."""
     pending = PendingEntries()

@@ -144,9 +144,9 @@ def test_copy_whose_bytes_do_not_arrive_ends_as_a_tombstone_and_is_retried(fault
 @pytest.mark.parametrize("kind", [1, 2], ids=["block", "segment"])
 @pytest.mark.parametrize("how", ["session expired", "replica stopped"])
 def test_copy_whose_session_ends_is_told_so_and_is_retried(how: str, kind: int) -> None:
-    """TC-12. Goal: TC-12: each request of a session checks that it still exists, and the target gets the code of a
-    refusal. Method: the session is gone, or the source's replica stopped, when a block or a segment is asked for:
-    EXPIRED, a tombstone, a retry."""
+    """TC-12. Goal: each request of a session checks that it still exists, and the target gets the code of a refusal.
+    Method: the session is gone, or the source's replica stopped, when a block or a segment is asked for: EXPIRED, a
+    tombstone, a retry."""
 
     async def scenario(pair: Pair) -> None:
         await with_neighbour(pair)
@@ -171,9 +171,9 @@ def test_copy_whose_session_ends_is_told_so_and_is_retried(how: str, kind: int) 
 
 
 def test_block_that_went_bad_at_the_source_fails_the_replica_there() -> None:
-    """TC-51, TC-63. Goal: TC-51, TC-63: a leader whose block was damaged stops offering it for copies. Method: a bit is
-    flipped on the source's disk: the target ends as a tombstone, the source finds the damage too, its replica has
-    FAILED and names the block, its server lives."""
+    """TC-51, TC-63. Goal: a leader whose block was damaged stops offering it for copies. Method: a bit is flipped on
+    the source's disk: the target ends as a tombstone, the source finds the damage too, its replica has FAILED and names
+    the block, its server lives."""
 
     async def scenario(pair: Pair) -> None:
         await with_neighbour(pair)
@@ -191,9 +191,9 @@ def test_block_that_went_bad_at_the_source_fails_the_replica_there() -> None:
 
 @pytest.mark.parametrize("gone", [False, True], ids=["unreadable", "gone"])
 def test_block_that_cannot_be_read_for_a_copy_is_told_and_fails_the_replica(gone: bool) -> None:
-    """TC-51. Goal: TC-51: a source that cannot read one of its blocks fails its replica. Method: EIO as the source's
-    disk sends a block, or its file is not there: the target ends as a tombstone, the source's replica has FAILED, its
-    server lives."""
+    """TC-51. Goal: a source that cannot read one of its blocks fails its replica. Method: EIO as the source's disk
+    sends a block, or its file is not there: the target ends as a tombstone, the source's replica has FAILED, its server
+    lives."""
 
     async def scenario(pair: Pair) -> None:
         await with_neighbour(pair)
@@ -239,9 +239,9 @@ def test_copy_onto_a_full_disk_ends_as_a_tombstone_and_is_retried(operation: str
 
 
 def test_copy_that_finds_no_room_for_its_tombstone_either_is_one_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """TC-12. Goal: TC-12: a full disk does not leave a copy under way for ever, which would refuse all later ones.
-    Method: ENOSPC at a segment, then four times at the tombstone's superblock: which counts as two more failures;
-    without a restart the tombstone is there, and a retry works."""
+    """TC-12. Goal: a full disk does not leave a copy under way for ever, which would refuse all later ones. Method:
+    ENOSPC at a segment, then four times at the tombstone's superblock: which counts as two more failures; without a
+    restart the tombstone is there, and a retry works."""
     monkeypatch.setattr(manager_module, "REOPEN_AFTER_S", 0.0)
 
     async def scenario(pair: Pair) -> None:

@@ -152,8 +152,8 @@ def test_cancel_ends_a_copy_that_waits_for_the_rate() -> None:
 
 
 def test_writes_of_clients_slow_copies_at_the_leader_and_where_they_are_replicated() -> None:
-    """TC-11. Goal: TC-11: client writes slow copies at the leader and at the followers. Method: after a config change
-    and a promotion no side is busy; one row through the write service: the leader is, and so is the follower."""
+    """TC-11. Goal: client writes slow copies at the leader and at the followers. Method: after a config change and a
+    promotion no side is busy; one row through the write service: the leader is, and so is the follower."""
 
     async def scenario(pair: Pair) -> None:
         await pair.add_other()

@@ -52,9 +52,9 @@ class Streams:
 @pytest.mark.parametrize("streams", [1, 4, 8])
 @pytest.mark.parametrize("rate", [10 * MB, 64 * MB, 400 * MB])
 def test_cap_holds_within_ten_percent(rate: int, streams: int) -> None:
-    """TC-11. Goal: TC-11: the rate that an operator sets is the rate that copies use. Method: so many streams, whose
-    sleeps end late, for 20 s: from the third second on every 5 s hold the rate within 10 %; no second exceeds it by
-    more than burst and chunks."""
+    """TC-11. Goal: the rate that an operator sets is the rate that copies use. Method: so many streams, whose sleeps
+    end late, for 20 s: from the third second on every 5 s hold the rate within 10 %; no second exceeds it by more than
+    burst and chunks."""
     clock = TestClock()
     moving = Streams(CopyRate(clock, rate, 0), clock, streams)
     moving.run(20)
@@ -65,8 +65,8 @@ def test_cap_holds_within_ten_percent(rate: int, streams: int) -> None:
 
 
 def test_copies_yield_to_writes_and_come_back_a_second_later() -> None:
-    """TC-11. Goal: TC-11: copies slow down while clients write, and speed up a second after the last write. Method:
-    full speed, then a write every 100 ms for ten seconds, then quiet: the busy rate holds within 10 % while there are
+    """TC-11. Goal: copies slow down while clients write, and speed up a second after the last write. Method: full
+    speed, then a write every 100 ms for ten seconds, then quiet: the busy rate holds within 10 % while there are
     writes, the full one before and from a second after the last one."""
     clock = TestClock()
     rate = CopyRate(clock, 200 * MB, 20 * MB)
@@ -89,8 +89,8 @@ def test_copies_yield_to_writes_and_come_back_a_second_later() -> None:
 
 
 def test_copies_without_a_bound_wait_for_nobody_until_a_write_comes() -> None:
-    """TC-11. Goal: TC-11: without a rate, copies run at full speed while no client writes. Method: no rate, only a busy
-    one: no pause at all; after a write what was moved before is not charged, and the busy rate holds."""
+    """TC-11. Goal: without a rate, copies run at full speed while no client writes. Method: no rate, only a busy one:
+    no pause at all; after a write what was moved before is not charged, and the busy rate holds."""
     clock = TestClock()
     rate = CopyRate(clock, 0, 20 * MB)
     for _ in range(1000):
@@ -102,8 +102,8 @@ def test_copies_without_a_bound_wait_for_nobody_until_a_write_comes() -> None:
 
 
 def test_copy_that_comes_after_a_rest_does_not_make_up_for_it() -> None:
-    """TC-11. Goal: TC-11: the rate holds for any second, also after a minute without copies. Method: nothing is copied
-    for a minute, then eight streams: the first second takes no more than the rate, a burst and their chunks."""
+    """TC-11. Goal: the rate holds for any second, also after a minute without copies. Method: nothing is copied for a
+    minute, then eight streams: the first second takes no more than the rate, a burst and their chunks."""
     clock = TestClock()
     rate = CopyRate(clock, 20 * MB, 0)
     rate.draw(CHUNK)

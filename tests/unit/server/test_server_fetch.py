@@ -283,8 +283,8 @@ def test_source_that_waits_for_its_rate_is_not_taken_for_silent(monkeypatch: pyt
 
 
 def test_source_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """TC-12. Goal: TC-12: a source that hangs ends the attempt. Method: a source whose connection is let in and then
-    stays silent: UNAVAILABLE; so ends a fetch that is aborted, not because of the silence but at once."""
+    """TC-12. Goal: a source that hangs ends the attempt. Method: a source whose connection is let in and then stays
+    silent: UNAVAILABLE; so ends a fetch that is aborted, not because of the silence but at once."""
 
     def scenario(pair: Pair, caller: Caller) -> None:
         free, held = threading.Event(), threading.Event()

@@ -59,9 +59,9 @@ def test_created_tablet_has_its_files_where_they_are_documented() -> None:
 
 
 def test_tablet_without_a_superblock_does_not_exist_but_its_promises_count() -> None:
-    """TC-34. Goal: TC-34: without a superblock there is no tablet, but its consensus metadata are merged when it is
-    copied again. Method: remove the superblock only: an append is answered TABLET_NOT_FOUND and makes no file; a copy
-    then comes over the kept term and vote."""
+    """TC-34. Goal: without a superblock there is no tablet, but its consensus metadata are merged when it is copied
+    again. Method: remove the superblock only: an append is answered TABLET_NOT_FOUND and makes no file; a copy then
+    comes over the kept term and vote."""
 
     async def scenario(pair: Pair) -> None:
         other = await copied(pair)
@@ -101,9 +101,8 @@ def _remove_block(disk: SimDisk) -> None:
     ids=["metadata", "log", "block"],
 )
 def test_tablet_that_lacks_one_of_its_parts_stays_offline(lose: Callable[[SimDisk], None], why: str) -> None:
-    """TC-35, TC-63. Goal: TC-35, TC-63: a replica starts only with its superblock, metadata, log and blocks. Method:
-    remove each in turn: the replica is FAILED, names what is missing, creates nothing in its place, and the server runs
-    on."""
+    """TC-35, TC-63. Goal: a replica starts only with its superblock, metadata, log and blocks. Method: remove each in
+    turn: the replica is FAILED, names what is missing, creates nothing in its place, and the server runs on."""
 
     async def scenario(pair: Pair) -> None:
         other = await copied(pair)

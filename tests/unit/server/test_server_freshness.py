@@ -58,7 +58,8 @@ def test_time_needed_of_a_very_old_read_is_not_the_beginning() -> None:
 
 @pytest.mark.parametrize("staleness_us", [0, -1, limits.CLOCK_DIFFERENCE_US_MAX, limits.STALENESS_US_MAX + 1])
 def test_staleness_that_clocks_cannot_judge_is_an_invalid_argument(staleness_us: int) -> None:
-    """Goal: a staleness below the clock uncertainty is an invalid argument. Method: the bounds and beyond them."""
+    """Goal: a staleness of at most the difference that clocks may have, or above the longest one, is an invalid
+    argument. Method: the bounds and beyond them."""
     assert staleness_problem(staleness_us)
     with pytest.raises(Refused, match="staleness") as caught:
         time_needed(NOW, staleness_us, 0)

@@ -146,8 +146,8 @@ def test_tablet_written_at_every_hook_and_crashed_twice_in_a_row_replays_each_ch
 
 
 def test_block_with_a_flipped_bit_is_corruption_at_open() -> None:
-    """TC-51. Goal: TC-51: damage in a stored file fails the replica, and is never read as rows. Method: flip a bit in
-    each file in turn."""
+    """TC-51. Goal: damage in a stored file fails the replica, and is never read as rows. Method: flip a bit in each
+    file in turn."""
     rng = random.Random(4)
     disk = SimDisk()
     tablet = Tablet.create(disk, superblock(INT_SCHEMA))

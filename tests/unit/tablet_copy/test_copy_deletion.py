@@ -294,8 +294,8 @@ def test_quarantine_of_a_deletion_has_a_number_of_its_own() -> None:
 
 
 def test_end_of_a_log_that_cannot_be_read_is_bounded_by_flush_and_config() -> None:
-    """TC-36. Goal: TC-36: the tombstone of an unreadable log keeps the highest certain OpId, and gives no vote. Method:
-    with and without metadata; a flush below and above the committed config."""
+    """TC-36. Goal: the tombstone of an unreadable log keeps the highest certain OpId, and gives no vote. Method: with
+    and without metadata; a flush below and above the committed config."""
     disk = new_disk()
     replica_with_rows(disk)
     cmeta = ConsensusMeta.load(disk, TABLET)

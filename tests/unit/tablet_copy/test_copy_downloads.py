@@ -92,10 +92,10 @@ def test_downloads_are_whole_and_durable_on_return(streams: int, power_seed: int
 
 
 def test_slow_disk_keeps_a_fast_source_within_the_budget() -> None:
-    """TC-11. Goal: TC-11: the memory of a copy stays within its budget, however fast the source and slow the disk.
-    Method: eight streams of a source that never waits, a disk that writes nothing at first, a budget of three chunks:
-    three are fetched and the other five streams wait; then the disk goes on: never are more than three fetched and not
-    written, and all files arrive."""
+    """TC-11. Goal: the memory of a copy stays within its budget, however fast the source and slow the disk. Method:
+    eight streams of a source that never waits, a disk that writes nothing at first, a budget of three chunks: three are
+    fetched and the other five streams wait; then the disk goes on: never are more than three fetched and not written,
+    and all files arrive."""
     files, disk, budget = Files(*[2 * CHUNK] * 8), new_disk(), Room(3)
     lock, writes, all_there = threading.Lock(), threading.Event(), threading.Event()
     now, most = 0, 0

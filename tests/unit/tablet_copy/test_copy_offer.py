@@ -71,8 +71,8 @@ GOOD: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("what", GOOD)
 def test_offer_at_the_bounds_of_what_there_can_be_is_taken(what: str) -> None:
-    """IN-50. Goal: IN-50: a manifest that a true source can have is accepted. Method: a manifest in which one field is
-    as low, as high or as long as possible."""
+    """IN-50. Goal: a manifest that a true source can have is accepted. Method: a manifest in which one field is as low,
+    as high or as long as possible."""
     source = leading_source()
     manifest = source.copy_source.begin(TABLET, "b" * 32, False)
     assert accept_offer(replace(manifest, **GOOD[what]), TABLET, OWN_TERM).tablet_id == TABLET
@@ -103,9 +103,9 @@ class Offering:
 
 @pytest.mark.parametrize("what", BAD)
 def test_offer_that_no_source_makes_is_refused_and_changes_nothing(what: str) -> None:
-    """IN-50. Goal: IN-50: an impossible manifest ends neither the server nor a replica. Method: over a tombstone, a
-    manifest with one impossible field: refused with a reason; the superblock and the metadata are unchanged; then the
-    copy without that fault succeeds."""
+    """IN-50. Goal: an impossible manifest ends neither the server nor a replica. Method: over a tombstone, a manifest
+    with one impossible field: refused with a reason; the superblock and the metadata are unchanged; then the copy
+    without that fault succeeds."""
     disk, source = new_disk(), leading_source()
     local = tombstone(disk, OpId(1, 1), term=5)
     kept = (ConsensusMeta.load(disk, TABLET).encode(), Superblock.load(disk, TABLET))
@@ -118,7 +118,7 @@ def test_offer_that_no_source_makes_is_refused_and_changes_nothing(what: str) ->
 
 
 def test_unfinished_copy_is_no_source() -> None:
-    """TC-16. Goal: TC-16: an unfinished copy is never the source of another one. Method: a source whose superblock says
+    """TC-16. Goal: an unfinished copy is never the source of another one. Method: a source whose superblock says
     COPYING."""
     disk, source = new_disk(), leading_source()
     local = tombstone(disk, OpId(1, 1), term=5)
@@ -130,8 +130,8 @@ def test_unfinished_copy_is_no_source() -> None:
 
 
 def test_blocks_that_share_a_name_are_refused() -> None:
-    """IN-50. Goal: IN-50: impossible names of blocks are refused. Method: a superblock that names a file twice, and one
-    whose number has thousands of digits."""
+    """IN-50. Goal: impossible names of blocks are refused. Method: a superblock that names a file twice, and one whose
+    number has thousands of digits."""
     source = leading_source()
     manifest = source.copy_source.begin(TABLET, "b" * 32, False)
     [block, *_] = Superblock.from_avro(unframe("superblock", manifest.superblock)).blocks

@@ -84,9 +84,9 @@ def test_deletion_keeps_term_vote_and_last_opid_over_restarts() -> None:
 
 
 def test_copy_that_fails_leaves_a_tombstone_as_ignorant_as_it_was() -> None:
-    """TC-36, TC-61. Goal: TC-36, TC-61: if only a lower bound of the acknowledged OpId is known, that holds until a
-    copy is complete. Method: a replica whose log could not be read is deleted; a copy dies after its first step, and a
-    start takes it back; then a whole copy, after which the end is known."""
+    """TC-36, TC-61. Goal: if only a lower bound of the acknowledged OpId is known, that holds until a copy is complete.
+    Method: a replica whose log could not be read is deleted; a copy dies after its first step, and a start takes it
+    back; then a whole copy, after which the end is known."""
     disk = new_disk()
     replica_that_voted(disk)
     cmeta = ConsensusMeta.load(disk, TABLET)

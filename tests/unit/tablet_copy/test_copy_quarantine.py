@@ -114,7 +114,7 @@ class Passing(SimDisk):
     "use", [list_quarantine, lambda disk: purge_quarantine(disk, TABLET).removed], ids=["list", "purge"]
 )
 def test_quarantine_that_goes_away_meanwhile_is_left_out(use: Callable[[SimDisk], list[object]]) -> None:
-    """TC-45. Goal: TC-45: an operator may list and purge quarantines while copies of another tablet fail. Method: the
+    """TC-45. Goal: an operator may list and purge quarantines while copies of another tablet fail. Method: the
     quarantine of such a copy is removed before each call of the disk in turn; each answer is right about the
     tombstone's quarantine, with or without the other one."""
     other, before = "quarantine/other-000001", 0

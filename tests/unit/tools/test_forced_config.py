@@ -79,7 +79,7 @@ def start(disk: SimDisk) -> RaftCore:
 
 @pytest.mark.parametrize("flushed", [False, True])
 def test_forced_config_is_the_logs_last_entry_and_committed(flushed: bool) -> None:
-    """CC-45. Goal: the config is an entry like any other, above the whole log, and the survivor leads by it alone.
+    """CC-45. Goal: a forced config is an ordinary entry after the whole log, and with it the survivor alone can lead.
     Method: rewrite a replica whose log is flushed or not; look at the log; start a core from the disk."""
     disk = replica_at_rest(flushed=flushed)
     done = rewrite_config(disk, TABLET, ALONE)
@@ -104,8 +104,8 @@ def test_forced_config_stands_behind_what_is_flushed_and_gone_from_the_log() -> 
 
 
 def test_forced_config_beats_older_configs_that_wait_in_the_log() -> None:
-    """CC-45. Goal: of two changes that were under way when the majority died, neither comes back into force. Method:
-    a log with two uncommitted configs behind the metadata's; rewrite; start."""
+    """CC-45. Goal: uncommitted configs of the log do not come back into force after a forced one. Method: a log with
+    two uncommitted configs behind the metadata's; rewrite; start."""
     disk = replica_at_rest()
     log, _ = Log.open(disk, wal_folder(TABLET), TABLET, threaded=False)
     resting = RestingReplica(new_disk())
@@ -127,8 +127,8 @@ def test_forced_config_beats_older_configs_that_wait_in_the_log() -> None:
 @pytest.mark.parametrize("power", [False, True])
 @pytest.mark.parametrize("point", ["recover.logged", "cmeta.before_flush", "cmeta.after_flush"])
 def test_rewrite_cut_off_anywhere_ends_the_same_when_repeated(point: str, power: bool) -> None:
-    """CC-44. Goal: one forced config, once, however often it is tried. Method: die at each point by kill and by power
-    loss, run it again with the same config, compare with an undisturbed run."""
+    """CC-44. Goal: a repeated rewrite ends with one forced config, wherever the first one died. Method: die at each
+    point by kill and by power loss, run it again with the same config, compare with an undisturbed run."""
     whole = replica_at_rest()
     rewrite_config(whole, TABLET, ALONE)
     config = ConsensusMeta.load(whole, TABLET).committed_config
@@ -150,7 +150,7 @@ def test_rewrite_cut_off_anywhere_ends_the_same_when_repeated(point: str, power:
 
 
 def test_rewrite_to_other_members_after_one_was_cut_off_begins_another_generation() -> None:
-    """CC-44. Goal: only the same rewrite is finished; another one beats what the first left in the log. Method: die
+    """CC-44. Goal: only the same rewrite is completed; one to other members begins a new generation. Method: die
     between log and metadata; rewrite to other members; the number of an undo that was removed is not given again."""
     disk = replica_at_rest()
     disk.mkdir("undo")
@@ -170,7 +170,8 @@ def test_rewrite_to_other_members_after_one_was_cut_off_begins_another_generatio
 
 
 def test_rewrite_that_cannot_be_leaves_every_byte() -> None:
-    """CC-44. Goal: a refusal changes nothing. Method: no voter; a config for another log; a tombstone; a dry run."""
+    """CC-44. Goal: a refused rewrite changes no file. Method: no voter; a config for another log; a tombstone; a dry
+    run."""
     disk = replica_at_rest()
     before = contents(disk)
     with pytest.raises(Refused, match="nobody could lead"):
@@ -187,9 +188,9 @@ def test_rewrite_that_cannot_be_leaves_every_byte() -> None:
 
 
 def test_witness_is_not_rewritten_to_a_member_with_rows() -> None:
-    """CC-44. Goal: no group goes on from a log without its rows. Method: a witness' directory, as a voter and as a
-    non-voter, and for a look only: refused, every byte as before; named as the witness that it is, beside one that
-    holds data, it is rewritten."""
+    """CC-44. Goal: a witness cannot be rewritten to a member with rows, because it has none. Method: a witness'
+    directory, as a voter and as a non-voter, and for a look only: refused, every byte as before; named as the witness
+    that it is, beside one that holds data, it is rewritten."""
     disk = replica_at_rest()
     make_witness(disk)
     before = contents(disk)
@@ -204,9 +205,9 @@ def test_witness_is_not_rewritten_to_a_member_with_rows() -> None:
 
 
 def test_term_is_only_raised_within_its_generation_and_the_undo_is_kept() -> None:
-    """CC-44. Goal: no promise is taken back by hand, and elections keep terms to go on in. Method: lower, equal,
-    higher, a leap, and the end of a generation, of the first and of a later one; the earlier bytes stand beside; the
-    vote of the earlier term is gone with it."""
+    """CC-44. Goal: an operator can only raise the term, and only so far that elections have terms left. Method: lower,
+    equal, higher, a leap, and the end of a generation, of the first and of a later one; the earlier bytes stand beside;
+    the vote of the earlier term is gone with it."""
     disk = replica_at_rest()
     earlier = disk.read(path_of(TABLET))
     for term in (3, next_generation(4)):

@@ -37,8 +37,9 @@ def witness(name: str, last: tuple[int, int], group: RaftConfig, **more: object)
 def test_majority_with_a_witness_goes_on_only_if_the_rows_are_not_behind_its_log(
     rows_end: tuple[int, int], goes_on: bool
 ) -> None:
-    """CC-38. Goal: an operator is sent to start servers only if that helps. Method: of a, c and the witness b, a is
-    lost; c ends where b does, one entry before, in a later term, in an older one with a longer log."""
+    """CC-38. Goal: the plan tells an operator to start servers only if those can elect a leader. Method: of a, c and
+    the witness b, a is lost; c ends where b does, one entry before, in a later term, in an older one with a longer
+    log."""
     group = config("ac", "b")
     living = looked(witness("b", (2, 10), group), seen("c", rows_end, config=group))
     assert living.present == (UUIDS["b"], UUIDS["c"])
@@ -48,8 +49,8 @@ def test_majority_with_a_witness_goes_on_only_if_the_rows_are_not_behind_its_log
 
 
 def test_rows_need_the_votes_of_a_majority_and_not_of_everybody() -> None:
-    """CC-38. Goal: one witness that is ahead does not doom a group that can do without its vote. Method: five voters,
-    of which two are lost: the witness is ahead of one of two, of both; four live, it is ahead of all three."""
+    """CC-38. Goal: a witness that is ahead does not matter if the others are a majority without it. Method: five
+    voters, of which two are lost: the witness is ahead of one of two, of both; four live, it is ahead of all three."""
     group = config("acde", "b")
     ahead, behind = witness("b", (2, 10), group), seen("d", (2, 9), config=group)
     assert looked(ahead, seen("c", (2, 10), config=group), behind).leader == UUIDS["c"]
@@ -58,8 +59,9 @@ def test_rows_need_the_votes_of_a_majority_and_not_of_everybody() -> None:
 
 
 def test_only_a_voter_whose_rows_the_config_knows_can_be_elected() -> None:
-    """CC-38, CC-53. Goal: rows alone lead nobody. Method: two witnesses live, and the rows of one are on its disk; the
-    same with a learner that has rows and is ahead; then as a config that nobody had committed calls the first whole."""
+    """CC-38, CC-53. Goal: only a voter that has rows by its config can be elected. Method: two witnesses live, and the
+    rows of one are on its disk; the same with a learner that has rows and is ahead; then as a config that nobody had
+    committed calls the first whole."""
     group = config("a", "bd", "c")
     b, learner = witness("b", (2, 9), group), seen("c", (2, 12), config=group)
     joined = seen("d", (2, 10), config=group)
@@ -71,8 +73,9 @@ def test_only_a_voter_whose_rows_the_config_knows_can_be_elected() -> None:
 
 
 def test_voter_that_lost_the_end_of_its_log_neither_leads_nor_votes() -> None:
-    """CC-38. Goal: a damaged end counts as the server will take it. Method: of three, one is lost and one has a
-    damaged end, which the other has; damaged below what it has again; three live and one is damaged."""
+    """CC-38. Goal: a voter with a damaged end of its log counts as the server will treat it: it neither leads nor
+    votes. Method: of three, one is lost and one has a damaged end, which the other has; damaged below what it has
+    again; three live and one is damaged."""
     damaged, whole = seen("b", (2, 8), withheld=OpId(2, 10)), seen("c", (2, 10))
     living = looked(damaged, whole)
     assert not living.goes_on and "2.10" in living.obstacles[0]
@@ -83,8 +86,9 @@ def test_voter_that_lost_the_end_of_its_log_neither_leads_nor_votes() -> None:
 
 
 def test_leader_needs_no_election() -> None:
-    """CC-38. Goal: a tablet that works is left alone, although statuses asked one after the other make a witness look
-    ahead. Method: a running leader with the lower end; the same deposed, by a term that was seen."""
+    """CC-38. Goal: a tablet with a running leader is left alone, although statuses that were asked one after the other
+    make a witness look ahead. Method: a running leader with the lower end; the same deposed, by a term that was
+    seen."""
     group = config("ac", "b")
     logs, leads = witness("b", (2, 11), group, running=True), seen("c", (2, 10), config=group, running=True, leads=True)
     assert looked(logs, leads).leader == UUIDS["c"]
@@ -92,8 +96,9 @@ def test_leader_needs_no_election() -> None:
 
 
 def test_newer_config_that_is_stuck_does_not_hide_an_older_one_that_goes_on() -> None:
-    """CC-38. Goal: rather a recovery too few than two groups. Method: c has a pending config in which the witness b
-    replaces d, and is behind b; in the committed one c and d are a majority. A config before a forced one is none."""
+    """CC-38. Goal: if an older config can still elect a leader, the plan refuses, because a recovery could make two
+    groups. Method: c has a pending config in which the witness b replaces d, and is behind b; in the committed one c
+    and d are a majority. A config before a forced one is none."""
     before, after = config("acd"), config("ac", "b", opid=OpId(2, 9))
     c = seen("c", (2, 9), config=before, pending=after)
     b, d = witness("b", (2, 10), after), seen("d", (2, 8), config=before)
@@ -104,9 +109,9 @@ def test_newer_config_that_is_stuck_does_not_hide_an_older_one_that_goes_on() ->
 
 
 def test_plan_says_why_nobody_can_be_elected_and_what_is_lost() -> None:
-    """CC-38, CC-41. Goal: the operator reads why a majority is not enough and what the recovery costs. Method: the
-    witness is four entries ahead of the only rows; each is named with its end, in the plan and in its file; with c
-    running, its server is to be stopped; only witnesses left: nothing to go on from."""
+    """CC-38, CC-41. Goal: the plan tells why the live majority cannot elect a leader, and which entries the recovery
+    loses. Method: the witness is four entries ahead of the only rows; each is named with its end, in the plan and in
+    its file; with c running, its server is to be stopped; only witnesses left: nothing to go on from."""
     group = config("ac", "b")
     logs, rows = witness("b", (2, 14), group), seen("c", (2, 10), config=group)
     plan = planned(logs, rows)
@@ -129,8 +134,8 @@ def test_plan_says_why_nobody_can_be_elected_and_what_is_lost() -> None:
 
 
 def test_witness_that_is_ahead_is_copied_over_by_nobody() -> None:
-    """CC-42. Goal: what only the witness' log has is not wiped by the recovery itself. Method: it is named as the
-    target of a copy."""
+    """CC-42. Goal: a recovery does not replace a witness whose log has entries that nothing else has. Method: it is
+    named as the target of a copy."""
     group = config("ac", "b")
     target = Target(uuid=UUIDS["b"], addresses=(Address("host-b", 1),))
     found = planned(witness("b", (2, 14), group), seen("c", (2, 10), config=group), targets=[target])

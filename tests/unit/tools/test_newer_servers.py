@@ -106,27 +106,29 @@ REFUSED: dict[str, Callable[[], object]] = {
 
 @pytest.mark.parametrize("place", TOLD)
 def test_unknown_number_of_a_newer_server_is_told(place: str) -> None:
-    """IN-82. Goal: an older program goes on, and says the number and that it is older. Method: a row code and a data
-    state that this build does not know, at every place that shows one."""
+    """IN-82. Goal: an older program shows an unknown number of a newer server, says that it is older, and goes on.
+    Method: a row code and a data state that this build does not know, at every place that shows one."""
     text = TOLD[place]()
     assert re.search(rf"\b{UNKNOWN}\b", text) and "older" in text, text
 
 
 @pytest.mark.parametrize("place", REFUSED)
 def test_what_cannot_be_done_without_the_number_is_refused_with_it(place: str) -> None:
-    """IN-82. Goal: no raw exception. Method: values without whose meaning nothing can be read."""
+    """IN-82. Goal: a value whose meaning is needed and unknown is refused with its number. Method: values without whose
+    meaning nothing can be read."""
     assert str(UNKNOWN) in refused(REFUSED[place])
 
 
 def test_error_code_of_a_newer_server_keeps_its_text() -> None:
-    """IN-82. Goal: the newer server's own words reach the caller. Method: an error with an unknown code."""
+    """IN-82. Goal: an error with an unknown code keeps the server's text. Method: an error with an unknown code."""
     error = error_from_pb(pb.Error(code=UNKNOWN, message="the ring is open", outcome_unknown=True))
     assert error is not None and error.code is Code.ILLEGAL_STATE
     assert "the ring is open" in str(error) and str(UNKNOWN) in str(error)
 
 
 def test_cancelled_copy_that_leaves_an_unknown_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    """IN-82. Goal: the command that cancels a copy tells what it did. Method: a server's answer with an unknown one."""
+    """IN-82. Goal: the command that cancels a copy reports the outcome, also with an unknown state. Method: a server's
+    answer with an unknown one."""
 
     class Connected:
         def cancel_copy(self, *_: object) -> pb.CancelCopyReply:
@@ -144,7 +146,8 @@ def test_cancelled_copy_that_leaves_an_unknown_state(monkeypatch: pytest.MonkeyP
 
 
 def test_advice_on_an_unknown_reason_is_to_update() -> None:
-    """IN-82. Goal: nobody is told to correct rows whose fault this program cannot name. Method: unknown and known."""
+    """IN-82. Goal: for an unknown row error the advice is to update the program, not to correct the rows. Method:
+    unknown and known."""
     assert "newer server" in advice([row_error().code], RowOp.INSERT)
     assert "newer server" not in advice([RowCode.NULL_KEY], RowOp.INSERT)
 
@@ -203,7 +206,8 @@ WIRE: dict[str, Callable[[int], object]] = {
 @pytest.mark.parametrize("place", WIRE)
 @given(number=st.integers(-(1 << 31), (1 << 31) - 1) | st.integers(0, 60))
 def test_any_number_at_any_place_of_a_message_is_read_or_refused(place: str, number: int) -> None:
-    """IN-82. Goal: no raw exception, whatever number comes. Method: the conversions of messages, any int32."""
+    """IN-82. Goal: any number in a message is read or refused, without a raw exception. Method: the conversions of
+    messages, any int32."""
     try:
         WIRE[place](number)
     except Refused as error:
@@ -225,8 +229,8 @@ FROM_OUR_OWN = {
 
 
 def test_no_value_of_a_message_is_read_in_another_way() -> None:
-    """IN-82. Goal: the next place is right, too. Method: no source makes a member of an enum from an expression, but
-    those that are named with a reason; and each of these still does."""
+    """IN-82. Goal: all code reads enums from messages by the two checked functions. Method: no source makes a member of
+    an enum from an expression, but those that are named with a reason; and each of these still does."""
     known, found = enums(), set()
     for path in sorted(p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):

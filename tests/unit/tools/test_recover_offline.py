@@ -116,8 +116,9 @@ class Directories:
 
 
 def test_recovery_brings_all_members_to_the_survivor_and_keeps_what_it_replaced() -> None:
-    """CC-42. Goal: one group of three equal voters, out of one survivor. Method: a plan with a lagging member,
-    whose longer log goes to quarantine, and a new one; the earlier metadata stay; positions go back first."""
+    """CC-42. Goal: a recovery makes a group of three equal voters from one survivor, and keeps replaced files in
+    quarantine. Method: a plan with a lagging member, whose longer log goes to quarantine, and a new one; the earlier
+    metadata stay; positions go back first."""
     all_of = Directories()
     plan = all_of.plan()
     assert plan.tablets[0].survivor == UUIDS["a"]
@@ -133,9 +134,9 @@ def test_recovery_brings_all_members_to_the_survivor_and_keeps_what_it_replaced(
 
 
 def test_only_replica_that_lost_the_end_of_its_log_goes_on_without_it() -> None:
-    """CN-22, CC-42. Goal: what `nyala cluster check` says to do about such a tablet does it. Method: the last entry of
-    the only voter's log is damaged at rest; the plan says that one entry is lost, and once it is carried out the
-    replica holds the others, and nothing is withheld from it any more."""
+    """CN-22, CC-42. Goal: the repair that `nyala cluster check` names for such a tablet works. Method: the last entry
+    of the only voter's log is damaged while it is stopped. The plan reports one lost entry; after the recovery the
+    replica has the others and withholds no vote."""
     disk = stopped_server("a", (1, 1, 1), "a")
     newest = f"{wal_folder(TABLET)}/{disk.listdir(wal_folder(TABLET))[-1]}"
     disk.corrupt(newest, len(disk.read(newest).rstrip(b"\0")) - 20)
@@ -150,9 +151,9 @@ def test_only_replica_that_lost_the_end_of_its_log_goes_on_without_it() -> None:
 
 
 def test_recovery_tells_the_masters_each_forced_config_before_any_server_starts() -> None:
-    """IN-42. Goal: the masters learn from the tool what the members that they know cannot confirm. Method: a recovery
-    at whose end the masters do not answer: the fences stay, and it is run again; a tablet that was dropped meanwhile
-    has nothing to confirm."""
+    """IN-42. Goal: the tool confirms each forced config to the masters, because the members that they know cannot.
+    Method: a recovery at whose end the masters do not answer: the fences stay, and it is run again; a tablet that was
+    dropped meanwhile has nothing to confirm."""
     all_of = Directories()
     plan = all_of.plan()
     told = (TABLET, plan.tablets[0].config)
@@ -191,10 +192,10 @@ def test_rewrite_before_every_copy_is_there_is_refused_and_changes_nothing() -> 
 @pytest.mark.parametrize("power", [False, True])
 @pytest.mark.parametrize("point", POINTS)
 def test_recovery_cut_off_anywhere_keeps_servers_out_and_goes_on(point: str, power: bool) -> None:
-    """CC-43, CC-44. Goal: no server starts on half a recovery, and the same command ends it. Method: die at each point
-    on each of the three directories where it is passed, by kill or power loss; a directory that was rewritten is fenced
-    unless all were; a server that may start does, and appends; run the plan that was left behind. What a server
-    appended stays, and one that went on need not be named again."""
+    """CC-43, CC-44. Goal: no server starts in the middle of a recovery, and the same command completes it. Method: die
+    at each point on each of the three directories where it is passed, by kill or power loss; a directory that was
+    rewritten is fenced unless all were; a server that may start does, and appends; run the plan that was left behind.
+    What a server appended stays, and one that went on need not be named again."""
     died, went_on = 0, []
     for victim in "ade":
         all_of = Directories()
@@ -228,9 +229,9 @@ def test_recovery_cut_off_anywhere_keeps_servers_out_and_goes_on(point: str, pow
 
 @pytest.mark.parametrize("point", ["recover.fenced", "recover.copied", "recover.logged", "recover.rewritten"])
 def test_recovery_is_abandoned_only_before_a_config_is_rewritten(point: str) -> None:
-    """CC-38, CC-44. Goal: a recovery that cannot go on locks nobody out for ever, and no half of one is let go. Method:
-    die at each point; abandon without the survivor, then with it: either all may start in their old configs, or nothing
-    changed and the plan is finished."""
+    """CC-38, CC-44. Goal: a recovery can be abandoned before the first config is rewritten; after that it can only be
+    completed. Method: die at each point; abandon without the survivor, then with it: either all may start in their old
+    configs, or nothing changed and the plan is finished."""
     all_of = Directories()
     plan = all_of.plan()
     victim = {"recover.fenced": "d", "recover.copied": "e"}.get(point, "a")
@@ -260,8 +261,8 @@ def test_recovery_is_abandoned_only_before_a_config_is_rewritten(point: str) -> 
 
 
 def test_source_of_a_dropped_table_keeps_no_recovery_from_its_end() -> None:
-    """CC-46. Goal: what is gone needs no lowering. Method: the catalog knows the table no more; then it does not
-    answer, which keeps the fences up."""
+    """CC-46. Goal: a recovery does not need the source positions of a table that was dropped. Method: the catalog knows
+    the table no more; then it does not answer, which keeps the fences up."""
     for code in (Code.NOT_FOUND, Code.UNAVAILABLE):
         all_of = Directories()
         plan = all_of.plan()
@@ -293,8 +294,8 @@ def _is_forced(disk: SimDisk) -> bool:
 
 
 def test_another_plan_or_a_missing_directory_changes_nothing() -> None:
-    """CC-38. Goal: what is half done is ended before anything else begins. Method: fence with one plan; run another;
-    run a plan without one of its directories; two unfinished plans at once."""
+    """CC-38. Goal: an unfinished recovery must be completed or abandoned before another one begins. Method: fence with
+    one plan; run another; run a plan without one of its directories; two unfinished plans at once."""
     all_of = Directories()
     plan = all_of.plan()
     all_of.recovery(plan).fence()
@@ -310,7 +311,8 @@ def test_another_plan_or_a_missing_directory_changes_nothing() -> None:
 
 
 def test_survivor_that_went_on_since_the_plan_is_not_rewritten() -> None:
-    """CC-44. Goal: a plan is for what it saw. Method: make the plan, append one more entry, run it."""
+    """CC-44. Goal: a plan is refused if the survivor's log changed after it was made. Method: make the plan, append one
+    more entry, run it."""
     disk = stopped_server("a", (1, 1))
     plan = plan_for({"a": disk})
     later = plan_for({"a": stopped_server("a", (1, 1, 1))})
@@ -337,8 +339,9 @@ def recovery_of(plan: RecoveryPlan, disks: dict[str, SimDisk], said: list[str] |
 def test_target_whose_log_ends_alike_and_whose_rows_are_not_there_is_copied_over(
     harm: Callable[[SimDisk], None],
 ) -> None:
-    """CC-42. Goal: an equal log is no copy. Method: a target with one flipped byte in a block, and a witness: the rows
-    are there afterwards, and what was replaced lies in quarantine; a whole one is left as it is."""
+    """CC-42. Goal: a target with an equal log and without the rows is copied to. Method: a target with one flipped byte
+    in a block, and a witness: the rows are there afterwards, and what was replaced lies in quarantine; a whole one is
+    left as it is."""
     rows = {1: "v1", 2: "v1", 3: "v2", 4: "v2"}
     for harmed in (True, False):
         disks, said = equal_servers(), []
@@ -360,9 +363,9 @@ def test_target_whose_log_ends_alike_and_whose_rows_are_not_there_is_copied_over
 
 @pytest.mark.parametrize("target", ["whole", "damaged"])
 def test_survivor_that_went_bad_since_the_plan_changes_nothing(target: str) -> None:
-    """CC-44. Goal: no config is rewritten, and no replica replaced, before all that must be whole is. Method: a byte of
-    the survivor's block flips after the plan, with and without a target to copy over: refused with the cause, every
-    metadata and block as before, and the recovery can be abandoned."""
+    """CC-44. Goal: no config is rewritten and no replica replaced if the survivor was damaged after the plan. Method: a
+    byte of the survivor's block flips after the plan, with and without a target to copy over: refused with the cause,
+    every metadata and block as before, and the recovery can be abandoned."""
     disks = equal_servers()
     disks["e"].remove(Superblock.load(disks["e"], TABLET).blocks[0].files[0][0]) if target == "damaged" else None
     plan = plan_for(disks, "ae")
@@ -379,8 +382,9 @@ def test_survivor_that_went_bad_since_the_plan_changes_nothing(target: str) -> N
 
 @pytest.mark.parametrize("name", ["a", "e"])
 def test_log_that_lost_the_forced_config_after_its_rewrite_is_not_taken_for_recovered(name: str) -> None:
-    """CC-46. Goal: metadata that say the forced config are no proof that the log has it. Method: the log of the
-    survivor, then of the other member, is that of before the rewrite again: Corruption; repeated, it ends well."""
+    """CC-46. Goal: a recovery is complete only if the forced config is in the log, not only in the metadata. Method:
+    the log of the survivor, then of the other member, is that of before the rewrite again: Corruption; repeated, it
+    ends well."""
     disks = equal_servers()
     plan = plan_for({"a": disks["a"]}, "e")
     recovery = recovery_of(plan, disks)
@@ -401,8 +405,9 @@ def test_log_that_lost_the_forced_config_after_its_rewrite_is_not_taken_for_reco
 
 
 def test_member_that_went_bad_after_its_rewrite_is_copied_anew_when_repeated() -> None:
-    """CC-46. Goal: what cannot be abandoned any more can be finished. Method: a byte of a member's block flips between
-    rewriting and reading back: Corruption, fences up, twice; the same recovery ends with both whole."""
+    """CC-46. Goal: a recovery that can no longer be abandoned can be completed even if a member is damaged. Method: a
+    byte of a member's block flips between rewriting and reading back: Corruption, fences up, twice; the same recovery
+    ends with both whole."""
     disks = equal_servers()
     plan = plan_for({"a": disks["a"]}, "e")
     recovery = recovery_of(plan, disks)

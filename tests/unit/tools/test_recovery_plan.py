@@ -56,8 +56,9 @@ def left(*evidence: ReplicaEvidence, **more: object) -> LeftAlone:
 
 
 def test_survivor_is_the_one_whose_last_entry_has_the_higher_term_not_the_longer_log() -> None:
-    """CC-40. Goal: the end of a longer log of an older term was never committed. Method: two of five, in both orders;
-    then one term and two lengths; the config stands right behind the survivor's log."""
+    """CC-40. Goal: the survivor is the replica whose last entry has the highest term, because the end of a longer log
+    of an older term was never committed. Method: two of five, in both orders; then one term and two lengths; the config
+    stands right behind the survivor's log."""
     older, newer = seen("a", (2, 30), "abcde"), seen("b", (3, 20), "abcde")
     for both in ((older, newer), (newer, older)):
         plan = recovered(*both)
@@ -67,8 +68,9 @@ def test_survivor_is_the_one_whose_last_entry_has_the_higher_term_not_the_longer
 
 
 def test_plan_says_which_entries_are_known_to_be_lost_and_since_when() -> None:
-    """CC-41. Goal: the operator sees the gap. Method: beside the survivor a tombstone that kept a later OpId, a replica
-    whose log cannot be read any more, and a survivor with a damaged end; nothing else known means none, not never."""
+    """CC-41. Goal: the plan names the entries that are known to be lost. Method: beside the survivor a tombstone that
+    kept a later OpId, a replica whose log cannot be read any more, and a survivor with a damaged end; nothing else
+    known means none, not never."""
     survivor = seen("a", (2, 10), last_time=77)
     tombstone = seen("b", (2, 14), data_state=DataState.DELETED)
     plan = recovered(survivor, tombstone)
@@ -111,9 +113,10 @@ def test_evidence_of_a_directory_names_what_tombstones_kept_and_what_cannot_be_r
 
 
 def test_replica_with_a_damaged_block_is_no_survivor_and_no_part_of_a_majority() -> None:
-    """CC-40, CC-41. Goal: nobody goes on from rows that no server would open. Method: the most up-to-date of three has
-    one flipped byte in a block, the laggard is whole: the laggard is built upon, and what only the damaged log has is
-    known to be lost; with the block whole the two are a majority."""
+    """CC-40, CC-41. Goal: a replica with a damaged block is neither a survivor nor part of a majority, because no
+    server would open it. Method: the most up-to-date of three has one flipped byte in a block, the laggard is whole:
+    the laggard is built upon, and what only the damaged log has is known to be lost; with the block whole the two are a
+    majority."""
     ahead, laggard = stopped_server("a", (1, 1, 2, 2), flush_at=2), stopped_server("b", (1, 1, 2), flush_at=2)
     assert plan_for({"a": ahead, "b": laggard}).left_alone[0].why is Why.MAJORITY
     for block in Superblock.load(ahead, TABLET).blocks:
@@ -125,8 +128,8 @@ def test_replica_with_a_damaged_block_is_no_survivor_and_no_part_of_a_majority()
 
 
 def test_tablet_without_a_survivor_is_refused_with_what_is_left_of_it() -> None:
-    """CC-39. Goal: nothing is made of nothing. Method: a tombstone, an unfinished copy, a failed replica, a witness; an
-    unknown tablet."""
+    """CC-39. Goal: a plan without a survivor is refused, with what is left of the tablet. Method: a tombstone, an
+    unfinished copy, a failed replica, a witness; an unknown tablet."""
     witness = RaftConfig(OpId(1, 1), (Member(UUIDS["a"]), Member(UUIDS["d"], holds_data=False)))
     remains = [
         seen("b", (2, 14), data_state=DataState.DELETED),
@@ -142,16 +145,18 @@ def test_tablet_without_a_survivor_is_refused_with_what_is_left_of_it() -> None:
 
 
 def test_witness_whose_rows_are_there_is_built_upon() -> None:
-    """CC-39. Goal: rows are a survivor, whatever the config calls their holder. Method: the only one left is called a
-    witness by its config and has its rows by its disk: the plan goes on from it, as a whole member."""
+    """CC-39. Goal: a replica with rows on its disk can be the survivor, even if its config calls it a witness. Method:
+    the only one left is called a witness by its config and has its rows by its disk: the plan goes on from it, as a
+    whole member."""
     before = RaftConfig(OpId(1, 1), (Member(UUIDS["a"]), Member(UUIDS["d"], promote=True, holds_data=False)))
     found = recovered(seen("d", (2, 15), config=before))
     assert (found.survivor, found.last, found.config.members) == (UUIDS["d"], OpId(2, 15), (Member(UUIDS["d"]),))
 
 
 def test_tablet_whose_majority_is_whole_is_left_alone_and_the_majority_named() -> None:
-    """CC-38. Goal: nobody gives up what only needs a start. Method: two of three at rest; one at rest and one running;
-    a pending config of which a majority is there; the same, told to go on nevertheless."""
+    """CC-38. Goal: a tablet with an undamaged majority is not recovered, because it only has to be started. Method: two
+    of three at rest; one at rest and one running; a pending config of which a majority is there; the same, told to go
+    on nevertheless."""
     running = seen("b", (2, 10), running=True, place="host-b:7050")
     for other in (seen("b", (1, 4)), running):
         found = left(seen("a", (2, 10)), other)
@@ -187,8 +192,9 @@ def test_new_config_names_survivor_and_targets_and_begins_above_every_term_that_
 
 
 def test_target_that_may_have_promised_more_than_the_survivor_has_is_refused_before_anything_is_fenced() -> None:
-    """CC-42. Goal: no plan whose copy cannot be made. Method: a target whose config is ahead of its damaged log; one
-    with damaged metadata; one whose log has a hole; one with no more than a missing block is copied to."""
+    """CC-42. Goal: a plan is refused if its copy to a target could not be made. Method: a target whose config is ahead
+    of its damaged log; one with damaged metadata; one whose log has a hole; one with no more than a missing block is
+    copied to."""
     best, new = seen("a", (2, 10), "abcde"), Target(uuid=UUIDS["b"], addresses=(Address("host-b", 1),))
     ahead = left(best, seen("b", (1, 4), config=config("abcde", OpId(2, 11)), problem="x"), targets=[new])
     assert ahead.why is Why.TARGET and "2.11" in ahead.what
@@ -206,8 +212,8 @@ def test_target_that_may_have_promised_more_than_the_survivor_has_is_refused_bef
 
 
 def test_tablets_of_a_table_come_from_directories_and_from_the_catalog() -> None:
-    """CC-39. Goal: a tablet of which nothing is left is not passed over in silence. Method: one that a directory has
-    and one that only the catalog has, by table, by id and all; a table that nobody knows; what a lost one gives."""
+    """CC-39. Goal: a plan lists also tablets of which no files are left. Method: one that a directory has and one that
+    only the catalog has, by table, by id and all; a table that nobody knows; what a lost one gives."""
     found, catalog = [seen("a", (2, 10)), seen("b", (2, 9), running=True)], {"things": [TABLET, "lost"], "other": ["x"]}
     assert chosen_tablets(found, catalog, tables=["things"]) == {TABLET, "lost"}
     assert chosen_tablets(found, {}, tables=["things"]) == {TABLET}
@@ -225,8 +231,9 @@ def test_tablets_of_a_table_come_from_directories_and_from_the_catalog() -> None
 
 
 def test_members_of_which_nothing_was_seen_are_named() -> None:
-    """CC-38. Goal: nobody takes silence for death. Method: of five members one is at rest, one runs with an older
-    config, one is a tombstone; a pending config names one more; the names survive the plan's file."""
+    """CC-38. Goal: the plan names the members that it has not seen, because they may be alive. Method: of five members
+    one is at rest, one runs with an older config, one is a tombstone; a pending config names one more; the names
+    survive the plan's file."""
     plan = recovered(
         seen("a", (2, 10), "abcde", pending=config("abcdef", OpId(2, 9))),
         seen("b", (1, 4), "abcde", running=True),
@@ -258,8 +265,9 @@ def mark(at: int, generation: int = 1) -> SourceMark:
     [((mark(60),), 60), ((mark(100),), None), ((), 5), ((mark(90, generation=0),), 5), ((mark(2),), 5)],
 )
 def test_source_position_goes_back_to_what_the_survivor_has(marks: Sequence[SourceMark], expected: int | None) -> None:
-    """CC-46. Goal: the ingest reads again what is lost, and no more than that. Method: a survivor that is behind, even,
-    without the source, of an earlier generation, or below the source's start; another table's source is left."""
+    """CC-46. Goal: a source position is lowered to what the survivor has, so the ingest reads lost records again, and
+    no others. Method: a survivor that is behind, even, without the source, of an earlier generation, or below the
+    source's start; another table's source is left."""
     plan = make_plan(
         {TABLET: [seen("a", (2, 10), sources=tuple(marks))]},
         [TABLET],
@@ -271,8 +279,8 @@ def test_source_position_goes_back_to_what_the_survivor_has(marks: Sequence[Sour
 
 
 def test_fingerprint_names_the_decisions_and_the_plan_survives_its_file() -> None:
-    """CC-38. Goal: what was confirmed is what is done. Method: the same evidence in another order; another survivor;
-    a lowered source; to JSON and back."""
+    """CC-38. Goal: the confirmed fingerprint covers the decisions of the plan. Method: the same evidence in another
+    order; another survivor; a lowered source; to JSON and back."""
     first, second = seen("a", (2, 10), "abcde", sources=(mark(60),)), seen("b", (2, 9), "abcde")
 
     def plan(*evidence: ReplicaEvidence, done: int = 60) -> RecoveryPlan:

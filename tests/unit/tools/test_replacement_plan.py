@@ -39,8 +39,9 @@ def position(partition: int, start: int, done: int, table_id: str = "t1") -> pb.
 
 
 def test_tablet_of_which_a_running_server_holds_rows_is_left_to_a_recovery() -> None:
-    """CC-38. Goal: an empty tablet is the last resort. Method: a leader; a replica without one, also one that FAILED;
-    a tombstone, a copy under way and a witness hold nothing to go on from; told to, rows are thrown away, and named."""
+    """CC-38. Goal: a tablet is replaced by an empty one only if no running server has rows of it. Method: a leader; a
+    replica without one, also one that FAILED; a tombstone, a copy under way and a witness hold nothing to go on from;
+    told to, rows are thrown away, and named."""
     (alone,) = plan([running("a")], infos=[info(running=True, leader_uuid=A)]).left_alone
     assert alone.why is Why.REPLICA and f"{A} leads it" in alone.what
     for replica in (running("b"), running("b", problem="FAILED: a block")):
@@ -56,8 +57,8 @@ def test_tablet_of_which_a_running_server_holds_rows_is_left_to_a_recovery() -> 
 
 
 def test_fingerprint_of_a_replacement_names_what_is_given_up() -> None:
-    """CC-38. Goal: what is confirmed is what was read. Method: the same tablet; rows to throw away; another member;
-    another tablet. How far sources and Kafka are moves on, and is no part of it."""
+    """CC-38. Goal: the confirmed fingerprint covers the data that is given up. Method: the same tablet; rows to throw
+    away; another member; another tablet. How far sources and Kafka are moves on, and is no part of it."""
     first = plan().fingerprint
     assert plan().fingerprint == first == plan(positions=[position(0, 0, 9)]).fingerprint
     moved = info()
@@ -68,8 +69,9 @@ def test_fingerprint_of_a_replacement_names_what_is_given_up() -> None:
 
 
 def test_replacement_says_what_is_read_again_and_what_kafka_has_no_more() -> None:
-    """CC-46. Goal: nobody expects back what Kafka has dropped. Method: sources that go back to their start, to what is
-    retained, nowhere; one of another table; a plan without tablets lowers nothing."""
+    """CC-46. Goal: the plan tells which records are read again, and which ones Kafka no longer has. Method: sources
+    that go back to their start, to what is retained, nowhere; one of another table; a plan without tablets lowers
+    nothing."""
     floors = {SourceKey("c", "id1", number): offset for number, offset in ((1, 30), (2, 70), (3, 10))}
     positions = [position(0, 0, 50), position(1, 10, 50), position(2, 10, 50), position(3, 10, 10)]
     found = plan(positions=[*positions, position(9, 0, 50, "t2")], floors=floors)

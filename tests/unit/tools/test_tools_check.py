@@ -53,32 +53,33 @@ def told(seen: ClusterView) -> list[tuple[Severity, str]]:
 
 
 def test_check_sound_cluster_has_no_finding() -> None:
-    """Goal: no false alarm. Method: three replicas of three, three masters that serve."""
+    """Goal: a healthy cluster has no finding. Method: three replicas of three, three masters that serve."""
     masters = [MasterView(u, pb.MasterStatusReply(uuid=u)) for u in "xyz"]
     assert told(view("abc", masters=masters)) == []
 
 
 def test_check_missing_replica_of_a_server_that_nobody_lists_is_an_error() -> None:
-    """Goal: a third of all replicas gone is not exit status 0. Method: c is dead and the master was restarted."""
+    """Goal: missing replicas are an error, even if the masters do not list their server. Method: c is dead and the
+    master was restarted."""
     (finding,) = told(view("ab", listed="ab"))
     assert finding == (Severity.ERROR, "tablet 1 of t: voters without a replica: c")
 
 
 def test_check_fewer_voters_than_wanted_is_an_error() -> None:
-    """Goal: under-replication is wrong, not untidy. Method: a config of two where three are wanted."""
+    """Goal: fewer voters than wanted are an error, not a warning. Method: a config of two where three are wanted."""
     (finding,) = told(view("ab", voters="ab"))
     assert finding == (Severity.ERROR, "tablet 1 of t: 2 voters of 3 wanted")
 
 
 def test_check_replica_that_nobody_needs_is_a_warning() -> None:
-    """Goal: what is only untidy does not fail. Method: a replica outside the config."""
+    """Goal: a replica outside the config is a warning. Method: a replica outside the config."""
     (finding,) = told(view("abcd", listed="abcd"))
     assert finding == (Severity.WARNING, "tablet 1 of t: replicas outside the config: d")
 
 
 def test_check_each_master_that_does_not_serve_is_an_error() -> None:
-    """IN-21. Goal: masters are asked one by one. Method: sound, silent, failed, another one at the address, and
-    one that goes on though it could not start again."""
+    """IN-21. Goal: the check asks each master, and each one that does not serve is an error. Method: sound, silent,
+    failed, another one at the address, and one that goes on though it could not start again."""
     hurt = pb.ReplicaStatus(phase="RUNNING", error="a file of its log is missing")
     failed = pb.ReplicaStatus(phase="FAILED", error="its log is damaged")
     masters = [
@@ -97,7 +98,8 @@ def test_check_each_master_that_does_not_serve_is_an_error() -> None:
 
 
 def test_check_copies_that_fail_again_and_again_are_an_error() -> None:
-    """TC-65. Goal: an operator sees why nothing heals. Method: a server says two failures of one copy, and three."""
+    """TC-65. Goal: copies that fail repeatedly are an error, which tells why a tablet does not heal. Method: a server
+    says two failures of one copy, and three."""
     seen = view("abc")
     failing = (pb.FailingCopy(tablet_id="1", failures=3, error="no room"), pb.FailingCopy(tablet_id="2", failures=2))
     seen.servers[0].copies_failing.extend(failing)
@@ -108,8 +110,8 @@ def test_check_copies_that_fail_again_and_again_are_an_error() -> None:
 
 
 def test_check_tells_of_a_server_that_is_near_a_limit_of_its_process() -> None:
-    """IN-32. Goal: an operator hears of it before no block can be opened, with what to do. Method: servers just below
-    four fifths of a limit, at it, and of an older build, which says nothing."""
+    """IN-32. Goal: the check warns, with the remedy, before a server has no file descriptors or memory maps left.
+    Method: servers just below four fifths of a limit, at it, and of an older build, which says nothing."""
     seen = view("abc")
     for server, files, maps in ((seen.servers[0], 79, 80), (seen.servers[1], 80, 79)):
         server.open_files.MergeFrom(pb.ResourceUse(used=files, limit=100))
@@ -155,13 +157,13 @@ COPYING: dict[str, Any] = {"data_state": DataState.COPYING, "phase": "STOPPED"}
     ],
 )
 def test_check_voter_that_does_not_run_is_named(state: dict[str, Any], severity: Severity, says: str) -> None:
-    """Goal: a voter without rows, or that is closed, is no replica; one whose leader is about to speak is only late.
-    Method: each state in which the replica on c may be."""
+    """Goal: the check names a voter without rows, or whose replica is closed; one that is waiting for its leader's
+    first message is not named. Method: each state in which the replica on c may be."""
     assert told_of_voters(c=state) == [(severity, f"voter on c {says}")]
 
 
 def test_check_voters_that_take_no_part_make_no_majority() -> None:
-    """Goal: where most voters are of no use, that is said. Method: two of three are being copied; one is, one FAILED,
+    """Goal: the check reports that most voters cannot vote. Method: two of three are being copied; one is, one FAILED,
     which is told once; one is only about to hear its leader."""
     copying = [(Severity.ERROR, f"voter on {s} takes no part: COPYING, STOPPED") for s in "bc"]
     none = (Severity.ERROR, "no majority: 2 of 3 voters take no part")
@@ -180,9 +182,10 @@ def test_check_voters_that_take_no_part_make_no_majority() -> None:
 def test_check_tablet_whose_voters_lost_the_ends_of_their_logs_is_told_with_what_to_do(
     voters: str, lost: str, found: bool
 ) -> None:
-    """CN-22. Goal: a replica that waits for ever for what nobody can send is found where operators look. Method: a
-    tablet without a leader; some voters have lost the ends of their logs. If those that are left can elect one, it is
-    an election under way. Else the check says who lost what, and names the command; a program sees it too."""
+    """CN-22. Goal: the check finds a tablet whose voters wait for entries that no replica has, and names the repair.
+    Method: a tablet without a leader; some voters have lost the ends of their logs. If those that are left can elect
+    one, it is an election under way. Else the check says who lost what, and names the command; a program sees it
+    too."""
     seen = view(voters, voters=voters, factor=len(voters))
     for replica in seen.replicas["1"]:
         status = replica.status
@@ -201,8 +204,8 @@ def test_check_tablet_whose_voters_lost_the_ends_of_their_logs_is_told_with_what
 
 
 def test_check_voter_that_is_far_behind_is_a_warning_and_the_lag_is_told() -> None:
-    """Goal: an operator sees who is behind, and by how much, and so does a program. Method: what b has applied is as
-    much behind as is borne, and one entry more; c is a tombstone and is behind nothing."""
+    """Goal: the check shows which voter lags, and by how many entries, also to programs. Method: what b has applied is
+    as much behind as is borne, and one entry more; c is a tombstone and is behind nothing."""
     seen = view("abc", voters="ab", factor=2)
     leader, late, gone = (r.status for r in seen.replicas["1"])
     leader.commit_index = leader.applied_index = 1_000_000
@@ -216,8 +219,8 @@ def test_check_voter_that_is_far_behind_is_a_warning_and_the_lag_is_told() -> No
 
 
 def test_check_names_who_sends_heartbeats_and_does_not_count() -> None:
-    """IN-43. Goal: an operator sees which servers the masters do not count, and why; made-up ones do not fill the
-    screen. Method: one applicant of three is listed."""
+    """IN-43. Goal: the check shows which senders of heartbeats the masters do not accept, and why, up to a bound.
+    Method: one applicant of three is listed."""
     seen = view("abc")
     seen.applicants, seen.applicants_total = [pb.ServerInfo(uuid="d", not_counted="nobody answers at h:1")], 3
     assert told(seen) == [
@@ -227,7 +230,7 @@ def test_check_names_who_sends_heartbeats_and_does_not_count() -> None:
 
 
 def test_check_tells_what_a_server_says_and_is_not_believed() -> None:
-    """IN-40. Goal: a report that does not fit the catalog is seen by operators. Method: one such word of one server."""
+    """IN-40. Goal: the check shows a report that the masters do not believe. Method: one such word of one server."""
     seen = view("abc")
     seen.servers[1].doubts.append("tablet 1: it says that it leads, and is no voter of config 1.1")
     what = "is not believed: tablet 1: it says that it leads, and is no voter of config 1.1"
@@ -253,9 +256,9 @@ def unproven(m: Masters, *, teller: str, seconds: int) -> list[tuple[Severity, s
 
 @pytest.mark.parametrize("teller", [S[0], S[4]])
 def test_check_config_that_nobody_can_prove_names_what_an_operator_can_do(teller: str) -> None:
-    """IN-42. Goal: a config that waits for an operator is not told by a line of a log alone. Method: a member, or a
-    server that is none, tells of a forced config: nothing is found for some seconds, as after any change; then the
-    config, who tells of it and the command are; an operator confirms it, and nothing is found."""
+    """IN-42. Goal: the check shows a config that waits for an operator's confirmation, with the command. Method: a
+    member, or a server that is none, tells of a forced config: nothing is found for some seconds, as after any change;
+    then the config, who tells of it and the command are; an operator confirms it, and nothing is found."""
     m = Masters()
     tablet = m.box.catalog.get(TABLET, m.tablet)
     assert tablet is not None
@@ -276,10 +279,10 @@ def test_check_config_that_nobody_can_prove_names_what_an_operator_can_do(teller
 
 @pytest.mark.parametrize("gone", [False, True], ids=["joined", "and the lost one was removed"])
 def test_voter_of_two_that_is_lost_while_a_third_joins_is_named_with_the_command_that_ends_it(gone: bool) -> None:
-    """IN-42. Goal: an operator who forced nothing is told what to do, too: of two voters one is lost for good while a
-    third joins, so nobody can confirm the config that serves. Method: a and b vote, c joins, b is lost, and perhaps
-    left out since; the check names it and the command; what that command does is done with the config that its server
-    holds: nothing is found any more, and from then on the two that are left confirm by themselves."""
+    """IN-42. Goal: if one of two voters is lost while a third one joins, no member can confirm the serving config, and
+    the check names the command that does. Method: a and b vote, c joins, b is lost, and perhaps left out since; the
+    check names it and the command; what that command does is done with the config that its server holds: nothing is
+    found any more, and from then on the two that are left confirm by themselves."""
     m = Masters()
     a, b, c = S[:3]
     m.members = [Member(u, (Address("h", 1),)) for u in (a, b)]

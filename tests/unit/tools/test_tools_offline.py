@@ -71,8 +71,8 @@ def warnings(view: DirectoryView) -> list[str]:
 
 
 def test_whole_directory_has_no_finding_and_is_not_changed() -> None:
-    """Goal: no false alarm, and a look is a look. Method: check a replica with block, log and vote; compare all files;
-    the document for programs says what the replica promised."""
+    """Goal: the check of an undamaged directory has no finding and changes nothing. Method: check a replica with block,
+    log and vote; compare all files; the document for programs says what the replica promised."""
     disk, last = stopped_server()
     files = {path: disk.read(path) for folder in (*FOLDERS, "") for path in _below(disk, folder)}
     view = check_directory(disk)
@@ -87,8 +87,9 @@ def test_whole_directory_has_no_finding_and_is_not_changed() -> None:
 
 
 def test_replica_that_failed_at_an_entry_is_told_as_such() -> None:
-    """IN-03. Goal: files that are whole, of a replica that cannot be applied, do not pass as sound. Method: the notes
-    of a replica that failed at an entry, and of a server that crashed three times at one; an earlier log's are mute."""
+    """IN-03. Goal: the check reports a replica that failed at an entry, although its files are undamaged. Method: the
+    notes of a replica that failed at an entry, and of a server that crashed three times at one; an earlier log's are
+    mute."""
     disk, _ = stopped_server()
     failed = ReplayMarker(wal_generation=0, failed_index=7, failed_build="1.0+aa", failed="ValueError: no")
     suspect = ReplayMarker(wal_generation=0, first=7, last=7, suspect_first=5, suspect_last=9, build="1.0+aa")
@@ -136,7 +137,7 @@ DAMAGE: list[tuple[str, Callable[[SimDisk], None], str]] = [
 
 @pytest.mark.parametrize(("harm", "says"), [d[1:] for d in DAMAGE], ids=[d[0] for d in DAMAGE])
 def test_damaged_file_is_an_error_that_names_it(harm: Callable[[SimDisk], None], says: str) -> None:
-    """Goal: every kind of file is looked at, and what is wrong is told with its place. Method: damage one at a time."""
+    """Goal: the check reads every kind of file, and names the place of the damage. Method: damage one at a time."""
     disk, _ = stopped_server()
     harm(disk)
     view = check_directory(disk)
@@ -146,7 +147,7 @@ def test_damaged_file_is_an_error_that_names_it(harm: Callable[[SimDisk], None],
 
 
 def test_older_metadata_beside_a_newer_log_is_an_error() -> None:
-    """Goal: a file restored from a backup is told from a whole one. Method: put the first version of the consensus
+    """Goal: the check finds a file that was restored from a backup. Method: put the first version of the consensus
     metadata, of term 1, beside a log of term 4; then another server's metadata."""
     disk, _ = stopped_server()
     disk.remove(path_of(TABLET))
@@ -158,7 +159,7 @@ def test_older_metadata_beside_a_newer_log_is_an_error() -> None:
 
 
 def test_untidiness_is_a_warning_and_only_orphans_are_removed_on_demand() -> None:
-    """Goal: what the next start puts in order is no failure. Method: an orphaned block, metadata and a log without a
+    """Goal: what the next start repairs is only a warning. Method: an orphaned block, metadata and a log without a
     superblock, a stranger's file, a torn end, a copy and a deletion that were cut off; then remove the orphans."""
     disk, last = stopped_server()
     disk.poke("data/other-000001.arrow", b"orphan")
@@ -192,8 +193,8 @@ def test_untidiness_is_a_warning_and_only_orphans_are_removed_on_demand() -> Non
 
 @pytest.mark.parametrize("lost", ["tablet-meta", "consensus-meta", "wals", INSTANCE])
 def test_blocks_are_no_orphans_where_what_names_them_is_lost(lost: str) -> None:
-    """TC-46. Goal: a metadata disk that is not mounted costs no block. Method: lose each; nothing is called an orphan,
-    and a repair is refused and removes nothing."""
+    """TC-46. Goal: blocks do not count as orphans if the superblock folder is not mounted. Method: lose each; nothing
+    is called an orphan, and a repair is refused and removes nothing."""
     disk, _ = stopped_server()
     blocks = data_files(disk)
     (disk.remove if lost == INSTANCE else disk.remove_tree)(lost)
@@ -205,8 +206,8 @@ def test_blocks_are_no_orphans_where_what_names_them_is_lost(lost: str) -> None:
 
 
 def test_directory_with_data_of_somebody_else_is_no_servers(tmp_path: Path) -> None:
-    """Goal: nobody's files are removed because a folder of theirs has a name that a server uses too. Method: folders
-    `data`, `quarantine` and `replay`; then, of a server, each state in which a wipe may have been cut off."""
+    """Goal: a directory of another program is not taken for a server's because of the names of its folders. Method:
+    folders `data`, `quarantine` and `replay`; then, of a server, each state in which a wipe may have been cut off."""
     for name in ("data", "quarantine", "replay"):
         (tmp_path / "kafka" / name).mkdir(parents=True)
     with pytest.raises(Refused, match=r"no server's directory.*looked_for=instance"):
@@ -238,8 +239,9 @@ def test_deleted_replica_keeps_what_it_promised() -> None:
 
 
 def test_deleted_replica_with_a_damaged_log_abstains() -> None:
-    """Goal: a tombstone never votes on less than was acknowledged. Method: damage the last entry, then the middle: the
-    withheld OpId is kept; a log that cannot be read brings a vote floor at the present term."""
+    """Goal: the tombstone of a damaged log withholds its vote up to the damaged entry, or gives none. Method: damage
+    the last entry, then the middle: the withheld OpId is kept; a log that cannot be read brings a vote floor at the
+    present term."""
     disk, last = stopped_server()
     disk.corrupt(SEGMENT, len(disk.read(SEGMENT).rstrip(b"\0")) - 40)
     assert make_tombstone(disk, TABLET).last_logged == last
@@ -253,8 +255,9 @@ def test_deleted_replica_with_a_damaged_log_abstains() -> None:
 
 @pytest.mark.parametrize("state", ["READY", "DELETED", "damaged superblock", "no superblock"])
 def test_erased_replica_leaves_nothing_and_its_neighbour_everything(state: str) -> None:
-    """Goal: `--clean-unsafe` forgets one tablet and one only. Method: erase a READY replica, a tombstone, one with a
-    damaged superblock and one whose erasure died after the superblock; a neighbour's files stay byte for byte."""
+    """Goal: `--clean-unsafe` removes every trace of one tablet, and of no other. Method: erase a READY replica, a
+    tombstone, one with a damaged superblock and one whose erasure died after the superblock; a neighbour's files stay
+    byte for byte."""
     disk, _ = stopped_server()
     neighbour = superblock(tablet_id="neighbour")
     neighbour.save(disk)
@@ -278,8 +281,9 @@ def test_erased_replica_leaves_nothing_and_its_neighbour_everything(state: str) 
 
 
 def test_replica_copied_offline_is_the_source_and_keeps_its_own_promises() -> None:
-    """Goal: the offline copy obeys the follower's rules. Method: copy over nothing, over a READY replica that voted,
-    and from a source that lags: equal rows, own vote kept, old data in quarantine, the lagging one refused."""
+    """Goal: the offline copy obeys the rules of a target: it keeps its vote and refuses a lagging source. Method: copy
+    over nothing, over a READY replica that voted, and from a source that lags: equal rows, own vote kept, old data in
+    quarantine, the lagging one refused."""
     source = RestingReplica(new_disk())
     source.write([7], "new", term=6)
     source.cmeta.save_hard_state(6, None)
@@ -309,7 +313,7 @@ def test_replica_copied_offline_is_the_source_and_keeps_its_own_promises() -> No
 
 
 def test_offline_copy_that_fails_leaves_the_tombstone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a source that dies half-way leaves no half replica. Method: its session is gone at the first fetch."""
+    """Goal: an offline copy whose source dies leaves a tombstone. Method: its session is gone at the first fetch."""
     source = RestingReplica(new_disk())
     source.write([7], "new", term=6)
     source.cmeta.save_hard_state(6, None)
@@ -329,9 +333,9 @@ def test_offline_copy_that_fails_leaves_the_tombstone(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("harm", ["damaged", "gone"])
 @pytest.mark.parametrize("log", ["whole", "gone"])
 def test_replica_without_its_promises_is_replaced_and_abstains(harm: str, log: str) -> None:
-    """TC-55. Goal: lost metadata keep nobody from healing, and no vote is given twice. Method: damaged or missing
-    metadata of a server that voted in term 5, with and without its log: a source that leads nobody is refused and
-    nothing changed; copied from a leader in term 6, directly and over a tombstone, the floor is 6."""
+    """TC-55. Goal: a replica with lost metadata can be copied again, and gives no vote a second time. Method: damaged
+    or missing metadata of a server that voted in term 5, with and without its log: a source that leads nobody is
+    refused and nothing changed; copied from a leader in term 6, directly and over a tombstone, the floor is 6."""
     source = RestingReplica(new_disk())
     source.write([7], "new", term=6)
     source.cmeta.save_hard_state(6, SOURCE_UUID)
@@ -362,8 +366,8 @@ def test_replica_without_its_promises_is_replaced_and_abstains(harm: str, log: s
 
 
 def test_promises_that_a_later_build_wrote_are_not_taken_for_lost() -> None:
-    """TC-55. Goal: what only this build cannot read is not overwritten. Method: metadata of a later format, without a
-    log, beside a superblock and without one: a copy and a deletion end before they change anything."""
+    """TC-55. Goal: metadata of a later build are not overwritten. Method: metadata of a later format, without a log,
+    beside a superblock and without one: a copy and a deletion end before they change anything."""
     source = RestingReplica(new_disk())
     source.write([7], "new", term=6)
     for with_superblock in (True, False):

@@ -72,7 +72,8 @@ def sums(tablet: str, *numbers: int | None) -> list[ReplicaSum]:
 
 
 def test_verify_equal_sums_of_all_voters_are_sound() -> None:
-    """Goal: no false alarm, and the report counts. Method: three equal sums for each of two tablets."""
+    """Goal: equal checksums give no finding, and the report counts them. Method: three equal sums for each of two
+    tablets."""
     seen = with_sums(only_tables(view(), ["t"]), [*sums("1", 5, 5, 5), *sums("2", 6, 6, 6)], 7 << 12)
     assert errors(seen) == [] and to_read(seen) == set() and left_out(seen) == []
     assert table_lines(seen)[1:] == ["t: 20 rows, 6 replicas read, 2 of 2 tablets the same"]
@@ -87,7 +88,8 @@ def test_verify_a_replica_that_differs_is_an_error_of_its_tablet() -> None:
 
 
 def test_verify_a_voter_that_was_not_read_is_an_error() -> None:
-    """Goal: silence is not equality. Method: an unanswered replica, one being copied, nothing read, nobody leading."""
+    """Goal: a voter without a checksum is an error, because it may differ. Method: an unanswered replica, one being
+    copied, nothing read, nobody leading."""
     seen = with_sums(view("1"), sums("1", 5, None, 5), 1)
     assert to_read(seen) == {"1"}
     assert [text.rpartition(": ")[2] for text in errors(seen)] == ["silent", "b"]
@@ -106,7 +108,7 @@ def test_verify_a_voter_that_was_not_read_is_an_error() -> None:
 
 
 def test_verify_names_what_was_left_out_of_the_comparison() -> None:
-    """Goal: equal rows are claimed of no replica that was not read. Method: a witness, a member without a vote that is
+    """Goal: the report names the replicas that were not compared. Method: a witness, a member without a vote that is
     being copied, a tombstone, which is none, and a tablet of no table."""
     seen = with_sums(view("1"), sums("1", 5, 5, 5)[:2], 1)
     seen.replicas["1"][2].status.witness = True
@@ -165,9 +167,9 @@ class Planted:
 
 
 def test_check_looks_again_while_something_is_found_and_time_is_left() -> None:
-    """Goal: what a moment mends is no finding to who waits, and a look is a look to who does not. Method: masters that
-    do not answer, then nobody who leads, then all is well; the same without time; replicas that differ, which no time
-    mends, are told by the first look, where a second one would be an error."""
+    """Goal: with a time limit the check repeats while it finds something that may pass; without one it runs once.
+    Method: masters that do not answer, then a tablet without a leader, then no finding; the same without time. Replicas
+    that differ are reported by the first check, where a second one would be an error."""
     planted: Any = Planted("no master", "no leader", "well")
     view, findings = checked(planted, checksum=True, wait_s=3600)
     assert (findings, planted.looks, view.checksum_time) == ([], [], 7)

@@ -31,7 +31,8 @@ def test_group_commit_of_many_reservations_writes_and_syncs_once() -> None:
 
 
 def test_callbacks_before_the_sync_returned_never_come() -> None:
-    """CN-05, CN-08. Goal: no promise before the sync behind it. Method: look at the outcomes from inside the sync."""
+    """CN-05, CN-08. Goal: no callback reports an entry durable before the sync has returned. Method: look at the
+    outcomes from inside the sync."""
     disk = SimDisk()
     log, _ = open_log(disk, WalOptions())
     append_now(log, [entry(1)])
@@ -45,7 +46,7 @@ def test_callbacks_before_the_sync_returned_never_come() -> None:
 
 
 def test_unsynced_log_calls_back_without_a_sync() -> None:
-    """CN-05. Goal: the unsafe mode really saves the sync. Method: count syncs of appends to an open segment."""
+    """CN-05. Goal: the unsafe mode does no sync for an append. Method: count syncs of appends to an open segment."""
     disk = SimDisk()
     log, _ = open_log(disk, WalOptions(sync=False))
     append_now(log, [entry(1)])
@@ -55,11 +56,9 @@ def test_unsynced_log_calls_back_without_a_sync() -> None:
 
 
 def test_sixteen_writers_with_random_delays_reach_the_disk_in_reservation_order() -> None:
-    """CN-04, CN-07, CN-09. Goal: order on disk is order of reserve, serialisation outside the lock.
-
-    Method: 16 threads reserve under one lock and append after random waits on each other; read back and compare; the
-    log has one thread only.
-    """
+    """CN-04, CN-07, CN-09. Goal: entries are written in the order of their reservations, and serialised outside the
+    lock. Method: 16 threads reserve under one lock and append after random waits on each other; read back and compare;
+    the log has one thread only."""
     disk = SimDisk()
     log, _ = open_log(disk, SMALL, threaded=True)
     order: list[OpId] = []
@@ -92,7 +91,8 @@ def test_sixteen_writers_with_random_delays_reach_the_disk_in_reservation_order(
 
 
 def test_head_that_is_not_ready_holds_back_ready_ones_behind_it() -> None:
-    """CN-11, CN-13, CN-15. Goal: nothing overtakes. Method: make the second ready first, then the first."""
+    """CN-11, CN-13, CN-15. Goal: no reservation is written before an earlier one. Method: make the second ready first,
+    then the first."""
     disk = SimDisk()
     log, _ = open_log(disk)
     outcomes = Outcomes()
@@ -107,7 +107,8 @@ def test_head_that_is_not_ready_holds_back_ready_ones_behind_it() -> None:
 
 
 def test_threaded_head_that_is_not_ready_holds_back_ready_ones_behind_it() -> None:
-    """CN-15. Goal: the same with the appender thread, in the middle of a batch. Method: the callbacks' order."""
+    """CN-15. Goal: the appender thread writes no reservation before an earlier one, also in the middle of a batch.
+    Method: the callbacks' order."""
     log, _ = open_log(SimDisk(), threaded=True)
     outcomes = Outcomes()
     slots = [log.reserve([entry(index)]) for index in (1, 2, 3)]
@@ -118,7 +119,8 @@ def test_threaded_head_that_is_not_ready_holds_back_ready_ones_behind_it() -> No
 
 
 def test_reserve_with_a_full_queue_blocks_until_there_is_room() -> None:
-    """CN-10. Goal: the queue is bounded in bytes, nobody is lost. Method: hold the disk, fill, see it block, let go."""
+    """CN-10. Goal: the queue is bounded in bytes, and no reservation is lost. Method: hold the disk, fill, see it
+    block, let go."""
     disk = SimDisk()
     gate = threading.Event()
     log, _ = open_log(disk, WalOptions(queue_bytes_max=1000), threaded=True)
@@ -151,7 +153,8 @@ def test_reserve_with_a_full_queue_blocks_until_there_is_room() -> None:
 
 
 def test_reserve_on_a_full_queue_without_a_thread_is_refused() -> None:
-    """CN-10. Goal: the simulator never deadlocks. Method: two reservations beyond the bound."""
+    """CN-10. Goal: without an appender thread, as in the simulator, a full queue refuses instead of blocking for ever.
+    Method: two reservations beyond the bound."""
     log, _ = open_log(SimDisk(), WalOptions(queue_bytes_max=100))
     log.reserve([entry(1, bytes(200))])
     with pytest.raises(Refused, match="queue is full"):
@@ -166,7 +169,7 @@ def test_reservation_larger_than_the_queue_passes_when_it_is_empty() -> None:
 
 @pytest.mark.parametrize("indexes", [[3], [2, 4], [2, 2], [0]])
 def test_reserve_with_a_gap_violates_an_invariant_and_changes_nothing(indexes: list[int]) -> None:
-    """Goal: a caller's bug stops here, not at the next start. Method: indexes that do not follow 1.1."""
+    """Goal: a reservation with a gap is an invariant violation at once. Method: indexes that do not follow 1.1."""
     log, _ = open_log(SimDisk())
     append_now(log, [entry(1)])
     with pytest.raises(InvariantViolation):
@@ -183,7 +186,8 @@ def test_reserve_with_a_falling_term_violates_an_invariant() -> None:
 
 
 def test_append_of_a_payload_with_a_wrong_crc_stops_the_log_before_the_disk() -> None:
-    """Goal: bytes that could not be replayed are never promised. Method: an entry whose payload_crc is off by one."""
+    """Goal: an entry whose payload does not match its CRC is not written. Method: an entry whose payload_crc is off by
+    one."""
     log, _ = open_log(SimDisk())
     bad = entry(1)._replace(payload_crc=1)
     outcomes = append_now(log, [bad])
@@ -194,7 +198,8 @@ def test_append_of_a_payload_with_a_wrong_crc_stops_the_log_before_the_disk() ->
 @pytest.mark.parametrize("operation", ["pwrite", "datasync"])
 @pytest.mark.parametrize("threaded", [False, True])
 def test_append_on_a_failing_disk_poisons_the_log_for_good(operation: str, threaded: bool) -> None:
-    """CN-08. Goal: EIO is told once to each and never retried. Method: one fault, then a healthy disk."""
+    """CN-08. Goal: after an I/O error each reservation fails once, and the log is not used again. Method: one fault,
+    then a healthy disk."""
     disk = SimDisk()
     log, _ = open_log(disk, WalOptions(), threaded=threaded)
     outcomes = Outcomes()
@@ -217,7 +222,8 @@ def test_append_on_a_failing_disk_poisons_the_log_for_good(operation: str, threa
 
 
 def test_failed_append_fails_everything_queued_behind_it_once() -> None:
-    """CN-08. Goal: no gap is ever appended. Method: three reservations, a fault under the first, one not ready yet."""
+    """CN-08. Goal: if an append fails, all reservations behind it fail, so no gap is written. Method: three
+    reservations, a fault under the first, one not ready yet."""
     disk = SimDisk()
     log, _ = open_log(disk)
     append_now(log, [entry(1)])
@@ -233,7 +239,8 @@ def test_failed_append_fails_everything_queued_behind_it_once() -> None:
 
 @pytest.mark.parametrize("operation", ["pwrite", "preallocate"])
 def test_append_on_a_full_disk_is_refused_and_works_again_when_there_is_space(operation: str) -> None:
-    """Goal: no space refuses writes and breaks nothing. Method: ENOSPC amid a write, then a smaller one."""
+    """Goal: a full disk refuses an append and leaves the log usable. Method: ENOSPC amid a write, then a smaller
+    one."""
     disk = SimDisk()
     log, _ = open_log(disk)
     if operation == "pwrite":
@@ -249,7 +256,7 @@ def test_append_on_a_full_disk_is_refused_and_works_again_when_there_is_space(op
 
 
 def test_close_appends_what_is_ready_and_fails_what_is_not() -> None:
-    """CN-08. Goal: each reservation hears once, at shutdown too. Method: one ready, one reserved, close."""
+    """CN-08. Goal: closing a log answers each reservation once. Method: one ready, one reserved, close."""
     for threaded in (False, True):
         log, _ = open_log(SimDisk(), threaded=threaded)
         outcomes = Outcomes()
@@ -265,7 +272,8 @@ def test_close_appends_what_is_ready_and_fails_what_is_not() -> None:
 
 
 def test_log_without_an_append_has_no_thread_and_no_file() -> None:
-    """CN-09. Goal: an idle tablet costs neither. Method: open, look at threads and files."""
+    """CN-09. Goal: an idle tablet has neither an appender thread nor a segment. Method: open, look at threads and
+    files."""
     disk = SimDisk()
     log, _ = Log.open(disk, "wals/idle", "idle")
     assert "wal-idle" not in [thread.name for thread in threading.enumerate()]
@@ -316,7 +324,7 @@ def test_read_stops_at_its_byte_limit_but_gives_one_entry() -> None:
 
 
 def test_raising_callback_stops_the_log() -> None:
-    """Goal: a bug in a callback is loud. Method: a callback that raises; the next reserve reports it."""
+    """Goal: an error in a callback ends the log. Method: a callback that raises; the next reserve reports it."""
     log, _ = open_log(SimDisk())
 
     def broken(_: object) -> None:
@@ -329,7 +337,7 @@ def test_raising_callback_stops_the_log() -> None:
 
 
 def test_folder_of_another_tablet_is_refused() -> None:
-    """Goal: a misplaced folder is corruption. Method: open t1's folder as t2."""
+    """Goal: opening the log of another tablet is Corruption. Method: open t1's folder as t2."""
     disk = SimDisk()
     log, _ = open_log(disk)
     append_now(log, [entry(1)])
@@ -351,8 +359,8 @@ def test_log_tells_whether_a_reservation_would_block() -> None:
 
 
 def test_serialisation_happens_outside_the_lock_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CN-07. Goal: a large batch that is being serialised holds up nobody. Method: while one is, another thread
-    reserves, looks at the log and hands over what it has; then all are durable in the order of their reservations."""
+    """CN-07. Goal: serialising a large batch blocks no other thread. Method: while one is, another thread reserves,
+    looks at the log and hands over what it has; then all are durable in the order of their reservations."""
     log, _ = open_log(SimDisk(), SMALL, threaded=True)
     outcomes = Outcomes()
     seen: list[OpId] = []

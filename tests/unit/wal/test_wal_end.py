@@ -115,10 +115,10 @@ def opened(disk: SimDisk) -> tuple[list[Entry], OpId | None]:
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_closed_log_whose_newest_segment_is_cut_anywhere_withholds_what_it_held(name: str) -> None:
-    """IN-21, CN-22. Goal: a log that was closed never opens shorter without a word, however much of its end is gone and
-    wherever the cut falls. Method: lengths of the newest segment, each one near a block's border or a sector's and some
-    between, alone and with zeros behind: an entry is withheld that lies above what is left and at or above what was
-    last, or Corruption where the header is hurt. The last block's marker alone is no entry."""
+    """IN-21, CN-22. Goal: a log that was closed never opens shorter without withholding its vote, wherever its end is
+    cut. Method: lengths of the newest segment, each one near a block's border or a sector's and some between, alone and
+    with zeros behind: an entry is withheld that lies above what is left and at or above what was last, or Corruption
+    where the header is hurt. The last block's marker alone is no entry."""
     disk = SimDisk()
     held = SHAPES[name](disk)
     whole = files_of(disk)
@@ -147,8 +147,9 @@ def test_closed_log_whose_newest_segment_is_cut_anywhere_withholds_what_it_held(
 
 
 def test_log_that_lost_most_of_its_newest_segment_may_not_vote_until_it_has_it_again() -> None:
-    """IN-21. Goal: 399 acknowledged entries are not forgotten. Method: a closed log, its newest segment cut on one of
-    its first borders; the mark names the last entry until the log has it again, over restarts."""
+    """IN-21. Goal: a replica that lost 399 acknowledged entries does not vote until it has them again. Method: a closed
+    log, its newest segment cut on one of its first borders; the mark names the last entry until the log has it again,
+    over restarts."""
     disk = SimDisk()
     build(disk, lambda log: [append_now(log, [entry(index)]) for index in range(1, 400)])
     path = segment_paths(disk)[-1]
@@ -173,9 +174,10 @@ def _killed() -> tuple[SimDisk, str]:
 
 
 def test_opening_that_dies_leaves_the_files_that_a_cut_from_outside_leaves() -> None:
-    """IN-21. Goal: no length of a file may count as a loss, as DESIGN.md says. Method: a log is opened after a kill,
-    and dies when it has cut its newest segment and not yet replaced the record, as every build may; in a copy of the
-    same log that segment is cut from outside, behind its last block. All files are the same; nothing is withheld."""
+    """IN-21. Goal: the length of a file alone cannot prove a loss, as DESIGN.md says. Method: a log is opened after a
+    kill, and dies when it has cut its newest segment and not yet replaced the record, as every build may; in a copy of
+    the same log that segment is cut from outside, behind its last block. All files are the same; nothing is
+    withheld."""
     disk, path = _killed()
     before = files_of(disk)
     border = block_ends(disk, path)[-1]
@@ -189,8 +191,9 @@ def test_opening_that_dies_leaves_the_files_that_a_cut_from_outside_leaves() -> 
 
 
 def test_log_that_was_cut_after_a_kill_opens_shorter_and_withholds_nothing() -> None:
-    """IN-21. Goal: the limit that DESIGN.md states, no more and no less. Method: the newest segment of a killed log is
-    cut at every byte from its header on. What is left are the entries before the cut; what the record says is there."""
+    """IN-21. Goal: after a kill, a log whose newest segment is cut opens shorter without withholding its vote, as
+    DESIGN.md states as a limit. Method: the newest segment of a killed log is cut at every byte from its header on.
+    What is left are the entries before the cut; what the record says is there."""
     disk, path = _killed()
     files = files_of(disk)
     borders = block_ends(disk, path)
@@ -220,10 +223,10 @@ STEPS = st.lists(
 def test_end_of_a_log_is_missed_exactly_if_it_is_missing_under_any_history(
     steps: list[tuple[str, int, int]], seed: int
 ) -> None:
-    """IN-21, CN-22. Goal: no order of terms and indexes has to be right for it: no history makes a whole log withhold a
-    vote, and none lets a cut pass. Method: hypothesis; replacements in later terms, entries that come back in earlier
-    ones, truncations, rolls, log GC, restarts; at every end the log is closed, opened whole, and cut at each border of
-    the newest segment; cut at each border of an older one, it opens only where nothing was lost."""
+    """IN-21, CN-22. Goal: whatever was written before, a whole log withholds no vote, and a log without its end does.
+    Method: hypothesis; replacements in later terms, entries that come back in earlier ones, truncations, rolls, log GC,
+    restarts; at every end the log is closed, opened whole, and cut at each border of the newest segment; cut at each
+    border of an older one, it opens only where nothing was lost."""
     rng, disk = random.Random(seed), SimDisk()
     log, _ = open_log(disk)
     held: list[Entry] = []
@@ -281,8 +284,9 @@ def test_end_of_a_log_is_missed_exactly_if_it_is_missing_under_any_history(
 
 
 def test_record_of_the_end_is_written_for_a_segment_and_at_a_close_and_never_for_an_append() -> None:
-    """IN-21. Goal: no append pays for it. Method: count its writes over segments, appends, closes with and without a
-    change, and starts after a close and after a kill."""
+    """IN-21. Goal: the record of the log's end is written for each segment and close, and never for an append. Method:
+    count its writes over segments, appends, closes with and without a change, and starts after a close and after a
+    kill."""
     disk = SimDisk()
     writes = lambda: disk.count("replace", RECORD)  # noqa: E731
     log, _ = open_log(disk)
@@ -308,7 +312,7 @@ def test_record_of_the_end_is_written_for_a_segment_and_at_a_close_and_never_for
 def test_death_at_any_write_of_the_record_neither_loses_nor_withholds_an_entry(
     write: int, moment: str, cut: bool
 ) -> None:
-    """IN-21, CN-22. Goal: the record never asks for more than is durable. Method: the process dies before, in and after
+    """IN-21, CN-22. Goal: the record never names more than is durable. Method: the process dies before, in and after
     the n-th write of it: for a segment, a close, a start after a kill, another segment, a close; then every
     acknowledged entry is there, nothing is withheld, and the log goes on."""
     disk = SimDisk()
@@ -356,9 +360,9 @@ def test_death_at_any_write_of_the_record_neither_loses_nor_withholds_an_entry(
 
 @pytest.mark.parametrize("cut", [True, False], ids=["power", "kill"])
 def test_death_anywhere_in_the_opening_of_a_shorter_log_forgets_no_mark(cut: bool) -> None:
-    """IN-21, CN-22. Goal: the record says less only once the mark says more. Method: a closed log loses its end on a
-    border, or in the middle of its last block, whose whole entries are kept; the start dies before each of its
-    calls."""
+    """IN-21, CN-22. Goal: the record of the end is lowered only after the mark of the loss is durable. Method: a closed
+    log loses its end on a border, or in the middle of its last block, whose whole entries are kept; the start dies
+    before each of its calls."""
     disk = SimDisk()
     held = _plain(disk)
     whole, path = files_of(disk), segment_paths(disk)[-1]
@@ -391,9 +395,9 @@ def test_death_anywhere_in_the_opening_of_a_shorter_log_forgets_no_mark(cut: boo
 
 
 def test_record_that_does_not_read_back_is_corruption_that_names_the_way_on() -> None:
-    """IN-21. Goal: a record that is damaged, cut or emptied is not taken for none: whether the log lost its end cannot
-    be told then. Method: every byte and every length; opening and looks refuse and change no file; removed by hand, the
-    log opens with what it holds and has a record again."""
+    """IN-21. Goal: a damaged, cut or empty record is Corruption, because it cannot be told whether the log lost its
+    end; the error names the repair. Method: every byte and every length; opening and looks refuse and change no file;
+    removed by hand, the log opens with what it holds and has a record again."""
     disk = SimDisk()
     held = _plain(disk)
     good = disk.read(RECORD)
@@ -441,8 +445,9 @@ def test_record_with_a_right_checksum_is_read_by_its_magic_and_has_its_length(ma
 
 @pytest.mark.parametrize("build_of", ["no record", "a number only", "a later build"])
 def test_record_of_another_build_says_what_it_can_and_is_written_anew(build_of: str) -> None:
-    """IN-21. Goal: a log of an earlier build, of a later one, or of a copy opens, and is watched from then on. Method:
-    put such a record in place of ours; the log opens, ours is written, and a lost newest segment is missed."""
+    """IN-21. Goal: a log of an earlier build, of a later one, or of a copy opens, and has a record of its end from then
+    on. Method: put such a record in place of ours; the log opens, ours is written, and a lost newest segment is
+    missed."""
     disk = SimDisk()
     held = _plain(disk)
     good = disk.read(RECORD)
@@ -476,7 +481,7 @@ def test_close_that_cannot_write_the_record_leaves_a_log_as_after_a_crash(kind: 
 
 
 def test_log_that_failed_says_nothing_of_its_end_when_it_is_closed() -> None:
-    """IN-21. Goal: what a failed sync may not have carried to the disk is not promised. Method: EIO at the sync of an
+    """IN-21. Goal: a log whose sync failed does not record its end when it is closed. Method: EIO at the sync of an
     append, close; the record is the segment's still."""
     disk = SimDisk()
     log, _ = open_log(disk)
@@ -488,7 +493,7 @@ def test_log_that_failed_says_nothing_of_its_end_when_it_is_closed() -> None:
 
 
 def test_segment_that_never_got_an_entry_is_the_end_that_is_recorded() -> None:
-    """IN-21. Goal: a close never names an earlier segment than the record does. Method: the first block of a new
+    """IN-21. Goal: a close never records an earlier segment than the record has. Method: the first block of a new
     segment finds no room; close; the next start has the entries, and a lost newest segment is missed."""
     disk = SimDisk()
     log, _ = open_log(disk)
@@ -506,8 +511,8 @@ def test_segment_that_never_got_an_entry_is_the_end_that_is_recorded() -> None:
 
 
 def test_dump_beside_a_log_at_work_never_finds_its_end_missing() -> None:
-    """IN-21, IN-22. Goal: who reads a log in use sees no end that is not there yet. Method: a whole dump before each
-    single call of a log that opens, appends, rolls, collects, closes and opens again."""
+    """IN-21, IN-22. Goal: a dump of a log in use never reports a missing end. Method: a whole dump before each single
+    call of a log that opens, appends, rolls, collects, closes and opens again."""
     disk = SimDisk()
     found: list[dict[str, Any]] = []
 
@@ -532,9 +537,9 @@ def test_dump_beside_a_log_at_work_never_finds_its_end_missing() -> None:
 
 @pytest.mark.parametrize("behind", ["entries", "a header only"])
 def test_segment_that_lost_a_replacement_before_the_next_one_is_corruption(behind: str) -> None:
-    """CN-22, IN-21. Goal: entries that were replaced do not come back unseen. Method: a later leader's shorter end in
-    place of a longer one, then another segment; cut the replacement off, on its border: by their indexes the older
-    entries would fit."""
+    """CN-22, IN-21. Goal: if entries that had replaced others are lost, the replaced ones do not count again. Method: a
+    later leader's shorter end in place of a longer one, then another segment; cut the replacement off, on its border:
+    by their indexes the older entries would fit."""
     disk = SimDisk()
     build(disk, lambda log: [append_now(log, entries(1, 9)), append_now(log, entries(4, 5, term=2))])
     if behind == "entries":

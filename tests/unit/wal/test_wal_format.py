@@ -46,8 +46,8 @@ HEADER = decode_header(BYTES, NAME)
 
 @pytest.mark.parametrize("value", [0, 1, 2, 63, 64, 65, 8191, 8192, 1 << 31, (1 << 63) - 1])
 def test_longs_are_avros(value: int) -> None:
-    """Goal: any Avro tool reads a frame. Method: a value, and the negative one below zero, as fastavro writes them;
-    read back from the middle of other bytes."""
+    """Goal: any Avro tool reads a frame's numbers. Method: a value, and the negative one below zero, as fastavro writes
+    them; read back from the middle of other bytes."""
     for signed in (value, -value - 1):
         out = io.BytesIO()
         fastavro.schemaless_writer(out, "long", signed)
@@ -58,13 +58,14 @@ def test_longs_are_avros(value: int) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\x80", b"\xff" * 9, b"\x80" * 10 + b"\x01"])
 def test_bytes_that_do_not_end_a_long_are_none(data: bytes) -> None:
-    """Goal: damage is not read on for ever. Method: nothing, unfinished ones, and one of eleven bytes."""
+    """Goal: a number without an end is damage, and is read to a bound only. Method: nothing, unfinished ones, and one
+    of eleven bytes."""
     with pytest.raises(ValueError, match="no Avro long at byte 3"):
         decode_long(b"abc" + data, 3)
 
 
 def test_sealed_bytes_read_back_only_whole() -> None:
-    """Goal: a record beside the log is believed only as it was written. Method: damage each byte; cut one; none."""
+    """Goal: a record with a checksum is read only if it is whole. Method: damage each byte; cut one; none."""
     data = seal(b"a body")
     assert (unseal(data), len(data)) == (b"a body", 10)
     for at in range(len(data)):
@@ -91,14 +92,15 @@ def test_head_of_an_entry_is_what_a_whole_one_begins_with() -> None:
 
 
 def test_marker_is_new_and_has_no_zero() -> None:
-    """Goal: no two segments are taken for each other, and a zero sector at a block's end is a tear. Method: many."""
+    """Goal: each segment has a marker of its own without zero bytes, so a zero sector at a block's end shows a torn
+    write. Method: many."""
     markers = [new_marker() for _ in range(200)]
     assert len(set(markers)) == 200 and all(len(one) == MARKER_BYTES and 0 not in one for one in markers)
 
 
 def test_header_says_who_a_segment_belongs_to() -> None:
-    """Goal: a header reads back, by fastavro too, with bytes behind it. Method: one, and one of a build that stated no
-    zero sectors and named no entry before."""
+    """Goal: a header reads back, also by fastavro and with bytes behind it. Method: one, and one of a build that stated
+    no zero sectors and named no entry before."""
     text = HEADER.schema_text
     expected = Header(TABLET, 7, 5, MARKER, text, len(BYTES), True, OpId(2, 4))
     assert encode_header(TABLET, 7, 5, MARKER, OpId(2, 4)) == BYTES
@@ -131,8 +133,9 @@ def _told(**changed: str) -> bytes:
 
 
 def test_damaged_header_is_corruption_and_a_later_one_is_said_to_be_later() -> None:
-    """Goal: damage and a newer build are told apart. Method: each byte of what the checksum covers, the magic, a
-    segment that ends in its header, another codec; a later version, a feature that must be known."""
+    """Goal: a damaged header and one of a newer build raise different errors. Method: each byte of what the checksum
+    covers, the magic, a segment that ends in its header, another codec; a later version, a feature that must be
+    known."""
     for at in [*range(40), *range(40, len(BYTES), 7), *range(len(BYTES) - 20, len(BYTES))]:
         with pytest.raises(Corruption, match="header does not read back"):
             decode_header(BYTES[:at] + bytes([BYTES[at] ^ 0x10]) + BYTES[at + 1 :], NAME)
@@ -199,8 +202,9 @@ def _raw(one: Entry, *, reserved: bytes = b"", flags: int = 0, kind: int | None 
 
 
 def test_what_is_wrong_with_an_entry_is_told() -> None:
-    """CN-22. Goal: which entries may name themselves depends on what is damaged. Method: its identity, its payload, a
-    statement of a wrong length, each alone and together; an entry of another segment and tablet."""
+    """CN-22. Goal: the check of an entry tells which part is damaged, because that decides whether the entry's OpId can
+    be believed. Method: its identity, its payload, a statement of a wrong length, each alone and together; an entry of
+    another segment and tablet."""
     one = entry(9)
     whole = decode_entry(io.BytesIO(_raw(one)), HEADER)
     assert (whole, type(whole.entry.kind)) == ((one, "", False, b""), EntryKind)
@@ -241,8 +245,9 @@ def test_block_is_its_frame_its_entries_and_the_marker() -> None:
 
 @pytest.mark.parametrize("cuts", [[], [10], [10, 40, 41]])
 def test_block_with_zeros_ends_in_a_statement_of_them(cuts: list[int]) -> None:
-    """CN-22. Goal: its zero sectors are told, and its place. Method: an entry of zeros in one, two and four parts, at a
-    place where three sectors of it are zeros; the statement stands in for the entry's empty last field."""
+    """CN-22. Goal: a block with zero sectors ends in a statement of them and of its place. Method: an entry of zeros in
+    one, two and four parts, at a place where three sectors of it are zeros; the statement stands in for the entry's
+    empty last field."""
     one = _bytes(entry(5, bytes(2100)))
     bounds = [0, *cuts, len(one)]
     parts = [one[start:end] for start, end in itertools.pairwise(bounds)]

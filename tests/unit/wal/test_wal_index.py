@@ -56,9 +56,9 @@ def _same(runs: TermRuns, model: Model) -> None:
 
 @pytest.mark.parametrize("prefix", [[], PREFIX[:1], PREFIX], ids=["empty", "one", "three terms"])
 def test_terms_of_a_log_follow_whatever_is_added_replaced_and_removed(prefix: list[OpId]) -> None:
-    """Goal: the runs say what a list of all terms would, and there are no more than needed. Method: every pair of
-    steps after some entries: the next entry of the same term and of a later one, replacements, truncations to within,
-    below and above, removals at the front."""
+    """Goal: the runs of terms agree with a list of all terms, and are as few as possible. Method: every pair of steps
+    after some entries: the next entry of the same term and of a later one, replacements, truncations to within, below
+    and above, removals at the front."""
     last = prefix[-1] if prefix else OpId(1, 2)
     added = [OpId(last.term, last.index + 1), OpId(5, last.index + 1), OpId(5, 3), OpId(5, 5)]
     steps: list[Step] = [("add", opid) for opid in added]
@@ -120,7 +120,7 @@ def test_neighbours_in_one_segment_share_a_span_up_to_its_length() -> None:
 
 @pytest.mark.parametrize("how", ["replaced", "truncated"])
 def test_span_of_which_entries_were_replaced_takes_no_more(how: str) -> None:
-    """Goal: what is read of a span are entries that count. Method: four spans; entries of the third and later ones are
+    """Goal: replaced entries in a span are never read. Method: four spans; entries of the third and later ones are
     replaced by one that lies right behind the third's bytes, with and without a truncation first."""
     places = [(OpId(1, index), (index + 1) // 2, 100 * index, 100 * index + 100) for index in range(1, 9)]
     index = _index(*places)
@@ -152,8 +152,8 @@ def test_entries_of_removed_segments_are_forgotten() -> None:
 
 
 def test_spans_are_found_that_hold_any_entry_of_a_range() -> None:
-    """Goal: a read looks at the spans it needs and at no other. Method: spans of 3 to 4, 5 to 6 and 7 to 8, every
-    range."""
+    """Goal: a read uses exactly the spans that have an entry of its range. Method: spans of 3 to 4, 5 to 6 and 7 to 8,
+    every range."""
     index = _index(*((OpId(1, at), (at + 1) // 2, 100 * at, 100 * at + 100) for at in range(3, 9)))
     for lo, hi in itertools.combinations(range(1, 10), 2):
         expected = [span for span in index._spans if span.first < hi and span.last >= lo]

@@ -32,7 +32,8 @@ def written() -> tuple[SimDisk, str, bytes]:
 
 
 def test_segment_that_is_only_written_again_opens() -> None:
-    """Goal: what is refused below is refused for what it says. Method: the same rewriting, and nothing changed."""
+    """Goal: the rewriting that the next test uses does not by itself make a log unreadable. Method: the same rewriting,
+    and nothing changed."""
     disk, path, data = written()
     disk.poke(path, of_a_later_build(data))
     log, replayed = open_log(disk)
@@ -42,9 +43,9 @@ def test_segment_that_is_only_written_again_opens() -> None:
 
 @pytest.mark.parametrize("case", LATER)
 def test_log_of_a_later_build_is_refused_with_the_reason_and_left_alone(case: str) -> None:
-    """Goal: a build that was put back cuts nothing off that it does not understand. Method: a segment with right
-    checksums whose header, or whose last entry, is of a later build: opening says what, `wal dump` says where, and
-    after two starts every byte of the folder is the same."""
+    """Goal: an older build does not cut off entries of a later one that it does not understand. Method: a segment with
+    right checksums whose header, or whose last entry, is of a later build: opening says what, `wal dump` says where,
+    and after two starts every byte of the folder is the same."""
     changes, words = LATER[case]
     disk, path, data = written()
     later = of_a_later_build(data, **changes)

@@ -70,9 +70,9 @@ DEEDS: dict[str, Callable[[SimDisk, Log], object]] = {
 
 @pytest.mark.parametrize("what", DEEDS)
 def test_dump_beside_a_log_that_is_collected_ends_with_what_it_could_read(what: str) -> None:
-    """IN-22. Goal: a dump fails for damage only. Method: before each single call that the dump makes to the disk, the
-    log is collected, written or deleted; the dump ends without damage, names what went away, and has each entry of the
-    segments that it could read."""
+    """IN-22. Goal: a dump beside log GC, writes and deletions fails only for real damage. Method: before each single
+    call that the dump makes to the disk, the log is collected, written or deleted; the dump ends without damage, names
+    what went away, and has each entry of the segments that it could read."""
     collected_once, number = False, 0
     while True:
         number += 1
@@ -129,8 +129,8 @@ def test_dump_of_a_block_that_is_being_written_is_read_again_and_is_no_damage() 
 
 
 def test_damage_that_stays_is_damage_however_often_it_is_read() -> None:
-    """IN-22. Goal: real damage is not explained away. Method: a flipped byte in the first of two blocks, a segment that
-    is missing in the middle, an empty folder."""
+    """IN-22. Goal: real damage is reported although a dump reads again. Method: a flipped byte in the first of two
+    blocks, a segment that is missing in the middle, an empty folder."""
     disk, log = four_segments()
     log.close()
     path = segment_paths(disk)[1]

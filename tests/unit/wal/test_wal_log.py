@@ -163,8 +163,8 @@ def test_log_that_failed_writes_nothing_more_and_tells_the_first_error(monkeypat
 
 
 def test_reservation_that_is_handed_over_while_the_log_fails_hears_of_it_once() -> None:
-    """CN-08. Goal: one reservation, one answer, though it is handed over just as all are told. Method: the callback of
-    the first one that failed hands over the second, and the third was handed over before."""
+    """CN-08. Goal: each reservation is answered once, also if it is handed over while the log fails. Method: the
+    callback of the first one that failed hands over the second, and the third was handed over before."""
     disk = SimDisk()
     log, _ = open_log(disk)
     outcomes = Outcomes()
@@ -186,8 +186,9 @@ def test_reservation_that_is_handed_over_while_the_log_fails_hears_of_it_once() 
 
 @pytest.mark.parametrize("point", ["wal.before_append", "wal.after_sync"])
 def test_death_in_a_group_commit_is_raised_and_ends_the_log(point: str) -> None:
-    """CN-08. Goal: nothing is promised and nothing appended by whoever is left. Method: a death before the write and
-    after the sync; no callback says durable, and a later reservation raises the same."""
+    """CN-08. Goal: after a simulated death in a group commit, nothing is reported durable and nothing is appended.
+    Method: a death before the write and after the sync; no callback says durable, and a later reservation raises the
+    same."""
     disk = SimDisk()
     log, _ = open_log(disk)
     outcomes = Outcomes()
@@ -201,7 +202,7 @@ def test_death_in_a_group_commit_is_raised_and_ends_the_log(point: str) -> None:
 
 
 def test_truncation_right_after_the_opening_counts_at_once() -> None:
-    """Goal: a log that does nothing has nothing to wait for. Method: open, truncate, read."""
+    """Goal: a truncation of an idle log takes effect at once. Method: open, truncate, read."""
     disk = SimDisk()
     build(disk, lambda log: append_now(log, entries(1, 5)))
     log, _ = open_log(disk)
@@ -210,8 +211,8 @@ def test_truncation_right_after_the_opening_counts_at_once() -> None:
 
 
 def test_truncation_behind_a_reservation_waits_for_it() -> None:
-    """Goal: what is truncated is what stood in the order before. Method: truncate behind a reservation that is handed
-    over only then; and behind one that is."""
+    """Goal: a truncation takes effect after the reservations before it. Method: truncate behind a reservation that is
+    handed over only then; and behind one that is."""
     log, _ = open_log(SimDisk())
     append_now(log, entries(1, 3))
     slot = log.reserve([entry(4)])
@@ -266,7 +267,8 @@ def test_log_that_is_opened_without_options_has_the_usual_ones() -> None:
 
 
 def test_files_of_a_log_say_which_one_grows() -> None:
-    """TC-63. Goal: whoever checks files knows the length of each. Method: a closed segment and an open one."""
+    """TC-63. Goal: a log lists which of its files is still written, so that the scrub knows each file's length. Method:
+    a closed segment and an open one."""
     log, _ = open_log(SimDisk())
     append_now(log, [entry(1)])
     log.roll()
@@ -279,8 +281,8 @@ def test_files_of_a_log_say_which_one_grows() -> None:
 
 
 def test_removed_segments_are_made_durable_one_by_one() -> None:
-    """CN-21. Goal: a power cut leaves no hole, and no sync too many is waited for. Method: nothing, then two segments
-    are removed; a removal whose sync failed is synced by the next call."""
+    """CN-21. Goal: the removal of each segment is synced before the next one, so a power cut leaves no gap. Method:
+    nothing, then two segments are removed; a removal whose sync failed is synced by the next call."""
     disk = SimDisk()
     log, _ = open_log(disk)
     for index in range(1, 5):
@@ -301,8 +303,8 @@ def test_removed_segments_are_made_durable_one_by_one() -> None:
 
 @pytest.mark.parametrize("group", [[entry(2, term=2), entry(3)], [entry(2), entry(4)], [entry(2), entry(2)]])
 def test_entries_of_one_reservation_follow_each_other(group: list[Entry]) -> None:
-    """Goal: a caller's bug stops here. Method: a falling term, a gap and an index twice, within one reservation; a
-    rising term is none."""
+    """Goal: a reservation whose entries do not follow each other is refused. Method: a falling term, a gap and an index
+    twice, within one reservation; a rising term is none."""
     log, _ = open_log(SimDisk())
     append_now(log, [entry(1)])
     with pytest.raises(InvariantViolation, match="follow each other"):
@@ -316,9 +318,9 @@ def test_entries_of_one_reservation_follow_each_other(group: list[Entry]) -> Non
 def test_entry_that_does_not_serialise_ends_the_log(
     error: Exception, threaded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """CN-08. Goal: whoever stands around it does not wait for ever. Method: the serialisation of the second of three
-    reservations raises, also when the appender has seen all three; the log says why it ended, as it is for want of
-    memory and as a bug else."""
+    """CN-08. Goal: if an entry cannot be serialised, the log ends, so that no reservation behind it waits for ever.
+    Method: the serialisation of the second of three reservations raises, also when the appender has seen all three; the
+    log says why it ended, as it is for want of memory and as a bug else."""
 
     def encode(tablet_id: str, one: Entry, *, placed: bool = False) -> EncodedEntry:
         if one.opid.index == 3:
@@ -347,8 +349,8 @@ def test_entry_that_does_not_serialise_ends_the_log(
 
 @pytest.mark.parametrize("ends", ["fails", "is closed"])
 def test_writer_that_waits_for_room_hears_that_the_log_ended(ends: str) -> None:
-    """CN-08, CN-10. Goal: nobody waits for a log that does nothing any more. Method: a writer waits for room behind a
-    group commit that fails, or in a log that is closed."""
+    """CN-08, CN-10. Goal: a writer that waits for room gets an error when the log ends. Method: a writer waits for room
+    behind a group commit that fails, or in a log that is closed."""
     disk, gate = SimDisk(), threading.Event()
     log, _ = open_log(disk, WalOptions(queue_bytes_max=1000), threaded=True)
     outcomes, told = Outcomes(), Outcomes()
@@ -380,8 +382,8 @@ def test_writer_that_waits_for_room_hears_that_the_log_ended(ends: str) -> None:
 
 
 def test_callbacks_that_raise_end_the_log_with_the_first_error() -> None:
-    """Goal: a bug in a callback is loud, and each callback is called all the same. Method: three in one group commit,
-    of which two raise."""
+    """Goal: an error in a callback ends the log, after all callbacks were called. Method: three in one group commit, of
+    which two raise."""
     log, _ = open_log(SimDisk())
     outcomes = Outcomes()
 

@@ -133,7 +133,7 @@ def outcome(path: str, data: bytes, held: list[Entry], where: str) -> str:
 def test_log_with_any_block_in_the_place_of_any_other_opens_no_shorter_without_withholding(
     shape: str, close: bool
 ) -> None:
-    """IN-20. Goal: a block is only taken for what was written at its place. Method: each block of a small log in the
+    """IN-20. Goal: a block counts only at the place where it was written. Method: each block of a small log in the
     place of each other one, with what follows moved up, left where it was, or gone: the log holds all that it held, or
     withholds its vote, or is Corruption. The last block replaced by an older one is a damaged end."""
     path, data, held, bounds = laid_out(SHAPES[shape], close=close)
@@ -160,8 +160,7 @@ def test_log_with_any_block_in_the_place_of_any_other_opens_no_shorter_without_w
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_log_with_a_block_twice_is_no_longer_log_than_it_was(shape: str) -> None:
-    """IN-20. Goal: a block that was written twice, or written to a wrong place as well, is seen. Method: each block
-    once more behind each other one."""
+    """IN-20. Goal: a block that is in a file twice is found. Method: each block once more behind each other one."""
     path, data, held, bounds = laid_out(SHAPES[shape], close=True)
     for at in range(1, len(bounds)):
         for i in range(at):
@@ -192,8 +191,8 @@ def test_older_block_at_the_end_is_a_damaged_tail_until_the_log_reaches_its_inde
 
 
 def test_two_lost_ends_withhold_the_higher_term_and_the_higher_index() -> None:
-    """CN-22, D-7. Goal: a mark may be a lower bound in either field, so of two the higher of each is kept. Method: all
-    pairs of marks that differ in one field or in both."""
+    """CN-22, D-7. Goal: of two marks the higher term and the higher index are kept, because each field may be a lower
+    bound. Method: all pairs of marks that differ in one field or in both."""
     for one, other, both in (
         (OpId(5, 1), OpId(3, 9), OpId(5, 9)),
         (OpId(5, 1), OpId(5, 9), OpId(5, 9)),
@@ -222,7 +221,7 @@ def test_zeros_or_a_torn_write_in_the_place_of_the_last_block_are_still_a_tear()
 
 
 def test_check_at_rest_sees_an_older_block_in_a_closed_segment() -> None:
-    """IN-20. Goal: the server's scrub finds it before a restart does. Method: two blocks of one length; the second is
+    """IN-20. Goal: the scrub finds an older block in a closed segment. Method: two blocks of one length; the second is
     replaced by the first in a closed segment that the log still lists as it was."""
 
     def write(log: Log) -> list[Entry]:

@@ -47,7 +47,7 @@ def _opened(disk: SimDisk) -> tuple[list[Entry], OpId | None]:
 
 
 def test_damage_before_the_end_of_a_closed_log_is_corruption() -> None:
-    """CN-22. Goal: what the record says of the log's end never turns a damaged middle into a short log. Method: flip a
+    """CN-22. Goal: damage in the middle of a log is Corruption, whatever the record of the end says. Method: flip a
     byte in the first of three blocks."""
     disk, path = _closed((1, 1), (2, 3), (4, 6))
     _flip(disk, path, b"payload 1.1")
@@ -58,8 +58,8 @@ def test_damage_before_the_end_of_a_closed_log_is_corruption() -> None:
 
 
 def test_second_damage_adds_to_the_mark_of_the_first() -> None:
-    """CN-22. Goal: what an earlier start withheld stays so until the log has it again, and then for no longer. Method:
-    lose the last entries of six; append one of them again, and lose that one too; append them all."""
+    """CN-22. Goal: the vote is withheld until the log has all entries that two starts found lost. Method: lose the last
+    entries of six; append one of them again, and lose that one too; append them all."""
     disk, path = _closed((1, 2), (3, 6))
     _flip(disk, path, b"payload 1.3")
     build(disk, lambda log: append_now(log, [entry(3)]))
@@ -72,7 +72,8 @@ def test_second_damage_adds_to_the_mark_of_the_first() -> None:
 
 
 def test_log_without_damage_but_with_a_mark_goes_on_withholding() -> None:
-    """CN-22. Goal: a mark counts whether or not this start found damage. Method: the start after the one that lost."""
+    """CN-22. Goal: a mark of an earlier start counts even if this start finds no damage. Method: the start after the
+    one that lost."""
     disk, path = _closed((1, 2), (3, 4))
     _flip(disk, path, b"payload 1.4")
     for _ in range(2):
@@ -88,8 +89,8 @@ class _Liar(SimDisk):
 
 
 def test_segment_that_does_not_read_back_as_it_was_repaired_is_corruption() -> None:
-    """CN-22. Goal: whole entries of a damaged block are not believed to be saved before they are read again. Method: a
-    disk that drops the repaired file."""
+    """CN-22. Goal: a repaired segment is read again before its entries count as saved. Method: a disk that drops the
+    repaired file."""
     whole, path = _closed((1, 1), (2, 4))
     disk = _Liar()
     disk.mkdir(FOLDER)
@@ -100,8 +101,8 @@ def test_segment_that_does_not_read_back_as_it_was_repaired_is_corruption() -> N
 
 
 def test_segment_begun_behind_a_block_whose_marker_is_damaged_follows_its_entries() -> None:
-    """CN-22. Goal: a damaged marker alone loses nothing, also with a new segment behind. Method: change the last byte
-    of a segment, behind which another one has a header only."""
+    """CN-22. Goal: a damaged marker alone loses no entry, also with a new segment after it. Method: change the last
+    byte of a segment, behind which another one has a header only."""
     disk, first = _closed((1, 1), (2, 4))
     begin_a_segment(disk, entry(5))
     assert len(segment_paths(disk)) == 2
@@ -123,7 +124,7 @@ def test_two_damaged_segments_are_corruption() -> None:
 
 
 def test_entries_missing_between_segments_are_told_with_the_damage_before_them() -> None:
-    """CN-22. Goal: an operator sees which file is hurt, not only the one that does not follow. Method: a segment whose
+    """CN-22. Goal: the error about missing entries also names the damaged file before them. Method: a segment whose
     last block is cut short, with entries in the next one."""
     disk, first = _closed((1, 1), (2, 4))
     build(disk, lambda log: append_now(log, [entry(5)]))
@@ -137,9 +138,9 @@ def test_entries_missing_between_segments_are_told_with_the_damage_before_them()
 
 @pytest.mark.parametrize("first", [1, 100])
 def test_entry_missing_before_a_segment_of_an_earlier_build_is_corruption(first: int) -> None:
-    """CN-22. Goal: a single entry is missed too, where the next header does not name the one before it. Method: of two
-    entries, or of the only one, the last is cut off on its border; behind it stands a segment without an entry; logs
-    from 1 on, and of a copied tablet. Without the cut the log opens."""
+    """CN-22. Goal: a single missing entry is found even if the next segment's header does not name the one before it.
+    Method: of two entries, or of the only one, the last is cut off on its border; behind it stands a segment without an
+    entry; logs from 1 on, and of a copied tablet. Without the cut the log opens."""
     for count in (2, 1):
         disk = SimDisk()
         build(disk, lambda log, n=count: [append_now(log, [entry(first + k)]) for k in range(n)])
@@ -156,9 +157,9 @@ def test_entry_missing_before_a_segment_of_an_earlier_build_is_corruption(first:
 
 
 def test_segment_begun_behind_a_lost_replacement_is_removed() -> None:
-    """CN-22. Goal: what was begun behind entries that are lost does not stand behind those that they had replaced,
-    though it would fit by its index. Method: the first entry of a later leader's shorter end is damaged, with a segment
-    without an entry behind."""
+    """CN-22. Goal: a segment that was begun after lost entries does not follow those that they had replaced, although
+    its index would fit. Method: the first entry of a later leader's shorter end is damaged, with a segment without an
+    entry behind."""
     disk = SimDisk()
     build(disk, lambda log: [append_now(log, entries(1, 9)), append_now(log, entries(4, 5, term=2))])
     begin_a_segment(disk, entry(6, term=2))
@@ -172,8 +173,9 @@ def test_segment_begun_behind_a_lost_replacement_is_removed() -> None:
 @pytest.mark.parametrize("zeros_at", [2, 3, 4])
 @pytest.mark.parametrize("hurt", ["marker", "last entry"])
 def test_repaired_block_states_its_zeros_again(hurt: str, zeros_at: int) -> None:
-    """CN-22. Goal: a block that is written anew is one that opening accepts. Method: a block of three entries, of which
-    one has a run of zeros and the last carries the statement of it; its marker is damaged, or its last entry."""
+    """CN-22. Goal: a repaired block has a new statement of its zero sectors, so the next start accepts it. Method: a
+    block of three entries, of which one has a run of zeros and the last carries the statement of it; its marker is
+    damaged, or its last entry."""
     group = [entry(index, bytes(700) + b"x" if index == zeros_at else None, meta=b"m%d" % index) for index in (2, 3, 4)]
     disk = SimDisk()
     build(disk, lambda log: [append_now(log, [entry(1)]), append_now(log, group)], close=False)
@@ -187,8 +189,8 @@ def test_repaired_block_states_its_zeros_again(hurt: str, zeros_at: int) -> None
 
 
 def test_log_of_a_copied_tablet_whose_first_segment_got_no_entry_opens() -> None:
-    """CN-22. Goal: a log that begins at 100 misses nothing before. Method: the first block finds no room; the next
-    start appends it to a segment of its own."""
+    """CN-22. Goal: a log that begins at index 100 does not miss the entries before. Method: the first block finds no
+    room; the next start appends it to a segment of its own."""
     disk = SimDisk()
     begin_a_segment(disk, entry(100))
     build(disk, lambda log: append_now(log, [entry(100)]))
@@ -198,7 +200,7 @@ def test_log_of_a_copied_tablet_whose_first_segment_got_no_entry_opens() -> None
 
 
 def test_replacement_that_is_missing_before_a_segment_is_corruption_in_spite_of_a_mark() -> None:
-    """CN-22. Goal: entries that were replaced do not come back because something else is withheld. Method: a log with a
+    """CN-22. Goal: replaced entries do not count again because another loss is withheld already. Method: a log with a
     mark; a later leader's entries in place of others, and one entry behind them in a segment of its own; cut off the
     replacement, on its border."""
     disk, path = _closed((1, 9), (10, 12))
@@ -214,7 +216,7 @@ def test_replacement_that_is_missing_before_a_segment_is_corruption_in_spite_of_
 
 @pytest.mark.parametrize(("block", "says"), [(0, "does not begin as its header says"), (1, "do not follow each other")])
 def test_segment_that_lost_a_block_before_another_is_corruption(block: int, says: str) -> None:
-    """CN-22. Goal: the rest of a segment is not taken for all of it. Method: cut one of three blocks out."""
+    """CN-22. Goal: a segment without a block in its middle is Corruption. Method: cut one of three blocks out."""
     disk, path = _closed((1, 1), (2, 3), (4, 6))
     whole, ends = disk.read(path), block_ends(disk, path)
     disk.poke(path, whole[: ends[block]] + whole[ends[block + 1] :])
@@ -223,8 +225,8 @@ def test_segment_that_lost_a_block_before_another_is_corruption(block: int, says
 
 
 def test_dump_looks_at_segments_only_and_at_an_empty_file_by_its_name() -> None:
-    """IN-22. Goal: nothing is called damaged that never had a header. Method: another file beside the segments, a file
-    of zeros that is being prepared, and one that has a segment's name."""
+    """IN-22. Goal: a dump does not report files as damaged that never had a header. Method: another file beside the
+    segments, a file of zeros that is being prepared, and one that has a segment's name."""
     disk, path = _closed((1, 2))
     disk.poke(f"{FOLDER}/README", b"stray")
     assert {name for name, _ in dump_log(disk, FOLDER, lambda: None)} == {"wal-000000001", "log"}
