@@ -57,15 +57,16 @@ AWAY = Refused(Code.UNAVAILABLE, "nobody there")
 
 
 def test_read_that_any_replica_may_answer_goes_on_to_the_next_and_to_the_leader_last() -> None:
-    """CN-24: a replica that lags refuses, and its reader is served. Method: both followers refuse."""
+    """CN-24. Goal: if a lagging replica refuses a read, the client asks the next one, and the leader last. Method: both
+    followers refuse."""
     asked = Asked(b=LAGGING, c=AWAY)
     assert calls().at_any("table", "t", asked, deadline=Deadline(20)) == "a"
     assert sorted(asked.uuids[:2]) == ["b", "c"] and asked.uuids[2:] == ["a"]
 
 
 def test_read_that_no_replica_can_answer_ends_with_the_lag_and_nothing_applied() -> None:
-    """Goal: a reader is told how old the data is, also if others could not be reached. Method: no one is fresh enough
-    until the deadline, which comes after two rounds."""
+    """Goal: the error tells how old the data is, even if some replicas could not be reached. Method: no one is fresh
+    enough until the deadline, which comes after two rounds."""
     asked = Asked(a=AWAY, b=LAGGING, c=AWAY)
     with pytest.raises(NotApplied, match=r"lag_s=9\.5") as caught:
         calls().at_any("table", "t", asked, deadline=UntilAsked(asked, 6))
@@ -74,7 +75,7 @@ def test_read_that_no_replica_can_answer_ends_with_the_lag_and_nothing_applied()
 
 
 def test_read_that_is_wrong_everywhere_is_asked_once() -> None:
-    """Goal: what no other replica would answer is told at once. Method: a snapshot that is too old."""
+    """Goal: a read that no replica could answer is refused after one call. Method: a snapshot that is too old."""
     gone = Refused(Code.HISTORY_GONE, "older than the history")
     asked = Asked(a=gone, b=gone, c=gone)
     with pytest.raises(NotApplied) as caught:
@@ -83,8 +84,8 @@ def test_read_that_is_wrong_everywhere_is_asked_once() -> None:
 
 
 def test_call_that_ends_at_a_silent_leader_makes_the_next_one_ask_another() -> None:
-    """Goal: a client whose deadline is shorter than it takes to notice a stopped server is not stuck with it. Method:
-    the believed leader does not answer within the call's deadline."""
+    """Goal: a call that ends by its deadline at a silent leader makes the next call ask another replica. Method: the
+    believed leader does not answer within the call's deadline."""
     made = calls("a")
     asked = Asked(a=Refused(Code.TIMED_OUT, "no answer in time"))
     with pytest.raises(NotApplied):
@@ -95,7 +96,8 @@ def test_call_that_ends_at_a_silent_leader_makes_the_next_one_ask_another() -> N
 
 @pytest.mark.parametrize("retry_safe", [True, False])
 def test_call_that_cannot_be_repeated_has_all_the_time_for_its_first_attempt(retry_safe: bool) -> None:
-    """Goal: a change that a slow leader makes in time ends well. Method: what a call of a minute gives its attempt."""
+    """Goal: a call that cannot be repeated gives its first attempt all of its time. Method: what a call of a minute
+    gives its attempt."""
     limits: list[float] = []
     ask = lambda stub, uuid, timeout_s: limits.append(timeout_s)  # noqa: E731
     calls().at_leader("table", "t", ask, deadline=Deadline(60), mutates=True, retry_safe=retry_safe)
@@ -105,8 +107,8 @@ def test_call_that_cannot_be_repeated_has_all_the_time_for_its_first_attempt(ret
 
 @pytest.mark.parametrize("method", ["ListTablets", "Checksum", "ListQuarantine", "Flush", "PurgeQuarantine"])
 def test_look_that_found_nobody_is_no_unknown_outcome(method: str) -> None:
-    """Goal: only what may have been carried out is called unknown. Method: each method that an operator's tools ask of
-    one server, at an address where nobody listens."""
+    """Goal: a call that only reads, at an address where no server listens, does not end as an unknown outcome. Method:
+    each method that an operator's tools ask of one server, at an address where nobody listens."""
     with socket.socket() as kept:
         kept.bind(("127.0.0.1", 0))
         nobody = Address("127.0.0.1", kept.getsockname()[1])

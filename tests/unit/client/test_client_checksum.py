@@ -11,8 +11,9 @@ from nyala.replica.types import Code, Refused
 
 
 def test_sum_of_another_definition_is_refused_and_named() -> None:
-    """IN-04. Goal: sums of two definitions are never compared, and a server that is too old is told as such, not as a
-    replica that differs. Method: a reply from before definitions had numbers, which is 1, and one of a later build."""
+    """IN-04. Goal: checksums of two definitions are never compared; a server that is too old is reported as such, not
+    as a replica that differs. Method: a reply from before definitions had numbers, which is 1, and one of a later
+    build."""
     both = pb.ChecksumReply(checksum=5, checksum_high=6, rows=7, definition=CHECKSUM_DEFINITION)
     assert row_sum_from_pb(both, CHECKSUM_DEFINITION) == RowSum(5 | 6 << 64, 7)
     old = pb.ChecksumReply.FromString(pb.ChecksumReply(checksum=5, rows=7).SerializeToString())

@@ -94,8 +94,8 @@ def tablets(tmp_path: Path) -> list[Tablet]:
 
 
 def test_rows_of_several_tablets_are_in_the_order_of_the_keys(tablets: list[Tablet]) -> None:
-    """RD-02. Goal: the answer is in the order of the question, in one call to each tablet; what was read is seen.
-    Method: keys of all tablets in any order, some twice, some that have no row."""
+    """RD-02. Goal: the rows come in the order of the keys, with one call to each tablet. Method: keys of all tablets in
+    any order, some twice, some that have no row."""
     calls = Calls(tablets, limits.GET_BYTES_MAX)
     numbers = [7, 59, 3, 1000, 7, 21, 2, 44, 1001, 0]
     asked = keys_of([(f"key {n}", n % 100) for n in numbers])
@@ -132,9 +132,9 @@ def test_keys_that_one_call_cannot_answer_are_asked_for_again(
 
 @pytest.mark.parametrize("staleness_us", [0, 5_000_000])
 def test_rows_of_one_tablet_are_of_one_moment_in_several_calls(tablets: list[Tablet], staleness_us: int) -> None:
-    """RD-02. Goal: a get that needs several calls to a tablet mixes no two writes. Method: tablets that answer two rows
-    at a time; after the first answer of each, every row is replaced or deleted, and flushed. Servers that do not know
-    the time answer as long as nothing was written; then the client refuses, and returns nothing."""
+    """RD-02. Goal: a get that needs several calls to a tablet returns rows of one moment. Method: tablets that answer
+    two rows at a time; after the first answer of each, every row is replaced or deleted, and flushed. Servers that do
+    not know the time answer as long as nothing was written; then the client refuses, and returns nothing."""
     calls = Calls(tablets, 450)
     asked = keys_of([(f"key {n}", n % 100) for n in range(60)])
     rows = [

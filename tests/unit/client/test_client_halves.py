@@ -138,8 +138,8 @@ def numbers(keys: list[int], values: list[int]) -> Any:
 
 
 def test_batch_whose_rows_keep_too_much_goes_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """IN-60. Goal: who writes through a client does not meet the bound. Method: rows of 1,000 bytes and a bound of
-    3,500; a number for each of ten rows, in one write, goes in parts of three rows at most; and many numbers for one
+    """IN-60. Goal: a client splits a batch that a server refuses as too large. Method: rows of 1,000 bytes and a bound
+    of 3,500; a number for each of ten rows, in one write, goes in parts of three rows at most; and many numbers for one
     row come in their order, so that the last one stands."""
     leader = Leader()
     writer = leader.session()
@@ -155,9 +155,9 @@ def test_batch_whose_rows_keep_too_much_goes_in_halves(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("kind", ["source", "session"])
 def test_batch_that_writes_one_key_too_often_goes_in_halves(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """IN-60, CN-24. Goal: who writes one key often through a client does not meet the bound, and the order stays.
-    Method: a bound of three; 100 rows of one key among others, in two batches, the later behind the earlier: inserts,
-    of which the first one is applied, then numbers, of which the last one stands."""
+    """IN-60, CN-24. Goal: a client splits a batch that writes one key too often, and keeps the order. Method: a bound
+    of three; 100 rows of one key among others, in two batches, the later behind the earlier: inserts, of which the
+    first one is applied, then numbers, of which the last one stands."""
     monkeypatch.setattr(limits, "BATCH_PASSES_MAX", 3)
     leader = Leader()
     keys = [7 if n % 2 else n for n in range(200)]
@@ -170,8 +170,8 @@ def test_batch_that_writes_one_key_too_often_goes_in_halves(kind: str, monkeypat
 
 
 def test_row_errors_of_halves_are_told_by_the_offsets_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a caller is told which of its rows failed, however they were sent. Method: updates of which every third one
-    has no row."""
+    """Goal: row errors have the offsets of the caller's rows, however the batch was split. Method: updates of which
+    every third one has no row."""
     leader = Leader()
     writer = leader.session()
     writer.write(next(wire_batches(HANDLE, texts([n for n in range(30) if n % 3]), RowOp.UPSERT)))
@@ -222,9 +222,9 @@ def test_rows_are_applied_once_and_in_order_when_batches_are_halved(
 
 @pytest.mark.parametrize("kind", ["source", "session"])
 def test_batch_that_may_yet_be_applied_is_halved_by_a_source_alone(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CN-24. Goal: no row is applied twice, by an attempt that is on its way and again in a half. Method: nothing is
-    heard of the first attempt, and the second one is refused as too large. A source's halves have the offsets of the
-    whole; a session cannot halve it, and says that the outcome is unknown."""
+    """CN-24. Goal: a batch whose first attempt may still be applied is split only by a source, so that no row is
+    applied twice. Method: nothing is heard of the first attempt, and the second one is refused as too large. A source's
+    halves have the offsets of the whole; a session cannot halve it, and says that the outcome is unknown."""
     lost: list[bool] = []
     leader = Leader(lambda: bool(lost) and lost.pop())
     setup = leader.session()
@@ -239,8 +239,8 @@ def test_batch_that_may_yet_be_applied_is_halved_by_a_source_alone(kind: str, mo
 
 
 def test_halves_of_a_source_are_a_chain() -> None:
-    """CN-24. Goal: a tablet that lacks the first half refuses the second. Method: the requests in the place of one with
-    and without an `after`, of batches whose offsets have holes."""
+    """CN-24. Goal: a tablet that lacks the first half refuses the second one. Method: the requests in the place of one
+    with and without an `after`, of batches whose offsets have holes."""
     (batch,) = wire_batches(HANDLE, numbers([1, 2, 3], [1, 2, 3]), RowOp.UPSERT, np.array([10, 20, 30]))
     for after in (None, 5, 25):
         meta = WriteMeta(batch.column_ids, batch.rows, SOURCE, 7, after, 3)
@@ -288,8 +288,9 @@ def sent(leader: Leader, kind: str, batches: list[Any]) -> Any:
 def test_half_that_is_refused_behind_an_applied_one_is_no_write_without_effect(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """CN-24. Goal: `nothing was applied` is never said of rows of which some are. Method: the tablet refuses the second
-    half for good; of a batch that is refused as a whole, or one whose first half is, nothing is applied."""
+    """CN-24. Goal: the client does not report NOT_APPLIED if some rows of the batch were applied. Method: the tablet
+    refuses the second half for good; of a batch that is refused as a whole, or one whose first half is, nothing is
+    applied."""
     for good in (0, 1):
         leader = Leader()
         writer = leader.session()
@@ -310,7 +311,8 @@ def test_half_that_is_refused_behind_an_applied_one_is_no_write_without_effect(
 
 
 def test_batch_of_one_row_that_is_too_large_is_refused() -> None:
-    """IN-60. Goal: halving ends. Method: one row, for which the leader has no room whatever is sent."""
+    """IN-60. Goal: a batch of one row is not split any further. Method: one row, for which the leader has no room
+    whatever is sent."""
     leader = Leader()
     batch = next(wire_batches(HANDLE, texts([1]), RowOp.UPSERT))
     with pytest.raises(NotApplied, match="TOO_LARGE"):

@@ -9,8 +9,8 @@ from nyala.replica.client.client_ids import ClientIds
 
 
 def test_identity_given_back_is_lent_again_with_its_numbers() -> None:
-    """Goal: a program that makes a writer for each row stays one client to the tablets, and no sequence number comes
-    twice. Method: take, use, give back, take."""
+    """Goal: a writer gets a client id that another one has given back, so a program with a writer for each row is one
+    client to the tablets; no sequence number is used twice. Method: take, use, give back, take."""
     client_ids = ClientIds()
     first = client_ids.take()
     assert [first.next_sequence(), first.next_sequence()] == [1, 2]
@@ -20,15 +20,15 @@ def test_identity_given_back_is_lent_again_with_its_numbers() -> None:
 
 
 def test_identities_in_use_at_once_differ() -> None:
-    """Goal: two writers never share a number. Method: two taken before either comes back."""
+    """Goal: two open writers have different client ids. Method: two taken before either comes back."""
     client_ids = ClientIds()
     one, other = client_ids.take(), client_ids.take()
     assert one.client_id != other.client_id
 
 
 def test_identities_are_not_inherited_by_a_forked_child() -> None:
-    """Goal: parent and child do not write under one name. Method: give one back, fork, take in both; in a process of
-    its own, for this one has threads, whose locks a fork would copy as they are."""
+    """Goal: a forked child does not use its parent's client ids. Method: give one back, fork, take in both; in a
+    process of its own, for this one has threads, whose locks a fork would copy as they are."""
     code = """
 import os
 from nyala.replica.client.client_ids import ClientIds

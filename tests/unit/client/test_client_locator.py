@@ -23,7 +23,8 @@ def locator(leader: str = "a", look_up: Callable[[str], list[Location]] | None =
 
 
 def test_locator_asks_the_master_once_however_many_wait() -> None:
-    """Goal: no thundering herd. Method: twenty threads want a refresh while the first look-up is held open."""
+    """Goal: twenty threads that need a location cause one look-up. Method: twenty threads want a refresh while the
+    first look-up is held open."""
     calls: list[str] = []
     entered, go = threading.Event(), threading.Event()
 
@@ -46,7 +47,8 @@ def test_locator_asks_the_master_once_however_many_wait() -> None:
 
 
 def test_locator_follows_a_hint_also_to_a_server_it_did_not_know() -> None:
-    """Goal: a hint saves the look-up. Method: hints to a member, to a new address, to the asked one, and none."""
+    """Goal: the client follows a hint, also to an unknown server. Method: hints to a member, to a new address, to the
+    asked one, and none."""
     found = locator()
     assert found.follow("t", "a", "b@h:2") and found.leader("t") == ("b", B)
     assert found.follow("t", "b", "d@h:9") and found.leader("t") == ("d", Address("h", 9))
@@ -56,7 +58,8 @@ def test_locator_follows_a_hint_also_to_a_server_it_did_not_know() -> None:
 
 
 def test_locator_asks_other_members_when_the_master_still_names_a_dead_leader() -> None:
-    """Goal: failover does not wait for the master. Method: doubt the leader, refresh says the same, ask in turn."""
+    """Goal: if the master still names a dead leader, the client asks the other members. Method: doubt the leader,
+    refresh says the same, ask in turn."""
     found = locator()
     found.doubt("t", "a")
     found.refresh("table", found.version("table"))
@@ -66,9 +69,9 @@ def test_locator_asks_other_members_when_the_master_still_names_a_dead_leader() 
 
 
 def test_locator_does_not_go_back_to_a_silent_leader_because_followers_still_name_it() -> None:
-    """Goal: a leader that hangs costs one attempt, not one for each follower that has not noticed. Method: it gives no
-    answer in time; both others name it: their hints are not followed, and each is asked; then it has another chance.
-    One that only refused is believed to lead when it is named."""
+    """Goal: hints to a leader that was silent are not followed at first, so it costs one attempt, not one for each
+    follower. Method: it gives no answer in time; both others name it: their hints are not followed, and each is asked;
+    then it has another chance. One that only refused is believed to lead when it is named."""
     found = locator("a")
     found.doubt("t", "a", silent=True)
     asked = []
@@ -89,10 +92,10 @@ def test_locator_does_not_go_back_to_a_silent_leader_because_followers_still_nam
 
 
 def test_locator_leaves_a_silent_leader_alone_while_the_others_know_no_leader() -> None:
-    """Goal: an election that takes its time costs the client its back-off, not one attempt after the other at a stopped
-    server. Method: the leader gives no answer in time and the master goes on naming it; the members that know no leader
-    are asked three times before it is, round after round; once it answers, if only that it does not lead, it has its
-    turn like any other."""
+    """Goal: while an election goes on, the client does not try the silent former leader in each round. Method: the
+    leader gives no answer in time and the master goes on naming it; the members that know no leader are asked three
+    times before it is, round after round; once it answers, if only that it does not lead, it has its turn like any
+    other."""
     found = locator("a")
 
     def ask(*, silent: bool = False) -> str:
@@ -111,8 +114,9 @@ def test_locator_leaves_a_silent_leader_alone_while_the_others_know_no_leader() 
 
 
 def test_locator_asks_a_leader_where_the_master_has_it_though_hints_name_its_former_address() -> None:
-    """CN-34. Goal: servers that moved are found. Method: the leader was not where it used to be; both others go on
-    naming that place, where somebody else answers each time; within a round it is asked where the master says."""
+    """CN-34. Goal: the client finds a leader that moved, although hints name its former address. Method: the leader was
+    not where it used to be; both others go on naming that place, where somebody else answers each time; within a round
+    it is asked where the master says."""
     former = Address("former", 9)
     found = locator("a")
     for round_ in range(2):
@@ -129,7 +133,7 @@ def test_locator_asks_a_leader_where_the_master_has_it_though_hints_name_its_for
 
 
 def test_locator_with_one_member_asks_it_again() -> None:
-    """Goal: there is always somebody to ask. Method: the only member was silent, then another table look-up."""
+    """Goal: a tablet's only member is asked again. Method: the only member was silent, then another table look-up."""
     found = locator(look_up=lambda name: [Location("t", name, {"a": A}, "a")])
     for silent in (True, False, True):
         found.doubt("t", "a", silent=silent)

@@ -20,8 +20,8 @@ def attempts(timeout_s: float = 1000.0) -> Attempts:
 
 @pytest.mark.parametrize("code", [c for c in Code if c is not Code.OK])
 def test_reaction_of_each_code_is_fail_unless_the_table_names_it(code: Code) -> None:
-    """Goal: a new code is never retried by accident. Method: every code against the table; a refusal of a kind that
-    says the request itself is wrong must be final."""
+    """Goal: an error code that is not in the table is not retried. Method: every code against the table; a refusal of a
+    kind that says the request itself is wrong must be final."""
     reaction = reaction_to(Refused(code, "x"))
     assert reaction is REACTIONS.get(code, Reaction.FAIL)
     wrong_request = {
@@ -33,7 +33,8 @@ def test_reaction_of_each_code_is_fail_unless_the_table_names_it(code: Code) -> 
 
 
 def test_attempts_back_off_grows_with_jitter_up_to_its_maximum() -> None:
-    """Goal: no storm of retries. Method: thirty failures; each wait lies between half and all of a doubling bound."""
+    """Goal: the pauses between attempts grow, with jitter, up to a bound. Method: thirty failures; each wait lies
+    between half and all of a doubling bound."""
     tries = attempts()
     bound = OPTIONS.backoff_first_s
     for _ in range(30):
@@ -43,7 +44,8 @@ def test_attempts_back_off_grows_with_jitter_up_to_its_maximum() -> None:
 
 
 def test_attempts_follow_two_hints_at_once_and_then_wait() -> None:
-    """Goal: a hint is followed at once, two servers pointing at each other do not spin. Method: hints in a row."""
+    """Goal: two hints in a row are followed at once; then the client waits, so two servers that name each other cause
+    no busy loop. Method: hints in a row."""
     tries = attempts()
     hint = Refused(Code.NOT_LEADER, "x", detail="u@h:1")
     delays = [tries.failed(hint, retry_safe=True) for _ in range(4)]
@@ -52,7 +54,7 @@ def test_attempts_follow_two_hints_at_once_and_then_wait() -> None:
 
 
 def test_attempts_double_their_time_limit_after_each_timeout() -> None:
-    """Goal: a slow server is given more time, a dead one little. Method: the limit before and after timeouts."""
+    """Goal: the time limit of an attempt doubles after each timeout. Method: the limit before and after timeouts."""
     tries = attempts()
     assert tries.timeout_s == OPTIONS.attempt_timeout_s
     tries.failed(Refused(Code.TIMED_OUT, "x"), retry_safe=True)

@@ -88,9 +88,9 @@ WRITES: dict[str, Callable[..., nyala.WriteResult]] = {
 
 @pytest.mark.parametrize("operation", WRITES)
 def test_write_raises_with_the_rows_that_were_not_applied(operation: str, table: nyala.Table, tablets: Tablets) -> None:
-    """IN-11. Goal: nobody overlooks a row that was not applied, nor that the others were. Method: each operation with
-    two bad rows of ten in two tablets: position, key, code, column and the whole row are on the exception, and its text
-    says how many others are in the table."""
+    """IN-11. Goal: a write with failed rows raises, and the error tells which rows failed and how many others were
+    applied. Method: each operation with two bad rows of ten in two tablets: position, key, code, column and the whole
+    row are on the exception, and its text says how many others are in the table."""
     tablets.failing = {3: (RowCode.ALREADY_PRESENT, ""), 8: (RowCode.NULL_IN_REQUIRED_COLUMN, "v")}
     with pytest.raises(nyala.RowErrors) as caught:
         WRITES[operation](table, ROWS)
@@ -110,8 +110,8 @@ def test_write_raises_with_the_rows_that_were_not_applied(operation: str, table:
 
 @pytest.mark.parametrize("operation", WRITES)
 def test_write_returns_row_errors_to_those_who_ask(operation: str, table: nyala.Table, tablets: Tablets) -> None:
-    """IN-11. Goal: a caller that handles bad rows itself gets them as data. Method: each operation, with a bad row and
-    without one; the result raises what the call would have raised."""
+    """IN-11. Goal: a caller can ask to get row errors as data. Method: each operation, with a bad row and without one;
+    the result raises what the call would have raised."""
     assert WRITES[operation](table, ROWS).ok and WRITES[operation](table, ROWS, on_error="return").failed is None
     tablets.failing = {3: (RowCode.NOT_FOUND, "")}
     result = WRITES[operation](table, ROWS, on_error="return")
@@ -122,7 +122,8 @@ def test_write_returns_row_errors_to_those_who_ask(operation: str, table: nyala.
 
 
 def test_write_that_applied_no_row_says_so(table: nyala.Table, tablets: Tablets) -> None:
-    """IN-11. Goal: it is told whether anything was applied. Method: the only row fails; two of two; six of seven."""
+    """IN-11. Goal: the error tells whether any row was applied. Method: the only row fails; two of two; six of
+    seven."""
     tablets.failing = dict.fromkeys(range(7), (RowCode.ALREADY_PRESENT, ""))
     with pytest.raises(nyala.RowErrors, match="1 of 1 rows was not applied, nothing was applied") as caught:
         table.insert({"k": 1, "v": "x"})
@@ -138,7 +139,7 @@ def test_write_that_applied_no_row_says_so(table: nyala.Table, tablets: Tablets)
 def test_on_error_that_means_nothing_is_refused_before_anything_is_sent(
     word: Any, table: nyala.Table, tablets: Tablets
 ) -> None:
-    """IN-11. Goal: a misspelt word does not silently mean the other one. Method: words that there are not."""
+    """IN-11. Goal: a misspelt option is refused before anything is sent. Method: words that there are not."""
     with pytest.raises(nyala.NotApplied, match='on_error= is "raise" or "return"'):
         table.insert(ROWS, on_error=word)
     assert tablets.written == []
@@ -154,7 +155,8 @@ ADVICE = {
 
 @pytest.mark.parametrize(("operation", "code"), ADVICE)
 def test_row_errors_say_what_to_do(operation: str, code: RowCode, table: nyala.Table, tablets: Tablets) -> None:
-    """IN-11. Goal: the message ends with the way out, by what failed. Method: each operation with its usual code."""
+    """IN-11. Goal: the error ends with the remedy for the kind of failure. Method: each operation with its usual
+    code."""
     tablets.failing = {1: (code, "")}
     with pytest.raises(nyala.RowErrors, match=ADVICE[operation, code]):
         WRITES[operation](table, ROWS)

@@ -68,7 +68,7 @@ class Calls:
 
 @pytest.mark.parametrize("how", ["taken no further", "refused"])
 def test_scan_that_nobody_takes_further_ends_soon(how: str) -> None:
-    """Goal: who has seen enough, or an error, does not wait for tablets that are read ahead. Method: the first tablet's
+    """Goal: a scan whose caller stops reading does not wait for tablets that are read ahead. Method: the first tablet's
     part is complete, or refused; the others' streams would go on for ever."""
     gone = error_to_pb(Refused(Code.HISTORY_GONE, "older than the history"))
     last = pb.ScanChunk(snapshot_time=5, last=True) if how != "refused" else pb.ScanChunk(error=gone)

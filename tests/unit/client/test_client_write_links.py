@@ -126,8 +126,9 @@ def begin(pool: ThreadPoolExecutor, writes: SmallWrites, rows: int, timeout_s: f
 
 
 def test_each_thread_gets_its_own_reply_whatever_the_order_and_the_pieces(peer: Peer, writes: SmallWrites) -> None:
-    """Goal: replies find their threads. Method: 12 threads; all requests are read, then answered backwards, some in one
-    message, one message in many pieces; a thousand more by the same threads, answered at once."""
+    """Goal: each thread gets the reply to its own request. Method: 12 threads; all requests are read, then answered
+    backwards, some in one message, one message in many pieces; a thousand more by the same threads, answered at
+    once."""
     with ThreadPoolExecutor(12) as pool:
         futures = [begin(pool, writes, n) for n in range(12)]
         seen: list[Any] = []
@@ -152,7 +153,7 @@ def test_each_thread_gets_its_own_reply_whatever_the_order_and_the_pieces(peer: 
 
 
 def test_one_thread_has_several_writes_under_way(peer: Peer, writes: SmallWrites) -> None:
-    """Goal: who has more to write need not wait for each. Method: one thread begins three; all arrive, and are answered
+    """Goal: a thread can have several writes under way. Method: one thread begins three; all arrive, and are answered
     backwards, before it asks for an outcome; then it has each one's. A fourth is given up: its reply is nobody's."""
     made = [writes.begin(request(n), LONG_S) for n in range(3)]
     peer.accepted()
@@ -172,8 +173,9 @@ def test_one_thread_has_several_writes_under_way(peer: Peer, writes: SmallWrites
 
 
 def test_thread_that_is_away_is_not_asked_to_read(peer: Peer, writes: SmallWrites) -> None:
-    """Goal: replies are read by somebody who waits. Method: a thread begins a write and goes away; two others wait, one
-    of them reads. Who reads is answered and leaves: the other one, not the oldest write's thread, reads on."""
+    """Goal: replies are read by a thread that waits for one. Method: a thread begins a write and goes away; two others
+    wait, one of them reads. Who reads is answered and leaves: the other one, not the oldest write's thread, reads
+    on."""
     away = writes.begin(request(1), LONG_S)
     assert away is not None
     peer.accepted()
@@ -252,8 +254,8 @@ class Clock:
 
 
 def test_thread_that_gives_up_hands_reading_over(peer: Peer, writes: SmallWrites) -> None:
-    """Goal: nobody waits for ever because the one who read has left. Method: a thread reads and is late; the others'
-    replies come after that. A reply that is too late for its thread is nobody's."""
+    """Goal: if the thread that reads replies gives up, another waiting thread reads on. Method: a thread reads and is
+    late; the others' replies come after that. A reply that is too late for its thread is nobody's."""
     with ThreadPoolExecutor(3) as pool:
         late = begin(pool, writes, 1, timeout_s=SOON_S)
         peer.accepted()
@@ -297,8 +299,8 @@ def test_broken_link_leaves_every_outcome_unknown_and_the_next_write_opens_anoth
 
 
 def test_port_that_cannot_be_reached_costs_one_attempt(peer: Peer, writes: SmallWrites) -> None:
-    """Goal: a wall between client and the second port must not stop writes. Method: nobody listens there: writes are
-    calls, and the port is not tried again for each."""
+    """Goal: if the port for links cannot be reached, writes are sent as calls. Method: no process listens there: writes
+    are calls, and the port is not tried again for each."""
     with socket.socket() as kept:
         kept.bind(("127.0.0.1", 0))  # nobody listens there, and nobody else can
         nobody = pb.OpenWritesReply(port=kept.getsockname()[1], ticket=b"t" * 16)
@@ -339,7 +341,7 @@ def test_large_writes_are_calls_of_their_own(peer: Peer, writes: SmallWrites) ->
 
 
 def test_closed_client_tells_who_waits(peer: Peer, writes: SmallWrites) -> None:
-    """Goal: close ends waits. Method: one waits, then close."""
+    """Goal: closing a client ends all waits. Method: one waits, then close."""
     with ThreadPoolExecutor(1) as pool:
         waits = begin(pool, writes, 1)
         peer.accepted()
@@ -385,10 +387,10 @@ class Gate:
 def test_sender_that_leaves_leaves_nothing_unsent(
     peer: Peer, writes: SmallWrites, monkeypatch: pytest.MonkeyPatch, others_leave: bool
 ) -> None:
-    """CN-25. Goal: a write is sent at once, though the one who sends for all has his reply, and the one who reads for
-    all hears nothing. Method: while the first sends the second's write his own reply comes and the third's write is
-    queued; the second reads, and waits on or gives up, so that the third reads. Nobody else is answered before all
-    three writes have arrived."""
+    """CN-25. Goal: a write is sent at once, even if the thread that sends for all leaves with its reply, and the thread
+    that reads for all gets none. Method: while the first sends the second's write his own reply comes and the third's
+    write is queued; the second reads, and waits on or gives up, so that the third reads. Nobody else is answered before
+    all three writes have arrived."""
     gate, clock = Gate(monkeypatch), Clock(monkeypatch)
     with ThreadPoolExecutor(3) as pool:
         first = begin(pool, writes, 1)

@@ -69,7 +69,8 @@ def test_write_of_more_parts_than_one_call_takes_is_whole(disk: Disk) -> None:
 
 
 def test_preallocate_grows_with_zeros_and_never_shrinks(disk: Disk) -> None:
-    """Goal: the length counts, content stays. Method: preallocate above and below the size, truncate."""
+    """Goal: preallocation extends a file with zeros and never shortens it. Method: preallocate above and below the
+    size, truncate."""
     file = disk.open("f", create=True)
     file.pwrite(b"abc", 0)
     file.preallocate(4096)
@@ -84,7 +85,8 @@ def test_preallocate_grows_with_zeros_and_never_shrinks(disk: Disk) -> None:
 
 
 def test_replace_leaves_the_whole_new_content_and_no_stray_name(disk: Disk) -> None:
-    """Goal: atomic replacement. Method: twice, list the folder."""
+    """Goal: a replaced file has the whole new content, and no temporary name is left. Method: twice, list the
+    folder."""
     disk.mkdir("meta")
     disk.replace("meta/t", b"one")
     disk.replace("meta/t", b"two, longer")
@@ -93,7 +95,7 @@ def test_replace_leaves_the_whole_new_content_and_no_stray_name(disk: Disk) -> N
 
 
 def test_rename_moves_files_and_folders_over_what_was_there(disk: Disk) -> None:
-    """Goal: one step. Method: a file over a file, then a folder with files below."""
+    """Goal: a rename replaces the target in one step. Method: a file over a file, then a folder with files below."""
     disk.mkdir("wals/t")
     disk.mkdir("quarantine")
     disk.replace("wals/t/1", b"old")
@@ -107,7 +109,7 @@ def test_rename_moves_files_and_folders_over_what_was_there(disk: Disk) -> None:
 
 
 def test_remove_and_remove_tree_take_names_away(disk: Disk) -> None:
-    """Goal: gone is gone, and a second remove_tree is harmless. Method: both, then look."""
+    """Goal: removed names are gone, and a second remove_tree is harmless. Method: both, then look."""
     disk.mkdir("d/e")
     disk.replace("d/e/f", b"")
     disk.replace("d/g", b"")
@@ -121,8 +123,8 @@ def test_remove_and_remove_tree_take_names_away(disk: Disk) -> None:
 
 
 def test_missing_files_are_said_to_be_missing(disk: Disk) -> None:
-    """Goal: absence is FileNotFoundError, not trouble; a file that cannot be made because its folder is gone is a disk
-    that is gone. Method: each call on nothing."""
+    """Goal: a missing file raises FileNotFoundError; a file that cannot be created because its folder is gone is a disk
+    failure. Method: each call on nothing."""
     for call in (disk.read, disk.size, disk.remove, disk.open):
         with pytest.raises(FileNotFoundError):
             call("nothing")
@@ -136,7 +138,7 @@ def test_missing_files_are_said_to_be_missing(disk: Disk) -> None:
 
 
 def test_names_with_a_dot_in_front_are_not_listed(disk: Disk) -> None:
-    """Goal: temp files confuse nobody. Method: make one, list."""
+    """Goal: temporary files are not listed. Method: make one, list."""
     disk.mkdir("d")
     disk.open("d/.tmp", create=True).close()
     assert disk.listdir("d") == []
@@ -144,14 +146,14 @@ def test_names_with_a_dot_in_front_are_not_listed(disk: Disk) -> None:
 
 
 def test_real_path_names_a_file_with_that_content(disk: Disk) -> None:
-    """Goal: memory-mapping libraries find the bytes. Method: read it with plain Python."""
+    """Goal: other libraries can open a file by its real path. Method: read it with plain Python."""
     disk.mkdir("data")
     disk.replace("data/x", b"block")
     assert Path(disk.real_path("data/x")).read_bytes() == b"block"
 
 
 def test_real_disk_refuses_paths_that_leave_its_root(tmp_path: Path) -> None:
-    """Goal: a hostile tablet id reaches nothing else. Method: parent and absolute paths."""
+    """Goal: a path cannot leave the disk's root. Method: parent and absolute paths."""
     disk = RealDisk(tmp_path / "root")
     for path in ("../x", "a/../../x", "/etc/passwd"):
         with pytest.raises(InvariantViolation):

@@ -30,7 +30,8 @@ def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize(("armed", "passes"), [("here", 1), ("here:3", 3)])
 def test_armed_crash_point_ends_the_process_at_its_pass(armed: str, passes: int) -> None:
-    """Goal: death without clean-up, at the right pass. Method: a child that counts aloud, its exit code."""
+    """Goal: an armed crash point ends the process without clean-up, at the given pass. Method: a child that counts
+    aloud, its exit code."""
     code = (
         "from nyala.replica.fs import RealDisk; import tempfile; d = RealDisk(tempfile.mkdtemp())\n"
         "for n in range(1, 9):\n  print(n, flush=True); d.crash_point('elsewhere'); d.crash_point('here')"
@@ -49,7 +50,7 @@ def test_crash_points_are_off_unless_armed() -> None:
 
 
 def test_second_server_on_one_directory_is_refused_until_the_first_dies(tmp_path: Path) -> None:
-    """Goal: one server per directory. Method: hold the lock, try from a child, let go, try again."""
+    """Goal: one directory has one server. Method: hold the lock, try from a child, let go, try again."""
     code = f"from nyala.replica.fs import lock_root; lock_root({str(tmp_path)!r}); print('in')"
     lock = lock_root(tmp_path)
     refused = run(code)
@@ -67,7 +68,7 @@ def test_second_server_on_one_directory_is_refused_until_the_first_dies(tmp_path
 
 
 def test_real_disk_tells_a_full_disk_from_a_broken_one(tmp_path: Path) -> None:
-    """Goal: ENOSPC is refused and retryable, EIO is fatal. Method: /dev/full, and a file system without fsync."""
+    """Goal: ENOSPC is retryable, EIO is fatal. Method: /dev/full, and a file system without fsync."""
     disk = RealDisk(tmp_path)
     (tmp_path / "full").symlink_to("/dev/full")
     file = disk.open("full")
@@ -204,7 +205,8 @@ def test_directory_that_cannot_be_locked_says_what_to_look_at(
 
 
 def test_sim_disk_keeps_what_was_synced_and_any_part_of_the_rest() -> None:
-    """Goal: the fake is as forgetful as it claims. Method: many seeds; synced bytes always, unsynced by sector."""
+    """Goal: after a power loss the simulated disk has all synced bytes and any part of the others. Method: many seeds;
+    synced bytes always, unsynced by sector."""
     seen: set[bytes] = set()
     for seed in range(200):
         disk = SimDisk()
@@ -223,7 +225,8 @@ def test_sim_disk_keeps_what_was_synced_and_any_part_of_the_rest() -> None:
 
 
 def test_sim_disk_forgets_what_a_failed_sync_did_not_write() -> None:
-    """Goal: a second sync that succeeds proves nothing. Method: EIO in the first, sync again, cut the power."""
+    """Goal: a sync that succeeds after a failed one does not make the earlier bytes durable. Method: EIO in the first,
+    sync again, cut the power."""
     disk = SimDisk()
     file = disk.open("f", create=True)
     file.pwrite(b"old", 0)
@@ -240,7 +243,8 @@ def test_sim_disk_forgets_what_a_failed_sync_did_not_write() -> None:
 
 
 def test_sim_disk_rename_is_atomic_under_power_loss() -> None:
-    """Goal: old content or new, never none. Method: crash between the rename and its sync, many seeds."""
+    """Goal: after a power loss a renamed file has the old content or the new one. Method: crash between the rename and
+    its sync, many seeds."""
     seen = set()
     for seed in range(50):
         disk = SimDisk()
@@ -254,8 +258,8 @@ def test_sim_disk_rename_is_atomic_under_power_loss() -> None:
 
 
 def test_preallocation_without_room_gives_back_what_it_took(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CN-17. Goal: a log that finds no room for its next segment leaves what room there is to others. Method: the call
-    does as it does on ext4: it takes half of what was asked for, and fails."""
+    """CN-17. Goal: a preallocation that fails for want of room frees what it took. Method: the call does as it does on
+    ext4: it takes half of what was asked for, and fails."""
 
     def half(fd: int, offset: int, length: int) -> None:
         os.truncate(fd, offset + length // 2)
@@ -284,8 +288,9 @@ def test_sim_disk_without_room_refuses_writes_and_keeps_removing() -> None:
 
 @pytest.mark.parametrize("loss", ["removed", "renamed", "replaced"])
 def test_folder_that_was_taken_away_is_noticed(loss: str, tmp_path: Path) -> None:
-    """TC-72. Goal: a server ends when a disk with promises goes, though its open files still take writes. Method: a
-    folder with an open file is removed, moved aside, or has another in its place; an untouched one is no trouble."""
+    """TC-72. Goal: a server notices that one of its folders was replaced, although its open files still take writes.
+    Method: a folder with an open file is removed, moved aside, or has another in its place; an untouched one is no
+    trouble."""
     disk = RealDisk(tmp_path)
     for folder in ("wals", "data"):
         disk.mkdir(folder)

@@ -34,8 +34,9 @@ def os_error(name: str) -> OSError:
 
 @pytest.mark.parametrize("name", [*EXHAUSTED, *OTHERS])
 def test_errno_is_told_as_what_it_is(name: str) -> None:
-    """IN-30. Goal: one place classifies, and only a want is a want. Method: each errno; what it becomes, whether it may
-    pass, the code that a client sees; the text has the remedy, the action and the path."""
+    """IN-30. Goal: one function classifies errors, and only an exhausted resource counts as temporary. Method: each
+    errno; what it becomes, whether it may pass, the code that a client sees; the text has the remedy, the action and
+    the path."""
     told = error_from_os(os_error(name), "open", "data/f")
     assert ("data/f" in str(told), "open" in str(told)) == (True, True)
     if name in EXHAUSTED:
@@ -51,8 +52,8 @@ def test_errno_is_told_as_what_it_is(name: str) -> None:
 
 
 def test_want_of_memory_or_of_a_thread_is_one_and_a_bug_is_none() -> None:
-    """IN-30. Goal: what Python and Arrow raise counts too. Method: MemoryError, Arrow's, a thread that cannot be
-    started; other errors."""
+    """IN-30. Goal: Python's and Arrow's errors for exhausted memory or threads count as exhausted resources. Method:
+    MemoryError, Arrow's, a thread that cannot be started; other errors."""
     for error in (
         MemoryError(),
         pa.ArrowMemoryError("malloc of size 10 failed"),
@@ -126,7 +127,7 @@ def test_real_disk_syncs_what_it_says_is_durable_and_in_that_order(
 def test_real_disk_tells_a_want_as_one_in_every_call_and_changes_nothing(
     call: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """IN-30. Goal: no call takes a want for a failing disk, nor for a file that is not there. Method: the kernel's
+    """IN-30. Goal: no call takes an exhausted resource for a failing disk or a missing file. Method: the kernel's
     answer to each call is that errno, once; then the same call works."""
     disk = RealDisk(tmp_path)
     disk.replace("f", b"old")

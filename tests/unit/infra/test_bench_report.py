@@ -66,7 +66,7 @@ def test_summary_of_rounds_is_median_with_spread() -> None:
 
 
 def test_summary_of_no_rounds_is_empty() -> None:
-    """Goal: no figure is made up. Method: nothing was measured."""
+    """Goal: without measurements there is no figure. Method: nothing was measured."""
     assert summary([]) == {}
 
 
@@ -79,7 +79,8 @@ def test_text_of_figure_has_the_digits_that_readers_need(value: float, text: str
 
 
 def test_interleave_two_sides_takes_turns() -> None:
-    """Goal: a drifting machine favours no side. Method: note the order in which two sides are measured."""
+    """Goal: two sides are measured in turns, so a machine that slows down favours neither. Method: note the order in
+    which two sides are measured."""
     order: list[str] = []
 
     def side(name: str) -> Callable[[int], Figures]:
@@ -114,21 +115,23 @@ def test_show_two_sides_prints_ratio_and_leaves_processes_out() -> None:
 
 
 def test_tablets_listed_by_kudu_are_those_of_the_table() -> None:
-    """Goal: the right server is killed. Method: a listing of two tables, as the tool prints it."""
+    """Goal: the bench kills a server that has a tablet of its table. Method: a listing of two tables, as the tool
+    prints it."""
     found = tablets_listed(LISTING, "bench_failover")
     assert found == {"0b3ba5e3e2bb4dd6a6cc1ce1b7a63d1f": [(False, 2), (True, 1), (False, 3)]}
     assert tablets_listed(LISTING, "none") == {}
 
 
 def test_kudu_without_maven_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: an absent peer is said, never guessed. Method: a PATH on which there is nothing."""
+    """Goal: a Kudu that cannot be started is reported in one line. Method: a PATH on which there is nothing."""
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(KuduMissing, match=r"^no Kudu figures: `mvn` is not on the PATH$"):
         binaries(tmp_path / "cache")
 
 
 def test_failover_counts_every_interruption_after_the_kill() -> None:
-    """Goal: a second pause is not hidden. Method: a write every 10 ms, two pauses after the kill, one before it."""
+    """Goal: all interruptions after the kill are counted. Method: a write every 10 ms, two pauses after the kill, one
+    before it."""
     before = [0.0, 0.01, 0.02, 0.52, 0.53, 0.54]
     after = [2.54, 2.55, 3.05, 3.06]
     found = time_without_writes([*before, *after], killed_at=0.545)
@@ -226,8 +229,8 @@ def test_one_row_writes_are_told_as_elapsed_time_by_rows() -> None:
 
 
 def test_elections_of_a_round_are_told() -> None:
-    """Goal: a rate that holds an election is not taken for one of writing alone. Method: terms of two tablets before
-    and after one election, which not every replica has heard of; rounds with elections and without."""
+    """Goal: the report tells which rounds had an election. Method: terms of two tablets before and after one election,
+    which not every replica has heard of; rounds with elections and without."""
     before = [pb.ReplicaStatus(tablet_id=t, term=1) for t in "aabb"]
     after = [pb.ReplicaStatus(tablet_id=t, term=n) for t, n in (("a", 1), ("a", 2), ("b", 1), ("b", 1))]
     assert terms_of(after) - terms_of(before) == 1
@@ -236,7 +239,7 @@ def test_elections_of_a_round_are_told() -> None:
 
 
 def test_idle_figures_are_judged_by_their_worst_round() -> None:
-    """Goal: pass or fail is said, to people and to programs. Method: a figure over its limit in one of two rounds, one
+    """Goal: idle figures pass or fail by their worst round. Method: a figure over its limit in one of two rounds, one
     at its limit; figures without limits are not judged."""
     rounds = [{"idle_cpu_percent": 9.0, "idle_cold_start_s": 20.0}, {"idle_cpu_percent": 10.5, "x": 1.0}]
     found = verdicts(rounds)
@@ -249,8 +252,8 @@ def test_idle_figures_are_judged_by_their_worst_round() -> None:
 
 
 def test_ratios_are_judged_by_the_way_that_is_better() -> None:
-    """Goal: a goal beside a peer is reached or missed as a reader would say. Method: more is better, less is better,
-    at the goal and off it; a figure without a goal, one that the peer lacks, and a peer's 0."""
+    """Goal: a ratio to a peer is judged by whether more or less is better. Method: more is better, less is better, at
+    the goal and off it; a figure without a goal, one that the peer lacks, and a peer's 0."""
     ours = [{"bulk_insert_rows_per_s": 3.0, "failover_s": 1.1, "single_write_ms": 2.0, "move_s": 1.0, "copy_mb": 1.0}]
     theirs = [
         {"bulk_insert_rows_per_s": 2.0, "failover_s": 1.0, "single_write_ms": 1.0, "move_s": 2.0, "download_s": 0.0}
@@ -359,7 +362,7 @@ def test_idle_tablets_are_spread_over_tables_that_can_hold_them() -> None:
 
 
 def test_bench_that_kills_servers_refuses_a_running_cluster() -> None:
-    """Goal: nobody's servers are killed. Method: name a cluster for each such benchmark."""
+    """Goal: a bench that kills servers refuses an existing cluster. Method: name a cluster for each such benchmark."""
     for name in ("pipeline", "copy", "failover"):
         with pytest.raises(BenchmarkError, match="--local"):
             run(name, BenchOptions(masters="127.0.0.1:1"), lambda _: None)
@@ -374,7 +377,7 @@ def test_outcome_as_json_keeps_rounds_and_notes() -> None:
 
 
 def test_machine_line_names_what_was_measured_on() -> None:
-    """Goal: a figure is never without its machine. Method: this machine's facts in a line."""
+    """Goal: each report names the machine. Method: this machine's facts in a line."""
     facts = machine()
     line = machine_line(facts)
     assert facts["cores"] >= 1

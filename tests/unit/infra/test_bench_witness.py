@@ -35,8 +35,8 @@ def test_loss_is_tolerated_again_when_the_lost_one_has_no_vote(members: tuple[st
 
 
 def test_loss_is_measured_on_a_stack_of_its_own() -> None:
-    """CC-56. Goal: nobody's servers are killed. Method: a running cluster is named: refused. The table has the size
-    asked for, to a row."""
+    """CC-56. Goal: the bench kills only servers that it started. Method: a running cluster is named: refused. The table
+    has the size asked for, to a row."""
     with pytest.raises(Exception, match="needs --local"):
         run("witness", BenchOptions(masters="127.0.0.1:1"), lambda text: None)
     assert 0 <= rows_for(256, tablets=1) * 212 - 256_000_000 < 2 * 212

@@ -42,7 +42,8 @@ def test_desired_change_is_cancelled_first_and_whatever_the_leader_says(code: Co
 
 
 def test_leader_takes_a_change_back_although_no_master_answers() -> None:
-    """Goal: neither half waits for the other. Method: the first half is refused; the second is done all the same."""
+    """Goal: the leader's part of a cancellation does not wait for the masters' part. Method: the first half is refused;
+    the second is done all the same."""
     found = cancel_change(refusing(Code.UNAVAILABLE), lambda: None)
     assert found.json()["change_taken_back"] is True and found.left and not found.nothing_there
     assert "refused as UNAVAILABLE" in str(found.json()["cancel_error"])
@@ -50,7 +51,8 @@ def test_leader_takes_a_change_back_although_no_master_answers() -> None:
 
 
 def test_nothing_to_give_up_is_said_only_if_both_said_so() -> None:
-    """Goal: "nothing is wanted" is never a guess. Method: every pair of outcomes."""
+    """Goal: the command says that there is nothing to cancel only if the masters and the leader both say so. Method:
+    every pair of outcomes."""
     away = Refused(Code.UNAVAILABLE, "away")
     pairs = [(wish, change) for wish in (None, NONE, away) for change in (None, NONE, away)]
     assert [p for p in pairs if Cancelled(*p).nothing_there] == [(NONE, NONE)]

@@ -152,7 +152,7 @@ def test_careless_command_line_gets_one_line_and_no_traceback(
 def test_demo_ends_with_one_line_whoever_refused(
     error: Exception, says: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Goal: what a disk or a broker refuses is told as anything else. Method: each error, where data is read."""
+    """Goal: the demo ends with one line for any error. Method: each error, where data is read."""
 
     def refuse() -> None:
         raise error
@@ -238,7 +238,7 @@ def test_number_that_an_option_of_a_job_cannot_take_is_refused_in_one_line(
 
 @pytest.mark.parametrize("what", ["tablet", "server"])
 def test_empty_name_as_of_an_unset_variable_fits_nothing(what: str) -> None:
-    """Goal: `nyala quarantine purge "$T"` of nobody's tablet purges nothing. Method: the look-up of an empty beginning,
+    """Goal: an empty name, as of an unset shell variable, matches no tablet. Method: the look-up of an empty beginning,
     which never asks anybody."""
     nobody: Any = None
     with pytest.raises(typer.BadParameter, match=f"the {what} is empty"):
@@ -248,7 +248,8 @@ def test_empty_name_as_of_an_unset_variable_fits_nothing(what: str) -> None:
 def test_question_that_nobody_answers_changes_nothing_and_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Goal: a script without --yes learns what became of its command. Method: no input at all; a no; --yes."""
+    """Goal: without an answer to its question, a command changes nothing and says so. Method: no input at all; a no;
+    --yes."""
     for answer in ("", "n\n"):
         monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
         with pytest.raises(typer.Exit) as ended:
@@ -273,7 +274,7 @@ def test_version_is_the_packages_in_the_command_the_module_and_the_servers(
 def test_table_is_not_dropped_without_its_name(
     typed: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Goal: nobody there, or another name typed: nothing happens and that is said. Method: standard input."""
+    """Goal: a table is dropped only after its name was typed. Method: standard input."""
     monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
     with nullcontext() if typed == "flights\n" else pytest.raises(typer.Exit):
         ask_for_name("flights", "drop?")

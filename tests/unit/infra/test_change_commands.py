@@ -68,8 +68,8 @@ COMMANDS: list[tuple[Say, list[str]]] = [
 
 @pytest.mark.parametrize(("say", "members"), COMMANDS, ids=["add", "remove", "demote", "move"])
 def test_command_is_good_for_what_its_caller_saw_only(say: Say, members: list[str]) -> None:
-    """TC-68, TC-69. Goal: what a command asked for is not carried out again by a repetition that comes after it was
-    undone. Method: a command; what it sent is carried out and undone, then comes once more."""
+    """TC-68, TC-69. Goal: a repeated request is not carried out again after its change was undone. Method: a command;
+    what it sent is carried out and undone, then comes once more."""
 
     async def scenario(world: MasterWorld, service: Overheard, at: str) -> None:
         looked = world.seen()
@@ -87,8 +87,8 @@ def test_command_is_good_for_what_its_caller_saw_only(say: Say, members: list[st
 
 
 def test_cancel_of_what_was_wanted_before_leaves_what_is_wanted_now() -> None:
-    """TC-68, TC-79. Goal: who cancels what he saw cancels nobody else's change, and is told what is wanted. Method: a
-    client looks, what it saw comes to its end, another change is wanted; the cancel of what it saw, then of what is."""
+    """TC-68, TC-79. Goal: a cancellation names the change that its caller saw, and cancels no other. Method: a client
+    looks, what it saw comes to its end, another change is wanted; the cancel of what it saw, then of what is."""
 
     async def scenario(world: MasterWorld, service: Overheard, at: str) -> None:
         loop = asyncio.get_running_loop()

@@ -55,7 +55,8 @@ class RestingTablet:
 
 
 def test_rows_of_a_stopped_replica_are_those_of_its_blocks_and_of_its_committed_log(tmp_path: Path) -> None:
-    """Goal: V4 of a disk sees what a start would. Method: a block and a log behind it, read up to either entry."""
+    """Goal: the verifier reads from the files the rows that a start would have. Method: a block and a log behind it,
+    read up to either entry."""
     resting = RestingTablet(tmp_path)
     assert judge_disks([resting.expected], [[read_rows(tmp_path, resting.tablet_id, 2)]]) == (3, [])
     _, wrong = judge_disks([resting.expected], [[read_rows(tmp_path, resting.tablet_id, 1)]])
@@ -65,7 +66,7 @@ def test_rows_of_a_stopped_replica_are_those_of_its_blocks_and_of_its_committed_
 
 
 def test_block_gone_bad_must_have_been_noticed_and_given_up(tmp_path: Path) -> None:
-    """Goal: a run in which a bit flips is green only if the server said so and let go of the block. Method: a bit of a
+    """Goal: a run with a flipped bit passes only if the server reported it and gave up the block. Method: a bit of a
     block is flipped, and its replica does not open; logs that name it, that name another tablet, that tell of nothing,
     or of the replica's deletion; and the block still in use. No bad block at all is nothing verified."""
     resting = RestingTablet(tmp_path / "server-1")

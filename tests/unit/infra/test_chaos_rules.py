@@ -150,8 +150,8 @@ def test_aim_moves_between_a_member_and_a_stranger_that_serve() -> None:
     ],
 )  # fmt: skip
 def test_rest_is_denied_for_each_thing_that_is_left_behind(changed: dict[str, pb.ReplicaStatus], says: str) -> None:
-    """Goal: "converged" means it. Method: one planted fault at a time; without one, and with a tombstone elsewhere, it
-    is at rest; a copy under way is not."""
+    """Goal: a cluster counts as converged only if nothing is left to do. Method: one planted fault at a time; without
+    one, and with a tombstone elsewhere, it is at rest; a copy under way is not."""
     assert says in " ".join(at_rest(scene(changed)))
     tombstone = {"server-4": status(4, "NON_PARTICIPANT", data_state=int(DataState.DELETED))}
     assert at_rest(scene()) == at_rest(scene(tombstone)) == []
@@ -160,8 +160,8 @@ def test_rest_is_denied_for_each_thing_that_is_left_behind(changed: dict[str, pb
 
 
 def test_progress_is_seen_in_what_is_applied_and_copied_and_in_nothing_else() -> None:
-    """Goal: a slow machine is waited for, a stuck one is not. Method: scenes with one thing moved, and terms that rise
-    for ever."""
+    """Goal: only applied entries and copied bytes count as progress, so a slow machine is waited for and a cluster
+    without progress is not. Method: scenes with one thing moved, and terms that rise for ever."""
     before = progress_of(scene())
     assert progress_of(scene({"server-3": status(3, "FOLLOWER", applied_index=8)})) != before
     assert progress_of(scene({"server-3": status(3, "FOLLOWER", data_state=int(DataState.COPYING))})) != before
@@ -196,7 +196,8 @@ def test_expected_rows_find_those_that_are_lost_old_doubled_foreign_or_falsified
 
 
 def test_expected_rows_allow_what_was_under_way_and_what_is_in_doubt_and_nothing_else() -> None:
-    """Goal: no false alarm, and no blind spot for it. Method: a scan amid a batch; a batch of unknown outcome."""
+    """Goal: rows of writes under way, and of unknown outcome, are allowed; no other difference is. Method: a scan amid
+    a batch; a batch of unknown outcome."""
     expected = ExpectedRows(0)
     written(expected, [0, TOGGLES])
     before = expected.acked.copy()
@@ -244,8 +245,8 @@ class Refusing:
     [(Code.TIMED_OUT, True), (Code.NOT_LEADER, True), (Code.CORRUPTION, False), (Code.WRONG_TABLE, False)],
 )
 def test_refusal_that_no_trouble_explains_is_a_fault_of_writers_and_readers(code: Code, explained: bool) -> None:
-    """Goal: a strict load is no load that takes any answer. Method: a client that is refused everything; what a fault
-    explains is counted, and anything else is a verdict at once."""
+    """Goal: a refusal that no injected fault explains fails the run. Method: a client that is refused everything; what
+    a fault explains is counted, and anything else is a verdict at once."""
     tablets = tuple(TabletHandle(f"t{n}", n, n, 0) for n in range(PARTITION.buckets))
     handle = TableHandle("id", "chaos", SCHEMA, PARTITION, 3, 0, 0, tablets=tablets)
     client: Any = Refusing(code)
@@ -278,7 +279,8 @@ def test_refusal_that_no_trouble_explains_is_a_fault_of_writers_and_readers(code
 def test_refusal_of_an_operation_counts_only_if_its_situation_explains_it(
     kind: Kind, code: Code, quiet_s: float, wanted: bool, expected: bool
 ) -> None:
-    """Goal: operators are answered, and not by anything. Method: codes in the midst of faults and long after it."""
+    """Goal: a refused operation is allowed only if the situation explains it. Method: codes in the midst of faults and
+    long after it."""
     assert explains(kind, code, quiet_s, wanted) is expected
 
 
@@ -296,8 +298,8 @@ class Denying:
 
 @pytest.mark.parametrize("kind", [Kind.STEP_DOWN, Kind.ADD, Kind.REMOVE, Kind.MOVE])
 def test_operation_that_is_refused_for_no_reason_is_a_fault_of_the_run(kind: Kind) -> None:
-    """Goal: a run does not take any refusal for an answer. Method: an operation at a client that is told CORRUPTION,
-    which is a fault at once, and NOT_READY, which is explained a moment after the table was made."""
+    """Goal: an operation that is refused without an explanation fails the run. Method: an operation at a client that is
+    told CORRUPTION, which is a fault at once, and NOT_READY, which is explained a moment after the table was made."""
     tablets = tuple(TabletHandle(f"t{n}", n, n, 0) for n in range(PARTITION.buckets))
     handle = TableHandle("id", "chaos", SCHEMA, PARTITION, 3, 0, 0, tablets=tablets)
     supervisor: Any = SimpleNamespace(masters="127.0.0.1:1", children={})
@@ -314,9 +316,9 @@ def test_operation_that_is_refused_for_no_reason_is_a_fault_of_the_run(kind: Kin
 
 
 def test_trouble_of_a_tablet_is_over_only_when_it_has_stood_still() -> None:
-    """Goal: a leader that a slow machine cost its place explains a refusal, long after the last operation; a calm
-    cluster explains none. Method: the same scene twice; then another config, leader or term, a server that is silent,
-    nobody who leads."""
+    """Goal: a refusal is explained by a recent change of leader or config, even long after the last operation, and by
+    nothing in a stable cluster. Method: the same scene twice; then another config, leader or term, a server that is
+    silent, nobody who leads."""
     supervisor: Any = SimpleNamespace(masters="127.0.0.1:1", children={})
     cluster = ClusterUnderTest(supervisor, TableHandle("id", "chaos", SCHEMA, PARTITION, 3, 0, 0))
     calm = scene().tablets[0]
@@ -341,8 +343,8 @@ def test_trouble_of_a_tablet_is_over_only_when_it_has_stood_still() -> None:
 
 
 def test_what_may_only_be_late_is_looked_at_again_and_what_lasts_is_not() -> None:
-    """Goal: a server that answers late is no fault, and replicas that differ are one at once. Method: looks that find
-    something, are refused, and find nothing; one that lasts; one that never ends."""
+    """Goal: a check whose finding may pass is repeated; replicas that differ are a fault at once. Method: looks that
+    find something, are refused, and find nothing; one that lasts; one that never ends."""
     found = iter([["late"], Refused(Code.TIMED_OUT, "as the test says"), []])
 
     def look() -> list[str]:
@@ -444,8 +446,8 @@ def test_committed_entry_that_most_voters_do_not_have_is_found() -> None:
 
 
 def test_readings_of_logs_that_nobody_made_or_could_compare_are_wrong() -> None:
-    """Goal: a verifier of logs that nobody feeds is red. Method: none; logs without an entry in common; fewer readings
-    than were wanted; one that has all; then each of the three finds what is planted for it."""
+    """Goal: a verifier that compared no logs fails. Method: none; logs without an entry in common; fewer readings than
+    were wanted; one that has all; then each of the three finds what is planted for it."""
     three = {f"server-{n}": TWO_TERMS for n in (1, 2, 3)}
     settled = scene({f"server-{n}": status(n, "LEADER" if n == 1 else "FOLLOWER", commit_index=4) for n in (1, 2, 3)})
 
@@ -495,8 +497,8 @@ def test_leftovers_of_a_disk_are_named(tmp_path: Path) -> None:
 
 
 def test_run_goes_on_until_each_demand_is_met_and_says_what_was_not(tmp_path: Path) -> None:
-    """Goal: a slow machine sees all that is asked for, later; and nobody takes a run without it for a good one. Method:
-    what is owed of two demands, of which one names no kind of the run, before and after an operation of the other."""
+    """Goal: a run goes on until each demanded operation was done, and fails with those that were not. Method: what is
+    owed of two demands, of which one names no kind of the run, before and after an operation of the other."""
     demands = (frozenset({Kind.ROT, Kind.WIPE}), frozenset({Kind.MOVE}))
     chaos = Chaos(tmp_path, ChaosOptions(seed=1, duration_s=1.0, kinds=(Kind.ROT, Kind.ADD), demands=demands))
     assert chaos._owed() == [demands[0]]
@@ -529,8 +531,8 @@ def test_report_without_verdicts_or_with_a_wrong_one_is_not_ok() -> None:
 
 
 def test_verifier_that_had_nothing_to_look_at_is_wrong() -> None:
-    """Goal: V4 and V5 never pass because nobody wrote or read. Method: one number at zero at a time; what is found
-    beside it is told too."""
+    """Goal: the verifiers of rows fail if nothing was written or read. Method: one number at zero at a time; what is
+    found beside it is told too."""
     full = {"rows": 1, "batches": 1, "reads": 1, "snapshots": 1}
 
     def wrong(found: tuple[str, ...] = (), **changed: int) -> list[bool]:

@@ -43,7 +43,7 @@ def offered(line: str, **environment: str) -> list[str]:
     ],
 )
 def test_shell_is_offered_what_may_stand_there(line: str, wanted: list[str], tmp_path: Path) -> None:
-    """IN-72. Goal: <TAB> helps, and never prints an error into somebody's line. Method: words of every level; names of
+    """IN-72. Goal: completion offers what may follow, and never prints an error. Method: words of every level; names of
     tables, tablets and servers where no cluster is named, and where the named one does not answer."""
     assert offered(line, NYALA_DIR=str(tmp_path), NYALA_MASTERS="") == wanted
     assert offered(line, NYALA_DIR=str(tmp_path), NYALA_MASTERS="127.0.0.1:1") == wanted

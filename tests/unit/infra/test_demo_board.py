@@ -18,7 +18,8 @@ from nyala.replica.types import Code, Refused
 
 @pytest.mark.parametrize("code", [Code.NOT_FOUND, Code.UNAVAILABLE, Code.CORRUPTION])
 def test_only_a_source_that_is_not_there_yet_is_no_progress(code: Code, tmp_path: Path) -> None:
-    """Goal: what goes wrong is told, not waited for. Method: a catalog that refuses with each code."""
+    """Goal: the demo waits only for a source that does not exist yet; any other error is reported. Method: a catalog
+    that refuses with each code."""
 
     def refuse(_: str) -> None:
         raise Refused(code, "planted")
@@ -43,7 +44,7 @@ def test_only_a_source_that_is_not_there_yet_is_no_progress(code: Code, tmp_path
 def test_printed_commands_are_found_where_this_one_was(
     called: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: another terminal, in another folder, finds `nyala` too. Method: each way to be called."""
+    """Goal: printed commands work in another terminal and folder. Method: each way to be called."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", [called, "demo", "--keep"])
     assert str(command_folder()) == found.format(tmp_path)
@@ -71,14 +72,14 @@ def test_any_number_of_events_takes_several_micro_batches(events: int, most: int
     ],
 )
 def test_rebalanced_is_said_of_an_even_placement_only(held: dict[str, int], says: str) -> None:
-    """Goal: the demo claims no move that did not happen. Method: placements, even and not."""
+    """Goal: the demo says "rebalanced" only if the placement is even. Method: placements, even and not."""
     assert unevenness(held, "new") == says
 
 
 @pytest.mark.parametrize(("server", "sound"), [("well", True), ("failing", True), ("silent", False)])
 def test_what_is_wrong_in_the_last_cluster_check_is_in_the_verdict(server: str, sound: bool, tmp_path: Path) -> None:
-    """Goal: no demo ends well beside a red line. Method: a last look at a server that answers, at one into which a copy
-    failed, which is a warning, and at one that is silent; without time to become better."""
+    """Goal: errors of the last cluster check are in the demo's verdict. Method: a last look at a server that answers,
+    at one into which a copy failed, which is a warning, and at one that is silent; without time to become better."""
 
     def list_tablets(_: object) -> list[pb.ReplicaStatus]:
         if server == "silent":

@@ -50,7 +50,8 @@ def test_answer_is_every_flight_that_departed_as_its_events_leave_it(year: pl.Da
 
 
 def test_flight_is_known_as_far_as_it_has_come(year: pl.DataFrame) -> None:
-    """Goal: a board that shows no time before it is known. Method: one flight's events, in order."""
+    """Goal: the board shows of a flight only what its events have told so far. Method: one flight's events, in
+    order."""
     one = year.filter(pl.col("arr_time").is_not_null()).head(1)
     scheduled, departed, landed = flights.events(one).rows(named=True)
     assert [e["status"] for e in (scheduled, departed, landed)] == ["scheduled", "departed", "landed"]
@@ -79,8 +80,8 @@ def changed(rows: pl.DataFrame, column: str, value: pl.Expr) -> pl.DataFrame:
 @pytest.mark.parametrize("column", [c for c in flights.COLUMNS if c not in flights.KEY])
 @pytest.mark.parametrize("value", ["another", "none", "one where there is none"])
 def test_verdict_sees_one_changed_value(want: pl.DataFrame, column: str, value: str) -> None:
-    """Goal: no single value is wrong unseen. Method: in one row of thousands each column gets another value, becomes
-    null, or had none; one line names the column and both values."""
+    """Goal: the verdict finds a single wrong value. Method: in one row of thousands each column gets another value,
+    becomes null, or had none; one line names the column and both values."""
     part = want.head(5000)
     odd = pl.lit("odd") if part.schema[column] == pl.String else pl.lit(-4711, pl.Int32)
     null = pl.lit(None, part.schema[column])
@@ -107,8 +108,8 @@ def test_verdict_sees_one_changed_value(want: pl.DataFrame, column: str, value: 
     ],
 )
 def test_verdict_sees_a_missing_doubled_or_extra_row(want: pl.DataFrame, what: str, lines: list[str]) -> None:
-    """Goal: exactly-once, held to the source. Method: a table of one row less, twice the same, one more, and where the
-    number of rows is right all the same."""
+    """Goal: the verdict finds a missing, a doubled and an extra row. Method: a table of one row less, twice the same,
+    one more, and where the number of rows is right all the same."""
     part = want.head(5000)
     got = {
         "missing": part.slice(1),

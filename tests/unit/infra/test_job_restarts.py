@@ -144,7 +144,8 @@ ENDS = [
 
 @pytest.mark.parametrize(("status", "number", "again", "what"), ENDS, ids=[str(status) for status, *_ in ENDS])
 def test_end_of_a_job_is_a_death_or_its_own(status: int, number: int, again: bool, what: str) -> None:
-    """Goal: a refusal is never tried again, a killed job always. Method: each exit status there is, the first time."""
+    """Goal: a killed job is restarted, and one that ended by itself is not. Method: each exit status there is, the
+    first time."""
     assert killed_by(status) == number, what
     verdict = judge_end(status, None, 10.0, 20.0, restart_options(1))
     assert (verdict.again, verdict.streak) == (again, FailureStreak(10.0, 1) if again else None), what
@@ -185,7 +186,8 @@ def test_killed_job_is_started_again_until_it_ends_by_itself(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("status", [0, 1, 2])
 def test_end_of_its_own_is_not_tried_again(status: int, tmp_path: Path) -> None:
-    """Goal: a refusal, or the end of the work, is the end, with the same status. Method: a job that ends with it."""
+    """Goal: a job that ends by itself is not restarted, and its status is passed on. Method: a job that ends with
+    it."""
     with keeper(tmp_path, [str(status), "0"]) as process:
         _, said = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, runs_of(tmp_path)) == (status, 1)
@@ -193,7 +195,8 @@ def test_end_of_its_own_is_not_tried_again(status: int, tmp_path: Path) -> None:
 
 
 def test_job_that_is_always_killed_is_given_up(tmp_path: Path) -> None:
-    """Goal: restarts have an end, and it is told. Method: two restarts for a job that is killed at each start."""
+    """Goal: restarts are limited, and the last one is reported. Method: two restarts for a job that is killed at each
+    start."""
     with keeper(tmp_path, ["killed"] * 4, restarts=2) as process:
         _, said = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, runs_of(tmp_path)) == (137, 3)

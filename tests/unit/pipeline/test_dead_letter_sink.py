@@ -58,7 +58,7 @@ def bootstrap(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_sink_whose_producer_failed_makes_another_for_the_next_task(bootstrap: str) -> None:
-    """Goal: one bad producer does not fail every later task of its worker. Method: break it, then a second task."""
+    """Goal: a failed producer is replaced for the next task of its worker. Method: break it, then a second task."""
     sink = worker.sink_for(bootstrap, "dead-letters.t")
     assert Producer.made == [], "no letter, no producer"
     sink.put(ORIGIN, LETTER)
@@ -74,20 +74,20 @@ def test_sink_whose_producer_failed_makes_another_for_the_next_task(bootstrap: s
 
 
 def test_sink_does_not_wait_for_what_a_dead_task_left(bootstrap: str) -> None:
-    """Goal: a task that dies before its flush costs itself only. Method: queue, break, begin the next task."""
+    """Goal: records that a dead task left do not delay the next task. Method: queue, break, begin the next task."""
     worker.sink_for(bootstrap, "dead-letters.t").put(ORIGIN, LETTER)
     Producer.made[0].broken = True
     worker.sink_for(bootstrap, "dead-letters.t").flush()
 
 
 def test_sink_logs_in_as_the_query_does(bootstrap: str) -> None:
-    """Goal: a secured Kafka gets its letters. Method: the options of the producer."""
+    """Goal: the dead-letter producer uses the query's Kafka login. Method: the options of the producer."""
     security = KafkaSecurity((("security.protocol", "SSL"),))
     worker.sink_for(bootstrap, "dead-letters.t", 5.0, security).put(ORIGIN, LETTER)
     assert Producer.made[0].options["security_protocol"] == "SSL"
 
 
 def test_sink_without_a_broker_is_a_task_that_may_run_again() -> None:
-    """Goal: an absent Kafka is waited out by restarts. Method: nobody listens."""
+    """Goal: a missing broker fails the task with an error that allows a restart. Method: no process listens."""
     with pytest.raises(TaskFailed, match=r"\[retryable\]"):
         worker.sink_for("127.0.0.1:1", "dead-letters.t").put(ORIGIN, LETTER)

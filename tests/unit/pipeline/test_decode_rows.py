@@ -79,8 +79,8 @@ def test_null_value_deletes_by_the_key_and_joins_its_run() -> None:
 
 
 def test_record_with_two_faults_is_told_by_the_first() -> None:
-    """Goal: one record is one fault, found in the same order wherever it is read. Method: a null key with an operation
-    that names nothing; a value out of range under another key, beside a good row."""
+    """Goal: a record with two faults is one dead letter, always with the same one of them. Method: a null key with an
+    operation that names nothing; a value out of range under another key, beside a good row."""
     (fault,) = decode([(None, row(1)[1])], headers=pa.array([b"x"], pa.binary())).faults
     assert fault.code is RowCode.NULL_KEY
     wide = '{"type":"record","name":"V","fields":[{"name":"k","type":"long"},{"name":"n","type":"int"}]}'
@@ -97,7 +97,7 @@ def test_record_with_two_faults_is_told_by_the_first() -> None:
 
 
 def test_each_kind_of_bad_record_is_a_fault_and_the_rest_goes_on() -> None:
-    """Goal: one bad record of every kind costs only itself and says why. Method: all kinds between good rows."""
+    """Goal: a bad record affects only itself, and its letter tells why. Method: all kinds between good rows."""
     good_key, good = row(1)
     extra = '{"type":"record","name":"E","fields":[{"name":"k","type":"long"},{"name":"zz","type":"int"}]}'
     wrong = '{"type":"record","name":"W","fields":[{"name":"k","type":"long"},{"name":"n","type":"string"}]}'
@@ -163,7 +163,8 @@ def test_header_decides_the_operation() -> None:
 
 
 def test_framing_is_never_guessed() -> None:
-    """Goal: the declared framing alone decides. Method: a bare datum that looks single-object, read as both."""
+    """Goal: only the declared framing decides how a record is read. Method: a bare datum that looks single-object, read
+    as both."""
     text = '{"type":"record","name":"B","fields":[{"name":"k","type":"long"},{"name":"t","type":"string"}]}'
     datum = value(text, {"k": -98, "t": "\x01" * 8}, Framing.BARE)
     assert datum[:2] == b"\xc3\x01" or datum[0] == 0xC3
@@ -219,7 +220,8 @@ def _record(**fields: str) -> str:
 
 
 def test_column_at_fault_is_named_from_the_first_on() -> None:
-    """Goal: a dead letter says where its record is broken. Method: a value cut in front of each field."""
+    """Goal: a dead letter names the column at which its record is damaged. Method: a value cut in front of each
+    field."""
     key, good = row(1, 300, "x")
     ends = [10, 11, 14]
     assert good[10:11] == b"\x02" and good[11:14] == b"\x02\xd8\x04", "k, and n behind its branch"
@@ -272,7 +274,7 @@ def test_schema_that_no_table_can_hold_fails_its_rows_and_no_others() -> None:
 
 
 def test_unknown_schema_beside_a_known_one_is_looked_up() -> None:
-    """Goal: whoever registers a schema need not wait for a batch of its own. Method: both in one batch; also two
+    """Goal: an unknown schema is looked up even if the batch has known ones too. Method: both in one batch; also two
     schemas that say the same under two names, whose rows are one run."""
     other = FULL.replace('"Row"', '"Other"')
     mixed = (encode_key(SCHEMA, {"k": 2}), value(other, {"k": 2, "n": 1, "t": "x", "op": "UPSERT"}))

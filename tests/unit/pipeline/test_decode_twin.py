@@ -109,7 +109,8 @@ def test_signalling_nan_is_a_nan_and_no_warning() -> None:
 @settings(max_examples=60)
 @given(ROWS.filter(bool), st.data())
 def test_mangled_bytes_never_change_other_rows_nor_crash(rows: list[dict[str, Any]], data: st.DataObject) -> None:
-    """Goal: a hostile value costs at most its own row. Method: cut, flip or replace one value; others must be equal."""
+    """Goal: damaged bytes of one value affect at most its own row. Method: cut, flip or replace one value; others must
+    be equal."""
     values: list[bytes | None] = [frame(row) for row in rows]
     keys: list[bytes | None] = [encode_key(SCHEMA, row) for row in rows]
     whole = [each for batch in decode(keys, values).batches for each in batch.to_pylist()]

@@ -52,7 +52,7 @@ def started(said: Path) -> int:
 
 
 def test_driver_ends_in_order_once_however_often_it_is_told(tmp_path: Path) -> None:
-    """Goal: what it holds is given back, though the JVM's death follows SIGTERM. Method: SIGTERM, twice."""
+    """Goal: a driver gives its leases back on SIGTERM, even though its JVM dies too. Method: SIGTERM, twice."""
     said = tmp_path / "said"
     process = subprocess.Popen([sys.executable, "-c", DRIVER, str(said), "900", "end"])
     started(said)
@@ -62,15 +62,15 @@ def test_driver_ends_in_order_once_however_often_it_is_told(tmp_path: Path) -> N
 
 
 def test_driver_that_is_told_while_it_gives_back_gives_back(tmp_path: Path) -> None:
-    """Goal: a run that ends by its JVM's death keeps no lease, though SIGTERM comes while it gives that back. Method:
-    SIGTERM in the midst of it, and once more when it is done again."""
+    """Goal: a driver whose JVM died gives its leases back, even if SIGTERM arrives meanwhile. Method: SIGTERM in the
+    midst of it, and once more when it is done again."""
     said = tmp_path / "said"
     assert subprocess.run([sys.executable, "-c", CUT, str(said)], timeout=120, check=False).returncode == 0
     assert said.read_text() == "2"
 
 
 def test_driver_that_cannot_end_is_cut_off(tmp_path: Path) -> None:
-    """Goal: a stop is bounded, whatever hangs. Method: a driver that waits for minutes on its way out."""
+    """Goal: the time for a stop is bounded. Method: a driver that waits for minutes on its way out."""
     said = tmp_path / "said"
     process = subprocess.Popen(
         [sys.executable, "-c", DRIVER, str(said), "1", "hang"], stderr=subprocess.PIPE, text=True
@@ -83,7 +83,8 @@ def test_driver_that_cannot_end_is_cut_off(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("spark", [True, False])
 def test_driver_ends_with_its_jvm_and_with_no_other_parent(tmp_path: Path, *, spark: bool) -> None:
-    """Goal: no orphan under spark-submit, and no death with the shell that started it. Method: kill -9 the parent."""
+    """Goal: a driver ends when its JVM dies, and not when the shell that started it does. Method: kill -9 the
+    parent."""
     said = tmp_path / "said"
     environment = {k: v for k, v in os.environ.items() if k != "PYSPARK_GATEWAY_PORT"}
     parent = subprocess.Popen(

@@ -286,9 +286,10 @@ def idle_for_a_million(world: World, *, committed: bool = True) -> None:
 
 @pytest.mark.parametrize("committed", [True, False])
 def test_tablet_idle_for_a_million_offsets_survives_a_lost_and_an_old_checkpoint(world: World, committed: bool) -> None:
-    """Goal: it is neither short nor doubled, though nobody knows any more what it has acknowledged. Method: rows for
-    both after a million offsets, read by a run without a checkpoint, whose catalog knows all that was done, or only the
-    first micro-batch; then an old checkpoint, from which all of it is read again. A row applied twice is a letter."""
+    """Goal: an idle tablet's rows are neither lost nor applied twice, although its last acknowledged offset is known
+    nowhere else. Method: rows for both after a million offsets, read by a run without a checkpoint, whose catalog knows
+    all that was done, or only the first micro-batch; then an old checkpoint, from which all of it is read again. A row
+    applied twice is a letter."""
     idle_for_a_million(world, committed=committed)
     world.publish(0, LATE, LATE + 2)
     world.publish(1, LATE + 1, LATE + 3)
@@ -309,8 +310,9 @@ def test_tablet_idle_for_a_million_offsets_survives_a_lost_and_an_old_checkpoint
 
 
 def test_tablet_idle_for_a_million_offsets_tells_what_it_lacks(world: World) -> None:
-    """Goal: never silently short. Method: a run that takes the idle tablet for as far as its source; its batch is
-    refused for good and nothing of it is applied, and a run that knows nothing then brings the row."""
+    """Goal: a tablet refuses a batch that would leave out rows. Method: a run that takes the idle tablet for as far as
+    its source; its batch is refused for good and nothing of it is applied, and a run that knows nothing then brings the
+    row."""
     idle_for_a_million(world)
     world.publish(0, LATE)
     wrong = Query(world, "bb")

@@ -37,10 +37,9 @@ def never(_: TaskPlan) -> list[Any]:
 
 
 def test_done_moves_when_all_tasks_have_ended_and_before_spark_commits(world: World) -> None:
-    """Goal: what is called done is in the tables, and no commit of Spark's is ahead of it.
-
-    Method: what the catalog says while tasks run, and at each commit; then tasks that fail: nothing moves, and nothing
-    is committed. The offsets that tablets have acknowledged to one micro-batch are known to the next."""
+    """Goal: `done` moves after all rows are in the tables and before Spark commits. Method: what the catalog says while
+    tasks run, and at each commit; then tasks that fail: nothing moves, and nothing is committed. The offsets that
+    tablets have acknowledged to one micro-batch are known to the next."""
     trail: list[Any] = []
 
     def tasks(plan: TaskPlan) -> list[Any]:
@@ -65,9 +64,9 @@ def test_done_moves_when_all_tasks_have_ended_and_before_spark_commits(world: Wo
 
 
 def test_reading_begins_where_the_catalog_is_done_and_skips_no_partition(world: World) -> None:
-    """Goal: a lost checkpoint neither reads again nor leaves out. Method: two partitions, one of which gets further.
-
-    The checkpoint is lost; what Spark is told to begin at, and that it may not pass over what Kafka has removed."""
+    """Goal: after a lost checkpoint, reading begins at `done` of each partition. Method: two partitions, one of which
+    gets further. The checkpoint is lost; what Spark is told to begin at, and that it may not pass over what Kafka has
+    removed."""
     world.broker.partitions = 2
     world.spark.ends = [{0: 10, 1: 0}]
     world.run()
@@ -108,10 +107,9 @@ def test_checkpoint_of_another_table_or_topic_is_refused_before_anything_is_read
 def test_topic_of_another_kafka_cluster_is_refused_without_a_checkpoint(
     owner: str, starting: str, world: World
 ) -> None:
-    """Goal: a table is neither silently short nor fed twice where its topic's name is another cluster's now.
-
-    Method: one run; checkpoint lost; the same name elsewhere, whether another query still reads the old topic or
-    not. No stream begins, and the old position stays."""
+    """Goal: a topic of the same name in another Kafka cluster is refused, so a table lacks no rows and gets none twice.
+    Method: one run; checkpoint lost; the same name elsewhere, whether another query still reads the old topic or not.
+    No stream begins, and the old position stays."""
     world.run()
     world.lose_checkpoint()
     if owner:
@@ -169,8 +167,9 @@ def test_topic_that_changes_under_a_query_ends_it_before_done_moves(
 
 @pytest.mark.parametrize("end", [None, RuntimeError("Spark has a bad day"), SystemExit(0)])
 def test_lease_is_given_back_however_a_run_ends(end: BaseException | None, world: World) -> None:
-    """Goal: the next run waits for nobody. Method: a run that catches up, one that fails, one that SIGTERM ends; the
-    source is owned while tasks run, and by nobody afterwards. `done` stays where it was."""
+    """Goal: a run gives its lease back however it ends, so the next one does not wait. Method: a run that catches up,
+    one that fails, one that SIGTERM ends; the source is owned while tasks run, and by nobody afterwards. `done` stays
+    where it was."""
     seen: list[set[str]] = []
 
     def tasks(_: TaskPlan) -> list[Any]:
@@ -217,8 +216,9 @@ class Idle:
 
 
 def test_lease_taken_from_a_query_that_waits_for_records_ends_it(world: World) -> None:
-    """Goal: a displaced query ends without a micro-batch, and does not give back what is another's. Method: while it is
-    idle and renews, the source is released by hand and opened by another run: whichever of the two it sees."""
+    """Goal: a query whose lease was taken ends without another micro-batch, and does not release the new owner's lease.
+    Method: while it is idle and renews, the source is released by hand and opened by another run: whichever of the two
+    it sees."""
     idle = Idle(world)
     (before,) = world.masters.sources()
     world.masters.now_us += 1_000_000
@@ -233,8 +233,8 @@ def test_lease_taken_from_a_query_that_waits_for_records_ends_it(world: World) -
 
 @pytest.mark.parametrize("change", [{"partitions": 2}, {"topic_id": "second"}, {"cluster_id": "other"}])
 def test_topic_that_changes_while_a_query_waits_for_records_ends_it(change: dict[str, Any], world: World) -> None:
-    """Goal: an idle query notices too, and does not end because Kafka is away for a while. Method: the broker answers
-    nothing when it is asked again and again, then says that the topic is another one."""
+    """Goal: an idle query ends when its topic was recreated, and goes on while Kafka is away. Method: the broker
+    answers nothing when it is asked again and again, then says that the topic is another one."""
     idle = Idle(world)
     world.broker.away = True
     wait_until(lambda: world.broker.asked_in_vain > 2 or idle.ended, "the topic is asked for in vain")
@@ -264,9 +264,9 @@ def open_as(
 def test_lease_is_as_long_as_asked_for_and_renewed_three_times_in_that_time(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: two renewals may fail before the lease is lost, and a stop waits for no masters that are away. Method: the
-    deadline that the catalog keeps; how long a query waits between renewals, of which the first two find no master, and
-    how long each call may take."""
+    """Goal: a lease is renewed three times in its length, so two failed renewals do not lose it. Method: the deadline
+    that the catalog keeps; how long a query waits between renewals, of which the first two find no master, and how long
+    each call may take."""
     taken, advance, timeouts = open_as(world, "mine"), world.masters.advance_sources, list[float | None]()
 
     def advance_sources(*given: Any, timeout_s: float | None, **named: Any) -> Any:
@@ -294,8 +294,8 @@ def test_lease_is_as_long_as_asked_for_and_renewed_three_times_in_that_time(
 
 
 def test_micro_batch_that_comes_again_moves_nothing_back(world: World) -> None:
-    """Goal: an older checkpoint that is put back repeats, and loses nothing. Method: a micro-batch below what is done;
-    the catalog and what the next tasks are told stay where they were."""
+    """Goal: an older checkpoint repeats micro-batches and moves no position back. Method: a micro-batch below what is
+    done; the catalog and what the next tasks are told stay where they were."""
     taken = open_as(world, "mine")
     for end in (10, 7):
         taken.advance({0: end})
@@ -303,8 +303,8 @@ def test_micro_batch_that_comes_again_moves_nothing_back(world: World) -> None:
 
 
 def test_partitions_of_an_earlier_life_of_the_topic_are_not_this_ones(world: World) -> None:
-    """Goal: a topic that was deleted and created anew is not said to have grown or shrunk. Method: a table that was fed
-    from three partitions of the first one, looked at by a query of the second."""
+    """Goal: a recreated topic is not reported as one that grew or shrank. Method: a table that was fed from three
+    partitions of the first one, looked at by a query of the second."""
     earlier = open_as(world, "earlier", partitions=(0, 1, 2))
     again = replace(LIFE, topic_id="second")
     now = SourceLease(world.masters, world.masters.table, again, "mine", 30.0)  # type: ignore[arg-type]
@@ -314,8 +314,8 @@ def test_partitions_of_an_earlier_life_of_the_topic_are_not_this_ones(world: Wor
 def test_run_that_holds_no_source_gives_none_back_and_one_that_cannot_does_not_fail(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: a query ends with its own reason, never with that of its lease. Method: masters that refuse everything, as
-    a query ends that never took a source, and one that holds one; they are asked for the latter only."""
+    """Goal: a query that cannot release its lease still ends with its own reason. Method: masters that refuse
+    everything, as a query ends that never took a source, and one that holds one; they are asked for the latter only."""
     taken, asked = open_as(world, "mine"), list[Any]()
     never_opened = SourceLease(world.masters, world.masters.table, LIFE, "mine", 30.0)  # type: ignore[arg-type]
 
@@ -331,7 +331,8 @@ def test_run_that_holds_no_source_gives_none_back_and_one_that_cannot_does_not_f
 
 
 def test_refusal_that_is_no_owners_is_told_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: patience is for owners alone. Method: masters that are too busy to open a source, asked with patience."""
+    """Goal: a run waits only for another owner's lease; any other refusal ends it at once. Method: masters that are too
+    busy to open a source, asked with patience."""
 
     def busy(*_: Any, **__: Any) -> None:
         raise Refused(Code.OVERLOADED, "too busy")
@@ -346,8 +347,9 @@ def test_refusal_that_is_no_owners_is_told_at_once(world: World, monkeypatch: py
 
 
 def test_lease_of_a_dead_run_is_taken_at_once_and_a_living_ones_is_not(world: World) -> None:
-    """Goal: kill -9 costs no lease's length, and nobody who may live is displaced. Method: a source that is owned by an
-    earlier process with this pid, by this very process, by one elsewhere; open it without patience."""
+    """Goal: after kill -9, the next run on that machine takes the lease at once; a lease of a run that may be alive is
+    not taken. Method: a source that is owned by an earlier process with this pid, by this very process, by one
+    elsewhere; open it without patience."""
     me = this_process()
     open_as(world, new_owner_run(ProcessPlace(me.machine, me.pid, me.start - 1)))
     living = new_owner_run()
@@ -375,9 +377,9 @@ def test_lease_of_a_dead_run_is_released_beside_one_that_lives(world: World) -> 
 def test_lease_is_waited_for_until_it_runs_out_or_is_seen_to_be_renewed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: a dead owner elsewhere costs a lease's length, a living one no wait, and a stop ends the wait. Method: an
-    owner that renews under the third look; one whose lease ends under it; a query that was told to stop. The
-    topic's other partition is nobody's."""
+    """Goal: a run waits for a lease of another machine until it expires, ends when the owner renews it, and ends when
+    it is stopped. Method: an owner that renews under the third look; one whose lease ends under it; a query that was
+    told to stop. The topic's other partition is nobody's."""
     monkeypatch.setattr(lease, "LOOK_AGAIN_S", 0.001)
     looks: list[int] = []
     open_as(world, "earlier", partitions=(1,)).release()

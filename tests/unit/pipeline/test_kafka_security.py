@@ -19,7 +19,8 @@ SASL_SSL = {
 
 
 def test_no_property_means_clients_as_they_are() -> None:
-    """Goal: plaintext stays what it was. Method: options that concern something else."""
+    """Goal: without security options, the Kafka clients use plaintext as before. Method: options that concern something
+    else."""
     security = KafkaSecurity.of({"kafka.max.poll.records": "5", "maxOffsetsPerTrigger": "5"})
     assert (security.spark(), security.python()) == ({}, {})
 
@@ -70,7 +71,8 @@ def test_login_and_certificates_reach_both_kinds_of_clients() -> None:
     ],
 )
 def test_property_that_python_cannot_follow_is_refused(changed: dict[str, str], says: str) -> None:
-    """Goal: no query starts whose dead letters could not log in. Method: one bad property in a good set each."""
+    """Goal: a query with a login that the dead-letter producer cannot use does not start. Method: one bad property in a
+    good set each."""
     with pytest.raises(QueryRefused, match=says) as refusal:
         security_of({**SASL_SSL, **changed})
     assert "s=e;c" not in str(refusal.value)

@@ -58,7 +58,8 @@ class Consumer:
 
 @given(st.one_of(st.none(), st.binary()), st.binary())
 def test_record_of_any_bytes_is_a_letter_or_foreign(key: bytes | None, value: bytes) -> None:
-    """Goal: no record stops the reading. Method: random bytes; what is no letter keeps place, key and value."""
+    """Goal: a record of any bytes is either a dead letter or listed as foreign. Method: random bytes; what is no letter
+    keeps place, key and value."""
     found = letter_of(record(5, key, value))
     if found.foreign:
         assert found.place == "dead-letters.t[0]@5"

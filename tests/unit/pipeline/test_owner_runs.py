@@ -47,7 +47,8 @@ def test_owner_run_of_an_earlier_process_with_the_pid_is_dead() -> None:
 
 
 def test_owner_run_elsewhere_is_never_called_dead() -> None:
-    """Goal: no living query is displaced. Method: another machine, boot or container; another form; no /proc."""
+    """Goal: a run on another machine, boot or container is never taken for dead. Method: another machine, boot or
+    container; another form; no /proc."""
     me = this_process()
     gone = new_owner_run(ProcessPlace(me.machine, 2**22 + 1, 1))
     assert is_dead(gone) and not is_dead(gone, Path("/nowhere"))

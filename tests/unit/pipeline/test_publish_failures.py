@@ -20,8 +20,8 @@ SCHEMA = TableSchema(
 
 
 def test_each_failed_flush_tells_its_own_first_reason() -> None:
-    """Goal: nobody looks for a trouble that is over. Method: two flushes fail, for different reasons; one between them
-    does not."""
+    """Goal: each failed flush reports its own first error. Method: two flushes fail, for different reasons; one between
+    them does not."""
     failures = _Failures()
     for reason in ("no leader", "too large"):
         failures.add(reason)
@@ -45,8 +45,8 @@ def test_each_failed_flush_tells_its_own_first_reason() -> None:
     ],
 )
 def test_row_event_that_cannot_be_is_refused_with_the_row(row: dict[str, object], says: str) -> None:
-    """IN-70. Goal: a wrong value or column is one line that shows the row, not a library's traceback, and a misspelt
-    column is no null. Method: rows with a wrong type, range, column, and without the key; a good one."""
+    """IN-70. Goal: an invalid row event is refused with one line that shows the row. Method: rows with a wrong type,
+    range, column, and without the key; a good one."""
     encoder = RowEncoder(SCHEMA, Framing.SINGLE_OBJECT, None, "", 0)
     with pytest.raises(RowMisfit, match=says) as raised:
         encoder.value(row, RowOp.UPSERT)
@@ -59,6 +59,7 @@ def test_row_event_that_cannot_be_is_refused_with_the_row(row: dict[str, object]
 
 @pytest.mark.parametrize("bulk", [False, True])
 def test_publisher_without_a_broker_says_so_at_once(bulk: bool) -> None:
-    """IN-70. Goal: nobody waits a minute for a library's error. Method: an address where nothing listens."""
+    """IN-70. Goal: a publisher without a broker fails at once with a plain error. Method: an address where no process
+    listens."""
     with pytest.raises(QueryInterrupted, match=r"Kafka at 127\.0\.0\.1:1 does not answer"):
         RowPublisher("127.0.0.1:1", "writes.t", SCHEMA, bulk=bulk)

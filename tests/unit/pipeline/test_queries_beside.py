@@ -32,14 +32,16 @@ def fail() -> None:
 
 @pytest.mark.parametrize("error", [None, QueryInterrupted("Spark was told to stop")])
 def test_query_beside_that_fails_ends_the_first_one_and_is_told(error: Exception | None) -> None:
-    """Goal: decisions that are not carried out are noticed. Method: refuse the other one, however the first ends."""
+    """Goal: if the decisions query fails, the ingest in the same driver ends with its error. Method: refuse the other
+    one, however the first ends."""
     main = Main(error)
     with pytest.raises(QueryRefused, match="the decisions query ended: another run holds it"):
         run_two_queries(main.run, main.end, fail, "decisions")
 
 
 def test_query_beside_that_just_ends_ends_the_first_one_too() -> None:
-    """Goal: an end without an error is an end. Method: the other one returns."""
+    """Goal: if the decisions query ends without an error, the ingest in the same driver ends too. Method: the other one
+    returns."""
     main = Main()
     with pytest.raises(QueryRefused, match=r"the decisions query ended$"):
         run_two_queries(main.run, main.end, lambda: None, "decisions")

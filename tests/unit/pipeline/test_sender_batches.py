@@ -121,7 +121,7 @@ def test_row_errors_are_passed_on_once() -> None:
     [(Code.GAP, QueryRefused), (Code.STALE_GENERATION, QueryRefused), (Code.OVERLOADED, QueryInterrupted)],
 )
 def test_refusal_keeps_its_meaning_through_sparks_text(code: Code, kind: type[Exception]) -> None:
-    """Goal: GAP stops for good, overload restarts, though only text comes back. Method: wrap it as Spark does."""
+    """Goal: a task's refusal keeps its code although Spark passes only text on. Method: wrap it as Spark does."""
     sender = Sender(TABLE, RecordingWriter(refuse=Refused(code, "why")), lambda _: None)
     sender.push(rows([7], 0))
     with pytest.raises(TaskFailed) as raised:

@@ -116,7 +116,7 @@ LEFT = [
 
 @pytest.mark.parametrize("given", LEFT, ids=lambda each: repr(each)[:60])
 def test_filter_that_no_predicate_means_is_left_to_spark(given: Filter) -> None:
-    """Goal: no row is lost or added by a filter that means nearly the same. Method: each kind that must stay."""
+    """Goal: a filter without an exact predicate is left to Spark. Method: each kind that must stay."""
     assert predicate_of(given, TABLE) is None
 
 
@@ -194,7 +194,7 @@ def test_filter_on_the_key_leaves_tablets_out(client: SimpleNamespace) -> None:
 
 @pytest.mark.parametrize("staleness", [{}, {"staleness": "5"}])
 def test_all_parts_of_a_read_are_of_one_time(staleness: dict[str, str], client: SimpleNamespace) -> None:
-    """Goal: a read is of one snapshot, taken when it is planned. Method: a client whose every time is later; tablets in
+    """Goal: all parts of a Spark read use one snapshot time. Method: a client whose every time is later; tablets in
     slices, the parts as Spark sends them; then the time of each scan. A second read is of a time of its own."""
     asking = made_reader(slices="3", **staleness)
     for _ in range(2):
@@ -235,7 +235,8 @@ def test_only_the_columns_that_were_asked_for_are_read(
 
 
 def test_schema_that_names_a_column_with_another_type_is_refused(client: SimpleNamespace) -> None:
-    """Goal: values are never bent on the way to Spark. Method: `.schema(...)` with a string for a number."""
+    """Goal: a Spark schema with another type than the column's is refused. Method: `.schema(...)` with a string for a
+    number."""
     with pytest.raises(Refused, match="column n is int, not string") as told:
         NyalaSource(options=OPTIONS).reader(StructType([StructField("n", StringType())]))
     assert told.value.code is Code.INVALID_ARGUMENT

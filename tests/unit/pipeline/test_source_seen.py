@@ -126,7 +126,7 @@ def test_time_of_an_application_is_of_one_cluster(monkeypatch: pytest.MonkeyPatc
 
 
 def test_time_without_a_folder_is_the_process_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: outside Spark nothing is written anywhere. Method: no folder is named."""
+    """Goal: outside Spark the last seen time is kept in memory only. Method: no folder is named."""
     monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
     assert raise_time_seen(TABLE, MASTERS, 5) == 5 and raise_time_seen(TABLE, MASTERS) == 0
 

@@ -84,7 +84,7 @@ def test_key_twice_in_one_batch_keeps_its_writes_apart() -> None:
 
 
 def test_keys_under_way_are_bounded_by_a_flush(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: memory does not grow with the partition. Method: a bound of four keys; flushed, a key is new again."""
+    """Goal: the memory for keys under way is bounded. Method: a bound of four keys; flushed, a key is new again."""
     monkeypatch.setattr(source_writer, "KEYS_UNDER_WAY_MAX", 4)
     to = Recording()
     send = sending(to)

@@ -47,7 +47,8 @@ class Decisions(DecisionsQuery):
 
 
 def test_query_that_was_stopped_amid_a_micro_batch_ends_in_order() -> None:
-    """Goal: stop means stop. Method: the same error from Spark, with and without somebody who stopped the query."""
+    """Goal: a query that was stopped in the middle of a micro-batch ends without an error. Method: the same error from
+    Spark, with and without somebody who stopped the query."""
     told: list[str] = []
     run_with_restarts(lambda: Decisions(stopped=True).run(), RestartOptions(restarts_max=0), told.append)
     assert told == []

@@ -59,7 +59,7 @@ def test_interrupted_query_restarts_with_growing_pauses() -> None:
 
 
 def test_restarts_end_at_their_limit_and_start_anew_after_calm() -> None:
-    """Goal: endless trouble is given up, separate troubles are not added up. Method: limit 2, one long run."""
+    """Goal: restarts are limited, and the count starts again after a long run. Method: limit 2, one long run."""
     with pytest.raises(QueryInterrupted):
         run([QueryInterrupted("x")] * 3, RestartOptions(restarts_max=2))
     ends: list[Exception | None] = [QueryInterrupted("x")] * 4 + [None]
@@ -77,8 +77,8 @@ def test_outage_of_hours_is_waited_out_with_capped_pauses() -> None:
 
 
 def test_outage_that_nobody_ends_is_told_with_how_long_it_was() -> None:
-    """Goal: a job does not wait for ever, and says what to do. Method: runs that fail at once, for an hour of patience;
-    with the patience of a run that is to catch up."""
+    """Goal: a job gives up after its patience, and says how long the outage was and what to do. Method: runs that fail
+    at once, for an hour of patience; with the patience of a run that is to catch up."""
     for options, least in (
         (RestartOptions(patience_s=HOUR), 3600),
         (restart_options(None, None, catches_up=True), 600),
@@ -94,8 +94,9 @@ def test_outage_that_nobody_ends_is_told_with_how_long_it_was() -> None:
 
 
 def test_run_that_is_to_catch_up_and_takes_long_to_fail_is_no_calm() -> None:
-    """Goal: whoever waits for a run to catch up is told in time. Method: runs that each fail after 310 s, longer than a
-    stream's calm, with the patience of such a run; a run of hours between two troubles is calm there too."""
+    """Goal: a run that is to catch up and fails slowly does not reset the patience. Method: runs that each fail after
+    310 s, longer than a stream's calm, with the patience of such a run; a run of hours between two troubles is calm
+    there too."""
     options = restart_options(None, None, catches_up=True)
     with pytest.raises(QueryInterrupted, match="given up after") as e:
         run([QueryInterrupted("no leader")] * 10, options, [310.0] * 10)
@@ -104,8 +105,8 @@ def test_run_that_is_to_catch_up_and_takes_long_to_fail_is_no_calm() -> None:
 
 
 def test_job_that_gets_on_has_all_its_patience_back() -> None:
-    """Goal: a year of small troubles is no trouble. Method: a thousand runs that end after one micro-batch; then runs
-    that do nothing, which use the patience up from there; then a day of calm between two of them."""
+    """Goal: a micro-batch that succeeds resets the patience. Method: a thousand runs that end after one micro-batch;
+    then runs that do nothing, which use the patience up from there; then a day of calm between two of them."""
     year: list[Exception | None] = [*([QueryInterrupted("x")] * 1000), None]
     assert run(year, RestartOptions(patience_s=HOUR), [100.0] * 1001, [True] * 1001) == [1.0] * 1000
     trouble = [QueryInterrupted("x")] * 300
@@ -117,7 +118,7 @@ def test_job_that_gets_on_has_all_its_patience_back() -> None:
 
 
 def test_refused_query_is_not_restarted() -> None:
-    """Goal: what a person must resolve is told at once. Method: one refusal."""
+    """Goal: a query that needs an operator is not restarted. Method: one refusal."""
     with pytest.raises(QueryRefused):
         run([QueryRefused("x"), None], RestartOptions())
 
@@ -202,8 +203,8 @@ def test_micro_batch_larger_than_what_a_ledger_remembers_is_refused(offsets: int
 
 
 def test_decision_of_a_term_that_no_master_has_reached_changes_nothing() -> None:
-    """IN-90. Goal: a forged decision of the highest term neither takes the place of an honest one nor locks out later
-    ones. Method: it comes behind an honest one under the same key, and alone; the next honest one is in force."""
+    """IN-90. Goal: a forged decision of the highest term neither replaces a valid one nor keeps later ones out. Method:
+    it comes behind an honest one under the same key, and alone; the next honest one is in force."""
     terms: dict[bytes, int] = {}
     told: list[int] = []
     forged = (b"a", decision("a", 1, term=(1 << 63) - 1))
@@ -225,8 +226,8 @@ def test_decision_of_a_term_that_no_master_has_reached_changes_nothing() -> None
 
 @pytest.mark.parametrize("value", [b"garbage", b"", bytes(2 << 20), "other key", "bad address", "negative"])
 def test_record_that_is_no_decision_is_skipped_and_told(value: Any) -> None:
-    """IN-90. Goal: whatever stands on `decisions`, the micro-batch goes on, and the honest decision under the same key
-    stays in force. Method: each kind of record behind an honest one, with and without a key."""
+    """IN-90. Goal: an invalid record on `decisions` is skipped and logged, and the valid decision under its key stays
+    in force. Method: each kind of record behind an honest one, with and without a key."""
     made = {
         "other key": decision("b", 1),
         "bad address": decision("a", 2, leader_address="nowhere", leader_uuid="x"),
@@ -241,8 +242,8 @@ def test_record_that_is_no_decision_is_skipped_and_told(value: Any) -> None:
 
 
 def test_report_of_a_stranger_hides_no_report_of_the_masters() -> None:
-    """IN-90. Goal: the rebalance job plans from honest reports, whatever else stands under their keys. Method: garbage,
-    another tablet's report and a key in no UTF-8 behind an honest one; a deletion still counts."""
+    """IN-90. Goal: forged records on `reports` do not hide the masters' reports. Method: garbage, another tablet's
+    report and a key in no UTF-8 behind an honest one; a deletion still counts."""
 
     def report(tablet: str, rows: int) -> bytes:
         value: dict[str, Any] = {
@@ -267,7 +268,8 @@ def test_report_of_a_stranger_hides_no_report_of_the_masters() -> None:
 
 
 def test_decision_that_meets_a_defect_ends_as_failed() -> None:
-    """IN-90. Goal: one decision does not end every run of the query. Method: the client raises what nobody expects."""
+    """IN-90. Goal: a decision that raises an unexpected error ends as failed, and the query goes on. Method: the client
+    raises what nobody expects."""
 
     class Broken:
         def get_table(self, **_: Any) -> Any:

@@ -17,8 +17,8 @@ LINE = re.compile(r"^2001-09-09T01:46:40\.125Z W (nyala\.x )?hello 7$", re.MULTI
 
 @pytest.mark.parametrize("names", [False, True])
 def test_log_lines_have_day_and_time_in_utc(names: bool) -> None:
-    """IN-71. Goal: logs of several days and machines are read side by side. Method: a process far from Greenwich logs a
-    record of a known second."""
+    """IN-71. Goal: log lines have day and time in UTC, so logs of several machines can be compared. Method: a process
+    far from Greenwich logs a record of a known second."""
     code = (
         "import logging; from nyala.replica.types.process import log_to_stderr\n"
         f"log_to_stderr(logging.INFO, names={names})\n"
@@ -38,7 +38,7 @@ def test_log_lines_have_day_and_time_in_utc(names: bool) -> None:
                "jobs/decisions.py", "jobs/rebalance.py", "jobs/verify.py"]
 )  # fmt: skip
 def test_every_process_logs_in_that_form(module: str) -> None:
-    """IN-71. Goal: no process has a form of its own. Method: each main calls the one function, and none configures."""
+    """IN-71. Goal: all processes use one log format. Method: each main calls the one function, and none configures."""
     from tests.tidy.test_layers import ROOT
 
     text = (ROOT / module).read_text()
@@ -46,7 +46,7 @@ def test_every_process_logs_in_that_form(module: str) -> None:
 
 
 def test_hybrid_time_is_printed_as_day_and_time() -> None:
-    """IN-71. Goal: no raw hybrid times for people. Method: known moments, and the last one that there is."""
+    """IN-71. Goal: hybrid times are printed as day and time. Method: known moments, and the last one that there is."""
     assert utc_text(hybrid_from_us(1_000_000_000_250_000) | 7) == "2001-09-09T01:46:40.250000Z"
     assert utc_text(0) == "1970-01-01T00:00:00.000000Z"
     assert utc_text(MAX_HYBRID_TIME) == "2041-05-10T11:56:53.685247Z"

@@ -108,7 +108,8 @@ def test_decode_refuses_batches_over_the_limits() -> None:
 
 
 def test_decode_refuses_compression_dictionaries_and_other_messages() -> None:
-    """Goal: one form only. Method: a compressed batch, a schema message, a dictionary column, two messages in a row."""
+    """Goal: a batch has exactly one accepted form. Method: a compressed batch, a schema message, a dictionary column,
+    two messages in a row."""
     batch = sample()
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     sink = pa.BufferOutputStream()
@@ -205,8 +206,9 @@ def plain(rows: int) -> pa.RecordBatch:
 
 
 def test_decode_leaves_to_pyarrow_only_headers_that_it_writes_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: no header of anybody else's reaches pyarrow's parser. Method: batches, each decoded twice: a plain one, one
-    with nulls, and a plain one whose header is as good but was written by another hand, with some padding behind."""
+    """Goal: pyarrow parses only headers that are byte for byte what it writes itself. Method: batches, each decoded
+    twice: a plain one, one with nulls, and a plain one whose header is as good but was written by another hand, with
+    some padding behind."""
     parsed = []
     parse = batch_module._parse
     monkeypatch.setattr(batch_module, "_parse", lambda buffer, schema: parsed.append(1) or parse(buffer, schema))

@@ -131,9 +131,9 @@ def test_checksum_does_not_depend_on_the_order_of_rows_and_columns() -> None:
 
 
 def test_checksum_tells_rows_apart() -> None:
-    """IN-04. Goal: replicas that differ have different sums. Method: sets of rows that differ in one small thing each:
-    a null or an empty value, a value's place, its column or its row, the end of a string, bits that compare as equal,
-    one row twice, words of a long value that changed places, also between the pieces in which it is read."""
+    """IN-04. Goal: different rows have different checksums. Method: sets of rows that differ in one small thing each: a
+    null or an empty value, a value's place, its column or its row, the end of a string, bits that compare as equal, one
+    row twice, words of a long value that changed places, also between the pieces in which it is read."""
     word = b"12345678"
     far = b"\0" * (8 * checksum._WORDS_TOGETHER - 8)
     piece = b"\0" * 8 + far
@@ -175,8 +175,9 @@ def test_checksum_tells_rows_apart() -> None:
 
 
 def test_checksum_costs_as_much_as_there_are_bytes_whatever_is_longest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """IN-04. Goal: one long value does not make the others dear. Method: 16,384 values of three bytes, alone and with
-    one of a megabyte among them: how many words are mixed, and in how many calls; and 64 values of a megabyte."""
+    """IN-04. Goal: the cost of a checksum follows the bytes; one long value does not make the others expensive. Method:
+    16,384 values of three bytes, alone and with one of a megabyte among them: how many words are mixed, and in how many
+    calls; and 64 values of a megabyte."""
     seen: list[int] = []
     stir_all = checksum._stir
 

@@ -125,9 +125,9 @@ def test_views_of_arrow_memory_cannot_be_written_through() -> None:
 
 
 def test_arrow_memory_is_read_through_one_module() -> None:
-    """IN-01. Goal: nobody makes a writable view of Arrow memory again. Method: in the code that handles rows,
-    `frombuffer` is called in `rows/buffers.py`, and by two modules that read bytes of their own: headers of messages,
-    and a sidecar mapped for reading."""
+    """IN-01. Goal: writable views of Arrow memory are made nowhere. Method: in the code that handles rows, `frombuffer`
+    is called in `rows/buffers.py`, and by two modules that read bytes of their own: headers of messages, and a sidecar
+    mapped for reading."""
     own = {"replica/rows/buffers.py", "replica/rows/message.py", "replica/tablet/block_file.py"}
     callers = set()
     for room in (

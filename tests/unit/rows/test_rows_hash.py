@@ -62,7 +62,8 @@ VALUES = {
 
 @pytest.mark.parametrize("types, values, expected", GOLDEN)
 def test_key_hash_golden_vectors_never_change(types: list[T], values: list[object], expected: int) -> None:
-    """Goal: rows stay in their tablets for ever. Method: recorded hashes, by the fast and by the slow function."""
+    """Goal: a key's hash never changes, so rows stay in their tablets. Method: recorded hashes, by the fast and by the
+    slow function."""
     arrays = [pa.array([v], ARROW[t]) for t, v in zip(types, values, strict=True)]
     assert key_hash_one(values, types) == expected
     assert key_hash(arrays).tolist() == [expected]
@@ -124,7 +125,7 @@ def test_key_hash_of_one_integer_is_a_bijection_and_spreads() -> None:
 
 
 def test_key_hash_of_a_null_ignores_the_bytes_under_it() -> None:
-    """Goal: garbage under a null never decides. Method: two arrays that differ only there."""
+    """Goal: the bytes under a null do not change the hash. Method: two arrays that differ only there."""
     bitmap = pa.py_buffer(bytes([0b01]))
     made = [pa.Array.from_buffers(pa.int64(), 2, [bitmap, pa.py_buffer(np.array([7, x]))]) for x in (1, 2)]
     assert key_hash([made[0]]).tolist() == key_hash([made[1]]).tolist()

@@ -42,7 +42,8 @@ def test_terms_together_mean_what_all_of_them_mean(terms: list[Term]) -> None:
 
 
 def test_terms_of_many_conditions_are_made_until_the_caller_leaves() -> None:
-    """IN-60. Goal: no thread goes through all values for nobody. Method: `stop` raises at the third of four lists."""
+    """IN-60. Goal: preparing conditions ends when the caller leaves. Method: `stop` raises at the third of four
+    lists."""
     conditions = Conditions([Predicate("k", "in", tuple(range(200)))] * 4, pa.schema([("k", pa.int64())]))
     looks = iter(range(2))
 

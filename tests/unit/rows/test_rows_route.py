@@ -56,7 +56,7 @@ def test_route_with_one_partition_sends_all_rows_there() -> None:
 
 
 def test_partition_spec_that_cannot_be_is_refused() -> None:
-    """Goal: no impossible spec exists. Method: one case for each rule; JSON keeps a good one."""
+    """Goal: an invalid partition spec is refused. Method: one case for each rule; JSON keeps a good one."""
     for spec in (
         lambda: PartitionSpec(("k",), 0),
         lambda: PartitionSpec((), 2),
@@ -73,8 +73,9 @@ def test_partition_spec_that_cannot_be_is_refused() -> None:
 
 
 def test_route_by_the_keys_hashes_at_hand_is_the_same_and_used_only_where_the_whole_key_decides() -> None:
-    """Goal: who has hashed the key need not do so again. Method: routes with and without those hashes, for a table cut
-    by its whole key, by a part of it, and by the key in another order."""
+    """Goal: known hashes of the keys give the same routes, and are used only if the table is partitioned by its whole
+    key. Method: routes with and without those hashes, for a table cut by its whole key, by a part of it, and by the key
+    in another order."""
     schema = TableSchema(
         1,
         (

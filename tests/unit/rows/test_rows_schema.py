@@ -63,7 +63,7 @@ def test_table_schema_json_round_trip_keeps_defaults_of_every_type() -> None:
     ],
 )
 def test_table_schema_that_cannot_be_is_refused(columns: tuple[Column, ...], key: tuple[str, ...]) -> None:
-    """Goal: no impossible schema exists. Method: one case for each rule."""
+    """Goal: an invalid table schema is refused. Method: one case for each rule."""
     with pytest.raises(Refused) as caught:
         TableSchema(1, columns, key)
     assert caught.value.code is Code.INVALID_ARGUMENT
@@ -83,7 +83,7 @@ def test_table_schema_that_cannot_be_is_refused(columns: tuple[Column, ...], key
     ],
 )
 def test_column_that_cannot_be_is_refused(fields: dict[str, Any]) -> None:
-    """Goal: no impossible column exists. Method: one case for each rule."""
+    """Goal: an invalid column is refused. Method: one case for each rule."""
     with pytest.raises(Refused):
         Column(**{"id": 1, "name": "c", "type": ColumnType.INT64, **fields})
 

@@ -118,8 +118,9 @@ def test_values_of_every_plain_type_come_back(kind: Any, values: list[Any]) -> N
 
 @pytest.mark.parametrize("name", NOT_TAKEN)
 def test_encoding_that_is_not_needed_is_refused_before_it_costs_anything(name: str) -> None:
-    """IN-61. Goal: 224 bytes never take 4.5 GB. Method: each encoding that repeats, nests or unfolds, and each message
-    that lies; the refusal names the column, and what was allocated on the way is a small multiple of the bytes."""
+    """IN-61. Goal: a small encoded list cannot expand to gigabytes of memory. Method: each encoding that repeats, nests
+    or unfolds, and each message that lies; the refusal names the column, and what was allocated on the way is a small
+    multiple of the bytes."""
     data = NOT_TAKEN[name]()
 
     def refused() -> None:

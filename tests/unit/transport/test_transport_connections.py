@@ -50,9 +50,10 @@ def opened(share: ConnectionQuota, address: str, count: int) -> list[Fake]:
 
 
 def test_one_connection_too_many_ends_the_one_that_was_idle_longest() -> None:
-    """Goal: IN-51: connections are bounded in number, in all and per address, and those in use stay. Method: by hand:
-    one too many of an address ends its oldest idle one; one too many in all ends one of the address that has most, and
-    not of those that have few; used ones are the youngest, busy ones stay as long as an idle one is there."""
+    """IN-51. Goal: connections are bounded in all and for each address; the one that was idle longest is closed, and
+    those in use stay. Method: by hand: one too many of an address ends its oldest idle one; one too many in all ends
+    one of the address that has most, and not of those that have few; used ones are the youngest, busy ones stay as long
+    as an idle one is there."""
     share = ConnectionQuota(BOUNDS, lambda: 0.0)
     first = opened(share, "a", 4)
     first[0].idle = False
@@ -97,8 +98,8 @@ def test_begun_frames_are_bounded_in_bytes_and_in_time() -> None:
 @settings(max_examples=80)
 @given(st.lists(st.tuples(st.sampled_from("aurhl"), st.integers(0, 7), st.integers(0, 70)), max_size=60))
 def test_share_is_never_over_its_bounds_whatever_happens(steps: list[tuple[str, int, int]]) -> None:
-    """Goal: IN-51: the sums are right after any order of events. Method: connections of three addresses come, are used,
-    hold, end, grow old at random; bounds hold, and the totals equal a recount."""
+    """IN-51. Goal: the quota's sums are right after any order of events. Method: connections of three addresses come,
+    are used, hold, end, grow old at random; bounds hold, and the totals equal a recount."""
     now = [0.0]
     share = ConnectionQuota(BOUNDS, lambda: now[0])
     for kind, pick, size in steps:
@@ -143,9 +144,9 @@ def listener(**fields: Any) -> Listener:
 
 
 def test_host_that_asks_for_too_many_tickets_loses_its_own() -> None:
-    """IN-51. Goal: who asks for tickets all the time keeps no server out. Method: one host asks for three times as many
-    as there may be, and others for a few before, amid and after that: theirs are good, once; of its own the latest are,
-    as many as are left; nothing is kept of a host that has none."""
+    """IN-51. Goal: a host that asks for very many tickets does not invalidate those of others. Method: one host asks
+    for three times as many as there may be, and others for a few before, amid and after that: theirs are good, once; of
+    its own the latest are, as many as are left; nothing is kept of a host that has none."""
 
     async def scenario() -> None:
         links = listener()
@@ -214,8 +215,9 @@ def test_closed_link_is_free_at_once() -> None:
 
 
 def test_idle_link_holds_no_buffer_and_a_long_frame_only_what_has_come() -> None:
-    """Goal: IN-51: what a connection says that it will send costs nothing until it comes. Method: the head of a frame
-    of 16 MB, then some of it, then all: the buffer grows with what has come; afterwards there is none."""
+    """IN-51. Goal: a connection takes memory only for bytes that have arrived, not for those that it announces. Method:
+    the head of a frame of 16 MB, then some of it, then all: the buffer grows with what has come; afterwards there is
+    none."""
     taken: list[int] = []
 
     class Taking(FrameReader):
@@ -288,7 +290,8 @@ def test_flood_of_silent_connections_keeps_no_server_out() -> None:
 
 
 def test_connection_that_shows_no_ticket_in_time_ends() -> None:
-    """Goal: IN-51: who says nothing, or half a ticket, is not waited for. Method: a listener that waits 50 ms."""
+    """IN-51. Goal: a connection that sends no ticket, or half of one, is closed in time. Method: a listener that waits
+    50 ms."""
 
     async def scenario() -> None:
         turn = MicrotaskQueue(asyncio.get_running_loop(), _raised)
@@ -310,8 +313,8 @@ def test_connection_that_shows_no_ticket_in_time_ends() -> None:
 
 
 def test_made_up_servers_leave_bounded_addresses_and_links() -> None:
-    """Goal: IN-51: names that anybody may make up take bounded memory. Method: thousands of servers say where they
-    listen and are answered; addresses and links stay within the bound, those of a config's members are kept."""
+    """IN-51. Goal: false server names take bounded memory. Method: thousands of servers say where they listen and are
+    answered; addresses and links stay within the bound, those of a config's members are kept."""
 
     async def scenario() -> None:
         network = PeerNetwork("me", Address("127.0.0.1", 1))

@@ -277,8 +277,8 @@ def fields_of(message: Any, prefix: str = "") -> set[str]:
 
 
 def test_every_field_has_a_row_and_stands_in_the_design() -> None:
-    """Goal: IN-50: a new field cannot come without a word on what it may say. Method: the descriptors of what a batch
-    carries, against the rows here and against the table of the folder's design page."""
+    """IN-50. Goal: each field of a message has a documented rule for its values. Method: the descriptors of what a
+    batch carries, against the rows here and against the table of the folder's design page."""
     rows = {row.field for row in ROWS} | BOTH_VALUES_ARE_HONEST.keys()
     fields = fields_of(pb.RaftMessage)
     assert fields - rows == set()
@@ -289,10 +289,10 @@ def test_every_field_has_a_row_and_stands_in_the_design() -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.field}: {row.why}")
 def test_forged_field_is_refused_with_a_reason_and_nothing_changes(row: Row, caplog: pytest.LogCaptureFixture) -> None:
-    """Goal: IN-50: what no honest peer sends ends nothing and changes nothing. Method: an honest message of a member,
-    with one field forged, as bytes of a batch: what the replica has on disk and in every field of its memory stays,
-    nothing is sent, the refusal is counted and told with its reason, the link goes on, nothing fatal happens; then an
-    honest message of the same moment has its effect."""
+    """IN-50. Goal: an impossible message ends nothing and changes nothing. Method: an honest message of a member, with
+    one field forged, as bytes of a batch: what the replica has on disk and in every field of its memory stays, nothing
+    is sent, the refusal is counted and told with its reason, the link goes on, nothing fatal happens; then an honest
+    message of the same moment has its effect."""
     wire = message_to_pb(TABLET, row.honest)
     row.forge(wire)
 
@@ -311,9 +311,9 @@ def test_forged_field_is_refused_with_a_reason_and_nothing_changes(row: Row, cap
 
 
 def test_batch_that_no_sender_makes_ends_its_link_and_delivers_nothing() -> None:
-    """Goal: IN-50: names come before messages, and one batch costs bounded time. Method: batches in which another
-    server is named as sender or receiver, and one of more messages than fit an honest one: the link ends; bytes that
-    are no batch likewise; nothing reaches the replica, and the next batch does."""
+    """IN-50. Goal: names are checked before messages, and one batch costs bounded time. Method: batches in which
+    another server is named as sender or receiver, and one of more messages than fit an honest one: the link ends; bytes
+    that are no batch likewise; nothing reaches the replica, and the next batch does."""
     good = message_to_pb(TABLET, GOES_ON[len(FOLLOWS)][0])
     many = [pb.RaftMessage()] * (limits.PEER_BATCH_MESSAGES_MAX + 1)
 
@@ -338,9 +338,9 @@ def test_batch_that_no_sender_makes_ends_its_link_and_delivers_nothing() -> None
 
 @pytest.mark.parametrize("granted", [True, False])
 def test_answer_of_a_server_without_a_say_is_not_counted(granted: bool) -> None:
-    """Goal: IN-50: votes and terms of strangers elect and depose nobody. Method: a candidate gets a vote, or a denial
-    of a higher term, and a leader an answer of a higher term, from a server that is in no config. A removed member's
-    late answer looks the same, so it is no refusal. Nothing changes; then the member's vote elects."""
+    """IN-50. Goal: votes and terms of servers outside the config elect and depose no leader. Method: a candidate gets a
+    vote, or a denial of a higher term, and a leader an answer of a higher term, from a server that is in no config. A
+    removed member's late answer looks the same, so it is no refusal. Nothing changes; then the member's vote elects."""
     stranger = "f" * 32
 
     async def candidates(world: World) -> None:
@@ -361,8 +361,8 @@ def test_answer_of_a_server_without_a_say_is_not_counted(granted: bool) -> None:
 
 
 def test_peer_that_goes_on_forging_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
-    """Goal: IN-50: refusals are told, and cost no disk. Method: a thousand of them in one batch: one line, with its
-    reason; the count has all."""
+    """IN-50. Goal: refusals are counted, and logged at a bounded rate. Method: a thousand of them in one batch: one
+    line, with its reason; the count has all."""
     wire = message_to_pb(TABLET, GOES_ON[len(FOLLOWS)][0])
     wire.term = 0
 
@@ -375,9 +375,9 @@ def test_peer_that_goes_on_forging_fills_no_log(caplog: pytest.LogCaptureFixture
 
 
 def test_term_of_a_later_generation_is_refused_at_a_tombstone_too() -> None:
-    """Goal: IN-50: a replica that is gone keeps its term, and an impossible one would be kept for good. Method: a
-    request for a vote in a term as no group has reached it, at a server that holds only a tombstone of the tablet:
-    refused, and its metadata stay as they are."""
+    """IN-50. Goal: a tombstone refuses an impossible term too, because it would keep it for good. Method: a request for
+    a vote in a term as no group has reached it, at a server that holds only a tombstone of the tablet: refused, and its
+    metadata stay as they are."""
 
     async def scenario(world: World) -> None:
         hosted = world.manager.get(TABLET)

@@ -6,8 +6,8 @@ from nyala.replica.transport import LivenessChange, PeerLiveness
 
 
 def test_server_is_lost_after_the_silence_and_found_with_the_next_word() -> None:
-    """CN-28: a quiet leader's death is noticed by its server's silence. Method: two servers, one of which falls silent;
-    each change is told once, the silence is counted from the last word."""
+    """CN-28. Goal: a server counts as lost after a silence, and as found with its next message. Method: two servers,
+    one of which falls silent; each change is told once, the silence is counted from the last word."""
     liveness = PeerLiveness(3)
     liveness.watch(["b", "c"])
     assert liveness.watched == ["b", "c"]
@@ -25,8 +25,8 @@ def test_server_is_lost_after_the_silence_and_found_with_the_next_word() -> None
 
 
 def test_another_process_of_a_server_is_told_without_any_silence() -> None:
-    """CN-28: a server that restarted in no time forgot whom it led. Method: the same server, another process; the same
-    process again is no news."""
+    """CN-28. Goal: a restart of a server is reported without any silence, because the new process does not know its
+    leader. Method: the same server, another process; the same process again is no news."""
     liveness = PeerLiveness(3)
     liveness.watch(["b"])
     liveness.heard("b", 7)
@@ -40,8 +40,8 @@ def test_another_process_of_a_server_is_told_without_any_silence() -> None:
 
 
 def test_servers_that_are_not_watched_any_more_are_forgotten() -> None:
-    """CN-28: bounded memory, no news of strangers, nobody stays lost after a watch has ended. Method: one is lost, and
-    not watched any more; when it is again it is told as up, and has its full time."""
+    """CN-28. Goal: servers that are no longer watched are forgotten. Method: one is lost, and not watched any more;
+    when it is again it is told as up, and has its full time."""
     liveness = PeerLiveness(2)
     liveness.heard("x", 1)
     liveness.watch(["b"])

@@ -117,7 +117,8 @@ async def say(network: PeerNetwork, message: Message, inbox: Inbox) -> None:
 
 
 def test_messages_of_two_tablets_arrive_in_order_as_they_were() -> None:
-    """CN-03, CN-24. Goal: one link, many groups, no reply speaks for another. Method: send those of two tablets."""
+    """CN-03, CN-24. Goal: one link carries the messages of many tablets, each to its own group. Method: send those of
+    two tablets."""
 
     async def body() -> None:
         inbox = Inbox()
@@ -199,7 +200,7 @@ def test_stream_after_the_server_came_back_carries_messages_again() -> None:
 
 
 def test_whoever_must_not_be_heard_any_more_is_not_heard_on_a_link_that_stands() -> None:
-    """Goal: MF-10: a process that another one has replaced is not heard, by no new link and by none that it has.
+    """MF-10. Goal: a process that another one has replaced is not heard, neither by a new link nor by one that it has.
     Method: who shows a lower number than is asked for is refused, from one message to the next; what it says is not
     delivered, nor where it listens believed, until the number is asked for no more; one with the number is heard."""
 
@@ -234,9 +235,9 @@ def test_whoever_must_not_be_heard_any_more_is_not_heard_on_a_link_that_stands()
 
 
 def test_stream_to_a_name_that_does_not_resolve_is_tried_again_until_it_does() -> None:
-    """Goal: scenario 99: a name that does not resolve ends nothing, keeps no vote from others, and is no verdict.
-    Method: a config that lists b at such a name: b is lost, again and again, while c is reached; then at a name that
-    resolves, localhost, where b gets what is said next."""
+    """Goal: scenario 99: a host name that does not resolve delays no vote of others, and is tried again. Method: a
+    config that lists b at such a name: b is lost, again and again, while c is reached; then at a name that resolves,
+    localhost, where b gets what is said next."""
 
     async def body() -> None:
         states, inbox, other = States(), Inbox(), Inbox()
@@ -293,8 +294,8 @@ def test_batch_larger_than_its_bound_is_split() -> None:
 
 
 def test_batch_of_more_messages_than_a_receiver_takes_is_split() -> None:
-    """Goal: IN-50: what is refused as no honest batch is made by no sender. Method: one turn has more messages than a
-    batch may have, all small: two batches, and everything arrives in order."""
+    """IN-50. Goal: a sender never makes a batch with more messages than a receiver accepts. Method: one turn has more
+    messages than a batch may have, all small: two batches, and everything arrives in order."""
 
     async def body() -> None:
         inbox = Inbox()
@@ -333,7 +334,7 @@ def test_batch_of_more_entries_than_one_iteration_takes_is_split() -> None:
 
 
 def test_message_from_another_sender_than_its_batch_is_dropped() -> None:
-    """Goal: a link speaks for its own server only. Method: a hand-made batch of a with a message from z."""
+    """Goal: a link carries messages of its own server only. Method: a hand-made batch of a with a message from z."""
 
     async def body() -> None:
         inbox = Inbox()
