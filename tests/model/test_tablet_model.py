@@ -170,8 +170,8 @@ def test_tablet_under_random_life_equals_twin(schema: TableSchema, seed: int) ->
 
 @pytest.mark.parametrize("seed", few_then_deep(6, 40))
 def test_rows_about_as_long_as_they_may_be_equal_twin(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a row that would become too long by what it keeps is an error of its row, whatever the batch boundaries,
-    replays, flushes and restarts, and only in entries that state so. Method: the random life, rows bounded to 30 bytes,
+    """Goal: a row that would become too long by the values that it keeps is a row error, whatever the batch boundaries,
+    replays, flushes and restarts, and only in entries that say so. Method: the random life, rows bounded to 30 bytes,
     and values copied 32 bytes at a time."""
     monkeypatch.setattr(limits, "ROW_SIZE_BYTES_MAX", 30)
     monkeypatch.setattr(limits, "KEPT_BYTES_MAX", 32)

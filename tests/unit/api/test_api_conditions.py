@@ -84,7 +84,7 @@ def test_condition_text_means_what_the_builder_means(text: Any, built: Any) -> N
     ],
 )
 def test_condition_text_that_cannot_be_read_says_where(text: str, says: str) -> None:
-    """IN-60. Goal: a person can mend it. Method: each kind of mistake; the message has the reason and the place."""
+    """IN-60. Goal: the error about a condition's text names the reason and the place. Method: each kind of mistake."""
     with pytest.raises(nyala.NotApplied, match=says) as caught:
         nyala.parse_condition(text)
     assert 1 <= caught.value.values["at"] <= len(text) + 1  # type: ignore[operator]
@@ -140,7 +140,7 @@ def test_condition_written_out_and_read_again_is_the_same(predicates: list[Predi
     ],
 )
 def test_condition_bound_to_a_schema_refuses_what_does_not_fit(condition: nyala.Condition, says: str) -> None:
-    """Goal: wrong names and values are told before anything is read. Method: one mistake each."""
+    """Goal: wrong names and values in a condition are refused before anything is read. Method: one mistake each."""
     with pytest.raises(nyala.NotApplied, match="(?i)" + says):
         bound(condition, SCHEMA)
 
@@ -214,9 +214,8 @@ def test_condition_shows_itself_as_text() -> None:
     "text", ["delay < " + "9" * 400, "price < 1e-999999999", "price = 1e999999999", "k = 1e-999999999"]
 )
 def test_number_that_no_column_holds_is_bound_or_refused(text: str) -> None:
-    """IN-82. Goal: a condition is a mistake that is told, whatever its numbers are, and never the end of the process.
-    Method: numbers beyond a double, and with more places than a decimal has; what is bound is evaluated over no rows.
-    """
+    """IN-82. Goal: a condition with any numbers is accepted or refused, and never ends the process. Method: numbers
+    beyond a double, and with more places than a decimal has; what is bound is evaluated over no rows."""
     try:
         predicates = bound(nyala.parse_condition(text), SCHEMA)
         assert predicate_mask(pa.RecordBatch.from_pylist([], SCHEMA.arrow), predicates).to_pylist() == []

@@ -72,7 +72,7 @@ def test_schema_of_every_form_of_description_is_the_same() -> None:
     ],
 )
 def test_schema_of_a_wrong_description_says_what_is_wrong(columns: Any, key: Any, says: str) -> None:
-    """Goal: mistakes are told with the value. Method: one of each kind."""
+    """Goal: the error about a schema names the wrong value. Method: one of each kind."""
     with pytest.raises(nyala.NotApplied, match=says):
         schema_of(columns, key)
 
@@ -183,13 +183,14 @@ def test_staleness_takes_seconds_that_clocks_can_judge() -> None:
     "address, says", [("", "addresses"), ("nohost", "host:port"), ("h:0", "host:port"), (5, "addr")]
 )
 def test_connect_to_what_is_no_address_says_so(address: Any, says: str) -> None:
-    """Goal: wrong arguments are told at once. Method: what is no host:port."""
+    """Goal: an invalid address is refused at once. Method: what is no host:port."""
     with pytest.raises(nyala.NotApplied, match=says):
         nyala.connect(address)
 
 
 def test_connect_to_a_port_where_nobody_listens_says_so_within_seconds() -> None:
-    """Goal: a wrong address is told quickly. Method: a port that refuses connections."""
+    """Goal: connecting to an address where no master listens fails within seconds. Method: a port that refuses
+    connections."""
     with pytest.raises(nyala.NotApplied, match=r"no master answers.*127\.0\.0\.1:9"):
         nyala.connect("127.0.0.1:9")
 

@@ -57,7 +57,7 @@ def cluster() -> Iterator[nyala.Cluster]:
     ids=str,
 )
 def test_table_that_cannot_be_is_told_before_a_master_is_asked(cluster: nyala.Cluster, changes: dict[str, Any]) -> None:
-    """IN-82. Goal: a mistake is an error that says so, with the value, and soon. Method: one argument each."""
+    """IN-82. Goal: an invalid table is refused with the value before a master is asked. Method: one argument each."""
     given = {"name": "t", "columns": {"k": "int64 not null"}, "key": "k"} | changes
     with pytest.raises(nyala.NotApplied) as caught:
         cluster.create_table(given.pop("name"), given.pop("columns"), **given)
@@ -78,7 +78,7 @@ def test_table_of_no_possible_name_is_not_looked_for(cluster: nyala.Cluster, nam
     [lambda: nyala.col("x") == NAN, lambda: nyala.col("x") < NAN, lambda: nyala.col("x").isin([1.0, NAN])],
 )
 def test_nan_is_nothing_to_compare_with(make: Callable[[], object]) -> None:
-    """IN-82. Goal: a condition that no row can meet is told as the mistake that it is. Method: NaN in each place."""
+    """IN-82. Goal: a condition with NaN is refused, because no row can meet it. Method: NaN in each place."""
     with pytest.raises(nyala.NotApplied, match="NaN"):
         make()
 
@@ -132,7 +132,7 @@ def test_condition_as_text_that_is_none_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(("before", "after"), [("k = ", ""), ("", ""), ('k = "', '"')], ids=["word", "name", "quoted"])
 def test_refusal_of_a_long_condition_shows_its_beginning(before: str, after: str) -> None:
-    """IN-82. Goal: a mistake is told in a few lines, whatever its length. Method: words without end, in each place."""
+    """IN-82. Goal: the error about a long condition is a few lines. Method: words without end, in each place."""
     with pytest.raises(Refused) as refused:
         parse_condition(before + "x" * 9999 + after)
     assert len(str(refused.value)) < 1000

@@ -93,8 +93,8 @@ WRONG: list[tuple[Callable[[], object], str]] = [
 
 @pytest.mark.parametrize(("call", "value"), WRONG)
 def test_refusal_has_its_four_parts(call: Callable[[], object], value: str) -> None:
-    """IN-82. Goal: whoever errs knows what was wrong, with which value, that nothing was applied, and what to do.
-    Method: each kind of mistake that a caller can make."""
+    """IN-82. Goal: each error tells what was wrong, with which value, that nothing was applied, and what to do. Method:
+    each kind of mistake that a caller can make."""
     with pytest.raises(Refused) as caught:
         call()
     error = caught.value

@@ -142,7 +142,8 @@ def test_table_is_not_created_if_its_kafka_does_not_answer(address: str) -> None
 
 
 def test_topic_that_kafka_refuses_is_told_beside_the_table_that_is_there(broker: Broker) -> None:
-    """IN-70. Goal: it is told what was created and how to go on. Method: Kafka lets nobody create topics, then all."""
+    """IN-70. Goal: if Kafka refuses the topic, the error tells that the table was created, and how to go on. Method:
+    Kafka refuses to create topics, then accepts."""
     masters = Masters(broker.bootstrap)
     broker.error = TopicAuthorizationFailedError("not yours")
     with pytest.raises(nyala.TopicNotMade) as caught:
@@ -195,8 +196,8 @@ def test_command_makes_the_same_topic_as_python(command_line: Masters, broker: B
 
 
 def test_command_says_that_the_table_is_there_and_its_topic_is_not(command_line: Masters, broker: Broker) -> None:
-    """IN-70. Goal: nobody waits for rows that no topic brings. Method: Kafka refuses to make it: exit code 1, and the
-    table's document all the same."""
+    """IN-70. Goal: if Kafka refuses the topic, the command fails and still prints the table. Method: Kafka refuses to
+    make it: exit code 1, and the table's document all the same."""
     command_line.kafka = broker.bootstrap
     broker.error = TopicAuthorizationFailedError("not yours")
     done = CliRunner().invoke(app, [*CREATE, "--json"])

@@ -111,9 +111,9 @@ def test_rows_of_several_tablets_are_in_the_order_of_the_keys(tablets: list[Tabl
 def test_keys_that_one_call_cannot_answer_are_asked_for_again(
     tablets: list[Tablet], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """RD-02. Goal: neither the number of keys, nor their bytes, nor those of the rows bound what a caller may ask for.
-    Method: tablets that answer two rows at a time, and calls that take five keys, or so few bytes; a key that is longer
-    than a call is refused, and so is a server that answers nothing."""
+    """RD-02. Goal: a get may ask for any number of keys and any bytes of rows; the client splits it into calls. Method:
+    tablets that answer two rows at a time, and calls that take five keys, or so few bytes; a key that is longer than a
+    call is refused, and so is a server that answers nothing."""
     calls = Calls(tablets, 450)
     monkeypatch.setattr(gets_module.limits, "GET_KEYS_MAX", 5)
     asked = keys_of([(f"key {n}", n % 100) for n in range(60)])

@@ -61,9 +61,9 @@ def test_stale_read_after_a_fresher_read_is_not_older(
 
 
 def test_stale_read_after_a_read_of_a_chosen_time_is_not_older() -> None:
-    """IN-10. Goal: `at=` is a read as well: what it showed stays shown; one of long ago binds nobody. Method: two
-    tablets, two writes each; a stale read after a snapshot before the second write may be old, after one behind it not;
-    a snapshot before it is old even then."""
+    """IN-10. Goal: a read with `at=` counts for later stale reads: they show at least what it showed. A read at an old
+    time requires nothing. Method: two tablets, two writes each; a stale read after a snapshot before the second write
+    may be old, after one behind it not; a snapshot before it is old even then."""
     table = table_of("t", 2)
     played = PlayedTablets(Random(1), [table])
     reader, writer = PlayedClient(played), PlayedClient(played)
@@ -107,8 +107,9 @@ class LeaderAway(PlayedCalls):
 def test_strong_read_that_showed_nothing_leaves_a_stale_one_possible(
     read: Callable[[PlayedClient, TableHandle, ScanSpec], int],
 ) -> None:
-    """Goal: who falls back to a stale read because a leader is away is not asked for that leader's time. Method: the
-    time is asked of all leaders, and the read at it fails at the second tablet: a count has shown nothing by then."""
+    """Goal: a strong read that failed before it showed anything does not raise the time that later stale reads need.
+    Method: the time is asked of all leaders, and the read at it fails at the second tablet: a count has shown nothing
+    by then."""
     table = table_of("t", 2)
     played = PlayedTablets(Random(1), [table])
     reader, writer = PlayedClient(played), PlayedClient(played)
@@ -168,8 +169,8 @@ def day(seed: int) -> History:
 
 
 def test_histories_with_stale_reads_are_explained() -> None:
-    """IN-10. Goal: whatever a client mixes, its reads never go back, and stale ones are as fresh as they say. Method:
-    many random days over lagging replicas with clocks apart; the history checker judges what two clients saw."""
+    """IN-10. Goal: a client's reads never go back in time, and stale ones are as fresh as they say. Method: many random
+    days over lagging replicas with clocks apart; the history checker judges what two clients saw."""
     for seed in range(40):
         try:
             day(seed).verify()

@@ -198,9 +198,10 @@ def test_thread_that_is_away_is_not_asked_to_read(peer: Peer, writes: SmallWrite
 
 
 def test_small_write_does_not_overtake_a_call_before_it(peer: Peer, writes: SmallWrites) -> None:
-    """Goal: writes to a tablet arrive in the order in which they were put in, whatever their sizes, or a source's would
-    be refused for a gap. Method: a window into which a small, a large, a small one are put: the first goes over the
-    link, the others are calls; when all are settled, the next small one goes over the link again."""
+    """Goal: writes to a tablet arrive in the order in which they were put into the window, whatever their sizes,
+    because a source's writes would be refused for a gap otherwise. Method: a window into which a small, a large, a
+    small one are put: the first goes over the link, the others are calls; when all are settled, the next small one goes
+    over the link again."""
     calls, outcomes = [], []
 
     def call(one: Any, timeout: float) -> Future[Any]:

@@ -84,10 +84,10 @@ def test_stopped_directory_is_locked_and_a_live_or_absent_one_is_refused(tmp_pat
 
 
 def test_metadata_of_a_later_build_is_told_from_damage_and_is_not_taken_for_lost() -> None:
-    """Goal: a field that this build does not know is neither ignored nor a reason to forget promises. Method: reserved
-    bytes in the file, in its config and in a member, each through the readers and the copy's own look at what is here;
-    beside them a config whose members contradict each other, which is damage; the version that is written; and what
-    is running, which leaves such a file alone, and writes one that is gone again."""
+    """Goal: metadata with a field that this build does not know are neither read without it nor taken for lost. Method:
+    reserved bytes in the file, in its config and in a member, each through the readers and the copy's own look at what
+    is here; beside them a config whose members contradict each other, which is damage; the version that is written; and
+    what is running, which leaves such a file alone, and writes one that is gone again."""
     disk = written()
     path = path_of("t1")
     running = ConsensusMeta.load(disk, "t1")

@@ -99,7 +99,8 @@ def test_metadata_written_step_by_step_reads_back() -> None:
 
 
 def test_config_given_at_creation_is_a_hint_for_a_server_without_one() -> None:
-    """CN-35. Goal: an earlier config wins over the wish of whoever creates (X-08). Method: create again, otherwise."""
+    """CN-35. Goal: the config given at a creation counts only on a server that has none yet (X-08). Method: create
+    again, otherwise."""
     disk, meta = created()
     meta.save_config(config(7, A, B))
     for hint in (config(0, A), config(9, A, C)):

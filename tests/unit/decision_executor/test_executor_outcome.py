@@ -80,7 +80,7 @@ def test_execute_after_the_deadline_asks_nobody() -> None:
 
 
 def test_execute_with_nobody_there_is_a_failure_that_may_pass() -> None:
-    """Goal: neither leader nor master answers: no exception, and worth another try. Method: a closed port."""
+    """Goal: if neither leader nor master answers, the outcome is a temporary failure. Method: a closed port."""
     options = ClientOptions(timeout_s=0.5, connect_timeout_s=0.5, attempt_timeout_s=0.2)
     with Client(["127.0.0.1:1"], options) as client:
         outcome = execute(decision(), client, now_us=lambda: 0)

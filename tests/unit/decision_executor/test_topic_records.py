@@ -163,8 +163,8 @@ def test_value_that_no_honest_sender_writes_is_refused_with_what_is_wrong(topic:
 
 @pytest.mark.parametrize("topic", TOPICS)
 def test_null_giant_and_later_records_have_their_own_reasons(topic: str) -> None:
-    """IN-90. Goal: an operator sees what somebody writes there. Method: no value, one byte more than is taken, bytes
-    behind the record; and where there are reserved bytes, some that are used."""
+    """IN-90. Goal: the refusal of an invalid record names its own reason. Method: no value, one byte more than is
+    taken, bytes behind the record; and where there are reserved bytes, some that are used."""
     assert fault(topic, None) is Fault.NO_VALUE
     assert fault(topic, bytes(limits.TOPIC_RECORD_BYTES_MAX + 1)) is Fault.TOO_LARGE
     assert fault(topic, datum(topic) + b"\0") is Fault.OTHER_SCHEMA

@@ -74,7 +74,7 @@ def test_summary_of_no_rounds_is_empty() -> None:
     ("value", "text"), [(0.8249, "0.82"), (12.345, "12.35"), (123.4, "123"), (1234567.8, "1,234,568"), (-0.05, "-0.05")]
 )
 def test_text_of_figure_has_the_digits_that_readers_need(value: float, text: str) -> None:
-    """Goal: neither noise nor a lost figure. Method: figures of each size."""
+    """Goal: figures are printed with as many digits as they are exact to. Method: figures of each size."""
     assert text_of(value) == text
 
 
@@ -301,7 +301,8 @@ def test_meter_of_a_process_counts_from_its_construction() -> None:
 
 
 def test_meter_counts_the_clients_that_ran_meanwhile() -> None:
-    """Goal: what the clients cost is told. Method: a process that computes, started and ended under the meter."""
+    """Goal: the meter includes the CPU time of the clients. Method: a process that computes, started and ended under
+    the meter."""
     meter = Meter({"server-1": os.getpid()})
     subprocess.run([sys.executable, "-c", "sum(n * n for n in range(2_000_000))"], check=True)
     assert meter.figures("work", 1_000_000)["work_cpu_s_per_million_rows@clients"] > 0.02
@@ -349,7 +350,7 @@ def test_wal_watch_adds_up_segments_that_were_removed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wrong", [{"rounds": 0}, {"rows": 1}, {"writes": 1}, {"mb": 0}, {"peer": "other"}])
 def test_options_out_of_range_are_refused(wrong: dict[str, object]) -> None:
-    """Goal: nonsense is said before anything starts. Method: each option out of its range."""
+    """Goal: an option out of its range is refused before anything starts. Method: each option out of its range."""
     with pytest.raises(ValueError, match=r"asked for|too little|no peer"):
         BenchOptions(**wrong)  # type: ignore[arg-type]
 
@@ -386,8 +387,8 @@ def test_machine_line_names_what_was_measured_on() -> None:
 
 
 def test_p99_of_a_window_leaves_other_writes_out() -> None:
-    """Goal: writes beside a copy are told from those before it. Method: slow writes outside of the window, one slow
-    one in a hundred inside; a window of too few writes is refused."""
+    """Goal: the 99th percentile of a window counts only the writes in it. Method: slow writes outside of the window,
+    one slow one in a hundred inside; a window of too few writes is refused."""
     writes = [Write(9.0, 9.0), *(Write(10 + n / 100, 0.002) for n in range(199)), Write(11.995, 0.5), Write(12.0, 9.0)]
     assert p99_ms(writes, 10.0, 12.0) == 2.0
     slow = [w._replace(took_s=0.03) if n % 50 == 0 else w for n, w in enumerate(writes)]

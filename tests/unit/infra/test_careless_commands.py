@@ -262,7 +262,8 @@ def test_question_that_nobody_answers_changes_nothing_and_says_so(
 def test_version_is_the_packages_in_the_command_the_module_and_the_servers(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Goal: one number, said in one place. Method: the package's metadata, `nyala --version`, `nyala.__version__`."""
+    """Goal: the version is the same everywhere. Method: the package's metadata, `nyala --version`,
+    `nyala.__version__`."""
     monkeypatch.setattr(sys, "argv", ["nyala", "--version"])
     with pytest.raises(SystemExit) as ended:
         main()

@@ -99,8 +99,8 @@ def test_wheel_holds_each_module_once_and_nothing_else(clone: Path, built: Path)
 
 @pytest.mark.deep
 def test_source_archive_makes_the_same_wheel(clone: Path, built: Path, tmp_path: Path) -> None:
-    """Goal: who installs from the source archive gets what the wheel has. Method: build the archive from the clone, a
-    wheel from the archive alone, and compare every file with the clone's wheel."""
+    """Goal: the source archive builds the same wheel as the clone. Method: build the archive from the clone, a wheel
+    from the archive alone, and compare every file with the clone's wheel."""
     again = wheel(unpacked_sdist(clone, tmp_path / "sdist"), tmp_path / "wheel")
     with zipfile.ZipFile(built) as of_clone, zipfile.ZipFile(again) as of_sdist:
         first, second = (

@@ -39,8 +39,9 @@ NOT_FOUND = """
 def test_each_way_to_fail_has_a_line_of_its_own(
     output: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Goal: no network, no space and a missing jar are told apart, in one line that names the remedy or the log.
-    Method: a Java that says what Ivy says then, and fails; the whole command, and what is left in the cache."""
+    """Goal: a missing network, a full disk and a missing jar have different one-line errors, each with the remedy or
+    the log. Method: a Java that says what Ivy says then, and fails; the whole command, and what is left in the
+    cache."""
     (tmp_path / "said").write_text(output)
     ivy = f'if [ "$1" = -version ]; then echo \'openjdk version "17.0.1"\' >&2; else cat {tmp_path}/said; exit 1; fi'
     program(tmp_path / "java" / "bin" / "java", ivy)
@@ -58,7 +59,7 @@ def test_each_way_to_fail_has_a_line_of_its_own(
 
 
 def test_cache_in_a_place_that_is_none_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a cache that cannot be is told, too. Method: one below a file."""
+    """Goal: an impossible cache folder is refused in one line. Method: one below a file."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("NYALA_CACHE", str(tmp_path / "file"))
     with pytest.raises(jars.JarsMissing, match=r"^cannot write jars below .*: Not a directory; let NYALA_CACHE name"):
@@ -69,8 +70,8 @@ def test_cache_in_a_place_that_is_none_is_one_line(tmp_path: Path, monkeypatch: 
 def test_full_disk_is_told_though_nothing_can_be_written(
     said: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: the advice reaches who has no room for a log either. Method: a log and a marker that are /dev/full, and a
-    Java that fails, or leaves what it was asked for."""
+    """Goal: a full disk is reported even if the log cannot be written either. Method: a log and a marker that are
+    /dev/full, and a Java that fails, or leaves what it was asked for."""
     cache = tmp_path / "cache"
     (cache / "jars").mkdir(parents=True)
     (cache / "ivy.log").symlink_to("/dev/full")

@@ -152,8 +152,8 @@ def test_end_of_a_job_is_a_death_or_its_own(status: int, number: int, again: boo
 
 
 def test_deaths_in_a_row_are_counted_and_a_good_run_ends_the_count() -> None:
-    """Goal: `--restarts 3` is three in a row, whatever time passes, with growing pauses. Method: four deaths with half
-    a calm between them; then a run that was long enough before the fourth."""
+    """Goal: `--restarts 3` allows three restarts in a row, with growing pauses. Method: four deaths with half a calm
+    between them; then a run that was long enough before the fourth."""
     options = restart_options(3)
     calm = options.calm_s
     streak, clock, pauses = None, 0.0, []

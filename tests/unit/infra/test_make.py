@@ -50,8 +50,8 @@ def make(place: Path, *arguments: str, **environment: str) -> subprocess.Complet
 
 @pytest.mark.parametrize("given", [None, "", "/other"])
 def test_jars_are_where_nyala_cache_says(given: str | None, checkout: Path, tmp_path: Path) -> None:
-    """Goal: the cache may lie on another disk, as the errors advise. Method: make with none, an empty and another
-    cache, and a resolver that only writes its marker."""
+    """Goal: `NYALA_CACHE` moves the cache of jars. Method: make with none, an empty and another cache, and a resolver
+    that only writes its marker."""
     cache = tmp_path / given.strip("/") if given else checkout / ".cache"
     resolver = 'mkdir -p "$NYALA_CACHE/jars" && echo "$NYALA_CACHE" | tee "$NYALA_CACHE/jars/.resolved"'
     program(checkout / ".venv" / "bin" / "python", resolver)
@@ -87,8 +87,8 @@ def python(path: Path, *, works: bool = True) -> None:
     ],
 )
 def test_first_python_that_will_do_is_taken(there: dict[str, bool], taken: str, checkout: Path, tmp_path: Path) -> None:
-    """Goal: `make` works with whatever new enough Python there is. Method: only some on the PATH; each notes its name
-    when it is to make the environment, which fails at once."""
+    """Goal: `make` uses the first Python on the PATH that is new enough. Method: only some on the PATH; each notes its
+    name when it is to make the environment, which fails at once."""
     path = tools(tmp_path / "bin")
     for name, works in there.items():
         python(path / name, works=works)
@@ -113,9 +113,9 @@ def test_machine_without_a_python_is_told_what_to_do(there: str | None, checkout
 
 @pytest.mark.parametrize("target", ["test", "test-deep"])
 def test_tests_that_a_machine_cannot_run_are_told_before_the_first(checkout: Path, tmp_path: Path, target: str) -> None:
-    """Goal: nobody waits for half an hour to learn that `ip` is missing, and only what needs it does. Method: with a
-    PATH without it `make test` runs, `make test-deep` says so; an environment that is there, and notes what modules
-    it is to run."""
+    """Goal: a suite that needs a missing command says so before its first test, and other suites run. Method: with a
+    PATH without it `make test` runs, `make test-deep` says so; an environment that is there, and notes what modules it
+    is to run."""
     path = tools(tmp_path / "bin")
     note = f'[ "$1" = -m ] && {{ echo "$2" >> {tmp_path}/modules; mkdir -p .cache/jars; touch .cache/jars/.resolved; }}'
     program(checkout / ".venv" / "bin" / "python", f'{note} || exec {sys.executable} "$@"')

@@ -55,8 +55,8 @@ def test_free_port_goes_to_one_alone_before_anybody_listens_there(few: Ports) ->
 
 
 def test_reserved_port_goes_to_no_other_process_and_to_the_child_whenever_it_comes(few: Ports) -> None:
-    """Goal: who listens at a kept port may die and come back; a stranger does not get it meanwhile. Method: another
-    process asks for a free port, all the others of which are kept; a server listens, ends, and listens again."""
+    """Goal: a reserved port stays free for its server while that one restarts. Method: another process asks for a free
+    port, all the others of which are kept; a server listens, ends, and listens again."""
     kept = all_of(few)
     port = max(kept)
     script = (

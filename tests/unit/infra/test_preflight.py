@@ -49,7 +49,8 @@ def test_java_new_enough_is_accepted() -> None:
 
 
 def test_disk_nearly_full_is_refused_with_both_numbers() -> None:
-    """Goal: too little space is said before anything is written. Method: a free figure below and above the bound."""
+    """Goal: a nearly full disk is refused before anything is written. Method: a free figure below and above the
+    bound."""
     assert "10 MiB free" in (space_problem(10 << 20) or "")
     assert space_problem(100 << 30) is None
 
@@ -112,8 +113,8 @@ def test_pip_without_network_or_space_comes_down_to_one_line(capsys: pytest.Capt
 
 
 def test_pip_is_told_in_a_few_lines() -> None:
-    """IN-70. Goal: whoever waits two minutes for `make setup` sees that it goes on. Method: what pip says of 23
-    packages, of which some are there already; of a folder, which is soon done, nothing is told."""
+    """IN-70. Goal: `make setup` shows the progress of pip. Method: pip's output for 23 packages, some of which are
+    installed already; for a folder, which is quick, nothing is shown."""
     finds = [f"Collecting name-{n}==1.{n} (from -r requirements.lock (line {n}))" for n in range(1, 20)]
     finds += [f"Requirement already satisfied: name-{n}==1 in /somewhere" for n in range(20, 24)]
     between = ["  Downloading name_1-1.1-py3-none-any.whl (12 kB)", "", "Collecting", "Looking in links: /wheels"]

@@ -123,8 +123,8 @@ def test_stack_status_folds_its_uuids() -> None:
 
 @pytest.mark.parametrize("narrow", [80], indirect=True)
 def test_short_cells_and_ids_are_not_folded_at_80_columns(narrow: io.StringIO) -> None:
-    """Goal: a size is read at one look, and an id is copied whole. Method: servers; what `quarantine list` and
-    `local-replica list` print of a tablet, with ids of 32 digits."""
+    """Goal: sizes and ids stay in one line of a table. Method: servers; what `quarantine list` and `local-replica list`
+    print of a tablet, with ids of 32 digits."""
     servers()
     quarantined = ("aaaaaaaa", UUIDS[0], "flights", "READY", "128.5 KiB", "990.2 MiB", f"quarantine/{UUIDS[0]}-000001")
     headings: tuple[str, ...] = ("server", "tablet", "table", "was", "log", "blocks", "path")

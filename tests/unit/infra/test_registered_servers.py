@@ -34,8 +34,8 @@ class SlowMaster(pb_grpc.MasterServiceServicer):
 
 @pytest.mark.parametrize(("most", "wait_s", "missing"), [(3, 60.0, {}), (2, 0.2, {S[2]: "nobody answers"})])
 def test_start_waits_until_every_server_counts(most: int, wait_s: float, missing: dict[str, str]) -> None:
-    """IN-43. Goal: who started a stack may create tables at once. Method: a master that counts a server more with each
-    look, until all do; then one that never counts the last, which is told with its reason after the wait."""
+    """IN-43. Goal: a started stack is ready to create tables. Method: a master that accepts one more server with each
+    look, until all; then one that never accepts the last, whose reason is shown after the wait."""
     master, server = SlowMaster(most), grpc.server(ThreadPoolExecutor(1))
     pb_grpc.add_MasterServiceServicer_to_server(master, server)  # type: ignore[no-untyped-call]
     port = server.add_insecure_port("127.0.0.1:0")

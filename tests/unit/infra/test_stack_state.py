@@ -21,7 +21,7 @@ from tests.unit.infra.test_preflight import fake_java
 
 
 def test_addresses_come_from_the_children_when_the_state_is_lost(tmp_path: Path) -> None:
-    """Goal: servers come back where their peers look for them. Method: ready files alone, then with a state."""
+    """Goal: restarted servers keep their addresses. Method: ready files alone, then with a state."""
     (tmp_path / "server-1.ready").write_text(json.dumps({"address": "127.0.0.1:7001", "uuid": "u"}))
     (tmp_path / "server-2.ready").write_text("")
     (tmp_path / "server-3.ready").write_text(json.dumps({"address": "127.0.0.1:70000"}))

@@ -74,8 +74,8 @@ def test_disk_of_a_replica_is_its_blocks_and_its_log(replicas: None) -> None:
 
 
 def test_list_of_servers_shows_no_number_that_nobody_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """IN-71. Goal: 0 B means nothing is there, not that nobody knows. Method: a master, whose numbers no list has, and
-    a tablet server that holds nothing yet; in the table and in the document. There, open files and maps too."""
+    """IN-71. Goal: an unknown figure is shown as unknown, not as 0. Method: a master, whose numbers no list has, and a
+    tablet server that holds nothing yet; in the table and in the document. There, open files and maps too."""
     listing = pb.ListServersReply(masters=[pb.ServerInfo(uuid="m" * 8)], servers=[pb.ServerInfo(uuid="s" * 8)])
 
     @contextmanager
@@ -185,9 +185,9 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, dict[int, in
 
 
 def test_list_of_sources_says_how_far_behind_each_is(listed: list[tuple[str, str, dict[int, int]]]) -> None:
-    """IN-71. Goal: an operator sees whether a table keeps up, in records and in seconds, and what nobody can say is
-    unknown, not 0. Method: partitions behind, level, and of unknown age; a topic that is another one by now; one that
-    cannot be asked for. Kafka is where the masters say, or where the command is told."""
+    """IN-71. Goal: `source list` shows the lag in records and in seconds; an unknown lag is shown as unknown, not as 0.
+    Method: partitions behind, level, and of unknown age; a topic that is another one by now; one that cannot be asked
+    for. Kafka is where the masters say, or where the command is told."""
     done = run("source", "list", "--masters", "m:1")
     said = [words(line) for line in done.stdout.splitlines()]
     assert any("records behind seconds behind" in line for line in said)

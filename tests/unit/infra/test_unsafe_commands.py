@@ -101,8 +101,8 @@ def test_recovery_by_hand_is_printed_first_and_carried_out_by_its_fingerprint_on
 def test_recovery_by_hand_shows_what_it_reads_on_a_terminal_only(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: who waits for gigabytes of blocks sees how far it is, and a program reads nothing but JSON. Method: the
-    plan of a replica with a block on a terminal, as JSON, and into a pipe."""
+    """Goal: a recovery shows its progress on a terminal, and prints only JSON for a program. Method: the plan of a
+    replica with a block on a terminal, as JSON, and into a pipe."""
     root = directory(tmp_path, "a", flush_at=2)
     recover = ("unsafe", "recover", "--root", root, "--no-masters", "--all")
     size = size_text(sum(file.stat().st_size for file in (root / "data").iterdir()))

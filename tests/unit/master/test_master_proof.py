@@ -160,9 +160,9 @@ FAR = config(20, "def")
     ],
 )
 def test_config_of_a_tablet_whose_configs_were_never_kept(held: dict[str, Any], expected: RaftConfig) -> None:
-    """IN-40, IN-42. Goal: a tablet of an older build, whose first members are tombstones, is found again, if those lead
-    to its members of today. If nobody vouches for these, or anybody lives with a config from which theirs does not
-    follow, an operator has to say what is right. Method: tombstones of one move and of several; nobody of the first
+    """IN-40, IN-42. Goal: the config of a tablet of an older build, whose first members are tombstones, is found if
+    their configs lead to its members of today. If those do not confirm it, or a live replica has a config that
+    contradicts it, an operator has to confirm one. Method: tombstones of one move and of several; nobody of the first
     members; a stranger and a member that lie while there is no leader. The same answers for a tablet whose config was
     kept prove nothing."""
     assert proven(K, recorded=False, **held).config == expected
@@ -197,8 +197,8 @@ def test_damaged_replica_is_renewed_only_if_enough_others_say_that_they_are_whol
 
 
 def test_leaders_end_goes_along_only_with_its_own_config() -> None:
-    """IN-41, CC-29. Goal: how far the log is committed is told by the leader that was asked. Method: a leader with the
-    proven config, with another one, a follower, a stranger."""
+    """IN-41, CC-29. Goal: the masters take the commit position only from the leader that they asked, and only with its
+    own config. Method: a leader with the proven config, with another one, a follower, a stranger."""
     end = {"commit_term": 3, "commit_index": 12}
     assert proven(K, a=answer(K, role="LEADER", **end), b=K).committed == OpId(3, 12)
     late = answer(K, role="LEADER", **end)
@@ -221,9 +221,9 @@ STRANGERS = "12345678"
 
 
 def test_strangers_that_vouch_for_each_other_prove_nothing() -> None:
-    """IN-41. Goal: servers that the master reached, and that are nobody's members, cannot lead away from a group by
-    steps that only they have seen. Method: the catalog is one change behind; eight strangers tell of one step each, the
-    last three of a config of their own; then a path as long as there can be, of which none is believed in time."""
+    """IN-41. Goal: servers that are no members prove no config, however many steps they report. Method: the catalog is
+    one change behind; eight strangers tell of one step each, the last three of a config of their own; then a path as
+    long as there can be, of which none is believed in time."""
     honest = config(100, "abcd")
     steps = [config(4 + n, voters) for n, voters in enumerate(("abc1", "abc12", "abc123", "bc123", "c123"))]
     held: dict[str, Any] = dict(zip(STRANGERS[3:], steps, strict=True)) | dict.fromkeys("123", config(10**9, "123"))
@@ -290,10 +290,10 @@ def conspiracies(draw: st.DrawFn, honest: RaftConfig, liar: str) -> dict[str, Ra
 @settings(max_examples=250)
 @given(st.data())
 def test_nothing_but_what_was_committed_is_ever_proven(data: st.DataObject) -> None:
-    """IN-41, IN-42. Goal: with one liar among the members or beside them, and any number of made-up servers, no config
-    is proven that was not committed; and an honest change is proven as soon as its voters answer. Method: random
-    histories of single changes between two voters and five, of which the catalog knows any; each server holds any
-    config that it was a member of, leads or follows; the liar answers anything, or conspires with strangers."""
+    """IN-41, IN-42. Goal: with one lying server and any number of false ones, no config is proven that was not
+    committed, and a true change is proven as soon as its voters answer. Method: random histories of single changes
+    between two voters and five, of which the catalog knows any; each server holds any config that it was a member of,
+    leads or follows; the liar answers anything, or conspires with strangers."""
     history = data.draw(histories(smallest=2))
     known = data.draw(st.sampled_from(history))
     begin = data.draw(st.sampled_from([min(history, key=lambda c: len(c.voters)), *history]))

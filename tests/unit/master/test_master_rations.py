@@ -23,9 +23,9 @@ SERVER = "a" * 32
 
 @pytest.mark.parametrize("columns", [2, 300])
 def test_orders_are_bounded_and_every_one_is_given_in_the_end(columns: int) -> None:
-    """IN-80. Goal: a heartbeat's reply is one message whatever is to be done, and nothing waits for ever. Method: a
-    server with 400 tablets to create, 80 of which it never can, and 160 to delete; it carries out some of each
-    reply. Every tablet is ordered, those that fail again and again, and deletions come beside creations."""
+    """IN-80. Goal: the orders in a heartbeat's reply are bounded, and every order is given in the end. Method: a server
+    with 400 tablets to create, 80 of which it never can, and 160 to delete; it carries out some of each reply. Every
+    tablet is ordered, those that fail again and again, and deletions come beside creations."""
     box = AppliedCatalog()
     table = wide(columns)
     for column in table["schema"]["columns"]:

@@ -38,9 +38,10 @@ def beat(uuid: str, *replicas: pb.ReplicaStatus, full: bool = True) -> pb.Heartb
 
 
 def test_largest_honest_server_has_room_and_time() -> None:
-    """IN-43. Goal: bounds on what a server reports hinder no honest one. Method: the memory of 1,500 tablets of seven
-    members, led there, and of tombstones up to the number that is told; the statuses of a minute in which all of it is
-    told to a new leader, twice, and then every tablet changes with each heartbeat; heartbeats each 20 ms."""
+    """IN-43. Goal: the bounds on reports hinder no server of the largest supported size. Method: the memory of 1,500
+    tablets of seven members, led there, and of tombstones up to the number that is told; the statuses of a minute in
+    which all of it is told to a new leader, twice, and then every tablet changes with each heartbeat; heartbeats each
+    20 ms."""
     tablets, told = limits.TABLETS_PER_SERVER_MAX, limits.REPLICAS_REPORTED_MAX
     most = tablets * report_bytes(reported_replica_from_pb(status("1" * 32, MEMBERS[0])))
     most += (told - tablets) * report_bytes(reported_replica_from_pb(status("1" * 32, MEMBERS[0], deleted=True)))
@@ -109,9 +110,10 @@ def parts(uuid: str) -> list[tuple[str, list[tuple[int, int, bool]], bool]]:
 def test_memory_for_reports_is_bounded_and_members_have_theirs(
     steps: Sequence[tuple[str, list[tuple[int, int, bool]], bool]],
 ) -> None:
-    """IN-43. Goal: whatever servers report, the memory for it stays below its bounds, and strangers leave members
-    theirs. Method: members and strangers tell of tablets, in any order, with small bounds; after each report the room
-    counts what is kept, a member's replica is kept if its own server has room, and forgotten servers leave nothing."""
+    """IN-43. Goal: the memory for reports is bounded, and reports of servers that are no members leave room for those
+    of members. Method: members and strangers tell of tablets, in any order, with small bounds; after each report the
+    room counts what is kept, a member's replica is kept if its own server has room, and forgotten servers leave
+    nothing."""
     one = report_bytes(reported_replica_from_pb(status("1", MEMBERS[0])))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(limits, "REPORT_MEMORY_BYTES_MAX", 3 * one)

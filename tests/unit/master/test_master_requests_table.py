@@ -503,7 +503,8 @@ def run(scenario: Callable[[MasterWorld], Awaitable[None]], *, alone: bool = Tru
 
 
 def test_every_call_of_a_master_has_a_row() -> None:
-    """Goal: a new call cannot come without a word on who may send it, when, and how often. Method: the descriptors."""
+    """Goal: each call of a master has a documented rule of who may send it, when, and how often. Method: the
+    descriptors."""
     check_table(ROWS, SERVICES)
 
 
@@ -524,7 +525,7 @@ def test_overtaken_calls_leave_the_master_as_it_is(row: Row, late: Late) -> None
 
 @pytest.mark.parametrize("row", [r for r in ROWS if r.call not in EVERY_MASTER_ANSWERS], ids=str)
 def test_calls_at_a_master_that_does_not_lead_change_nothing(row: Row) -> None:
-    """TC-73. Goal: a request that names nobody is carried out by the leader alone. Method: a master that waits for
+    """TC-73. Goal: only the leading master carries out a request that names no master. Method: a master that waits for
     another one is asked without a uuid and with its own, and refuses with the same code; with another's uuid it says
     that."""
 
@@ -561,9 +562,9 @@ def test_writer_schema_is_forgotten_and_another_takes_its_place() -> None:
 
 
 def test_heartbeat_of_another_process_counts_anew() -> None:
-    """Goal: a server that starts again is heard from its first heartbeat on, and what its earlier process said late is
-    said again by the living one. Method: a first heartbeat after many; a late one of the process before, after which
-    the living one is asked for a full report."""
+    """Goal: a restarted server counts from its first heartbeat on, and a late heartbeat of its former process changes
+    nothing for long. Method: a first heartbeat after many; a late one of the process before, after which the living one
+    is asked for a full report."""
 
     async def scenario(world: MasterWorld) -> None:
         late = world.beat(S[1], rows=False)

@@ -53,8 +53,8 @@ def wide(columns: int, name_chars: int) -> pb.TableInfo:
 
 
 def test_widest_table_that_may_be_is_taken() -> None:
-    """IN-81. Goal: the bound is above every honest table. Method: 300 columns with names of the greatest length, 1,024
-    tablets, and ten writer schemas of 40 KB."""
+    """IN-81. Goal: the largest table that other limits allow is accepted. Method: 300 columns with names of the
+    greatest length, 1,024 tablets, and ten writer schemas of 40 KB."""
     table = wide(limits.COLUMNS_MAX, limits.NAME_LENGTH_MAX)
     table.partition.buckets = 1024
     for n in range(10):
@@ -74,8 +74,8 @@ def test_widest_table_that_may_be_is_taken() -> None:
     ],
 )  # fmt: skip
 def test_description_that_is_too_large_is_refused_with_its_largest_part(change: Any, code: Code, told: str) -> None:
-    """IN-81. Goal: no table is too large for an answer about it, and who made it hears what to change. Method: each
-    part of a description beyond the bound, the others small."""
+    """IN-81. Goal: a table whose description is too large is refused, with the part to make smaller. Method: each part
+    of a description beyond the bound, the others small."""
     table = table_info()
     change(table)
     text = refused(code, checked_table, table)
@@ -164,8 +164,8 @@ def test_full_catalog_says_so_and_takes_what_makes_room(what: str, monkeypatch: 
 
 
 def test_source_positions_of_a_table_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """IN-81. Goal: nobody fills the catalog with partitions that do not exist. Method: one more than the bound; those
-    that are there are opened again."""
+    """IN-81. Goal: the number of source positions of a table is bounded. Method: one more than the bound; those that
+    are there are opened again."""
     monkeypatch.setattr(limits, "SOURCES_PER_TABLE_MAX", 3)
     box = AppliedCatalog()
     create(box, table_info("a"))

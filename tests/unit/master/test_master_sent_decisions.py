@@ -103,8 +103,8 @@ def test_outbox_at_its_bound_drops_the_oldest_event_and_counts_it() -> None:
 
 
 def test_outbox_at_its_bound_keeps_an_event_that_somebody_waits_for() -> None:
-    """Goal: who reads proposals goes on only once an outcome is acknowledged, so that one is never dropped. Method: it
-    is the oldest, and two more than fit are put in behind it."""
+    """Goal: the outcome of a proposal is never dropped, because the reader of proposals waits until it is acknowledged.
+    Method: it is the oldest, and two more than fit are put in behind it."""
     box = Outbox()
     box.put(Item("outcomes", b"t", b"awaited", event=True, done=lambda: None))
     for n in range(EVENTS_MAX + 1):

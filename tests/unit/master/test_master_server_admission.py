@@ -77,9 +77,10 @@ def run(scenario: Callable[[World], Awaitable[None]]) -> None:
 
 
 def test_server_counts_once_it_answered_at_its_address() -> None:
-    """IN-43. Goal: a server counts with its first heartbeat, and nobody else does. Method: one that listens; then
-    addresses where nobody does, where another server, a master or a server of another cluster does; each is a
-    applicant with its reason, is called again after a pause only, and counts as soon as it answers."""
+    """IN-43. Goal: a server is accepted with its first heartbeat after it answered at its address, and no other sender
+    is. Method: a server that listens; then addresses where no process listens, or another server, a master or a server
+    of another cluster. Each is an applicant with its reason, is called again only after a pause, and is accepted as
+    soon as it answers."""
 
     async def scenario(w: World) -> None:
         w.servers.listen(A, HOME)
@@ -109,9 +110,9 @@ def test_server_counts_once_it_answered_at_its_address() -> None:
 
 
 def test_changed_address_counts_only_if_the_former_one_is_gone() -> None:
-    """IN-43. Goal: nobody's address is changed by another one. Method: a server is told to be elsewhere, where nobody
-    or somebody else listens, and where a copy of its directory runs while it still answers: refused, and told of; when
-    nobody, or another server, is at the former address, the new one counts."""
+    """IN-43. Goal: another process cannot change a server's address. Method: a heartbeat gives a new address, where no
+    server or another one listens, or where a copy of its directory runs, while the server still answers at the former
+    one: refused and logged. When the server is no longer at the former address, the new one counts."""
 
     async def scenario(w: World) -> None:
         w.servers.listen(A, HOME)
@@ -131,8 +132,8 @@ def test_changed_address_counts_only_if_the_former_one_is_gone() -> None:
 
 
 def test_heartbeat_counts_only_if_the_server_sent_it() -> None:
-    """IN-43, IN-41. Goal: nobody speaks under another server's uuid. Method: a heartbeat with a server's uuid and
-    address, before and after the server's own, whose number only it knows; the same from a listener elsewhere that
+    """IN-43, IN-41. Goal: a heartbeat under another server's uuid is refused. Method: a heartbeat with a server's uuid
+    and address, before and after the server's own, whose number only it knows; the same from a listener elsewhere that
     answers by the uuid; the server starts again, and is then told to be reached by another address, which leads to the
     same process."""
 
@@ -157,8 +158,9 @@ def test_heartbeat_counts_only_if_the_server_sent_it() -> None:
 
 
 def test_new_leader_asks_where_the_catalog_says_that_a_server_listens() -> None:
-    """IN-43. Goal: who speaks first to a new leader is not believed for that. Method: a server of which only a config
-    of the catalog tells; somebody answers elsewhere by its uuid, while it answers there too, and when it is gone."""
+    """IN-43. Goal: a new leading master calls a server where the catalog lists it, before it believes another address.
+    Method: a server of which only a config of the catalog tells; somebody answers elsewhere by its uuid, while it
+    answers there too, and when it is gone."""
 
     async def scenario(w: World) -> None:
         w.catalog[A] = [HOME]
@@ -178,9 +180,9 @@ def test_new_leader_asks_where_the_catalog_says_that_a_server_listens() -> None:
 
 
 def test_made_up_servers_fill_their_hosts_share_and_expire() -> None:
-    """IN-43. Goal: 20,000 made-up servers cost a bounded number of applicants and calls, and keep nobody out. Method:
-    all of them from one host, while an honest server of another host comes; many hosts, up to the bound of all; then
-    nothing for a minute: honest servers of the same hosts come in again."""
+    """IN-43. Goal: 20,000 false servers cost a bounded number of applicants and calls, and do not keep true servers
+    out. Method: all of them from one host, while an honest server of another host comes; many hosts, up to the bound of
+    all; then nothing for a minute: honest servers of the same hosts come in again."""
 
     async def scenario(w: World) -> None:
         codes = [await w.said(f"{n:032x}", Address("void", 1 + n)) for n in range(20_000)]
@@ -270,10 +272,10 @@ def test_one_host_holds_few_calls() -> None:
 
 
 def test_nobody_keeps_a_server_out_that_starts_again() -> None:
-    """IN-43. Goal: whoever names a server's uuid, or fills all shares of strangers, does not keep the server itself
-    waiting. Method: a server that starts again, of which the soft state, the catalog, or nobody knows. Before its first
-    heartbeat, its own host and others give its uuid at silent addresses, and its address with other processes; for a
-    known server there are as many strangers as a master takes, too. It counts with its first heartbeat."""
+    """IN-43. Goal: a restarted server is accepted at once, even if others give its uuid or fill all places of unknown
+    applicants. Method: a server that starts again, of which the soft state, the catalog, or nobody knows. Before its
+    first heartbeat, its own host and others give its uuid at silent addresses, and its address with other processes;
+    for a known server there are as many strangers as a master takes, too. It counts with its first heartbeat."""
 
     async def scenario(w: World, known: str) -> None:
         w.servers.listen(A, HOME)
@@ -306,8 +308,8 @@ def test_nobody_keeps_a_server_out_that_starts_again() -> None:
 
 
 def test_one_uuid_has_few_applicants() -> None:
-    """IN-43. Goal: claims of one uuid are bounded, whoever makes them, and one whose call failed gives way. Method:
-    many addresses and processes from one host and from many, while calls hang, and when they have failed."""
+    """IN-43. Goal: the applicants with one uuid are bounded, and one whose call failed gives its place up. Method: many
+    addresses and processes from one host and from many, while calls hang, and when they have failed."""
 
     async def scenario(w: World) -> None:
         w.servers.slow = asyncio.Event()
@@ -348,10 +350,10 @@ def test_of_two_that_give_one_uuid_at_once_one_counts() -> None:
 
 
 def test_one_listener_is_one_server_however_many_uuids_it_answers_by() -> None:
-    """IN-43. Goal: who answers by whatever uuid it is asked for is one server at a time, and a host has a share of all.
-    Method: one address, many uuids, one after the other; then many listeners, until a host has its share, which moving
-    to it does not exceed, and until there is no room; one that the catalog lists comes in all the same, and a long
-    silent one of no tablet gives way."""
+    """IN-43. Goal: a process that answers by any uuid counts as one server at a time, and one host's servers are
+    bounded. Method: one address, many uuids, one after the other; then many listeners, until a host has its share,
+    which moving to it does not exceed, and until there is no room; one that the catalog lists comes in all the same,
+    and a long silent one of no tablet gives way."""
 
     async def scenario(w: World) -> None:
         for n in range(50):
@@ -425,9 +427,9 @@ PLACES = [Address("h", port) for port in range(1, 5)]
 def test_no_sequence_of_heartbeats_puts_a_server_where_it_does_not_answer(
     steps: list[tuple[str, Address, str]],
 ) -> None:
-    """IN-43. Goal: whatever anybody says, a server counts only where it answered, and keeps its address while it
-    answers there. Method: two honest servers and a liar, who beats for any of the three from any place, in any order,
-    while servers come to places and leave them."""
+    """IN-43. Goal: whatever heartbeats arrive, a server counts only at an address where it answered, and keeps it while
+    it answers there. Method: two honest servers and a liar, who beats for any of the three from any place, in any
+    order, while servers come to places and leave them."""
 
     async def scenario(w: World) -> None:
         uuids = {"A": A, "B": B, "L": L}

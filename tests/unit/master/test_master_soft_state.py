@@ -173,8 +173,9 @@ def test_view_tells_who_is_damaged_who_has_the_log_and_who_has_nothing() -> None
 
 
 def test_view_tells_who_holds_a_replica_of_a_former_generation() -> None:
-    """CC-46. Goal: the policy knows whom the leader cannot reach. Method: A's config was forced upon a survivor, B
-    and C tell of the one before it; then B's replica is a tombstone."""
+    """CC-46. Goal: the view tells the policy which servers have a replica of a former generation, which the leader
+    cannot use. Method: A's config was forced upon a survivor, B and C tell of the one before it; then B's replica is a
+    tombstone."""
     m = Masters()
     sick(m)
     forced = RaftConfig(OpId(next_generation(1), 6), config(5, A).members)
@@ -188,7 +189,8 @@ def test_view_tells_who_holds_a_replica_of_a_former_generation() -> None:
 
 
 def test_orders_a_new_tablet_is_created_at_its_members_only_until_it_was_formed() -> None:
-    """Goal: creation is level-triggered and stops for good. Method: members with and without it, then formed."""
+    """Goal: creations are ordered again until the tablet has had a leader, and never after that. Method: members with
+    and without it, then formed."""
     m = Masters()
     assert m.orders(A) == [], "a server that was never heard of gets nothing"
     for uuid in (A, B, C, D):
@@ -245,10 +247,9 @@ def test_orders_a_replica_goes_only_if_a_later_committed_config_leaves_it_out(
 
 
 def test_orders_an_abandoned_copy_goes_unless_somebody_added_it() -> None:
-    """Goal: CC-10: a replica that a driver copied to a server and never added is made a tombstone, after a look that it
-    is in no config; one that is added meanwhile is missed. Method: a READY copy on D with the leader's own config,
-    which leaves D out, for as long as the grace; then D in a later config; before a leader was heard of, nothing is
-    decided."""
+    """CC-10. Goal: a replica that was copied and never added is made a tombstone after a grace, unless it has been
+    added meanwhile. Method: a READY copy on D with the leader's own config, which leaves D out, for as long as the
+    grace; then D in a later config; before a leader was heard of, nothing is decided."""
     m = Masters()
     m.form()
     committed = config(7, A, B, C)
@@ -308,7 +309,7 @@ def test_copy_is_abandoned_once_nobody_added_it_for_the_grace(
 
 
 def test_orders_a_copy_that_may_still_be_added_is_left_alone_for_the_grace() -> None:
-    """Goal: CC-10, X-12: who copies first and adds then finds its copy there. Method: D copies for longer than the
+    """CC-10, X-12. Goal: a driver that copies first and adds later finds its copy. Method: D copies for longer than the
     grace, is READY, starts anew, and is added before the grace is over; then a copy that nobody adds; and one that is
     added an instant before its order would come. A new leadership gives the whole grace again."""
     m = Masters()
@@ -367,7 +368,7 @@ def test_orders_who_was_left_out_by_a_config_goes_at_once() -> None:
 
 
 def test_options_the_grace_of_a_copy_is_bounded() -> None:
-    """Goal: no option makes an abandoned copy stay for good. Method: the bounds, and one beyond each."""
+    """Goal: the option for the grace of a copy is bounded. Method: the bounds, and one beyond each."""
     for good in (0, 24 * 3600 * 1000):
         assert MasterOptions(root="x", abandoned_copy_grace_ms=good).abandoned_copy_grace_ms == good
     for bad in (-1, 24 * 3600 * 1000 + 1):
@@ -386,7 +387,7 @@ def test_orders_a_dropped_table_is_deleted_where_data_is_left() -> None:
 
 
 def test_soft_state_the_leader_of_the_highest_term_counts() -> None:
-    """Goal: a deposed leader's late report misleads nobody. Method: reports of terms 2, 1, then a step down."""
+    """Goal: a late report of a deposed leader is ignored. Method: reports of terms 2, 1, then a step down."""
     m = Masters()
     m.beat(A, replica(m.tablet, A, config(0, A, B, C), role="LEADER", term=2))
     m.beat(B, replica(m.tablet, B, config(0, A, B, C), role="LEADER", term=1))
@@ -460,9 +461,9 @@ def test_view_health_follows_heartbeats_and_the_leader() -> None:
 
 
 def test_view_a_lost_replica_behind_its_leaders_log_is_unrecoverable() -> None:
-    """CN-23. Goal: scenario 107: who needs a copy is given one while its leader reaches it, and is replaced when it
-    does not, be its server heard or not. Method: a running member that its leader's log cannot serve any more: in
-    touch, out of touch for a while and for long; then its server is silent too."""
+    """CN-23. Goal: scenario 107: a replica that its leader's log cannot serve is copied to while the leader reaches it,
+    and replaced otherwise, whether or not its server sends heartbeats. Method: a running member that its leader's log
+    cannot serve any more: in touch, out of touch for a while and for long; then its server is silent too."""
     m = Masters()
     m.form()
     committed = config(0, A, B, C)
@@ -484,10 +485,9 @@ def test_view_a_lost_replica_behind_its_leaders_log_is_unrecoverable() -> None:
 
 
 def test_view_members_that_come_back_with_their_leader_are_not_lost() -> None:
-    """CN-23. Goal: scenario 120: servers that were stopped, or cut off from the masters, together come back one after
-    the other; nobody is replaced because others were heard first. Method: all are heard, then nobody but a spare server
-    for 100 s; the leader and one follower are heard again, and go on: the third one is lost only once it has been
-    silent for the delay since its leader came back."""
+    """CN-23. Goal: scenario 120: if servers come back one after the other, none is replaced because others were heard
+    first. Method: all are heard, then nobody but a spare server for 100 s; the leader and one follower are heard again,
+    and go on: the third one is lost only once it has been silent for the delay since its leader came back."""
     m = Masters()
     m.form()
     now = config(5, A, B, C)
@@ -556,8 +556,9 @@ def test_orders_a_forced_config_of_a_lower_index_outranks_what_lost_members_comm
 
 
 def test_masters_tell_where_servers_are_and_of_no_more_than_were_asked_for() -> None:
-    """CN-34. Goal: who cannot be reached is found, where it said last. Method: a server that moves, one that nobody
-    heard of, one that did not say where it is, and more questions than are answered at once."""
+    """CN-34. Goal: the masters give the last reported address of each server that was asked for, up to a bound. Method:
+    a server that moves, one that nobody heard of, one that did not say where it is, and more questions than are
+    answered at once."""
     soft = SoftState(0, lambda tablet_id: None)
     for port in (7, 8):
         soft.heartbeat(
@@ -570,7 +571,7 @@ def test_masters_tell_where_servers_are_and_of_no_more_than_were_asked_for() -> 
 
 
 def test_view_a_replica_whose_copies_fail_is_unrecoverable_and_its_server_avoided() -> None:
-    """TC-65. Goal: a member that no copy reaches counts as lost, for good or ill of nobody else. Method:
+    """TC-65. Goal: a member whose copies fail repeatedly counts as lost, and its server is avoided for a while. Method:
     two failures and three, of a server that has nothing, a tombstone, or a replica under way; then a healthy replica, a
     booting server, a silent one; the server is avoided, though not once its failures are forgotten for a while."""
     m = Masters()
@@ -625,8 +626,9 @@ def test_view_a_server_is_avoided_for_twice_as_long_each_time() -> None:
 
 
 def test_copies_that_fail_are_kept_within_what_one_message_lists() -> None:
-    """TC-65, IN-80. Goal: one server's word does not make the list of servers too long for a message. Method: it says
-    that thousands of copies fail, each with the longest text that is taken, and one under a name that no tablet has."""
+    """TC-65, IN-80. Goal: the failing copies that a server reports are bounded, so that a list of servers fits into a
+    message. Method: it says that thousands of copies fail, each with the longest text that is taken, and one under a
+    name that no tablet has."""
     server = ServerState(A, (), 0)
     text = "\U0001f4a5" * ((limits.REPLICA_STATUS_BYTES_MAX - 100) // 4)
     failing = [pb.FailingCopy(tablet_id=f"{n:032x}", failures=3, error=text) for n in range(2000)]

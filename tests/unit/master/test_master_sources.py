@@ -114,7 +114,7 @@ def test_sources_a_second_live_query_is_refused_until_the_lease_ends() -> None:
 
 
 def test_sources_a_lease_that_ran_out_is_renewed_by_its_owner() -> None:
-    """Goal: a slow micro-batch does not end a query that nobody displaced. Method: advance long after the lease."""
+    """Goal: an owner can renew an expired lease that no other query has taken. Method: advance long after the lease."""
     s = Sources()
     s.open("a")
     s.now_s += 500
@@ -214,7 +214,8 @@ def test_sources_topics_of_different_names_in_two_kafka_clusters_feed_one_table(
 
 
 def test_sources_a_lease_given_back_by_hand_ends_its_query_and_lets_another_in() -> None:
-    """Goal: `nyala source release` fences whom it takes a source from. Method: release as a, open as b, advance a."""
+    """Goal: after `nyala source release`, the former owner's advance is refused. Method: release as a, open as b,
+    advance a."""
     s = Sources()
     s.open("a")
     s.advance(20, release=True)

@@ -175,8 +175,8 @@ def link(**more: Any) -> KafkaLink:
 
 
 def test_records_of_strangers_on_the_masters_own_topics_are_counted() -> None:
-    """IN-90. Goal: what somebody writes to `decisions`, `outcomes` and `reports` is told, and a report of ours that it
-    hides is said again. Method: garbage and nulls on each topic, and a deletion of state, which is no fault."""
+    """IN-90. Goal: foreign records on `decisions`, `outcomes` and `reports` are counted, and a report that one of them
+    hides is published again. Method: garbage and nulls on each topic, and a deletion of state, which is no fault."""
     made = link()
     for topic in ("decisions", "outcomes", "reports"):
         made.inspect(row(b"garbage", topic=f"x.{topic}"))
@@ -195,8 +195,8 @@ def test_records_of_strangers_on_the_masters_own_topics_are_counted() -> None:
 
 
 def test_status_says_of_each_topic_since_when_kafka_answers_or_why_not() -> None:
-    """IN-91, IN-70. Goal: never connected, connected, reconnecting and not leading are told apart, with the time of the
-    last success and of the last error. Method: one link through all of them, read from the reply's fields."""
+    """IN-91, IN-70. Goal: the status distinguishes never connected, connected, reconnecting and not leading, with the
+    times of the last success and error. Method: one link through all of them, read from the reply's fields."""
     clock = FixedClock()
     made = KafkaLink("127.0.0.1:1", "", lambda: True, lambda proposal: None, clock=clock)
 
@@ -268,8 +268,8 @@ def status(*channels: pb.KafkaChannel, role: str = "LEADER", **more: Any) -> pb.
 
 
 def test_cluster_check_tells_what_is_wrong_with_kafka_and_what_was_skipped() -> None:
-    """IN-90, IN-91. Goal: an operator sees a Kafka that is away, a dead thread and a stranger's records, and nothing
-    when all is well. Method: each state of a channel, of a master that leads and of one that does not."""
+    """IN-90, IN-91. Goal: the check shows a Kafka that does not answer, an ended thread and foreign records, and
+    nothing if all is well. Method: each state of a channel, of a master that leads and of one that does not."""
     well = [pb.KafkaChannel(topic="reports", doing="publishes", link=link) for link in ("connected", "not leading")]
     assert list(kafka_problems(status(*well))) == []
     away = pb.KafkaChannel(
@@ -303,7 +303,7 @@ def test_cluster_check_tells_what_is_wrong_with_kafka_and_what_was_skipped() -> 
 
 
 def test_deadline_that_is_negative_or_far_is_refused() -> None:
-    """IN-90. Goal: nobody blocks a tablet for years by one proposal. Method: the deadlines at and beyond the bound."""
+    """IN-90. Goal: a proposal's deadline is bounded. Method: the deadlines at and beyond the bound."""
     masters = Masters()
     now_us, far_us = masters.clock.wall_us(), limits.CHANGE_DEADLINE_US_MAX
     state: Any = masters.state
@@ -319,8 +319,8 @@ def samples(families: Any) -> dict[tuple[str, ...], float]:
 
 
 def test_metrics_of_a_master_say_what_its_status_says_of_kafka() -> None:
-    """IN-91. Goal: an alarm can rest on Kafka's state, the records skipped and the size of the catalog. Method: a link
-    that works for one topic and not for another, with two skipped records; then the whole page over HTTP."""
+    """IN-91. Goal: the metrics have Kafka's state, the skipped records and the size of the catalog. Method: a link that
+    works for one topic and not for another, with two skipped records; then the whole page over HTTP."""
     clock = FixedClock()
     made = KafkaLink("127.0.0.1:1", "", lambda: True, lambda proposal: None, clock=clock)
     made.state.succeeded(Doing.PUBLISHES)

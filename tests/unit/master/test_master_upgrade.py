@@ -177,8 +177,9 @@ def test_master_of_a_former_build_applies_no_record_of_a_later_level(monkeypatch
 
 
 def test_directory_of_a_level_is_opened_by_builds_that_know_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """IN-93. Goal: nobody goes back by accident. Method: a server hears of the next level; its file has it at once, a
-    lower one changes nothing, the uuid, cluster and level are read again; the former build refuses the directory."""
+    """IN-93. Goal: a build refuses a directory of a feature level that it does not know. Method: a server hears of the
+    next level; its file has it at once, a lower one changes nothing, the uuid, cluster and level are read again; the
+    former build refuses the directory."""
     disk = new_disk()
     identity = Identity(disk, open_or_format(disk, TestClock()))
     before = disk.read("instance")

@@ -180,7 +180,8 @@ def test_framing_is_never_guessed() -> None:
 
 
 def test_unknown_schema_is_looked_up_once_per_batch_then_known() -> None:
-    """Goal: a schema registered meanwhile is found, and a wrong one costs one look-up. Method: count the calls."""
+    """Goal: an unknown schema costs one look-up in a batch, and is found if it was registered meanwhile. Method: count
+    the calls."""
     calls: list[int] = []
     other = FULL.replace('"Row"', '"Other"')
 

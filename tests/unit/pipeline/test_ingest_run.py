@@ -144,8 +144,8 @@ def test_topic_that_grew_between_runs_is_refused_until_just_that_is_accepted(wor
 def test_topic_that_changes_under_a_query_ends_it_before_done_moves(
     when: str, change: dict[str, Any], world: World
 ) -> None:
-    """Goal: offsets of another life of the topic, or of one that grew, are neither read nor called done. Method: it
-    changes while tasks run, or between two micro-batches, and the thread that looks at it is asleep."""
+    """Goal: if the topic was recreated or grew, the query ends before `done` moves. Method: it changes while tasks run,
+    or between two micro-batches, and the thread that looks at it is asleep."""
     ran: list[int] = []
 
     def changed() -> None:
@@ -444,8 +444,8 @@ def test_lease_of_a_dead_run_that_another_query_released_first_is_taken(
 
 
 def test_lease_of_a_table_that_was_dropped_ends_the_query_with_what_to_do(world: World) -> None:
-    """Goal: nobody feeds a table that is gone, or its namesake. Method: a table that the catalog does not know any
-    more, at a micro-batch and at a renewal."""
+    """Goal: a query ends if its table was dropped, even if another one has its name. Method: a table that the catalog
+    does not know any more, at a micro-batch and at a renewal."""
     world.masters.table = replace(world.masters.table, table_id="f" * 32)
     taken = open_as(world, "mine")
     with pytest.raises(

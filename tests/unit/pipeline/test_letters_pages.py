@@ -90,9 +90,9 @@ def test_pages_of_a_replay_are_bounded_by_count_and_bytes() -> None:
 def test_check_counts_the_records_that_did_not_become_rows(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """IN-90. Goal: a record of `writes.*` that was skipped is counted and told by `nyala cluster check`, at the cost of
-    three requests for all tables. Method: a table with letters on two partitions, some removed since; one whose letters
-    are all removed; one without a topic; others' topics. Then a Kafka that is away: that is told, and nothing else."""
+    """IN-90. Goal: `nyala cluster check` counts the dead letters of all tables with three requests. Method: a table
+    with letters on two partitions, some removed since; one whose letters are all removed; one without a topic; others'
+    topics. Then a Kafka that is away: that is told, and nothing else."""
     places = {
         "dead-letters.a": {0: (3, 7), 1: (0, 1)},
         "dead-letters.b": {0: (5, 5)},

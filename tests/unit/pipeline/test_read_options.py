@@ -18,7 +18,8 @@ def test_read_option_staleness_is_a_number_of_seconds() -> None:
 
 @pytest.mark.parametrize("text", ["0.5", "-3", "0", "nan", "inf", "soon", "1e12"])
 def test_read_option_staleness_that_means_nothing_is_refused_with_its_value(text: str) -> None:
-    """Goal: a wrong option is told on the driver. Method: numbers that clocks cannot judge, and no numbers."""
+    """Goal: an invalid staleness is refused on the driver, with its value. Method: numbers that clocks cannot judge,
+    and no numbers."""
     with pytest.raises(Refused, match=f"staleness.*{text}") as caught:
         ReadOptions.of({**BASE, "staleness": text})
     assert caught.value.code is Code.INVALID_ARGUMENT

@@ -127,7 +127,7 @@ def test_failed_rows_are_left_out_if_the_option_says_so() -> None:
 
 
 def test_job_that_left_rows_out_says_so_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """IN-11. Goal: rows that were left out are told. Method: messages of two tasks; one left out two of ten."""
+    """IN-11. Goal: a job logs how many rows it left out. Method: messages of two tasks; one left out two of ten."""
     writer = Writer(WriteOptions("h:1", "t", on_error="ignore"), TABLE)
     writer.commit([Written(5), Written(10, 7, 2, "row 1 (k=102): ALREADY_PRESENT"), None])
     (said,) = [record.getMessage() for record in caplog.records]
@@ -139,7 +139,7 @@ def test_job_that_left_rows_out_says_so_in_the_log(caplog: pytest.LogCaptureFixt
 
 @pytest.mark.parametrize("key", ["onError", "onerror"])
 def test_write_option_on_error_is_one_of_two_words(key: str) -> None:
-    """IN-11. Goal: a misspelt option is told with the words there are. Method: both words, none, and another one."""
+    """IN-11. Goal: a misspelt option is refused with the valid words. Method: both words, none, and another one."""
     base = {"masters": "h:1", "table": "t"}
     assert WriteOptions.of(base).on_error == "raise"
     assert [WriteOptions.of({**base, key: word}).on_error for word in ("raise", "IGNORE")] == ["raise", "ignore"]

@@ -151,9 +151,9 @@ def test_only_the_newest_decision_of_a_tablet_is_in_force() -> None:
 
 
 def test_decision_of_a_deposed_master_is_dropped_wherever_it_stands() -> None:
-    """TC-69. Goal: what a master of an older catalog term says late is not executed in place of what its successor
-    said. Method: it comes behind that in one micro-batch, and alone in the next one; another tablet's, of which nothing
-    newer is known, is executed; a withdrawal, which has no term, counts, as the need is said again while it lasts."""
+    """TC-69. Goal: a late decision of an older catalog term does not replace the decision of a newer one. Method: it
+    comes behind that in one micro-batch, and alone in the next one; another tablet's, of which nothing newer is known,
+    is executed; a withdrawal, which has no term, counts, as the need is said again while it lasts."""
     terms: dict[bytes, int] = {}
 
     def read(*records: tuple[bytes, bytes | None]) -> list[tuple[str, int, int]]:

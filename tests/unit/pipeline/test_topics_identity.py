@@ -58,7 +58,7 @@ def test_topic_that_a_young_broker_does_not_know_yet_is_asked_for_again(monkeypa
 
 
 def test_topic_that_stays_unknown_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a misspelt topic is told. Method: unknown for ever, without patience."""
+    """Goal: a topic that does not exist is refused. Method: unknown for ever, without patience."""
     monkeypatch.setattr(topics, "UNKNOWN_FOR_S", 0.0)
     with pytest.raises(QueryRefused, match="there is no topic t: create it"):
         asking(monkeypatch, Admin(UNKNOWN)).identity("t")
@@ -144,7 +144,8 @@ def test_own_topics_are_kept_as_the_brokers_keep_theirs_and_letters_for_ever(mon
 
 
 def test_topic_that_spark_misses_may_come_back() -> None:
-    """Goal: Spark's own look at a young broker does not end a query for good. Method: what it raises then."""
+    """Goal: an error of Spark about a topic that a new broker does not know yet does not end a query for good. Method:
+    what it raises then."""
     error = RuntimeError(f"Query terminated: org.apache.kafka.common.errors.{UNKNOWN_TOPIC}: not hosted here")
     assert isinstance(of_spark(error), QueryInterrupted)
     assert isinstance(of_spark(RuntimeError("KafkaDataLoss: some data may have been missed")), QueryRefused)

@@ -100,7 +100,7 @@ def test_decide_a_move_removes_nothing_until_the_new_one_votes() -> None:
 
 
 def test_decide_an_expired_move_is_taken_back() -> None:
-    """Goal: an interrupted move leaves neither learner nor mark. Method: expire it before the promotion."""
+    """Goal: an expired move leaves neither a learner nor a mark. Method: expire it before the promotion."""
     desired = DesiredChange(kind=ChangeKind.MOVE, wish_id="w", from_uuid="c", to_uuid="d", deadline_us=10)
     view = replace(cluster("abcd", tablet("a b c", "a", desired=desired)), now_us=5)
     view = replace(obey(view, decide(view, 1)[0], promote=False), now_us=11)

@@ -22,8 +22,9 @@ def record(**fields: Any) -> Report:
 
 
 def test_report_of_a_tablet_has_its_members_as_they_are() -> None:
-    """Goal: a job knows who votes, who holds data, where and how much. Method: a voter, a learner, a witness that waits
-    for its data, one whose health has a newer name and whose address is not known; a tablet without a report of any."""
+    """Goal: a report tells who votes, who has data, where and how much. Method: a voter, a learner, a witness that
+    waits for its data, one whose health has a newer name and whose address is not known; a tablet without a report of
+    any."""
     replicas = (
         replace(REPLICA, bytes_on_disk=5),
         replace(REPLICA, uuid="b", votes=False, promote=True, bytes_on_disk=9),

@@ -175,8 +175,8 @@ def test_original_that_returns_after_the_data_is_not_needed_any_more() -> None:
 
 @pytest.mark.parametrize("joined", [False, True])
 def test_original_that_returns_before_it_is_demoted_stays(joined: bool) -> None:
-    """CC-52. Goal: a witness that nobody needs leaves, and no replica with rows does. Method: `c` is back when `d` has
-    just joined without a vote, and when it votes: `d` goes."""
+    """CC-52. Goal: a witness that is no longer needed is removed, and no replica with rows is. Method: `c` is back when
+    `d` has just joined without a vote, and when it votes: `d` goes."""
     group = Group()
     group.lose("c")
     group.step()
@@ -200,8 +200,8 @@ def test_witness_that_is_lost_itself_is_replaced_by_another_one() -> None:
 
 
 def test_healing_without_witnesses_is_as_it_was() -> None:
-    """CC-57. Goal: only who asks for witnesses has them. Method: the same loss without the option: a learner joins, and
-    the lost one is removed; a member that retires, or that an operator marked, is replaced by no witness with it
+    """CC-57. Goal: without the option no witness is added. Method: the same loss without the option: a learner joins,
+    and the lost one is removed; a member that retires, or that an operator marked, is replaced by no witness with it
     either."""
     group = Group(by_witness=False)
     group.lose("c")
@@ -222,7 +222,7 @@ def test_healing_without_witnesses_is_as_it_was() -> None:
 
 
 def test_member_on_a_retiring_server_is_nobody_that_comes_back() -> None:
-    """CC-52. Goal: who is only seen as marked, because its server retires, holds nothing up. Method: a replica that
+    """CC-52. Goal: a member on a retiring server does not count as one that is coming back. Method: a replica that
     never votes is on a retiring server when `c` is lost: the healing goes as ever, and it leaves when all are whole;
     `c` is back on a retiring server, and then the witness is lost: another one takes its place."""
     group = Group()
@@ -245,7 +245,7 @@ def test_member_on_a_retiring_server_is_nobody_that_comes_back() -> None:
 
 
 def test_one_loss_has_one_witness() -> None:
-    """CC-57. Goal: who replaces a living voter joins as a learner, also beside a witness. Method: `d` stands in for
+    """CC-57. Goal: a replacement of a live voter joins as a learner, also beside a witness. Method: `d` stands in for
     `c`, then `b`'s server retires, or more voters are wanted: `e` joins with data."""
     for more in ("retires", "rf"):
         group = stood_in()

@@ -92,8 +92,8 @@ def test_lost_majority_that_returns_neither_learns_the_term_nor_disturbs() -> No
 
 
 def test_members_of_an_older_generation_take_no_entries_of_the_new_one() -> None:
-    """CC-46. Goal: a lost member that is added again before it was emptied follows nobody: what it has committed may
-    not be in the new log. Method: the survivor adds b, which still has its old log, and replicates."""
+    """CC-46. Goal: a lost member that is added again before it was emptied accepts no entries, because its committed
+    entries may not be in the new log. Method: the survivor adds b, which still has its old log, and replicates."""
     net, opid = survivor_alone()
     before = replace(net.crashed["b"])
     net.restart("b")

@@ -479,7 +479,8 @@ def test_removing_the_only_reachable_leader_is_refused_without_effect() -> None:
 
 
 def test_transfer_ends_when_the_target_is_removed_by_a_later_config() -> None:
-    """Goal: a transfer to nobody does not block writes (scenario 100). Method: adopt a config without the target."""
+    """Goal: a transfer whose target is removed ends, and does not block writes (scenario 100). Method: adopt a config
+    without the target."""
     solo = Solo()
     solo.lead()
     solo.ack("b", 1)

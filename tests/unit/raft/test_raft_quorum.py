@@ -58,5 +58,5 @@ def test_tally_random_votes_equals_brute_force() -> None:
 
 
 def test_tally_without_voters_is_never_won() -> None:
-    """Goal: nobody leads a group without voters. Method: strangers vote."""
+    """Goal: an election in a config without voters is never won. Method: strangers vote."""
     assert tally((), {"x": True}) is VoteResult.LOST

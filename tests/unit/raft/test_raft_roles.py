@@ -81,10 +81,10 @@ MINUTE_TICKS = 1200
 
 
 def test_group_that_mostly_rests_for_a_healthy_hour_asks_for_no_vote_and_followers_only_answer() -> None:
-    """CN-27. Goal: passive for as long as the leader lives, also where no heartbeat says so, and then active. Method:
-    an hour with a server's options, a learner among the followers: each minute a look around, a burst of writes, rest.
-    No vote request, no message of a follower but answers, one for each append. Then the leader's server falls silent:
-    the voters ask for votes, and one leads."""
+    """CN-27. Goal: followers start no election while the leader lives, also while the group is quiet, and start one
+    after its server falls silent. Method: an hour with a server's options and a learner among the followers: each
+    minute a probe, a burst of writes, and quiet. There is no vote request, and followers send only answers, one for
+    each append. Then the leader's server falls silent: the voters ask for votes, and one leads."""
     options = RaftOptions(quiet_after_ticks=20)
     net = Net(config_of("abc", "l"), options=options)
     net.elect("a")

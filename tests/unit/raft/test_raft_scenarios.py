@@ -372,9 +372,10 @@ def test_entries_are_applied_in_index_order_whatever_is_told_first_of_their_comm
 
 
 def test_election_timer_starts_with_a_promotion_and_stops_with_a_demotion() -> None:
-    """Goal: scenario 97 after its changes; `test_failure_detector_runs_on_electable_voters_only` has who never had one.
-    Method: c hears nobody for long as a learner, as a voter that it was made, and as a learner again; only in between
-    does it ask for votes. The leader, whose voters answer, asks for none in all that time."""
+    """Goal: scenario 97: a promoted learner starts its election timer, and a demoted voter stops it.
+    `test_failure_detector_runs_on_electable_voters_only` has the members that never had one. Method: c hears nobody for
+    long as a learner, as a voter that it was made, and as a learner again; only in between does it ask for votes. The
+    leader, whose voters answer, asks for none in all that time."""
     net = Net(config_of("ab", "c"))
     net.elect("a")
     net.tick(1)

@@ -31,8 +31,8 @@ def test_message_for_another_server_is_not_used_and_only_an_append_is_answered(m
 
 
 def test_answer_of_a_server_without_a_part_in_the_group_deposes_nobody() -> None:
-    """Goal: a removed member that comes back with a high term disturbs nobody. Method: answers of term 9 to a leader:
-    of a stranger and, to a vote, of a learner; then of a member."""
+    """Goal: a removed member with a high term does not depose the leader. Method: answers of term 9 to a leader: of a
+    stranger and, to a vote, of a learner; then of a member."""
     solo = Solo("abc", "d")
     solo.lead()
     for message in (
@@ -66,7 +66,8 @@ def test_member_of_a_config_that_is_not_committed_yet_has_its_part() -> None:
 
 
 def test_server_that_told_a_higher_term_is_not_taken_for_its_leader() -> None:
-    """Goal: only an append shows who leads. Method: `b` answers with a higher term, and `c` leads it."""
+    """Goal: a replica learns its leader only from an append. Method: `b` answers with a higher term, and `c` leads
+    it."""
     solo = Solo()
     solo.lead()
     solo.step(AppendReply(to_uuid="a", from_uuid="b", term=9, code=Code.INVALID_TERM))
@@ -76,8 +77,8 @@ def test_server_that_told_a_higher_term_is_not_taken_for_its_leader() -> None:
 
 
 def test_follower_that_learns_of_a_later_term_elsewhere_has_still_heard_its_leader() -> None:
-    """Goal: CN-24: a voter keeps to what its leader's lease rests on, whatever else it hears. Method: a follower that
-    heard its leader just now is told a later term by a member, and then asked for its vote."""
+    """CN-24. Goal: a voter withholds its vote after it heard its leader, even if it then learns of a later term.
+    Method: a follower that heard its leader just now is told a later term by a member, and then asked for its vote."""
     solo = Solo()
     solo.step(solo.append(1, OpId(0, 0)))
     solo.step(AppendReply(to_uuid="a", from_uuid="c", term=5, code=Code.INVALID_TERM))
@@ -87,8 +88,8 @@ def test_follower_that_learns_of_a_later_term_elsewhere_has_still_heard_its_lead
 
 
 def test_deposed_leader_votes_at_once() -> None:
-    """Goal: a group is not without a leader for longer than it must be: whoever led heard no other leader. Method: it
-    was handed the lead by another, and leads for a moment; then a later term is told, and a vote asked for."""
+    """Goal: a deposed leader may vote at once, because it heard no other leader. Method: it was handed the lead by
+    another, and leads for a moment; then a later term is told, and a vote asked for."""
     solo = Solo()
     solo.step(solo.append(1, OpId(0, 0), entry(1, 1)))
     solo.step(TimeoutNow(to_uuid="a", from_uuid="b", term=1, last=OpId(1, 1)))

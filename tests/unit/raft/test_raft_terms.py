@@ -33,15 +33,15 @@ LAST = next_generation(0) - 1
     ],
 )
 def test_any_term_that_a_group_can_have_come_to_is_taken(own: int, term: int, refused: bool) -> None:
-    """Goal: IN-50: whoever knows nothing, or was away, takes any term of the first half of a generation; behind it, one
-    step at a time. Method: both sides of each bound; in this generation, an earlier one and later ones."""
+    """IN-50. Goal: a replica accepts any term of the first half of a generation, and behind that only one step at a
+    time. Method: both sides of each bound; in this generation, an earlier one and later ones."""
     assert too_far(own, term) is refused
 
 
 def test_replica_that_knows_nothing_follows_the_leader_of_an_old_group() -> None:
-    """Goal: IN-50: a check of terms locks nobody out, and one message leads to no end. Method: a replica in term 0
-    hears from the leader, and from a candidate, of a group that has held more elections than one step: taken; the last
-    term of the generation is refused in both."""
+    """IN-50. Goal: a new replica accepts the term of a group that has had many elections, and refuses the last term of
+    a generation. Method: a replica in term 0 hears from the leader, and from a candidate, of a group that has held more
+    elections than one step: taken; the last term of the generation is refused in both."""
     term = STEP + 7
     for message in (
         Solo().append(term, OpId(0, 0), entry(term, 1)),

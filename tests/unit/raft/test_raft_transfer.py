@@ -100,7 +100,7 @@ def test_transfer_to_nobody_named_takes_the_voter_with_the_longest_log_that_coul
 
 
 def test_transfer_and_removal_of_the_only_voter_are_refused_without_effect() -> None:
-    """Goal: CC-27: a leader that nobody can follow leads on. Method: the only voter is told to hand over; a voter
+    """CC-27. Goal: a leader without another electable voter stays. Method: the only voter is told to hand over; a voter
     beside one that is copied is removed."""
     solo = leading("a", "b")
     assert refusal(lambda: solo.core.transfer_leadership(None))[0] is Code.NOT_READY

@@ -93,7 +93,8 @@ def test_candidate_that_is_asked_in_its_own_term_stays_one(rival: str) -> None:
 
 
 def test_leader_is_protected_for_one_minimum_election_timeout() -> None:
-    """CN-24. Goal: not a tick less, which leases rest on, nor more. Method: an append, then a request a tick."""
+    """CN-24. Goal: a voter withholds its vote for exactly the minimum election timeout after it heard its leader.
+    Method: an append, then a request a tick."""
     solo = Solo()
     solo.step(solo.append(1, OpId(0, 0)))
     for _ in range(OPTIONS.election_ticks_min):
@@ -116,7 +117,7 @@ def test_unanswered_candidate_asks_again_after_the_timeout_that_it_drew() -> Non
 
 
 def test_learner_that_hears_nobody_has_nothing_to_do() -> None:
-    """Goal: who may not campaign costs its ticks and no more. Method: many ticks without a leader."""
+    """Goal: a learner without a leader makes no output. Method: many ticks without a leader."""
     solo = Solo("bc", "a")
     for _ in range(5 * OPTIONS.election_ticks_max):
         solo.core.tick()
@@ -134,8 +135,8 @@ def test_follower_that_is_asked_in_its_leaders_term_names_the_leader_and_keeps_i
 
 
 def test_who_asks_for_votes_knows_no_leader() -> None:
-    """Goal: nobody is sent to a leader that is gone, and a new term may have any leader. Method: a follower campaigns
-    at its timeout; another one because its leader hands over, and loses to a third server."""
+    """Goal: a candidate names no leader. Method: a follower campaigns at its timeout; another one because its leader
+    hands over, and loses to a third server."""
     solo = Solo()
     solo.step(solo.append(1, OpId(0, 0)))
     while solo.core.role is Role.FOLLOWER:
@@ -150,8 +151,8 @@ def test_who_asks_for_votes_knows_no_leader() -> None:
 
 
 def test_own_vote_waits_for_its_own_ready() -> None:
-    """Goal: a vote that a crash could forget elects nobody (CN-26). Method: the only voter of a group campaigns; a
-    `Ready` from before becomes durable, then the one with the vote."""
+    """Goal: a candidate's own vote counts only when its own `Ready` is durable (CN-26). Method: the only voter of a
+    group campaigns; a `Ready` from before becomes durable, then the one with the vote."""
     solo = Solo("a", term=0, entries=[entry(1, 1)])
     solo.take()
     solo.core.campaign()

@@ -235,9 +235,9 @@ def test_witness_takes_two_steps_to_become_a_whole_member() -> None:
 
 
 def test_learner_whose_disk_has_no_rows_gets_no_vote_as_a_whole_member() -> None:
-    """CC-53. Goal: nobody counts as a replica with rows who has none. Method: a witness was removed and is added as an
-    ordinary learner before its files are gone: it keeps up and answers that it has no data, for long: it gets no vote;
-    it answers that it has: it does."""
+    """CC-53. Goal: a learner without rows is not promoted to a voter with data. Method: a witness was removed and is
+    added as an ordinary learner before its files are gone: it keeps up and answers that it has no data, for long: it
+    gets no vote; it answers that it has: it does."""
     solo = Solo("ab")
     solo.lead()
     solo.ack("b", 1)
@@ -273,10 +273,10 @@ def appended(sent: list[Message], to: str) -> list[int]:
 
 @pytest.mark.parametrize("other", ["silent learner", "learner without rows", "voter that is copied"])
 def test_witness_waits_for_voters_that_keep_up_and_for_nobody_else(other: str) -> None:
-    """CC-51. Goal: what a witness is sent is held back for those who could lead, so that no other member slows commits
-    down. Method: voters a, b and the witness w; a fourth member that cannot lead and acknowledges nothing: a write is
-    sent to the witness as soon as b has it, or as soon as it is durable here if b is what cannot lead; a learner
-    without rows is itself sent everything at once."""
+    """CC-51. Goal: a witness gets an entry only after the voters that could lead have it; no other member delays it.
+    Method: voters a, b and the witness w; a fourth member that cannot lead and acknowledges nothing: a write is sent to
+    the witness as soon as b has it, or as soon as it is durable here if b is what cannot lead; a learner without rows
+    is itself sent everything at once."""
     witness, learner = Member("w", holds_data=False), Member("d", votes=False, holds_data=other == "silent learner")
     solo = Solo(config=RaftConfig(ZERO_OPID, (Member("a"), Member("b"), witness, learner)))
     solo.lead()

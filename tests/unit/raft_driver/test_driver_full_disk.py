@@ -175,9 +175,9 @@ def test_what_a_full_disk_holds_up_is_bounded() -> None:
 
 
 def test_writer_at_a_leader_without_room_is_answered_though_the_others_committed_its_row() -> None:
-    """CN-26: what a leader cannot log it never applies, so it cannot tell its writer; it says so when another leads,
-    not when there is room again. Method: no room in the leader's log, for good; one write, which the two others commit;
-    its writer is told that the outcome is unknown; with room again everybody has the row."""
+    """CN-26. Goal: a leader that cannot log a write answers its caller when another one leads, not when there is room
+    again. Method: the leader's log has no room for good; one write, which the two followers commit; its caller is
+    answered that the outcome is unknown; with room again, all three have the row."""
     cluster = SimCluster(12)
     leader = started(cluster)
     node = node_of(cluster, leader)

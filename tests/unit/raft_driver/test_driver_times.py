@@ -93,7 +93,8 @@ def test_times_go_on_at_a_successor_whose_clock_is_behind() -> None:
 
 
 def test_time_does_not_go_back_within_a_process_whose_clock_jumps_back() -> None:
-    """CN-24: one server's times ascend whatever its wall does. Method: a clock that jumps back by an hour, and on."""
+    """CN-24. Goal: the times of one server ascend even if its wall clock is set back. Method: a clock that jumps back
+    by an hour, and on."""
 
     class Wall:
         us = NEVER_US

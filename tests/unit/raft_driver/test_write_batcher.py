@@ -98,8 +98,9 @@ def test_batch_waits_for_those_whom_the_last_one_answered() -> None:
 
 
 def test_wait_for_more_ends_with_the_last_writer_that_is_expected_or_with_its_time() -> None:
-    """CN-14. Goal: whom a batch waits for. Method: a batch of two ends while one waits: the second that comes is the
-    last but one, the third goes at once with the others; another wait ends by its time; a stale one ends nothing."""
+    """CN-14. Goal: a batch waits for the expected writers, up to its time limit. Method: a batch of two ends while one
+    waits: the second that comes is the last but one, the third goes at once with the others; another wait ends by its
+    time; a stale one ends nothing."""
     batcher = WriteBatcher()
     ended(batcher, 2, waiting=1)
     first = batcher.end(4_000)
@@ -183,8 +184,9 @@ def test_wait_that_everybody_ends_counts_as_one_in_which_somebody_came() -> None
 
 
 def test_batch_that_goes_on_with_others_counts_nobody_twice() -> None:
-    """CN-14. Goal: nobody is waited for who waits already. Method: a batch of two has left when the one that waits is
-    taken along by a large write; by its end both of the first are back: the next batch expects three, not five."""
+    """CN-14. Goal: a writer that is waiting already is not expected a second time. Method: a batch of two has left when
+    the one that waits is taken along by a large write; by its end both of the first are back: the next batch expects
+    three, not five."""
     batcher = WriteBatcher()
     batcher.proposed(1, 0)
     batcher.proposed(2, 0)

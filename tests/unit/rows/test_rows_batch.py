@@ -76,7 +76,7 @@ def test_decode_of_a_projection_follows_the_announced_columns() -> None:
 
 
 def test_decode_of_an_unaligned_buffer_gives_aligned_arrays() -> None:
-    """Goal: where the bytes lie in memory does not matter. Method: a buffer that starts at an odd address."""
+    """Goal: a batch in an unaligned buffer is decoded correctly. Method: a buffer that starts at an odd address."""
     payload = pa.py_buffer(b"x" + encode_batch(sample())).slice(1)
     batch = decode_batch(payload, WIRE)
     assert batch.equals(sample())

@@ -149,8 +149,8 @@ FLOATS = [-math.inf, -1e300, float(-(1 << 63)), -1.5, -0.0, 1.0, 1.5, float(1 <<
 @pytest.mark.parametrize("op", ["=", "!=", "<", "<=", ">", ">="])
 @pytest.mark.parametrize("value", FLOATS)
 def test_whole_numbers_compare_with_a_float_exactly(op: str, value: float) -> None:
-    """Goal: a condition with a fraction reads a column of whole numbers, whatever its rows hold: Arrow refuses a row
-    beyond 2^53 there. Method: extreme rows of 64 and of 8 bits, each operator; Python compares exactly."""
+    """Goal: whole numbers compare exactly with a float, also beyond 2^53, where Arrow refuses. Method: extreme rows of
+    64 and of 8 bits, each operator; Python compares exactly."""
     compare = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}[op]
     for kind in (pa.int64(), pa.int8()):
         rows = [row for row in WHOLE if kind == pa.int64() or abs(row) < 100]

@@ -269,9 +269,9 @@ LONG_LISTS: dict[str, tuple[Any, Any, int]] = {
 
 @pytest.mark.parametrize("name", LONG_LISTS)
 def test_long_list_is_made_ready_in_steps_that_end_with_the_caller(name: str) -> None:
-    """IN-60, IN-62. Goal: 100,000 values do not keep a thread, or the interpreter's lock, for a caller who is gone.
-    Method: as many values as a scan may have: those of the column's type are taken as they are, without one object
-    each; others a thousand at a time, and not one step more when `stop` raises. What is found is what Python finds."""
+    """IN-60, IN-62. Goal: preparing 100,000 values ends when the caller leaves. Method: as many values as a scan may
+    have: those of the column's type are taken as they are, without one object each; others a thousand at a time, and
+    not one step more when `stop` raises. What is found is what Python finds."""
     values, kind, steps = LONG_LISTS[name]
     schema, last = pa.schema([("c", kind)]), len(values) - 1
     (read,) = predicates_from_pb([pb.Predicate(column="c", op="in", values=stream(values))])
@@ -341,8 +341,8 @@ def test_long_list_finds_the_same_rows_in_short_and_long_batches(rows: int) -> N
 
 
 def test_nan_in_a_condition_is_refused() -> None:
-    """IN-82. Goal: a condition that no row can meet, or every one, is told to be a mistake. Method: NaN alone and in a
-    list; infinities are values that a float column can hold, and are taken."""
+    """IN-82. Goal: a condition with NaN is refused, because no row or every row would meet it. Method: NaN alone and in
+    a list; infinities are values that a float column can hold, and are taken."""
     for op, values in (("=", (float("nan"),)), ("in", (1.0, float("nan")))):
         with pytest.raises(Refused, match="NaN"):
             predicate_from_pb(predicate_to_pb(Predicate("x", op, values), pa.float64()))

@@ -141,10 +141,10 @@ def test_charge_ends_with_the_call_however_it_ends() -> None:
 
 
 def test_reply_is_charged_until_its_caller_has_taken_it() -> None:
-    """IN-60. Goal: a caller who asks and does not read fills no memory without being charged. Method: over a connection
-    whose other end takes no byte: a call that is answered stays under way, charged for its reply alone, and ends when
-    the reply is taken; another one that never is ends when its time is over, and so does a refusal; a third one ends
-    with its connection."""
+    """IN-60. Goal: a reply counts for the memory of calls until its caller has read it. Method: over a connection whose
+    other end takes no byte: a call that is answered stays under way, charged for its reply alone, and ends when the
+    reply is taken; another one that never is ends when its time is over, and so does a refusal; a third one ends with
+    its connection."""
     long = 200_000
 
     row = limits.REQUESTS["TabletService.ListTablets"]
@@ -175,10 +175,10 @@ def test_reply_is_charged_until_its_caller_has_taken_it() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_reply_is_no_longer_than_its_row_says(method: str) -> None:
-    """IN-60, IN-80. Goal: the bound of every reply holds, whatever its handler makes. Method: over gRPC, every call of
-    every service is answered with just as many bytes as its row allows, which arrive, and with one more, which is
-    refused as TOO_LARGE with an unknown outcome; nothing is charged afterwards. (A manifest, which may be far longer
-    than other replies, is bounded by gRPC too.)"""
+    """IN-60, IN-80. Goal: no reply exceeds the bound of its call. Method: over gRPC, every call of every service is
+    answered with just as many bytes as its row allows, which arrive, and with one more, which is refused as TOO_LARGE
+    with an unknown outcome; nothing is charged afterwards. (A manifest, which may be far longer than other replies, is
+    bounded by gRPC too.)"""
     most = limits.REQUESTS[method].reply_bytes
     if most > limits.GRPC_MESSAGE_BYTES_MAX:
         assert method == "CopyService.BeginCopy" and dict(SERVER_OPTIONS)["grpc.max_send_message_length"] == most
@@ -200,7 +200,7 @@ def test_reply_is_no_longer_than_its_row_says(method: str) -> None:
 
 
 def test_long_page_and_late_reply_are_charged_once_they_are_there() -> None:
-    """IN-60. Goal: a reply that nobody could foresee is not sent on credit. Method: over gRPC, a page that is
+    """IN-60. Goal: a reply that is longer than expected is charged before it is sent. Method: over gRPC, a page that is
     longer than its caller asked for, and a manifest: with room for it, it arrives; with less, it is refused as
     OVERLOADED, with an unknown outcome, and nothing is charged afterwards."""
 

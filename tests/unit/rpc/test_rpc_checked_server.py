@@ -46,8 +46,8 @@ class Waiting(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
 
 
 def test_call_without_a_deadline_ends_after_what_is_stated() -> None:
-    """IN-60, IN-62. Goal: a caller who names no deadline holds nothing for ever. Method: a handler that never answers
-    and a bound of no time to speak of: the handler ends, and the caller is told that the outcome is unknown."""
+    """IN-60, IN-62. Goal: a call without a deadline ends after a stated time. Method: a handler that never answers and
+    a bound of no time to speak of: the handler ends, and the caller is told that the outcome is unknown."""
 
     async def scenario() -> None:
         waiting = Waiting()

@@ -138,7 +138,8 @@ def test_value_that_cannot_be_is_refused(make: Any) -> None:
 
 
 def test_error_round_trip_keeps_code_detail_and_what_was_applied() -> None:
-    """Goal: the caller reacts to what the server said. Method: both kinds of outcome, and a code of a newer build."""
+    """Goal: the caller gets the code, the detail and whether anything was applied. Method: both kinds of outcome, and a
+    code of a newer build."""
     error = Refused(Code.NOT_LEADER, "ask another", applied=Applied.UNKNOWN, detail="u@h:1", tablet="t")
     back = error_from_pb(over_the_wire(error_to_pb(error)))
     assert back is not None
@@ -205,8 +206,8 @@ def test_append_entries_on_the_wire_names_both_ends_the_term_the_previous_positi
 
 @pytest.mark.parametrize("action", list(Action))
 def test_decision_is_sent_with_all_that_the_leader_compares(action: Action) -> None:
-    """CC-28. Goal: a decision is carried out once, whoever sends it when. Method: the request of each kind has its
-    config position, version and deadline; edits come back as they were."""
+    """CC-28. Goal: a decision carries all that the leader compares, so that it is carried out once. Method: the request
+    of each kind has its config position, version and deadline; edits come back as they were."""
     edits = (ConfigEdit(EditKind.ADD, Member("b", votes=False, promote=True)), ConfigEdit(EditKind.REMOVE, Member("c")))
     decision = Decision(
         tablet_id="t", table_id="T", catalog_term=3, version=7, action=action, edits=edits, target_uuid="b",

@@ -77,15 +77,16 @@ BAD: list[tuple[Check, list[Any]]] = [
 
 @pytest.mark.parametrize("check, values", GOOD)
 def test_name_within_its_bounds_is_taken_as_it_is(check: Check, values: list[Any]) -> None:
-    """IN-82. Goal: nobody is refused without need. Method: each kind at its bounds."""
+    """IN-82. Goal: a name within its bounds is accepted. Method: each kind at its bounds."""
     for value in values:
         assert check(value) == value
 
 
 @pytest.mark.parametrize("check, values", BAD)
 def test_name_or_number_that_cannot_be_is_refused_and_shown(check: Check, values: list[Any]) -> None:
-    """IN-82. Goal: what is wrong is told with the value, short and without control characters. Method: each kind
-    beyond its bounds: empty, NUL, too long, paths, other alphabets, out of range, NaN, no JSON and JSON without end."""
+    """IN-82. Goal: an invalid name or number is refused with its value, short and without control characters. Method:
+    each kind beyond its bounds: empty, NUL, too long, paths, other alphabets, out of range, NaN, no JSON and JSON
+    without end."""
     for value in values:
         with pytest.raises(Refused) as caught:
             check(value)
@@ -103,8 +104,8 @@ def test_what_is_shown_is_short_printable_and_says_how_long_it_was(text: str) ->
 
 
 def test_values_in_the_text_of_an_error_are_printable_and_bounded() -> None:
-    """IN-82. Goal: whatever a caller named, a log and a terminal that show the error stay what they were. Method: a
-    line's end, an escape and a mark that turns a line around, as the value of an error; and three lists without end."""
+    """IN-82. Goal: the values in an error's text are printable and bounded. Method: a line's end, an escape and a mark
+    that turns a line around, as the value of an error; and three lists without end."""
     endless = {name: ["x"] * 100_000 for name in ("several", "known", "others")}
     told = str(Refused(Code.NOT_FOUND, "no such table", endless, name="a\nb\x1b[2J\u202ec"))
     assert told.isprintable() and len(told) < 4096

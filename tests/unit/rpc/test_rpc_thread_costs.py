@@ -129,9 +129,9 @@ GETS = {"of a block": "text 0", "of memory": f"text {BLOCKS}", "of no row": "not
 
 @pytest.mark.parametrize("name", SCANS, ids=lambda name: name.replace(" ", "-"))
 def test_scan_takes_no_more_steps_of_a_thread_than_is_stated(name: str, tablet: Tablet) -> None:
-    """IN-60. Goal: a scan of few bytes holds its thread neither for long, nor after its caller left. Method: of a
-    table with a key of several columns, the conditions that multiply most; steps are counted, in total and between
-    two looks at the caller's deadline."""
+    """IN-60. Goal: a scan's steps on its thread are bounded, in total and after its caller has left. Method: of a table
+    with a key of several columns, the conditions that multiply most; steps are counted, in total and between two looks
+    at the caller's deadline."""
     predicates = SCANS[name]
     messages = [predicate_to_pb(p, pa.float64() if 0.5 in p.values else TYPES[p.column]) for p in predicates]
 

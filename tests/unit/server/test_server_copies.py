@@ -264,10 +264,10 @@ def test_deletion_without_room_forgets_nothing_and_ends_once_there_is_room(
 
 
 def test_deletion_ends_a_job_that_waits_and_then_the_replica_that_is_here() -> None:
-    """TC-12, TC-36. Goal: a job in the queue keeps no replica alive, nor one that nobody has yet. Method: both threads
-    of the pool are busy. A copy over a running replica waits, for config 1.9: a deletion as of 1.8 is refused, the job
-    and the replica stay; as of 1.9 both end, the tombstone has the log's end and term, the source was not asked.
-    Likewise a tombstone, which stays as it was, and a server that never had the tablet: it has none then."""
+    """TC-12, TC-36. Goal: a deletion also ends a copy that waits in the queue. Method: both threads of the pool are
+    busy. A copy over a running replica waits, for config 1.9: a deletion as of 1.8 is refused, the job and the replica
+    stay; as of 1.9 both end, the tombstone has the log's end and term, the source was not asked. Likewise a tombstone,
+    which stays as it was, and a server that never had the tablet: it has none then."""
 
     async def scenario(server: Server, source: Source) -> None:
         await server.put(1)

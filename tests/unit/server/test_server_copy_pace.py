@@ -73,11 +73,11 @@ class Stepped(CopyRate):
 
 
 def test_ten_copies_at_once_keep_to_number_and_rate_and_leave_leaders_alone() -> None:
-    """Goal: TC-11, TC-10: copies take neither elections nor answers from others. Method: a tablet votes on both
-    servers; ten other tablets are copied at once at a rate whose clock moves only when somebody waits for it. All the
-    while no more run than may, what came is what the rate allowed, the two voters commit writes, and the server answers
-    about its copies. In the end it took, by that clock, the bytes over the rate within a tenth; and term and leader of
-    the tablet are the same."""
+    """TC-11, TC-10. Goal: ten copies cause no election and delay no answer. Method: a tablet votes on both servers; ten
+    other tablets are copied at once at a rate whose clock moves only when somebody waits for it. All the while no more
+    run than may, what came is what the rate allowed, the two voters commit writes, and the server answers about its
+    copies. In the end it took, by that clock, the bytes over the rate within a tenth; and term and leader of the tablet
+    are the same."""
     rate, step_us, copied = 400_000, 5_000, [f"copied-{n}" for n in range(10)]
 
     async def scenario(pair: Pair) -> None:

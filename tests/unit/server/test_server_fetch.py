@@ -129,9 +129,9 @@ def test_request_that_is_not_for_this_session_here_is_refused_and_the_connection
 
 
 def test_target_whose_clock_was_set_back_begins_all_the_same() -> None:
-    """TC-28. Goal: the source orders a server's attempts, and the server's wall clock, which numbers them, may go back
-    with a restart. Method: an attempt from a time to come; the next one, numbered by now, opens a session in its place;
-    numbers rise from then on."""
+    """TC-28. Goal: a target whose wall clock was set back can begin a copy, although its attempts are numbered by that
+    clock. Method: an attempt from a time to come; the next one, numbered by now, opens a session in its place; numbers
+    rise from then on."""
 
     def scenario(pair: Pair, caller: Caller) -> None:
         ahead = time.time_ns() // 1000 + 3_600_000_000

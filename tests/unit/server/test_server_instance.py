@@ -82,7 +82,7 @@ def test_server_that_lost_a_folder_of_promises_does_not_start(
 
 
 def test_server_joins_one_cluster_only() -> None:
-    """Goal: a server that was moved to another cluster's masters says so. Method: join, join again, join another."""
+    """Goal: a server refuses the masters of another cluster. Method: join, join again, join another."""
     disk = new_disk()
     joined = join_cluster(disk, open_or_format(disk, TestClock()), "c1")
     assert open_or_format(disk, TestClock()).cluster_id == "c1"
@@ -140,9 +140,9 @@ def test_options_validate_relations() -> None:
 
 
 def test_running_server_writes_its_instance_file_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """IN-21. Goal: whoever hurts a running server's identity costs nothing, though the next start would refuse it.
-    Method: a server as its process runs it, but that looks every hundredth of a second, and not once a minute. Its
-    instance file is flipped, emptied and removed: it is whole again each time."""
+    """IN-21. Goal: a running server writes its damaged instance file again, so the next start accepts it. Method: a
+    server as its process runs it, but that looks every hundredth of a second, and not once a minute. Its instance file
+    is flipped, emptied and removed: it is whole again each time."""
     monkeypatch.setattr(process, "LOOK_AT_FOLDERS_S", 0.01)
     monkeypatch.setattr(process, "CHECK_EVERY_S", 0.01)
     disk, path, ready = RealDisk(tmp_path), tmp_path / "instance", tmp_path / "ready"

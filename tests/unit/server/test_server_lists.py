@@ -58,9 +58,9 @@ def test_asking_for_pages_asks_for_a_page_at_a_time() -> None:
 
 
 def test_messages_of_a_scan_are_no_longer_than_stated() -> None:
-    """IN-60, IN-80. Goal: a scan's reply is bounded by its messages, wherever the long values lie. Method: seven
-    rows of nearly 1 MB beside each other, before, behind and among three hundred short ones, and one alone: every
-    row arrives, and no message is longer than the row of `Scan` says."""
+    """IN-60, IN-80. Goal: each message of a scan is bounded, wherever the long values are. Method: seven rows of nearly
+    1 MB beside each other, before, behind and among three hundred short ones, and one alone: every row arrives, and no
+    message is longer than the row of `Scan` says."""
 
     async def scenario(world: ServerWorld) -> None:
         long, sent = "x" * (limits.ROW_SIZE_BYTES_MAX - 100), dict[int, str | None]()

@@ -84,7 +84,7 @@ def promises(message: Message) -> bool:
 
 
 def test_every_kind_of_message_has_a_row() -> None:
-    """Goal: a new message cannot come without a word on its order. Method: the descriptor."""
+    """Goal: each kind of message has a documented order. Method: the descriptor."""
     body = pb.RaftMessage.DESCRIPTOR.oneofs_by_name["body"]
     assert [row.kind for row in ROWS] == [field.name for field in body.fields]
 

@@ -170,8 +170,8 @@ def test_server_whose_folder_of_blocks_cannot_be_listed_serves_who_has_none_ther
 
 
 def test_what_breaks_in_a_later_turn_of_the_loop_is_fatal() -> None:
-    """Goal: a broken invariant ends the process, whoever ran into it; the loop would only log it. Method: a tablet
-    without a leader refuses a write in a later turn, and the caller's answer raises."""
+    """Goal: a broken invariant in a callback of the loop ends the process. Method: a tablet without a leader refuses a
+    write in a later iteration, and the caller's callback raises."""
     disk, fatal = new_disk(), []  # type: ignore[var-annotated]
     broken = InvariantViolation("broken")
 
@@ -210,7 +210,7 @@ def test_tablet_that_found_no_room_to_start_tries_again(
 
 
 def test_later_try_that_breaks_an_invariant_is_fatal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: nothing that nobody awaits goes on with what is half done. Method: no room at a start, and what breaks an
+    """Goal: a broken invariant in a repeated opening ends the process. Method: no room at a start, and what breaks an
     invariant when the tablet tries again."""
     monkeypatch.setattr(manager_module, "REOPEN_AFTER_S", 0.0)
     disk, fatal, broken = new_disk(), [], InvariantViolation("broken")  # type: ignore[var-annotated]

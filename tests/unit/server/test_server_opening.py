@@ -45,8 +45,8 @@ def life(
 
 
 def test_logs_of_a_server_have_segments_as_long_as_it_is_told() -> None:
-    """CN-17. Goal: the length is an operator's to set, and 64 MB if nobody does. Method: a server that is told twice
-    the first length; what its tablet's log asks the disk for, over two lives and many segments."""
+    """CN-17. Goal: an operator sets the length of segments; 64 MB by default. Method: a server that is told twice the
+    first length; what its tablet's log asks the disk for, over two lives and many segments."""
     first = limits.WAL_SEGMENT_SIZE_BYTES_FIRST
     told = ["--root", "unused", "--wal-segment-size-bytes-max", str(2 * first)]
     assert parse(told[:2]).wal_segment_size_bytes_max == ServerOptions(root="unused").wal_segment_size_bytes_max
@@ -73,9 +73,9 @@ def test_logs_of_a_server_have_segments_as_long_as_it_is_told() -> None:
 
 
 def test_config_and_leader_that_a_creation_names_are_nothing_to_a_replica_that_has_a_config() -> None:
-    """CN-35. Goal: Start(config) is a hint for who has none. Method: a member of three is created again, while it runs
-    and after a restart, as the only member and to lead: it keeps its config and its term on disk and in memory and asks
-    nobody for a vote. As a tombstone it refuses, and keeps them too."""
+    """CN-35. Goal: a creation does not change the config or the leader of an existing replica. Method: a member of
+    three is created again, while it runs and after a restart, as the only member and to lead: it keeps its config and
+    its term on disk and in memory and asks nobody for a vote. As a tombstone it refuses, and keeps them too."""
     disk, sent = new_disk(), list[tuple[str, Message]]()
 
     def files() -> list[bytes]:

@@ -167,7 +167,7 @@ def test_deaths_elsewhere_are_not_counted() -> None:
 
 
 def test_failure_of_an_entry_is_no_death() -> None:
-    """Goal: an entry that fails its replica while the process lives is told as what it is. Method: apply raises."""
+    """Goal: an entry that fails its replica is not counted as a crash of the process. Method: apply raises."""
     disk = new_disk()
 
     class Failing(Recorder):
@@ -206,9 +206,8 @@ def test_entry_that_killed_one_build_is_tried_again_by_another() -> None:
 
 
 def test_failure_is_noted_until_the_entry_is_applied() -> None:
-    """IN-03. Goal: whoever looks at the files of a replica that failed at an entry learns which one, why and under
-    which build, also after a start that failed again; the note is gone when the entry is applied, and means nothing for
-    the log of a later copy. Method: note, replay up to the entry, look, replay past it; a long reason; bytes of a later
+    """IN-03. Goal: a replica that failed at an entry has a note on disk with the entry, the reason and the build, until
+    that entry is applied. Method: note, replay up to the entry, look, replay past it; a long reason; bytes of a later
     build in the same place."""
     disk = new_disk()
     _, _, watch = start(disk, "a")

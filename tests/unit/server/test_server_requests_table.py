@@ -437,8 +437,8 @@ def run(row: Row, scenario: Callable[[ServerWorld], Awaitable[None]]) -> None:
 
 
 def test_every_call_of_a_tablet_server_has_a_row() -> None:
-    """Goal: a new call cannot come without a word on who may send it, when, and how often. Method: the descriptors;
-    every service there is must be in this table or in the masters'."""
+    """Goal: each call of a tablet server has a documented rule of who may send it, when, and how often. Method: the
+    descriptors; every service there is must be in this table or in the masters'."""
     check_table(ROWS, SERVICES)
     assert set(pb.DESCRIPTOR.services_by_name) == {*SERVICES, "MasterService"}
 

@@ -58,8 +58,9 @@ def test_use_is_told_once_from_four_fifths_on_and_again_after_it_fell(name: str)
 
 
 def test_server_counts_them_in_its_metrics_and_warns_in_its_log(caplog: pytest.LogCaptureFixture) -> None:
-    """IN-32. Goal: both are seen without a look into /proc. Method: the maintenance of a server whose maps are nearly
-    used up: gauges with their limits, a warning with number, limit and remedy; it looks again only after a while."""
+    """IN-32. Goal: a server shows its open files and memory maps in its metrics, and warns in its log. Method: the
+    maintenance of a server whose maps are nearly used up: gauges with their limits, a warning with number, limit and
+    remedy; it looks again only after a while."""
     disk, fatal, now, looks = new_disk(), [], [100.0], []  # type: ignore[var-annotated]
     two_tablets(disk)
 

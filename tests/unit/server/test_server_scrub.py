@@ -179,9 +179,9 @@ def served(root: Path, use: Use, *, clock: Clock | None = None, mb_per_s: int = 
 def test_flipped_bit_at_rest_is_found_and_costs_one_replica(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, suffix: str
 ) -> None:
-    """TC-63. Goal: damage that nobody reads is found, and is that replica's alone. Method: two tablets in a real
-    folder, a bit of a block or of its sidecar flipped; before its time nothing is read, then the replica is FAILED, one
-    line names file, range and both CRCs, the neighbour serves; what is read and found is counted."""
+    """TC-63. Goal: the scrub finds a flipped bit, and only that replica fails. Method: two tablets in a real folder, a
+    bit of a block or of its sidecar flipped; before its time nothing is read, then the replica is FAILED, one line
+    names file, range and both CRCs, the neighbour serves; what is read and found is counted."""
 
     async def use(server: Server, hosted: HostedTablet, neighbour: HostedTablet) -> None:
         scrub, files = server.scrub, {**server.files(hosted), **server.files(neighbour)}
@@ -212,10 +212,10 @@ def test_flipped_bit_at_rest_is_found_and_costs_one_replica(
 def test_damage_of_a_closed_segment_is_found_and_costs_one_replica(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, where: str
 ) -> None:
-    """TC-63. Goal: an entry that is lost at rest is known before a start, a copy or a follower needs it. Method: both
-    tablets have a closed segment and an open one; of one a bit of the closed one's header, of an entry or of the last
-    marker is flipped, or its end or the file is gone; of the other a bit in the open one, which nobody looks at. Before
-    its time nothing is read; then the replica is FAILED, one line names the file, and the neighbour serves."""
+    """TC-63. Goal: the scrub finds a damaged entry before a start, a copy or a follower needs it. Method: both tablets
+    have a closed segment and an open one; of one a bit of the closed one's header, of an entry or of the last marker is
+    flipped, or its end or the file is gone; of the other a bit in the open one, which nobody looks at. Before its time
+    nothing is read; then the replica is FAILED, one line names the file, and the neighbour serves."""
 
     async def use(server: Server, hosted: HostedTablet, neighbour: HostedTablet) -> None:
         closed, _ = await server.close_segment(hosted), await server.close_segment(neighbour)
@@ -270,7 +270,7 @@ def test_every_file_of_every_whole_block_is_read_once_in_an_interval(tmp_path: P
 
 
 def test_file_that_is_gone_under_a_running_replica_is_damage(tmp_path: Path) -> None:
-    """TC-63. Goal: a block that the superblock names and nobody can open is lost. Method: remove the file."""
+    """TC-63. Goal: the scrub finds a removed block. Method: remove the file."""
 
     async def use(server: Server, hosted: HostedTablet, neighbour: HostedTablet) -> None:
         (tmp_path / min(server.files(hosted))).unlink()
@@ -341,7 +341,8 @@ def test_segment_that_goes_away_during_the_check_is_no_damage(tmp_path: Path, ho
 
 
 def test_segment_that_the_disk_cannot_give_is_damage_and_one_that_finds_no_descriptor_is_not(tmp_path: Path) -> None:
-    """TC-63. Goal: EIO costs the replica, not the server; want of room a round. Method: as for a block."""
+    """TC-63. Goal: an I/O error of a segment fails the replica; a missing descriptor delays the scrub by a round.
+    Method: as for a block."""
 
     async def use(server: Server, hosted: HostedTablet, neighbour: HostedTablet) -> None:
         await server.close_segment(hosted)
@@ -359,9 +360,9 @@ def test_segment_that_the_disk_cannot_give_is_damage_and_one_that_finds_no_descr
 
 
 def test_scrub_takes_no_more_than_its_share_of_a_core(tmp_path: Path) -> None:
-    """TC-63. Goal: a log of small entries, dear to check, takes nobody's processor. Method: each piece costs a tenth of
-    a second by a clock that the test gives; a segment of thirty blocks takes ten times as long as all its pieces, by
-    another clock, and no piece is much longer than a step."""
+    """TC-63. Goal: the scrub takes at most its share of a processor, also for a log of small entries. Method: each
+    piece costs a tenth of a second by a clock that the test gives; a segment of thirty blocks takes ten times as long
+    as all its pieces, by another clock, and no piece is much longer than a step."""
     clock = TestClock()
 
     async def use(server: Server, hosted: HostedTablet, neighbour: HostedTablet) -> None:
@@ -387,8 +388,9 @@ def test_scrub_takes_no_more_than_its_share_of_a_core(tmp_path: Path) -> None:
 
 
 def test_file_that_the_disk_cannot_give_is_damage_and_one_that_finds_no_descriptor_is_not(tmp_path: Path) -> None:
-    """TC-63. Goal: EIO costs the replica, want of room costs a round. Method: the first file of a round is refused for
-    want of a descriptor: nothing failed, and the next round begins with it; it meets EIO: that replica alone fails."""
+    """TC-63. Goal: an I/O error of a block fails the replica; a missing descriptor delays the scrub by a round. Method:
+    the first file of a round is refused for want of a descriptor: nothing failed, and the next round begins with it; it
+    meets EIO: that replica alone fails."""
 
     async def use(server: Server, hosted: HostedTablet, neighbour: HostedTablet) -> None:
         await server.due()
@@ -405,8 +407,9 @@ def test_file_that_the_disk_cannot_give_is_damage_and_one_that_finds_no_descript
 
 
 def test_scrub_holds_its_rate_and_reads_in_pieces(tmp_path: Path) -> None:
-    """TC-63. Goal: nobody else's reads wait for a scrub. Method: a block of six megabytes at one megabyte a second, by
-    a clock that the test moves: no step reads more than a piece, and the whole takes as long as its bytes say."""
+    """TC-63. Goal: the scrub keeps its rate and reads in small pieces, so other reads do not wait. Method: a block of
+    six megabytes at one megabyte a second, by a clock that the test moves: no step reads more than a piece, and the
+    whole takes as long as its bytes say."""
     clock = TestClock()
 
     async def use(server: Server, hosted: HostedTablet, neighbour: HostedTablet) -> None:

@@ -15,7 +15,8 @@ def test_block_is_due_an_interval_after_it_was_known_to_be_whole() -> None:
 
 
 def test_block_that_waited_longest_is_first_and_equal_ones_go_by_name() -> None:
-    """TC-63. Goal: nobody is passed over. Method: four blocks that are due in any order, and one that is not."""
+    """TC-63. Goal: the block that was checked longest ago is next. Method: four blocks that are due in any order, and
+    one that is not."""
     assert due({"new": 95.0, "c": 3.0, "b": 3.0, "z": 1.0, "a": 7.0}, 100.0, 10.0) == ["z", "b", "c", "a"]
 
 
@@ -25,8 +26,9 @@ def test_block_new_here_counts_as_whole_and_one_that_went_is_forgotten() -> None
 
 
 def test_slow_reader_comes_round_to_every_block_and_to_none_too_early() -> None:
-    """Goal: a rate that is too low for the interval makes rounds longer, and leaves nobody out. Method: thirty blocks,
-    ten seconds each, an interval of a hundred, while blocks come and go: no block waits longer than a whole round."""
+    """Goal: if the rate is too low for the interval, rounds become longer, and every block is still checked. Method:
+    thirty blocks, ten seconds each, an interval of a hundred, while blocks come and go: no block waits longer than a
+    whole round."""
     rng, now, number = random.Random(7), 0.0, 30
     present = {f"b{i}" for i in range(30)}
     whole = carried({}, present, now)

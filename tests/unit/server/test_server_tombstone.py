@@ -126,9 +126,9 @@ def test_replica_whose_logs_end_is_damaged_keeps_that_end_as_a_tombstone() -> No
 
 
 def test_replica_that_could_not_be_opened_gives_no_vote_as_a_tombstone() -> None:
-    """TC-36, TC-76. Goal: who cannot tell what it acknowledged elects nobody. Method: the other server's log is damaged
-    in its first block, so that its replica does not open; deleted, the tombstone has a lower bound and refuses whoever
-    asks, in any term, after a start too."""
+    """TC-36, TC-76. Goal: the tombstone of a replica that could not be opened gives no vote, because it may have
+    acknowledged more than it knows. Method: the other server's log is damaged in its first block, so that its replica
+    does not open; deleted, the tombstone has a lower bound and refuses whoever asks, in any term, after a start too."""
 
     async def scenario(pair: Pair) -> None:
         await pair.add_other()

@@ -40,9 +40,8 @@ from tests.harness.server_pair import TIMEOUT_S, Pair, run_pair, until
 
 
 def test_blank_member_is_copied_at_its_leaders_request() -> None:
-    """Goal: TC-05, TC-07, TC-17: the leader asks with StartTabletCopy after the blank server's first answer, and the
-    server then fetches from it; nobody creates the tablet. Method: AddServer only; what each side received, in order.
-    """
+    """TC-05, TC-07, TC-17. Goal: after a blank member's first answer the leader sends StartTabletCopy, and the member
+    fetches from it; no server creates the tablet. Method: AddServer only; what each side received, in order."""
 
     async def scenario(pair: Pair) -> None:
         await pair.put(1, 2)
@@ -57,9 +56,9 @@ def test_blank_member_is_copied_at_its_leaders_request() -> None:
 
 
 def test_tablet_that_is_being_copied_is_as_good_as_created() -> None:
-    """TC-27: a replica is created or copied, never both at once, and who creates is not told of a failure. Method: the
-    others have elected and copy to a server whose own creation comes late, while the copy is held up: it is answered
-    well and adds nothing, and the copy's replica serves."""
+    """TC-27. Goal: a creation of a tablet that is being copied succeeds and changes nothing. Method: the others have
+    elected and copy to a server whose own creation comes late, while the copy is held up: it is answered well and adds
+    nothing, and the copy's replica serves."""
 
     async def scenario(pair: Pair) -> None:
         held, go = threading.Event(), threading.Event()
@@ -339,8 +338,8 @@ def test_blank_server_gets_all_rows_though_the_first_segment_is_gone() -> None:
 
 
 def test_driver_sees_a_copy_begin_advance_and_end_at_the_new_server() -> None:
-    """Goal: CC-08: whoever drives the change can ask the new server how its copy fares. Method: ask nothing but
-    ListCopies until the job is DONE; it names both ends, and its bytes are complete then; nothing is listed before."""
+    """CC-08. Goal: a driver can ask the new server for the progress of its copy. Method: ask nothing but ListCopies
+    until the job is DONE; it names both ends, and its bytes are complete then; nothing is listed before."""
 
     async def scenario(pair: Pair) -> None:
         await pair.put(*range(50))
@@ -392,9 +391,10 @@ def test_blocks_of_a_copy_are_checked_as_they_come_and_by_a_start_but_not_in_bet
 
 
 def test_session_of_a_dead_target_is_seen_idle_and_let_go_although_nobody_asks() -> None:
-    """TC-10, CC-17. Goal: what a killed target left behind at its source holds no log and no blocks for good. Method: a
-    target opens a session and is not heard again; the source tells it as idle; its maintenance ends it after the time
-    to live, and log GC passes what the session held, with no other copy under way."""
+    """TC-10, CC-17. Goal: the session of a dead target is shown as idle, and ends after its time to live, so that its
+    log and blocks are released. Method: a target opens a session and is not heard again; the source tells it as idle;
+    its maintenance ends it after the time to live, and log GC passes what the session held, with no other copy under
+    way."""
 
     async def scenario(pair: Pair) -> None:
         clock, manager, log = [0.0], pair.leader.manager, pair.leader.hosted.log

@@ -115,9 +115,10 @@ def test_voter_that_died_in_its_copy_still_votes_by_what_it_kept(step: int) -> N
 
 
 def test_replica_that_is_being_copied_votes_by_what_it_kept_and_remembers_it() -> None:
-    """X-10. Goal: a copy neither takes a vote away nor has one given by a half-copied log. Method: a part of a copy
-    over a tombstone of 1.1 is held, after the metadata were merged; requests of a later term: below 1.1 refused, at 1.1
-    granted, to somebody else refused; the copy ends, and its term and vote are those given meanwhile."""
+    """X-10. Goal: a replica that is being copied votes by the last OpId of its tombstone, not by the half-copied log.
+    Method: a part of a copy over a tombstone of 1.1 is held, after the metadata were merged; requests of a later term:
+    below 1.1 refused, at 1.1 granted, to somebody else refused; the copy ends, and its term and vote are those given
+    meanwhile."""
 
     async def scenario(pair: Pair) -> None:
         await pair.put(*range(10))
@@ -169,7 +170,7 @@ def test_replica_that_is_being_copied_votes_by_what_it_kept_and_remembers_it() -
 
 
 def test_tombstone_of_a_recovered_group_tells_a_lost_member_nothing() -> None:
-    """CC-46. Goal: whoever was given up does not learn the new term from a tombstone either. Method: a tombstone that
+    """CC-46. Goal: a tombstone of a recovered group does not tell a lost member the new term. Method: a tombstone that
     took part in the second generation; an append and a vote request of the first one, then one of the second, whose
     answer comes first."""
     disk = new_disk()
@@ -190,10 +191,10 @@ def test_tombstone_of_a_recovered_group_tells_a_lost_member_nothing() -> None:
 
 
 def test_server_that_lost_a_superblock_gives_no_vote_until_a_copy_is_complete() -> None:
-    """IN-21. Goal: a lost superblock, and a copy that fails after it, make no voter of who forgot what it acknowledged.
-    Method: the superblock of a replica that logged 4.2 in term 5 is removed between two lives. The server tells its
-    term to a leader of an earlier one and takes no copy from it. A copy fails in COPY.3: no vote, also in the next
-    life, for the longest log; the blocks stay. The next copy ends: it serves, and a later life has no old block."""
+    """IN-21. Goal: a server that lost a superblock gives no vote for that tablet until a copy is complete. Method: the
+    superblock of a replica that logged 4.2 in term 5 is removed between two lives. The server tells its term to a
+    leader of an earlier one and takes no copy from it. A copy fails in COPY.3: no vote, also in the next life, for the
+    longest log; the blocks stay. The next copy ends: it serves, and a later life has no old block."""
     disk, source = new_disk(), leading_source()
     lost = RestingReplica(disk, TARGET_UUID)
     lost.write([1], "a")

@@ -196,7 +196,7 @@ def test_witness_that_is_not_wanted_whole_any_more_stops_its_copy() -> None:
 
 
 def test_witness_is_not_called_whole_before_its_data_is_there() -> None:
-    """CC-53. Goal: who has no rows can never lead, whatever somebody asks for. Method: a change that says the witness
+    """CC-53. Goal: a witness without data cannot be marked as one that has it. Method: a change that says the witness
     holds data is refused, nothing is applied."""
 
     async def scenario(pair: Pair) -> None:

@@ -70,8 +70,9 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
 
 
 def test_write_that_raises_ends_the_link_and_takes_no_reply_with_it(caplog: pytest.LogCaptureFixture) -> None:
-    """CN-25. Goal: nobody waits for a reply that does not come. Method: of three writes that end in one turn one
-    raises: the others' replies come, then the end of the link; the error is in the log; the next link works."""
+    """CN-25. Goal: a write that raises an error ends its link after the replies of the others were sent. Method: of
+    three writes that end in one turn one raises: the others' replies come, then the end of the link; the error is in
+    the log; the next link works."""
 
     def answer(request: Any) -> Any:
         if request.rows == 2:

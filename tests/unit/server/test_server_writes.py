@@ -166,9 +166,9 @@ def test_client_id_that_is_too_long_to_be_remembered_is_refused() -> None:
 
 
 def test_leader_sees_to_it_that_rows_do_not_grow_past_their_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """IN-60, CN-24. Goal: what a client writes is under the bound of a row, whatever it says itself, and its repetition
-    has the same reply. Method: 600 KB in one column of two rows, then in another one beside a row that is fine, also as
-    a batch in which nulls leave columns as they are; then a number that was answered, again."""
+    """IN-60, CN-24. Goal: the leader bounds the length of rows, whatever the client says, and a repeated write gets the
+    same reply. Method: 600 KB in one column of two rows, then in another one beside a row that is fine, also as a batch
+    in which nulls leave columns as they are; then a number that was answered, again."""
     columns = (*SCHEMA.columns, Column(id=3, name="w", type=ColumnType.STRING))
     wider = replace(SCHEMA, columns=columns)
     monkeypatch.setattr("tests.harness.copies.SCHEMA", wider)
@@ -298,8 +298,8 @@ def test_batch_that_writes_one_key_too_often_is_refused_before_it_has_an_index(v
 
 @pytest.mark.parametrize("ends", ["the caller leaves", "leadership moves"])
 def test_measured_batch_that_does_not_go_on_holds_nobody_up(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CN-25. Goal: a batch gets its index only from the leader that measured it, and whatever becomes of it, those
-    behind it go on. Method: the measure is held up; then its caller gives up, or another term begins."""
+    """CN-25. Goal: a batch gets its index only from the leader that measured it, and if it is given up, those behind it
+    go on. Method: the measure is held up; then its caller gives up, or another term begins."""
     wider = replace(SCHEMA, columns=(*SCHEMA.columns, Column(id=3, name="n", type=ColumnType.INT64)))
     monkeypatch.setattr("tests.harness.copies.SCHEMA", wider)
     monkeypatch.setattr(limits, "BATCH_KEPT_BYTES_MAX", 100_000)
@@ -348,9 +348,9 @@ def test_measured_batch_that_does_not_go_on_holds_nobody_up(ends: str, monkeypat
 
 
 def test_batch_of_a_source_that_was_opened_before_a_forced_recovery_is_refused() -> None:
-    """CC-44. Goal: a query that began behind rows which the survivor of a tablet has not is refused, whatever its batch
-    names; one that knows the tablet's generation, or a later one, is not. Method: every pair of generations and terms
-    that the query and the tablet may know."""
+    """CC-44. Goal: a query that began before a forced recovery is refused, because the survivor may lack rows that it
+    has written; one that knows the tablet's generation is not. Method: every pair of generations and terms that the
+    query and the tablet may know."""
     second = next_generation(7)
     terms = [0, 1, 7, second, second + 3, next_generation(second)]
     for known in terms:

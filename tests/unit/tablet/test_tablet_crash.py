@@ -56,8 +56,9 @@ def _change(index: int, rng: random.Random) -> tuple[Any, list[dict[str, Any]]]:
 @pytest.mark.parametrize("passes", [1, 3])
 @pytest.mark.parametrize("point", POINTS)
 def test_tablet_crash_at_named_point_loses_nothing_applied(point: str, passes: int, power: bool) -> None:
-    """Goal: whatever point a flush or compaction dies at, superblock plus log give the same rows, and stray files are
-    swept. Method: crash at the n-th pass of the point, restart or cut the power, sweep, reopen, replay, compare."""
+    """Goal: after a crash at any point of a flush or compaction, superblock and log give the same rows, and stray files
+    are removed. Method: crash at the n-th pass of the point, restart or cut the power, sweep, reopen, replay,
+    compare."""
     rng = random.Random(f"{point}{passes}{power}")
     disk, twin, log = SimDisk(), Twin(INT_SCHEMA), []
     tablet = Tablet.create(disk, superblock(INT_SCHEMA))

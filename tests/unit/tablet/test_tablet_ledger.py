@@ -221,8 +221,8 @@ def test_error_runs_that_do_not_fit_together_are_refused() -> None:
 
 
 def test_packed_errors_agree_with_a_list_of_errors_on_random_batches() -> None:
-    """Goal: what is remembered of a client's write says exactly what was said, without its rows; also what a build left
-    that saved a record for each error. Method: random errors, in runs and with holes, saved and loaded."""
+    """Goal: the packed errors of a client's write are exactly those that it was answered with, also if a former build
+    saved them one by one. Method: random errors, in runs and with holes, saved and loaded."""
     rng = random.Random(4)
     for _ in range(60):
         offsets = sorted(rng.sample(range(60), rng.randint(0, 50)))
