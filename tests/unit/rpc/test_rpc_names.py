@@ -125,8 +125,8 @@ QUOTES = '"' + '\\"' * (1 << 20)
 
 
 def test_no_part_that_the_depth_of_a_json_text_is_told_from_has_more_than_two_characters() -> None:
-    """IN-82. Goal: a look at a text costs as much as it is long, whatever is in it. Method: parts of texts that end,
-    that do not, and of escapes: each has one or two characters, and none is looked at twice."""
+    """IN-82. Goal: the time to find the depth of a JSON text follows its length, whatever it contains. Method: parts of
+    texts that end, that do not, and of escapes: each has one or two characters, and none is looked at twice."""
     for text in ('"' + "x" * 100 + '"', '{"a": ["b"]}', QUOTES[:21], QUOTES[:21] + '"', '"' + "\\" * 20 + '"'):
         parts = [part.span() for part in names._JSON_PART.finditer(text)]
         assert parts and all(end - begin <= 2 for begin, end in parts), text
@@ -135,7 +135,8 @@ def test_no_part_that_the_depth_of_a_json_text_is_told_from_has_more_than_two_ch
 
 @pytest.mark.parametrize("text", [QUOTES, QUOTES[:-1], QUOTES + "\\", "[" + QUOTES, '"' + LONG], ids=range(5))
 def test_json_text_without_an_end_is_refused(text: str) -> None:
-    """IN-82. Goal: two megabytes of a text that never ends hold nobody up. Method: escaped quotes, and plain ones."""
+    """IN-82. Goal: a JSON text of two megabytes without an end is refused quickly. Method: escaped quotes, and plain
+    ones."""
     with pytest.raises(Refused):
         parse_json(text, "x")
 

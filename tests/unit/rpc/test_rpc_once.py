@@ -93,9 +93,8 @@ ASKS: dict[str, Callable[[Address], str]] = {
 
 @pytest.mark.parametrize("ask", ASKS)
 def test_who_asks_waits_for_a_busy_host(ask: str, busy: Address) -> None:
-    """IN-43, MF-10. Goal: a busy host is not taken for one where nobody is: a server would not count, a rival would be
-    missed, and a client told that its masters are away. Method: connections whose first bytes wait; and a port at which
-    nobody listens, which is told at once."""
+    """IN-43, MF-10. Goal: a busy host is not taken for one where no server listens. Method: connections whose first
+    bytes are late; and a port at which no process listens, which is reported at once."""
     assert ASKS[ask](busy) == "a" * 32
     with pytest.raises(Refused) as refused:
         ASKS[ask](Address("127.0.0.1", 1))

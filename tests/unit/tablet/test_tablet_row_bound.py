@@ -181,9 +181,9 @@ def hidden(key: str, value: str) -> Any:
 
 
 def test_bytes_beneath_a_null_do_not_count_on_any_replica() -> None:
-    """CN-24. Goal: replicas agree about a row whatever a sender put beneath its nulls: one that has flushed or copied
-    the row has those bytes no more. Method: 600 KB beneath a null; then a text of 600 KB, on a replica that has the row
-    as it came and on one that has it in a block."""
+    """CN-24. Goal: the bytes beneath a null do not count for a row's length, because a replica that has flushed or
+    copied the row no longer has them. Method: 600 KB beneath a null; then a text of 600 KB, on a replica that has the
+    row as it came and on one that has it in a block."""
     batch = hidden("a", LONG)
     assert lengths_at(batch.column(1), np.zeros(1, np.int64)).tolist() == [0]
     first = write_entry(1, TEXTS, ["k", "t2"], [{"op": INSERT, "offset": 0, "k": "a"}])

@@ -372,8 +372,8 @@ def test_scans_beside_apply_flush_and_compaction_see_one_moment() -> None:
 
 
 def test_ignore_null_leaves_columns_as_they_are_row_by_row() -> None:
-    """Goal: in a batch that says so, a null of an upsert or update keeps what is there, a new key takes defaults, and
-    rows of one key count in their order; inserts and other batches mean their nulls. Method: one batch of all kinds,
+    """Goal: with `ignore_null`, a null of an upsert or update leaves the stored value, a new key gets defaults, and
+    rows of one key are applied in order; in inserts and other batches a null is a null. Method: one batch of all kinds,
     sources and columns that hold each pattern of nulls, then the table."""
     _, tablet = _filled(4)
     nothing = {"v": None, "s": None, "r": None}

@@ -44,9 +44,9 @@ def four_blocks(disk: SimDisk) -> Tablet:
 
 @pytest.mark.parametrize("work", ["flush", "compact"])
 def test_flush_and_compaction_are_refused_for_a_want_and_done_later(work: str) -> None:
-    """IN-30. Goal: no want costs a replica or a row. Method: at each single call to the disk, one errno or another: the
-    work is refused as a want, or done all the same; the rows are there, here and in a tablet opened anew; then it
-    works."""
+    """IN-30. Goal: if a resource is exhausted, a flush or compaction is refused and done later, and no row or replica
+    is lost. Method: at each single call to the disk, one errno or another: the work is refused as a want, or done all
+    the same; the rows are there, here and in a tablet opened anew; then it works."""
     refused = 0
     for operation in OPERATIONS:
         for skip in range(40):
@@ -110,8 +110,9 @@ def _no_arrow_memory(*given: object, **named: object) -> Any:
 def test_block_without_a_map_or_memory_is_a_want_and_a_broken_one_is_corruption(
     place: str, refuses: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """IN-30. Goal: maps used up do not look like damage. Method: the map, or Arrow, refuses as a block is opened, and
-    as a flush opens what it wrote; without that, the same works. A file that is no Arrow file is Corruption still."""
+    """IN-30. Goal: exhausted memory maps are not taken for a damaged block. Method: the map, or Arrow, refuses as a
+    block is opened, and as a flush opens what it wrote; without that, the same works. A file that is no Arrow file is
+    Corruption still."""
     disk = SimDisk()
     tablet = four_blocks(disk)
     with monkeypatch.context() as patch:
@@ -149,8 +150,9 @@ def test_scrub_of_a_block_does_not_take_a_want_for_damage(kind: str, operation: 
 def test_entry_that_meets_a_want_has_no_result_and_is_applied_by_the_next_object(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """IN-30. Goal: a want of one server is no answer of the state machine: the others applied the entry. Method: no
-    memory as rows are looked up; apply raises, the position stays, and a tablet opened anew applies it."""
+    """IN-30. Goal: if a resource is exhausted while an entry is applied, the entry has no result, because other
+    replicas applied it, and it is applied later. Method: no memory as rows are looked up; apply raises, the position
+    stays, and a tablet opened anew applies it."""
     disk = SimDisk()
     tablet = four_blocks(disk)
     tablet.flush()
@@ -213,8 +215,8 @@ def test_entry_that_was_applied_in_part_never_reaches_the_disk(
 
 
 def test_entry_that_is_refused_leaves_the_tablet_whole() -> None:
-    """IN-30. Goal: an answer of the state machine is no want. Method: a schema that is refused, and a write of a client
-    whose result is forgotten; then a flush."""
+    """IN-30. Goal: a refused entry is an answer of the state machine, not an exhausted resource, and leaves the tablet
+    usable. Method: a schema that is refused, and a write of a client whose result is forgotten; then a flush."""
     tablet = four_blocks(SimDisk())
     given = [{"op": 2, "offset": 0, "k": 1, "v": 1, "s": "x", "r": 1}]
     for index, sequence in ((6, 9), (7, 1)):

@@ -126,8 +126,8 @@ def test_rows_that_fail_for_themselves_do_not_count() -> None:
 
 
 def test_keys_of_one_hash_count_as_one_key() -> None:
-    """IN-60. Goal: who makes up keys of one hash does not get around the bound. Method: as many keys of one hash as
-    the bound and one more, in upserts of all columns."""
+    """IN-60. Goal: keys that were made to have one hash do not evade the bound. Method: as many keys of one hash as the
+    bound and one more, in upserts of all columns."""
     leader = Leader()
     keys = [colliding_key(n) for n in range(MOST + 1)]
     assert not leader.refused(FULL, keys[:-1])
@@ -135,8 +135,8 @@ def test_keys_of_one_hash_count_as_one_key() -> None:
 
 
 def test_wide_table_takes_fewer_passes() -> None:
-    """IN-60. Goal: the time that a batch holds a tablet is bounded whatever the table's columns. Method: a table of 300
-    columns, where a pass takes ten times as long."""
+    """IN-60. Goal: the time for which a batch occupies a tablet is bounded for any number of columns. Method: a table
+    of 300 columns, where a pass takes ten times as long."""
     columns = (*SCHEMA.columns, *(Column(id=5 + n, name=f"c{n}", type=ColumnType.INT64) for n in range(296)))
     leader, most = Leader(TableSchema(1, columns, SCHEMA.key)), limits.BATCH_PASS_VALUES_MAX // 300
     assert most == 100

@@ -351,8 +351,8 @@ def test_file_of_another_length_is_damaged_though_its_checksum_is_right() -> Non
 
 @pytest.mark.parametrize("streams", [1, 2])
 def test_each_chunk_is_told_before_it_is_written_and_may_end_the_copy(streams: int) -> None:
-    """TC-11. Goal: whoever holds a rate, or ends a copy, does so chunk by chunk. Method: what is told of three files;
-    then the second chunk is refused: that error ends the run, and no more than one chunk was written."""
+    """TC-11. Goal: the rate and a cancellation act on each chunk of a copy. Method: what is told of three files; then
+    the second chunk is refused: that error ends the run, and no more than one chunk was written."""
     files, disk, told = Files(2 * CHUNK, CHUNK + 1, 0), new_disk(), list[int]()
     files.run(files.downloads(disk, streams, arrived=told.append))
     assert sorted(told) == [1, CHUNK, CHUNK, CHUNK]

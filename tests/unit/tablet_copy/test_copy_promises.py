@@ -107,8 +107,9 @@ def test_copy_that_fails_leaves_a_tombstone_as_ignorant_as_it_was() -> None:
 
 
 def test_superblock_of_a_tombstone_names_its_state_last_opid_and_quarantine() -> None:
-    """Goal: TC-37: the mark that tells a start to look for the saved Raft state is in the superblock. Method: read it
-    back: DELETED, the last OpId, a quarantine that exists and holds what was there; no block, no ledger."""
+    """TC-37. Goal: TC-37: the superblock of a tombstone has the state by which a start looks for the saved Raft state.
+    Method: read it back: DELETED, the last OpId, a quarantine that exists and holds what was there; no block, no
+    ledger."""
     disk = new_disk()
     last = replica_that_voted(disk)
     delete(disk, last)

@@ -260,8 +260,8 @@ def test_source_is_told_whether_its_copy_succeeded(source: Source) -> None:
 
 
 def test_copy_that_cannot_tell_its_source_of_its_end_is_whole_all_the_same(source: Source) -> None:
-    """Goal: TC-12: a source that goes away behind the last byte costs nobody a copy; its session ends by itself.
-    Method: the end of a session is refused."""
+    """TC-12. Goal: TC-12: a copy is complete even if its source does not answer the end of the session. Method: the end
+    of a session is refused."""
     gone = Damaging(source.copy_source, 0)
 
     def ends(*_: Any) -> None:

@@ -322,7 +322,7 @@ def test_join_tells_its_phase_and_how_much_is_there(source: Source) -> None:
 
 
 def test_join_that_nobody_wants_any_more_ends_before_the_swap(source: Source) -> None:
-    """CC-53. Goal: who cancels a join has a witness. Method: it is cancelled while it waits for the log."""
+    """CC-53. Goal: a cancelled join leaves a witness. Method: it is cancelled while it waits for the log."""
     disk, cancelled = witness_with_a_promise(source), list[OpId]()
     source.replica.tablet.flush()
     made = attempt(disk, source.copy_source, cancelled=lambda: bool(cancelled))

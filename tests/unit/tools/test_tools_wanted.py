@@ -55,7 +55,8 @@ def test_change_words_name_every_kind_and_say_when_it_is_given_up(kind: str) -> 
 
 
 def test_drain_is_told_as_far_as_it_is_known() -> None:
-    """Goal: "retired" is said only when it is certain. Method: a server used, half empty, half reported, and empty."""
+    """Goal: a server is called "retired" only if all replicas are known to be gone. Method: a server used, half empty,
+    half reported, and empty."""
     used = pb.ServerInfo(uuid=A)
     assert (drain_words(used), drain_json(used)) == ("", None)
     half = pb.ServerInfo(uuid=A, draining=True, tablets_left=4, tablets_at_first=9)

@@ -436,8 +436,8 @@ def test_slow_receiver_holds_back_the_sender_and_loses_nothing() -> None:
 
 
 def test_link_of_the_same_sender_ends_the_one_before() -> None:
-    """Goal: one link for each ordered pair of servers, whatever a sender forgot to close. Method: two networks of the
-    same name; the first one's link is ended when the second one's is proven."""
+    """Goal: two servers have one link in each direction, even if the sender did not close the former one. Method: two
+    networks of the same name; the first one's link is ended when the second one's is proven."""
 
     async def body() -> None:
         inbox, states = Inbox(), States()
@@ -483,8 +483,8 @@ def test_links_are_opened_over_ipv6_and_to_a_wildcard_of_both(listen: str) -> No
 
 
 def test_connections_that_show_no_ticket_keep_nobody_out() -> None:
-    """Goal: a server of ours gets through whoever else connects. Method: more idle connections than are kept, then a
-    link."""
+    """Goal: connections without a ticket do not keep a server's link out. Method: more idle connections than are kept,
+    then a link."""
 
     async def body() -> None:
         inbox = Inbox()
@@ -564,8 +564,9 @@ def test_pulse_is_an_empty_batch_that_names_the_process_and_only_where_nothing_e
 
 
 def test_server_that_is_nowhere_where_it_is_known_is_found_where_the_masters_say() -> None:
-    """CN-34. Goal: all servers moved at once, so nobody told anybody. Method: the config's address is another server's
-    now: lost. The masters' address is tried next, and found; calls go there; what it says itself comes first."""
+    """CN-34. Goal: if all servers moved at the same time, they find each other by the addresses of the masters. Method:
+    the config's address is another server's now: lost. The masters' address is tried next, and found; calls go there;
+    what it says itself comes first."""
 
     async def body() -> None:
         inbox, other, states = Inbox(), Inbox(), States()

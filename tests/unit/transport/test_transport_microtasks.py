@@ -84,8 +84,8 @@ def test_turn_function_that_raises_goes_to_the_error_handler_and_the_next_still_
 
 
 def test_turn_chain_without_end_leaves_the_loop_its_sockets() -> None:
-    """Goal: elections go on whatever a replica does to itself. Method: a function that asks for itself for ever: other
-    callbacks of the loop run meanwhile."""
+    """Goal: a microtask that queues itself for ever does not keep other callbacks of the loop from running. Method: a
+    function that asks for itself for ever: other callbacks of the loop run meanwhile."""
 
     def scenario(microtasks: MicrotaskQueue, seen: list[str], _: list[BaseException]) -> None:
         calls = [0]

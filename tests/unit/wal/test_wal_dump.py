@@ -93,8 +93,8 @@ def test_dump_of_what_has_no_header_is_of_one_or_two_items() -> None:
 
 @pytest.mark.parametrize("last", [1, 4])
 def test_dump_ends_at_what_a_later_build_wrote(last: int) -> None:
-    """Goal: an entry that this build does not know is told by the last place that it does. Method: of one entry, and of
-    four, the last one is of an unknown kind."""
+    """Goal: a dump names the last entry before one that this build does not know. Method: of one entry, and of four,
+    the last one is of an unknown kind."""
     disk, path = _written((1, last))
     disk.poke(path, of_a_later_build(disk.read(path), kind=99))
     *before, newer = dump_segment(disk, path)
@@ -163,8 +163,8 @@ def test_log_that_seems_damaged_in_another_way_at_each_look_is_being_written() -
 
 
 def test_segment_that_is_written_all_the_time_ends_where_it_was_whole() -> None:
-    """IN-22. Goal: what was read of it is told, and the log is judged by itself. Method: another entry of its third
-    block is damaged at each look, until the segment was given up; then it is whole."""
+    """IN-22. Goal: a dump of a segment that changes all the time shows the entries before the changing block. Method:
+    another entry of its third block is damaged at each look, until the segment was given up; then it is whole."""
     disk, path = _written((1, 2), (3, 3), (4, 5))
     whole, looks = disk.read(path), list[int]()
     places = [whole.index(b"payload 1.%d" % index) for index in (4, 5)]
@@ -187,7 +187,8 @@ def test_segment_that_is_written_all_the_time_ends_where_it_was_whole() -> None:
 
 
 def test_log_is_judged_as_the_one_of_its_first_segment() -> None:
-    """IN-22. Goal: a damaged header is told as that. Method: the newest segment's header is damaged."""
+    """IN-22. Goal: a damaged header of a segment is reported as such. Method: the newest segment's header is
+    damaged."""
     disk = _segments(2)
     path = segment_paths(disk)[1]
     disk.corrupt(path, 40)

@@ -111,7 +111,7 @@ def test_appender_at_work_is_waited_for_and_truncated_behind() -> None:
 
 
 def test_drain_of_a_log_that_was_refused_room_ends() -> None:
-    """Goal: whoever waits for the queue is not left waiting for what failed. Method: a full disk, then room."""
+    """Goal: waiting for the queue ends also after a failed append. Method: a full disk, then room."""
     disk, outcomes = SimDisk(), Outcomes()
     log, _ = _idle_log(disk)
     disk.fail_on("pwrite", f"{FOLDER}/*", "ENOSPC")
@@ -224,8 +224,9 @@ def test_truncation_behind_a_reservation_waits_for_it() -> None:
 
 
 def test_entry_that_takes_the_place_of_another_is_known() -> None:
-    """CN-22. Goal: its block states its place, so that an older one that is left there is told from it. Method: entries
-    in a new log, and in one that found two segments: new ones, and those at and below the highest index of any."""
+    """CN-22. Goal: a block whose entry replaces another states its place, so that the older block is not taken for it.
+    Method: entries in a new log, and in one that found two segments: new ones, and those at and below the highest index
+    of any."""
     log, _ = open_log(SimDisk())
     assert not log.reserve([entry(1)]).rewrites and not log.reserve(entries(2, 3)).rewrites
     log.truncate_after(2)
@@ -486,7 +487,7 @@ def test_mark_of_a_lost_end_is_forgotten_when_it_is_back() -> None:
 
 
 def test_second_close_does_nothing() -> None:
-    """Goal: whoever stops a replica twice writes nothing beside the log that was opened since. Method: the calls of a
+    """Goal: a second close writes nothing, because the log may have been opened again since. Method: the calls of a
     second close."""
     disk = SimDisk()
     log, _ = open_log(disk)

@@ -171,8 +171,9 @@ def test_log_with_a_block_twice_is_no_longer_log_than_it_was(shape: str) -> None
 
 @pytest.mark.parametrize("close", [True, False], ids=["closed", "preallocated"])
 def test_older_block_at_the_end_is_a_damaged_tail_until_the_log_reaches_its_index_again(close: bool) -> None:
-    """IN-20. Goal: the replica neither votes nor campaigns on the shortened log, and heals as from any damaged tail.
-    Method: the last block, entry 8, replaced by the one of 4; 8 is withheld over restarts, until it is appended."""
+    """IN-20. Goal: a replica whose last block is an older one neither votes nor campaigns until its log reaches the
+    lost index again. Method: the last block, entry 8, replaced by the one of 4; 8 is withheld over restarts, until it
+    is appended."""
     path, data, held, bounds = laid_out(_plain, close=close)
     older = data[bounds[2] : bounds[3]]
     disk = on_disk(path, data[: bounds[4]] + older + bytes(len(data) - bounds[5]))
@@ -203,8 +204,8 @@ def test_two_lost_ends_withhold_the_higher_term_and_the_higher_index() -> None:
 
 
 def test_zeros_or_a_torn_write_in_the_place_of_the_last_block_are_still_a_tear() -> None:
-    """IN-20. Goal: what a power cut leaves is told apart: it was never acknowledged, and the replica votes at once.
-    Method: the last block, of several sectors, is zeros, or zeros from each of its sectors on."""
+    """IN-20. Goal: a torn write of the last block withholds no vote, because it was never acknowledged. Method: the
+    last block, of several sectors, is zeros, or zeros from each of its sectors on."""
 
     def write(log: Log) -> list[Entry]:
         append_now(log, entries(1, 2))

@@ -161,8 +161,8 @@ def test_last_block_has_one_marker() -> None:
 
 
 def test_replay_of_a_log_that_is_truncated_meanwhile_ends_with_an_error() -> None:
-    """Goal: a replay that runs too late neither goes on for ever nor seems to be of a shorter log. Method: the
-    entries after the first piece are gone when they are read."""
+    """Goal: a replay of entries that are truncated meanwhile ends with an error. Method: the entries after the first
+    piece are gone when they are read."""
     pieces = [entries(1, 2), []]
     survivors = iter(Survivors(lambda first, end, size: pieces.pop(0), 1, 4))
     assert [next(survivors).opid.index for _ in range(2)] == [1, 2]

@@ -173,9 +173,9 @@ def test_damage_before_the_end_is_corruption_and_changes_no_file() -> None:
 
 @pytest.mark.parametrize("whole_before", [0, 1, 2])
 def test_damage_at_the_end_of_an_older_segment_is_corruption_there(whole_before: int) -> None:
-    """CN-22, TC-63. Goal: a closed segment has no torn tail, and an operator is told which file is damaged. Method: two
-    segments, the first of so many group commits and one of three entries; cut it by a byte, or flip a bit of its last
-    group: the first one is named, not the second, which is whole."""
+    """CN-22, TC-63. Goal: damage at the end of a closed segment is Corruption of that segment. Method: two segments,
+    the first of so many group commits and one of three entries; cut it by a byte, or flip a bit of its last group: the
+    first one is named, not the second, which is whole."""
     disk = SimDisk()
 
     def write(log: Log) -> None:
@@ -260,8 +260,9 @@ def test_segment_whose_number_finds_no_room_takes_no_entry() -> None:
 @pytest.mark.parametrize("content", [b"", bytes(5000)], ids=["empty", "zeros"])
 @pytest.mark.parametrize("segment", [1, 2])
 def test_segment_that_was_emptied_is_corruption_and_nothing_is_changed(content: bytes, segment: int) -> None:
-    """CN-22, scenario 40. Goal: entries that were acknowledged are not forgotten without a word. Method: empty or zero
-    the newest segment of two, or the oldest; a named segment had its header, so it held entries."""
+    """CN-22, scenario 40. Goal: scenario 40: an emptied segment is Corruption, because it had acknowledged entries.
+    Method: empty or zero the newest segment of two, or the oldest; a named segment had its header, so it held
+    entries."""
     disk = SimDisk()
     build(disk, lambda log: append_now(log, entries(1, 2)))
     build(disk, lambda log: append_now(log, [entry(3)]))
@@ -472,8 +473,8 @@ def test_torn_write_that_begins_just_before_a_sector_is_a_torn_tail(earlier: boo
 @pytest.mark.parametrize("gap", [2, 3])
 @pytest.mark.parametrize("size", [70, 100, 200, 300, 380, 600, 2000])
 def test_lost_sector_in_a_frame_before_the_end_is_corruption_and_changes_no_file(gap: int, size: int) -> None:
-    """CN-22. Goal: what looks like a torn frame is none if a group commit follows. Method: zero the sector into which
-    the frame of the last block but one runs; the last block is whole, or its begin is in that sector too."""
+    """CN-22. Goal: a frame that looks torn is Corruption if another group commit follows. Method: zero the sector into
+    which the frame of the last block but one runs; the last block is whole, or its begin is in that sector too."""
     disk, log, path = log_that_ends_before_a_sector(gap)
     start = log.segments()[-1].length_bytes
     append_now(log, [entry(2, bytes([2]) * size)])

@@ -96,8 +96,8 @@ def test_frame_that_can_begin_no_block_costs_none_of_its_entries(at: int, data: 
 
 
 def test_frame_that_claims_more_than_any_file_is_not_read(tmp_path: Path) -> None:
-    """CN-22. Goal: one flipped byte asks for no memory that nobody has. Method: a size of 2 to the power of 60 in the
-    last block's frame, on a real disk."""
+    """CN-22. Goal: a flipped byte in a frame's size does not make a start ask for more memory than there is. Method: a
+    size of 2 to the power of 60 in the last block's frame, on a real disk."""
     disk = RealDisk(tmp_path)
     build(disk, lambda log: [append_now(log, entries(1, 1)), append_now(log, entries(2, 4))])
     (path,) = segment_paths(disk)
@@ -182,9 +182,9 @@ def disk_with(path: str, data: bytes) -> SimDisk:
 
 
 def test_frame_that_says_the_block_is_longer_costs_none_of_its_entries() -> None:
-    """CN-22. Goal: entries that are whole up to the marker are kept, whatever the frame says of the block's length; the
-    mark lies above them, since the frame may be right. Method: a last block that would be longer than the file, its
-    entries and its marker whole."""
+    """CN-22. Goal: entries that are whole up to the marker are kept, whatever length the frame has; the mark is above
+    them, because the frame may be right. Method: a last block that would be longer than the file, its entries and its
+    marker whole."""
     disk, path, data, frame = _unclosed(entries(1, 1), entries(2, 4))
     assert data[frame + 1] & 0x80 and not data[frame + 2] & 0x80, "a size of two bytes"
     disk.poke(path, data[: frame + 2] + b"\x7f" + data[frame + 3 :])
@@ -224,8 +224,9 @@ def test_block_without_a_whole_entry_is_withheld_by_its_count_or_by_what_its_ent
 
 
 def test_count_that_runs_into_the_size_costs_no_entry() -> None:
-    """CN-22. Goal: where the frame's own fields cannot be told apart, the entries are looked for. Method: the highest
-    bit of the count is set, so that the size belongs to it and the first entry's term, a large one, is the size."""
+    """CN-22. Goal: if the fields of a damaged frame cannot be told apart, the entries are searched for. Method: the
+    highest bit of the count is set, so that the size belongs to it and the first entry's term, a large one, is the
+    size."""
     disk, path, data, frame = _unclosed(entries(1, 1), entries(2, 4, term=5000))
     disk.poke(path, data[:frame] + bytes([data[frame] | 0x80]) + data[frame + 1 :])
     found, withheld = _opened(disk)
@@ -269,9 +270,9 @@ def test_marker_where_a_block_should_begin_is_damage() -> None:
 
 
 def test_lost_block_that_had_replaced_others_is_withheld_above_them() -> None:
-    """CN-22, D-7. Goal: what a later leader replaced comes back when the replacement is lost, and the mark lies above
-    it: it would count as reached else. Method: entries 4 and 5 of a later leader in a segment of their own, damaged;
-    the log holds nine of the earlier one again."""
+    """CN-22, D-7. Goal: if the entries of a later leader are lost, those that they had replaced count again, and the
+    vote is withheld up to an OpId above them. Method: entries 4 and 5 of a later leader in a segment of their own,
+    damaged; the log holds nine of the earlier one again."""
     disk = SimDisk()
     build(disk, lambda log: append_now(log, entries(1, 9)))
     build(disk, lambda log: append_now(log, entries(4, 5, term=2)))
@@ -321,8 +322,8 @@ def test_damaged_entries_name_opids_as_far_as_those_follow_each_other() -> None:
 
 @pytest.mark.parametrize(("count", "size"), [(1, 1), (1, 70), (3, 9000), (70, 200), (70, 30_000)])
 def test_what_is_left_of_a_size_fits_the_lengths_that_begin_so_and_no_other(count: int, size: int) -> None:
-    """CN-22. Goal: a block that was torn in its frame is told from one that others follow. Method: a frame that lies in
-    two sectors, against all markers near its own that a size with those first bytes might have."""
+    """CN-22. Goal: a block that was torn in its frame is distinguished from one that others follow. Method: a frame
+    that lies in two sectors, against all markers near its own that a size with those first bytes might have."""
     of_count = encode_long(count)
     frame = of_count + encode_long(size)
     for gap in range(len(of_count), len(frame)):
@@ -376,7 +377,7 @@ def test_marker_that_reads_as_a_torn_frame_is_damage_if_more_follows() -> None:
 
 
 def test_frame_and_end_are_judged_by_the_sector_of_their_last_byte() -> None:
-    """CN-22. Goal: a sector that was never written is told by its bytes of this block alone. Method: blocks of bytes
+    """CN-22. Goal: whether a sector was written is decided by its bytes of this block alone. Method: blocks of bytes
     that are none but in one sector, which is zeros, at every place near a sector's bound."""
     for byte_offset in [*range(500, 530), 1023, 1024, 1025]:
         for length in (20, 511, 512, 513, 1024, 1500):

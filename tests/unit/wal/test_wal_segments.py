@@ -199,9 +199,9 @@ def test_log_that_stopped_for_its_disk_leaves_no_file_open() -> None:
 
 
 def test_preallocation_that_ends_in_a_surprise_ends_the_log_and_is_not_tried_again_for_ever() -> None:
-    """CN-19. Goal: whatever a preallocation runs into reaches the writer. Method: the log's folder is gone, with and
-    without a thread; the append says so, after one attempt. After a second one the folder would be back, for a log that
-    tries again must come to an end."""
+    """CN-19. Goal: an unexpected error of a preallocation is raised by the next append. Method: the log's folder is
+    gone, with and without a thread; the append says so, after one attempt. After a second one the folder would be back,
+    for a log that tries again must come to an end."""
     for threaded in (False, True):
         disk, opened, outcomes = SimDisk(), [], Outcomes()
         log, _ = open_log(disk, threaded=threaded)
@@ -222,8 +222,8 @@ def test_preallocation_that_ends_in_a_surprise_ends_the_log_and_is_not_tried_aga
 
 @pytest.mark.parametrize("slow", ["preallocate", "sync"])
 def test_appends_go_on_in_the_old_segment_while_the_next_is_preallocated(slow: str) -> None:
-    """CN-19, CN-20. Goal: a slow allocator stalls nobody, and is not started twice. Method: hold it as it takes the
-    room, and as it makes that durable; append more than a segment, let go, see the swap afterwards."""
+    """CN-19, CN-20. Goal: a slow preallocation delays no append, and is not started twice. Method: hold it as it takes
+    the room, and as it makes that durable; append more than a segment, let go, see the swap afterwards."""
     disk = SimDisk()
     gate, waiting = threading.Event(), threading.Event()
     armed = threading.Event()
@@ -490,7 +490,8 @@ def test_roll_closes_the_segment_and_the_next_append_begins_another() -> None:
 
 
 def test_gc_removes_whole_closed_segments_below_the_index() -> None:
-    """Goal: exactly the files nobody needs. Method: segments of two entries each; collect below 6; reopen."""
+    """Goal: log GC removes exactly the closed segments below the index. Method: segments of two entries each; collect
+    below 6; reopen."""
     disk = SimDisk()
     log, _ = open_log(disk)
     for first in range(1, 11, 2):
@@ -607,8 +608,8 @@ def test_restart_goes_on_in_a_new_segment() -> None:
 
 
 def test_dump_tells_entries_apart_by_meta_and_by_payload() -> None:
-    """Goal: who compares dumps of replicas sees every difference. Method: the same OpId three times, with another meta
-    and with another payload."""
+    """Goal: dumps of two replicas show every difference of their entries. Method: the same OpId three times, with
+    another meta and with another payload."""
     told = []
     for changed in (entry(1), entry(1)._replace(meta=b"other"), entry(1, payload=b"other")):
         disk = SimDisk()

@@ -185,9 +185,9 @@ def test_log_with_any_byte_of_any_file_flipped_is_a_prefix_a_withheld_vote_or_co
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_log_with_any_file_cut_anywhere_is_a_prefix_a_withheld_vote_or_corruption(name: str) -> None:
-    """CN-22, IN-21, scenario 38. Goal: a cut loses the end of the last group commit at most, and of a log that was
-    closed not even that without a word. Method: every length of every file, and the same length with zeros behind, as a
-    preallocated segment has them."""
+    """CN-22, IN-21, scenario 38. Goal: scenario 38: a cut loses at most the end of the last group commit, and a log
+    that was closed loses nothing unnoticed. Method: every length of every file, and the same length with zeros behind,
+    as a preallocated segment has them."""
     log = SHAPES[name]()
     seen: Counter[str] = Counter()
     for path, data in log.files.items():

@@ -77,8 +77,9 @@ def found(path: str, data: bytes) -> tuple[list[Entry], OpId | None, SimDisk]:
 @pytest.mark.parametrize("name", PAYLOADS)
 @pytest.mark.parametrize("unit_bytes", [512, 4096])
 def test_any_sectors_of_the_last_commit_may_be_lost_and_none_of_it_is_withheld(name: str, unit_bytes: int) -> None:
-    """CN-22. Goal: a power cut of all servers heals by itself: what was never synced keeps nobody from voting.
-    Method: every set of sectors, or of pages, of an unsynced block that begins at several places in its first."""
+    """CN-22. Goal: after a power cut of all servers each one may vote, because unsynced entries were never
+    acknowledged. Method: every set of sectors, or of pages, of an unsynced block that begins at several places in its
+    first."""
     seen: Counter[int] = Counter()
     for gap in (0, 1, 2, 3, 17, 256, 511):
         path, before, after = in_flight(name, gap)

@@ -40,8 +40,8 @@ def test_every_byte_of_a_closed_segment_is_checked(mask: int) -> None:
 
 
 def test_segment_is_checked_a_little_at_a_time_and_its_file_closed_in_any_case() -> None:
-    """TC-63. Goal: who checks can stop, and lets others in. Method: a segment of many small blocks: no step is longer
-    than STEP_BYTES and one block; given up after the first, no file is open."""
+    """TC-63. Goal: a check of a segment can stop after each step, and closes its file. Method: a segment of many small
+    blocks: no step is longer than STEP_BYTES and one block; given up after the first, no file is open."""
     disk = SimDisk()
     info = closed_segment(disk, *(entries(n, n + 19) for n in range(1, 2001, 20)))
     steps = list(verify_segment(disk, FOLDER, TABLET, info))
@@ -53,8 +53,8 @@ def test_segment_is_checked_a_little_at_a_time_and_its_file_closed_in_any_case()
 
 
 def test_step_has_as_many_blocks_as_reach_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    """TC-63. Goal: a step costs a known time, and each byte is told once. Method: eight blocks of one length, alone, in
-    steps of exactly two of them, and of two and a byte; the last step is what is left."""
+    """TC-63. Goal: a step of a check has a bounded length, and counts each byte once. Method: eight blocks of one
+    length, alone, in steps of exactly two of them, and of two and a byte; the last step is what is left."""
     disk = SimDisk()
     info = closed_segment(disk, *([entry(index)] for index in range(1, 9)))
 

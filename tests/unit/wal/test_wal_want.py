@@ -40,8 +40,9 @@ def two_segments() -> SimDisk:
 
 @pytest.mark.parametrize("kind", WANTS)
 def test_log_that_cannot_be_opened_for_want_of_anything_is_opened_later_and_is_whole(kind: str) -> None:
-    """IN-30. Goal: no want is damage. Method: at each single call that an opening makes, that errno: it is refused as a
-    want (at a sync as a failed one), and the next opening finds every entry and withholds nothing."""
+    """IN-30. Goal: an exhausted resource while a log is opened is not taken for damage. Method: at each single call
+    that an opening makes, that errno: it is refused as a want (at a sync as a failed one), and the next opening finds
+    every entry and withholds nothing."""
     seen = 0
     for operation in (*OPERATIONS, "sync", "sync_dir", "mkdir", "stat"):
         for skip in range(40):
@@ -94,8 +95,9 @@ def test_append_that_the_server_has_no_means_for_is_refused_and_the_log_goes_on(
 
 @pytest.mark.parametrize("kind", [*WANTS, "ENOSPC"])
 def test_segment_that_cannot_be_closed_now_stays_in_use_and_the_log_goes_on(kind: str) -> None:
-    """IN-30. Goal: a want that passes never makes a log refuse for ever. Method: that errno once as a copy session
-    rolls the log; the next append and the next roll work, and the closed segment and the log opened anew are whole."""
+    """IN-30. Goal: a resource that was exhausted once does not make a log refuse for ever. Method: that errno once as a
+    copy session rolls the log; the next append and the next roll work, and the closed segment and the log opened anew
+    are whole."""
     disk = SimDisk()
     log, _ = open_log(disk)
     append_now(log, [entry(1)])
@@ -200,8 +202,8 @@ def test_log_without_a_thread_for_its_appender_reserves_nothing_and_begins_later
 
 
 def test_log_without_a_thread_for_its_next_segment_makes_it_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """IN-30. Goal: what is durable is never called lost for want of a side thread. Method: no preallocating thread can
-    be started while a log rolls through several segments."""
+    """IN-30. Goal: if no thread can be started for a preallocation, the log makes its next segment itself. Method: no
+    preallocating thread can be started while a log rolls through several segments."""
     disk = SimDisk()
     no_thread(monkeypatch, "wal-prealloc")
     log, _ = open_log(disk, threaded=True)
@@ -244,8 +246,9 @@ def test_append_without_memory_to_gather_it_is_refused_and_the_log_goes_on(
 def test_append_that_cannot_be_serialised_for_want_of_memory_ends_the_log_and_not_the_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """IN-30. Goal: who is behind it in the order is told why, and a start finds all that was durable. Method:
-    MemoryError in the caller's hands; the log takes no more, for that reason; it is opened again."""
+    """IN-30. Goal: if memory is exhausted while an entry is serialised, the log ends with that reason, and a start
+    finds all durable entries. Method: MemoryError in the caller's hands; the log takes no more, for that reason; it is
+    opened again."""
     disk = SimDisk()
     log, _ = open_log(disk)
     append_now(log, [entry(1)])

@@ -23,9 +23,9 @@ SEGMENT = 7
 MARKER = bytes(range(1, 17))
 
 
-def test_census_is_the_same_however_the_bytes_are_parted() -> None:
-    """Goal: the writer, who has parts, and the reader, who has all, count alike. Method: random parts of random data,
-    against a count sector by sector."""
+def test_count_of_zero_sectors_is_the_same_however_the_bytes_are_parted() -> None:
+    """Goal: the writer, which has parts of a block, and the reader, which has all of it, count the same zero sectors.
+    Method: random parts of random data, against a count sector by sector."""
     rng = Random(7)
     for _ in range(300):
         data = b"".join(
@@ -120,8 +120,8 @@ BODIES = {
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize("before", [0, 1, 2, 100, 511])
 def test_lost_sector_of_a_block_is_told_from_its_own_zeros(name: str, before: int) -> None:
-    """CN-22. Goal: a sector that was never written is known as that, whatever the block holds; one with a single byte
-    is put back. Method: blocks that begin so many bytes before a sector's bound, each sector of theirs lost in turn."""
+    """CN-22. Goal: a sector that was never written is recognised whatever the block's content is; a lone byte is
+    restored. Method: blocks that begin so many bytes before a sector's bound, each sector of theirs lost in turn."""
     byte_offset, lone = 4 * SECTOR_BYTES - before, "lone" in name
     body = (b"\6" * before if lone else b"") + BODIES[name]
     data = _block(body, byte_offset, says="none" not in name)
@@ -159,9 +159,9 @@ def test_damaged_byte_of_a_short_block_is_not_taken_for_a_lost_sector() -> None:
 @pytest.mark.parametrize("says", [False, True])
 @pytest.mark.parametrize("before", [1, 2, 20, 511])
 def test_lost_sector_of_a_block_is_told_wherever_its_end_lies(before: int, says: bool) -> None:
-    """CN-22. Goal: statement and marker may lie in two sectors, and either may be lost. Method: blocks without a zero
-    that end so many bytes behind a sector's bound, with up to two whole sectors; each sector lost in turn: the last one
-    may be a damaged end too, and a single byte at the start may be a damaged byte."""
+    """CN-22. Goal: a lost sector is recognised even if statement and marker are in two sectors. Method: blocks without
+    a zero that end so many bytes behind a sector's bound, with up to two whole sectors; each sector lost in turn: the
+    last one may be a damaged end too, and a single byte at the start may be a damaged byte."""
     byte_offset = 4 * SECTOR_BYTES - before
     for whole, behind in itertools.product(range(3), [*range(1, 41), 100, 512]):
         size = before + whole * SECTOR_BYTES + behind - (END_BYTES if says else 1 + len(MARKER))
@@ -223,8 +223,8 @@ def test_damaged_byte_never_makes_a_block_look_unwritten(name: str, before: int)
 
 
 def test_statement_counts_only_for_its_own_block() -> None:
-    """CN-22. Goal: an older block that lies where another was lost is known. Method: one read back at its place, at
-    another, of another length, of another segment, and with each of its bytes damaged."""
+    """CN-22. Goal: a statement is accepted only for the block and place that it was written for. Method: one read back
+    at its place, at another, of another length, of another segment, and with each of its bytes damaged."""
     found = ZeroSectors(3, 0x12345)
     data = state(found, SEGMENT, 100, 900)
     assert len(data) == STATEMENT_BYTES and data[-1]
