@@ -17,6 +17,8 @@ FORMER = {
     "collector": "log GC",
     "company": "batch",
     "copywire": "tablet_copy.wire",
+    "deed": "operation",
+    "deeds": "operations",
     "door": "environment, or interface",
     "doors": "environment",
     "fuse": "combine",
