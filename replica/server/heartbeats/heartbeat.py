@@ -26,7 +26,7 @@ from ..runtime.resources import ResourceWatch
 from ..runtime.tasks import Tasks
 from ..tablets.manager import TabletManager
 from ..tablets.status import replica_status
-from .other_masters import unheard_of
+from .other_masters import outdated, read_known_masters, unheard_of, write_known_masters
 from .reports import Report, ReportState
 from .seeking import Seeker
 
@@ -82,6 +82,8 @@ class Heartbeats:
         self._process = process
         self._sequence = count(1)
         self._orders: set[str] = set()
+        self._listed: tuple[Address, ...] = ()
+        """The addresses of the masters that the leading one named last; empty before one has answered."""
         self._order_tasks = Tasks(manager.on_fatal)
         self.booting = True
 
@@ -93,7 +95,8 @@ class Heartbeats:
     async def run_forever(self) -> None:
         """Send heartbeats until the server stops."""
         async with asyncio.TaskGroup() as group:
-            for master in self._manager.options.masters:
+            stored = await asyncio.to_thread(read_known_masters, self._manager.disk)
+            for master in dict.fromkeys((*self._manager.options.masters, *stored)):
                 self._begin(group, master)
 
     def _begin(self, group: asyncio.TaskGroup, master: Address, listed: str = "") -> None:
@@ -111,6 +114,18 @@ class Heartbeats:
             _log.info("P %s hears of master %s", self._manager.uuid, master)
             self._begin(group, master, uuid)
 
+    async def _remember(self, reply: pb.HeartbeatReply) -> None:
+        """Store the masters that the leading one names, if they have changed: only its reply is not an error."""
+        listed = tuple(address for place in reply.masters for address in addresses_from_pb(place.addresses))
+        if not listed or listed == self._listed:
+            return
+        try:
+            if listed != await asyncio.to_thread(read_known_masters, self._manager.disk):
+                await asyncio.to_thread(write_known_masters, self._manager.disk, listed)
+        except Refused as error:
+            _log.warning("P %s could not store the masters' addresses: %s", self._manager.uuid, error)
+        self._listed = listed
+
     def _answers_elsewhere(self, master: Address, uuid: str) -> bool:
         """Whether the same master answers at an address of `--masters`, so that one loop is enough."""
         told = self._manager.options.masters
@@ -122,6 +137,10 @@ class Heartbeats:
         master_uuid, away, refused = "", False, None
         changed, seeker, state = self._changed[master], Seeker(), ReportState()
         while not manager.stopping:
+            if outdated(master, manager.options.masters, self._listed):
+                _log.info("P %s master %s has left the masters", manager.uuid, master)
+                del self._changed[master], self._uuids[master]
+                return
             self._spread_changes()
             report = state.next(sorted(manager.tablets), changed, self._status)
             try:
@@ -144,6 +163,7 @@ class Heartbeats:
                 if error is not None:
                     state.not_taken()
                 else:
+                    await self._remember(reply)
                     first = state.taken(reply)
                     for listing in reply.found:
                         self._found(listing.uuid, addresses_from_pb(listing.addresses))

@@ -1,11 +1,17 @@
-"""Finds masters that are not in `--masters`, and that another master names."""
+"""Finds masters that are not in `--masters`, and that another master names.
+
+The server's directory remembers where the masters are, because those of `--masters` may have been replaced. The file
+has one address on each line, and promises nothing: a server without it asks the masters of `--masters`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
-from nyala.replica.types import Address, limits
+from nyala.replica.types import Address, Disk, limits
+
+KNOWN_MASTERS = "known-masters"
 
 
 def unheard_of(listed: Sequence[tuple[str, Sequence[Address]]], known: Mapping[Address, str]) -> dict[Address, str]:
@@ -18,3 +24,31 @@ def unheard_of(listed: Sequence[tuple[str, Sequence[Address]]], known: Mapping[A
     uuids = set(known.values())
     new = {at[0]: uuid for uuid, at in listed if at and uuid not in uuids and not set(at) & known.keys()}
     return dict(islice(new.items(), max(0, limits.MASTER_ADDRESSES_MAX - len(known))))
+
+
+def read_known_masters(disk: Disk) -> tuple[Address, ...]:
+    """The addresses that the leading master named last, at most `limits.MASTER_ADDRESSES_MAX`; none without a file.
+    Lines that are no address are left out."""
+    try:
+        lines = disk.read(KNOWN_MASTERS).decode("ascii", errors="replace").splitlines()
+    except FileNotFoundError:
+        return ()
+    found: dict[Address, None] = {}
+    for line in lines:
+        try:
+            found[Address.parse(line)] = None
+        except ValueError:
+            continue
+    return tuple(found)[: limits.MASTER_ADDRESSES_MAX]
+
+
+def write_known_masters(disk: Disk, addresses: Iterable[Address]) -> None:
+    """Replace the file, durably."""
+    disk.replace(KNOWN_MASTERS, "".join(f"{address}\n" for address in addresses).encode("ascii"))
+
+
+def outdated(master: Address, told: Iterable[Address], listed: Iterable[Address]) -> bool:
+    """Whether heartbeats to `master` may end: it is not one of `--masters` (`told`), and the leading master does not
+    name it (`listed`; empty: none has answered yet)."""
+    named = set(listed)
+    return bool(named) and master not in named and master not in set(told)

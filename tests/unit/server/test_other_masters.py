@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from nyala.replica.server.heartbeats.other_masters import unheard_of
+from nyala.replica.server.heartbeats.other_masters import (
+    KNOWN_MASTERS,
+    outdated,
+    read_known_masters,
+    unheard_of,
+    write_known_masters,
+)
 from nyala.replica.types import Address, limits
+from tests.harness.sim_disk import SimDisk
 
 A, B, C = (Address("m.example", n) for n in (1, 2, 3))
 ALIAS = Address("127.0.0.1", 1)
@@ -25,3 +32,26 @@ def test_no_more_addresses_are_heard_of_than_the_bound() -> None:
     known before."""
     listed = [(f"u{n}", (Address("m.example", n + 1),)) for n in range(2 * limits.MASTER_ADDRESSES_MAX)]
     assert len(unheard_of(listed, {ALIAS: "x"})) == limits.MASTER_ADDRESSES_MAX - 1
+
+
+def test_masters_that_the_leading_one_named_are_remembered() -> None:
+    """MF-32. Goal: a server whose `--masters` were all replaced finds the masters at its next start, and a damaged file
+    does no harm. Method: write, read; no file; lines that are no address; more lines than are allowed."""
+    disk = SimDisk()
+    assert read_known_masters(disk) == ()
+    masters = (Address("m1.example", 7051), Address("m2.example", 7051))
+    write_known_masters(disk, masters)
+    assert read_known_masters(disk) == masters
+    disk.replace(KNOWN_MASTERS, b"\xff\x00\nm1.example:7051\nno port\nm1.example:7051\n")
+    assert read_known_masters(disk) == masters[:1]
+    write_known_masters(disk, [Address("m", n) for n in range(1, 40)])
+    assert len(read_known_masters(disk)) == limits.MASTER_ADDRESSES_MAX
+    disk.close()
+
+
+def test_heartbeats_to_a_former_master_end_once_the_leading_one_does_not_name_it() -> None:
+    """MF-32. Goal: former masters do not use up the addresses. Method: a former one, one of the options, a present one,
+    and all of them before any leader has answered."""
+    told, present, former = Address("told", 1), Address("present", 1), Address("former", 1)
+    assert [outdated(m, [told], [present]) for m in (told, present, former)] == [False, False, True]
+    assert not any(outdated(m, [told], []) for m in (told, present, former))
