@@ -1,4 +1,4 @@
-"""`nyala master list | copy-from`"""
+"""`nyala master list | copy-from`, and beside them those of `master_changes.py`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ import typer
 
 from nyala.replica import tools
 
+from . import master_changes
 from .bars import shown_copy
 from .context import Json, Masters, Yes, ask, client, say, show_list, size_text
 from .offline import Root, address_of, changeable
 
-app = typer.Typer(help="the masters, and their catalog copied to a new one", no_args_is_help=True)
+app = typer.Typer(help="the masters: list, add, remove, replace; copy their catalog", no_args_is_help=True)
+app.command("add")(master_changes.add)
+app.command("remove")(master_changes.remove)
+app.command("replace")(master_changes.replace)
 
 
 @app.command("list")

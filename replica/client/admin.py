@@ -22,6 +22,7 @@ from nyala.replica.rows import (
 from nyala.replica.rpc import (
     NamedRequest,
     address_from_pb,
+    address_to_pb,
     config_from_pb,
     config_to_pb,
     description_to_pb,
@@ -364,6 +365,27 @@ class Admin:
         )
         reply: pb.ResetSourceReply = self._masters.call("ResetSource", request)
         return reply.position
+
+    def masters_status(self) -> pb.MasterStatusReply:
+        """Return the status of the leading master, with the masters' committed config."""
+        self._masters.call("ListServers", pb.ListServersRequest())
+        reply: pb.MasterStatusReply = self._masters.ask(self._masters.current, "Status", pb.Empty(), 5.0)
+        return reply
+
+    def change_masters(
+        self, seen: OpId, *, add: Address | None = None, remove: str = "", timeout_s: float | None = None
+    ) -> pb.ChangeMastersReply:
+        """Add the new master that waits at an address, or remove one by its uuid: one change of the masters' config.
+
+        `seen`: the committed config's OpId that the caller knows; CAS_FAILED if another one is in force. An added
+        master votes once it has caught up. If the config is as wanted already, nothing is changed, and the reply says
+        so.
+        """
+        request = pb.ChangeMastersRequest(
+            add=None if add is None else address_to_pb(add), remove=remove, seen=opid_to_pb(seen)
+        )
+        reply: pb.ChangeMastersReply = self._masters.call("ChangeMasters", request, timeout_s=timeout_s)
+        return reply
 
     def confirm_config(self, tablet_id: str, config: RaftConfig) -> None:
         """Make this the tablet's committed config at the masters, which then believe its members and no other server.

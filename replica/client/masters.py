@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
-from nyala.replica.rpc import error_from_pb, pb
+from nyala.replica.rpc import address_from_pb, error_from_pb, pb
 from nyala.replica.types import Address, Code, Refused
 
 from .channels import Channels
@@ -22,11 +22,15 @@ from .retry import Attempts, Deadline, Reaction, final, reaction_to, refusal_of_
 CALLS_THAT_CHANGE = frozenset({
     "CreateTable", "DropTable", "AddWriterSchema", "OpenSources", "AdvanceSources", "ResetSource", "MoveReplica",
     "AddReplica", "RemoveReplica", "ChangeRole", "CancelChange", "SetReplication", "RetireServer", "ReplaceTablets",
-    "ConfirmConfig", "FinalizeUpgrade",
+    "ConfirmConfig", "FinalizeUpgrade", "ChangeMasters",
 })  # fmt: skip
 RETRY_SAFE = CALLS_THAT_CHANGE - {"ResetSource"}
 """Calls that have their effect once even if they are made twice: they carry a request id, an owner, or desired
 state."""
+
+
+LEARN_EVERY_S = 10.0
+LEARN_TIMEOUT_S = 1.0
 
 
 class Masters:
@@ -44,6 +48,7 @@ class Masters:
         self._lock = threading.Lock()
         self._current = 0
         self._answered = False
+        self._learn_after = 0.0
         self._rng = random.Random()
 
     @property
@@ -51,6 +56,11 @@ class Masters:
         """Return all masters known, those of the options first."""
         with self._lock:
             return tuple(self._known)
+
+    @property
+    def current(self) -> Address:
+        """Return the master that is called next: the one that answered last."""
+        return self._target()
 
     def call(self, method: str, request: Message | PagedRequest, *, timeout_s: float | None = None) -> Any:
         """Return the reply of MasterService.`method` from the leading master.
@@ -74,6 +84,7 @@ class Masters:
                 silent.discard(address)
                 error = error_from_pb(reply.error) if "error" in reply.DESCRIPTOR.fields_by_name else None
                 if error is None:
+                    self._learn(address)
                     return reply
             except grpc.RpcError as e:
                 error = refusal_of_rpc_error(e, mutates=mutates)
@@ -84,6 +95,20 @@ class Masters:
             self._choose_next_master(address, error)
             if delay_s:
                 time.sleep(delay_s)
+
+    def _learn(self, address: Address) -> None:
+        """From time to time, note the addresses of all masters, because those of the options may be replaced."""
+        with self._lock:
+            if time.monotonic() < self._learn_after:
+                return
+            self._learn_after = time.monotonic() + LEARN_EVERY_S
+        try:
+            status = self._channels.master(address).Status(pb.Empty(), timeout=LEARN_TIMEOUT_S)
+        except grpc.RpcError:
+            return
+        found = [address_from_pb(m.addresses[0]) for m in status.replica.committed_config.members if m.addresses]
+        with self._lock:
+            self._known += [master for master in found if master not in self._known]
 
     def pages(self, method: str, request: PagedRequest, *, timeout_s: float | None = None) -> Iterator[Any]:
         """Yield the replies to one request for a list, page after page; `timeout_s` is for each."""

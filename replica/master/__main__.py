@@ -36,6 +36,7 @@ def _options(argv: list[str]) -> MasterOptions:
     parser = argparse.ArgumentParser(prog="nyala-master", description="One master of a Nyala cluster.")
     parser.add_argument("--root", required=True, help="directory of this master alone")
     parser.add_argument("--peers", default="", help="addresses of all masters, comma separated")
+    parser.add_argument("--join", default="", help="addresses of running masters, which add this new one")
     parser.add_argument("--kafka-properties", default="", help="file of Java client properties that say how to log in")
     parser.add_argument("--execute-decisions", choices=("master", "none"), default="none")
     parser.add_argument(
@@ -46,7 +47,8 @@ def _options(argv: list[str]) -> MasterOptions:
     add_options(parser, MasterOptions, HELPS)
     add_options(parser, Caps, {"moves_max": "moves at once", "moves_per_server_max": "those of one server at once"})
     args = vars(parser.parse_args(argv))
-    args["peers"] = tuple(Address.parse(a) for a in args["peers"].split(",") if a)
+    for several in ("peers", "join"):
+        args[several] = tuple(Address.parse(a) for a in args[several].split(",") if a)
     caps = Caps(moves_max=args.pop("moves_max"), moves_per_server_max=args.pop("moves_per_server_max"))
     properties = kafka_security.properties_of(args["kafka_properties"]) if args["kafka_properties"] else {}
     args["kafka_security"] = KafkaSecurity(tuple(sorted(properties.items())))

@@ -14,7 +14,7 @@ ABANDONED_COPY_GRACE_MS_MAX = 24 * 3600 * 1000
 class MasterOptions:
     """Options of one master; validated at construction.
 
-    Stable: root, listen, advertise, peers, kafka, topic_prefix, execute_decisions, metrics_port.
+    Stable: root, listen, advertise, peers, join, kafka, topic_prefix, execute_decisions, metrics_port.
     Experimental: everything else.
     """
 
@@ -25,6 +25,8 @@ class MasterOptions:
     """The port to which other masters' links connect, on the host of `listen`; 0: the kernel chooses a free one."""
     peers: tuple[Address, ...] = ()
     """Addresses of all masters, this one included; empty: a single master."""
+    join: tuple[Address, ...] = ()
+    """Addresses of running masters; a master on an empty directory waits until they add it."""
     ready_file: str = ""
     parent_fd: int = -1
     metrics_port: int = -1
@@ -55,6 +57,8 @@ class MasterOptions:
     caps: Caps = field(default_factory=Caps)
 
     def __post_init__(self) -> None:
+        both = bool(self.join and self.peers)
+        check(not both, "--peers is for masters that form a group, --join for one that a group adds: give one of them")
         check(self.execute_decisions in ("master", "none"), "execute_decisions", value=self.execute_decisions)
         check(0 < self.tick_ms <= self.policy_ms, "the policy runs on ticks", tick=self.tick_ms, policy=self.policy_ms)
         check(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+from collections.abc import Coroutine
 from typing import Any
 
 from nyala.replica.consensus_metadata import ConsensusMeta
@@ -44,7 +45,9 @@ from .group.catalog_copies import CatalogCopies
 from .group.catalog_group import CatalogGroup
 from .group.file_check import CHECK_EVERY_S, FileChecker, damaged
 from .group.forming import form
-from .group.startup_checks import check_config, check_peers, need_catalog
+from .group.joining import Joining
+from .group.leaving import ASK_PERIOD_S, removed_by
+from .group.startup_checks import check_config, check_peers, has_catalog, need_catalog, removed
 from .group.takeovers import Takeovers, takeovers_in_log
 from .heartbeats.tablet_servers import GrpcTabletServers
 from .metrics import Metrics
@@ -57,6 +60,8 @@ _log = logging.getLogger("nyala.master")
 STOP_GRACE_S = 1.0
 BELONG_PERIOD_S = 0.2
 RESIGN_EXIT_CODE = 70
+REMOVED_EXIT_CODE = 71
+"""The exit code of a master that its group has removed."""
 
 
 class MasterProcess:
@@ -73,6 +78,8 @@ class MasterProcess:
         self.failure: BaseException | None = None
         self._server: Any = None
         self._parts: list[Any] = []
+        self._left: RaftConfig | None = None
+        """The committed config that leaves this master out."""
 
     def fail(self, error: BaseException) -> None:
         """End the process: its disk, its catalog or its invariants are broken."""
@@ -89,20 +96,23 @@ class MasterProcess:
                 await self._run(disk)
             except Corruption as error:
                 raise damaged(error, disk) from error
-        return RESIGN_EXIT_CODE if self.failure else 0
+        if self.failure:
+            return RESIGN_EXIT_CODE
+        return REMOVED_EXIT_CODE if self._left is not None else 0
 
     async def _run(self, disk: RealDisk) -> None:
         instance = open_or_format(disk, self.clock, kind=MASTER)
         uuid = instance.uuid
-        need_catalog(disk, instance)
+        need_catalog(disk, instance, joins=bool(self.options.join))
+        joins = bool(self.options.join) and not has_catalog(disk)
         address = await self._listen()
         check_peers(address, self.options.peers)
         stored = ConsensusMeta.load(disk, CATALOG_ID).committed_config if CatalogGroup.exists(disk) else None
-        if stored is not None:
-            check_config(stored, Member(uuid, (address,)), self.options.peers)
+        if stored is not None and not joins:
+            self._check(stored, Member(uuid, (address,)))
         service = MasterService(uuid, stored)
         network = PeerNetwork(uuid, address, takeover=instance.takeover)
-        takeovers = Takeovers(instance, takeovers_in_log(disk))
+        takeovers = Takeovers(instance, {} if joins else takeovers_in_log(disk))
         incoming = PeerServicer(
             uuid,
             service.deliver,
@@ -119,7 +129,7 @@ class MasterProcess:
         await self._server.start()
         when_parent_ends(self.options.parent_fd, self._parent_ended)
         try:
-            config = await self._first_config(disk, Member(uuid, (address,)))
+            config = await self._first_config(disk, Member(uuid, (address,)), service, takeovers)
             if config is not None:
                 await self._serve(disk, service, network, address, config, copies, takeovers, instance)
         finally:
@@ -129,20 +139,43 @@ class MasterProcess:
             await incoming.close()
             await network.close()
 
-    async def _first_config(self, disk: RealDisk, own: Member) -> RaftConfig | None:
-        """The config with which a new group begins; None if this process was stopped before all masters had
-        answered."""
+    def _check(self, stored: RaftConfig, own: Member) -> None:
+        if note := check_config(stored, own, self.options.peers):
+            _log.warning("P %s %s", own.uuid, note)
+
+    async def _first_config(
+        self, disk: RealDisk, own: Member, service: MasterService, takeovers: Takeovers
+    ) -> RaftConfig | None:
+        """The config with which a new group begins; None if this process was stopped before all masters had answered,
+        or before the group had added this new one."""
+        if self.options.join and not has_catalog(disk):
+            return await self._join(disk, own, service, takeovers)
         alone = RaftConfig(OpId(0, 0), (own,))
         if len(self.options.peers) < 2 or CatalogGroup.exists(disk):
             return alone
-        forming = asyncio.create_task(form(own, self.options.peers))
+        return await self._unless_stopped(form(own, self.options.peers))
+
+    async def _join(
+        self, disk: RealDisk, own: Member, service: MasterService, takeovers: Takeovers
+    ) -> RaftConfig | None:
+        service.joining = joining = Joining(disk, own, self.options.join)
+        say_ready(own.uuid, own.addresses[0], self.options.ready_file)
+        config = await self._unless_stopped(joining.run(self.stopping.is_set))
+        if config is not None:
+            self._check(config, own)
+            takeovers.read_log(disk)
+        return config
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, RaftConfig]) -> RaftConfig | None:
+        """The result of `work`; None if this process was told to stop before."""
+        working = asyncio.create_task(work)
         stopping = asyncio.create_task(self.stopping.wait())
-        await asyncio.wait((forming, stopping), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
-        if not forming.done():
-            forming.cancel()
+        if not working.done():
+            working.cancel()
             return None
-        return forming.result()
+        return working.result()
 
     async def _serve(
         self,
@@ -168,6 +201,7 @@ class MasterProcess:
             asyncio.create_task(self._tick(group, takeovers, network), name="raft tick"),
             asyncio.create_task(self._belong(disk, checker, state), name="belong"),
             asyncio.create_task(self._check_files(checker), name="file check"),
+            asyncio.create_task(self._notice_removal(checker, state), name="removal"),
             asyncio.create_task(self._announce(state), name="announce"),
             asyncio.create_task(self._reconcile(reconciler), name="reconciler"),
             asyncio.create_task(copies.expire_forever(), name="copy sessions"),
@@ -183,6 +217,8 @@ class MasterProcess:
         await copies.end()
         if self.failure is None:
             await group.stop()
+            if self._left is not None:  # the next start reads it, and does not join in
+                await asyncio.to_thread(group.cmeta.save_config, self._left)
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         """End the process if a task ends by an unexpected error, because a master without one of its parts gives wrong
@@ -216,7 +252,7 @@ class MasterProcess:
 
     async def _announce(self, state: MasterState) -> None:
         """Report that this master is ready: a single one when it leads, one of several when it listens."""
-        alone = len(state.group.replica.committed_config.voters) == 1
+        alone = state.group.replica.committed_config.voters == (state.uuid,)
         uuid, address = state.uuid, state.address
         if alone:
             await state.group.led.wait()
@@ -224,11 +260,14 @@ class MasterProcess:
         say_ready(uuid, address, self.options.ready_file)
 
     async def _tick(self, group: CatalogGroup, takeovers: Takeovers, network: PeerNetwork) -> None:
-        period_s = self.options.tick_ms / 1000
+        period_s, known = self.options.tick_ms / 1000, group.replica.active_config
         while True:
             await asyncio.sleep(period_s)
             group.tick()
             group.maintain(self.options.flush_entries)
+            if group.replica.active_config is not known:
+                known = group.replica.active_config
+                network.learn_config(known)
             for uuid in takeovers.risen(group.replica.active_config):
                 takeovers.check_own()
                 network.relink(uuid)
@@ -243,6 +282,16 @@ class MasterProcess:
             if level > checker.instance.feature_level:
                 checker.instance = await asyncio.to_thread(raise_feature_level, disk, checker.instance, level)
             await asyncio.sleep(BELONG_PERIOD_S)
+
+    async def _notice_removal(self, checker: FileChecker, state: MasterState) -> None:
+        while True:
+            await asyncio.sleep(ASK_PERIOD_S)
+            # The directory's cluster, because a master that just started may not have applied the record of it.
+            self._left = await removed_by(state.group, state.uuid, checker.instance.cluster_id)
+            if self._left is not None:
+                _log.error("P %s ends: %s", state.uuid, removed(state.uuid, self._left))
+                self.stopping.set()
+                return
 
     async def _check_files(self, checker: FileChecker) -> None:
         while True:

@@ -1088,7 +1088,7 @@ class LatenessReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., loop_lag_ms: _Optional[float] = ..., gil_hold_ms: _Optional[float] = ...) -> None: ...
 
 class IdentityReply(_message.Message):
-    __slots__ = ("uuid", "kind", "cluster_id", "version", "pid", "feature_level", "finalized_level")
+    __slots__ = ("uuid", "kind", "cluster_id", "version", "pid", "feature_level", "finalized_level", "joining", "takes_changes")
     UUID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -1096,6 +1096,8 @@ class IdentityReply(_message.Message):
     PID_FIELD_NUMBER: _ClassVar[int]
     FEATURE_LEVEL_FIELD_NUMBER: _ClassVar[int]
     FINALIZED_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    JOINING_FIELD_NUMBER: _ClassVar[int]
+    TAKES_CHANGES_FIELD_NUMBER: _ClassVar[int]
     uuid: str
     kind: str
     cluster_id: str
@@ -1103,7 +1105,17 @@ class IdentityReply(_message.Message):
     pid: int
     feature_level: int
     finalized_level: int
-    def __init__(self, uuid: _Optional[str] = ..., kind: _Optional[str] = ..., cluster_id: _Optional[str] = ..., version: _Optional[str] = ..., pid: _Optional[int] = ..., feature_level: _Optional[int] = ..., finalized_level: _Optional[int] = ...) -> None: ...
+    joining: Joining
+    takes_changes: bool
+    def __init__(self, uuid: _Optional[str] = ..., kind: _Optional[str] = ..., cluster_id: _Optional[str] = ..., version: _Optional[str] = ..., pid: _Optional[int] = ..., feature_level: _Optional[int] = ..., finalized_level: _Optional[int] = ..., joining: _Optional[_Union[Joining, _Mapping]] = ..., takes_changes: _Optional[bool] = ...) -> None: ...
+
+class Joining(_message.Message):
+    __slots__ = ("cluster_id", "address")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    address: Address
+    def __init__(self, cluster_id: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping]] = ...) -> None: ...
 
 class ProcessRequest(_message.Message):
     __slots__ = ("dest_uuid", "process")
@@ -1872,3 +1884,27 @@ class TakeOverReply(_message.Message):
     number: int
     index: int
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., number: _Optional[int] = ..., index: _Optional[int] = ...) -> None: ...
+
+class ChangeMastersRequest(_message.Message):
+    __slots__ = ("dest_uuid", "add", "remove", "seen")
+    DEST_UUID_FIELD_NUMBER: _ClassVar[int]
+    ADD_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
+    dest_uuid: str
+    add: Address
+    remove: str
+    seen: OpId
+    def __init__(self, dest_uuid: _Optional[str] = ..., add: _Optional[_Union[Address, _Mapping]] = ..., remove: _Optional[str] = ..., seen: _Optional[_Union[OpId, _Mapping]] = ...) -> None: ...
+
+class ChangeMastersReply(_message.Message):
+    __slots__ = ("error", "config", "uuid", "already")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    ALREADY_FIELD_NUMBER: _ClassVar[int]
+    error: Error
+    config: RaftConfig
+    uuid: str
+    already: bool
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., config: _Optional[_Union[RaftConfig, _Mapping]] = ..., uuid: _Optional[str] = ..., already: _Optional[bool] = ...) -> None: ...

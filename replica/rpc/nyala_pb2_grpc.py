@@ -1316,6 +1316,11 @@ class MasterServiceStub:
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.FinalizeUpgradeRequest.SerializeToString,
                 response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.FinalizeUpgradeReply.FromString,
                 _registered_method=True)
+        self.ChangeMasters = channel.unary_unary(
+                '/nyala.v1.MasterService/ChangeMasters',
+                request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ChangeMastersRequest.SerializeToString,
+                response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ChangeMastersReply.FromString,
+                _registered_method=True)
         self.Status = channel.unary_unary(
                 '/nyala.v1.MasterService/Status',
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.Empty.SerializeToString,
@@ -1464,6 +1469,12 @@ class MasterServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ChangeMasters(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Status(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -1587,6 +1598,11 @@ def add_MasterServiceServicer_to_server(servicer, server):
                     servicer.FinalizeUpgrade,
                     request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.FinalizeUpgradeRequest.FromString,
                     response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.FinalizeUpgradeReply.SerializeToString,
+            ),
+            'ChangeMasters': grpc.unary_unary_rpc_method_handler(
+                    servicer.ChangeMasters,
+                    request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ChangeMastersRequest.FromString,
+                    response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ChangeMastersReply.SerializeToString,
             ),
             'Status': grpc.unary_unary_rpc_method_handler(
                     servicer.Status,
@@ -2215,6 +2231,33 @@ class MasterService:
             '/nyala.v1.MasterService/FinalizeUpgrade',
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.FinalizeUpgradeRequest.SerializeToString,
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.FinalizeUpgradeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ChangeMasters(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/nyala.v1.MasterService/ChangeMasters',
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.ChangeMastersRequest.SerializeToString,
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.ChangeMastersReply.FromString,
             options,
             channel_credentials,
             insecure,

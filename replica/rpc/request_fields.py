@@ -78,7 +78,7 @@ def _of(rule: Rule, names: str) -> dict[str, Rule]:
 RULES: dict[str, Rule] = {
     **_of(_ID, """dest_uuid from_uuid to_uuid server_uuid target_uuid leader_uuid leader_hint requestor_uuid uuid
         requestor_run tablet_id tablet_ids table_id checkpoint_table_id session_id cluster_id topic_id seeking
-        slice_after slice_until without"""),
+        slice_after slice_until without ChangeMastersRequest.remove"""),
     **_of(_COLUMN, "Column.name column columns key hash_columns range_column"),
     **_of(check_token, "name table table_name"),
     **_of(check_token, "owner_run plan_id request_id fingerprint forget"),

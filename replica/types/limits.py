@@ -545,6 +545,7 @@ REQUESTS: dict[str, RequestBound] = {
     "MasterService.ReplaceTablets": RequestBound(4 * _MIB, 11_200, wait_s=30.0, reply_bytes=GRPC_MESSAGE_BYTES_MAX),
     "MasterService.ConfirmConfig": _CHANGE,
     "MasterService.FinalizeUpgrade": _CHANGE,
+    "MasterService.ChangeMasters": _CHANGE,
     "MasterService.Status": RequestBound(1 * _KIB, reply_bytes=1 * _MIB),
     # Frames of the connections that OpenWrites and OpenFetch grant.
     "WriteBundle": RequestBound(GRPC_MESSAGE_BYTES_MAX, WRITES_PER_LINK_MAX, memory_factor=24),

@@ -698,7 +698,7 @@ MUTANTS = (
         ),
         file="replica/master/group/startup_checks.py",
         function="need_catalog",
-        before="if not has_catalog(disk):",
+        before="if not has_catalog(disk) and (promised_elsewhere(instance) or not joins):",
         after="if False:",
     ),
     Mutant(
@@ -728,7 +728,7 @@ MUTANTS = (
         ),
         file="replica/master/group/startup_checks.py",
         function="check_config",
-        before="if len(config.members) > 1 and stored != set(peers):",
+        before="if len(config.members) > 1 and stored != set(peers) and not changed:",
         after="if False:",
     ),
     Mutant(

@@ -170,8 +170,8 @@ MUTANTS = (
         test="tests/process/test_master_migration_process.py::test_single_master_becomes_three_with_every_table",
         file="replica/server/heartbeats/heartbeat.py",
         function="Heartbeats.run_forever",
-        before="for master in self._manager.options.masters:",
-        after="for master in self._manager.options.masters[:1]:",
+        before="for master in dict.fromkeys((*self._manager.options.masters, *stored)):",
+        after="for master in dict.fromkeys((*self._manager.options.masters[:1], *stored)):",
     ),
     Mutant(
         name="masters of another cluster are believed",

@@ -12,6 +12,7 @@ import pytest
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.fs import RealDisk
 from nyala.replica.master import CATALOG_ID
+from nyala.replica.server.heartbeats.other_masters import KNOWN_MASTERS
 from nyala.replica.types import RaftConfig
 from tests.harness.cluster import ServerProcess, local_cluster, wait_until
 from tests.harness.three_masters import Masters, done, nyala, refused
@@ -86,6 +87,7 @@ def test_single_master_becomes_three_with_every_table(migration: Migration) -> N
     first.kill()
     migration.masters.create("new")
     migration.server.stop()
+    (migration.server.root / KNOWN_MASTERS).unlink()  # it goes by its options alone
     migration.server.extra = ("--masters", ",".join(migration.at))
     migration.server.start()
     migration.masters.create("newest")

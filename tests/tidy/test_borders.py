@@ -20,6 +20,7 @@ AT_THE_BORDER = {
 MODULES = {
     "replica/master/catalog/sources.py": "reads what a query asks of its sources",
     "replica/master/group/forming.py": "asks the other masters who they are",
+    "replica/master/group/joining.py": "asks the masters of the group that it joins",
     "replica/master/heartbeats/tablet_servers.py": "calls tablet servers",
     "replica/master/kafka/kafka_status.py": "a part of the reply to `Status`",
     "replica/master/requests/conversions.py": "converts, and checks what is asked",

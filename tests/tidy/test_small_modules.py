@@ -26,6 +26,7 @@ ALONE = {
     "replica/decision_executor/outcome.py": PURE,
     "replica/fs/folder_watch.py": SHARED,
     "replica/fs/lengths.py": SHARED,
+    "replica/master/group/leaving.py": PROTOCOL,
     "replica/master/requests/confirming.py": PURE,
     "replica/raft/commitment.py": "a rule of the Raft paper",
     "replica/raft/role_changes.py": "a table of the Raft paper",

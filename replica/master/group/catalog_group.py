@@ -17,6 +17,7 @@ from nyala.replica.tablet import Superblock
 from nyala.replica.types import (
     Clock,
     Code,
+    ConfigEdit,
     Corruption,
     Disk,
     EntryKind,
@@ -150,7 +151,7 @@ class CatalogGroup:
     async def start(self) -> None:
         """Replay the log and join the group; a single member leads at once."""
         await self._loop.run_in_executor(self._lane, self.replica.bootstrap)
-        self.replica.start(campaign=len(self.replica.committed_config.voters) == 1)
+        self.replica.start(campaign=self.replica.committed_config.voters == (self.replica.uuid,))
 
     def tick(self) -> None:
         """Raft's clock; the owner calls it every `tick_ms`."""
@@ -259,6 +260,12 @@ class CatalogGroup:
             self._on_fatal(result)
         else:
             self.replica.gc()
+
+    async def edit_members(self, edit: ConfigEdit, cas: OpId) -> RaftConfig:
+        """Make one edit of the group's config, if the committed one is still `cas`; returns the new one once it is
+        committed. Refused as by `raft.RaftCore.propose_config`."""
+        config: RaftConfig = await self._await(lambda done: self.replica.change_config([edit], cas, (0, 0), done))
+        return config
 
     async def flushed(self) -> None:
         """Return when every applied entry is durable without the log."""

@@ -13,6 +13,7 @@ import grpc.aio
 from nyala.replica.fs import MASTER
 from nyala.replica.rpc import (
     ONCE_CHANNEL_OPTIONS,
+    address_from_pb,
     async_channel_to,
     channel_for_one_call,
     feature_level_from_pb,
@@ -51,19 +52,35 @@ def _check_group(members: Sequence[str], own: str, other: str, address: Address)
 
 
 class MasterBuild(NamedTuple):
-    """The uuid and the build that a master reports of itself."""
+    """The identity and the build that a master reports of itself."""
 
     uuid: str
     feature_level: int
     """The highest feature level that its build knows."""
     version: str
+    cluster_id: str = ""
+    joins: str = ""
+    """The cluster that it waits to join; empty if it does not wait."""
+    tells: Address | None = None
+    """The address that a waiting master tells others."""
+    takes_changes: bool = False
+    """Whether its build follows changes of the group's members."""
 
 
 async def ask_build(address: Address) -> MasterBuild:
     """The uuid and the build of the master at an address; Refused UNAVAILABLE if none answers in time."""
     async with channel_for_one_call(address) as channel:
         found = await pb_grpc.MasterServiceStub(channel).GetIdentity(pb.Empty(), timeout=ASK_TIMEOUT_S)
-    return MasterBuild(found.uuid, feature_level_from_pb(found.feature_level), found.version)
+    joining = found.joining
+    return MasterBuild(
+        found.uuid,
+        feature_level_from_pb(found.feature_level),
+        found.version,
+        cluster_id=found.cluster_id,
+        joins=joining.cluster_id,
+        tells=address_from_pb(joining.address) if joining.HasField("address") else None,
+        takes_changes=found.takes_changes,
+    )
 
 
 async def _identity(address: Address, own: str) -> tuple[str, Address]:

@@ -25,9 +25,9 @@ def has_catalog(disk: Disk) -> bool:
     return Superblock.exists(disk, CATALOG_ID) and Superblock.load(disk, CATALOG_ID).data_state is DataState.READY
 
 
-def need_catalog(disk: Disk, instance: Instance) -> None:
+def need_catalog(disk: Disk, instance: Instance, *, joins: bool = False) -> None:
     """Refused NOT_READY if this directory lacks the promises of its uuid: the uuid was inherited, or a copy did not
-    end."""
+    end. A new master that joins (`joins`) has promised nothing before its copy ends, and begins the copy anew."""
     if not Superblock.exists(disk, CATALOG_ID):
         if promised_elsewhere(instance):
             what = (
@@ -37,8 +37,11 @@ def need_catalog(disk: Disk, instance: Instance) -> None:
             )
             raise Refused(Code.NOT_READY, what, uuid=instance.uuid, path=disk.real_path(""))
         return
-    if not has_catalog(disk):
-        what = "the catalog here is not whole, as after a copy that did not end: repeat `nyala master copy-from`"
+    if not has_catalog(disk) and (promised_elsewhere(instance) or not joins):
+        what = (
+            "the catalog here is not whole, as after a copy that did not end: repeat `nyala master copy-from`, or "
+            "start a new master with --join again"
+        )
         raise Refused(Code.NOT_READY, what, uuid=instance.uuid, path=disk.real_path(""))
 
 
@@ -55,19 +58,35 @@ def check_peers(own: Address, peers: Sequence[Address]) -> None:
         raise Refused(Code.INVALID_ARGUMENT, what, peers=_text(listed))
 
 
-def check_config(config: RaftConfig, own: Member, peers: Sequence[Address]) -> None:
-    """Refused ILLEGAL_STATE if the group that this master belongs to is not the one in its options."""
+def check_config(config: RaftConfig, own: Member, peers: Sequence[Address]) -> str:
+    """Refused ILLEGAL_STATE if the group that this master belongs to is not the one in its options.
+
+    Returns a note for the log, or an empty text. If the group has changed its members since it was formed, the config
+    counts and `peers` may be the former list.
+    """
     member = config.member(own.uuid)
     if member is None:
-        what = "this master is no member of the group whose catalog it has: nobody would ask it for a vote"
-        raise Refused(Code.ILLEGAL_STATE, what, uuid=own.uuid, members=" ".join(m.uuid for m in config.members))
+        raise removed(own.uuid, config)
     stored = {address for m in config.members for address in m.addresses}
-    if len(config.members) > 1 and stored != set(peers):
+    changed = config.opid.index > 0 and not config.unsafe
+    if len(config.members) > 1 and stored != set(peers) and not changed:
         what = "--peers is not what this master's group agreed on; it has to list the same addresses on each of them"
         raise Refused(Code.ILLEGAL_STATE, what, peers=_text(peers) or "(none)", agreed=_text(stored))
     if len(config.members) > 1 and not set(own.addresses) & set(member.addresses):
         what = "the group knows this master at another address than it tells, which --advertise or --listen says"
         raise Refused(Code.ILLEGAL_STATE, what, told=_text(own.addresses), agreed=_text(member.addresses))
+    if changed and peers and stored != set(peers):
+        return f"the masters have changed since --peers={_text(peers)}: the group is {_text(stored)}, which counts"
+    return ""
+
+
+def removed(uuid: str, config: RaftConfig) -> Refused:
+    """The error of a master that the group of its catalog has removed."""
+    what = (
+        "this master was removed from the masters' group: nobody asks it for a vote. Its directory is not needed any "
+        "more; to use the machine again, `nyala fs wipe` the directory and start with --join"
+    )
+    return Refused(Code.ILLEGAL_STATE, what, uuid=uuid, members=" ".join(m.uuid for m in config.members))
 
 
 def _text(addresses: Sequence[Address] | dict[Address, None] | set[Address]) -> str:

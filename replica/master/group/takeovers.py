@@ -28,10 +28,14 @@ class Takeovers:
     def __init__(self, own: Instance, logged: Mapping[str, int]) -> None:
         """`logged`: numbers by uuid that the log had at the start, applied or not."""
         self._own = own
-        self._logged = logged
+        self._logged = dict(logged)
         self._seen: dict[str, int] = {}
         self.catalog: Catalog | None = None
         """The committed catalog; None until it is open."""
+
+    def read_log(self, disk: Disk) -> None:
+        """Count the takeovers in a log that was copied here."""
+        self._logged |= takeovers_in_log(disk)
 
     def number(self, uuid: str) -> int:
         """The number of the latest takeover of that uuid; 0: there was none."""

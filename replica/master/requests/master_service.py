@@ -12,6 +12,8 @@ from nyala.replica.fs import MASTER
 from nyala.replica.raft import Message
 from nyala.replica.rpc import (
     Context,
+    address_from_pb,
+    address_to_pb,
     config_from_pb,
     config_to_pb,
     description_to_pb,
@@ -46,12 +48,14 @@ from ..catalog.catalog import CATALOG_ID
 from ..catalog.records import DESIRED_CHANGE, TABLE, write
 from ..catalog.tables import Change
 from ..group.forming import MasterBuild, ask_build
+from ..group.joining import Joining
 from ..group.takeovers import next_takeover
 from ..kafka.kafka_status import kafka_status
 from ..state import MasterState
 from ..tablets.dropped import holders_of
 from ..tablets.orders import orders_for
 from . import change_requests, desired, lists, replacing
+from .changing_masters import add_master, remove_master
 from .confirming import confirm_config
 from .conversions import checked_table, position_to_pb, positions_to_pb
 from .infos import tablet_infos
@@ -102,6 +106,8 @@ class MasterService(pb_grpc.MasterServiceServicer):
         self._stored = stored
         self._ask_master = ask_master
         self._state: MasterState | None = None
+        self.joining: Joining | None = None
+        """The wait of a new master for its group; None for a master that does not wait."""
 
     def open(self, state: MasterState) -> None:
         """Answer requests from now on; until then only `GetIdentity` and `Status` are answered."""
@@ -139,7 +145,15 @@ class MasterService(pb_grpc.MasterServiceServicer):
             pid=os.getpid(),
             feature_level=build_level(),
             finalized_level=finalized_level(self._state.catalog) if self._state else 0,
+            joining=self._joining(),
+            takes_changes=True,
         )
+
+    def _joining(self) -> pb.Joining | None:
+        joining = self.joining
+        if joining is None or self._state is not None:
+            return None
+        return pb.Joining(cluster_id=joining.cluster_id, address=address_to_pb(joining.own.addresses[0]))
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatReply:
         """Process a server's report; answer with its orders."""
@@ -369,6 +383,21 @@ class MasterService(pb_grpc.MasterServiceServicer):
         if level > before:
             _log.warning("P %s the cluster's feature level is %d from now on, it was %d", self.uuid, level, before)
         return pb.FinalizeUpgradeReply(level=level, before=before)
+
+    @_answered(pb.ChangeMastersReply)
+    async def ChangeMasters(self, request: pb.ChangeMastersRequest) -> pb.ChangeMastersReply:
+        """Add a new master, or remove one: one change of the group's config, if it is still the one that the caller
+        saw."""
+        seen = opid_from_pb(request.seen)
+        if request.HasField("add") == bool(request.remove):
+            raise Refused(Code.INVALID_ARGUMENT, "a change of the masters adds one or removes one; nothing was changed")
+        if request.remove:
+            done = await remove_master(self.state, request.remove, seen, self._ask_master)
+        else:
+            done = await add_master(self.state, address_from_pb(request.add), seen, self._ask_master)
+        if done.changed:
+            _log.warning("P %s the masters' config is %s: %s", self.uuid, done.config.opid, done.words)
+        return pb.ChangeMastersReply(config=config_to_pb(done.config), uuid=done.uuid, already=not done.changed)
 
     @_answered(pb.TakeOverReply)
     async def TakeOver(self, request: pb.TakeOverRequest) -> pb.TakeOverReply:

@@ -176,6 +176,14 @@ def taken_over(**fields: Any) -> Ask:
     return ask(pb.TakeOverRequest, **{"uuid": SECOND_MASTER, "seen": 0} | fields)
 
 
+def masters_change(**fields: Any) -> Ask:
+    """A change of the masters by who saw their first config."""
+    return ask(pb.ChangeMastersRequest, **{"seen": pb.OpId()} | fields)
+
+
+NEW_MASTER = pb.Address(host="h", port=77)
+
+
 def taken_back(method: str, request: Ask) -> Do:
     return after((method, request), ("CancelChange", of_tablet(pb.ReplicaRequest)))
 
@@ -475,6 +483,22 @@ ROWS = [
             Stale("of a level to come", ask(pb.FinalizeUpgradeRequest, level=build_level() + 1), Code.INVALID_ARGUMENT),
             Stale("of no level", ask(pb.FinalizeUpgradeRequest, level=-1), Code.INVALID_ARGUMENT),
         ],
+    ),
+    row(
+        "ChangeMasters",
+        masters_change(remove=SECOND_MASTER),
+        stale=[
+            Stale(
+                "by another config",
+                masters_change(remove=SECOND_MASTER, seen=pb.OpId(term=1, index=9)),
+                Code.CAS_FAILED,
+            ),
+            Stale("of the only one that votes", masters_change(remove=MASTER), Code.ILLEGAL_STATE),
+            Stale("at an address where none is", masters_change(add=NEW_MASTER), Code.NOT_FOUND),
+            Stale("of nothing", masters_change(), Code.INVALID_ARGUMENT),
+            Stale("of two at once", masters_change(remove=SECOND_MASTER, add=NEW_MASTER), Code.INVALID_ARGUMENT),
+        ],
+        late="it is refused for any config but the one that its caller saw, and a config has one position in the log",
     ),
     row("Status", ask(pb.Empty), reads=True, stale="it names nothing"),
     Row(

@@ -1,0 +1,115 @@
+"""Mutants: masters that are added to the running group, removed, and found again."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+UNIT = "tests/unit/master/test_master_members.py"
+PROCESS = "tests/process/test_master_members_process.py"
+RULES = "replica/master/group/changing_members.py"
+REFUSED = f"{UNIT}::test_master_that_must_not_be_added_is_refused"
+
+MUTANTS = (
+    Mutant(
+        name="new master votes before it has the catalog",
+        rows="MF-04",
+        test=f"{UNIT}::test_waiting_master_is_added_without_a_vote_and_once",
+        file=RULES,
+        function="addition",
+        before="Member(found.uuid, (address,), votes=False, promote=True)",
+        after="Member(found.uuid, (address,))",
+    ),
+    Mutant(
+        name="master that joins another cluster is added",
+        rows="MF-04",
+        test=REFUSED,
+        file=RULES,
+        function="addition",
+        before='if joins not in ("", cluster_id):',
+        after="if False:",
+    ),
+    Mutant(
+        name="removed master is added again with its uuid",
+        rows="MF-04",
+        test=REFUSED,
+        file=RULES,
+        function="addition",
+        before="if found.cluster_id:",
+        after="if False:",
+    ),
+    Mutant(
+        name="master that forms a group of its own is added",
+        rows="MF-04",
+        test=REFUSED,
+        file=RULES,
+        function="addition",
+        before="if not found.joins or found.tells is None:",
+        after="if found.tells is None and found.joins:",
+    ),
+    Mutant(
+        name="removal leaves no living majority",
+        rows="MF-03, MF-04",
+        test=f"{UNIT}::test_removal_leaves_a_living_majority",
+        file=RULES,
+        function="removal",
+        before="if len(alive) <= len(rest) // 2:",
+        after="if not alive:",
+    ),
+    Mutant(
+        name="older masters are not asked for",
+        rows="MF-04",
+        test=f"{UNIT}::test_member_of_an_older_build_that_answers_forbids_a_change",
+        file=RULES,
+        function="refuse_older",
+        before="if b is not None and not b.takes_changes",
+        after="if False",
+    ),
+    Mutant(
+        name="an outdated answer ends a master",
+        rows="MF-04, MF-10",
+        test=f"{UNIT}::test_only_a_later_config_of_a_member_proves_a_removal",
+        file="replica/master/group/leaving.py",
+        function="leaves_out",
+        before="seen.config.opid > own.opid",
+        after="True",
+    ),
+    Mutant(
+        name="another cluster's answer ends a master",
+        rows="MF-04, MF-10",
+        test=f"{UNIT}::test_only_a_later_config_of_a_member_proves_a_removal",
+        file="replica/master/group/leaving.py",
+        function="leaves_out",
+        before="seen.uuid == asked and seen.cluster_id == cluster_id",
+        after="seen.uuid == asked",
+    ),
+    Mutant(
+        name="options of the first start stop a changed group",
+        rows="MF-05",
+        test=f"{UNIT}::test_changed_group_counts_more_than_the_options_of_its_first_start",
+        file="replica/master/group/startup_checks.py",
+        function="check_config",
+        before="changed = config.opid.index > 0 and not config.unsafe",
+        after="changed = False",
+    ),
+    Mutant(
+        name="heartbeats to former masters go on",
+        rows="MF-32",
+        test=(
+            "tests/unit/server/test_other_masters.py::"
+            "test_heartbeats_to_a_former_master_end_once_the_leading_one_does_not_name_it"
+        ),
+        file="replica/server/heartbeats/other_masters.py",
+        function="outdated",
+        before="return bool(named) and master not in named and master not in set(told)",
+        after="return False",
+    ),
+    Mutant(
+        name="server forgets the masters that replaced those of its options",
+        rows="MF-04, MF-32",
+        test=f"{PROCESS}::test_each_of_three_masters_is_replaced_while_rows_are_written_and_read",
+        file="replica/server/heartbeats/heartbeat.py",
+        function="Heartbeats.run_forever",
+        before="(*self._manager.options.masters, *stored)",
+        after="self._manager.options.masters",
+    ),
+)

@@ -1,0 +1,206 @@
+"""Masters as members: added, removed and replaced one by one in the running group, by the operators' own commands."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from nyala.replica.client import ScanSpec, wire_batches
+from nyala.replica.master.process import REMOVED_EXIT_CODE
+from nyala.replica.rows import RowOp
+from nyala.replica.rpc import pb
+from nyala.replica.server.heartbeats.other_masters import KNOWN_MASTERS
+from tests.harness.cluster import ServerProcess, local_cluster, wait_until
+from tests.harness.three_masters import FLAGS, MASTER, Masters, done, refused
+
+pytestmark = pytest.mark.process
+
+
+class Members:
+    """A group of masters that changes; `told` is what a command is told of it."""
+
+    def __init__(self, masters: Masters) -> None:
+        self.masters = masters
+        self.cluster = masters.cluster
+
+    @property
+    def told(self) -> tuple[str, str]:
+        return ("--masters", ",".join(self.masters.addresses))
+
+    def config(self) -> pb.RaftConfig:
+        """Return the committed config as the leader reports it."""
+        return self.masters.status(self.masters.leader()).replica.committed_config
+
+    def ended(self, master: ServerProcess) -> None:
+        """Wait until a removed master has ended by itself; it says so again at its next start."""
+        assert master.wait_exit() == REMOVED_EXIT_CODE
+        assert "was removed from the masters' group" in master.fails()
+
+    def new(self, name: str, *, join: str = "") -> ServerProcess:
+        """Start an empty master that waits to join."""
+        address = self.cluster.ports.free_address()
+        extra = (*FLAGS, f"--join={join or ','.join(self.masters.addresses)}")
+        process = ServerProcess(name, MASTER, self.cluster.folder / name, extra, address=address)
+        self.cluster.masters.append(process)
+        return process.start()
+
+
+@pytest.fixture
+def members() -> Iterator[Members]:
+    with local_cluster() as cluster:
+        yield Members(Masters(cluster, 1))
+
+
+def test_single_master_becomes_three_while_it_serves(members: Members) -> None:
+    """MF-04. Goal: two masters are added to a running one, each with a uuid of its own, and any one may be lost after.
+    Method: both are added; the first one is killed; a table from before is there, and another one is made."""
+    members.cluster.add_server()
+    members.masters.create("old")
+    first = members.masters.members[0]
+    for name in ("n1", "n2"):
+        new = members.new(name)
+        added = done("master", "add", new.address, *members.told)
+        assert added["added"] == new.uuid and not added["already"]
+        again = done("master", "add", new.address, *members.told)
+        assert again["already"] and again["config"] == added["config"]
+        members.masters.addresses.append(new.address)
+    assert len({m["uuid"] for m in added["masters"]}) == 3 and all(m["votes"] for m in added["masters"])
+    members.masters.level()
+    first.kill()
+    wait_until(lambda: members.masters.tables() == {"old"}, "the catalog is there")
+    members.masters.create("new")
+    assert members.masters.tables() == {"old", "new"}
+
+
+@pytest.fixture
+def three() -> Iterator[Members]:
+    with local_cluster() as cluster:
+        yield Members(Masters(cluster, 3))
+
+
+class Load:
+    """A thread that writes and reads rows, and looks the table up at the masters, until it is told to stop."""
+
+    def __init__(self, masters: Masters) -> None:
+        self.client = masters.client()
+        self.rounds = 0
+        self.failures: list[BaseException] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            with self.client:
+                table = self.client.get_table("old")
+                with self.client.session_writer(table) as writer:
+                    while not self._over.is_set():
+                        for batch in wire_batches(table, pa.table({"id": [self.rounds]}), RowOp.INSERT):
+                            writer.write(batch)
+                        self.rounds += 1
+                        assert self.client.count(self.client.get_table("old"), ScanSpec()) == self.rounds
+        except BaseException as error:  # noqa: BLE001 - the test reports it
+            self.failures.append(error)
+
+    def more(self) -> None:
+        """Wait until one round has begun and ended from now on."""
+        before = self.rounds
+        wait_until(lambda: self.failures or self.rounds >= before + 2, "the load goes on")
+
+    def end(self) -> None:
+        self._over.set()
+        self._thread.join()
+        assert self.failures == [] and self.rounds > 0
+
+
+def test_each_of_three_masters_is_replaced_while_rows_are_written_and_read(three: Members) -> None:
+    """MF-04, MF-07, MF-15, MF-32. Goal: every master is replaced, the leading ones included, and no request fails; the
+    removed ones end and stay out; a server finds the masters although none of its options is left. Method: a load that
+    looks up, writes and reads; three replacements; then the server and a new master start again with their former
+    options, and a table is made."""
+    server = three.cluster.add_server()
+    three.masters.create("old")
+    load = Load(three.masters)
+    try:
+        for number in range(3):
+            old = three.masters.leader() if number == 0 else three.masters.members[0]
+            new = three.new(f"n{number}")
+            replaced = done("master", "replace", old.uuid, new.address, *three.told)
+            assert (replaced["added"], replaced["removed"]) == (new.uuid, old.uuid)
+            assert len(replaced["masters"]) == 3 and all(m["votes"] for m in replaced["masters"])
+            three.masters.members.remove(old)
+            three.masters.addresses.remove(old.address)
+            three.masters.addresses.append(new.address)
+            three.ended(old)
+            load.more()
+    finally:
+        load.end()
+    again = done("master", "replace", old.uuid, new.address, *three.told)
+    assert again["already"] and again["config"] == replaced["config"]
+    addresses = sorted(three.masters.addresses)
+    wait_until(lambda: sorted((server.root / KNOWN_MASTERS).read_text().split()) == addresses, "the server knows them")
+    server.stop()
+    server.start()
+    new.stop()
+    new.start()
+    three.masters.create("new")
+    assert three.masters.tables() == {"old", "new"}
+
+
+def test_addition_that_is_cut_off_is_repeated(three: Members) -> None:
+    """MF-04. Goal: whatever dies in the middle of a change, the group goes on, and the same command completes it.
+    Method: the command, the leader and the new master are killed once the new one is a member; the last two start
+    again; a table is made meanwhile; the same command."""
+    three.cluster.add_server()
+    leader, new = three.masters.leader(), three.new("new")
+    command = [sys.executable, "-m", "nyala.infra.cli.app", "master", "add", new.address, *three.told]
+    with subprocess.Popen(command, env=dict(os.environ)) as adding:
+        wait_until(lambda: len(three.config().members) == 4, "it is a member")
+        adding.kill()
+    leader.kill()
+    new.kill()
+    three.masters.create("meanwhile")
+    new.start()
+    added = done("master", "add", new.address, *three.told)
+    assert added["added"] == new.uuid and [m["votes"] for m in added["masters"]] == [True] * 4
+    leader.start()
+    three.masters.level()
+    removed = done("master", "remove", new.address, *three.told)
+    assert removed["removed"] == new.uuid and len(removed["masters"]) == 3
+    assert done("master", "remove", new.uuid, *three.told)["already"]
+    three.ended(new)
+
+
+def test_master_that_must_not_join_or_leave_is_refused_and_nothing_is_changed(three: Members) -> None:
+    """MF-03, MF-04, MF-10. Goal: no command can take in a foreign master or end the group. Method: a dead address, a
+    tablet server's, a master's own, one of another cluster, one that waits for another cluster; a removal of a
+    stranger, and of one of the two that are left; a master that was away at its removal comes back, and ends."""
+    server = three.cluster.add_server()
+    before = three.config()
+    nobody = three.cluster.ports.free_address()
+    foreign = three.masters.add("foreign", three.cluster.ports.free_address(), []).start()
+    astray = three.new("astray", join=foreign.address)
+    away = three.masters.followers()[0]
+    own = three.masters.leader().address
+    for address, said in (
+        (nobody, "no master answers"), (server.address, "no master answers"), (foreign.address, "another cluster"),
+        (astray.address, "another"),
+    ):  # fmt: skip
+        assert said in refused("master", "add", address, *three.told)
+    assert done("master", "add", own, *three.told)["already"]
+    assert "names no master" in refused("master", "remove", nobody, *three.told)
+    astray.kill()
+    foreign.kill()
+    away.kill()
+    other = next(m for m in three.masters.followers() if m is not away)
+    assert "no majority" in refused("master", "remove", other.uuid, *three.told)
+    assert three.config() == before
+    assert done("master", "remove", away.address, *three.told)["removed"] == away.uuid
+    away.start(wait=False)
+    three.ended(away)
