@@ -100,8 +100,8 @@ def _look_at(disk: Disk, path: str, tablet_id: str) -> Quarantined:
 
 def _tablet_of(name: str) -> str:
     """The tablet id in a quarantine's name, as `fresh_quarantine` makes it."""
-    tablet_id, dash, number = name.rpartition("-")
-    return tablet_id if dash and number.isdigit() else ""
+    tablet_id, _, number = name.rpartition("-")
+    return tablet_id if number.isdigit() else ""
 
 
 def end_unfinished_copy(disk: Disk, copying: Superblock) -> Superblock:
@@ -111,15 +111,14 @@ def end_unfinished_copy(disk: Disk, copying: Superblock) -> Superblock:
     The copied log goes to a new quarantine. If the disk is so full that the tombstone finds no room, the log is
     removed, because it promises nothing. NO_SPACE if there is still no room.
     """
-    tablet_id = copying.tablet_id
+    tablet_id, last = copying.tablet_id, copying.last_logged or ZERO_OPID
     try:
-        tombstone = delete_replica(disk, copying, copying.last_logged or ZERO_OPID, stop=lambda: None)
+        tombstone = delete_replica(disk, copying, last, stop=lambda: None)
     except Refused as error:
         if error.code is not Code.NO_SPACE or not disk.exists(wal_folder(tablet_id)):
             raise
         disk.remove_tree(wal_folder(tablet_id))
-        current = Superblock.load(disk, tablet_id)
-        tombstone = delete_replica(disk, current, current.last_logged or ZERO_OPID, stop=lambda: None)
+        tombstone = delete_replica(disk, Superblock.load(disk, tablet_id), last, stop=lambda: None)
     _drop_unfinished_copies(disk, tombstone)
     return tombstone
 

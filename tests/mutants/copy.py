@@ -382,8 +382,8 @@ MUTANTS = (
         ),
         file="replica/tablet_copy/quarantine.py",
         function="end_unfinished_copy",
-        before="copying.last_logged or ZERO_OPID, stop=lambda: None)",
-        after="copying.last_logged or ZERO_OPID, stop=lambda: None, known=False)",
+        before="delete_replica(disk, copying, last, stop=lambda: None)",
+        after="delete_replica(disk, copying, last, stop=lambda: None, known=False)",
     ),
     Mutant(
         name="start forgets the kept last opid",

@@ -94,6 +94,7 @@ FINISHED: tuple[str, ...] = (
     "replica/tablet_copy/lost_superblock.py",
     "replica/tablet_copy/manifest.py",
     "replica/tablet_copy/offer.py",
+    "replica/tablet_copy/quarantine.py",
     "replica/tablet_copy/startup.py",
     "replica/wal",
 )

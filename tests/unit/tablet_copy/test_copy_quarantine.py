@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.tablet import Superblock
-from nyala.replica.tablet_copy import delete_replica, list_quarantine, purge_quarantine
-from nyala.replica.types import Corruption, DataState, DiskFailure, OpId
+from nyala.replica.tablet_copy import (
+    delete_replica,
+    list_quarantine,
+    parse_superblock,
+    purge_quarantine,
+    wal_folder,
+)
+from nyala.replica.tablet_copy.blocks import superblock_bytes
+from nyala.replica.tablet_copy.quarantine import drop_undone_deletions, end_unfinished_copy
+from nyala.replica.types import Code, Corruption, DataState, DiskFailure, OpId, Refused
 from tests.harness.copies import TABLET, TARGET_UUID, RestingReplica, data_files, new_disk, superblock
 from tests.harness.sim_disk import SimCrash, SimDisk
 
@@ -180,3 +189,98 @@ def test_purge_beside_a_superblock_that_cannot_be_read_removes_nothing() -> None
     with pytest.raises(Corruption):
         purge_quarantine(disk, TABLET)
     assert data_files(disk) == files and len(list_quarantine(disk, TABLET)) == 1
+
+
+def _put(disk: SimDisk, name: str, held: Superblock | None, *, log: bool = False) -> str:
+    """A quarantine with that superblock, if there is one, and a log or none; returns its path."""
+    path = f"quarantine/{name}"
+    disk.mkdir(path)
+    if held is not None:
+        disk.poke(f"{path}/superblock", superblock_bytes(held))
+    if log:
+        disk.mkdir(f"{path}/wal")
+        disk.poke(f"{path}/wal/wal-000000001", b"12345")
+    return path
+
+
+def _quarantines(disk: SimDisk) -> set[str]:
+    return {f"quarantine/{name}" for name in disk.listdir("quarantine")}
+
+
+def test_quarantine_of_which_a_block_is_gone_tells_the_bytes_that_are_there() -> None:
+    """TC-38. Goal: an operator sees what a purge would free. Method: one of two files of a block is gone; the
+    quarantine of another tablet goes away after the listing, and is not told."""
+    disk = Passing("quarantine/other-000001", -1)
+    tombstone = deleted(disk)
+    gone, left = data_files(disk)
+    disk.remove(f"data/{gone}")
+    _put(disk, "other-000001", None, log=True)
+    disk.before = disk.looks + 2
+    (item,) = list_quarantine(disk)
+    assert (item.path, item.block_bytes) == (tombstone.quarantine, disk.size(f"data/{left}"))
+
+
+def test_purge_leaves_what_is_not_this_tablets() -> None:
+    """TC-45, TC-46. Goal: an operator forgets the data of one tablet. Method: quarantines of another tablet with a
+    superblock and without, one whose name has no number, and a block that another tablet's quarantine names too."""
+    disk = new_disk()
+    tombstone = deleted(disk)
+    kept = parse_superblock(disk.read(f"{tombstone.quarantine}/superblock"), "")
+    others = {
+        _put(disk, "other-000001", replace(kept, tablet_id="other", blocks=())),
+        _put(disk, "other-000002", None, log=True),
+        _put(disk, f"{TABLET}-notes", None, log=True),
+        _put(disk, f"{TABLET}", None, log=True),
+    }
+    files = data_files(disk)
+    third = _put(disk, "third-000001", replace(kept, tablet_id="third"))
+    bare = _put(disk, f"{TABLET}-000009", None, log=True)
+    removed, freed = purge_quarantine(disk, TABLET)
+    assert removed == sorted([tombstone.quarantine, bare]) and freed > 5
+    assert _quarantines(disk) == others | {third} and data_files(disk) == files
+    assert {item.path for item in list_quarantine(disk, TABLET)} == set()
+
+
+@pytest.mark.parametrize(("kind", "code"), [("ENOSPC", Code.NO_SPACE), ("EMFILE", Code.OVERLOADED)])
+def test_unfinished_copy_loses_its_log_for_want_of_room_only(kind: str, code: Code) -> None:
+    """TC-12, TC-61. Goal: the next start goes on where this one could not. Method: a disk that stays full, and a want
+    of handles, as the copy's end is written: the one costs the log, the other nothing; a second try leaves a tombstone
+    with what was acknowledged, and quarantines of other tablets."""
+    disk = new_disk()
+    other = _put(disk, "other-000001", superblock(tablet_id="other", data_state=DataState.COPYING))
+    stale = _put(disk, f"{TABLET}-000001", superblock(data_state=DataState.COPYING), log=True)
+    copying = superblock(data_state=DataState.COPYING, last_logged=OpId(3, 7))
+    copying.save(disk)
+    disk.mkdir(wal_folder(TABLET))
+    disk.poke(f"{wal_folder(TABLET)}/wal-000000001", b"12345")
+    disk.fail_on("replace", "*", kind, times=None)
+    with pytest.raises(Refused) as refused:
+        end_unfinished_copy(disk, copying)
+    assert refused.value.code is code and Superblock.load(disk, TABLET) == copying
+    assert disk.exists(f"{wal_folder(TABLET)}/wal-000000001") == (kind == "EMFILE")
+    tried = disk.fired["replace", kind]
+    with pytest.raises(Refused):
+        end_unfinished_copy(disk, copying)
+    assert disk.fired["replace", kind] == tried + 1, "without a log there is nothing more to try"
+    disk.heal()
+    tombstone = end_unfinished_copy(disk, copying)
+    assert (tombstone.data_state, tombstone.last_logged) == (DataState.DELETED, OpId(3, 7))
+    assert _quarantines(disk) == {other, tombstone.quarantine} and stale not in _quarantines(disk)
+
+
+def test_start_removes_undone_deletions_of_its_own_replica_durably() -> None:
+    """TC-46. Goal: a quarantine that names live blocks never comes back, and no other one goes. Method: an undone
+    deletion and an empty one beside quarantines of another tablet and one with a log; nothing is synced for nothing."""
+    disk = new_disk()
+    ready = superblock(wal_generation=2)
+    stays = {
+        _put(disk, "other-000001", replace(ready, tablet_id="other")),
+        _put(disk, f"{TABLET}-000001", ready, log=True),
+        _put(disk, f"{TABLET}-000002", replace(ready, wal_generation=1)),
+    }
+    drop_undone_deletions(disk, ready)
+    assert disk.count("sync_dir", "quarantine") == 0 and _quarantines(disk) == stays
+    _put(disk, f"{TABLET}-000003", ready)
+    _put(disk, f"{TABLET}-000004", None)
+    drop_undone_deletions(disk, ready)
+    assert disk.count("sync_dir", "quarantine") == 1 and _quarantines(disk) == stays
