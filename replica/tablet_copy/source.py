@@ -106,7 +106,6 @@ def capture_session(
             what = "the source has not flushed what the requestor needs yet"
             raise Refused(Code.NOT_READY, what, flushed=superblock.flush_opid, wanted=wanted.flushed)
         anchor = log.anchor(flush_index)
-        first.release()
         kept = undo.enter_context(ExitStack())  # the anchor is released here only if something below fails
         kept.callback(anchor.release)
         log.roll()
@@ -286,8 +285,6 @@ class CopySourceSession:
     def release_data(self) -> None:
         """Release the blocks and pinned segments; the log stays anchored."""
         with self._lock:
-            if self._closed:
-                return
             self._closed = True
         self.hold.close()
 

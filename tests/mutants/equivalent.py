@@ -435,6 +435,13 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         reason="The file's end syncs all of it, whatever was told before.",
     ),
     Equivalent(
+        file="replica/tablet_copy/source.py",
+        function="capture_session",
+        before="first = log.anchor(0)",
+        after="first = log.anchor(1)",
+        reason="Indexes begin with 1: both keep all entries.",
+    ),
+    Equivalent(
         file="replica/raft/lease.py",
         function="begin_round",
         before="while s.clock - s.lead.round_stamps[0][1] >= max(1, s.options.lease_ticks):",
