@@ -151,13 +151,18 @@ class Scans:
         if spec.snapshot_time or len(tablets) * spec.slice_count <= 1:
             return spec
         time = (
-            self.time_of_staleness(handle, spec.staleness_us) if spec.staleness_us else self.time_now(handle, tablets)
+            self.time_of_staleness(handle, spec.staleness_us, tablets)
+            if spec.staleness_us
+            else self.time_now(handle, tablets)
         )
         return replace(spec, snapshot_time=time)
 
-    def time_of_staleness(self, handle: TableHandle, staleness_us: int) -> int:
-        """Return a time for all tablets, at most `staleness_us` old by the clock of one server, and not below what this
-        client has seen. It is at most half of the kept history old, so that the scan has time to read it."""
+    def time_of_staleness(
+        self, handle: TableHandle, staleness_us: int, tablets: Sequence[TabletHandle] | None = None
+    ) -> int:
+        """Return a time for these tablets, at most `staleness_us` old by the clock of a server of one of them, and not
+        below what this client has seen. It is at most half of the kept history old, so that the scan has time to read
+        it."""
 
         def ask(stub: Any, uuid: str, timeout_s: float) -> int:
             reply = stub.ServerTime(pb.ServerTimeRequest(dest_uuid=uuid), timeout=timeout_s)
@@ -165,7 +170,8 @@ class Scans:
             return int(reply.hybrid_time)
 
         deadline = Deadline(self._calls.options.timeout_s)
-        now = self._calls.at_any(handle.name, handle.tablets[0].tablet_id, ask, deadline=deadline)
+        asked = (tablets or handle.tablets)[0]  # another one may have no server that answers
+        now = self._calls.at_any(handle.name, asked.tablet_id, ask, deadline=deadline)
         allowed_us = min(staleness_us, handle.history_retention_us // 2) - limits.CLOCK_DIFFERENCE_US_MAX
         return max(self._calls.time_seen, now - hybrid_from_us(max(0, allowed_us)))
 

@@ -442,6 +442,15 @@ MUTANTS = (
         after="return now - hybrid_from_us(max(0, allowed_us))",
     ),
     Mutant(
+        name="stale scan asks a tablet that it does not read",
+        rows="IN-10",
+        test=("tests/unit/client/test_client_stale_reads.py::test_stale_scan_needs_no_tablet_that_it_does_not_read"),
+        file="replica/client/scans.py",
+        function="Scans.time_of_staleness",
+        before="asked = (tablets or handle.tablets)[0]",
+        after="asked = handle.tablets[0]",
+    ),
+    Mutant(
         name="scan repeated keeps what came before",
         rows="none",
         test=(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
 from nyala.replica.client import NotApplied, ScanSpec, TableHandle
-from nyala.replica.client.scans import Scans
+from nyala.replica.client.scans import Scans, tablets_to_ask
+from nyala.replica.rows import Predicate
 from nyala.replica.types import Code, Refused, hybrid_from_us
 from tests.harness.history import History, NotLinearizable
 from tests.harness.played_tablets import PlayedCalls, PlayedClient, PlayedTablets, table_of
@@ -188,6 +191,34 @@ def told(seeds: int) -> str:
     return ""
 
 
+def test_stale_scan_needs_no_tablet_that_it_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IN-10. Goal: a tablet without a server fails no read of others. Method: of three tablets the first one has no
+    server that answers; a sliced stale scan of a key of another one shows its row, and one of the first fails."""
+    table = table_of("t", 3)
+    played = PlayedTablets(Random(1), [table])
+    reader, writer = PlayedClient(played), PlayedClient(played)
+    for tablet in table.tablets:
+        writer.write(tablet.tablet_id, 1)
+    played.now_us += 20 * SECOND_US
+    at_any = PlayedCalls.at_any
+
+    def ask(self: PlayedCalls, table_name: str, tablet_id: str, *told: Any, **options: Any) -> Any:
+        if tablet_id == table.tablets[0].tablet_id:
+            raise Refused(Code.UNAVAILABLE, "no server of this tablet answers")
+        return at_any(self, table_name, tablet_id, *told, **options)
+
+    monkeypatch.setattr(PlayedCalls, "at_any", ask)
+    seen = {}
+    for key in "abcdefgh":
+        spec = replace(OLD, predicates=(Predicate("k", "=", (key,)),), slice_count=2)
+        [tablet] = tablets_to_ask(table, spec)
+        try:
+            seen[tablet.pos] = scan(reader, table, spec)
+        except Refused as error:
+            seen[tablet.pos] = error.code
+    assert seen == {0: Code.UNAVAILABLE, 1: 1, 2: 1}
+
+
 def test_history_tells_of_a_pinned_time_that_nobody_remembers(monkeypatch: pytest.MonkeyPatch) -> None:
     """IN-10. Goal: the checker watches stale reads. Method: a client that forgets the time of what it hands out."""
     monkeypatch.setattr(Scans, "_seen", lambda self, part: part)
@@ -198,6 +229,6 @@ def test_history_tells_of_reads_that_are_older_than_they_say(monkeypatch: pytest
     """IN-10. Goal: the checker watches how old stale reads are. Method: the time of several tablets is three seconds
     older than it may be."""
     right = Scans.time_of_staleness
-    older = lambda self, handle, us: right(self, handle, us) - hybrid_from_us(3 * SECOND_US)  # noqa: E731
+    older = lambda self, *told: right(self, *told) - hybrid_from_us(3 * SECOND_US)  # noqa: E731
     monkeypatch.setattr(Scans, "time_of_staleness", older)
     assert "no order explains" in told(20)
