@@ -27,7 +27,7 @@ secret.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +37,7 @@ import pyarrow.compute as pc
 
 from .buffers import offsets_of, padded_words, value_bytes
 from .hashing import U64, decimal_words_of, integer_words, mix_in_place, mix_one
+from .predicate import never_stop
 from .types import invalid
 
 I64 = npt.NDArray[np.int64]
@@ -71,14 +72,18 @@ class RowSum(NamedTuple):
 NO_ROWS = RowSum(0, 0)
 
 
-def sum_of_rows(batch: Any, column_ids: Sequence[int]) -> RowSum:
-    """The checksum of a pa.RecordBatch whose columns have these ids. The order of the columns does not matter."""
+def sum_of_rows(batch: Any, column_ids: Sequence[int], stop: Callable[[], None] = never_stop) -> RowSum:
+    """The checksum of a pa.RecordBatch whose columns have these ids. The order of the columns does not matter.
+
+    `stop` is called before each step of at most a few milliseconds, and may raise.
+    """
     salts = [np.uint64(mix_one(column_id)) for column_id in column_ids]
     total = NO_ROWS
     for at in range(0, batch.num_rows, _ROWS_TOGETHER):
         part = batch.slice(at, _ROWS_TOGETHER)
         rows: U64 = np.zeros(part.num_rows, dtype=np.uint64)
         for column, salt in zip(part.columns, salts, strict=True):
+            stop()
             rows += _cells(column, salt)
         mix_in_place(rows)
         low = int(np.add.reduce(rows))

@@ -112,6 +112,11 @@ class TableSchema:
         return tuple(c.id for c in self.columns)
 
     @cached_property
+    def positions(self) -> dict[int, int]:
+        """The position of each column, by its id."""
+        return {c.id: pos for pos, c in enumerate(self.columns)}
+
+    @cached_property
     def key_columns(self) -> tuple[Column, ...]:
         """The key's columns, in key order."""
         return tuple(self._by_name[n] for n in self.key)

@@ -64,7 +64,7 @@ class Place(NamedTuple):
 
     def column(self, column_id: int) -> pa.Array | None:
         """The column of the whole batch; None if the batch was made before the column was added."""
-        pos = next((pos for pos, c in enumerate(self.schema.columns) if c.id == column_id), None)
+        pos = self.schema.positions.get(column_id)
         return None if pos is None else self.batch.column(pos)
 
     def values(self, columns: Sequence[Column]) -> list[pa.Array]:
@@ -88,11 +88,10 @@ def gathered(places: Iterable[Place], columns_of: Callable[[Place], list[pa.Arra
 
 def select(batch: Any, source: TableSchema, target: TableSchema, names: Sequence[str]) -> Any:
     """The columns `names` of `target`, read from `batch` of schema `source`; zero-copy where they exist."""
-    positions = {c.id: pos for pos, c in enumerate(source.columns)}
     arrays, fields = [], []
     for name in names:
         column = target.column(name)
-        pos = positions.get(column.id)
+        pos = source.positions.get(column.id)
         arrays.append(filled(column, batch.num_rows) if pos is None else batch.column(pos))
         fields.append(target.arrow.field(name))
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
@@ -100,8 +99,7 @@ def select(batch: Any, source: TableSchema, target: TableSchema, names: Sequence
 
 def key_arrays(batch: Any, schema: TableSchema) -> list[Any]:
     """The key's columns of a batch of the schema, in key order."""
-    names = schema.names
-    return [batch.column(names.index(name)) for name in schema.key]
+    return [batch.column(schema.positions[column.id]) for column in schema.key_columns]
 
 
 def take(array: Any, positions: I64) -> Any:
@@ -136,6 +134,37 @@ def _take_fixed_width(array: Any, positions: I64) -> Any | None:
     result = pa.Array.from_buffers(kind, len(positions), [None, pa.py_buffer(new_offsets), pa.py_buffer(picked)])
     check(len(result) == len(positions), "as many rows as were asked for")
     return result
+
+
+class KeyNumbers:
+    """Numbers the different ones of some keys, and finds them among rows, column by column of their values. It costs
+    as much however many keys have one hash. `of_keys`, shape (keys,): the number of each key."""
+
+    def __init__(self, keys: Sequence[pa.Array]) -> None:
+        """`keys`: the key's columns, in key order, without nulls."""
+        self._known: list[tuple[pa.Array, I64]] = []
+        self.of_keys: I64 = np.zeros(len(keys[0]), dtype=np.int64)
+        for column in keys:
+            values = column.unique()
+            known, self.of_keys = np.unique(_numbered(self.of_keys, column, values), return_inverse=True)
+            self._known.append((values, known))
+
+    def find(self, columns: Sequence[pa.Array], at: I64) -> tuple[I64, I64]:
+        """(those of the rows `at` of the key's columns whose key is one of the keys, the number of each one's key)."""
+        numbers: I64 = np.zeros(len(at), dtype=np.int64)
+        for column, (values, known) in zip(columns, self._known, strict=True):
+            wanted = _numbered(numbers, take(column, at), values)
+            numbers = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+            same = known[numbers] == wanted
+            at, numbers = at[same], numbers[same]
+        return at, numbers
+
+
+def _numbered(before: I64, column: pa.Array, values: pa.Array) -> I64:
+    """A number for each pair of the number `before` and the row's value in this column; -1 if it is not one of
+    `values`."""
+    among = pc.fill_null(pc.index_in(column, value_set=values), -1).to_numpy(zero_copy_only=False)
+    return np.where(among < 0, -1, before * len(values) + among)
 
 
 def equal_rows(left: Sequence[Any], right: Sequence[Any]) -> npt.NDArray[np.bool_]:

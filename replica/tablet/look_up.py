@@ -29,7 +29,7 @@ from nyala.replica.rows import (
 )
 
 from .block import Block, Deltas, Needles, bloom_bits, needles_of
-from .columns import Place, equal_rows, gathered, key_arrays, take
+from .columns import KeyNumbers, Place, gathered, key_arrays, take
 from .hash_index import I64, U64, Bools, rotate
 from .memstore import Chunk, places, visible_mask
 from .page_crcs import PageChecks
@@ -145,7 +145,9 @@ class LookUp:
         """The places of the visible versions of the keys `rows`. It reads all keys in memory, and of each block those
         between which the keys may lie."""
         keys = [take(column, rows) for column in self._keys.columns]
-        needles = needles_of(self._keys.hashes[rows])
+        numbers = KeyNumbers(keys)
+        order = np.argsort(numbers.of_keys)
+        ascending = numbers.of_keys[order]
         names = view.schema.key
         wanted = tuple(Predicate(n, "in", ConditionValues(k)) for n, k in zip(names, keys, strict=True))
         conditions = Conditions(wanted, view.schema.arrow, stop)
@@ -153,21 +155,17 @@ class LookUp:
             theirs = key_arrays(batch, schema)
             if checks is not None:
                 checks.check(theirs)
-            at = np.arange(batch.num_rows) if mask is None else np.flatnonzero(mask)
-            hashes = rotate(key_hash([take(column, at) for column in theirs]))
-            first = np.searchsorted(needles.rotated, hashes)
-            end = np.searchsorted(needles.rotated, hashes, side="right")
-            # A key may be asked for more than once, and different keys may have one hash.
-            while len(more := np.flatnonzero(first < end)):
-                stop()
-                mine = needles.order[first[more]]
-                same = equal_rows([take(k, at[more]) for k in theirs], [take(k, mine) for k in keys])
-                if same.any():
-                    place = Place(rows[mine[same]], batch, schema, at[more][same])
-                    if checks is not None:
-                        _check(place, columns, checks)
-                    yield place
-                first += 1
+            at, found = numbers.find(theirs, np.arange(batch.num_rows) if mask is None else np.flatnonzero(mask))
+            if not len(at):
+                continue
+            # A key may be asked for more than once, but it has one visible row.
+            first = np.searchsorted(ascending, found)
+            count = np.searchsorted(ascending, found, side="right") - first
+            mine = np.repeat(first - np.cumsum(count) + count, count) + np.arange(int(count.sum()))
+            place = Place(rows[order[mine]], batch, schema, np.repeat(at, count))
+            if checks is not None:
+                _check(place, columns, checks)
+            yield place
 
     def _fitting(
         self, found: Sequence[Place], columns: Sequence[Column], bytes_max: int, stop: Callable[[], None]

@@ -578,7 +578,7 @@ class Tablet:
         total = NO_ROWS
         scan = self.scan(snapshot_time=snapshot_time, stop=stop)
         for batch in scan:
-            total += sum_of_rows(batch, scan.column_ids)
+            total += sum_of_rows(batch, scan.column_ids, stop)
         return total
 
     def _view(self, snapshot_time: int | None) -> tuple[View, int]:

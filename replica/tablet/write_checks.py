@@ -41,27 +41,31 @@ def check_filled(schema: TableSchema, column_ids: Sequence[int], batch: pa.Recor
 
 
 def check_passes(schema: TableSchema, meta: WriteMeta, batch: pa.RecordBatch, check: Check) -> U64 | None:
-    """Raise Refused(TOO_LARGE) if the rows of a batch would be applied in too many passes, one after the other.
+    """Raise Refused(TOO_LARGE) if the rows of a batch would be applied in too many passes, one after the other, or if
+    these passes would read keys at too many places.
 
     Returns the key hash of each row if the batch is so large that they were needed. In most batches no group of hashes
-    that end in the same bits is as large as the bound, and then nothing is sorted.
+    that end in the same bits is as large as the bounds, and then nothing is sorted.
     """
     most = min(limits.BATCH_PASSES_MAX, limits.BATCH_PASS_VALUES_MAX // len(schema.columns))
+    reads_max, places = limits.BATCH_PASS_READS_MAX, limits.BATCH_PASS_PLACES
     if meta.rows <= most:
         return None
     rows = WireRows.of_batch(batch, meta).of_columns(schema)
     natural = key_hash(rows.keys(schema))
-    if _largest_group(natural) <= most:
+    group = _largest_group(natural)
+    if group <= most and min(meta.rows, group * places) * len(schema.key) <= reads_max:
         return natural
     checked = check(rows, natural)
     if len(checked.hashes) > most:
-        passes = int(in_passes(checked.rows, checked.hashes, schema)[1].max()) + 1
-        if passes > most:
+        sizes = np.bincount(in_passes(checked.rows, checked.hashes, schema)[1])
+        passes, reads = len(sizes), int(np.minimum(sizes, places).sum()) * len(schema.key)
+        if passes > most or reads > reads_max:
             what = (
                 "the batch has too many rows that have to be applied one after the other, because they write one key "
                 "again, or have different keys of one hash: send its rows in two batches, one after the other"
             )
-            raise Refused(Code.TOO_LARGE, what, rows=meta.rows, passes=passes, max=most)
+            raise Refused(Code.TOO_LARGE, what, rows=meta.rows, passes=passes, max=most, reads=reads)
     return natural
 
 

@@ -26,6 +26,11 @@ do different keys of one hash. A pass takes up to about half a millisecond, duri
 batch with more is refused, and clients send its rows in two batches."""
 BATCH_PASS_VALUES_MAX = 30_000
 """The same passes times the columns of the table: a pass of 300 columns takes ten times as long as one of thirty."""
+BATCH_PASS_PLACES = 512
+"""The places at which one pass finds its rows at most, approximately: batches in memory, and blocks."""
+BATCH_PASS_READS_MAX = 160_000
+"""Bounds the reads of keys in all passes of one batch. A pass reads each column of the key at each place where it finds
+rows, in some 5 us. One pass may read all 300 columns at all places."""
 KEPT_BYTES_MAX = 8 << 20
 """Bounds the values that a tablet copies at a time for rows of which a batch has some columns only; a longer row is
 copied alone. A batch itself may have as many bytes."""
@@ -404,12 +409,8 @@ class RequestBound(NamedTuple):
     handler, each 0.1 us to 1 us: `REQUEST_STEPS + fields * field_steps`. A page, and the descriptions of tables for the
     reply to a heartbeat, are made in many steps of the loop, each of which has no more than that, with the fields of
     one item. `tests/unit/rpc/test_rpc_request_costs.py` measures both. A request that may have more than
-    REQUEST_FIELDS_INLINE_MAX fields is read on a thread if it is longer than REQUEST_SMALL_BYTES. Time on the thread of
-    a Scan or a Get is counted in the same way: at most THREAD_STEPS from one look at the caller's deadline to the next,
-    each of which precedes work on one batch, page or value. In total, a scan takes up to 8 steps for each value, 25 for
-    each condition on each piece of the rows, and 400 for each search in a block's key, of which
-    `replica/tablet/key_ranges.py` bounds the number. A Get takes up to twice REQUEST_STEPS.
-    `tests/unit/rpc/test_rpc_thread_costs.py` measures them.
+    REQUEST_FIELDS_INLINE_MAX fields is read on a thread if it is longer than REQUEST_SMALL_BYTES. Time on other threads
+    is counted in the same way; THREADS bounds it.
     """
 
     bytes_max: int
@@ -449,7 +450,7 @@ table's description may be as long. A longer first item is charged when it has b
 REQUEST_STEPS = 20_000
 """Calls of functions by the handler of a request of any size."""
 THREAD_STEPS = 5000
-"""Calls of functions on the thread of a scan or a Get between two looks at its caller's deadline."""
+"""Calls of functions on a thread between two looks at whether the caller still waits."""
 REQUEST_FIELDS_INLINE_MAX = 4000
 _KIB, _MIB = 1 << 10, 1 << 20
 _CHANGE = RequestBound(64 * _KIB, wait_s=30.0)
@@ -553,6 +554,39 @@ REQUESTS: dict[str, RequestBound] = {
 }
 """Every call that a server answers, by service and method; one that is not here is refused. (Batches of consensus
 messages, `PeerBatch`, are bounded by `replica/transport/batch_bounds.py`.)"""
+
+
+class ThreadBound(NamedTuple):
+    """What one piece of work costs a thread, in calls of functions: `steps`, and `each` for what it has many of."""
+
+    each: dict[str, int]
+    steps: int = REQUEST_STEPS
+    look: int = THREAD_STEPS
+    """The most of them between two looks at whether the caller still waits; 0: the work is done to its end."""
+
+    def most(self, **many: int) -> int:
+        """The steps of work that has so many of each."""
+        return self.steps + sum(self.each[name] * count for name, count in many.items())
+
+
+THREADS: dict[str, ThreadBound] = {
+    # `replica/tablet/key_ranges.py` bounds the searches in a block's key.
+    "scan": ThreadBound({"values": 8, "conditions_of_pieces": 40, "searches": 400}),
+    # A key whose hash another key has in memory is hashed anew, without a look in between.
+    "get": ThreadBound({"keys_of_one_hash": 10}, steps=2 * REQUEST_STEPS),
+    # Of each batch of a scan, 8,192 rows at a time.
+    "checksum": ThreadBound({"pieces": 100, "columns_of_pieces": 80}),
+    # A batch has at most BATCH_SIZE_BYTES_MAX. Its keys are hashed before their lengths are known.
+    "check of a write": ThreadBound({"columns": 150, "kib_of_keys": 30}, look=0),
+    # A committed batch is applied to its end. BATCH_PASSES_MAX, BATCH_PASS_VALUES_MAX and BATCH_PASS_READS_MAX bound
+    # the passes, their columns and their reads; a pass finds rows at up to BATCH_PASS_PLACES places. Values that rows
+    # keep are read at these places once: after that they are together.
+    "apply of a write": ThreadBound(
+        {"rows": 8, "passes": 2000, "columns_of_passes": 20, "places": 25, "reads": 5, "kept_columns_of_places": 8},
+        look=0,
+    ),
+}
+"""Work for requests on threads. `tests/unit/rpc/test_rpc_thread_costs.py` and `test_rpc_apply_costs.py` measure it."""
 
 REPEATED: dict[str, int] = {
     "ScanRequest.columns": COLUMNS_MAX,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +27,8 @@ from nyala.replica.rpc import predicate_to_pb, predicates_from_pb
 from nyala.replica.tablet import Tablet
 from nyala.replica.tablet.key_ranges import SEARCH_ROWS, SEARCHES_MAX
 from nyala.replica.types import Entry, EntryKind, OpId, limits
-from tests.harness.tablet_twin import SOURCE, superblock
+from tests.harness.tablet_twin import SOURCE, colliding_key, superblock
+from tests.unit.tablet.test_tablet_collisions import Life
 
 SCHEMA = TableSchema(
     1,
@@ -34,7 +36,7 @@ SCHEMA = TableSchema(
         Column(id=1, name="a", type=ColumnType.INT64, nullable=False),
         Column(id=2, name="b", type=ColumnType.INT64, nullable=False),
         Column(id=3, name="t", type=ColumnType.STRING, nullable=False),
-        *(Column(id=n, name=f"c{n}", type=ColumnType.INT64) for n in range(4, 51)),
+        *(Column(id=n, name=f"c{n}", type=ColumnType.INT64) for n in range(4, 121)),
     ),
     ("a", "b", "t"),
 )
@@ -141,8 +143,9 @@ def test_scan_takes_no_more_steps_of_a_thread_than_is_stated(name: str, tablet: 
     found = spent(scan)
     searched = BLOCKS * 2 * min(SEARCHES_MAX, ALL * EACH // SEARCH_ROWS)
     values = sum(len(p.values) for p in predicates)
-    steps = limits.REQUEST_STEPS + 8 * values + 40 * len(predicates) * (BLOCKS + BATCHES + 1) + 400 * searched
-    assert found.longest <= limits.THREAD_STEPS, found
+    bound, conditions = limits.THREADS["scan"], len(predicates) * (BLOCKS + BATCHES + 1)
+    steps = bound.most(values=values, conditions_of_pieces=conditions, searches=searched)
+    assert found.longest <= bound.look, found
     assert found.steps <= steps, f"{found} of {steps}"
 
 
@@ -153,6 +156,51 @@ def test_get_takes_no_more_steps_of_a_thread_than_is_stated(name: str, tablet: T
     count = limits.GET_KEYS_MAX
     keys = [pa.array(np.arange(count) % 64), pa.array(np.arange(count) // 64), pa.array([GETS[name]] * count)]
     payload = encode_batch(pa.record_batch(keys, names=["a", "b", "t"]))
-    found = spent(lambda stop: tablet.get(tablet.keys(payload), stop=stop))
-    assert found.longest <= limits.THREAD_STEPS, found
-    assert found.steps <= 2 * limits.REQUEST_STEPS, found
+    found, bound = spent(lambda stop: tablet.get(tablet.keys(payload), stop=stop)), limits.THREADS["get"]
+    assert found.longest <= bound.look, found
+    assert found.steps <= bound.most(), found
+
+
+def test_get_of_many_keys_of_one_hash_takes_as_many_steps_as_others(tmp_path: Path) -> None:
+    """IN-60. Goal: keys that are made up to have one hash are not compared one by one with every row that has it.
+    Method: the most keys of one call, all of one hash, read at a time before later versions; some have rows, in
+    two blocks and in many batches in memory. Steps are counted."""
+    keys, stored = [colliding_key(number) for number in range(limits.GET_KEYS_MAX)], 10 * BATCHES
+    life, at = Life(tmp_path), 0
+    for step in range(BLOCKS):
+        life.write(keys[step:stored:BLOCKS])
+        at = at if step else life.tablet.applied_time
+        assert life.tablet.flush() is not None
+    for step in range(BATCHES):
+        life.write(keys[step:stored:BATCHES])
+    payload = encode_batch(pa.RecordBatch.from_arrays([pa.array(k) for k in zip(*keys, strict=True)], ["k", "k2"]))
+    rows = 0
+
+    def get(stop: Callable[[], None]) -> None:
+        nonlocal rows
+        rows = life.tablet.get(life.tablet.keys(payload), stop=stop, snapshot_time=at)[0].batch.num_rows
+
+    found, bound = spent(get), limits.THREADS["get"]
+    most = bound.most(keys_of_one_hash=len(keys))
+    assert rows == stored // BLOCKS
+    assert found.longest <= bound.look + most - bound.steps, found
+    assert found.steps <= most, found
+
+
+def test_checksum_takes_no_more_steps_of_a_thread_than_is_stated(tmp_path: Path) -> None:
+    """IN-60. Goal: a checksum ends soon after its caller has left. Method: of a table of 300 columns, of which batches
+    have one and a bit of each of the others, or nothing; steps are counted, in total and between two looks at the
+    deadline."""
+    columns = tuple(Column(id=n, name=f"c{n}", type=ColumnType.BOOL) for n in range(2, 301))
+    schema = TableSchema(1, (Column(id=1, name="k", type=ColumnType.INT64, nullable=False), *columns), ("k",))
+    disk = RealDisk(tmp_path)
+    disk.mkdir("tablet-meta")
+    made, count = Tablet.create(disk, superblock(schema)), 30_000
+    arrays = [pa.array(np.arange(count)), pa.array([int(RowOp.UPSERT)] * count, pa.uint8()), pa.array(np.arange(count))]
+    payload = encode_batch(pa.RecordBatch.from_arrays(arrays, schema=schema.wire_schema((1,))))
+    meta = WriteMeta(column_ids=(1,), rows=count, source=SOURCE).encode()
+    made.apply([Entry(OpId(1, 1), EntryKind.WRITE, 1000, 1, meta, payload, crc32c(payload))])
+    found, bound = spent(lambda stop: made.checksum(stop=stop)), limits.THREADS["checksum"]
+    pieces = 8  # of at most a megabyte and of 8,192 rows
+    assert found.longest <= bound.look, found
+    assert found.steps <= bound.most(pieces=pieces, columns_of_pieces=pieces * 300), found

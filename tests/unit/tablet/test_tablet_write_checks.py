@@ -134,6 +134,21 @@ def test_keys_of_one_hash_count_as_one_key() -> None:
     assert leader.refused(FULL, keys)
 
 
+def test_keys_at_many_places_come_less_often() -> None:
+    """IN-60. Goal: rows that a pass finds at many places count for each of them, because each is read anew. Method: of
+    as many keys as a pass has places, and of more, as many rows as may be read, and one more; nothing is said about one
+    pass over any number of keys."""
+    leader, places = Leader(), limits.BATCH_PASS_PLACES
+    most = limits.BATCH_PASS_READS_MAX // (places * 2)
+    for keys in (places, 2 * places):
+        rows = [(key, 0) for key in range(keys)] * most
+        left = limits.BATCH_PASS_READS_MAX // 2 - most * places
+        rows += [(key, 0) for key in range(left)]
+        assert not leader.refused(FULL, rows, RowOp.INSERT)
+        assert leader.refused(FULL, [*rows, (left, 0)], RowOp.INSERT)
+    assert places * limits.COLUMNS_MAX <= limits.BATCH_PASS_READS_MAX
+
+
 def test_wide_table_takes_fewer_passes() -> None:
     """IN-60. Goal: the time for which a batch occupies a tablet is bounded for any number of columns. Method: a table
     of 300 columns, where a pass takes ten times as long."""
