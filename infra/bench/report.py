@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
+from nyala.infra.printing import cell
+
 Figures = dict[str, float]
 """The figures of one round: name with its unit -> value."""
 
@@ -250,11 +252,11 @@ def show(console: Console, results: dict[str, list[Figures]], title: str) -> Non
 
     Figures of single processes (after an @) and of single rounds are in the JSON only.
     """
-    table = Table(title=title, title_justify="left", caption="--json: every round, every process")
+    table = Table(title=cell(title, "table.title"), title_justify="left", caption="--json: every round, every process")
     table.add_column("work")
     sides = list(results)
     for side in sides:
-        table.add_column(f"{side} (min to max)", justify="right")
+        table.add_column(cell(f"{side} (min to max)"), justify="right")
     if len(sides) == 2:
         table.add_column("ratio", justify="right")
     judged = verdicts(next(iter(results.values()), []))
@@ -280,5 +282,5 @@ def show(console: Console, results: dict[str, list[Figures]], title: str) -> Non
             cells.append(_ratio_text(beside[name]) if name in beside else "")
         if judged and (one := judged.get(name)):
             cells.append(f"{text_of(one['limit'])}: {'pass' if one['pass'] else 'FAIL'}")
-        table.add_row(metric.title, *cells)
+        table.add_row(*map(cell, (metric.title, *cells)))
     console.print(table)

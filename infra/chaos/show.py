@@ -9,9 +9,10 @@ from pathlib import Path
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
+
+from nyala.infra.printing import as_text, cell, line
 
 from .run import Chaos, ChaosOptions, Happened, Report, Show
 from .scene import Scene, ServerScene, TabletScene
@@ -33,12 +34,12 @@ def perform(folder: Path, options: ChaosOptions, console: Console, *, quiet: boo
     """Run and show it: a live picture on a terminal, one line per event elsewhere, nothing if `quiet`."""
     if quiet:
         return Chaos(folder, options).run()
-    console.print(f"seed {options.seed}, {options.duration_s / 60:.1f} minutes of faults, in {folder}", highlight=False)
+    console.print(f"seed {options.seed}, {options.duration_s / 60:.1f} minutes of faults, in {folder}")
     follow = _live(console, options) if console.is_terminal else _lines(console)
     with follow as tick:
         report = Chaos(folder, options, tick).run()
-    for table in summary(report):
-        console.print(table)
+    for part in summary(report):
+        console.print(part)
     return report
 
 
@@ -55,9 +56,7 @@ def _lines(console: Console) -> Iterator[Callable[[Show], None]]:
     def tick(show: Show) -> None:
         nonlocal told
         for happened in show.report.story[told:]:
-            console.print(
-                escape(f"{_line(happened)}  [{show.workload.rows:,} row writes]"), highlight=False, soft_wrap=True
-            )
+            console.print(line(f"{_line(happened)}  [{show.workload.rows:,} row writes]"), soft_wrap=True)
             told += 1
 
     yield tick
@@ -78,9 +77,10 @@ def screen(show: Show, options: ChaosOptions) -> Group:
         " row writes acknowledged   ",
         (f"{show.workload.reader.reads}", "bold"),
         " scans compared with them: ",
-        ("all right", "bold green") if not faults else (f"WRONG: {faults[0]}", "bold red"),
+        ("all right", "bold green") if not faults else (as_text(f"WRONG: {faults[0]}"), "bold red"),
     )
-    story = Text("\n".join(_line(h) for h in show.report.story[-STORY_LINES:]), no_wrap=True, overflow="ellipsis")
+    told = (as_text(_line(h)) for h in show.report.story[-STORY_LINES:])
+    story = Text("\n".join(told), no_wrap=True, overflow="ellipsis")
     return Group(picture(scene), numbers, story)
 
 
@@ -92,46 +92,47 @@ def picture(scene: Scene) -> Table:
     table.add_row("master-1", "", _state(scene.master_state), *("" for _ in scene.tablets))
     for server in scene.servers:
         cells = (_cell(scene, server, tablet) for tablet in scene.tablets)
-        table.add_row(server.name, server.uuid[:8], _state(server.away or server.state), *cells)
+        table.add_row(cell(server.name), server.uuid[:8], _state(server.away or server.state), *cells)
     return table
 
 
-def _state(state: str) -> str:
-    return f"[{'green' if state == 'READY' else 'red'}]{state.lower().replace('_', ' ')}[/]"
+def _state(state: str) -> Text:
+    return cell(state.lower().replace("_", " "), "green" if state == "READY" else "red")
 
 
-def _cell(scene: Scene, server: ServerScene, tablet: TabletScene) -> str:
+def _cell(scene: Scene, server: ServerScene, tablet: TabletScene) -> Text:
     state = tablet.state_of(server.name)
     if not state:
         config = tablet.config
         member = config.member(server.uuid) if config else None
-        return "[red]?[/]" if member else ""
+        return cell("?", "red") if member else cell("")
     if state == "copying":
         running = [j for j in scene.copies if (j.tablet_id, j.target_uuid) == (tablet.tablet_id, server.uuid)]
         if running and running[-1].bytes_total:
-            state_text = f"copying {100 * running[-1].bytes_done // running[-1].bytes_total} %"
-            return f"[magenta]{state_text}[/]"
-    return f"[{_ROLES.get(state, 'white')}]{state.lower()}[/]"
+            return cell(f"copying {100 * running[-1].bytes_done // running[-1].bytes_total} %", "magenta")
+    return cell(state.lower(), _ROLES.get(state, "white"))
 
 
-def summary(report: Report) -> Iterator[Table | str]:
+def summary(report: Report) -> Iterator[Table | Text | str]:
     """The table of events, the table of verifiers, and one line."""
     events = Table(title="events", title_justify="left")
     for heading in ("at", "what", "what came of it"):
         events.add_column(heading, overflow="fold")
     for happened in report.story:
-        events.add_row(f"{happened.at_s:.1f} s", happened.kind, escape(happened.what))
+        events.add_row(f"{happened.at_s:.1f} s", cell(happened.kind), cell(happened.what))
     yield events
     verdicts = Table(title="verifiers", title_justify="left")
     for heading in ("", "verifier", "looked at", "wrong"):
         verdicts.add_column(heading, overflow="fold")
     for verdict in report.verdicts:
-        mark = "[green]ok[/]" if verdict.ok else "[bold red]WRONG[/]"
-        verdicts.add_row(mark, escape(verdict.name), escape(verdict.looked_at), escape("\n".join(verdict.wrong)))
+        mark = cell("ok", "green") if verdict.ok else cell("WRONG", "bold red")
+        wrong = Text("\n").join(map(cell, verdict.wrong))
+        verdicts.add_row(mark, cell(verdict.name), cell(verdict.looked_at), wrong)
     yield verdicts
     yield "done: " + ", ".join(f"{kind} {report.done[kind]}" for kind in Kind)
-    yield escape(", ".join(f"{name.replace('_', ' ')}: {value:,g}" for name, value in report.figures.items()))
+    yield ", ".join(f"{name.replace('_', ' ')}: {value:,g}" for name, value in report.figures.items())
     if report.ok:
-        yield f"[bold green]VERDICT: every acknowledged row is right[/] (seed {report.seed})"
+        yield line(("VERDICT: every acknowledged row is right", "bold green"), f" (seed {report.seed})")
     else:
-        yield f"[bold red]VERDICT: WRONG[/]; seed {report.seed}, everything is kept in {report.folder}"
+        where = f"; seed {report.seed}, everything is kept in {report.folder}"
+        yield line(("VERDICT: WRONG", "bold red"), where)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
+from nyala.infra.printing import as_text
+
 from .context import console
 
 if TYPE_CHECKING:
@@ -32,12 +34,12 @@ class CopyState(Protocol):
 def copy_bar(*, quiet: bool = False) -> Iterator[Callable[[CopyState], None]]:
     """A function that redraws a progress bar on a terminal, for this context; elsewhere, or if `quiet`, it draws
     nothing."""
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
         task = bar.add_task("BEGIN", total=None)
 
         def draw(copy: CopyState) -> None:
-            bar.update(task, description=copy.phase, completed=copy.bytes_done, total=copy.bytes_total or None)
+            bar.update(task, description=as_text(copy.phase), completed=copy.bytes_done, total=copy.bytes_total or None)
 
         yield draw
 

@@ -9,7 +9,6 @@ from dataclasses import asdict, replace
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.status import Status
 
 from nyala.infra.bench import options as sizes
@@ -17,6 +16,7 @@ from nyala.infra.bench.machine import machine, machine_line
 from nyala.infra.bench.options import BenchmarkError
 from nyala.infra.bench.report import show
 from nyala.infra.jars import JarsMissing
+from nyala.infra.printing import TextConsole, line
 from nyala.replica.types import ReplicaError
 
 from .context import Json, Masters, console, masters_of, print_json
@@ -53,12 +53,12 @@ def _measure(names: Sequence[str], options: sizes.BenchOptions, as_json: bool) -
     from nyala.pipeline import PublishFailed
 
     facts = machine()
-    status_console = Console(stderr=True)
+    status_console = TextConsole(stderr=True)
     outcomes, failure = [], ""
     for name in names:
-        with status_console.status(f"{name}: beginning") as line:
+        with status_console.status(f"{name}: beginning") as shown:
             try:
-                outcome = suite.run(name, options, _progress(status_console, line))
+                outcome = suite.run(name, options, _progress(status_console, shown))
             except (*FAILURES, PublishFailed) as error:
                 failure = f"bench {name}: {str(error).strip().splitlines()[0] if str(error).strip() else repr(error)}"
                 break
@@ -66,25 +66,25 @@ def _measure(names: Sequence[str], options: sizes.BenchOptions, as_json: bool) -
         if not as_json:
             show(console, outcome.results, f"bench {name}, {options.rounds} rounds: median (min to max)")
             for text in outcome.notes:
-                console.print(text, highlight=False, style="yellow")
+                console.print(text, style="yellow")
     if as_json:
         benches = [o.as_json() for o in outcomes]
         print_json({"machine": facts, "options": asdict(options), "benches": benches, "failure": failure})
     elif outcomes:
-        console.print(machine_line(facts), highlight=False, style="dim")
+        console.print(machine_line(facts), style="dim")
     if failure:
         typer.echo(f"nyala: {failure}", err=True)
         raise typer.Exit(1)
 
 
-def _progress(where: Console, line: Status) -> Callable[[str], None]:
+def _progress(where: TextConsole, shown: Status) -> Callable[[str], None]:
     """A function that shows progress: one changing line on a terminal, one line each in a log."""
     began = time.monotonic()
 
     def tell(text: str) -> None:
-        line.update(text)
+        shown.update(line(text))
         if not where.is_terminal:
-            where.print(f"{time.monotonic() - began:6.1f} s  {text}", highlight=False)
+            where.print(f"{time.monotonic() - began:6.1f} s  {text}")
 
     return tell
 

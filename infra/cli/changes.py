@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nyala.infra.printing import line
 from nyala.replica import tools
 from nyala.replica.types import Code, RaftConfig, Refused
 
@@ -277,11 +278,11 @@ def _follow(
 
 def _wait(done: Callable[[], bool], progress: Callable[[], str], timeout_s: float) -> bool:
     deadline = time.monotonic() + timeout_s
-    with console.status("wanted") as line:
+    with console.status("wanted") as shown:
         while not done():
             if time.monotonic() > deadline:
                 return False
-            line.update(progress())
+            shown.update(line(progress()))
             time.sleep(POLL_S)
     return True
 

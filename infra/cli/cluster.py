@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nyala import pipeline
+from nyala.infra.printing import cell, line
 from nyala.replica import tools
 from nyala.replica.types import DataState, read_number
 
@@ -95,15 +96,15 @@ def check(
         print_table(f"cluster {view.cluster_id}", REPLICA_HEADINGS, _replica_rows(view), SPARE)
         for finding in findings:
             colour = "red" if finding.severity is tools.Severity.ERROR else "yellow"
-            console.print(f"[{colour}]{finding.severity}[/] {finding.subject}: {finding.what}", highlight=False)
+            console.print(line((finding.severity, colour), f" {finding.subject}: {finding.what}"))
         live = [r for found in view.replicas.values() for r in found if r.status.data_state != DataState.DELETED]
         left_out = tools.left_out(view) if checksum else []
         if left_out:
-            console.print(f"not compared: {', '.join(left_out)}", highlight=False)
+            console.print(f"not compared: {', '.join(left_out)}")
         if not findings:
             which = "the compared" if left_out else "all"
             same = f", {which} replicas of a tablet hold the same rows" if checksum else ""
-            console.print(f"[green]OK[/] {len(view.servers)} servers, {len(live)} replicas{same}")
+            console.print(line(("OK", "green"), f" {len(view.servers)} servers, {len(live)} replicas{same}"))
     if any(f.severity is tools.Severity.ERROR for f in findings):
         raise typer.Exit(1)
 
@@ -140,7 +141,7 @@ def list_servers(masters: Masters = "", as_json: Json = False) -> None:
         for kind, s in everyone
     ]
     rows = [
-        (kind, s.uuid[:8], _address(s), "[green]alive[/]" if s.alive else "[red]silent[/]", *held, s.location,
+        (kind, s.uuid[:8], _address(s), cell("alive", "green") if s.alive else cell("silent", "red"), *held, s.location,
          tools.drain_words(s))
         for (kind, s), held in zip(everyone, holds, strict=True)
     ]  # fmt: skip

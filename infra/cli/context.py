@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 import nyala
 from nyala.infra import local
+from nyala.infra.printing import TextConsole, cell, titled
 
 if TYPE_CHECKING:
     from nyala.replica.client import Client
@@ -45,10 +45,10 @@ WIDTH_OF_FILES = 100_000
 """The width of output that is not a terminal: each row is one line, because text that is cut is lost for scripts."""
 
 
-def new_console() -> Console:
+def new_console() -> TextConsole:
     """Standard output: a terminal with its width, or that of COLUMNS; anything else without a line length."""
-    found = Console()
-    return found if found.is_terminal or "COLUMNS" in os.environ else Console(width=WIDTH_OF_FILES)
+    found = TextConsole()
+    return found if found.is_terminal or "COLUMNS" in os.environ else TextConsole(width=WIDTH_OF_FILES)
 
 
 console = new_console()
@@ -156,7 +156,7 @@ def ask_for_name(name: str, question: str) -> None:
 
 def not_yet(fingerprint: str) -> None:
     """The last line of a plan that was only printed."""
-    console.print(f"Nothing was changed. To carry this out: --yes-i-lose-data={fingerprint}", highlight=False)
+    console.print(f"Nothing was changed. To carry this out: --yes-i-lose-data={fingerprint}")
 
 
 def print_json(value: Any) -> None:
@@ -190,37 +190,38 @@ def show_list(
 def print_table(
     title: str, headings: Sequence[str], rows: Sequence[Sequence[object]], spare: Sequence[str] = ()
 ) -> None:
-    """Print a table for people. No text is cut: if the table is too wide, columns of `spare` are dropped, then cells
-    wrap.
+    """Print a table for people. Cells, title and headings are shown by `cell`: a `Text` is a text of ours.
+
+    No text is cut: if the table is too wide, columns of `spare` are dropped, then cells wrap.
 
     `spare` lists the least useful column first; empty ones are dropped before all others. The output names them.
     """
-    cells = [[str(cell) for cell in row] for row in rows]
+    cells = [[cell(value) for value in row] for row in rows]
     empty = [h for h in spare if not any(row[headings.index(h)] for row in cells)]
     going = empty + [h for h in spare if h not in empty]
     for count in range(len(going) + 1):
         kept = [pos for pos, heading in enumerate(headings) if heading not in going[:count]]
-        table = _table(title, [headings[p] for p in kept], [[row[p] for p in kept] for row in cells], whole_words=True)
+        table = _table([headings[p] for p in kept], [[row[p] for p in kept] for row in cells], whole_words=True)
         if _least_width(table) <= console.width:
             break
     else:
         kept_rows = [[row[p] for p in kept] for row in cells]
-        table = _table(title, [headings[p] for p in kept], kept_rows, whole_words=False)
-    console.print(table)
+        table = _table([headings[p] for p in kept], kept_rows, whole_words=False)
+    console.print(titled(title, table))
     if len(kept) < len(headings):
         left_out = ", ".join(heading for pos, heading in enumerate(headings) if pos not in kept)
-        console.print(f"too narrow for: {left_out} (a wider terminal, a pipe or --json has them)", highlight=False)
+        console.print(f"too narrow for: {left_out} (a wider terminal, a pipe or --json has them)")
 
 
-def _table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], *, whole_words: bool) -> Table:
+def _table(headings: Sequence[str], rows: Sequence[Sequence[Text]], *, whole_words: bool) -> Table:
     """A table whose cells wrap between words only, such as ids and addresses, or, if that is impossible, anywhere."""
-    table = Table(title=title, title_justify="left")
+    table = Table()
     for pos, heading in enumerate(headings):
-        sentences = [row[pos] for row in rows if " " in row[pos]]
-        width = max((Text.from_markup(cell).cell_len for cell in sentences), default=0)
+        sentences = [row[pos] for row in rows if " " in row[pos].plain]
+        width = max((text.cell_len for text in sentences), default=0)
         words = not sentences and " " not in heading
         least = min(width, UNBROKEN_MAX) if whole_words and width else None
-        table.add_column(heading, overflow="fold", no_wrap=whole_words and words, min_width=least)
+        table.add_column(cell(heading), overflow="fold", no_wrap=whole_words and words, min_width=least)
     for row in rows:
         table.add_row(*row)
     return table

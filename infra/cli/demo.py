@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
 from nyala.infra.jars import JarsMissing
 from nyala.infra.local import StackError, StackOptions, prepare, text_of
+from nyala.infra.printing import TextConsole, line
 from nyala.replica.types import ReplicaError
 
 from .context import Json, console, print_json
@@ -63,11 +62,11 @@ def demo(
     except OSError as error:
         problem = text_of(error)
     if problem:
-        console.print(f"[red]the demo failed[/]: {escape(problem)}", highlight=False)
+        console.print(line(("the demo failed", "red"), f": {problem}"))
     if folder is None and equal:
         shutil.rmtree(place, ignore_errors=True)
     if not equal:
-        console.print(f"state and logs are in {place}", highlight=False)
+        console.print(f"state and logs are in {place}")
         raise typer.Exit(1)
 
 
@@ -78,7 +77,7 @@ def _chaos(folder: Path | None, minutes: float, seed: int, as_json: bool) -> Non
 
     place = folder or Path(tempfile.mkdtemp(prefix="nyala-chaos-"))
     try:
-        shown = Console(stderr=True) if as_json else console
+        shown = TextConsole(stderr=True) if as_json else console
         report = perform(place, ChaosOptions(seed=seed, duration_s=minutes * 60), shown)
     except (StackError, ReplicaError):
         typer.echo(f"nyala: seed {seed} came to no verdict; everything is kept in {place}", err=True)

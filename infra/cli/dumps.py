@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from nyala.infra.printing import line
+
 from .context import Json, console, print_json, print_table, size_text
 from .offline import members_text
 
@@ -55,10 +57,8 @@ def _pause() -> None:
 
 def _print_item(segment: str, item: dict[str, Any]) -> None:
     rest = "  ".join(f"{k}={v}" for k, v in item.items() if k not in ("kind", "byte_offset"))
-    colour = _COLOURS.get(item["kind"], "white")
-    console.print(
-        f"{segment} @{item['byte_offset']:<10} [{colour}]{item['kind']:<7}[/] {rest}", highlight=False, soft_wrap=True
-    )
+    kind = (f"{item['kind']:<7}", _COLOURS.get(item["kind"], "white"))
+    console.print(line(f"{segment} @{item['byte_offset']:<10} ", kind, f" {rest}"), soft_wrap=True)
 
 
 @cmeta_app.command("dump")
@@ -74,12 +74,10 @@ def dump_cmeta(
     if as_json:
         print_json(cmeta_json(view))
         return
-    console.print(
-        f"tablet {view.tablet_id}, promised by server {view.uuid}\nterm {view.term}, "
-        f"vote {view.voted_for or 'not given'}, abstains up to term {view.vote_floor_term}\n"
-        f"committed config {view.config.opid}{', made by unsafe recovery' if view.config.unsafe else ''}",
-        highlight=False,
-    )
+    vote, unsafe = view.voted_for or "not given", ", made by unsafe recovery" if view.config.unsafe else ""
+    console.print(f"tablet {view.tablet_id}, promised by server {view.uuid}")
+    console.print(f"term {view.term}, vote {vote}, abstains up to term {view.vote_floor_term}")
+    console.print(f"committed config {view.config.opid}{unsafe}")
     rows = [
         (m.uuid, ", ".join(str(a) for a in m.addresses), *("yes" if x else "" for x in (m.votes, m.promote)),
          *("yes" if x else "" for x in (m.holds_data, m.replace)))

@@ -76,7 +76,7 @@ def check(
 
 def _print_view(view: tools.DirectoryView) -> None:
     if view.instance is not None:
-        console.print(f"{view.instance.kind} {view.instance.uuid}", highlight=False)
+        console.print(f"{view.instance.kind} {view.instance.uuid}")
     rows = [
         (*replica_cells(t), t.files_checked, size_text(t.log.size_bytes if t.log else 0), size_text(t.block_bytes))
         for t in view.tablets

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from nyala.replica import tools
 from nyala.replica.types import DataState, Disk
@@ -28,7 +27,7 @@ def list_replicas(root: Root, as_json: Json = False) -> None:
         found = [tools.read_tablet(disk, t, blocks=False) for t in Superblock.list_tablets(disk)]
     rows = [
         (*replica_cells(t), size_text(t.log.size_bytes if t.log else 0), size_text(t.block_bytes),
-         escape("; ".join(f.what for f in t.findings)))
+         "; ".join(f.what for f in t.findings))
         for t in found
     ]  # fmt: skip
     headings = ("tablet", "table", "state", "term", "last", "log", "blocks", "trouble")
@@ -56,15 +55,12 @@ def _print_replica(found: tools.TabletFiles) -> None:
             f"{superblock.data_state.name} {'witness' if superblock.witness else 'replica'} of "
             f"{superblock.table_name}, {'log from' if superblock.witness else 'flushed to'} {superblock.flush_opid}, "
             f"last logged {found.last_opid or '?'}"
-            + (f", earlier data in {superblock.quarantine}" if superblock.quarantine else ""),
-            highlight=False,
+            + (f", earlier data in {superblock.quarantine}" if superblock.quarantine else "")
         )
     if cmeta is not None:
         members = members_text(cmeta.config)
-        console.print(
-            f"term {cmeta.term}, vote {cmeta.voted_for or 'not given'}, config {cmeta.config.opid}: {members}",
-            highlight=False,
-        )
+        vote = cmeta.voted_for or "not given"
+        console.print(f"term {cmeta.term}, vote {vote}, config {cmeta.config.opid}: {members}")
     if log is not None:
         segments = [(s.name, s.first_index, s.last_index, size_text(s.length_bytes)) for s in log.segments]
         print_table("log", ("segment", "first", "last", "size"), segments)

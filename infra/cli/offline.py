@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
+from nyala.infra.printing import as_text, line
 from nyala.replica import tools
 from nyala.replica.types import Address, RaftConfig
 
@@ -66,7 +66,7 @@ def reading(*, quiet: bool, total_bytes: int | None = None) -> Iterator[Callable
     """`step(path, bytes read)`, which draws progress on a terminal in this context; elsewhere, or with `quiet`,
     nothing."""
     with Progress(
-        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[read]}"),
+        TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[read]}", markup=False),
         console=console, transient=True, disable=quiet or not console.is_terminal,
     ) as bar:  # fmt: skip
         task, read = bar.add_task("reading", total=total_bytes, read=""), 0
@@ -75,7 +75,8 @@ def reading(*, quiet: bool, total_bytes: int | None = None) -> Iterator[Callable
             nonlocal read
             read += size_bytes
             of = "" if total_bytes is None else f" of {size_text(total_bytes)}"
-            bar.update(task, description=path[:PATH_SHOWN_LENGTH_MAX], completed=read, read=size_text(read) + of)
+            shown = as_text(path)[:PATH_SHOWN_LENGTH_MAX]
+            bar.update(task, description=shown, completed=read, read=size_text(read) + of)
 
         yield step
 
@@ -83,11 +84,10 @@ def reading(*, quiet: bool, total_bytes: int | None = None) -> Iterator[Callable
 def print_findings(findings: Sequence[tools.FileFinding]) -> None:
     """Print the findings, one line each, errors first."""
     for found in findings:
-        colour = _COLOURS[found.severity]
-        text = f"[{colour}]{found.severity:<7}[/] {escape(found.path)}: {escape(found.what)}"
-        console.print(text, highlight=False, soft_wrap=True)
+        text = line((f"{found.severity:<7}", _COLOURS[found.severity]), f" {found.path}: {found.what}")
+        console.print(text, soft_wrap=True)
     if not findings:
-        console.print("[green]every file is whole[/]")
+        console.print(line(("every file is whole", "green")))
 
 
 def members_text(config: RaftConfig) -> str:

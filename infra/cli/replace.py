@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nyala import pipeline
+from nyala.infra.printing import line
 from nyala.replica import tools
 from nyala.replica.types import Code, Refused
 
@@ -80,8 +81,9 @@ def replace(
         print_json({"carried_out": bool(made), **tools.replacement_json(plan, made)})
     elif made:
         for old, new in sorted(made.items()):
-            console.print(f"T {old} replaced by {new}", highlight=False)
-        console.print(f"[green]done[/]: {len(made)} tablets replaced; empty ones take their place now. Look with")
+            console.print(f"T {old} replaced by {new}")
+        text = f": {len(made)} tablets replaced; empty ones take their place now. Look with"
+        console.print(line(("done", "green"), text))
         console.print("  nyala cluster check")
     elif plan.tablets and not yes_i_lose_data:
         not_yet(plan.fingerprint)
@@ -155,32 +157,24 @@ def _print_plan(plan: tools.ReplacementPlan, *, kafka_asked: bool) -> None:
         print_table(f"replacement plan {plan.fingerprint}", headings, rows, ("members", "table"))
     for uuid in sorted({u for t in plan.tablets for u in t.unseen}):
         count = sum(uuid in t.unseen for t in plan.tablets)
-        console.print(
-            f"[red]not seen[/]: {uuid}, a member of {count} of these tablets. If it lives, or only its directory does, "
-            "start it, or recover from it",
-            highlight=False,
-        )
+        what = "If it lives, or only its directory does, start it, or recover from it"
+        console.print(line(("not seen", "red"), f": {uuid}, a member of {count} of these tablets. {what}"))
     for uuid in sorted({u for t in plan.tablets for u in t.with_rows}):
         count = sum(uuid in t.with_rows for t in plan.tablets)
-        console.print(f"[red]thrown away[/]: rows of {count} of these tablets on {uuid}, which runs", highlight=False)
+        text = f": rows of {count} of these tablets on {uuid}, which runs"
+        console.print(line(("thrown away", "red"), text))
     print_lowerings(plan.lowerings)
     for loss in plan.losses:
-        console.print(
-            f"[red]not in Kafka any more[/]: {loss.topic}[{loss.kafka_partition}] from {loss.start} to "
-            f"{loss.first_kept}, of which rows of these tablets do not come back",
-            highlight=False,
-        )
+        place = f": {loss.topic}[{loss.kafka_partition}] from {loss.start} to {loss.first_kept}"
+        text = f"{place}, of which rows of these tablets do not come back"
+        console.print(line(("not in Kafka any more", "red"), text))
     if plan.lowerings and not kafka_asked:
-        console.print(
-            "[yellow]Kafka was not asked[/] how far back it goes: with --kafka HOST:PORT sources go back no further "
-            "than that, where an ingest can begin",
-            highlight=False,
-        )
+        goes = "with --kafka HOST:PORT sources go back no further than that, where an ingest can begin"
+        console.print(line(("Kafka was not asked", "yellow"), f" how far back it goes: {goes}"))
     for alone in plan.left_alone:
-        console.print(
-            f"[green]left alone[/] tablet {alone.tablet_id} of {alone.table_name}: {alone.what}", highlight=False
-        )
-    console.print(f"[red]{WARNING}[/]" if plan.tablets else "nothing to replace", highlight=False)
+        text = f" tablet {alone.tablet_id} of {alone.table_name}: {alone.what}"
+        console.print(line(("left alone", "green"), text))
+    console.print(line((WARNING, "red")) if plan.tablets else "nothing to replace")
 
 
 def _carry_out(

@@ -14,11 +14,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.live import Live
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from nyala.infra import local
+from nyala.infra.printing import as_text, cell, line
 
 from .context import new_console
 
@@ -32,20 +32,19 @@ _COLOURS = {"READY": "green", "STARTING": "yellow", "BACKING_OFF": "yellow", "FA
 
 def children_table(status: dict[str, Any]) -> Table:
     """The children of a stack as a table."""
-    table = Table(title=f"nyala stack in {status['folder']}", title_justify="left")
+    table = Table(title=cell(f"nyala stack in {status['folder']}", "table.title"), title_justify="left")
     problems = [f"{c['name']}: {c['problem']}" for c in status["children"] if c.get("problem")]
-    table.caption = Text("\n".join(filter(None, [*problems, status.get("problem", "")])), style="red")
+    table.caption = Text("\n".join(as_text(p) for p in [*problems, status.get("problem", "")] if p), style="red")
     for heading in ("process", "state", "address", "pid", "restarts", "uuid"):
         table.add_column(heading, overflow="fold")
     for child in status["children"]:
-        colour = _COLOURS.get(child["state"], "white")
         table.add_row(
-            child["name"],
-            f"[{colour}]{child['state']}[/]",
-            child["address"],
+            cell(child["name"]),
+            cell(child["state"], _COLOURS.get(child["state"], "white")),
+            cell(child["address"]),
             str(child["pid"] or ""),
             str(child["restarts"]) + (f" (last exit {child['last_exit']})" if child["last_exit"] is not None else ""),
-            child["uuid"],
+            cell(child["uuid"]),
         )
     return table
 
@@ -78,9 +77,7 @@ def up(
         with _telling(console) as tell:
             state = local.start_detached(folder, options, tell)
         console.print(children_table(state))
-        console.print(
-            f"masters [bold]{state['masters']}[/]   kafka [bold]{state['kafka'] or 'none'}[/]   stop with `nyala down`"
-        )
+        console.print(_addresses(state["masters"], state["kafka"], "stop with `nyala down`"))
         return
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
@@ -88,9 +85,7 @@ def up(
     with _telling(console) as tell:
         supervisor = local.Supervisor(folder, options).start(tell)
     end_control = local.serve(supervisor)
-    console.print(
-        f"masters [bold]{supervisor.masters}[/]   kafka [bold]{supervisor.kafka_bootstrap or 'none'}[/]   Ctrl-C stops"
-    )
+    console.print(_addresses(supervisor.masters, supervisor.kafka_bootstrap, "Ctrl-C stops"))
     with Live(children_table(supervisor.status()), console=console, refresh_per_second=2) as live:
         while not ended.wait(0.5):
             live.update(children_table(supervisor.status()))
@@ -99,13 +94,17 @@ def up(
         supervisor.stop()
 
 
+def _addresses(masters: str, kafka: str, how_to_stop: str) -> Text:
+    return line("masters ", (masters, "bold"), "   kafka ", (kafka or "none", "bold"), f"   {how_to_stop}")
+
+
 @contextmanager
 def _telling(console: Console) -> Iterator[Callable[[str], None]]:
     """A function that shows the present step: one changing line on a terminal, one line each in a log."""
-    with console.status("starting the stack") as line:
+    with console.status("starting the stack") as shown:
 
         def tell(text: str) -> None:
-            line.update(escape(text))
+            shown.update(line(text))
             if not console.is_terminal:
                 typer.echo(f"nyala: {text}", err=True)
 
@@ -135,8 +134,8 @@ def status(
         typer.echo(f"no stack runs in {folder}: start one with `nyala up`", err=True)
     else:
         new_console().print(children_table(state))
-        for line in _kafka_lines(state):
-            typer.echo(line)
+        for text in _kafka_lines(state):
+            typer.echo(text)
     if not running or state is None or any(c["state"] != "READY" for c in state["children"]):
         raise typer.Exit(1)
 
@@ -155,10 +154,10 @@ def _kafka_lines(state: dict[str, Any]) -> Iterator[str]:
         address = Address.parse(child["address"])
         with Client([address]) as client:
             try:
-                line = tools.kafka_line(client.status_of_master(address, timeout_s=STATUS_TIMEOUT_S))
+                text = tools.kafka_line(client.status_of_master(address, timeout_s=STATUS_TIMEOUT_S))
             except Refused as error:
-                line = f"Kafka: not known, the master does not answer: {error}"
-        yield f"{child['name']}: {line}"
+                text = f"Kafka: not known, the master does not answer: {error}"
+        yield f"{child['name']}: {text}"
 
 
 def down(

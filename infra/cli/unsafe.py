@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nyala.infra.printing import line
 from nyala.replica import tools
 from nyala.replica.types import Address, Code, Corruption, DiskFailure, RaftConfig, Refused, us_of_hybrid
 
@@ -18,6 +19,8 @@ from .context import Confirmed, Json, Masters, Tablets, Yes, ask, client, consol
 from .offline import reading, stopped
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from nyala.replica.client import Client
     from nyala.replica.fs import RealDisk
 
@@ -117,7 +120,7 @@ def _abandon(paths: Sequence[Path], fingerprint: str, *, as_json: bool) -> None:
         print_json({"abandoned": fingerprint, "servers": freed})
         return
     for uuid in freed:
-        console.print(f"{roots[uuid].path} is free again: no config was rewritten, copies stay", highlight=False)
+        console.print(f"{roots[uuid].path} is free again: no config was rewritten, copies stay")
 
 
 def _open_all(held: ExitStack, paths: Sequence[Path]) -> dict[str, _Root]:
@@ -269,25 +272,22 @@ def _print_plan(plan: tools.RecoveryPlan, *, unfinished: bool) -> None:
         print_table(title, headings, rows, ("last", "new config", "given up", "table"))
     for tablet in plan.tablets:
         if tablet.stuck:
-            console.print(
-                f"[red]cannot go on by itself[/] tablet {tablet.tablet_id}: {tablet.stuck}. If a lost server "
-                "with rows may return, wait for it",
-                highlight=False,
-            )
+            text = f" tablet {tablet.tablet_id}: {tablet.stuck}. If a lost server with rows may return, wait for it"
+            console.print(line(("cannot go on by itself", "red"), text))
     for uuid in sorted({u for t in plan.tablets for u in t.unseen}):
         count = sum(uuid in t.unseen for t in plan.tablets)
-        console.print(
-            f"[red]not seen[/]: {uuid}, a member of {count} of these tablets. It may live (masters that were just "
-            "started do not know every server): if it does, wait for it, or name its directory with --root",
-            highlight=False,
+        text = (
+            f": {uuid}, a member of {count} of these tablets. It may live (masters that were just started do not know "
+            "every server): if it does, wait for it, or name its directory with --root"
         )
+        console.print(line(("not seen", "red"), text))
     print_lowerings(plan.lowerings)
     for alone in plan.left_alone:
         colour = "green" if alone.why is tools.Why.MAJORITY else "red"
         name = f" of {alone.table_name}" if alone.table_name else ""
-        console.print(f"[{colour}]left alone[/] tablet {alone.tablet_id}{name}: {alone.what}", highlight=False)
+        console.print(line(("left alone", colour), f" tablet {alone.tablet_id}{name}: {alone.what}"))
     if plan.tablets:
-        console.print(f"[red]{WARNING}[/]", highlight=False)
+        console.print(line((WARNING, "red")))
     else:
         console.print("nothing to recover")
 
@@ -297,7 +297,7 @@ def print_lowerings(lowerings: Sequence[tools.SourceLowering]) -> None:
     for one in lowerings:
         place = f"{one.topic}[{one.source.kafka_partition}]"
         text = f"source {place} of {one.table}: done goes back from {one.done} to {one.to}, to be read again"
-        console.print(text, highlight=False)
+        console.print(text)
 
 
 def _when(hybrid_time: int) -> str:
@@ -325,9 +325,9 @@ def _carry_out(
         if connected is not None:
             connected.confirm_config(tablet_id, config)
 
-    def say(text: str) -> None:
+    def say(text: str | Text) -> None:
         if not quiet:
-            console.print(text, highlight=False)
+            console.print(text)
 
     disks = {uuid: opened.disk for uuid, opened in roots.items()}
     try:
@@ -337,7 +337,7 @@ def _carry_out(
         say(f"If it never will be: the same directories with --abandon={plan.fingerprint}, until a config is rewritten")
         raise
     names = ", ".join(str(roots[u].path) for u in tools.involved(plan) if u in roots)
-    say(f"[green]done[/]: {len(plan.tablets)} tablets recovered, their files read back.")
+    say(line(("done", "green"), f": {len(plan.tablets)} tablets recovered, their files read back."))
     say(f"Start the servers of {names}, then look with")
     say("  nyala cluster check --checksum")
     say("and write a row to each table: that they elect, agree and commit is not seen from files")

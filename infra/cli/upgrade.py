@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nyala.infra.printing import cell
 from nyala.replica import tools
 
 from .context import Json, Masters, Yes, ask, client, console, find_server, print_json, print_table
@@ -28,8 +29,9 @@ def status(masters: Masters = "", as_json: Json = False) -> None:
     if as_json:
         print_json(_json(view))
         return
+    silent = cell("does not answer", "red")
     rows = [
-        (p.kind, p.uuid[:8], p.address or "", p.version or "[red]does not answer[/]", p.level or "", p.finalized or "")
+        (p.kind, p.uuid[:8], p.address or "", p.version or silent, p.level or "", p.finalized or "")
         for p in view.processes
     ]
     print_table("processes", ("kind", "uuid", "address", "version", "knows level", "has heard of"), rows)

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 import nyala
 from nyala.infra.local import StackOptions, Supervisor
 from nyala.infra.local.jobs import JobProcess
+from nyala.infra.printing import line
 from nyala.pipeline import Topics, writes_topic
 from nyala.replica import tools
 from nyala.replica.types import Code, DataState, Refused
@@ -78,7 +78,7 @@ class Demo:
         total = min(self.events_max or flights.EVENTS_TOTAL, flights.EVENTS_TOTAL)
         self.total = total
         shape = f"{REPLICAS} replicas of {TABLETS} tablets"
-        self.say(f"[bold]An airport board[/]: {total:,} events of {source.height:,} real flights, {shape}")
+        self.say(("An airport board", "bold"), f": {total:,} events of {source.height:,} real flights, {shape}")
         self.supervisor = Supervisor(self.folder, StackOptions(servers=3))
         verdict = False
         try:
@@ -103,9 +103,9 @@ class Demo:
             self.supervisor.stop()
         return verdict
 
-    def say(self, text: str) -> None:
-        """Print one line of the demo."""
-        self.console.print(text, highlight=False)
+    def say(self, *parts: str | tuple[str, str]) -> None:
+        """Print one line of the demo, of texts or of (text, style)."""
+        self.console.print(line(*parts))
 
     def mark(self, name: str, began: float) -> None:
         """Note how long a part took."""
@@ -135,7 +135,7 @@ class Demo:
         job = self.job = self._start_ingest()
         bars = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description:12}"),
+            TextColumn("{task.description:12}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
@@ -194,8 +194,8 @@ class Demo:
 
         def read() -> None:
             with process.stdout or open("/dev/null") as lines:
-                for line in lines:
-                    self.published = int(line)
+                for number in lines:
+                    self.published = int(number)
 
         threading.Thread(target=read, name="published", daemon=True).start()
         return process
@@ -224,12 +224,12 @@ class Demo:
         name = next(n for n, c in self.supervisor.children.items() if c.ready.get("uuid") == leader)
         self.supervisor.kill(name)
         leads = f"which leads tablet {tablet.tablet_id[:8]}"
-        self.say(f"[red]kill -9[/] {name}, {leads}, {self._way()}: another replica takes over")
+        self.say(("kill -9", "red"), f" {name}, {leads}, {self._way()}: another replica takes over")
         return job
 
     def _kill_driver(self, job: JobProcess) -> JobProcess:
         job.kill()
-        self.say(f"[red]kill -9[/] the streaming driver {self._way()}: it starts again from its checkpoint")
+        self.say(("kill -9", "red"), f" the streaming driver {self._way()}: it starts again from its checkpoint")
         if self.publisher.stdin:
             self.publisher.stdin.close()
         return self._start_ingest()
@@ -241,7 +241,7 @@ class Demo:
     def _rebalance(self, job: JobProcess) -> JobProcess:
         name = self.supervisor.add_server()
         uuid = str(self.supervisor.children[name].ready["uuid"])
-        self.say(f"[green]{name}[/] ({uuid[:8]}) joins; a Spark batch job proposes a better placement on Kafka")
+        self.say((name, "green"), f" ({uuid[:8]}) joins; a Spark batch job proposes a better placement on Kafka")
         self.newcomer = uuid
         self.rebalance_began = time.monotonic()
         self.rebalance = self._start_rebalance()
@@ -267,7 +267,7 @@ class Demo:
                 break
             if not left:
                 raise DemoFailed(f"the table is not even after {REBALANCE_RUNS_MAX} runs of the job: {problem}")
-            self.say(f"[yellow]not even yet[/]: {problem}; the job runs again")
+            self.say(("not even yet", "yellow"), f": {problem}; the job runs again")
             self.rebalance = self._start_rebalance()
         self.mark("rebalanced", self.rebalance_began)
         held = self._placement()[self.newcomer]
@@ -313,10 +313,10 @@ class Demo:
         wrong = flights.differences(got, want)
         self.mark("compared", began)
         if wrong:
-            for line in wrong:
-                self.say(f"[red]WRONG[/] {line}")
+            for difference in wrong:
+                self.say(("WRONG", "red"), f" {difference}")
         else:
-            self.say(f"[bold green]VERDICT: the table equals the source[/]: {want.height:,} rows, row for row")
+            self.say(("VERDICT: the table equals the source", "bold green"), f": {want.height:,} rows, row for row")
         return not wrong
 
     def _show_cluster(self) -> bool:
@@ -332,7 +332,7 @@ class Demo:
         self.say(f"replicas by server: {counts}")
         for finding in findings:
             colour = "red" if finding.severity is tools.Severity.ERROR else "yellow"
-            self.say(f"[{colour}]{finding.severity}[/] {escape(f'{finding.subject}: {finding.what}')}")
+            self.say((finding.severity, colour), f" {finding.subject}: {finding.what}")
         if not findings:
             self.say("cluster check: every replica of a tablet holds the same rows")
         return not any(f.severity is tools.Severity.ERROR for f in findings)
@@ -340,8 +340,9 @@ class Demo:
     def _keep(self) -> None:
         """Keep the stack, and the job that reads Kafka and carries out decisions, until Ctrl-C."""
         folder, commands = shlex.quote(str(self.supervisor.folder)), shlex.quote(str(command_folder()))
-        self.say("\nEverything stays up until Ctrl-C or `nyala down`. In another terminal try:")
-        for line in (
+        self.say()
+        self.say("Everything stays up until Ctrl-C or `nyala down`. In another terminal try:")
+        for command in (
             f"export NYALA_DIR={folder} PATH={commands}:$PATH",
             "nyala cluster check --checksum --wait 60",
             "nyala table scan flights --where \"carrier = 'AA' and dep_delay > 600\"",
@@ -350,12 +351,12 @@ class Demo:
             *self._possible_move(),
             "nyala down",
         ):
-            self.console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
+            self.console.print(line(f"  {command}"), soft_wrap=True)
         try:
             while self.job and self.job.running:
                 time.sleep(0.2)
             if self.job:
-                self.say(f"[red]the streaming job ended[/], the rest stays up; its log: {self.job.log_file}")
+                self.say(("the streaming job ended", "red"), f", the rest stays up; its log: {self.job.log_file}")
             threading.Event().wait()
         except KeyboardInterrupt:
             self.say("stopping")

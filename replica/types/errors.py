@@ -116,8 +116,13 @@ def read_number(kind: type[K], number: int) -> K:
 
 def printable(text: str) -> str:
     """Escape each character of the text that cannot be printed: control characters, and those that change the direction
-    of a line. A text from outside can then not change a log line or a terminal."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
+    of a line. A text from outside can then not change a log line or a terminal. The escapes are Python's: `\\uXXXX`, or
+    `\\UXXXXXXXX` above U+FFFF."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else _escaped(ord(c)) for c in text)
+
+
+def _escaped(number: int) -> str:
+    return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"
 
 
 VALUE_CHARS_MAX = 1024

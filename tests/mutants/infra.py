@@ -60,6 +60,51 @@ MUTANTS = (
         after='own.role = "FOLLOWER"',
     ),
     Mutant(
+        name="text like an escape",
+        test="tests/unit/infra/test_shown_text.py::test_shown_text_is_printable_and_gives_the_value",
+        file="infra/printing.py",
+        function="as_text",
+        before="""value.replace("\\\\", "\\\\\\\\")""",
+        after="value",
+    ),
+    Mutant(
+        name="escape of five digits",
+        test="tests/unit/infra/test_shown_text.py::test_shown_text_is_printable_and_gives_the_value",
+        file="replica/types/errors.py",
+        function="_escaped",
+        before="if number <= 0xFFFF",
+        after="if number <= 0xFFFFFF",
+    ),
+    Mutant(
+        name="cells are sent as they are",
+        test="tests/unit/infra/test_shown_text.py::test_table_shows_any_text_as_text",
+        file="infra/printing.py",
+        function="cell",
+        before="Text(as_text(value), style)",
+        after="Text(str(value), style)",
+    ),
+    Mutant(
+        name="console interprets what it is given",
+        test="tests/unit/infra/test_shown_text.py::test_strings_on_the_console_are_lines_of_text",
+        file="infra/printing.py",
+        function="TextConsole.render_str",
+        before="Text(printable(text), style",
+        after="Text.from_markup(printable(text), style",
+    ),
+    Mutant(
+        name="title within its table",
+        test="tests/unit/infra/test_shown_text.py::test_title_is_not_folded_to_a_narrow_table",
+        file="infra/printing.py",
+        function="titled",
+        before="""
+            return Group(Text(as_text(title), "table.title"), table)
+        """,
+        after="""
+            table.title = Text(as_text(title))
+            return Group(table)
+        """,
+    ),
+    Mutant(
         name="help says other words",
         rows="IN-72",
         test="tests/unit/infra/test_command_imports.py::test_words_of_the_help_are_those_of_the_commands",

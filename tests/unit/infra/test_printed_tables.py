@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from nyala.infra.cli import cluster, context, local_replica, quarantine, stack, unsafe
+from nyala.infra.printing import TextConsole, cell
 from nyala.replica import tools
 from nyala.replica.types import Member, OpId, RaftConfig, hybrid_from_us
 
@@ -22,7 +23,7 @@ ADDRESS = "server-17.example:7051"
 def narrow(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> io.StringIO:
     """Return what is printed to a terminal of so many columns."""
     out = io.StringIO()
-    console = Console(file=out, width=request.param, force_terminal=True, color_system=None, legacy_windows=False)
+    console = TextConsole(file=out, width=request.param, force_terminal=True, color_system=None, legacy_windows=False)
     for module in (context, cluster, unsafe):
         monkeypatch.setattr(module, "console", console)
     return out
@@ -32,7 +33,7 @@ def servers(rows: int = 3) -> None:
     """`server list` of servers with a location and nothing wanted of them."""
     headings = ("kind", "uuid", "address", "", "replicas", "leaders", "disk", "memory", "location", "wanted of it")
     found = [
-        ("tablet server", u[:8], ADDRESS, "[green]alive[/]", 12, 4, "12.5 MiB", "140.0 MiB", "rack-1", "")
+        ("tablet server", u[:8], ADDRESS, cell("alive", "green"), 12, 4, "12.5 MiB", "140.0 MiB", "rack-1", "")
         for u in UUIDS[:rows]
     ]
     context.print_table("servers", headings, found, cluster.SERVERS_SPARE)
