@@ -165,9 +165,10 @@ def _slice(
 
 
 def shortest(inputs: Sequence[bytes], fails: Callable[[Sequence[bytes]], bool], tries: int = 200) -> list[bytes]:
-    """Return the shortest sequence that still fails, as far as `tries` attempts find it; all of them if none does.
+    """Return the shortest sequence that still fails, as far as `tries` attempts find it.
 
-    It tries first the last input alone, then twice as many of the last ones each time; then parts are left out, half of
+    If the whole sequence does not fail again, it is returned at once, because no part of it can be judged. It tries
+    first the last input alone, then twice as many of the last ones each time; then parts are left out, half of
     them, a quarter, and so on [Zeller, "Simplifying and isolating failure-inducing input"].
     """
     left = tries
@@ -177,8 +178,10 @@ def shortest(inputs: Sequence[bytes], fails: Callable[[Sequence[bytes]], bool], 
         left -= 1
         return left >= 0 and fails(found)
 
-    found, size = list(inputs), 1
-    while size < len(inputs) and not still(inputs[-size:]):
+    size = 1
+    while not still(inputs[-size:]):
+        if size >= len(inputs):
+            return list(inputs)
         size *= 2
     found = list(inputs[-size:])
     parts = 2

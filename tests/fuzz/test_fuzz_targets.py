@@ -113,6 +113,14 @@ def test_planted_fault_is_found_and_its_inputs_are_few() -> None:
     assert len(few) == 2 and fails(few)
 
 
+def test_failure_that_does_not_repeat_is_kept_whole_after_few_attempts() -> None:
+    """A failure that needs more than its inputs, such as the state of a busy machine, keeps all of them. The campaign
+    spends no more than one attempt for each doubling on it, and goes on with its other inputs."""
+    inputs, tried = [bytes([n]) for n in range(100)], []
+    assert shortest(inputs, lambda some: bool(tried.append(len(some)))) == inputs  # type: ignore[func-returns-value]
+    assert tried == [1, 2, 4, 8, 16, 32, 64, 100]
+
+
 def test_input_of_a_number_is_the_same_in_every_run() -> None:
     """Goal: a seed and a number are enough to repeat an input. Method: two worlds of a target whose requests carry ids
     that each world makes anew."""
