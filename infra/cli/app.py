@@ -72,7 +72,12 @@ JOINED = {
         "unsafe-recover": "unsafe:recover",
         "unsafe-replace": "replace:replace",
     },
-    "server": {"retire": "changes:retire", "unretire": "changes:unretire"},
+    "server": {
+        "retire": "changes:retire",
+        "unretire": "changes:unretire",
+        "enter-maintenance": "changes:enter_maintenance",
+        "exit-maintenance": "changes:exit_maintenance",
+    },
     "cmeta": {"rewrite": "cmeta_edit:rewrite", "set-term": "cmeta_edit:set_term"},
     "unsafe": {"replace": "replace:replace"},
 }

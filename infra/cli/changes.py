@@ -1,4 +1,4 @@
-"""`nyala tablet change-config ... | table set-replication | server retire, unretire`: wanting another membership.
+"""`nyala tablet change-config ... | table set-replication | server retire, enter-maintenance ...`: desired state.
 
 Each command states what is wanted. The masters store it, and the policy brings it about, so it goes on even if the
 command or a master is interrupted. `--no-wait` returns at once.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
+from getpass import getuser
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -201,10 +202,7 @@ def retire(
         uuid = find_server(connected, server).uuid
         connected.retire_server(uuid, reason=reason)
 
-        def info() -> pb.ServerInfo:
-            servers: list[pb.ServerInfo] = list(connected.list_servers().servers)
-            return next(s for s in servers if s.uuid == uuid)
-
+        info = partial(_server, connected, uuid)
         done = info().drained or (wait and _wait(lambda: info().drained, lambda: tools.drain_words(info()), timeout_s))
         found = info()
     words = tools.drain_words(found)
@@ -215,10 +213,48 @@ def unretire(server: ServerUuid, masters: Masters = "", as_json: Json = False) -
     """Use a server like the others again; what has moved off it stays where it is."""
     with client(masters) as connected:
         uuid = find_server(connected, server).uuid
-        was = next(s for s in connected.list_servers().servers if s.uuid == uuid).draining
+        was = _server(connected, uuid).draining
         connected.retire_server(uuid, undo=True)
     text = f"{uuid[:8]} is used again" if was else f"{uuid[:8]} was not being retired"
     say(as_json, {"uuid": uuid, "was_retired": was}, text)
+
+
+def enter_maintenance(
+    server: ServerUuid,
+    minutes: Annotated[float, typer.Option(help="how long, from now on")] = 60,
+    reason: Annotated[str, typer.Option(help="shown beside it")] = "",
+    owner: Annotated[str, typer.Option(help="whom to ask; default: the user of this command")] = "",
+    masters: Masters = "",
+    as_json: Json = False,
+) -> None:
+    """Say that you work on a server: nothing replaces its replicas for a while, whether it runs or not, and it gets no
+    new ones. Its replicas serve as before; repeat the command to set another end."""
+    if not minutes * 60 >= 1:
+        raise Refused(
+            Code.INVALID_ARGUMENT, "maintenance lasts a second at least: nothing was changed", minutes=minutes
+        )
+    with client(masters) as connected:
+        uuid = find_server(connected, server).uuid
+        connected.maintain_server(uuid, round(minutes * 60), owner=owner or getuser(), reason=reason)
+        found = _server(connected, uuid)
+    text = f"{uuid[:8]} is {tools.maintenance_words(found)}; `nyala server exit-maintenance {uuid[:8]}` ends it"
+    say(as_json, {"uuid": uuid, "maintenance": tools.maintenance_json(found)}, text)
+
+
+def exit_maintenance(server: ServerUuid, masters: Masters = "", as_json: Json = False) -> None:
+    """Use a server like the others again. If it is silent, its replicas are replaced as soon as it has been silent for
+    long enough, the time of the maintenance included."""
+    with client(masters) as connected:
+        found = find_server(connected, server)
+        was = bool(found.maintenance_until_us)
+        connected.maintain_server(found.uuid, 0)
+    text = f"{found.uuid[:8]} is used again" if was else f"{found.uuid[:8]} was not in maintenance"
+    say(as_json, {"uuid": found.uuid, "was_in_maintenance": was}, text)
+
+
+def _server(connected: Client, uuid: str) -> pb.ServerInfo:
+    servers: list[pb.ServerInfo] = list(connected.list_servers().servers)
+    return next(s for s in servers if s.uuid == uuid)
 
 
 def _look(connected: Client, tablet: str) -> tuple[str, pb.TabletInfo]:

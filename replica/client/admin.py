@@ -446,6 +446,21 @@ class Admin:
         )
         self._masters.call("RetireServer", request)
 
+    def maintain_server(self, server_uuid: str, seconds: int, *, owner: str = "", reason: str = "") -> None:
+        """Tell the masters that `owner` works on a tablet server for so many seconds from now on; 0: no longer.
+
+        Meanwhile its replicas are not replaced, whether it is silent or not, and it gets no new ones. A repeated call
+        sets a new end. INVALID_ARGUMENT for more than 30 days; CAS_FAILED as in `set_replication`.
+        """
+        request = pb.MaintainServerRequest(
+            server_uuid=server_uuid,
+            seconds=seconds,
+            owner=owner,
+            reason=reason,
+            seen_changes=self._desired_changes(),
+        )
+        self._masters.call("MaintainServer", request)
+
     def replace_tablets(
         self,
         tablet_ids: Sequence[str],

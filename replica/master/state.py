@@ -20,7 +20,7 @@ from .kafka.kafka_link import KafkaLink
 from .options import MasterOptions
 from .tablets.descriptions import Descriptions
 from .tablets.inquiries import Inquiries
-from .tablets.view import retired_servers, server_views
+from .tablets.view import in_maintenance, retired_servers, server_views
 
 _log = logging.getLogger("nyala.master")
 
@@ -106,7 +106,8 @@ class MasterState:
 
     def servers(self) -> tuple[ServerView, ...]:
         """The tablet servers as the policy sees them."""
-        return server_views(self.soft, self.options, self.mono_us, retired_servers(self.catalog))
+        retired, works = retired_servers(self.catalog), in_maintenance(self.catalog, self.clock.wall_us())
+        return server_views(self.soft, self.options, self.mono_us, retired, works)
 
     @property
     def servers_may_come(self) -> bool:

@@ -136,7 +136,7 @@ class _Evaluation:
         return server if server is not None and self._may_join(server) and not server.avoided else None
 
     def _may_join(self, server: ServerView) -> bool:
-        return server.alive and not server.draining and server.has_room(self.replicas[server.uuid])
+        return server.takes_replicas and server.has_room(self.replicas[server.uuid])
 
     def _grant(self, tablet: TabletView, desired: DesiredChange) -> Decision | None:
         if desired.kind is ChangeKind.TRANSFER:

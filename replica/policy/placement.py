@@ -18,7 +18,7 @@ def replica_load(view: ClusterView) -> Counter[str]:
 def room_left(servers: Sequence[ServerView], load: Mapping[str, int]) -> int | None:
     """Return how many more replicas the servers that may get any have room for together; None if one of them has no
     limit."""
-    fit = [s for s in servers if s.alive and not s.draining]
+    fit = [s for s in servers if s.takes_replicas]
     if any(not s.tablets_max for s in fit):
         return None
     return sum(max(0, s.tablets_max - load.get(s.uuid, 0)) for s in fit)
@@ -44,7 +44,7 @@ def _best(
     """Return all candidates that differ from the best one in their loads alone; the least loaded first."""
     used = Counter(s.location for s in taken)
     names = {s.uuid for s in taken}
-    fit = [s for s in candidates if s.alive and not s.draining and s.uuid not in names]
+    fit = [s for s in candidates if s.takes_replicas and s.uuid not in names]
     fit = [s for s in fit if s.has_room(loads[-1].get(s.uuid, 0))]
 
     def merit(server: ServerView) -> tuple[bool, bool, int]:
@@ -63,7 +63,7 @@ def place_tablets(
 
     Raises Refused(INVALID_ARGUMENT) if fewer than `replicas` servers are alive, or if they have no room for them all.
     """
-    alive = [s for s in servers if s.alive and not s.draining]
+    alive = [s for s in servers if s.takes_replicas]
     if len(alive) < replicas:
         raise Refused(
             Code.INVALID_ARGUMENT,

@@ -35,7 +35,7 @@ class Layout:
         self.busy: set[str] = set()
         for tablet in view.tablets:
             self._add(tablet)
-        self.targets = sorted(u for u, s in self.servers.items() if not s.draining)
+        self.targets = sorted(u for u, s in self.servers.items() if s.takes_replicas)
         self.tables = sorted({t.table_id for t in self.tablets.values()})
 
     def _add(self, tablet: TabletView) -> None:

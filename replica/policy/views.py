@@ -126,6 +126,8 @@ class ServerView:
     location: str = ""
     draining: bool = False
     """Whether its replicas shall move to other servers, and it gets no new ones."""
+    maintenance: bool = False
+    """Whether an operator works on it: it gets no new replicas, and its silence is no reason to replace any."""
     tablets_max: int = 0
     """The most replicas that it may hold; 0: it reports no limit."""
     avoided: bool = False
@@ -133,6 +135,11 @@ class ServerView:
     free."""
     disk_bytes_free: int | None = None
     """The free bytes of its disk; None: it reports no number."""
+
+    @property
+    def takes_replicas(self) -> bool:
+        """Whether it may get new replicas, if it has room."""
+        return self.alive and not self.draining and not self.maintenance
 
     def nearly_full(self, bytes_wanted: int = 0) -> bool:
         """Whether its disk would be nearly full after `bytes_wanted` more."""

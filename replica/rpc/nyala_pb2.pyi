@@ -1416,7 +1416,7 @@ class ListServersRequest(_message.Message):
     def __init__(self, dest_uuid: _Optional[str] = ..., after: _Optional[str] = ..., limit_bytes: _Optional[int] = ...) -> None: ...
 
 class ServerInfo(_message.Message):
-    __slots__ = ("uuid", "addresses", "last_heartbeat_us_ago", "alive", "location", "replicas", "leaders", "bytes_on_disk", "memory_bytes", "version", "cluster_id", "draining", "drained", "tablets_left", "tablets_at_first", "tablets_unreported", "drain_reason", "loop_lag_ms_max", "gil_hold_ms_max", "tablets_max", "copies_failing", "avoided", "open_files", "memory_maps", "feature_level", "finalized_level", "doubts", "not_counted")
+    __slots__ = ("uuid", "addresses", "last_heartbeat_us_ago", "alive", "location", "replicas", "leaders", "bytes_on_disk", "memory_bytes", "version", "cluster_id", "draining", "drained", "tablets_left", "tablets_at_first", "tablets_unreported", "drain_reason", "loop_lag_ms_max", "gil_hold_ms_max", "tablets_max", "copies_failing", "avoided", "open_files", "memory_maps", "feature_level", "finalized_level", "maintenance_until_us", "maintenance_owner", "maintenance_reason", "doubts", "not_counted")
     UUID_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     LAST_HEARTBEAT_US_AGO_FIELD_NUMBER: _ClassVar[int]
@@ -1443,6 +1443,9 @@ class ServerInfo(_message.Message):
     MEMORY_MAPS_FIELD_NUMBER: _ClassVar[int]
     FEATURE_LEVEL_FIELD_NUMBER: _ClassVar[int]
     FINALIZED_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    MAINTENANCE_UNTIL_US_FIELD_NUMBER: _ClassVar[int]
+    MAINTENANCE_OWNER_FIELD_NUMBER: _ClassVar[int]
+    MAINTENANCE_REASON_FIELD_NUMBER: _ClassVar[int]
     DOUBTS_FIELD_NUMBER: _ClassVar[int]
     NOT_COUNTED_FIELD_NUMBER: _ClassVar[int]
     uuid: str
@@ -1471,9 +1474,12 @@ class ServerInfo(_message.Message):
     memory_maps: ResourceUse
     feature_level: int
     finalized_level: int
+    maintenance_until_us: int
+    maintenance_owner: str
+    maintenance_reason: str
     doubts: _containers.RepeatedScalarFieldContainer[str]
     not_counted: str
-    def __init__(self, uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., last_heartbeat_us_ago: _Optional[int] = ..., alive: _Optional[bool] = ..., location: _Optional[str] = ..., replicas: _Optional[int] = ..., leaders: _Optional[int] = ..., bytes_on_disk: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., draining: _Optional[bool] = ..., drained: _Optional[bool] = ..., tablets_left: _Optional[int] = ..., tablets_at_first: _Optional[int] = ..., tablets_unreported: _Optional[int] = ..., drain_reason: _Optional[str] = ..., loop_lag_ms_max: _Optional[float] = ..., gil_hold_ms_max: _Optional[float] = ..., tablets_max: _Optional[int] = ..., copies_failing: _Optional[_Iterable[_Union[FailingCopy, _Mapping]]] = ..., avoided: _Optional[bool] = ..., open_files: _Optional[_Union[ResourceUse, _Mapping]] = ..., memory_maps: _Optional[_Union[ResourceUse, _Mapping]] = ..., feature_level: _Optional[int] = ..., finalized_level: _Optional[int] = ..., doubts: _Optional[_Iterable[str]] = ..., not_counted: _Optional[str] = ...) -> None: ...
+    def __init__(self, uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., last_heartbeat_us_ago: _Optional[int] = ..., alive: _Optional[bool] = ..., location: _Optional[str] = ..., replicas: _Optional[int] = ..., leaders: _Optional[int] = ..., bytes_on_disk: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., draining: _Optional[bool] = ..., drained: _Optional[bool] = ..., tablets_left: _Optional[int] = ..., tablets_at_first: _Optional[int] = ..., tablets_unreported: _Optional[int] = ..., drain_reason: _Optional[str] = ..., loop_lag_ms_max: _Optional[float] = ..., gil_hold_ms_max: _Optional[float] = ..., tablets_max: _Optional[int] = ..., copies_failing: _Optional[_Iterable[_Union[FailingCopy, _Mapping]]] = ..., avoided: _Optional[bool] = ..., open_files: _Optional[_Union[ResourceUse, _Mapping]] = ..., memory_maps: _Optional[_Union[ResourceUse, _Mapping]] = ..., feature_level: _Optional[int] = ..., finalized_level: _Optional[int] = ..., maintenance_until_us: _Optional[int] = ..., maintenance_owner: _Optional[str] = ..., maintenance_reason: _Optional[str] = ..., doubts: _Optional[_Iterable[str]] = ..., not_counted: _Optional[str] = ...) -> None: ...
 
 class ListServersReply(_message.Message):
     __slots__ = ("error", "servers", "masters", "cluster_id", "foreign", "desired_changes", "finalized_level", "candidates", "candidates_total", "next")
@@ -1732,6 +1738,22 @@ class RetireServerRequest(_message.Message):
     reason: str
     seen_changes: int
     def __init__(self, dest_uuid: _Optional[str] = ..., server_uuid: _Optional[str] = ..., undo: _Optional[bool] = ..., reason: _Optional[str] = ..., seen_changes: _Optional[int] = ...) -> None: ...
+
+class MaintainServerRequest(_message.Message):
+    __slots__ = ("dest_uuid", "server_uuid", "seconds", "owner", "reason", "seen_changes")
+    DEST_UUID_FIELD_NUMBER: _ClassVar[int]
+    SERVER_UUID_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SEEN_CHANGES_FIELD_NUMBER: _ClassVar[int]
+    dest_uuid: str
+    server_uuid: str
+    seconds: int
+    owner: str
+    reason: str
+    seen_changes: int
+    def __init__(self, dest_uuid: _Optional[str] = ..., server_uuid: _Optional[str] = ..., seconds: _Optional[int] = ..., owner: _Optional[str] = ..., reason: _Optional[str] = ..., seen_changes: _Optional[int] = ...) -> None: ...
 
 class ReplaceTabletsRequest(_message.Message):
     __slots__ = ("dest_uuid", "tablet_ids", "floors", "despite_replicas")

@@ -1301,6 +1301,11 @@ class MasterServiceStub:
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.RetireServerRequest.SerializeToString,
                 response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.FromString,
                 _registered_method=True)
+        self.MaintainServer = channel.unary_unary(
+                '/nyala.v1.MasterService/MaintainServer',
+                request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.MaintainServerRequest.SerializeToString,
+                response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.FromString,
+                _registered_method=True)
         self.ReplaceTablets = channel.unary_unary(
                 '/nyala.v1.MasterService/ReplaceTablets',
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ReplaceTabletsRequest.SerializeToString,
@@ -1451,6 +1456,12 @@ class MasterServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def MaintainServer(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ReplaceTablets(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -1582,6 +1593,11 @@ def add_MasterServiceServicer_to_server(servicer, server):
             'RetireServer': grpc.unary_unary_rpc_method_handler(
                     servicer.RetireServer,
                     request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.RetireServerRequest.FromString,
+                    response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.SerializeToString,
+            ),
+            'MaintainServer': grpc.unary_unary_rpc_method_handler(
+                    servicer.MaintainServer,
+                    request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.MaintainServerRequest.FromString,
                     response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.SerializeToString,
             ),
             'ReplaceTablets': grpc.unary_unary_rpc_method_handler(
@@ -2149,6 +2165,33 @@ class MasterService:
             target,
             '/nyala.v1.MasterService/RetireServer',
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.RetireServerRequest.SerializeToString,
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MaintainServer(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/nyala.v1.MasterService/MaintainServer',
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.MaintainServerRequest.SerializeToString,
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.FromString,
             options,
             channel_credentials,

@@ -84,7 +84,7 @@ RULES: dict[str, Rule] = {
     **_of(check_token, "owner_run plan_id request_id fingerprint forget"),
     **_of(partial(check_token, length_max=limits.LEDGER_CLIENT_ID_CHARS_MAX), "client_id"),
     **_of(_WORD, "kind op type role phase health framing"),
-    **_of(check_text, "reason location version"),
+    **_of(check_text, "reason location version owner"),
     **_of(_REPORT, "error"),
     **_of(_PLACE, """TableRequest.after ListServersRequest.after ListSourcesRequest.after ListTabletsRequest.after
         QuarantineRequest.after"""),
@@ -107,7 +107,7 @@ RULES: dict[str, Rule] = {
         staleness_us history_retention_us created_us decision_term decision_version deadline_us memory_bytes
         disk_bytes_free checkpoint_offset initial_start lease_us to_offset wishes seen_changes offset byte_offset
         length_bytes commit_index applied_index match_index flush_index bytes_on_disk wal_bytes last_contact_us_ago
-        commit_term definition used"""),
+        commit_term definition used seconds"""),
     **_of(_measure, "last_s loop_lag_ms_max gil_hold_ms_max"),
 }  # fmt: skip
 """Rules by a field's name, or by `Message.field` where two messages use one name differently."""

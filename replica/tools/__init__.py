@@ -60,6 +60,15 @@ if TYPE_CHECKING:
         to_read,
         with_sums,
     )
-    from .wanted import Wanted, change_json, change_words, drain_json, drain_words, unsettled
+    from .wanted import (
+        Wanted,
+        change_json,
+        change_words,
+        drain_json,
+        drain_words,
+        maintenance_json,
+        maintenance_words,
+        unsettled,
+    )
 
 __getattr__, __dir__, __all__ = lazy_imports(__name__)

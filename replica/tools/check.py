@@ -25,7 +25,7 @@ from nyala.replica.types import (
 from .check_kafka import kafka_problems
 from .evidence import of_status
 from .living import living_majority
-from .wanted import change_json
+from .wanted import change_json, maintenance_words
 
 REPLICAS_DIFFER = "replicas differ"
 LAG_ENTRIES_MAX = 10_000
@@ -197,6 +197,11 @@ def judge(view: ClusterView) -> list[Finding]:
         Finding(Severity.ERROR, f"server {s.uuid}", "sends no heartbeats")
         for s in view.servers
         if not s.alive and s.uuid not in view.unreachable
+    ]
+    found += [
+        Finding(Severity.WARNING, f"server {s.uuid}", f"{words}. Its replicas are not replaced meanwhile")
+        for s in view.servers
+        if (words := maintenance_words(s))
     ]
     found += [
         Finding(

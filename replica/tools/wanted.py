@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from nyala.replica.rpc import pb
@@ -69,6 +70,27 @@ def drain_json(server: pb.ServerInfo) -> dict[str, Any] | None:
         "tablets_at_first": server.tablets_at_first,
         "tablets_unreported": server.tablets_unreported,
         "reason": server.drain_reason,
+    }
+
+
+def maintenance_words(server: pb.ServerInfo) -> str:
+    """Return until when an operator works on a server, and who; empty if nobody does."""
+    if not server.maintenance_until_us:
+        return ""
+    until = datetime.fromtimestamp(server.maintenance_until_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    by = f", by {server.maintenance_owner}" if server.maintenance_owner else ""
+    why = f": {server.maintenance_reason}" if server.maintenance_reason else ""
+    return f"in maintenance until {until}{by}{why}"
+
+
+def maintenance_json(server: pb.ServerInfo) -> dict[str, object] | None:
+    """Return the same as JSON; None for a server that is not in maintenance."""
+    if not server.maintenance_until_us:
+        return None
+    return {
+        "until_us": server.maintenance_until_us,
+        "owner": server.maintenance_owner,
+        "reason": server.maintenance_reason,
     }
 
 

@@ -13,7 +13,7 @@ from nyala.replica.master.group.entries import unfit_entry
 from nyala.replica.types import Entry, EntryKind, OpId
 from tests.harness.catalogs import AppliedCatalog
 
-GOLDEN = [Path(__file__).parent / "golden" / f"catalog_change_v1{kind}.bin" for kind in ("", "_level")]
+GOLDEN = [Path(__file__).parent / "golden" / f"catalog_change_v1{kind}.bin" for kind in ("", "_level", "_maintenance")]
 """Changes that put a record of each kind, with every field that it may have; the first deletes one, too."""
 
 

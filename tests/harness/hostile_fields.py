@@ -26,7 +26,7 @@ IDS = {
     "topic_id", "seeking", "topic", "host", "doubted",
 }  # fmt: skip
 COLUMNS = {"column", "columns", "key", "hash_columns", "range_column"}
-WORDS = {"reason", "location", "version"}
+WORDS = {"reason", "location", "version", "owner"}
 JSON = {"reader_schema", "avro_json", "default_json", "range_splits_json"}
 HYBRID = {"snapshot_time", "propagated_time", "safe_time"}
 ANY_NUMBER = {"payload_crc", "process", "takeover", "seen", "number"}

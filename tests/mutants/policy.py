@@ -65,7 +65,7 @@ MUTANTS = (
         test="tests/unit/policy/test_policy_decide.py::test_decide_full_servers_get_nothing",
         file="replica/policy/decide.py",
         function="_Evaluation._may_join",
-        before="return server.alive and not server.draining and server.has_room(self.replicas[server.uuid])",
+        before="return server.takes_replicas and server.has_room(self.replicas[server.uuid])",
         after="return server.alive and not server.draining",
     ),
     Mutant(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import nyala
+from nyala.infra.cli.app import app
 from nyala.replica.tools import gather
 from nyala.replica.types import limits
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
@@ -139,3 +143,26 @@ def test_live_server_into_which_no_copy_succeeds_stops_nobodys_healing() -> None
             assert tried, "it was the first choice"
             ward.write()
             ward.verify()
+
+
+def test_server_in_maintenance_loses_no_replica_before_the_time_is_over() -> None:
+    """OP-01: a server that is killed in maintenance keeps its replicas until the time is over, although it has been
+    silent for longer than the re-replication delay before. Then the tablets are healed without anybody's doing.
+
+    An early replacement comes after about six seconds; so on a slow machine the test can only miss it.
+    """
+    with local_cluster() as cluster:
+        ward = Ward(cluster, servers=4, buckets=2)
+        with ward.nyala:
+            masters = ("--masters", cluster.masters[0].address)
+            dead = next(s for s in cluster.servers if ward.held_by(s))
+            begin = f"server enter-maintenance {dead.uuid} --minutes 0.4 --reason disk --json".split()
+            shown = json.loads(CliRunner().invoke(app, [*begin, *masters]).output)["maintenance"]
+            dead.kill()
+            wait_until(lambda: ward.whole_without(dead), "the tablets are healed")
+            assert time.time() * 1e6 >= shown["until_us"]
+            ward.wait_whole_on(*(s for s in cluster.servers if s is not dead))
+            ward.verify()
+            dead.start()
+            ended = CliRunner().invoke(app, ["server", "exit-maintenance", dead.uuid, *masters])
+            assert ended.exit_code == 0 and "was not in maintenance" in ended.output

@@ -111,6 +111,18 @@ class Retired:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Maintenance:
+    """A server on which an operator works until `until_us`, a wall-clock time."""
+
+    since_us: int
+    until_us: int
+    seconds: int
+    """The length that was asked for at `since_us`."""
+    owner: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Desired:
     """The number of changes of desired state that outlives operations."""
 
@@ -139,7 +151,10 @@ class Finalized:
     since_us: int
 
 
-Record = Table | TableId | Tablet | Position | DesiredChange | Retired | Desired | Cluster | Takeover | Finalized | Json
+Record = (
+    Table | TableId | Tablet | Position | DesiredChange
+    | Retired | Maintenance | Desired | Cluster | Takeover | Finalized | Json
+)  # fmt: skip
 """Any record. The JSON is for a record of a kind that only a later build knows."""
 R = TypeVar("R")
 
@@ -151,11 +166,13 @@ class Kind(str, Generic[R]):
 TABLE, NAME, REQUEST = Kind[Table]("table/"), Kind[TableId]("name/"), Kind[TableId]("request/")
 TABLET, DESIRED_CHANGE, SOURCE = Kind[Tablet]("tablet/"), Kind[DesiredChange]("wish/"), Kind[Position]("source/")
 RETIRED, DESIRED = Kind[Retired]("retired/"), Kind[Desired]("desired")
+MAINTENANCE = Kind[Maintenance]("maintenance/")
 CLUSTER, MASTER = Kind[Cluster]("cluster/id"), Kind[Takeover]("master/")
 FINALIZED = Kind[Finalized]("feature-level")
 TYPES = {
     "table": Table, "name": TableId, "request": TableId, "tablet": Tablet, "wish": DesiredChange, "source": Position,
-    "retired": Retired, "desired": Desired, "cluster": Cluster, "master": Takeover, "feature-level": Finalized,
+    "retired": Retired, "maintenance": Maintenance, "desired": Desired, "cluster": Cluster, "master": Takeover,
+    "feature-level": Finalized,
 }  # fmt: skip
 """The type of a record, by the first part of its key."""
 SINGLE = (DESIRED, FINALIZED)

@@ -52,7 +52,7 @@ def create_table(
     if NAME + table.name in catalog:
         raise Refused(Code.ALREADY_EXISTS, "a table of this name exists", name=table.name)
     partitions = table.partition.partitions
-    live = sum(s.alive and not s.draining for s in servers)
+    live = sum(s.takes_replicas for s in servers)
     if more_may_come and live < table.replication_factor:
         what = "too few tablet servers count so far, and more of them may be about to; nothing was applied, try again"
         raise Refused(Code.NOT_READY, what, alive=live, replicas=table.replication_factor)

@@ -126,6 +126,9 @@ def _may_join(state: MasterState, uuid: str) -> None:
         raise Refused(Code.ILLEGAL_STATE, "this tablet server is not alive", server=uuid)
     if view.draining:
         raise Refused(Code.INVALID_ARGUMENT, "this tablet server is being retired", server=uuid)
+    if view.maintenance:
+        what = "this tablet server is in maintenance: name another one, or wait until it is over"
+        raise Refused(Code.INVALID_ARGUMENT, what, server=uuid)
     held = state.replica_load().get(uuid, 0)
     if not view.has_room(held):
         what = "this tablet server holds as many replicas as it may (--tablets-max): name another one, or add servers"
@@ -225,7 +228,7 @@ def _replaceable(state: MasterState, tablet_id: str, config: RaftConfig) -> None
     """Refuse a removal that would wait for ever: a voter should leave, none is surplus, and no server could replace
     it."""
     wanted = wanted_voters(state.catalog, tablet_id)
-    free = [s for s in state.servers() if s.alive and not s.draining and config.member(s.uuid) is None]
+    free = [s for s in state.servers() if s.takes_replicas and config.member(s.uuid) is None]
     load = state.replica_load()
     if len(config.voters) <= wanted and not any(s.has_room(load.get(s.uuid, 0)) for s in free):
         full = ": the others hold as many replicas as they may (--tablets-max)" if free else ""

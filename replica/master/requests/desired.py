@@ -14,7 +14,7 @@ from nyala.replica.policy import ServerView, room_left
 from nyala.replica.types import Code, Refused
 
 from ..catalog.catalog import Catalog
-from ..catalog.records import DESIRED, RETIRED, TABLE, TABLET, Desired, Retired, Table, Tablet
+from ..catalog.records import DESIRED, MAINTENANCE, RETIRED, TABLE, TABLET, Desired, Maintenance, Retired, Table, Tablet
 from ..catalog.tables import REPLICAS_MAX, Change, find_table, tablet_of
 from ..state import MasterState
 from ..tablets.draining import tablets_on
@@ -22,6 +22,9 @@ from ..tablets.view import retired_servers, wanted_voters
 
 RETIRED_MAX = 1_000
 REASON_LENGTH_MAX = 200
+MAINTENANCE_MAX = 1_000
+MAINTENANCE_S_MAX = 30 * 86_400
+OWNER_LENGTH_MAX = 80
 
 
 def set_replication(
@@ -49,9 +52,9 @@ def set_replication(
     if not 1 <= wanted <= REPLICAS_MAX or wanted % 2 == 0:
         what = f"the number of voting replicas is odd, from 1 to {REPLICAS_MAX}: an even one tolerates no fault more"
         raise Refused(Code.INVALID_ARGUMENT, what, got=wanted)
-    useful = [s.uuid for s in state.servers() if s.alive and not s.draining]
+    useful = [s.uuid for s in state.servers() if s.takes_replicas]
     if wanted > len(useful) and wanted > before:
-        what = "every replica needs a live tablet server that is not being retired"
+        what = "every replica needs a live tablet server that is neither being retired nor in maintenance"
         raise Refused(Code.INVALID_ARGUMENT, what, wanted=wanted, servers=len(useful))
     if record.replication_factor == wanted:
         return _as_it_is(wanted)
@@ -85,7 +88,7 @@ def retire(state: MasterState, uuid: str, *, undo: bool = False, reason: str = "
     _heard_of(state, uuid)
     if len(retired_servers(state.catalog)) >= RETIRED_MAX:
         raise Refused(Code.OVERLOADED, "too many servers are being retired", max=RETIRED_MAX)
-    others = [s.uuid for s in state.servers() if s.alive and not s.draining and s.uuid != uuid]
+    others = [s.uuid for s in state.servers() if s.takes_replicas and s.uuid != uuid]
     held = tablets_on(state.catalog, state.soft, uuid)
     needed = max((wanted_voters(state.catalog, t) for t in held), default=0)
     if needed > len(others):
@@ -104,6 +107,39 @@ def retire(state: MasterState, uuid: str, *, undo: bool = False, reason: str = "
     return _counted(state, seen, ({RETIRED + uuid: record}, [], "", True))
 
 
+def maintain(
+    state: MasterState, uuid: str, seconds: int, *, owner: str = "", reason: str = "", seen: int | None = None
+) -> Change:
+    """The change that notes that an operator works on a server for so many seconds from now on, or, with 0, no longer;
+    its result is whether anything changed. Records of work that is over are removed with it.
+
+    Refused(NOT_FOUND) for an unknown server, INVALID_ARGUMENT for more than MAINTENANCE_S_MAX, OVERLOADED if operators
+    work on too many servers, CAS_FAILED as for `set_replication`. A repeated request is answered like the first one.
+    """
+    now_us, known = state.clock.wall_us(), state.catalog.get(MAINTENANCE, uuid)
+    if not 0 <= seconds <= MAINTENANCE_S_MAX:
+        what = (
+            "maintenance of a server lasts from a second to so many days: repeat the request later if it takes longer"
+        )
+        raise Refused(Code.INVALID_ARGUMENT, what, seconds=seconds, days_max=MAINTENANCE_S_MAX // 86_400)
+    over = [MAINTENANCE + u for u, r in state.catalog.items(MAINTENANCE) if r.until_us <= now_us and u != uuid]
+    if not seconds:
+        if known is None:
+            _heard_of(state, uuid)
+            return _as_it_is(False)
+        return _counted(state, seen, ({}, [MAINTENANCE + uuid, *over], "", now_us < known.until_us))
+    owner, reason = owner[:OWNER_LENGTH_MAX], reason[:REASON_LENGTH_MAX]
+    until_us = now_us + seconds * 1_000_000
+    if known is None:
+        _heard_of(state, uuid)
+    elif (known.owner, known.reason, known.seconds) == (owner, reason, seconds) and seen == changes(state.catalog) - 1:
+        return _as_it_is(False)
+    if state.catalog.count(MAINTENANCE) - len(over) >= MAINTENANCE_MAX and known is None:
+        raise Refused(Code.OVERLOADED, "operators work on too many servers at once", max=MAINTENANCE_MAX)
+    record = Maintenance(since_us=now_us, until_us=until_us, seconds=seconds, owner=owner, reason=reason)
+    return _counted(state, seen, ({MAINTENANCE + uuid: record}, over, "", True))
+
+
 def _as_it_is(result: Any) -> Change:
     return {}, [], "", result
 
@@ -114,7 +150,7 @@ def _counted(state: MasterState, seen: int | None, change: Change) -> Change:
     if seen not in (None, before):
         raise Refused(
             Code.CAS_FAILED,
-            "numbers of replicas or retired servers were changed since its caller looked: look again "
+            "numbers of replicas, or retired or maintained servers, were changed since its caller looked: look again "
             "(`nyala server list`, `nyala table describe`), then repeat it",
             changes_seen=seen,
             changes=before,

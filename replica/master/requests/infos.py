@@ -9,7 +9,7 @@ from nyala.replica.policy import DesiredChange
 from nyala.replica.rpc import address_to_pb, config_to_pb, opid_to_pb, pb
 from nyala.replica.types import Heartbeat, RaftConfig
 
-from ..catalog.records import DESIRED_CHANGE, RETIRED
+from ..catalog.records import DESIRED_CHANGE, MAINTENANCE, RETIRED
 from ..heartbeats.applicants import Applicant
 from ..heartbeats.soft_state import LIVE, SoftState
 from ..state import MasterState
@@ -105,6 +105,7 @@ def server_infos(master: MasterState, uuids: Sequence[str]) -> list[pb.ServerInf
     infos += [pb.ServerInfo(uuid=u) for u in uuids if u not in known and RETIRED + u in master.catalog]
     for info in infos:
         _add_drain(master, info)
+        _add_maintenance(master, info)
     return sorted(infos, key=lambda info: info.uuid)
 
 
@@ -117,6 +118,13 @@ def _add_drain(master: MasterState, info: pb.ServerInfo) -> None:
     info.tablets_left, info.tablets_unreported = drain.left, drain.unreported
     info.tablets_at_first = max(retired.tablets_at_first, drain.left)
     info.drain_reason = retired.reason
+
+
+def _add_maintenance(master: MasterState, info: pb.ServerInfo) -> None:
+    works = master.catalog.get(MAINTENANCE, info.uuid)
+    if works is not None and master.clock.wall_us() < works.until_us:
+        info.maintenance_until_us = works.until_us
+        info.maintenance_owner, info.maintenance_reason = works.owner, works.reason
 
 
 def _change_info(desired: DesiredChange) -> pb.DesiredChangeInfo:

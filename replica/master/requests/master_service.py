@@ -350,6 +350,16 @@ class MasterService(pb_grpc.MasterServiceServicer):
         await self.state.group.change(lambda: desired.retire(self.state, uuid, undo=undo, reason=reason, seen=seen))
         return pb.SimpleReply()
 
+    @_answered(pb.SimpleReply)
+    async def MaintainServer(self, request: pb.MaintainServerRequest) -> pb.SimpleReply:
+        """Desired state: an operator works on a server for a while; or, with no seconds, no longer."""
+        seen = request.seen_changes if request.HasField("seen_changes") else None
+        uuid, seconds, owner, reason = request.server_uuid, request.seconds, request.owner, request.reason
+        await self.state.group.change(
+            lambda: desired.maintain(self.state, uuid, seconds, owner=owner, reason=reason, seen=seen)
+        )
+        return pb.SimpleReply()
+
     @_answered(pb.ReplaceTabletsReply)
     async def ReplaceTablets(self, request: pb.ReplaceTabletsRequest) -> pb.ReplaceTabletsReply:
         """Unsafe: put empty tablets in the place of lost ones, all or none. A repeated request gets the same

@@ -6,7 +6,7 @@ from nyala.replica.policy import ClusterView, Health, ServerView, TabletView
 from nyala.replica.types import DataState, PeerReport, RaftConfig, ReportedReplica, generation_of
 
 from ..catalog.catalog import Catalog
-from ..catalog.records import DESIRED_CHANGE, RETIRED, TABLE, TABLET, Tablet
+from ..catalog.records import DESIRED_CHANGE, MAINTENANCE, RETIRED, TABLE, TABLET, Tablet
 from ..heartbeats.soft_state import LIVE, ServerState, SoftState, TabletState
 from ..options import MasterOptions
 
@@ -14,6 +14,11 @@ from ..options import MasterOptions
 def retired_servers(catalog: Catalog) -> frozenset[str]:
     """The uuids of the servers that are to be emptied."""
     return frozenset(uuid for uuid, _ in catalog.items(RETIRED))
+
+
+def in_maintenance(catalog: Catalog, wall_us: int) -> frozenset[str]:
+    """The uuids of the servers on which operators work at that wall-clock time."""
+    return frozenset(uuid for uuid, record in catalog.items(MAINTENANCE) if wall_us < record.until_us)
 
 
 def wanted_voters(catalog: Catalog, tablet_id: str) -> int:
@@ -24,14 +29,23 @@ def wanted_voters(catalog: Catalog, tablet_id: str) -> int:
 
 
 def server_views(
-    soft: SoftState, options: MasterOptions, mono_us: int, retired: frozenset[str] = frozenset()
+    soft: SoftState,
+    options: MasterOptions,
+    mono_us: int,
+    retired: frozenset[str] = frozenset(),
+    maintenance: frozenset[str] = frozenset(),
 ) -> tuple[ServerView, ...]:
     """All servers that sent heartbeats in this leadership; a booting one is alive."""
-    return tuple(server_view(soft, s, options, mono_us, retired) for _, s in sorted(soft.servers.items()))
+    return tuple(server_view(soft, s, options, mono_us, retired, maintenance) for _, s in sorted(soft.servers.items()))
 
 
 def server_view(
-    soft: SoftState, s: ServerState, options: MasterOptions, mono_us: int, retired: frozenset[str] = frozenset()
+    soft: SoftState,
+    s: ServerState,
+    options: MasterOptions,
+    mono_us: int,
+    retired: frozenset[str] = frozenset(),
+    maintenance: frozenset[str] = frozenset(),
 ) -> ServerView:
     """The policy's view of one server."""
     return ServerView(
@@ -40,6 +54,7 @@ def server_view(
         alive=soft.silent_us(s.uuid, mono_us) <= options.server_dead_ms * 1000,
         location=s.said.location,
         draining=s.uuid in retired,
+        maintenance=s.uuid in maintenance,
         tablets_max=s.said.tablets_max,
         avoided=mono_us < s.avoided_until_us,
         disk_bytes_free=s.said.disk_bytes_free,
@@ -54,12 +69,36 @@ def leader_of(soft: SoftState, state: TabletState | None, options: MasterOptions
     return state.leader_uuid if fresh else ""
 
 
-def health_of(soft: SoftState, tablet_id: str, uuid: str, options: MasterOptions, mono_us: int) -> Health:
-    """The health of the member `uuid` of a tablet, judged by this master's heartbeats and the tablet's leader."""
+def health_of(
+    soft: SoftState,
+    tablet_id: str,
+    uuid: str,
+    options: MasterOptions,
+    mono_us: int,
+    maintenance: frozenset[str] = frozenset(),
+) -> Health:
+    """The health of the member `uuid` of a tablet, judged by this master's heartbeats and the tablet's leader.
+
+    While an operator works on its server, only the server's own report that the replica has failed is used: silence, a
+    leader that does not reach it and copies that fail are part of the work, and UNKNOWN.
+    """
+    health = _health_of(soft, tablet_id, uuid, options, mono_us)
+    if uuid not in maintenance or not health.failed or _reports_failed(soft, tablet_id, uuid):
+        return health
+    return Health.UNKNOWN
+
+
+def _reports_failed(soft: SoftState, tablet_id: str, uuid: str) -> bool:
+    """Whether the server itself reports its replica as failed: then only a restart may open it, or a copy."""
+    server, replica = soft.servers.get(uuid), soft.replica(uuid, tablet_id)
+    return server is not None and replica is not None and replica.phase == "FAILED" and not server.said.booting
+
+
+def _health_of(soft: SoftState, tablet_id: str, uuid: str, options: MasterOptions, mono_us: int) -> Health:
     silent_us = soft.silent_us(uuid, mono_us)
     server, replica, peer = soft.servers.get(uuid), soft.replica(uuid, tablet_id), soft.leaders_word(tablet_id, uuid)
-    if server is not None and replica is not None and replica.phase == "FAILED" and not server.said.booting:
-        return Health.FAILED_UNRECOVERABLE  # whatever happens to its server: only a restart may open it
+    if _reports_failed(soft, tablet_id, uuid):
+        return Health.FAILED_UNRECOVERABLE  # whatever happens to its server
     if soft.missed_us(uuid, tablet_id, mono_us) > options.rereplicate_after_ms * 1000:
         return _lost(peer)
     if server is None or server.said.booting or not server.reported or silent_us > options.server_dead_ms * 1000:
@@ -130,7 +169,13 @@ def _estranged(soft: SoftState, state: TabletState, tablet_id: str, config: Raft
 
 
 def tablet_view(
-    catalog: Catalog, soft: SoftState, tablet_id: str, tablet: Tablet, options: MasterOptions, mono_us: int
+    catalog: Catalog,
+    soft: SoftState,
+    tablet_id: str,
+    tablet: Tablet,
+    options: MasterOptions,
+    mono_us: int,
+    maintenance: frozenset[str] = frozenset(),
 ) -> TabletView | None:
     """The policy's view of one tablet; None if it was dropped, never formed, or no server reported its config."""
     state = soft.tablets.get(tablet_id)
@@ -147,7 +192,7 @@ def tablet_view(
         config=config,
         leader_uuid=leader if config.member(leader) else "",
         pending=status is not None and status.pending,
-        health={m.uuid: health_of(soft, tablet_id, m.uuid, options, mono_us) for m in config.members},
+        health={m.uuid: health_of(soft, tablet_id, m.uuid, options, mono_us, maintenance) for m in config.members},
         bytes_on_disk=max(
             (r.bytes_on_disk for m in config.members if (r := soft.replica(m.uuid, tablet_id)) is not None), default=0
         ),
@@ -162,9 +207,10 @@ def tablet_view(
 
 def cluster_view(catalog: Catalog, soft: SoftState, options: MasterOptions, mono_us: int, wall_us: int) -> ClusterView:
     """The whole view for the policy, as of now."""
-    views = (tablet_view(catalog, soft, t, r, options, mono_us) for t, r in catalog.items(TABLET))
+    works = in_maintenance(catalog, wall_us)
+    views = (tablet_view(catalog, soft, t, r, options, mono_us, works) for t, r in catalog.items(TABLET))
     return ClusterView(
-        servers=server_views(soft, options, mono_us, retired_servers(catalog)),
+        servers=server_views(soft, options, mono_us, retired_servers(catalog), works),
         tablets=tuple(v for v in views if v is not None),
         now_us=wall_us,
     )

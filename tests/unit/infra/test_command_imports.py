@@ -79,6 +79,8 @@ CALLS: dict[str, tuple[str, str]] = {
     "server list": (NOWHERE, LOOK),
     "server retire": (f"s {NOWHERE}", LOOK),
     "server unretire": (f"s {NOWHERE}", LOOK),
+    "server enter-maintenance": (f"s {NOWHERE}", LOOK),
+    "server exit-maintenance": (f"s {NOWHERE}", LOOK),
     "master list": (NOWHERE, LOOK),
     "master add": (f"127.0.0.1:1 {NOWHERE}", LOOK),
     "master remove": (f"127.0.0.1:1 {NOWHERE}", LOOK),

@@ -17,6 +17,7 @@ from nyala.replica.master.catalog.records import (
     TABLET,
     Cluster,
     Desired,
+    Maintenance,
     Position,
     Retired,
     Table,
@@ -32,6 +33,7 @@ from nyala.replica.master.group.catalog_group import CatalogGroup
 from nyala.replica.master.group.entries import unfit_entry, unfit_record
 from nyala.replica.master.requests.change_requests import add, cancel
 from nyala.replica.master.requests.conversions import position_to_pb
+from nyala.replica.master.requests.desired import maintain
 from nyala.replica.policy import DesiredChange
 from nyala.replica.raft import AppendEntries
 from nyala.replica.rpc import info_from_json, pb
@@ -56,7 +58,7 @@ def written() -> dict[str, Any]:
     found: dict[str, Any] = {}
 
     def note() -> None:
-        for prefix in ("table/", "name/", "tablet/", "source/", "wish/", "retired/", "request/"):
+        for prefix in ("table/", "name/", "tablet/", "source/", "wish/", "retired/", "maintenance/", "request/"):
             for key, record in m.box.catalog.records.items():
                 if key.startswith(prefix):
                     found[key] = {**found.get(key, {}), **record}
@@ -79,6 +81,7 @@ def written() -> dict[str, Any]:
     note()
     m.box.commit(({}, [f"wish/{m.tablet}"], "", None))
     m.retire(S[3])
+    m.box.commit(maintain(m.state, S[3], 60, owner="ann", reason="new disk"))
     note()
     config = RaftConfig(OpId(1, 7), tuple(map(Member, S[:3])), (2, 3), True)
     tablet = m.box.catalog.get(TABLET, m.tablet)
@@ -137,6 +140,10 @@ def use(key: str, found: Any) -> None:
             pb.DesiredChangeInfo(reason=desired.reason, plan_id=desired.plan_id, cancelled=desired.cancelled)
         case Retired():
             pb.ServerInfo(tablets_at_first=record.tablets_at_first, drain_reason=record.reason)
+        case Maintenance():
+            pb.ServerInfo(maintenance_until_us=record.until_us, maintenance_owner=record.owner)
+            pb.ServerInfo(maintenance_reason=record.reason)
+            assert record.since_us + record.seconds < 2**64
         case Desired():
             pb.ListServersReply(desired_changes=record.changes)
         case Cluster():
@@ -167,7 +174,7 @@ def test_no_record_goes_into_the_log_that_could_not_be_read() -> None:
             if field.startswith("-") and f"{group}.{field[1:]}" not in OPTIONAL:
                 assert repr(field[1:]) in why, f"{key} without {field[1:]}"
                 needed.add(group)
-    assert len(needed) == 10
+    assert len(needed) == 11
 
 
 def test_forged_entries_are_refused_by_their_bytes() -> None:

@@ -169,6 +169,13 @@ def emptied(**fields: Any) -> Ask:
     return ask(pb.RetireServerRequest, **{"server_uuid": S[4], "seen_changes": 0} | fields)
 
 
+def worked_on(**fields: Any) -> Ask:
+    return ask(
+        pb.MaintainServerRequest, **{"server_uuid": S[4], "seconds": 60, "owner": "ann", "seen_changes": 0} | fields
+    )
+
+
+WORK_ENDED = worked_on(seconds=0, seen_changes=1)
 UNDONE = emptied(undo=True, seen_changes=1)
 
 
@@ -440,6 +447,22 @@ ROWS = [
         late=[
             Late("behind its end", after(("RetireServer", emptied()), ("RetireServer", UNDONE)), Code.CAS_FAILED),
             Late("behind another server", after(("RetireServer", emptied(server_uuid=S[3]))), Code.CAS_FAILED),
+        ],
+    ),
+    row(
+        "MaintainServer",
+        worked_on(),
+        stale=[
+            Stale("of nobody", worked_on(server_uuid=NOWHERE), Code.NOT_FOUND),
+            Stale("of another state", worked_on(seen_changes=7), Code.CAS_FAILED),
+        ],
+        late=[
+            Late(
+                "behind its end",
+                after(("MaintainServer", worked_on()), ("MaintainServer", WORK_ENDED)),
+                Code.CAS_FAILED,
+            ),
+            Late("behind another server", after(("MaintainServer", worked_on(server_uuid=S[3]))), Code.CAS_FAILED),
         ],
     ),
     row(
