@@ -14,11 +14,12 @@ from typing import Any
 import fastavro
 
 from nyala import schemas
-from nyala.replica.rows import RowOp, TableSchema
+from nyala.replica.rows import Misfit, RowOp, TableSchema
 from nyala.replica.types import PLAINTEXT, Code, KafkaSecurity, Refused, ReplicaError
 
 from .framing import Framing, wrap
 from .row_schema import OP_FIELD, OP_HEADER, key_schema_json, row_schema_json
+from .row_values import RowValues
 from .topics import Topics
 
 _IN_FLIGHT_POLL_EVERY = 1000
@@ -46,6 +47,8 @@ class RowEncoder:
         self.writer_json = writer_json or row_schema_json(schema, columns)
         self._writer = schemas.parse_json(self.writer_json)
         self._key = schemas.parse_json(key_schema_json(schema))
+        self._values = RowValues(schema, self._writer["fields"])
+        self._key_values = RowValues(schema, self._key["fields"])
         self._prefix = wrap(framing, b"", fingerprint=schemas.fingerprint64(self._writer), registry_id=registry_id)
         self.has_op = any(f["name"] == OP_FIELD and not schema.has(OP_FIELD) for f in self._writer["fields"])
         """Whether the value has the row's operation; otherwise a header has it."""
@@ -59,13 +62,14 @@ class RowEncoder:
             raise RowMisfit(Code.INVALID_ARGUMENT, f"there is no column {unknown[0]!r}", row=_shown(row), columns=known)
         out = io.BytesIO(self._prefix)
         out.seek(0, io.SEEK_END)
-        _write(out, self._writer, {**row, OP_FIELD: op.name} if self.has_op else dict(row), row)
+        datum = _exact(self._values, row)
+        _write(out, self._writer, {**datum, OP_FIELD: op.name} if self.has_op else datum, row)
         return out.getvalue()
 
     def key(self, row: Mapping[str, object]) -> bytes:
         """Return the Kafka key of a row."""
         out = io.BytesIO()
-        _write(out, self._key, row, row)
+        _write(out, self._key, _exact(self._key_values, row), row)
         return out.getvalue()
 
 
@@ -130,6 +134,14 @@ class RowPublisher:
         if kind is None:
             self._sink.flush()
         self._sink.close()
+
+
+def _exact(values: RowValues, row: Mapping[str, object]) -> dict[str, object]:
+    try:
+        return values.exact(row)
+    except Misfit as error:
+        what = f"the row does not fit its Avro schema: {error.reason}; change the value, or recreate the column"
+        raise RowMisfit(Code.INVALID_ARGUMENT, what, row=_shown(row)) from error
 
 
 def _write(out: io.BytesIO, schema: Any, datum: Mapping[str, object], row: Mapping[str, object]) -> None:

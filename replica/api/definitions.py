@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from nyala.replica.client import NotApplied
-from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema, type_of_arrow
+from nyala.replica.rows import Column, ColumnType, Misfit, PartitionSpec, TableSchema, array_of, type_of_arrow
 from nyala.replica.types import Refused
 
 from .argument_errors import invalid_argument, unknown_name
@@ -70,12 +71,31 @@ def partition_of(
         if not schema.has(name):
             raise unknown_name("column", name, schema.names)
 
+    splits = tuple(range_splits)
+    if range_column:
+        splits = tuple(_exactly("a split", split, schema.column(range_column)) for split in splits)
+
     def make() -> PartitionSpec:
-        spec = PartitionSpec(columns, hash_buckets, range_column=range_column, range_splits=tuple(range_splits))
+        spec = PartitionSpec(columns, hash_buckets, range_column=range_column, range_splits=splits)
         spec.validate_for(schema)
         return spec
 
     return _as_mistake(make)
+
+
+def _exactly(what: str, value: object, column: Column) -> object:
+    """Return a split or a default in the column's type; NotApplied if the type does not hold it exactly."""
+    try:
+        return array_of([value], column.arrow_type)[0].as_py()
+    except Misfit as e:
+        raise invalid_argument(
+            f"{what} does not fit its column",
+            "change it, or give the column a type that holds it",
+            column=column.name,
+            type=column.type_text,
+            value=repr(value)[:80],
+            reason=e.reason,
+        ) from e
 
 
 def _as_mistake(make: Callable[[], _Made]) -> _Made:
@@ -103,7 +123,7 @@ def _pairs(columns: Columns) -> list[tuple[str, Any]]:
 
 def _column(column_id: int, name: str, kind: Any, in_key: bool) -> Column:
     if isinstance(kind, Column):
-        return kind
+        return replace(kind, default=_exactly("the default", kind.default, kind))
     nullable = True
     if isinstance(kind, pa.Field):
         nullable = kind.nullable

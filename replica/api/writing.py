@@ -21,13 +21,11 @@ from nyala.replica.client import (
     TableHandle,
     wire_batches,
 )
-from nyala.replica.rows import Column, RowOp, TableSchema, check_decimals, key_hash
+from nyala.replica.rows import Column, Misfit, RowOp, TableSchema, array_of, cast_exactly, key_hash
 from nyala.replica.types import Applied, Refused, RowCode
 
 from .argument_errors import invalid_argument, unknown_name
 from .expressions import column_of
-
-_REFUSALS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
 @dataclass(frozen=True)
@@ -133,40 +131,22 @@ def _table_of_dicts(rows: list[Any], schema: TableSchema) -> Any:
         column = column_of(schema, name)
         values = [row[name] for row in rows]
         try:
-            check_decimals(values)
-            columns[name] = pa.array(values, type=column.arrow_type)
-        except _REFUSALS as e:
-            raise _bad_value(column, values) from e
+            columns[name] = array_of(values, column.arrow_type)
+        except Misfit as e:
+            raise _value_mistake(column, e) from e
     return pa.table(columns)
 
 
-def _bad_value(column: Column, values: list[Any]) -> NotApplied:
-    """Return an error that names the first value that the column cannot hold."""
-    for pos, value in enumerate(values):
-        try:
-            check_decimals([value])
-            pa.scalar(value, type=column.arrow_type)
-        except _REFUSALS as e:
-            reason = str(e).splitlines()[0][:120]
-            return _value_mistake(column, pos, value, reason)
-    return invalid_argument(
-        "the column's values do not fit its type",
-        "convert them, or recreate the column",
-        column=column.name,
-        type=str(column.arrow_type),
-    )
-
-
-def _value_mistake(column: Column, pos: int, value: object, reason: str) -> NotApplied:
+def _value_mistake(column: Column, misfit: Misfit) -> NotApplied:
     return invalid_argument(
         "a value does not fit its column",
         "change it, or recreate the column with a type that holds it",
         column=column.name,
         type=str(column.arrow_type),
-        row=pos,
-        value=repr(value)[:80],
-        value_type=type(value).__name__,
-        reason=reason,
+        row=misfit.row,
+        value=repr(misfit.value)[:80],
+        value_type=type(misfit.value).__name__,
+        reason=misfit.reason,
     )
 
 
@@ -205,47 +185,11 @@ def conform(table: Any, schema: TableSchema, op: RowOp) -> Any:
 
 
 def _cast(values: Any, column: Column) -> Any:
-    target = column.arrow_type
     array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    if array.type == target:
-        return array
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    if pa.types.is_timestamp(target) and pa.types.is_timestamp(array.type) and array.type.tz is None:
-        # A time without a zone counts as UTC, as everywhere here.
-        array = array.cast(pa.timestamp(array.type.unit, tz="UTC"))
     try:
-        return array.cast(target)
-    except _REFUSALS as e:
-        reason = str(e).splitlines()[0][:120]
-        pos = _first_failure(array, target)
-        if pos < 0:
-            raise invalid_argument(
-                "the column's values do not fit its type",
-                "convert them, or recreate the column",
-                column=column.name,
-                reason=reason,
-            ) from e
-        raise _value_mistake(column, pos, array[pos].as_py(), reason) from e
-
-
-def _first_failure(array: Any, target: Any) -> int:
-    """Return the position of the first value that cannot be cast, found by halving; -1 if each one can."""
-
-    def fails(at: int, rows: int) -> bool:
-        try:
-            array.slice(at, rows).cast(target)
-        except _REFUSALS:
-            return True
-        return False
-
-    at, rows = 0, len(array)
-    if not fails(at, rows):
-        return -1
-    while rows > 1:
-        half = rows // 2
-        at, rows = (at, half) if fails(at, half) else (at + half, rows - half)
-    return at
+        return cast_exactly(array, column.arrow_type)
+    except Misfit as e:
+        raise _value_mistake(column, e) from e
 
 
 def write(client: Client, handle: TableHandle, rows: Any, op: RowOp, *, ignore_null: bool = False) -> WriteResult:

@@ -5,6 +5,7 @@ from .buffers import decimal_words, fixed_width_values, lengths_at, offsets_of, 
 from .checksum import CHECKSUM_DEFINITION, NO_ROWS, RowSum, sum_of_rows
 from .condition_bounds import ConditionsSize, conditions_size
 from .condition_values import ConditionValues
+from .conversion import Misfit, array_of, cast_exactly, check_decimals
 from .hashing import key_hash, mix_in_place, mix_one
 from .key_terms import Term, sortable
 from .message import MalformedMessage
@@ -21,7 +22,6 @@ from .types import (
     Column,
     ColumnType,
     RowOp,
-    check_decimals,
     type_of_arrow,
     value_from_json,
     value_to_json,

@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 
 from nyala.replica.types import check
 
+from .conversion import check_decimals
 from .hashing import HASH_VERSION, U64, key_hash
 from .schema import TableSchema
-from .types import ColumnType, check_decimals, invalid, json_text, json_whole, value_from_json, value_to_json
+from .types import ColumnType, invalid, json_text, json_whole, value_from_json, value_to_json
 
 BUCKETS_MAX = 4096
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -12,8 +13,9 @@ import pyarrow.compute as pc
 from nyala.replica.types import limits
 
 from .condition_values import NOT_COMPARABLE, ConditionValues
+from .conversion import Misfit, array_of, check_decimals
 from .key_terms import Term, intersected, sortable
-from .types import check_decimals, invalid
+from .types import invalid
 
 COMPARISONS = {
     "=": pc.equal,
@@ -29,6 +31,8 @@ _SEARCHED = 256
 """The longest list whose values are searched for one by one; of a longer one, only the lowest and highest value are."""
 _STEP = 1000
 """The values that are checked one by one between two calls of `stop`: about 3 ms."""
+_FRACTIONAL = (float, decimal.Decimal)
+"""The Python types whose values a float or double column rounds."""
 _LONGS = range(-(1 << 63), 1 << 63)
 OPERATORS = (*COMPARISONS, "in", "is_null", "is_not_null")
 
@@ -221,11 +225,10 @@ def _listed(predicate: Predicate, kind: Any, odd_max: int, stop: Callable[[], No
 def _split(values: list[object], kind: Any) -> tuple[Any, list[Any]]:
     if pa.types.is_integer(kind):
         values = [v for v in map(_integer, values) if v is not None]
-    if not any(isinstance(v, float) for v in values):
+    if not pa.types.is_floating(kind) or not any(isinstance(v, _FRACTIONAL) for v in values):
         try:
-            check_decimals(values)
-            return pa.array(values, type=kind), []
-        except NOT_COMPARABLE:
+            return array_of(values, kind), []
+        except Misfit:
             pass
     scalars = [value_scalar(v, kind) for v in values]
     exact = [s.as_py() for s in scalars if s.type == kind]
@@ -243,11 +246,10 @@ def _first(values: Sequence[object]) -> str:
 def value_scalar(value: object, data_type: Any) -> Any:
     """`value` as a pa.Scalar of the type, or of its own type where the type cannot hold it (1000 beside an int8)."""
     try:
-        check_decimals([value])
-        scalar = pa.scalar(value, type=data_type)
-        # Arrow silently truncates a float to an integer type, which would change the meaning of `x > 1.5`.
-        if scalar.as_py() == value or not isinstance(value, float):
+        scalar = array_of([value], data_type)[0]
+        # A float column rounds the value, which would change the meaning of `x > 0.1`.
+        if scalar.as_py() == value or not isinstance(value, _FRACTIONAL):
             return scalar
-    except NOT_COMPARABLE:
-        pass
+    except Misfit:
+        check_decimals([value])
     return pa.scalar(value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import decimal
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Any
@@ -13,6 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from nyala.replica.types import Code, Refused, limits, shown
+
+from .conversion import check_decimals
 
 RESERVED_PREFIX = "__"
 """The prefix of the names of the system's own columns: `__op`, `__offset`, `__ts`."""
@@ -173,25 +174,6 @@ def type_of_arrow(data_type: Any) -> tuple[ColumnType, int, int]:
         if arrow == data_type:
             return column_type, 0, 0
     raise invalid("no column type holds values of this Arrow type", type=str(data_type))
-
-
-DECIMAL_DIGITS_MAX = 38
-"""The most digits of a decimal column, in all and behind the point."""
-
-
-def check_decimals(values: Iterable[object]) -> None:
-    """Raise ValueError if a decimal among the values has more digits behind its point than any column.
-
-    Call it for each value from outside before pyarrow makes a decimal of it: with 1e-999999999 pyarrow would end the
-    process.
-    """
-    for value in values:
-        # A decimal of 38 digits that is at least 1 has fewer than 38 behind the point; pyarrow itself refuses longer
-        # ones.
-        if isinstance(value, decimal.Decimal) and value.is_finite() and value.adjusted() < 0:
-            exponent = value.as_tuple().exponent
-            if isinstance(exponent, int) and exponent < -DECIMAL_DIGITS_MAX:
-                raise ValueError(f"a decimal has at most {DECIMAL_DIGITS_MAX} digits behind its point")
 
 
 def value_to_json(column_type: ColumnType, value: object) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -15,11 +16,13 @@ from nyala.replica.rows import (
     ConditionsSize,
     ConditionValues,
     MalformedMessage,
+    Misfit,
     PartitionSpec,
     Predicate,
     RowError,
     SourceKey,
     TableSchema,
+    array_of,
     check_decimals,
     never_stop,
     read_values,
@@ -145,14 +148,14 @@ def predicate_to_pb(predicate: Predicate, data_type: Any) -> pb.Predicate:
 def _values_array(values: list[object], data_type: Any) -> Any:
     refusals = (pa.ArrowException, TypeError, ValueError, OverflowError)
     try:
-        check_decimals(values)
-        array = pa.array(values, type=data_type)
-        # A float must not lose its fraction in an integer column: `x > 1.5`.
-        if not any(isinstance(v, float) for v in values) or array.to_pylist() == values:
+        array = array_of(values, data_type)
+        # A float column rounds the value, which would change the meaning of `x > 0.1`.
+        if not any(isinstance(v, float | decimal.Decimal) for v in values) or array.to_pylist() == values:
             return array
-    except refusals:
+    except Misfit:
         pass
     try:
+        check_decimals(values)
         return pa.array(values)
     except refusals as e:
         raise Refused(

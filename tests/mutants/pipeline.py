@@ -630,4 +630,37 @@ MUTANTS = (
         before="max(0, ends[place] - first[place])",
         after="max(0, ends[place])",
     ),
+    Mutant(
+        name="value of a row event is not checked",
+        rows="IN-01",
+        test=(
+            "tests/unit/rows/test_rows_conversion.py::test_value_is_stored_as_it_was_given_or_refused_through_every_way_in[int64]"
+        ),
+        file="pipeline/publish.py",
+        function="RowEncoder.value",
+        before="datum = _exact(self._values, row)",
+        after="datum = dict(row)",
+    ),
+    Mutant(
+        name="row event has a number beyond its column",
+        rows="IN-01",
+        test=(
+            "tests/unit/rows/test_rows_conversion.py::test_value_is_stored_as_it_was_given_or_refused_through_every_way_in[int8]"
+        ),
+        file="pipeline/row_values.py",
+        function="_rule",
+        before="type(value) is int and low <= value <= high",
+        after="type(value) is int",
+    ),
+    Mutant(
+        name="time without a zone is local in a row event",
+        rows="IN-01",
+        test=(
+            "tests/unit/rows/test_rows_conversion.py::test_value_is_stored_as_it_was_given_or_refused_through_every_way_in[timestamp]"
+        ),
+        file="pipeline/row_values.py",
+        function="_rule",
+        before="type(value) is dt.datetime and value.tzinfo is not None",
+        after="type(value) is dt.datetime",
+    ),
 )

@@ -347,7 +347,7 @@ MUTANTS = (
         name="decimal of endless places is taken",
         rows="IN-60",
         test="tests/unit/rows/test_rows_schema.py::test_decimal_of_endless_places_is_refused_before_arrow_sees_it",
-        file="replica/rows/types.py",
+        file="replica/rows/conversion.py",
         function="check_decimals",
         before="exponent < -DECIMAL_DIGITS_MAX",
         after="exponent < -(1 << 40)",
@@ -369,5 +369,120 @@ MUTANTS = (
         function="json_text",
         before="value.encode()",
         after="pass",
+    ),
+    Mutant(
+        name="float is cut to an integer",
+        rows="IN-01",
+        test=(
+            "tests/unit/rows/test_rows_conversion.py::test_value_is_stored_as_it_was_given_or_refused_through_every_way_in[int8]"
+        ),
+        file="replica/rows/conversion.py",
+        function="_of_python",
+        before="if groups <= _DIRECT.get(family, set()) and",
+        after='if groups <= _DIRECT.get(family, set()) | ({float} if family == "integer" else set()) and',
+    ),
+    Mutant(
+        name="decimal is cut to an integer",
+        rows="IN-01",
+        test=("tests/unit/rows/test_rows_conversion.py::test_condition_compares_the_value_that_was_given"),
+        file="replica/rows/conversion.py",
+        function="_of_python",
+        before="if groups <= _DIRECT.get(family, set()) and",
+        after='if groups <= _DIRECT.get(family, set()) | ({decimal.Decimal} if family == "integer" else set()) and',
+    ),
+    Mutant(
+        name="finite float becomes infinite",
+        rows="IN-01",
+        test=(
+            "tests/unit/rows/test_rows_conversion.py::test_value_is_stored_as_it_was_given_or_refused_through_every_way_in[float]"
+        ),
+        file="replica/rows/conversion.py",
+        function="_check_range",
+        before="if pc.any(",
+        after="if False and pc.any(",
+    ),
+    Mutant(
+        name="datetime loses its time in a date",
+        rows="IN-01",
+        test=(
+            "tests/unit/rows/test_rows_conversion.py::test_value_is_stored_as_it_was_given_or_refused_through_every_way_in[date]"
+        ),
+        file="replica/rows/conversion.py",
+        function="_cast",
+        before="if lossy and",
+        after="if not lossy and",
+    ),
+    Mutant(
+        name="number is a time",
+        rows="IN-01",
+        test=(
+            "tests/unit/rows/test_rows_conversion.py::test_value_is_stored_as_it_was_given_or_refused_through_every_way_in[timestamp]"
+        ),
+        file="replica/rows/conversion.py",
+        function="_cast",
+        before="if source != target and source not in",
+        after='if target != "time" and source != target and source not in',
+    ),
+    Mutant(
+        name="nanoseconds of pandas are dropped",
+        rows="IN-01",
+        test=(
+            "tests/unit/rows/test_rows_conversion.py::test_value_is_stored_as_it_was_given_or_refused_through_every_way_in[timestamp]"
+        ),
+        file="replica/rows/conversion.py",
+        function="_of_pandas",
+        before='if getattr(value, "nanosecond", 0):',
+        after="if False:",
+    ),
+    Mutant(
+        name="nanoseconds of numpy are dropped",
+        rows="IN-01",
+        test=(
+            "tests/unit/rows/test_rows_conversion.py::test_value_is_stored_as_it_was_given_or_refused_through_every_way_in[timestamp]"
+        ),
+        file="replica/rows/conversion.py",
+        function="_of_numpy",
+        before="if whole != value and",
+        after="if False and",
+    ),
+    Mutant(
+        name="bad value of the second half is that of the first",
+        rows="IN-02",
+        test=(
+            "tests/unit/rows/test_rows_conversion.py::test_one_bad_value_among_many_is_found_and_the_others_are_mixed_as_they_come"
+        ),
+        file="replica/rows/conversion.py",
+        function="_searched",
+        before="convert, first, row + half",
+        after="convert, first, row",
+    ),
+    Mutant(
+        name="integer needs nineteen digits of a decimal",
+        rows="IN-02",
+        test=(
+            "tests/unit/rows/test_rows_conversion.py::test_one_bad_value_among_many_is_found_and_the_others_are_mixed_as_they_come"
+        ),
+        file="replica/rows/conversion.py",
+        function="_cast",
+        before='(source, target) == ("integer", "decimal")',
+        after="False",
+    ),
+    Mutant(
+        name="condition on a float column is rounded",
+        rows="IN-01",
+        test=("tests/unit/rows/test_rows_conversion.py::test_condition_compares_the_value_that_was_given"),
+        file="replica/rows/predicate.py",
+        function="value_scalar",
+        before="if scalar.as_py() == value or not isinstance(value, _FRACTIONAL):",
+        after="if True:",
+    ),
+    Mutant(
+        name="default with a fraction is taken",
+        rows="IN-82",
+        test=("tests/unit/rows/test_rows_conversion.py::test_default_and_split_are_held_exactly_or_refused"),
+        file="replica/api/definitions.py",
+        function="_column",
+        before='replace(kind, default=_exactly("the default", kind.default, kind))',
+        after="kind",
     ),
 )

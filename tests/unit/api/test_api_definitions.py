@@ -148,7 +148,8 @@ def test_rows_for_a_delete_keep_only_the_key() -> None:
         ("k=1", RowOp.UPSERT, "list of dicts"),
         (7, RowOp.UPSERT, "list of dicts"),
         (pa.table({"k": [1, 2, 3], "n": [1, 2, 1000]}), RowOp.UPSERT, "column=n.*row=2.*value=1000"),
-        (pa.table({"k": [1, 2], "name": [1.5, 2.5], "n": ["1", "x"]}), RowOp.UPSERT, "column=n.*row=1.*value='x'"),
+        (pa.table({"k": [1, 2], "name": [1.5, 2.5]}), RowOp.UPSERT, "column=name.*row=0.*value=1.5.*give text"),
+        (pa.table({"k": [1, 2], "n": ["1", "2"]}), RowOp.UPSERT, "column=n.*row=0.*value='1'.*give a number"),
         (pa.table([[1], [2]], names=["k", "k"]), RowOp.UPSERT, "twice"),
     ],
 )

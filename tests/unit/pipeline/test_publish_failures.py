@@ -34,7 +34,8 @@ def test_each_failed_flush_tells_its_own_first_reason() -> None:
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ({"id": "a"}, "an integer is required"),
+        ({"id": "a"}, "column 'id' cannot hold 'a'"),
+        ({"id": 50.9}, "column 'id' cannot hold 50.9: .* change the value"),
         ({"id": 1 << 70}, "does not fit its Avro schema"),
         ({"id": None}, "does not fit its Avro schema"),
         ({"value": 1.0}, "no value and no default for id"),
