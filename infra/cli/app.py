@@ -107,7 +107,7 @@ def _command(name: str) -> Any:
         alone.command(context_settings=PASSES_ON.get(name))(found)
         command = get_command(alone)
     command.name = name
-    check_arguments(command)
+    check_arguments(command, name)
     return command
 
 
@@ -182,6 +182,7 @@ def main() -> int:
         typer.echo(f"nyala: {text_of(error)}", err=True)
         return 1
     except KeyboardInterrupt:
+        typer.echo("nyala: interrupted", err=True)
         return 130
     return 0
 

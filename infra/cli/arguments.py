@@ -1,15 +1,19 @@
-"""Checks the numbers and texts on a command line, for every command."""
+"""Checks the numbers and texts on a command line, and ends interrupted commands in one line: for every command."""
 
 from __future__ import annotations
 
 import math
+import signal
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from typing import Any
 
 import typer
 
-from nyala.replica.types import limits
+from nyala.replica.types import Refused, limits
+
+from .interrupted import changes, words
 
 
 def problem_of(value: object) -> str:
@@ -25,20 +29,30 @@ def problem_of(value: object) -> str:
     return ""
 
 
-def check_arguments(command: Any) -> None:
-    """Make a command, and all its subcommands, refuse such values as wrong parameters before they do anything."""
+def check_arguments(command: Any, path: str) -> None:
+    """Make a command, and all its subcommands, refuse such values as wrong parameters before they do anything, and say
+    what was done when they are interrupted. `path`: what is typed for the command."""
     if command.callback is not None:
-        command.callback = _checked(command.callback)
-    for below in getattr(command, "commands", {}).values():
-        check_arguments(below)
+        command.callback = _checked(command.callback, path)
+    for name, below in getattr(command, "commands", {}).items():
+        check_arguments(below, f"{path} {name}")
 
 
-def _checked(callback: Callable[..., Any]) -> Callable[..., Any]:
+def _checked(callback: Callable[..., Any], path: str) -> Callable[..., Any]:
     @wraps(callback)
     def run(*context: Any, **given: Any) -> Any:
         for name, value in given.items():
             if problem := problem_of(value):
                 raise typer.BadParameter(problem, param_hint=name.replace("_", "-"))
-        return callback(*context, **given)
+        try:
+            with suppress(ValueError):  # not the main thread, which alone gets signals
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+            return callback(*context, **given)
+        except Refused as error:
+            error.only_read = not changes(path)
+            raise
+        except KeyboardInterrupt as stop:
+            typer.echo(words(path, stop), err=True)
+            raise typer.Exit(130) from stop
 
     return run

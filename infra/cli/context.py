@@ -18,6 +18,8 @@ import nyala
 from nyala.infra import local
 from nyala.infra.printing import TextConsole, cell, titled
 
+from .interrupted import NothingSent, before_sending
+
 if TYPE_CHECKING:
     from nyala.replica.client import Client
     from nyala.replica.rpc import pb
@@ -87,11 +89,13 @@ def cluster(masters: str, kafka: str = "", kafka_properties: str = "") -> Iterat
     """A connected cluster. `kafka`: where its topics are made, by default where the masters say; `kafka_properties`: a
     file with the login to Kafka."""
     login = {}
-    if kafka_properties:
-        from nyala import pipeline
+    with before_sending():
+        if kafka_properties:
+            from nyala import pipeline
 
-        login = dict(pipeline.security_of(pipeline.kafka_options([], kafka_properties)).properties)
-    with nyala.connect(masters_of(masters), kafka=kafka, kafka_properties=login) as connected:
+            login = dict(pipeline.security_of(pipeline.kafka_options([], kafka_properties)).properties)
+        found = nyala.connect(masters_of(masters), kafka=kafka, kafka_properties=login)
+    with found as connected:
         yield connected
 
 
@@ -134,7 +138,8 @@ def ask(question: str, yes: bool) -> None:
     """
     try:
         told = yes or typer.confirm(question, err=True)
-    except typer.Abort:  # nobody is there to answer
+    except typer.Abort as abort:
+        _interrupt(abort)  # else nobody is there to answer
         typer.echo(err=True)
         told = False
     if not told:
@@ -146,12 +151,19 @@ def ask_for_name(name: str, question: str) -> None:
     """Return only if `name` is typed; otherwise the command ends and reports that nothing was done."""
     try:
         typed = typer.prompt(question, err=True)
-    except typer.Abort:  # nobody is there to answer
+    except typer.Abort as abort:
+        _interrupt(abort)  # else nobody is there to answer
         typer.echo(err=True)
         typed = ""
     if typed != name:
         typer.echo("that is another name: nothing was changed; --yes goes on without asking", err=True)
         raise typer.Exit(1)
+
+
+def _interrupt(abort: typer.Abort) -> None:
+    """Raise NothingSent if it was Ctrl-C that ended a question."""
+    if isinstance(abort.__context__, KeyboardInterrupt):
+        raise NothingSent from abort
 
 
 def not_yet(fingerprint: str) -> None:

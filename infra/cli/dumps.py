@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from nyala.infra.printing import line
+from nyala.replica.types import shown
 
 from .context import Json, console, print_json, print_table, size_text
 from .offline import members_text
@@ -100,7 +101,8 @@ def print_cmeta(
     promises = tools.read_promises(RealDisk(root), tablet)
     found, damaged = promises.found, promises.damaged
     if not promises:
-        raise typer.BadParameter(f"{root / FOLDER} holds no consensus metadata" + (f" of {tablet}" if tablet else ""))
+        what = f"{root} holds no consensus metadata" + (f" of {shown(tablet)}" if tablet else "")
+        raise typer.BadParameter(f"{what} (in {root / FOLDER}): give a server's directory, such as .nyala/server-1")
     if as_json:
         print_json([cmeta_json(v) for v in found] + [{"error": str(e), "path": e.values["path"]} for e in damaged])
     else:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,8 +14,10 @@ import typer
 from nyala import pipeline
 from nyala.infra.jars import JarsMissing
 from nyala.infra.local.restarts import restart_options, run_with_restarts
+from nyala.replica.types import shown
 
 from .context import Masters, kafka_of, masters_of
+from .interrupted import before_sending
 
 CLUSTER_OPTIONS = {
     "ingest": ("--masters", "--kafka"),
@@ -22,6 +26,8 @@ CLUSTER_OPTIONS = {
     "verify": ("--masters",),
 }
 """By job: the options that are filled in from the local stack if they are missing."""
+LOOK_UP_S = 2.0
+"""The time-out for the look-up of a table: the job itself waits for masters that are away."""
 STREAMING = ("ingest", "decisions")
 """The jobs that can continue where they were; the others' work may be over when they begin anew."""
 
@@ -69,6 +75,8 @@ def job(
     if show:
         typer.echo(shlex.join(command))
         return
+    if "--help" not in arguments:
+        _need_tables(_given(arguments, "--table"), ",".join(_given(arguments, "--masters")))
     if restarts:
 
         def tell(text: str) -> None:
@@ -76,3 +84,28 @@ def job(
 
         raise typer.Exit(run_with_restarts(name, command, environment, restart_options(restarts), tell))
     os.execvpe(Path(command[0]), command, environment)
+
+
+def _given(arguments: Sequence[str], option: str) -> list[str]:
+    """The values of an option in the arguments of a job, as `--option VALUE` or `--option=VALUE`."""
+    apart = [value for name, value in itertools.pairwise(arguments) if name == option]
+    return apart + [text.partition("=")[2] for text in arguments if text.startswith(f"{option}=")]
+
+
+def _need_tables(tables: Sequence[str], masters: str) -> None:
+    """Refuse tables that the masters do not know, because Spark takes long to start. If no master answers, say so."""
+    if not tables or not masters:
+        return
+    with before_sending():
+        import nyala
+
+        options = nyala.ClientOptions(timeout_s=LOOK_UP_S, connect_timeout_s=LOOK_UP_S, attempt_timeout_s=LOOK_UP_S)
+        try:
+            with nyala.connect(masters, options=options) as cluster:
+                for table in tables:
+                    cluster.table(table)
+        except nyala.Refused as error:
+            if error.code not in (nyala.Code.UNAVAILABLE, nyala.Code.TIMED_OUT, nyala.Code.NOT_LEADER):
+                raise
+            what = f"whether there is a table {', '.join(map(shown, tables))} is not known"
+            typer.echo(f"nyala: {what}, the job starts all the same: {error}", err=True)

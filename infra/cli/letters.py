@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nyala import pipeline
+from nyala.replica.types import Code, Refused, shown
 
 from .completion import TableName
-from .context import Json, Yes, ask, console, kafka_of, print_table
+from .context import Json, Masters, Yes, ask, cluster, console, kafka_of, print_table
 
 if TYPE_CHECKING:
     from nyala.pipeline import KafkaSecurity, StoredDeadLetter
@@ -55,12 +56,16 @@ def list_letters(
     ] = None,
     kafka: Kafka = "",
     kafka_properties: KafkaProperties = "",
+    masters: Masters = "",
     as_json: Json = False,
 ) -> None:
     """List a table's dead letters, oldest first, each record once. With --json keys and values are base64.
 
     FOREIGN is what somebody else wrote to the topic: no dead letter, shown with its own place, key and value.
     """
+    there = _has_topic(kafka_of(kafka), table, login_of(kafka_properties))
+    if not there:
+        _need_table(table, masters)
     letters = _chosen(kafka, kafka_properties, table, reason)
     if as_json:
         _print_json(islice(letters, limit) if limit else letters)
@@ -76,9 +81,22 @@ def list_letters(
     print_table(f"dead letters of {table}", ("record", "reason", "column", "bytes", "begins"), rows)
     if len(rows) < total:
         console.print(f"{len(rows)} of {total}; --limit 0 shows all")
-    if not total and not _has_topic(kafka_of(kafka), table, login_of(kafka_properties)):
+    if not there:
         topic = pipeline.dead_letter_topic(table)
         typer.echo(f"there is no topic {topic}: no record was refused yet, or no table is called {table}", err=True)
+
+
+def _need_table(table: str, masters: str) -> None:
+    """Refuse a table that the masters do not know; say so if no cluster is named, or its masters do not answer."""
+    try:
+        with cluster(masters) as connected:
+            connected.table(table)
+    except typer.BadParameter:
+        typer.echo(f"whether there is a table {shown(table)} is not known: say --masters host:port", err=True)
+    except Refused as error:
+        if error.code is Code.NOT_FOUND:
+            raise
+        typer.echo(f"whether there is a table {shown(table)} is not known: {error}", err=True)
 
 
 def _has_topic(kafka: str, table: str, security: KafkaSecurity) -> bool:

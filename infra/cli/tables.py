@@ -67,6 +67,10 @@ def create(
         if not colon or not left or not kind:
             raise typer.BadParameter(f"--column {text!r}: say name:type, such as id:int64")
         columns.append((left, kind))
+    names = [left for left, _ in columns]
+    if joined := next((k for k in key if "," in k and k not in names), ""):
+        again = " ".join(f"--key {part.strip()}" for part in joined.split(","))
+        raise typer.BadParameter(f"--key {joined!r} is no column: repeat --key for each column, as in {again}")
     bootstrap = "" if no_topic else kafka or ("" if masters else local_kafka())
     not_made, made = "", None
     with cluster(masters, bootstrap, kafka_properties) as connected:
@@ -188,7 +192,9 @@ def scan(
             _print_json_rows(scanned)
         else:
             result = scanned.to_polars()
-            print_table(f"{name}: {result.height} rows", result.columns, result.rows())
+            print_table(
+                f"{name}: {result.height} row{'' if result.height == 1 else 's'}", result.columns, result.rows()
+            )
             if limit and result.height == limit:
                 typer.echo(f"the first {limit} rows; --limit 0 shows all, --count counts")
 

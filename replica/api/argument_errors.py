@@ -37,7 +37,8 @@ def valid_text(check: Callable[..., str], text: object, *more: object) -> str:
     try:
         return check(text, *more)
     except Refused as e:
-        raise NotApplied(e.code, f"{e.what}; give another one", e.values) from e
+        advised = ";" in e.what
+        raise NotApplied(e.code, e.what if advised else f"{e.what}; give another one", e.values) from e
 
 
 def valid_number(number: object, what: str, low: float, high: float) -> float:

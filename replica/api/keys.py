@@ -48,8 +48,8 @@ def _as_mapping(key: object, schema: TableSchema, row: int) -> Mapping[str, obje
     values = key if isinstance(key, tuple) else (key,)
     if len(values) != len(schema.key):
         raise invalid_argument(
-            f"a key of this table has {len(schema.key)} columns",
-            "give a tuple of their values, in key order",
+            f"a key of this table has {len(schema.key)} column{'s' if len(schema.key) > 1 else ''}",
+            "give a tuple of their values, in key order" if len(schema.key) > 1 else "give its value",
             row=row,
             key=", ".join(schema.key),
             got=repr(key)[:80],

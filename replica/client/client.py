@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from nyala.replica.rows import ScanSpec, SourceKey, WriteMeta
 from nyala.replica.rpc import pb
-from nyala.replica.types import Address, Code, Refused
+from nyala.replica.types import Address, Code, Refused, shown
 
 from .admin import Admin
 from .batching import WireBatch
@@ -175,6 +175,9 @@ class Client(Admin):
 
 
 def _address(text: str) -> Address:
+    if "/" in text:
+        what = f"{shown(text)} has a scheme or a path; an address is a host and a port: write it as in master-1:7051"
+        raise Refused(Code.INVALID_ARGUMENT, what)
     try:
         return Address.parse(text.strip())
     except ValueError as e:

@@ -28,6 +28,9 @@ RETRY_SAFE = CALLS_THAT_CHANGE - {"ResetSource"}
 """Calls that have their effect once even if they are made twice: they carry a request id, an owner, or desired
 state."""
 
+CLOSED = ("Socket closed", "Connection reset", "End of TCP stream")
+"""What gRPC says of a server that accepts connections and does not speak gRPC, such as a Kafka broker."""
+
 
 LEARN_EVERY_S = 10.0
 LEARN_TIMEOUT_S = 1.0
@@ -148,6 +151,8 @@ class Masters:
         if error.code is Code.UNAVAILABLE and attempts.count >= 3 * len(self.addresses):
             asked = ", ".join(map(str, self.addresses))
             why = "no master answers; check the address, and whether the cluster is up"
+            if any(text in error.what for text in CLOSED):
+                why = "no master answers; is this Kafka's address? The masters' is NYALA_MASTERS of `nyala env`"
             raise final(error, unknown=attempts.unknown, why=why, asked=asked)
 
     def _target(self) -> Address:

@@ -195,12 +195,15 @@ class Refused(ReplicaError):
         super().__init__(what, **{**(values or {}), **more})
         self.code = code
         self.applied = applied
+        self.only_read = False
+        """Whether the caller asked for no change: the text then does not say that nothing was applied."""
         self.detail = detail
         """Machine-readable: a leader hint `uuid@host:port`, a current term, a committed config OpId."""
 
     def __str__(self) -> str:
         left = "nothing was applied" if self.applied is Applied.NOT_APPLIED else "the outcome is unknown"
-        return f"{self.code.name}: {super().__str__()}; {left}"
+        told = f"{self.code.name}: {super().__str__()}"
+        return told if self.only_read and self.applied is Applied.NOT_APPLIED else f"{told}; {left}"
 
 
 class ResourcesExhausted(Refused):

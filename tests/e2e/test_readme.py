@@ -32,7 +32,7 @@ MISTAKES = {
     ("nyala", "topic", "create", "reading"): "there is no table 'reading'; did you mean 'readings'?",
     ("nyala", "schema", "show", "reading"): "there is no table 'reading'; did you mean 'readings'?",
     ("nyala", "schema", "list", "reading"): "there is no table 'reading'; did you mean 'readings'?",
-    ("nyala", "dead-letter", "list", "reading"): "there is no topic dead-letters.reading: no record was refused",
+    ("nyala", "dead-letter", "list", "reading"): "there is no table 'reading'; did you mean 'readings'",
     ("python", "-c", PUBLISH): "NOT_FOUND: there is no such topic: `nyala topic create TABLE` makes",
     ("python", "-c", "import nyala; nyala.connect()"): 'no cluster is named: connect("host:port") takes',
 }

@@ -76,8 +76,8 @@ MUTANTS = (
         rows="IN-70",
         test="tests/unit/infra/test_installed.py::test_installed_package_is_found_beside_a_folder_of_its_name",
         file="pyproject.toml",
-        before='py-modules = ["pyspark_nyala"]',
-        after="py-modules = []",
+        before='py-modules = ["nyala_command", "pyspark_nyala"]',
+        after='py-modules = ["nyala_command"]',
     ),
     Mutant(
         name="clone is found by an import hook",

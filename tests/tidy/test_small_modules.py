@@ -18,6 +18,7 @@ ALONE = {
     "infra/cli/arguments.py": SHARED,
     "infra/local/parent_death.py": STARTS_ALONE,
     "infra/local/registered.py": SHARED,
+    "infra/toplevel/nyala_command.py": STARTS_ALONE,
     "pipeline/kafka_security.py": SHARED,
     "pipeline/toplevel/pyspark_nyala.py": STARTS_ALONE,
     "pipeline/warm.py": STARTS_ALONE,

@@ -43,4 +43,6 @@ def test_command_leaves_the_modules_of_others_alone(tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-c", LOOK], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120
     )
-    assert run.stdout.split() == [f"nyala.infra.cli.{name}" for name in ("app", "arguments", "context", "stack")]
+    assert run.stdout.split() == [
+        f"nyala.infra.cli.{name}" for name in ("app", "arguments", "context", "interrupted", "stack")
+    ]

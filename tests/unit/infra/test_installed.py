@@ -24,6 +24,7 @@ FOLDERS = {
     "pipeline/toplevel": "",
     "pipeline": "nyala/pipeline",
     "jobs": "nyala/jobs",
+    "infra/toplevel": "",
     "infra": "nyala/infra",
 }
 """Folder -> where it is in the wheel; of folders in one another, the first counts."""

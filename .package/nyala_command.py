@@ -1,0 +1,1 @@
+../infra/toplevel/nyala_command.py
