@@ -99,9 +99,9 @@ MUTANTS = (
             "test_heartbeats_to_a_former_master_end_once_the_leading_one_does_not_name_it"
         ),
         file="replica/server/heartbeats/other_masters.py",
-        function="outdated",
-        before="return bool(named) and master not in named and master not in set(told)",
-        after="return False",
+        function="former_masters",
+        before="former.union(before).difference(now)",
+        after="former",
     ),
     Mutant(
         name="server forgets the masters that replaced those of its options",
@@ -109,7 +109,7 @@ MUTANTS = (
         test=f"{PROCESS}::test_each_of_three_masters_is_replaced_while_rows_are_written_and_read",
         file="replica/server/heartbeats/heartbeat.py",
         function="Heartbeats.run_forever",
-        before="(*self._manager.options.masters, *stored)",
+        before="(*self._manager.options.masters, *self._listed)",
         after="self._manager.options.masters",
     ),
 )

@@ -170,7 +170,7 @@ MUTANTS = (
         test="tests/process/test_master_migration_process.py::test_single_master_becomes_three_with_every_table",
         file="replica/server/heartbeats/heartbeat.py",
         function="Heartbeats.run_forever",
-        before="for master in dict.fromkeys((*self._manager.options.masters, *stored)):",
+        before="for master in dict.fromkeys((*self._manager.options.masters, *self._listed)):",
         after="for master in dict.fromkeys((*self._manager.options.masters[:1], *stored)):",
     ),
     Mutant(

@@ -26,7 +26,7 @@ from ..runtime.resources import ResourceWatch
 from ..runtime.tasks import Tasks
 from ..tablets.manager import TabletManager
 from ..tablets.status import replica_status
-from .other_masters import outdated, read_known_masters, unheard_of, write_known_masters
+from .other_masters import former_masters, read_known_masters, unheard_of, write_known_masters
 from .reports import Report, ReportState
 from .seeking import Seeker
 
@@ -83,7 +83,8 @@ class Heartbeats:
         self._sequence = count(1)
         self._orders: set[str] = set()
         self._listed: tuple[Address, ...] = ()
-        """The addresses of the masters that the leading one named last; empty before one has answered."""
+        """The addresses of the masters that the leading one named last, in this process or before."""
+        self._former: frozenset[Address] = frozenset()
         self._order_tasks = Tasks(manager.on_fatal)
         self.booting = True
 
@@ -95,8 +96,8 @@ class Heartbeats:
     async def run_forever(self) -> None:
         """Send heartbeats until the server stops."""
         async with asyncio.TaskGroup() as group:
-            stored = await asyncio.to_thread(read_known_masters, self._manager.disk)
-            for master in dict.fromkeys((*self._manager.options.masters, *stored)):
+            self._listed = await asyncio.to_thread(read_known_masters, self._manager.disk)
+            for master in dict.fromkeys((*self._manager.options.masters, *self._listed)):
                 self._begin(group, master)
 
     def _begin(self, group: asyncio.TaskGroup, master: Address, listed: str = "") -> None:
@@ -111,6 +112,8 @@ class Heartbeats:
             return
         listed = [(place.uuid, addresses_from_pb(place.addresses)) for place in reply.masters]
         for master, uuid in unheard_of(listed, self._uuids).items():
+            if master in self._former:
+                continue  # a follower that lags behind still names it
             _log.info("P %s hears of master %s", self._manager.uuid, master)
             self._begin(group, master, uuid)
 
@@ -120,10 +123,10 @@ class Heartbeats:
         if not listed or listed == self._listed:
             return
         try:
-            if listed != await asyncio.to_thread(read_known_masters, self._manager.disk):
-                await asyncio.to_thread(write_known_masters, self._manager.disk, listed)
+            await asyncio.to_thread(write_known_masters, self._manager.disk, listed)
         except Refused as error:
             _log.warning("P %s could not store the masters' addresses: %s", self._manager.uuid, error)
+        self._former = former_masters(self._former, self._listed, listed)
         self._listed = listed
 
     def _answers_elsewhere(self, master: Address, uuid: str) -> bool:
@@ -137,7 +140,7 @@ class Heartbeats:
         master_uuid, away, refused = "", False, None
         changed, seeker, state = self._changed[master], Seeker(), ReportState()
         while not manager.stopping:
-            if outdated(master, manager.options.masters, self._listed):
+            if master in self._former and master not in manager.options.masters:
                 _log.info("P %s master %s has left the masters", manager.uuid, master)
                 del self._changed[master], self._uuids[master]
                 return

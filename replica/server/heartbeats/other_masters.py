@@ -47,8 +47,9 @@ def write_known_masters(disk: Disk, addresses: Iterable[Address]) -> None:
     disk.replace(KNOWN_MASTERS, "".join(f"{address}\n" for address in addresses).encode("ascii"))
 
 
-def outdated(master: Address, told: Iterable[Address], listed: Iterable[Address]) -> bool:
-    """Whether heartbeats to `master` may end: it is not one of `--masters` (`told`), and the leading master does not
-    name it (`listed`; empty: none has answered yet)."""
-    named = set(listed)
-    return bool(named) and master not in named and master not in set(told)
+def former_masters(former: frozenset[Address], before: Iterable[Address], now: Iterable[Address]) -> frozenset[Address]:
+    """The masters that a leading one has named, and the leading one does not name `now`; `before`: the list before.
+
+    A master that only a follower names is none of them: the group may have been changed while it had no leader.
+    """
+    return former.union(before).difference(now)
