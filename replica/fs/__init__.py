@@ -7,6 +7,7 @@ from .instance import (
     FENCE,
     FOLDERS,
     INSTANCE,
+    KNOWN_MASTERS,
     MASTER,
     PROMISES,
     TABLET_SERVER,

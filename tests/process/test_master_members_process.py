@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from nyala.replica.client import ScanSpec, wire_batches
+from nyala.replica.fs import KNOWN_MASTERS
 from nyala.replica.master.process import REMOVED_EXIT_CODE
 from nyala.replica.rows import RowOp
 from nyala.replica.rpc import pb
-from nyala.replica.server.heartbeats.other_masters import KNOWN_MASTERS
 from tests.harness.cluster import ServerProcess, local_cluster, wait_until
 from tests.harness.three_masters import FLAGS, MASTER, Masters, done, refused
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
+from nyala.replica.fs import KNOWN_MASTERS
 from nyala.replica.types import Address, Disk, limits
-
-KNOWN_MASTERS = "known-masters"
 
 
 def unheard_of(listed: Sequence[tuple[str, Sequence[Address]]], known: Mapping[Address, str]) -> dict[Address, str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from nyala.replica.fs import KNOWN_MASTERS
 from nyala.replica.server.heartbeats.other_masters import (
-    KNOWN_MASTERS,
     former_masters,
     read_known_masters,
     unheard_of,
