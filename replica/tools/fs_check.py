@@ -9,7 +9,7 @@ from typing import Any
 
 from nyala.replica.consensus_metadata import FOLDER as CMETA
 from nyala.replica.consensus_metadata import cmeta_json
-from nyala.replica.fs import FENCE, FOLDERS, INSTANCE, PROMISES, Instance, read_instance
+from nyala.replica.fs import FENCE, FOLDERS, INSTANCE, KNOWN_MASTERS, PROMISES, Instance, read_instance
 from nyala.replica.tablet import Superblock, sweep_orphans
 from nyala.replica.tablet_copy import list_quarantine, named_blocks, spared_blocks, wal_folder
 from nyala.replica.types import Code, Corruption, Disk, DiskFailure, Refused
@@ -18,7 +18,7 @@ from .check import Severity
 from .forced_config import UNDO
 from .tablet_files import FileFinding, TabletFiles, read_tablet
 
-_NAMES_OF_OURS = frozenset({INSTANCE, FENCE, UNDO, *FOLDERS})
+_NAMES_OF_OURS = frozenset({INSTANCE, FENCE, KNOWN_MASTERS, UNDO, *FOLDERS})
 
 
 @dataclass(kw_only=True)
