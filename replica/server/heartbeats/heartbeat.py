@@ -124,7 +124,7 @@ class Heartbeats:
             return
         try:
             await asyncio.to_thread(write_known_masters, self._manager.disk, listed)
-        except Refused as error:
+        except ReplicaError as error:
             _log.warning("P %s could not store the masters' addresses: %s", self._manager.uuid, error)
         self._former = former_masters(self._former, self._listed, listed)
         self._listed = listed
