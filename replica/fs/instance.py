@@ -13,9 +13,9 @@ PROMISES = ("tablet-meta", "consensus-meta", "wals")
 """Folders that hold a server's promises: superblocks, consensus metadata, logs."""
 FOLDERS = (*PROMISES, "data", "quarantine", "replay")
 FENCE = "unsafe-recovery"
+"""The name of the fence. While the file exists, no server starts on the directory; its writer decides its content."""
 KNOWN_MASTERS = "known-masters"
 """A server's list of the masters that the leading one named last, one address on each line. It promises nothing."""
-"""The name of the fence. While the file exists, no server starts on the directory; its writer decides its content."""
 
 
 @dataclass(frozen=True)
