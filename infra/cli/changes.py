@@ -202,7 +202,7 @@ def retire(
         uuid = find_server(connected, server).uuid
         connected.retire_server(uuid, reason=reason)
 
-        info = partial(_server, connected, uuid)
+        info = partial(find_server, connected, uuid)
         done = info().drained or (wait and _wait(lambda: info().drained, lambda: tools.drain_words(info()), timeout_s))
         found = info()
     words = tools.drain_words(found)
@@ -212,11 +212,10 @@ def retire(
 def unretire(server: ServerUuid, masters: Masters = "", as_json: Json = False) -> None:
     """Use a server like the others again; what has moved off it stays where it is."""
     with client(masters) as connected:
-        uuid = find_server(connected, server).uuid
-        was = _server(connected, uuid).draining
-        connected.retire_server(uuid, undo=True)
-    text = f"{uuid[:8]} is used again" if was else f"{uuid[:8]} was not being retired"
-    say(as_json, {"uuid": uuid, "was_retired": was}, text)
+        found = find_server(connected, server)
+        connected.retire_server(found.uuid, undo=True)
+    text = f"{found.uuid[:8]} is used again" if found.draining else f"{found.uuid[:8]} was not being retired"
+    say(as_json, {"uuid": found.uuid, "was_retired": found.draining}, text)
 
 
 def enter_maintenance(
@@ -236,7 +235,7 @@ def enter_maintenance(
     with client(masters) as connected:
         uuid = find_server(connected, server).uuid
         connected.maintain_server(uuid, round(minutes * 60), owner=owner or getuser(), reason=reason)
-        found = _server(connected, uuid)
+        found = find_server(connected, uuid)
     text = f"{uuid[:8]} is {tools.maintenance_words(found)}; `nyala server exit-maintenance {uuid[:8]}` ends it"
     say(as_json, {"uuid": uuid, "maintenance": tools.maintenance_json(found)}, text)
 
@@ -250,11 +249,6 @@ def exit_maintenance(server: ServerUuid, masters: Masters = "", as_json: Json = 
         connected.maintain_server(found.uuid, 0)
     text = f"{found.uuid[:8]} is used again" if was else f"{found.uuid[:8]} was not in maintenance"
     say(as_json, {"uuid": found.uuid, "was_in_maintenance": was}, text)
-
-
-def _server(connected: Client, uuid: str) -> pb.ServerInfo:
-    servers: list[pb.ServerInfo] = list(connected.list_servers().servers)
-    return next(s for s in servers if s.uuid == uuid)
 
 
 def _look(connected: Client, tablet: str) -> tuple[str, pb.TabletInfo]:
