@@ -106,8 +106,8 @@ class Masters:
                 return
             self._learn_after = time.monotonic() + LEARN_EVERY_S
         try:
-            status = self._channels.master(address).Status(pb.Empty(), timeout=LEARN_TIMEOUT_S)
-        except grpc.RpcError:
+            status = self.ask(address, "Status", pb.Empty(), LEARN_TIMEOUT_S)
+        except Refused:
             return
         found = [address_from_pb(m.addresses[0]) for m in status.replica.committed_config.members if m.addresses]
         with self._lock:
