@@ -283,11 +283,11 @@ MASTER_ADDRESSES_MAX = 16
 """Bounds the addresses to which one server sends heartbeats: those of its options, which may include former ones and
 second names of one master, and those that the masters name. It is three for each of five masters, and one more."""
 SERVERS_MAX = 4096
-"""Bounds the tablet servers that the masters know, each of which has answered a call of theirs. It is a hundred times
-the largest cluster tried."""
+"""Bounds the tablet servers without a tablet that the masters know, each of which has answered a call of theirs. It is a
+hundred times the largest cluster tried. Servers in a config take no room from others: the catalog bounds them."""
 SERVERS_PER_HOST_MAX = 256
 """Bounds the tablet servers whose heartbeats come from one host. A machine runs one, or some dozens in a test; a rack
-behind one address has room too. A server at an address where the masters know it counts towards neither bound."""
+behind one address has room too. Servers that the catalog's configs have count towards neither bound."""
 SERVER_ADDRESSES_MAX = 4
 SERVER_APPLICANTS_MAX = 1024
 SERVER_APPLICANTS_PER_HOST_MAX = 64
@@ -577,7 +577,8 @@ THREADS: dict[str, ThreadBound] = {
     "get": ThreadBound({"keys_of_one_hash": 10}, steps=2 * REQUEST_STEPS),
     # Of each batch of a scan, 8,192 rows at a time.
     "checksum": ThreadBound({"pieces": 100, "columns_of_pieces": 80}),
-    # A batch has at most BATCH_SIZE_BYTES_MAX. Its keys are hashed before their lengths are known.
+    # A batch has at most BATCH_SIZE_BYTES_MAX. Its keys are hashed before their lengths are checked, each up to
+    # KEY_SIZE_BYTES_MAX.
     "check of a write": ThreadBound({"columns": 150, "kib_of_keys": 30}, look=0),
     # A committed batch is applied to its end. BATCH_PASSES_MAX, BATCH_PASS_VALUES_MAX and BATCH_PASS_READS_MAX bound
     # the passes, their columns and their reads; a pass finds rows at up to BATCH_PASS_PLACES places. Values that rows

@@ -263,6 +263,59 @@ MUTANTS = (
         after="if not listed and server is None:",
     ),
     Mutant(
+        name="listed servers keep new ones out",
+        rows="IN-43",
+        test=(
+            "tests/unit/master/test_master_server_admission.py::"
+            "test_servers_that_no_config_has_take_no_room_from_those_that_one_has"
+        ),
+        file="replica/master/heartbeats/soft_state.py",
+        function="SoftState._has_room",
+        before="[s for s in servers if not s.listed]",
+        after="list(servers)",
+    ),
+    Mutant(
+        name="a silent server with a tablet keeps new ones out",
+        rows="IN-43",
+        test=(
+            "tests/unit/master/test_master_server_admission.py::"
+            "test_servers_that_no_config_has_take_no_room_from_those_that_one_has"
+        ),
+        file="replica/master/heartbeats/soft_state.py",
+        function="SoftState._has_room",
+        before="""
+        silent.listed = not self._forget_server(silent)
+        return True
+        """,
+        after="""
+        return self._forget_server(silent)
+        """,
+    ),
+    Mutant(
+        name="a server with tablets at a new address needs room",
+        rows="IN-43",
+        test=(
+            "tests/unit/master/test_master_server_admission.py::"
+            "test_servers_that_no_config_has_take_no_room_from_those_that_one_has"
+        ),
+        file="replica/master/heartbeats/server_admission.py",
+        function="ServerAdmission._call",
+        before="bool(self._listed(c.uuid))",
+        after="c.listed",
+    ),
+    Mutant(
+        name="a listed server takes room once it counts",
+        rows="IN-43",
+        test=(
+            "tests/unit/master/test_master_server_admission.py::"
+            "test_servers_that_no_config_has_take_no_room_from_those_that_one_has"
+        ),
+        file="replica/master/heartbeats/soft_state.py",
+        function="SoftState.admit",
+        before="server.listed = server.listed or listed",
+        after="pass",
+    ),
+    Mutant(
         name="liars leave listed servers no room",
         rows="IN-43",
         test=(

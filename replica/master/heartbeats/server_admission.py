@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from nyala.replica.types import Address, Clock, Code, Heartbeat, Refused, limits
 
@@ -33,7 +33,7 @@ class ServerAdmission:
         servers: TabletServers,
         soft: Callable[[], SoftState],
         clock: Clock,
-        listed: Callable[[str], Iterable[Address]] = lambda uuid: (),
+        listed: Callable[[str], Collection[Address]] = lambda uuid: (),
     ) -> None:
         """`listed(uuid)`: the addresses of a server in the catalog's configs."""
         self._listed = listed
@@ -108,7 +108,8 @@ class ServerAdmission:
                     raise self._refused(applicant, Code.ILLEGAL_STATE)
         now_us = self._clock.monotonic_us()
         c = applicant
-        if why := self._soft().admit(c.uuid, c.addresses, now_us, c.process, peer=c.peer, listed=c.listed):
+        listed = bool(self._listed(c.uuid))
+        if why := self._soft().admit(c.uuid, c.addresses, now_us, c.process, peer=c.peer, listed=listed):
             applicant.why = why
             raise self._refused(applicant, Code.OVERLOADED)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -64,6 +64,8 @@ class ServerState:
     last_heard_us: int
     peer: str = ""
     """The host from which its heartbeats came when it was admitted."""
+    listed: bool = False
+    """Whether it was found to be in a config; then it counts towards no bound of the number of servers."""
     back_us: int = 0
     """The time since which it has sent heartbeats without a long silence."""
     process: int = 0
@@ -196,7 +198,7 @@ class SoftState:
 
         `process` counts from now on, even if its heartbeat is lost because the caller has left. A server that was at
         these addresses before is not there any more: it is forgotten if it is in no config. `peer`: the host from which
-        its heartbeats come. `listed`: the masters know it at these addresses, so it is admitted without room.
+        its heartbeats come. `listed`: the catalog's configs have it, so it needs no room and takes none.
         """
         for other in [s for s in self.servers.values() if s.uuid != uuid and set(s.addresses) & set(addresses)]:
             self._forget_server(other)
@@ -206,21 +208,27 @@ class SoftState:
             if not self._has_room(of_host, limits.SERVERS_PER_HOST_MAX, now_us):
                 return f"{limits.SERVERS_PER_HOST_MAX} tablet servers of its host count, and the masters take no more"
         if not listed and server is None and not self._has_room(self.servers.values(), limits.SERVERS_MAX, now_us):
-            return f"the masters know {limits.SERVERS_MAX} tablet servers, and take no more"
+            return f"the masters know {limits.SERVERS_MAX} tablet servers without a tablet, and take no more"
         if server is None:
             server = self.servers[uuid] = ServerState(uuid, (), now_us, back_us=now_us)
         server.addresses, server.peer = addresses, peer
+        server.listed = server.listed or listed
         if process != server.process:
             server.process, server.sequence = process, 0
             server.reported, server.heard_until = False, ""
         return ""
 
-    def _has_room(self, servers: Collection[ServerState], most: int, now_us: int) -> bool:
-        """Whether these are fewer than `most`, after forgetting a long silent one without a tablet if need be."""
-        if len(servers) < most:
+    def _has_room(self, servers: Iterable[ServerState], most: int, now_us: int) -> bool:
+        """Whether those of these that no config has are fewer than `most`, after forgetting a long silent one if need
+        be."""
+        strangers = [s for s in servers if not s.listed]
+        if len(strangers) < most:
             return True
-        silent = min(servers, key=lambda s: s.last_heard_us)
-        return now_us - silent.last_heard_us >= SERVER_SILENT_US and self._forget_server(silent)
+        silent = min(strangers, key=lambda s: s.last_heard_us)
+        if now_us - silent.last_heard_us < SERVER_SILENT_US:
+            return False
+        silent.listed = not self._forget_server(silent)
+        return True
 
     def _forget_server(self, server: ServerState) -> bool:
         """Forget the server if it is not a member of any tablet; returns whether it was forgotten."""

@@ -15,9 +15,9 @@ from nyala.replica.fs import MASTER, TABLET_SERVER
 from nyala.replica.master.heartbeats.applicants import FORGET_US, PAUSE_US_FIRST
 from nyala.replica.master.heartbeats.heartbeat_checks import check_sender, why_not
 from nyala.replica.master.heartbeats.server_admission import ServerAdmission
-from nyala.replica.master.heartbeats.soft_state import SERVER_SILENT_US, ServerState, SoftState
+from nyala.replica.master.heartbeats.soft_state import SERVER_SILENT_US, ServerState, SoftState, TabletState
 from nyala.replica.rpc import address_to_pb, heartbeat_from_pb, pb
-from nyala.replica.types import Address, Code, Refused, limits
+from nyala.replica.types import Address, Code, Member, OpId, RaftConfig, Refused, limits
 from tests.harness.leading_master import FixedClock
 from tests.harness.reachable import ReachableServers
 
@@ -373,6 +373,37 @@ def test_one_listener_is_one_server_however_many_uuids_it_answers_by() -> None:
         assert await w.said(B, Address("h", 4), peer="ipv4:10.0.1.1") is Code.OK, "the catalog lists it"
         w.clock.now_us += SERVER_SILENT_US
         assert await w.said(A, OTHER) is Code.OK and len(w.soft.servers) == limits.SERVERS_MAX + 1
+
+    run(scenario)
+
+
+def test_servers_that_no_config_has_take_no_room_from_those_that_one_has() -> None:
+    """IN-43. Goal: made-up servers keep no server with tablets out, and servers with tablets keep no new one out.
+    Method: a host has its share of servers that the catalog lists, and all hosts together have as many as the masters
+    take: a new server is accepted. Then as many made-up ones: the next one is refused; a listed server that comes back
+    at another address is accepted. A silent server with a tablet gives room to a new one, and stays."""
+
+    async def scenario(w: World) -> None:
+        now_us, most = w.clock.now_us, limits.SERVERS_PER_HOST_MAX
+        for n in range(limits.SERVERS_MAX):
+            uuid, host = f"{n:031x}d", f"ipv4:10.0.2.{n // most}"
+            w.soft.servers[uuid] = ServerState(uuid, (Address("z", 1 + n),), now_us, host, listed=True)
+        w.servers.listen(A, HOME)
+        assert await w.said(A, HOME, peer="ipv4:10.0.2.0") is Code.OK, "listed servers take no room"
+        for n in range(limits.SERVERS_MAX - 1):
+            host = f"ipv4:10.0.1.{n // most}"
+            w.soft.servers[f"{n:031x}e"] = ServerState(f"{n:031x}e", (Address("x", 1 + n),), now_us, host)
+        w.servers.listen(B, OTHER)
+        assert await w.said(B, OTHER) is Code.OVERLOADED
+        w.catalog[L] = [Address("void", 1)]
+        w.servers.listen(L, Address("h", 4))
+        assert await w.said(L, Address("h", 4), peer="ipv4:10.0.1.1") is Code.OK, "the catalog has it, elsewhere"
+        assert w.soft.servers[L].listed and not w.soft.servers[A].listed
+        w.soft.tablets["t"] = TabletState(only := RaftConfig(OpId(1, 1), (Member(A, (HOME,)),)), config=only)
+        w.clock.now_us += SERVER_SILENT_US
+        for n in range(limits.SERVERS_MAX - 1):
+            w.soft.servers[f"{n:031x}e"].last_heard_us = w.clock.now_us
+        assert await w.said(B, OTHER) is Code.OK and A in w.soft.servers, "the silent one counts no more, and stays"
 
     run(scenario)
 
