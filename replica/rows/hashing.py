@@ -19,6 +19,8 @@ All arithmetic is modulo 2**64. `mix` is the step of splitmix64, a bijection:
 
 So the hash of a key that is one integer-like column is a bijection of its value: equal hashes mean equal keys.
 A null hashes as zero or as no bytes. Keys have no nulls: callers refuse them before or after.
+No stored key has more than KEY_SIZE_BYTES_MAX bytes in its strings and binaries. Of a longer key only so many bytes are
+hashed, and n is still the whole length: its words would be mixed one by one before its length is refused.
 
 Golden vectors: tests/unit/rows/test_rows_hash.py. A change of one bit is a new hash version, not an edit.
 """
@@ -33,6 +35,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from nyala.replica.types import limits
 
 from .buffers import decimal_words, offsets_of, padded_words
 from .types import invalid
@@ -71,11 +75,29 @@ def key_hash(columns: Sequence[Any]) -> U64:
     return np.concatenate([_hash_chunk([c.slice(at, _CHUNK_ROWS) for c in whole]) for at in parts])
 
 
+class _Room:
+    """How many bytes of each row are hashed: of all columns of a key together as many as a key may have."""
+
+    def __init__(self) -> None:
+        self._all = 0
+        self._of_rows: Any = 0
+
+    def take(self, lengths: npt.NDArray[np.int64], size_bytes: int) -> npt.NDArray[np.int64]:
+        """The bytes that are hashed of the next column, which has `size_bytes` in all rows. Shape (rows,)."""
+        before, self._of_rows = self._of_rows, self._of_rows + lengths
+        self._all += size_bytes
+        if self._all <= limits.KEY_SIZE_BYTES_MAX:  # then no row has more
+            return lengths
+        hashed: npt.NDArray[np.int64] = np.minimum(lengths, np.maximum(limits.KEY_SIZE_BYTES_MAX - before, 0))
+        return hashed
+
+
 def _hash_chunk(columns: Sequence[Any]) -> U64:
-    result = _hash_column(columns[0])
+    room = _Room()
+    result = _hash_column(columns[0], room)
     for column in columns[1:]:
         result *= np.uint64(_COMBINE)
-        result += _hash_column(column)
+        result += _hash_column(column, room)
         mix_in_place(result)
     return result
 
@@ -104,7 +126,7 @@ def mix_in_place(x: U64) -> U64:
     return x
 
 
-def _hash_column(column: Any) -> U64:
+def _hash_column(column: Any, room: _Room) -> U64:
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     kind = array.type
     if pa.types.is_dictionary(kind):
@@ -119,7 +141,7 @@ def _hash_column(column: Any) -> U64:
         low ^= words[:, 1]
         return mix_in_place(low)
     if _is_bytes(kind):
-        return _hash_bytes(array)
+        return _hash_bytes(array, room)
     raise invalid("a column of this type cannot be in a key", type=str(kind))
 
 
@@ -155,7 +177,7 @@ def decimal_words_of(array: Any) -> npt.NDArray[np.uint64]:
     return decimal_words(array)
 
 
-def _hash_bytes(array: Any) -> U64:
+def _hash_bytes(array: Any, room: _Room) -> U64:
     """Hash byte strings word by word over all rows at once: pass i handles the rows that have an i-th word.
 
     Rows are handled in order of length, so that each pass works on the first rows, and the cost follows their bytes.
@@ -173,6 +195,7 @@ def _hash_bytes(array: Any) -> U64:
     result: U64 = lengths.astype(np.uint64)
     result *= np.uint64(_LENGTH)
     mix_in_place(result)
+    lengths = room.take(lengths, int(offsets[-1] - offsets[0]))
     counts = (lengths + 7) >> 3
     most = int(counts.max())
     if most == int(counts.min()):

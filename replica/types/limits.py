@@ -283,8 +283,8 @@ MASTER_ADDRESSES_MAX = 16
 """Bounds the addresses to which one server sends heartbeats: those of its options, which may include former ones and
 second names of one master, and those that the masters name. It is three for each of five masters, and one more."""
 SERVERS_MAX = 4096
-"""Bounds the tablet servers without a tablet that the masters know, each of which has answered a call of theirs. It is a
-hundred times the largest cluster tried. Servers in a config take no room from others: the catalog bounds them."""
+"""Bounds the tablet servers without a tablet that the masters know, each of which has answered a call of theirs. It is
+a hundred times the largest cluster tried. Servers in a config take no room from others: the catalog bounds them."""
 SERVERS_PER_HOST_MAX = 256
 """Bounds the tablet servers whose heartbeats come from one host. A machine runs one, or some dozens in a test; a rack
 behind one address has room too. Servers that the catalog's configs have count towards neither bound."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nyala.replica.rows import ColumnType as T
 from nyala.replica.rows import key_hash
-from nyala.replica.types import Refused
+from nyala.replica.types import Refused, limits
 from tests.harness.hash_twin import key_hash_one
 
 GOLDEN = [
@@ -136,3 +136,16 @@ def test_key_hash_refuses_what_is_no_key() -> None:
     for columns in ([], [pa.array([1.5])]):
         with pytest.raises(Refused):
             key_hash(columns)
+
+
+def test_every_byte_of_a_key_that_can_be_stored_counts() -> None:
+    """IN-01. Goal: the longest key has its whole hash, whatever rows are beside it. Method: keys of the most bytes, in
+    one column and in two, that differ in the last byte; alone, and beside a longer one; the twin gives their hashes."""
+    most = limits.KEY_SIZE_BYTES_MAX
+    for sizes in ((most,), (most - 9, 9), (9, most - 9)):
+        keys = [[b"x" * (size - 1) + last for size in sizes] for last in (b"a", b"b")]
+        wanted = [key_hash_one(key, [T.BINARY] * len(sizes)) for key in keys]
+        assert wanted[0] != wanted[1]
+        for beside in ([], [[b"y" * (2 * most)] * len(sizes)]):
+            columns = [pa.array(values, pa.binary()) for values in zip(*keys, *beside, strict=True)]
+            assert key_hash(columns)[:2].tolist() == wanted, (sizes, bool(beside))

@@ -3,6 +3,8 @@ stated."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,8 +12,21 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from nyala.replica.client.pruning import positions
 from nyala.replica.fs import RealDisk
-from nyala.replica.rows import Column, ColumnType, RowOp, TableSchema, WriteMeta, crc32c, encode_batch
+from nyala.replica.rows import (
+    Column,
+    ColumnType,
+    PartitionSpec,
+    Predicate,
+    RowOp,
+    TableSchema,
+    WriteMeta,
+    crc32c,
+    encode_batch,
+    hashing,
+    route,
+)
 from nyala.replica.tablet import Given, Tablet
 from nyala.replica.types import Entry, EntryKind, OpId, limits
 from tests.harness.tablet_twin import SOURCE, superblock
@@ -122,20 +137,76 @@ def test_batch_takes_no_more_steps_of_a_thread_than_is_stated(name: str, tmp_pat
     assert applied.steps <= most, f"{applied} of {most}"
 
 
+KEY = TableSchema(
+    1, tuple(Column(id=n, name="_kl"[n], type=ColumnType.BINARY, nullable=False) for n in (1, 2)), ("k", "l")
+)
+SPLIT = PartitionSpec(("k", "l"), 4, 1, "k", (b"m",))
+
+
+def tablet_of(root: Path, schema: TableSchema) -> Tablet:
+    disk = RealDisk(root)
+    disk.mkdir("tablet-meta")
+    return Tablet.create(disk, superblock(schema))
+
+
+def check_keys(tablet: Tablet, schema: TableSchema, columns: list[list[bytes]]) -> int:
+    """Check a batch of these keys as a leader does; returns its bytes."""
+    rows, ids = len(columns[0]), tuple(column.id for column in schema.key_columns)
+    arrays = [*map(pa.array, columns), pa.array([0] * rows, pa.uint8()), pa.array(np.arange(rows))]
+    payload = encode_batch(pa.RecordBatch.from_arrays(arrays, schema=schema.wire_schema(ids)))
+    batch = tablet.check_write(1, ids, payload, crc32c(payload), rows)
+    tablet.check_passes(WriteMeta(column_ids=ids, rows=rows, source=SOURCE), batch, len(payload))
+    return len(payload)
+
+
+def get_keys(tablet: Tablet, schema: TableSchema, columns: list[list[bytes]]) -> None:
+    """Look these keys up as a server does."""
+    keys = tablet.keys(encode_batch(pa.record_batch([pa.array(c, pa.binary()) for c in columns], list(schema.key))))
+    assert not tablet.get(keys)[0].batch.num_rows
+
+
+WAYS_IN: dict[str, Callable[[Tablet, list[list[bytes]]], object]] = {
+    "a write": lambda tablet, columns: check_keys(tablet, KEY, columns),
+    "a get": lambda tablet, columns: get_keys(tablet, KEY, columns),
+    "rows that are sent to tablets": lambda tablet, columns: route(pa.record_batch(columns, ["k", "l"]), KEY, SPLIT),
+    "a condition": lambda tablet, columns: positions(
+        KEY, SPLIT, [Predicate(name, "=", (values[-1],)) for name, values in zip(KEY.key, columns, strict=True)]
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS_IN, ids=lambda way: way.replace(" ", "-"))
+def test_no_more_of_a_key_is_hashed_than_a_key_may_have(way: str, tmp_path: Path) -> None:
+    """IN-60. Goal: a key that is far too long costs no more to hash than the longest one that can be stored, wherever
+    it comes in. Method: both columns of the last key have a quarter of a megabyte; the lines that the hash executes are
+    counted, five for each word of eight bytes that is mixed alone."""
+    tablet, rows, lines = tablet_of(tmp_path, KEY), limits.BATCH_PASSES_MAX, 0
+    columns = [[b"%d" % n for n in range(rows)] + [b"x" * (1 << 18)]] * 2
+
+    def line(frame: Any, event: str, what: Any) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return line
+
+    sys.settrace(lambda frame, event, what: line if frame.f_code.co_filename == hashing.__file__ else None)
+    try:
+        WAYS_IN[way](tablet, columns)
+    finally:
+        sys.settrace(None)
+    assert 0 < lines <= 5 * limits.KEY_SIZE_BYTES_MAX // 8 + 2000, lines
+
+
 def test_keys_of_any_length_are_checked_within_the_bound(tmp_path: Path) -> None:
     """IN-60. Goal: a batch with keys that are far too long costs no more than is stated. Method: as many rows as are
     hashed before their lengths are known; 33 keys have a quarter of a megabyte each."""
     schema = TableSchema(1, (Column(id=1, name="k", type=ColumnType.BINARY, nullable=False),), ("k",))
-    disk = RealDisk(tmp_path)
-    disk.mkdir("tablet-meta")
-    tablet, rows = Tablet.create(disk, superblock(schema)), limits.BATCH_PASSES_MAX + 33
+    tablet, size_bytes = tablet_of(tmp_path, schema), 0
     values = [b"x" * 240_000] * 33 + [b"%d" % n for n in range(limits.BATCH_PASSES_MAX)]
-    arrays = [pa.array(values), pa.array([0] * rows, pa.uint8()), pa.array(np.arange(rows))]
-    payload = encode_batch(pa.RecordBatch.from_arrays(arrays, schema=schema.wire_schema((1,))))
 
     def check(stop: Any) -> None:
-        batch = tablet.check_write(1, (1,), payload, crc32c(payload), rows)
-        tablet.check_passes(WriteMeta(column_ids=(1,), rows=rows, source=SOURCE), batch, len(payload))
+        nonlocal size_bytes
+        size_bytes = check_keys(tablet, schema, [values])
 
-    found, most = spent(check), limits.THREADS["check of a write"].most(columns=1, kib_of_keys=len(payload) >> 10)
-    assert found.steps <= most, f"{found} of {most}"
+    found = spent(check)
+    most = limits.THREADS["check of a write"].most(columns=1, kib_of_keys=size_bytes >> 10)
+    assert found.steps <= min(most, 2 * limits.REQUEST_STEPS), f"{found} of {most}"
