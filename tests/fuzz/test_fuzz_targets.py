@@ -141,7 +141,8 @@ def test_saved_inputs_are_read_back_and_repeated(tmp_path: Path) -> None:
     inputs = [b"", b"\x00\xff", pb.Empty().SerializeToString()]
     save_inputs(path, "value/condition", inputs, "first line\nBroken: the last one")
     assert load_inputs(path) == ("value/condition", inputs)
-    assert "the last one" in path.read_text() and f"--repeat {path}" in path.read_text()
+    text = path.read_text()
+    assert "first line" in text and "the last one" in text and f"--repeat {path}" in text
     assert main(["--repeat", str(path)]) == 0
 
 

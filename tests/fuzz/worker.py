@@ -20,19 +20,23 @@ from pathlib import Path
 from tests.fuzz.campaign import Tally, replay, run
 from tests.fuzz.registry import target_of
 
+ERROR_CHARS_MAX = 20_000
+"""What a saved file holds of an error, its end."""
+
 
 def load_inputs(path: Path) -> tuple[str, list[bytes]]:
-    """Read (target, inputs) of a saved failure: a comment for people, the target's name, then one input a line in
+    """Read (target, inputs) of a saved failure: comments for people, the target's name, then one input a line in
     hex."""
     lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
     return lines[0], [bytes.fromhex(line) for line in lines[1:]]
 
 
 def save_inputs(path: Path, target: str, inputs: list[bytes], error: str) -> None:
-    """Write a file that `load_inputs` reads."""
+    """Write a file that `load_inputs` reads; the whole error stands at its head."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    last = (error.strip().splitlines() or ["the process died"])[-1][:300]
-    text = [f"# {last}", f"# python -m tests.fuzz --repeat {path}", target, *(data.hex() for data in inputs)]
+    lines = error.strip()[-ERROR_CHARS_MAX:].splitlines() or ["the process died"]
+    lines.append(f"python -m tests.fuzz --repeat {path}")
+    text = [*(f"# {line}" for line in lines), target, *(data.hex() for data in inputs)]
     path.write_text("\n".join(text) + "\n")
 
 

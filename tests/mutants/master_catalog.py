@@ -257,6 +257,14 @@ MUTANTS = (
         after='unfit=lambda entry: ""',
     ),
     Mutant(
+        name="refusal without a caller is logged as a fault",
+        test="tests/unit/master/test_master_group.py::test_group_tells_no_refusal_to_a_caller_that_has_left",
+        file="replica/master/group/catalog_group.py",
+        function="CatalogGroup.change",
+        before="task.add_done_callback(_caller_left)",
+        after="pass",
+    ),
+    Mutant(
         name="catalog flushes queue up",
         rows="TC-65",
         test=(

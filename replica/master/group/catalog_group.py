@@ -213,7 +213,11 @@ class CatalogGroup:
         task = self._loop.create_task(self._change(compute, aside))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return await asyncio.shield(task)  # a caller that goes away must not release the lock before the commit
+        try:
+            return await asyncio.shield(task)  # a caller that goes away must not release the lock before the commit
+        except asyncio.CancelledError:
+            task.add_done_callback(_caller_left)
+            raise
 
     async def _change(self, compute: Compute[T], aside: bool) -> T:
         if self._lock.locked() and (refusal := self.replica.without_room) is not None:
@@ -292,6 +296,13 @@ class CatalogGroup:
         except Refused as error:
             _log.warning("T %s not flushed at stop: %s", CATALOG_ID, error)
         self.log.close()
+
+
+def _caller_left(task: asyncio.Task[Any]) -> None:
+    """Take the error of a change whose caller waits no more. A refusal was the caller's; anything else is logged."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None and not isinstance(error, Refused):
+        _log.error("a change failed after its caller had left", exc_info=error)
 
 
 def _metadata(disk: Disk, uuid: str, first: RaftConfig) -> ConsensusMeta:

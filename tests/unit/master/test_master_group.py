@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 import shutil
 import threading
@@ -159,6 +160,32 @@ def test_group_a_refused_change_commits_nothing(tmp_path: Path) -> None:
         assert group.replica.last_logged.index == before.index + 1
 
     with_group(tmp_path, use)
+
+
+@pytest.mark.parametrize(("error", "told"), [(Refused(Code.NOT_FOUND, "no"), []), (OSError("a bug"), [OSError])])
+def test_group_tells_no_refusal_to_a_caller_that_has_left(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, error: Exception, told: list[type[Exception]]
+) -> None:
+    """Goal: the refusal of a change whose caller has left is no fault in the log, and any other error is one. Method:
+    a caller leaves a change that waits for another one, and then fails; the log is read after a collection."""
+
+    async def use(group: CatalogGroup) -> None:
+        def fail() -> Any:
+            raise error
+
+        first = asyncio.create_task(group.change(lambda: put("k/1", 1)))
+        second = asyncio.create_task(group.change(fail))
+        await asyncio.sleep(0)
+        second.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        assert group._tasks, "the change itself goes on"
+        await first
+        await until(lambda: not group._tasks, "both changes have ended")
+
+    with_group(tmp_path, use)
+    gc.collect()
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == told
 
 
 def test_group_flushes_as_it_goes_and_replays_the_rest(tmp_path: Path) -> None:
