@@ -43,7 +43,7 @@ _HOLDS = (
     "replicas", "leaders", "bytes_on_disk", "memory_bytes", "tablets_max", "loop_lag_ms_max", "gil_hold_ms_max",
 )  # fmt: skip
 """Numbers of a tablet server alone."""
-SERVERS_SPARE = ("location", "wanted of it", "memory", "leaders", "disk", "kind")
+SERVERS_SPARE = ("location", "wanted of it", "counted memory", "leaders", "disk", "kind")
 """The columns that are left out on a narrow terminal, the least useful first."""
 
 
@@ -145,7 +145,18 @@ def list_servers(masters: Masters = "", as_json: Json = False) -> None:
          ", ".join(filter(None, (tools.drain_words(s), tools.maintenance_words(s)))))
         for (kind, s), held in zip(everyone, holds, strict=True)
     ]  # fmt: skip
-    headings = ("kind", "uuid", "address", "", "replicas", "leaders", "disk", "memory", "location", "wanted of it")
+    headings = (
+        "kind",
+        "uuid",
+        "address",
+        "",
+        "replicas",
+        "leaders",
+        "disk",
+        "counted memory",
+        "location",
+        "wanted of it",
+    )
     document = [{"kind": kind, **_server_json(s, known=kind == HOLDER)} for kind, s in everyone]
     show_list(as_json, document, "servers", headings, rows, SERVERS_SPARE)
 

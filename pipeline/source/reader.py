@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
     Not,
 )
 
-from nyala.replica.client import Client, ScanSpec, TableHandle, check_spec, shared_client, tablets_to_ask
+from nyala.replica.client import Client, ScanSpec, TableHandle, TabletHandle, check_spec, shared_client, tablets_to_ask
 from nyala.replica.rows import ColumnType, Predicate, conditions_size
 from nyala.replica.types import (
     MAX_HYBRID_TIME,
@@ -153,19 +153,19 @@ class Reader(DataSourceReader):  # type: ignore[misc]
             staleness_us=self.options.staleness_us,
         )
         check_spec(self.handle, spec)
-        spec = replace(spec, snapshot_time=self._time(client))
         asked, slices = tablets_to_ask(self.handle, spec), range(self.options.slices)
+        spec = replace(spec, snapshot_time=self._time(client, asked))
         return [Part(tablet.pos, replace(spec, slice_pos=number)) for tablet in asked for number in slices]
 
-    def _time(self, client: Client) -> int:
-        """Return the time of all partitions. No later stale read of this Spark application is older: the executors do
-        not report what they have read, so what is planned counts as read."""
+    def _time(self, client: Client, asked: Sequence[TabletHandle]) -> int:
+        """Return the time of all partitions, which read these tablets. No later stale read of this Spark application is
+        older: the executors do not report what they have read, so what is planned counts as read."""
         client.observe(raise_time_seen(self.handle, self.options.masters))
         at = self.options.at_time
         if not at:
-            at = client.snapshot_time(self.handle, self.options.staleness_us)
+            at = client.snapshot_time(self.handle, self.options.staleness_us, asked)
         elif at > client.time_seen:
-            ahead_us = us_of_hybrid(at) - us_of_hybrid(client.snapshot_time(self.handle))
+            ahead_us = us_of_hybrid(at) - us_of_hybrid(client.snapshot_time(self.handle, tablets=asked))
             if ahead_us > limits.CLOCK_AHEAD_OF_CALLERS_US_MAX:
                 return at  # The servers will refuse this read, so no caller sees data of that time.
         client.observe(raise_time_seen(self.handle, self.options.masters, at))

@@ -18,6 +18,7 @@ from nyala.replica.types import (
     check_table_name,
     check_token,
     limits,
+    only_reads,
 )
 
 from .argument_errors import invalid_argument, unknown_name, valid_number, valid_text
@@ -48,10 +49,12 @@ class Cluster:
         masters name. Empty if there are neither."""
         return self._kafka or self._client.kafka_of_masters()
 
+    @only_reads()
     def tables(self) -> list[str]:
         """Return the names of all tables, sorted."""
         return self._client.table_names()
 
+    @only_reads()
     def table(self, name: str) -> Table:
         """Return the table of that name; NotApplied(NOT_FOUND) lists the tables that exist."""
         valid_text(check_token, name, "a table's name")

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from nyala.replica.client import Client, OnError, ScanSpec, TableHandle, result_schema
 from nyala.replica.rows import RowOp, TableSchema
-from nyala.replica.types import LOGICAL_BITS, MAX_HYBRID_TIME, hybrid_from_us, limits, staleness_problem
+from nyala.replica.types import LOGICAL_BITS, MAX_HYBRID_TIME, hybrid_from_us, limits, only_reads, staleness_problem
 
 from .argument_errors import invalid_argument
 from .expressions import Where, as_condition, bound, column_of
@@ -173,6 +173,7 @@ class Table:
         """Return the names of the primary key's columns."""
         return self._handle.schema.key
 
+    @only_reads()
     def scan(
         self,
         columns: Sequence[str] | None = None,
@@ -224,6 +225,7 @@ class Table:
         staleness: float | None = None,
     ) -> pa.Table: ...
 
+    @only_reads()
     def get(
         self,
         key: Key | list[Key] | pa.Table | pa.RecordBatch,
@@ -237,7 +239,8 @@ class Table:
         keys, and keys without a row are left out. `columns`, `staleness`: as in `scan`. Each tablet is called once, or
         more often for more than 4,096 keys or 4 MiB of rows, and a row's cost does not depend on the table's size. All
         rows of one tablet are of one moment after the call began; for several tablets at one time, scan with a
-        condition on the key. NotApplied (HISTORY_GONE) if that moment's rows were dropped between two calls.
+        condition on the key. If that moment's rows are dropped between two calls, the tablet is read anew, at most four
+        times; then NotApplied (HISTORY_GONE).
         """
         schema = self._handle.schema
         keys, single = keys_of(key, schema)
@@ -288,6 +291,6 @@ class Table:
         return result if how == "return" else result.raise_for_errors()
 
     def __repr__(self) -> str:
-        columns = ", ".join(f"{c.name} {c.type.value}" for c in self._handle.schema.columns[:8])
+        columns = ", ".join(f"{c.name} {c.type_text}" for c in self._handle.schema.columns[:8])
         more = ", ..." if len(self._handle.schema.columns) > 8 else ""
         return f"<nyala.Table {self.name} ({columns}{more}) key=({', '.join(self.key)})>"

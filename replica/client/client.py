@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from nyala.replica.rows import ScanSpec, SourceKey, WriteMeta
 from nyala.replica.rpc import pb
-from nyala.replica.types import Address, Code, Refused, shown
+from nyala.replica.types import Address, Code, Refused, only_reads, shown
 
 from .admin import Admin
 from .batching import WireBatch
@@ -134,20 +134,23 @@ class Client(Admin):
 
     def scan(self, handle: TableHandle, spec: ScanSpec) -> Iterator[TabletPart]:
         """Yield all parts of a table at one time; no row comes twice, and none is missing."""
-        handle = self.current(handle)
-        return self._scans.table(handle, spec)
+        with only_reads():
+            yield from self._scans.table(self.current(handle), spec)
 
+    @only_reads()
     def scan_tablet(self, handle: TableHandle, tablet: TabletHandle, spec: ScanSpec) -> TabletPart:
         """Return one part of one tablet; all parts of a scan need the same `snapshot_time`."""
         self.ensure_located(handle)
         return self._scans.tablet(handle, tablet, spec)
 
+    @only_reads()
     def get(
         self, handle: TableHandle, keys: pa.RecordBatch, columns: Sequence[str] | None = None, staleness_us: int = 0
     ) -> tuple[pa.Table, npt.NDArray[np.int64]]:
         """Return rows by key, and the position among the keys of each, as `Gets.rows` does."""
         return self._gets.rows(self.current(handle), keys, columns, staleness_us)
 
+    @only_reads()
     def count(self, handle: TableHandle, spec: ScanSpec) -> int:
         """Return the number of rows that a scan would return; the servers send numbers, no rows."""
         handle = self.current(handle)
@@ -162,16 +165,19 @@ class Client(Admin):
         """Note that the caller has seen data of this time elsewhere: no later stale read is older."""
         self.calls.observe(hybrid_time)
 
-    def snapshot_time(self, handle: TableHandle, staleness_us: int = 0) -> int:
-        """Return a hybrid time at or above that of every write acknowledged so far.
+    @only_reads()
+    def snapshot_time(
+        self, handle: TableHandle, staleness_us: int = 0, tablets: Sequence[TabletHandle] | None = None
+    ) -> int:
+        """Return a hybrid time at or above that of every write acknowledged so far, by these tablets, by default all.
 
         With `staleness_us`: of every write acknowledged longer ago than that, and of every write of this client. If
         another program reads at this time, call `observe` with it.
         """
         handle = self.current(handle)
         if staleness_us:
-            return self._scans.time_of_staleness(handle, staleness_us)
-        return self._scans.time_now(handle)
+            return self._scans.time_of_staleness(handle, staleness_us, tablets)
+        return self._scans.time_now(handle, tablets)
 
 
 def _address(text: str) -> Address:

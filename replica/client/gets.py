@@ -14,10 +14,13 @@ from nyala.replica.rpc import pb, pb_grpc, raise_if_error
 from nyala.replica.types import Code, Refused, limits
 
 from .calls import TabletCalls
-from .retry import Deadline
+from .retry import Deadline, NotApplied
 from .tables import TableHandle, TabletHandle
 
 I64 = npt.NDArray[np.int64]
+
+MOMENTS_MAX = 4
+"""The moments at which a get tries to read a tablet that drops its history meanwhile."""
 
 
 class Gets:
@@ -33,7 +36,7 @@ class Gets:
 
         `keys`: the key's columns in key order, with the schema's types and without nulls. All rows of one tablet are as
         of one moment: after this call began or, with a staleness, at most that long before. NotApplied if a tablet
-        cannot be read before the deadline, or its history is dropped between two calls.
+        cannot be read before the deadline, or if its history is dropped between two calls, again and again.
         """
         names = tuple(handle.schema.names if columns is None else columns)
         schema = pa.schema([handle.schema.arrow.field(name) for name in names])
@@ -59,8 +62,26 @@ class Gets:
 
     def _of_tablet(
         self, handle: TableHandle, tablet: TabletHandle, keys: pa.RecordBatch, names: Sequence[str], staleness_us: int
+    ) -> list[tuple[pa.RecordBatch, I64]]:
+        """Return rows with their positions among the keys, all of one moment. If the history of that moment is dropped
+        between two calls, all keys are read anew, at a later moment."""
+        for _ in range(MOMENTS_MAX):
+            try:
+                return list(self._at_one_moment(handle, tablet, keys, names, staleness_us))
+            except Refused as error:
+                if error.code is not Code.HISTORY_GONE:
+                    raise
+                gone = error
+        what = (
+            f"the history of the moment that was read was dropped between two calls, {MOMENTS_MAX} times in a row; ask "
+            "for fewer keys at a time, or create the table with a longer history_retention_s"
+        )
+        raise NotApplied(Code.HISTORY_GONE, what, keys=keys.num_rows) from gone
+
+    def _at_one_moment(
+        self, handle: TableHandle, tablet: TabletHandle, keys: pa.RecordBatch, names: Sequence[str], staleness_us: int
     ) -> Iterator[tuple[pa.RecordBatch, I64]]:
-        """Return rows with their positions among the keys, reading at a time as many keys as one call accepts and
+        """Yield rows with their positions among the keys, reading at a time as many keys as one call accepts and
         answers. The later calls read at the time of the first one's reply."""
         at, step, time = 0, limits.GET_KEYS_MAX, 0
         while at < keys.num_rows:

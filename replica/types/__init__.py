@@ -17,6 +17,7 @@ from .errors import (
     check,
     known_value,
     may_pass,
+    only_reads,
     printable,
     read_number,
 )

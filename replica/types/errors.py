@@ -7,7 +7,8 @@ may be repeated only with a request id, a sequence number, a source's offset, or
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum, IntEnum
 from typing import TypeVar
 
@@ -204,6 +205,17 @@ class Refused(ReplicaError):
         left = "nothing was applied" if self.applied is Applied.NOT_APPLIED else "the outcome is unknown"
         told = f"{self.code.name}: {super().__str__()}"
         return told if self.only_read and self.applied is Applied.NOT_APPLIED else f"{told}; {left}"
+
+
+@contextmanager
+def only_reads() -> Iterator[None]:
+    """Mark the refusals of what runs within it, or of the function that it decorates: they are of a call that asks for
+    no change."""
+    try:
+        yield
+    except Refused as error:
+        error.only_read = True
+        raise
 
 
 class ResourcesExhausted(Refused):

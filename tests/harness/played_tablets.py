@@ -7,7 +7,7 @@ read it judges that time by the server's rule (`replica.server.freshness`); the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -165,10 +165,12 @@ class PlayedClient:
         self.observe(at)
         return at
 
-    def snapshot_time(self, handle: TableHandle, staleness_us: int = 0) -> int:
+    def snapshot_time(
+        self, handle: TableHandle, staleness_us: int = 0, tablets: Sequence[TabletHandle] | None = None
+    ) -> int:
         if staleness_us:
-            return self.scans.time_of_staleness(handle, staleness_us)
-        return self.scans.time_now(handle)
+            return self.scans.time_of_staleness(handle, staleness_us, tablets)
+        return self.scans.time_now(handle, tablets)
 
     def scan_tablet(self, handle: TableHandle, tablet: TabletHandle, spec: Any) -> Any:
         return self.scans.tablet(handle, tablet, spec)

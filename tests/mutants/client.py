@@ -700,9 +700,27 @@ if not last:
         rows="RD-02",
         test="tests/unit/client/test_client_gets.py::test_keys_that_one_call_cannot_answer_are_asked_for_again",
         file="replica/client/gets.py",
-        function="Gets._of_tablet",
+        function="Gets._at_one_moment",
         before="at += reply.answered",
         after="at += some.num_rows",
+    ),
+    *(
+        Mutant(
+            name=name,
+            rows="RD-02",
+            test=(
+                "tests/unit/client/test_client_gets.py::test_tablet_whose_history_is_dropped_meanwhile_is_read_anew[0]"
+            ),
+            file="replica/client/gets.py",
+            function="Gets._of_tablet",
+            before=before,
+            after=after,
+        )
+        for name, before, after in (
+            ("get ends when the history is dropped", "if error.code is not Code.HISTORY_GONE:", "if True:"),
+            ("get begins anew for ever", "for _ in range(MOMENTS_MAX):", "while True:"),
+            ("get begins anew after any refusal", "if error.code is not Code.HISTORY_GONE:", "if False:"),
+        )
     ),
     Mutant(
         name="read by key is forgotten",
@@ -726,7 +744,7 @@ if not last:
             after=after,
         )
         for name, function, before, after in (
-            ("later calls for keys are of another time", "Gets._of_tablet", "time = reply.snapshot_time", "pass"),
+            ("later calls for keys are of another time", "Gets._at_one_moment", "time = reply.snapshot_time", "pass"),
             (
                 "time of the first call for keys is not sent",
                 "Gets._call",

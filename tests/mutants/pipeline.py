@@ -315,6 +315,23 @@ MUTANTS = (
         before="if not 0 < time <= MAX_HYBRID_TIME:",
         after="if time == 0:",
     ),
+    *(
+        Mutant(
+            name=f"every tablet is asked for the time of a {kind} read",
+            test=(
+                "tests/unit/pipeline/test_source_pushdown.py"
+                f"::test_tablet_that_a_read_does_not_need_is_not_asked_for_the_time[more{number}]"
+            ),
+            file="pipeline/source/reader.py",
+            function="Reader._time",
+            before=before,
+            after=after,
+        )
+        for number, kind, before, after in (
+            (1, "stale", "self.options.staleness_us, asked)", "self.options.staleness_us, self.handle.tablets)"),
+            (2, "future", "tablets=asked", "tablets=self.handle.tablets"),
+        )
+    ),
     Mutant(
         name="pushdown every column is read",
         rows="none",
@@ -344,7 +361,7 @@ MUTANTS = (
         test="tests/process/test_api_process.py::test_spark_reads_what_was_there_when_its_read_was_planned",
         file="pipeline/source/reader.py",
         function="Reader.partitions",
-        before="spec = replace(spec, snapshot_time=self._time(client))",
+        before="spec = replace(spec, snapshot_time=self._time(client, asked))",
         after="spec = replace(spec, snapshot_time=self.options.at_time)",
     ),
     Mutant(
@@ -354,7 +371,7 @@ MUTANTS = (
         file="pipeline/source/reader.py",
         function="Reader.partitions",
         before="replace(spec, slice_pos=number)",
-        after="replace(spec, slice_pos=number, snapshot_time=self._time(client))",
+        after="replace(spec, slice_pos=number, snapshot_time=self._time(client, asked))",
     ),
     Mutant(
         name="spark plan is forgotten",

@@ -5,6 +5,31 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 MUTANTS = (
+    *(
+        Mutant(
+            name=f"refusal of a {what} speaks of changes",
+            rows="IN-82",
+            test=(
+                "tests/unit/api/test_api_errors.py"
+                f"::test_only_the_error_of_a_change_says_that_nothing_was_applied[{test}]"
+            ),
+            file=file,
+            function=function,
+            before=before,
+            after=after,
+        )
+        for what, test, file, function, before, after in (
+            ("read", "count", "replica/types/errors.py", "only_reads", "error.only_read = True", "pass"),
+            (
+                "scan",
+                "scan",
+                "replica/client/client.py",
+                "Client.scan",
+                "with only_reads():",
+                "if True:",
+            ),
+        )
+    ),
     Mutant(
         name="fields of an error stay behind",
         rows="IN-11",

@@ -298,7 +298,7 @@ class CatalogGroup:
         self.log.close()
 
 
-def _caller_left(task: asyncio.Task[Any]) -> None:
+def _caller_left(task: asyncio.Task[object]) -> None:
     """Take the error of a change whose caller waits no more. A refusal was the caller's; anything else is logged."""
     error = None if task.cancelled() else task.exception()
     if error is not None and not isinstance(error, Refused):

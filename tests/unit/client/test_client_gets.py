@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nyala.replica.client import ClientOptions, TableHandle, TabletHandle
+from nyala.replica.client import ClientOptions, NotApplied, TableHandle, TabletHandle
 from nyala.replica.client import gets as gets_module
 from nyala.replica.client.gets import Gets
 from nyala.replica.fs import RealDisk
 from nyala.replica.rows import PartitionSpec, route
-from nyala.replica.rpc import pb
+from nyala.replica.rpc import error_to_pb, pb
 from nyala.replica.tablet import Tablet
 from nyala.replica.types import Code, Entry, Refused, limits
 from tests.harness.tablet_twin import STRING_SCHEMA, superblock, write_entry
@@ -43,6 +43,8 @@ class Calls:
         """Applied to each tablet after its first reply."""
         self.pins = True
         """False: servers of an earlier build, which do not know `snapshot_time`."""
+        self.gone = 0
+        """The calls at a time that is given which find no history any more."""
         self._tablets = tablets
         self._bytes_max = bytes_max
 
@@ -54,6 +56,9 @@ class Calls:
         self.asked.append((request.tablet_id, request.count))
         keys = tablet.keys(request.keys)
         assert keys.rows == request.count
+        if request.snapshot_time and self.gone:
+            self.gone -= 1
+            raise Refused(Code.HISTORY_GONE, "the history reaches back to a later time")
         at = request.snapshot_time if self.pins else 0
         rows, time = tablet.get(keys, request.columns, self._bytes_max, snapshot_time=at or None)
         if [tablet_id for tablet_id, _ in self.asked].count(request.tablet_id) == 1:
@@ -154,3 +159,31 @@ def test_rows_of_one_tablet_are_of_one_moment_in_several_calls(tablets: list[Tab
     with pytest.raises(Refused, match="a server of an earlier build") as refused:
         Gets(calls).rows(HANDLE, asked, None, staleness_us)  # type: ignore[arg-type]
     assert refused.value.code is Code.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize("staleness_us", [0, 5_000_000])
+def test_tablet_whose_history_is_dropped_meanwhile_is_read_anew(tablets: list[Tablet], staleness_us: int) -> None:
+    """RD-02. Goal: a get of many keys succeeds although the table keeps its history for a shorter time than the calls
+    take, and its rows are still of one moment; if that happens again and again, the error says what to do. Method: the
+    first tablet replaces its rows after its first answer and has then no history for the time of that answer; the
+    second time it has. Then it never has."""
+    calls = Calls(tablets, 450)
+    pairs = [(f"key {n}", n % 100) for n in range(60)]
+    asked = keys_of(pairs)
+    place = route(asked, STRING_SCHEMA, HANDLE.partition).tolist()
+    first = [n for n in range(60) if place[n] == 0]
+    rows = [{"op": 2, "offset": 100 + n, "k": pairs[n][0], "k2": pairs[n][1], "r": -n, "s": "t" * 200} for n in first]
+    calls.writes_after, calls.gone = [write_entry(2, STRING_SCHEMA, ["k", "k2", "r", "s"], rows)], 1
+    one = TableHandle("id", "t", STRING_SCHEMA, PartitionSpec(("k", "k2"), 1), 3, 0, 0, tablets=HANDLE.tablets[:1])
+    of_first = keys_of([pairs[n] for n in first])
+    table, positions = Gets(calls).rows(one, of_first, None, staleness_us)  # type: ignore[arg-type]
+    assert table.column("r").to_pylist() == [-n for n in first] and positions.tolist() == list(range(len(first)))
+    assert calls.gone == 0 and len(first) > 4
+    calls.gone, calls.asked = 1000, []
+    with pytest.raises(NotApplied, match=f"4 times in a row; ask for fewer keys at a time.*keys={len(first)}") as gone:
+        Gets(calls).rows(one, of_first, None, staleness_us)  # type: ignore[arg-type]
+    assert gone.value.code is Code.HISTORY_GONE and len(calls.asked) == 8
+    calls.Get = lambda request, timeout: pb.GetReply(error=error_to_pb(Refused(Code.NOT_FOUND, "no")))  # type: ignore[method-assign]
+    with pytest.raises(Refused) as other:
+        Gets(calls).rows(one, of_first, None, staleness_us)  # type: ignore[arg-type]
+    assert other.value.code is Code.NOT_FOUND

@@ -31,7 +31,18 @@ def narrow(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> i
 
 def servers(rows: int = 3) -> None:
     """`server list` of servers with a location and nothing wanted of them."""
-    headings = ("kind", "uuid", "address", "", "replicas", "leaders", "disk", "memory", "location", "wanted of it")
+    headings = (
+        "kind",
+        "uuid",
+        "address",
+        "",
+        "replicas",
+        "leaders",
+        "disk",
+        "counted memory",
+        "location",
+        "wanted of it",
+    )
     found = [
         ("tablet server", u[:8], ADDRESS, cell("alive", "green"), 12, 4, "12.5 MiB", "140.0 MiB", "rack-1", "")
         for u in UUIDS[:rows]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -61,8 +62,14 @@ def client(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         return SimpleNamespace(batches=[row])
 
     times = itertools.count(99)
+    timed: list[list[int]] = []
+
+    def snapshot_time(handle: TableHandle, staleness_us: int = 0, tablets: Sequence[TabletHandle] = ()) -> int:
+        timed.append([tablet.pos for tablet in tablets])
+        return next(times) << 12
+
     made = SimpleNamespace(
-        scans=scans, scan_tablet=scan_tablet, snapshot_time=lambda *_: next(times) << 12, get_table=lambda _: TABLE
+        scans=scans, scan_tablet=scan_tablet, snapshot_time=snapshot_time, get_table=lambda _: TABLE, timed=timed
     )
     made.time_seen, made.observe = 0, lambda time: setattr(made, "time_seen", max(made.time_seen, time))
     for module in (reader, data_source):
@@ -190,6 +197,16 @@ def test_filter_on_the_key_leaves_tablets_out(client: SimpleNamespace) -> None:
     assert len({pos for pos, _ in pinned}) == 1 and {number for _, number in pinned} == {0, 1, 2}
     optioned = made_reader(where="k = 7", slices="3").partitions()
     assert {(part.pos, part.spec.slice_pos) for part in optioned} == pinned  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("more", [{}, {"staleness": "5"}, {"at": "2033-01-01T00:00:00"}])
+def test_tablet_that_a_read_does_not_need_is_not_asked_for_the_time(
+    more: dict[str, str], client: SimpleNamespace
+) -> None:
+    """Goal: a tablet without a server delays no read of other tablets. Method: a read of one key, strong, stale and of
+    a given time; the tablets that are asked for the time, and those that are read."""
+    parts = made_reader(where="k = 7", **more).partitions()
+    assert client.timed == [[part.pos for part in parts]] and len(parts) == 1  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("staleness", [{}, {"staleness": "5"}])
