@@ -77,6 +77,7 @@ JOINED = {
         "unretire": "changes:unretire",
         "enter-maintenance": "changes:enter_maintenance",
         "exit-maintenance": "changes:exit_maintenance",
+        "forget": "changes:forget",
     },
     "cmeta": {"rewrite": "cmeta_edit:rewrite", "set-term": "cmeta_edit:set_term"},
     "unsafe": {"replace": "replace:replace"},

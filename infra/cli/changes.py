@@ -16,7 +16,7 @@ import typer
 
 from nyala.infra.printing import line
 from nyala.replica import tools
-from nyala.replica.types import Code, RaftConfig, Refused
+from nyala.replica.types import Code, RaftConfig, Refused, is_uuid
 
 from . import completion
 from .cancel_change import cancel_change
@@ -249,6 +249,17 @@ def exit_maintenance(server: ServerUuid, masters: Masters = "", as_json: Json = 
         connected.maintain_server(found.uuid, 0)
     text = f"{found.uuid[:8]} is used again" if was else f"{found.uuid[:8]} was not in maintenance"
     say(as_json, {"uuid": found.uuid, "was_in_maintenance": was}, text)
+
+
+def forget(server: ServerUuid, masters: Masters = "", as_json: Json = False) -> None:
+    """Remove a server that is gone for good from the masters' lists, with what is wanted of it. Refused while it
+    answers, or is a member of a tablet. If it comes back, it counts like a new server."""
+    with client(masters) as connected:
+        listed = {s.uuid for s in connected.list_servers().servers}
+        uuid = server if is_uuid(server) else find_server(connected, server).uuid
+        connected.forget_server(uuid)
+    text = f"{uuid[:8]} is forgotten" if uuid in listed else f"{uuid[:8]} was not listed; nothing is kept of it"
+    say(as_json, {"uuid": uuid, "was_listed": uuid in listed}, text)
 
 
 def _look(connected: Client, tablet: str) -> tuple[str, pb.TabletInfo]:

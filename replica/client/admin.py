@@ -461,6 +461,15 @@ class Admin:
         )
         self._masters.call("MaintainServer", request)
 
+    def forget_server(self, server_uuid: str) -> None:
+        """Remove what the masters know of a tablet server that is gone for good; one that they do not know is fine.
+
+        ILLEGAL_STATE if it sends heartbeats, answers at its address, or is a member of a tablet; NOT_READY while the
+        leading master cannot know that yet; CAS_FAILED as in `set_replication`.
+        """
+        request = pb.ForgetServerRequest(server_uuid=server_uuid, seen_changes=self._desired_changes())
+        self._masters.call("ForgetServer", request)
+
     def replace_tablets(
         self,
         tablet_ids: Sequence[str],

@@ -22,7 +22,7 @@ from .retry import Attempts, Deadline, Reaction, final, reaction_to, refusal_of_
 CALLS_THAT_CHANGE = frozenset({
     "CreateTable", "DropTable", "AddWriterSchema", "OpenSources", "AdvanceSources", "ResetSource", "MoveReplica",
     "AddReplica", "RemoveReplica", "ChangeRole", "CancelChange", "SetReplication", "RetireServer", "ReplaceTablets",
-    "ConfirmConfig", "FinalizeUpgrade", "ChangeMasters", "MaintainServer",
+    "ConfirmConfig", "FinalizeUpgrade", "ChangeMasters", "MaintainServer", "ForgetServer",
 })  # fmt: skip
 RETRY_SAFE = CALLS_THAT_CHANGE - {"ResetSource"}
 """Calls that have their effect once even if they are made twice: they carry a request id, an owner, or desired

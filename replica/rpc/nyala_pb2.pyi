@@ -1755,6 +1755,16 @@ class MaintainServerRequest(_message.Message):
     seen_changes: int
     def __init__(self, dest_uuid: _Optional[str] = ..., server_uuid: _Optional[str] = ..., seconds: _Optional[int] = ..., owner: _Optional[str] = ..., reason: _Optional[str] = ..., seen_changes: _Optional[int] = ...) -> None: ...
 
+class ForgetServerRequest(_message.Message):
+    __slots__ = ("dest_uuid", "server_uuid", "seen_changes")
+    DEST_UUID_FIELD_NUMBER: _ClassVar[int]
+    SERVER_UUID_FIELD_NUMBER: _ClassVar[int]
+    SEEN_CHANGES_FIELD_NUMBER: _ClassVar[int]
+    dest_uuid: str
+    server_uuid: str
+    seen_changes: int
+    def __init__(self, dest_uuid: _Optional[str] = ..., server_uuid: _Optional[str] = ..., seen_changes: _Optional[int] = ...) -> None: ...
+
 class ReplaceTabletsRequest(_message.Message):
     __slots__ = ("dest_uuid", "tablet_ids", "floors", "despite_replicas")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]

@@ -1306,6 +1306,11 @@ class MasterServiceStub:
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.MaintainServerRequest.SerializeToString,
                 response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.FromString,
                 _registered_method=True)
+        self.ForgetServer = channel.unary_unary(
+                '/nyala.v1.MasterService/ForgetServer',
+                request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ForgetServerRequest.SerializeToString,
+                response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.FromString,
+                _registered_method=True)
         self.ReplaceTablets = channel.unary_unary(
                 '/nyala.v1.MasterService/ReplaceTablets',
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ReplaceTabletsRequest.SerializeToString,
@@ -1462,6 +1467,12 @@ class MasterServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ForgetServer(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ReplaceTablets(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -1598,6 +1609,11 @@ def add_MasterServiceServicer_to_server(servicer, server):
             'MaintainServer': grpc.unary_unary_rpc_method_handler(
                     servicer.MaintainServer,
                     request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.MaintainServerRequest.FromString,
+                    response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.SerializeToString,
+            ),
+            'ForgetServer': grpc.unary_unary_rpc_method_handler(
+                    servicer.ForgetServer,
+                    request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ForgetServerRequest.FromString,
                     response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.SerializeToString,
             ),
             'ReplaceTablets': grpc.unary_unary_rpc_method_handler(
@@ -2192,6 +2208,33 @@ class MasterService:
             target,
             '/nyala.v1.MasterService/MaintainServer',
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.MaintainServerRequest.SerializeToString,
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ForgetServer(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/nyala.v1.MasterService/ForgetServer',
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.ForgetServerRequest.SerializeToString,
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.FromString,
             options,
             channel_credentials,

@@ -544,6 +544,7 @@ REQUESTS: dict[str, RequestBound] = {
     "MasterService.SetReplication": _CHANGE,
     "MasterService.RetireServer": _CHANGE,
     "MasterService.MaintainServer": _CHANGE,
+    "MasterService.ForgetServer": _CHANGE,
     "MasterService.ReplaceTablets": RequestBound(4 * _MIB, 11_200, wait_s=30.0, reply_bytes=GRPC_MESSAGE_BYTES_MAX),
     "MasterService.ConfirmConfig": _CHANGE,
     "MasterService.FinalizeUpgrade": _CHANGE,

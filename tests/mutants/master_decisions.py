@@ -52,7 +52,7 @@ MUTANTS = (
         rows="TC-69",
         test="tests/unit/master/test_master_requests_table.py::test_overtaken_calls_leave_the_master_as_it_is",
         file="replica/master/requests/desired.py",
-        function="_counted",
+        function="counted",
         before="if seen not in (None, before):",
         after="if seen is not None and seen > before:",
     ),

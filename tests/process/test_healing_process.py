@@ -148,6 +148,7 @@ def test_live_server_into_which_no_copy_succeeds_stops_nobodys_healing() -> None
 def test_server_in_maintenance_loses_no_replica_before_the_time_is_over() -> None:
     """OP-01: a server that is killed in maintenance keeps its replicas until the time is over, although it has been
     silent for longer than the re-replication delay before. Then the tablets are healed without anybody's doing.
+    OP-02: after that the server can be forgotten, and it counts again when it comes back.
 
     An early replacement comes after about six seconds; so on a slow machine the test can only miss it.
     """
@@ -163,6 +164,10 @@ def test_server_in_maintenance_loses_no_replica_before_the_time_is_over() -> Non
             assert time.time() * 1e6 >= shown["until_us"]
             ward.wait_whole_on(*(s for s in cluster.servers if s is not dead))
             ward.verify()
+            forget = ["server", "forget", dead.uuid, *masters]
+            wait_until(lambda: CliRunner().invoke(app, forget).exit_code == 0, "it is a member no more, and forgotten")
+            assert dead.uuid not in {s.uuid for s in ward.nyala.client.list_servers().servers}
             dead.start()
+            wait_until(lambda: dead.uuid in {s.uuid for s in ward.nyala.client.list_servers().servers}, "it is back")
             ended = CliRunner().invoke(app, ["server", "exit-maintenance", dead.uuid, *masters])
             assert ended.exit_code == 0 and "was not in maintenance" in ended.output

@@ -688,6 +688,8 @@ def test_careless_membership_lines_get_one_line_and_change_nothing(town: Town) -
         (f"server enter-maintenance {outside} --minutes 50000", "days_max=30"),
         (f"server enter-maintenance {outside} --minutes soon", "as a number"),
         ("server exit-maintenance zz", "0 servers begin with 'zz'"),
+        ("server forget zz", "0 servers begin with 'zz'"),
+        (f"server forget {outside}", "End its process first"),
         (f"tablet change-config add {tablet} zz", "0 servers begin with 'zz'"),
         (f"tablet change-config add zz {outside}", "0 tablets begin with 'zz'"),
         (f"tablet change-config add {tablet} {inside}", "a member already"),

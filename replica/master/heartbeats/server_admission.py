@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from itertools import islice
 
 from nyala.replica.types import Address, Clock, Code, Heartbeat, Refused, limits
 
@@ -63,6 +65,17 @@ class ServerAdmission:
             task = applicant.task = asyncio.create_task(self._call(applicant, cluster_id))
             task.add_done_callback(lambda done: self._ended(applicant, done))
         await asyncio.shield(applicant.task)  # a caller that has left must not end the call: others may wait for it
+
+    async def answering(self, uuid: str, cluster_id: str) -> Address | None:
+        """The address at which the tablet server answers now, of those at which it counts or the catalog has it."""
+        known = self._soft().servers.get(uuid)
+        told = known.addresses if known is not None else self._listed(uuid)
+        async with self._calls[False]:
+            for address in islice(dict.fromkeys(told), limits.SERVER_ADDRESSES_MAX):
+                with suppress(Refused):
+                    if not why_not(await self._servers.identity(address), uuid, cluster_id):
+                        return address
+        return None
 
     def shown(self) -> list[Applicant]:
         """Applicants whose call failed or has not begun; a bounded number, known servers first."""

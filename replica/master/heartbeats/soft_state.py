@@ -230,6 +230,11 @@ class SoftState:
         silent.listed = not self._forget_server(silent)
         return True
 
+    def forget_server(self, uuid: str) -> bool:
+        """Forget a server if it is known and not a member of any tablet; returns whether it was forgotten."""
+        server = self.servers.get(uuid)
+        return server is not None and self._forget_server(server)
+
     def _forget_server(self, server: ServerState) -> bool:
         """Forget the server if it is not a member of any tablet; returns whether it was forgotten."""
         if any(t.config is not None and t.config.member(server.uuid) is not None for t in self.tablets.values()):

@@ -45,7 +45,7 @@ def set_replication(
             raise Refused(Code.WRONG_TABLE, "the tablet is of another table", tablet=tablet_id, table=own.name)
         if not wanted:
             followed: Change = ({key: replace(tablet, replication_factor=0)}, [], "", own.replication_factor)
-            return _counted(state, seen, followed) if tablet.replication_factor else _as_it_is(followed[3])
+            return counted(state, seen, followed) if tablet.replication_factor else _as_it_is(followed[3])
     else:
         table_id, record = find_table(catalog, table)
         key, before = TABLE + table_id, record.replication_factor
@@ -62,7 +62,7 @@ def set_replication(
         tablets = 1 if tablet_id else sum(1 for _ in _following(state, key.removeprefix(TABLE)))
         needed, what = (wanted - before) * tablets, "the tablet servers have no room for so many more replicas"
         _check_room(state, state.servers(), needed, what)
-    return _counted(state, seen, ({key: replace(record, replication_factor=wanted)}, [], "", wanted))
+    return counted(state, seen, ({key: replace(record, replication_factor=wanted)}, [], "", wanted))
 
 
 def changes(catalog: Catalog) -> int:
@@ -82,7 +82,7 @@ def retire(state: MasterState, uuid: str, *, undo: bool = False, reason: str = "
         if known is None:
             _heard_of(state, uuid)
             return _as_it_is(False)
-        return _counted(state, seen, ({}, [RETIRED + uuid], "", True))
+        return counted(state, seen, ({}, [RETIRED + uuid], "", True))
     if known is not None:
         return _as_it_is(False)
     _heard_of(state, uuid)
@@ -104,7 +104,7 @@ def retire(state: MasterState, uuid: str, *, undo: bool = False, reason: str = "
     _check_room(state, staying, len(held), "the servers that stay have no room for its tablets")
     reason = reason[:REASON_LENGTH_MAX]
     record = Retired(since_us=state.clock.wall_us(), reason=reason, tablets_at_first=len(held))
-    return _counted(state, seen, ({RETIRED + uuid: record}, [], "", True))
+    return counted(state, seen, ({RETIRED + uuid: record}, [], "", True))
 
 
 def maintain(
@@ -127,7 +127,7 @@ def maintain(
         if known is None:
             _heard_of(state, uuid)
             return _as_it_is(False)
-        return _counted(state, seen, ({}, [MAINTENANCE + uuid, *over], "", now_us < known.until_us))
+        return counted(state, seen, ({}, [MAINTENANCE + uuid, *over], "", now_us < known.until_us))
     owner, reason = owner[:OWNER_LENGTH_MAX], reason[:REASON_LENGTH_MAX]
     until_us = now_us + seconds * 1_000_000
     if known is None:
@@ -137,14 +137,14 @@ def maintain(
     if state.catalog.count(MAINTENANCE) - len(over) >= MAINTENANCE_MAX and known is None:
         raise Refused(Code.OVERLOADED, "operators work on too many servers at once", max=MAINTENANCE_MAX)
     record = Maintenance(since_us=now_us, until_us=until_us, seconds=seconds, owner=owner, reason=reason)
-    return _counted(state, seen, ({MAINTENANCE + uuid: record}, over, "", True))
+    return counted(state, seen, ({MAINTENANCE + uuid: record}, over, "", True))
 
 
 def _as_it_is(result: Any) -> Change:
     return {}, [], "", result
 
 
-def _counted(state: MasterState, seen: int | None, change: Change) -> Change:
+def counted(state: MasterState, seen: int | None, change: Change) -> Change:
     """The change, with the count raised by one. Refused(CAS_FAILED) if the count is not `seen`."""
     before = changes(state.catalog)
     if seen not in (None, before):

@@ -58,6 +58,7 @@ from . import change_requests, desired, lists, replacing
 from .changing_masters import add_master, remove_master
 from .confirming import confirm_config
 from .conversions import checked_table, position_to_pb, positions_to_pb
+from .forgetting import forget_server
 from .infos import tablet_infos
 from .upgrading import check_server, finalize_upgrade, finalized_level
 
@@ -358,6 +359,14 @@ class MasterService(pb_grpc.MasterServiceServicer):
         await self.state.group.change(
             lambda: desired.maintain(self.state, uuid, seconds, owner=owner, reason=reason, seen=seen)
         )
+        return pb.SimpleReply()
+
+    @_answered(pb.SimpleReply)
+    async def ForgetServer(self, request: pb.ForgetServerRequest) -> pb.SimpleReply:
+        """Remove what is known of a tablet server that is gone for good."""
+        seen = request.seen_changes if request.HasField("seen_changes") else None
+        if await forget_server(self.state, request.server_uuid, seen):
+            _log.warning("P %s tablet server %s was forgotten by an operator", self.uuid, request.server_uuid)
         return pb.SimpleReply()
 
     @_answered(pb.ReplaceTabletsReply)

@@ -11,7 +11,8 @@ from ..catalog.records import TABLET
 from ..heartbeats.soft_state import LIVE, SoftState
 
 
-def _config_of(soft: SoftState, tablet_id: str) -> RaftConfig | None:
+def config_of(soft: SoftState, tablet_id: str) -> RaftConfig | None:
+    """The committed config of a tablet that is believed in this leadership; None before a member has reported."""
     known = soft.tablets.get(tablet_id)
     return known.config if known is not None else None
 
@@ -23,7 +24,7 @@ def tablets_on(catalog: Catalog, soft: SoftState, uuid: str) -> list[str]:
     for tablet_id, tablet in catalog.items(TABLET):
         if tablet.dropped:
             continue
-        config = _config_of(soft, tablet_id) or (None if tablet.formed else tablet.known_config)
+        config = config_of(soft, tablet_id) or (None if tablet.formed else tablet.known_config)
         replica = server.replicas.get(tablet_id) if server is not None else None
         live = replica is not None and replica.data_state in LIVE
         if live or (config is not None and config.member(uuid) is not None):
@@ -51,7 +52,7 @@ def drain_of(catalog: Catalog, soft: SoftState, uuid: str) -> Drain:
     unreported = sum(
         1
         for tablet_id, tablet in catalog.items(TABLET)
-        if not tablet.dropped and tablet.formed and _config_of(soft, tablet_id) is None
+        if not tablet.dropped and tablet.formed and config_of(soft, tablet_id) is None
     )
     server = soft.servers.get(uuid)
     heard = server is not None and server.reported and not server.said.booting

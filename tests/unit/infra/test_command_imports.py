@@ -81,6 +81,7 @@ CALLS: dict[str, tuple[str, str]] = {
     "server unretire": (f"s {NOWHERE}", LOOK),
     "server enter-maintenance": (f"s {NOWHERE}", LOOK),
     "server exit-maintenance": (f"s {NOWHERE}", LOOK),
+    "server forget": (f"s {NOWHERE}", LOOK),
     "master list": (NOWHERE, LOOK),
     "master add": (f"127.0.0.1:1 {NOWHERE}", LOOK),
     "master remove": (f"127.0.0.1:1 {NOWHERE}", LOOK),

@@ -12,7 +12,7 @@ from nyala.replica.rpc import pb
 from nyala.replica.types import Code
 from nyala.schemas import build_level
 from tests.harness.catalogs import table_info
-from tests.harness.master_calls import MASTER, PROCESS, SECOND_MASTER, MasterWorld, S
+from tests.harness.master_calls import MASTER, PROCESS, SECOND_MASTER, MasterWorld, S, where
 from tests.harness.request_table import (
     Late,
     Row,
@@ -176,6 +176,26 @@ def worked_on(**fields: Any) -> Ask:
 
 
 WORK_ENDED = worked_on(seconds=0, seen_changes=1)
+
+
+def gone(**fields: Any) -> Ask:
+    return ask(pb.ForgetServerRequest, **{"server_uuid": S[4], "seen_changes": 1} | fields)
+
+
+async def fell_silent(world: MasterWorld) -> None:
+    """The last server is being retired, has sent no heartbeat for long, and nothing listens at its address."""
+    await world.done("RetireServer", emptied()(world))
+    del world.servers.listening[where(S[4])]
+    world.clock.now_us += world.master.options.server_dead_ms * 1000 + 1
+    for uuid in S[:4]:
+        await world.done("Heartbeat", world.beat(uuid))
+
+
+async def came_back(world: MasterWorld) -> None:
+    world.servers.listen(S[4], where(S[4]))
+    await world.done("Heartbeat", world.beat(S[4]))
+
+
 UNDONE = emptied(undo=True, seen_changes=1)
 
 
@@ -463,6 +483,24 @@ ROWS = [
                 Code.CAS_FAILED,
             ),
             Late("behind another server", after(("MaintainServer", worked_on(server_uuid=S[3]))), Code.CAS_FAILED),
+        ],
+    ),
+    row(
+        "ForgetServer",
+        gone(),
+        prepare=fell_silent,
+        stale=[
+            Stale("of one that beats", gone(server_uuid=S[3]), Code.ILLEGAL_STATE),
+            Stale("of another state", gone(seen_changes=7), Code.CAS_FAILED),
+            Stale("of nobody", gone(server_uuid=NOWHERE), 0),
+        ],
+        late=[
+            Late("behind its return", came_back, Code.ILLEGAL_STATE),
+            Late(
+                "behind another server",
+                after(("RetireServer", emptied(server_uuid=S[3], seen_changes=1))),
+                Code.CAS_FAILED,
+            ),
         ],
     ),
     row(

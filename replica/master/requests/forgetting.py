@@ -1,0 +1,104 @@
+"""Forgets a tablet server that is gone for good: its desired state, its report, and its part in dropped tablets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+from typing import NamedTuple
+
+from nyala.replica.types import Code, Refused
+
+from ..catalog.records import MAINTENANCE, RETIRED, TABLET, Record
+from ..catalog.tables import Change
+from ..state import MasterState
+from ..tablets.draining import config_of
+from ..tablets.dropped import CHANGES_MAX
+from .desired import counted
+
+NAMED_MAX = 3
+"""The most tablets that a refusal names; it gives the number of all."""
+
+
+class Forgotten(NamedTuple):
+    """The result of one change. `more`: dropped tablets remain that wait for the server."""
+
+    changed: bool
+    more: bool
+
+
+async def forget_server(state: MasterState, uuid: str, seen: int | None = None) -> bool:
+    """Forget the server; returns whether anything was known of it. A later heartbeat of it is like a new server's.
+
+    Refused: ILLEGAL_STATE if it sends heartbeats, if a process answers with its uuid at its address, or if it is a
+    member of a tablet; NOT_READY if this master has not led for long enough to tell; CAS_FAILED if desired state was
+    changed since its caller read it. Then nothing has changed.
+    """
+    _check_gone(state, uuid)
+    if (address := await state.admission.answering(uuid, state.cluster_id)) is not None:
+        what = (
+            "this tablet server sends no heartbeats that count, but answers at its address: nothing was changed. End "
+            "that process, then repeat it"
+        )
+        raise Refused(Code.ILLEGAL_STATE, what, server=uuid, address=address)
+    done = await state.group.change(lambda: forgotten(state, uuid, seen))
+    changed = done.changed
+    while done.more:
+        done = await state.group.change(lambda: forgotten(state, uuid, None))
+    if _is_silent(state, uuid):  # a heartbeat may have come meanwhile: then it has registered anew
+        changed |= state.soft.forget_server(uuid)
+    return bool(changed)
+
+
+def forgotten(state: MasterState, uuid: str, seen: int | None) -> Change:
+    """The change that removes the records of the server, and no longer waits for it to confirm that it has no replica
+    of dropped tablets, of at most CHANGES_MAX of them; its result is a `Forgotten`. Refused as `forget_server`."""
+    _check_gone(state, uuid)
+    members = _memberships(state, uuid)
+    if members:
+        raise Refused(
+            Code.ILLEGAL_STATE,
+            "this tablet server is a member of tablets, as far as the masters know: nothing was changed. Wait until "
+            "its replicas are replaced (`nyala tablet list`), or remove them, then repeat it",
+            server=uuid,
+            tablets=len(members),
+            some=", ".join(members[:NAMED_MAX]),
+        )
+    catalog = state.catalog
+    waiting = ((t, r) for t, r in catalog.items(TABLET) if r.dropped and uuid in (r.holders or ()))
+    puts: dict[str, Record] = {}
+    for tablet_id, tablet in islice(waiting, CHANGES_MAX):
+        left = tuple(u for u in tablet.holders or () if u != uuid)
+        puts[TABLET + tablet_id] = replace(tablet, holders=left, gone_us=None if left else state.clock.wall_us())
+    deletes = [key for key in (RETIRED + uuid, MAINTENANCE + uuid) if key in catalog]
+    change: Change = (puts, deletes, "", Forgotten(bool(puts or deletes), len(puts) == CHANGES_MAX))
+    return counted(state, seen, change) if deletes else change
+
+
+def _memberships(state: MasterState, uuid: str) -> list[str]:
+    """The tablets of which the server is a member, by the catalog or by the config that is believed."""
+    return [
+        tablet_id
+        for tablet_id, tablet in state.catalog.items(TABLET)
+        if not tablet.dropped
+        and any(
+            c.member(uuid) is not None for c in (tablet.known_config, config_of(state.soft, tablet_id)) if c is not None
+        )
+    ]
+
+
+def _is_silent(state: MasterState, uuid: str) -> bool:
+    return state.soft.silent_us(uuid, state.mono_us) > state.options.server_dead_ms * 1000
+
+
+def _check_gone(state: MasterState, uuid: str) -> None:
+    """Refused if the server sends heartbeats, or might, because this master has just begun to lead."""
+    if _is_silent(state, uuid):
+        return
+    if uuid in state.soft.servers:
+        what = "this tablet server sends heartbeats, or did a moment ago: nothing was changed. End its process first"
+        raise Refused(Code.ILLEGAL_STATE, what, server=uuid)
+    what = (
+        "the leading master has just begun to lead, and the server may send heartbeats yet: nothing was changed. "
+        "Repeat it in a moment"
+    )
+    raise Refused(Code.NOT_READY, what, server=uuid)
