@@ -40,6 +40,7 @@ LOOK = {
     "server unretire": "nyala server list",
     "server enter-maintenance": "nyala server list",
     "server exit-maintenance": "nyala server list",
+    "server forget": "nyala server list",
     "master add": "nyala master list",
     "master remove": "nyala master list",
     "master replace": "nyala master list",
