@@ -33,10 +33,13 @@ class Metrics(Exporter):
             ("nyala_master_leads", "Whether this master leads", int(self._state.group.is_leader)),
             ("nyala_master_tables", "Tables of the catalog", catalog.count("table/")),
             ("nyala_master_tablets", "Tablets of the catalog, dropped ones included", catalog.count("tablet/")),
+            ("nyala_master_tablets_busy", "Tablets that are not at rest", len(self._state.kept.busy)),
             ("nyala_master_catalog_bytes", "Bytes of the catalog's records", catalog.size_bytes),
             ("nyala_master_catalog_bytes_max", "Above these nothing may be added", limits.CATALOG_BYTES_MAX),
         ):
             yield GaugeMetricFamily(name, what, value=value)
+        looks = "Tablets that were looked at, because something of them may have changed"
+        yield CounterMetricFamily("nyala_master_tablet_looks", looks, value=self._state.kept.looks)
         yield from call_families("nyala_master", self._calls)
         if self._state.kafka is not None:
             yield from kafka_families(self._state.kafka, self._state.mono_us)

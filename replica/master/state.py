@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Collection
 
@@ -20,6 +21,7 @@ from .kafka.kafka_link import KafkaLink
 from .options import MasterOptions
 from .tablets.descriptions import Descriptions
 from .tablets.inquiries import Inquiries
+from .tablets.kept_view import LOOKS_PER_STEP, KeptView
 from .tablets.view import in_maintenance, retired_servers, server_views
 
 _log = logging.getLogger("nyala.master")
@@ -49,6 +51,7 @@ class MasterState:
         self.soft = SoftState(clock.monotonic_us(), self.known_config, long_silence_us=long_us)
         self.admission = ServerAdmission(servers, lambda: self.soft, clock, self._listed)
         self.inquiries = Inquiries(servers, lambda: self.catalog, lambda: self.soft, clock)
+        self.kept = KeptView(lambda: self.catalog, lambda: self.soft, self.inquiries.proven, options)
         self.descriptions = Descriptions()
         self.other_clusters = OtherClustersServers()
         self._places: dict[str, set[Address]] = {}
@@ -115,17 +118,18 @@ class MasterState:
         recent_us = self.options.server_dead_ms * 1000
         return self.mono_us - self.soft.since_us < recent_us or self.admission.heard_within(recent_us)
 
+    async def look(self) -> None:
+        """Look at all tablets that may have changed, a bounded number in each step of the loop."""
+        while True:
+            if self.kept.look(self.mono_us, self.clock.wall_us(), LOOKS_PER_STEP):
+                return
+            await asyncio.sleep(0)
+
     def replica_load(self) -> dict[str, int]:
-        """Replicas per server: the reported ones, and those that new tablets will get."""
-        load: dict[str, int] = {}
-        for tablet_id, tablet in self.catalog.items(TABLET):
-            if tablet.dropped:
-                continue
-            state = self.soft.tablets.get(tablet_id)
-            config = state.config if state and state.config else tablet.known_config
-            for member in config.members:
-                load[member.uuid] = load.get(member.uuid, 0) + 1
-        return load
+        """Replicas per server: the reported ones, and those that new tablets will get. After `look`, little is left to
+        be looked at."""
+        self.kept.look(self.mono_us, self.clock.wall_us())
+        return self.kept.replica_load()
 
     def server_uuids(self) -> list[str]:
         """The uuids of all tablet servers that are known or are being retired; sorted."""

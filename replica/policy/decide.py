@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 from nyala.replica.types import Action, ConfigEdit, Decision, EditKind, Member
@@ -34,10 +35,15 @@ class _Slots:
         self._total += 1
         self._of.update(uuids)
 
+    @property
+    def full(self) -> bool:
+        """Whether no copy may begin anywhere."""
+        return self._total >= self._caps.moves_max
+
     def take(self, target: str, source: str = "") -> bool:
         """Reserve a copy to `target` that relieves `source`; False if a cap is reached."""
         of_server_max = self._caps.moves_per_server_max
-        if self._total >= self._caps.moves_max or any(self._of[u] >= of_server_max for u in (target, source) if u):
+        if self.full or any(self._of[u] >= of_server_max for u in (target, source) if u):
             return False
         self._count(target, source)
         return True
@@ -46,11 +52,11 @@ class _Slots:
 class _Evaluation:
     """One evaluation: the view, the caps left, and the loads as they will be."""
 
-    def __init__(self, view: ClusterView, catalog_term: int, caps: Caps) -> None:
+    def __init__(self, view: ClusterView, catalog_term: int, caps: Caps, load: Mapping[str, int] | None) -> None:
         self.view = view
         self.term = catalog_term
         self.slots = _Slots(view, caps)
-        self.replicas = replica_load(view)
+        self.replicas = replica_load(view) if load is None else Counter(load)
         self.servers = {s.uuid: s for s in view.servers}
         self.draining = frozenset(s.uuid for s in view.servers if s.draining)
 
@@ -119,6 +125,8 @@ class _Evaluation:
         return self._change(tablet, restored(tablet, member), f"restore: {advice.reason}")
 
     def _heal(self, tablet: TabletView, advice: Advice, wanted: DesiredChange | None) -> Decision | None:
+        if self.slots.full:
+            return None
         own = self._wanted_target(tablet, wanted)
         fit = [own] if own is not None else replacements_for(self.view, tablet, self.replicas)
         leaving = sorted(u for u in tablet.config.voters if u in self.draining and not tablet.health_of(u).failed)
@@ -230,13 +238,16 @@ def _join(server: ServerView, *, votes: bool = True, witness: bool = False) -> C
     return ConfigEdit(EditKind.ADD, joining)
 
 
-def decide(view: ClusterView, catalog_term: int, caps: Caps | None = None) -> list[Decision]:
+def decide(
+    view: ClusterView, catalog_term: int, caps: Caps | None = None, load: Mapping[str, int] | None = None
+) -> list[Decision]:
     """Return the decisions that `view` needs, at most one for each tablet, within `caps`; the tablets in most danger
     first.
 
-    Deterministic in its arguments. A server or tablet that is missing from the view causes no decision.
+    Deterministic in its arguments. A server or tablet that is missing from the view causes no decision. `load`: the
+    replicas of each server, if the view lacks tablets at rest (`is_at_rest`); without it, they are counted.
     """
-    evaluation = _Evaluation(view, catalog_term, caps or Caps())
+    evaluation = _Evaluation(view, catalog_term, caps or Caps(), load)
 
     def danger(tablet: TabletView) -> tuple[int, str]:
         return (healthy_voters(tablet) - tablet.replication_factor, tablet.tablet_id)

@@ -30,7 +30,10 @@ class Renewal:
 
 
 def copies_in_place(
-    view: ClusterView, caps: Caps | None = None, ages_us: Mapping[tuple[str, str], int] | None = None
+    view: ClusterView,
+    caps: Caps | None = None,
+    ages_us: Mapping[tuple[str, str], int] | None = None,
+    load: Mapping[str, int] | None = None,
 ) -> list[Renewal]:
     """Return the copies in place that `view` needs, at most one a tablet; none if another member than the damaged one
     may have failed.
@@ -39,9 +42,10 @@ def copies_in_place(
     costs it the files of a few replicas, not of all, and its quarantine does not grow. `ages_us`, by server and tablet:
     how long ago the last order of a renewal was first sent. A renewal that did not help holds a slot of its server, and
     of no other one, until RENEW_AGAIN_US; then it queues after those that wait.
+    `load`: the replicas of each server, if the view lacks tablets that are neither `damaged` nor `unmade`.
     """
     caps, ages_us = caps or Caps(), ages_us or {}
-    load = replica_load(view)
+    load = replica_load(view) if load is None else load
     under_way = Counter(u for t in view.tablets for u in t.unmade)
     total = under_way.total()
     due = []

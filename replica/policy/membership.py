@@ -54,6 +54,19 @@ def is_under_replicated(tablet: TabletView) -> bool:
     return viable < tablet.replication_factor
 
 
+def is_at_rest(tablet: TabletView, draining: Set[str]) -> bool:
+    """Whether nothing is to be decided of `tablet`, whatever the other tablets and the servers are: nothing is desired
+    of it, as many members as are wanted vote, there are no others, and none is marked, lost, or on a server in
+    `draining`."""
+    members = tablet.config.members
+    return (
+        tablet.desired is None
+        and len(members) == tablet.replication_factor
+        and all(m.votes and not m.promote and not m.replace and m.uuid not in draining for m in members)
+        and not any(tablet.health_of(m.uuid).failed for m in members)
+    )
+
+
 def healthy_voters(tablet: TabletView, without: str = "") -> int:
     """Return how many voters are certainly there, not counting `without`."""
     voters = tablet.config.voters

@@ -12,12 +12,12 @@ from nyala.replica.master.decisions.reconciler import marked
 from nyala.replica.master.requests import change_requests, desired
 from nyala.replica.master.requests.infos import server_infos
 from nyala.replica.master.state import MasterState
-from nyala.replica.master.tablets.view import cluster_view
 from nyala.replica.policy import ServerView, decide
 from nyala.replica.rpc import config_to_pb, heartbeat_from_pb, pb
 from nyala.replica.types import Address, DataState, Member, OpId, RaftConfig
 from tests.harness.catalogs import AppliedCatalog, new_table
 from tests.harness.reachable import AskedAtOnce, ReachableServers, orders_now
+from tests.harness.whole_view import cluster_view
 
 S = [letter * 32 for letter in "abcdef"]
 OPTIONS = MasterOptions(root="x")

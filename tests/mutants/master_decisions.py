@@ -83,23 +83,17 @@ MUTANTS = (
         test="tests/unit/master/test_master_inquiries.py::test_masters_tick_keeps_what_changed_and_asks_only_then",
         file="replica/master/decisions/reconciler.py",
         function="Reconciler._mark_formed",
-        before="""
-            elif is_later(tablet, proven.get(tablet_id)):
-        """,
-        after="""
-            elif tablet_id not in state.soft.servers:
-                continue
-            elif is_later(tablet, proven.get(tablet_id)):
-        """,
+        before="if not tablet.formed or is_later(tablet, proven(tablet_id)):",
+        after="if not tablet.formed:",
     ),
     Mutant(
         name="what is kept is asked for again",
         rows="IN-40",
         test="tests/unit/master/test_master_inquiries.py::test_masters_tick_keeps_what_changed_and_asks_only_then",
-        file="replica/master/decisions/reconciler.py",
-        function="Reconciler._has_changed",
-        before="return newer(known.config.opid, tablet.known_config.opid)",
-        after="return True",
+        file="replica/master/tablets/kept_view.py",
+        function="KeptView._is_unrecorded",
+        before="later = config is not None and newer(config.opid, record.known_config.opid)",
+        after="later = config is not None",
     ),
     Mutant(
         name="all tablets are asked for at once",

@@ -6,10 +6,10 @@ import gc
 import json
 import threading
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, KeysView, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from nyala.replica.tablet import ApplyResult, Superblock
 from nyala.replica.tablet_copy import settle_at_startup
@@ -25,8 +25,8 @@ REQUESTS_MAX = 4096
 
 WALK_KEYS = 256
 """The number of records of a list that are looked up at a time."""
-
-T = TypeVar("T")
+CHANGED_MAX = 100_000
+"""The most keys that are kept for `take_changed`: a master that only follows never takes them."""
 
 
 def size_of(key: str, record: Json) -> int:
@@ -116,10 +116,13 @@ class Catalog:
         """The keys of each group, sorted, so that a page of them is found by bisection."""
         self._tablets: dict[str, dict[str, Tablet]] = {}
         """By table id, the records of its tablets by key."""
+        self._dropped: dict[str, Tablet] = {}
+        """By id, the records of dropped tablets."""
+        self._unformed: dict[str, set[str]] = {}
+        """By server, the tablets that never had a leader and whose first config names the server."""
+        self._changed: set[str] | None = None
+        """The keys that were put or deleted since `take_changed`; None before it, or if they are too many."""
         self._bytes = 0
-        self._versions: dict[str, int] = {}
-        """By group, the number of changes of its records."""
-        self._derived: dict[str, tuple[int, Any]] = {}
         self._requests: dict[str, None] = {}
         self._applied = superblock.flush_opid
         self._applied_time = superblock.flush_time
@@ -208,14 +211,47 @@ class Catalog:
             low, high = _range(self._keys.get(group_of(prefix), []), prefix)
             return high - low
 
-    def derived(self, name: str, kind: Kind[R], compute: Callable[[Iterator[tuple[str, R]]], T]) -> T:
-        """The result of `compute` for `items(kind)`, kept under `name` until a record of that kind changes."""
-        version = self._versions.get(group_of(kind), 0)
-        known = self._derived.get(name)
-        if known is None or known[0] != version:
-            known = self._derived[name] = (version, compute(self.items(kind)))
-        value: T = known[1]
-        return value
+    def dropped(self) -> list[tuple[str, Tablet]]:
+        """(tablet id, record) of the dropped tablets; sorted."""
+        with self._lock:
+            return sorted(self._dropped.items())
+
+    def dropped_among(self, tablet_ids: KeysView[str]) -> set[str]:
+        """Those of these tablets that the catalog knows as dropped; costs as much as the shorter list of the two."""
+        with self._lock:
+            return self._dropped.keys() & tablet_ids
+
+    def unformed(self, server_uuid: str) -> list[str]:
+        """The sorted ids of the tablets that never had a leader and whose first config names the server."""
+        with self._lock:
+            return sorted(self._unformed.get(server_uuid, ()))
+
+    def take_changed(self) -> set[str] | None:
+        """The keys of the records that were put or deleted since the last call; None at the first call, or if they are
+        more than CHANGED_MAX: any may be."""
+        with self._lock:
+            taken, self._changed = self._changed, set()
+            return taken
+
+    def _index(self, key: str, before: Record | None, after: Record | None) -> None:
+        """Keep the lists of dropped and of unformed tablets, and what changed."""
+        if self._changed is not None:
+            self._changed.add(key)
+            self._changed = self._changed if len(self._changed) <= CHANGED_MAX else None
+        tablet_id = key.partition("/")[2]
+        for tablet in (before, after):
+            if not isinstance(tablet, Tablet):
+                continue
+            if tablet.dropped and tablet is after:
+                self._dropped[tablet_id] = tablet
+            else:
+                self._dropped.pop(tablet_id, None)
+            for member in tablet.members if not tablet.formed and not tablet.dropped else ():
+                waiting = self._unformed.setdefault(member.uuid, set())
+                if tablet is after:
+                    waiting.add(tablet_id)
+                else:
+                    waiting.discard(tablet_id)
 
     @property
     def size_bytes(self) -> int:
@@ -252,10 +288,10 @@ class Catalog:
         else:
             insort(keys, key)
         self._bytes += size_bytes
+        self._index(key, known.get(key), said)
         self._records[key], known[key] = record, said
         if isinstance(said, Tablet):
             self._tablets.setdefault(said.table_id, {})[key] = said
-        self._versions[group] = self._versions.get(group, 0) + 1
 
     def _delete(self, key: str) -> None:
         group, record = group_of(key), self._records.pop(key, None)
@@ -264,12 +300,12 @@ class Catalog:
         self._bytes -= size_of(key, record)
         said, keys = self._groups[group].pop(key), self._keys[group]
         del keys[bisect_left(keys, key)]
+        self._index(key, said, None)
         if isinstance(said, Tablet):
             of_table = self._tablets[said.table_id]
             del of_table[key]
             if not of_table:
                 del self._tablets[said.table_id]
-        self._versions[group] = self._versions.get(group, 0) + 1
 
     def seen(self, request_id: str) -> bool:
         """Whether a change of that request id was applied, as far back as is remembered."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 
 from nyala.replica.client import Client
 from nyala.replica.decision_executor import execute
-from nyala.replica.policy import ClusterView
+from nyala.replica.policy import ServerView
 from nyala.replica.types import Decision, Outcome, Proposal, Refused, kafka_topics
 
 from ..kafka.kafka_link import KafkaLink
@@ -83,7 +83,7 @@ class DecisionSinks:
             for tablet_id, record in decisions.items():
                 link.publish(kafka_topics.DECISIONS, tablet_id, record)
 
-        def on_view(view: ClusterView) -> None:
+        def on_view(servers: Sequence[ServerView], looked: Set[str]) -> None:
             now = {"connection": link.connection, "term": state.led_term}
             if not now["connection"]:
                 return
@@ -92,7 +92,7 @@ class DecisionSinks:
                 reporter.forget()
             for key in link.overwritten():
                 reporter.repeat(key)
-            for key, report in reporter.changes(view).items():
+            for key, report in reporter.changes(servers, looked).items():
                 link.publish(kafka_topics.REPORTS, key, report)
 
         self._reconciler.add_sink(publish, lambda: link.connection)

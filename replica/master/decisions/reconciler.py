@@ -4,19 +4,26 @@ decisions."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 
-from nyala.replica.policy import ChangeState, ClusterView, DesiredChange, change_state, copies_in_place, decide
+from nyala.replica.policy import (
+    ChangeState,
+    ClusterView,
+    DesiredChange,
+    ServerView,
+    change_state,
+    copies_in_place,
+    decide,
+)
 from nyala.replica.types import Code, Decision, Outcome, Proposal, RaftConfig, Refused, Result, Subject
 
 from ..catalog.records import DESIRED_CHANGE, TABLET, Tablet
 from ..catalog.tables import Change
-from ..heartbeats.belief import newer
 from ..requests import change_requests
 from ..state import MasterState
 from ..tablets.dropped import settle_dropped
-from ..tablets.view import cluster_view
+from ..tablets.kept_view import is_later
 from .sent_decisions import SentDecisions, Versions
 
 _log = logging.getLogger("nyala.master")
@@ -25,13 +32,8 @@ MARKS_PER_CHANGE_MAX = 500
 DROPPED_EVERY_US = 2_000_000
 
 
-def is_later(tablet: Tablet, config: RaftConfig | None) -> bool:
-    """Whether the proven `config` is later than the one in a formed tablet's record. Pure, as is `marked`."""
-    return config is not None and (tablet.config is None or newer(config.opid, tablet.config.opid))
-
-
 def marked(tablet: Tablet, proven: RaftConfig | None) -> Tablet:
-    """The record of a tablet that had a leader: formed, with its newest known config."""
+    """The record of a tablet that had a leader: formed, with its newest known config. Pure."""
     kept = tablet.config if tablet.formed else tablet.known_config
     return replace(tablet, formed=True, config=proven if is_later(tablet, proven) else kept)
 
@@ -59,7 +61,8 @@ class Reconciler:
         self._term = -1
         self._dropped_seen_us = -DROPPED_EVERY_US
         self.on_outcome: Callable[[Outcome], None] = lambda outcome: None
-        self.on_view: Callable[[ClusterView], None] = lambda view: None
+        self.on_view: Callable[[Sequence[ServerView], Set[str]], None] = lambda servers, looked: None
+        """Called in each tick with all servers, and with the tablets that were looked at since the last call."""
 
     def add_sink(self, publish: Publish, connection: Callable[[], int] = lambda: 1) -> None:
         """Add a sink. `connection`: the number of its present connection; 0: none, and then nothing is queued."""
@@ -73,18 +76,23 @@ class Reconciler:
             self._term = term
             for sink in self._sinks:
                 sink.sent.forget()
+        await state.look()
         await self._mark_formed()
         await self._forget_dropped()
-        view = cluster_view(state.catalog, state.soft, state.options, state.mono_us, state.clock.wall_us())
-        if await self._settle_changes(view):
-            view = cluster_view(state.catalog, state.soft, state.options, state.mono_us, state.clock.wall_us())
-        decisions = decide(view, term, state.options.caps)
-        wanted = copies_in_place(view, state.options.caps, state.soft.renew_order_ages(state.mono_us))
+        await state.look()
+        if await self._settle_changes():
+            await state.look()
+        kept, caps, load = state.kept, state.options.caps, state.kept.viewed_load()
+        view = ClusterView(servers=state.servers(), tablets=kept.views(kept.busy), now_us=state.clock.wall_us())
+        decisions = decide(view, term, caps, load)
+        unwell = replace(view, tablets=kept.views(kept.unwell))
+        wanted = copies_in_place(unwell, caps, state.soft.renew_order_ages(state.mono_us), load)
         state.soft.order_copies_in_place({(r.uuid, r.tablet_id): r.config_opid for r in wanted}, state.mono_us)
         addresses = {u: str(s.addresses[0]) for u, s in state.soft.servers.items() if s.addresses}
         for sink in self._sinks:
             self._publish(sink, decisions, addresses)
-        self.on_view(view)
+        looked, kept.looked = kept.looked, set()
+        self.on_view(view.servers, looked)
 
     def _publish(self, sink: DecisionSink, decisions: list[Decision], addresses: dict[str, str]) -> None:
         connection = sink.connection()
@@ -107,17 +115,15 @@ class Reconciler:
 
         One change of the catalog serves all tablets of a tick. A heartbeat without a new config causes none.
         """
-        state, proven = self._state, self._state.inquiries.proven()
+        state, proven = self._state, self._state.inquiries.proven
         found = []
-        for tablet_id, tablet in state.catalog.items(TABLET):
-            if tablet.dropped:
+        for tablet_id in sorted(state.kept.unrecorded):
+            tablet = state.catalog.get(TABLET, tablet_id)
+            if tablet is None:
                 continue
-            if not tablet.formed:
-                if self._has_leader(tablet_id):
-                    found.append(tablet_id)
-            elif is_later(tablet, proven.get(tablet_id)):
+            if not tablet.formed or is_later(tablet, proven(tablet_id)):
                 found.append(tablet_id)
-            elif tablet.config is None or self._has_changed(tablet_id, tablet):
+            else:
                 state.inquiries.request(tablet_id)
         del found[MARKS_PER_CHANGE_MAX:]
         if not found:
@@ -125,17 +131,9 @@ class Reconciler:
 
         def compute() -> Change:
             tablets = {t: state.catalog.get(TABLET, t) for t in found}
-            return {TABLET + t: marked(r, proven.get(t)) for t, r in tablets.items() if r is not None}, [], "", None
+            return {TABLET + t: marked(r, proven(t)) for t, r in tablets.items() if r is not None}, [], "", None
 
         await state.group.change(compute)
-
-    def _has_changed(self, tablet_id: str, tablet: Tablet) -> bool:
-        """Whether a later config is believed than the record has. `known.recorded` may be of an earlier record. It is
-        compared first, because that saves reading the record of most tablets."""
-        known = self._state.soft.tablets.get(tablet_id)
-        if known is None or known.config is None or not newer(known.config.opid, known.recorded.opid):
-            return False
-        return newer(known.config.opid, tablet.known_config.opid)
 
     async def _forget_dropped(self) -> None:
         """Note which replicas of dropped tablets are gone, and forget tablets that have had none for long enough."""
@@ -150,21 +148,16 @@ class Reconciler:
         if deletes:
             _log.info("P %s forgot %d dropped tablets without replicas", state.uuid, len(deletes))
 
-    def _has_leader(self, tablet_id: str) -> bool:
-        known = self._state.soft.tablets.get(tablet_id)
-        return known is not None and known.leader_status is not None and known.config is not None
-
-    async def _settle_changes(self, view: ClusterView) -> bool:
+    async def _settle_changes(self) -> bool:
         """Remove the desired changes that hold or failed; returns whether there were any."""
         settled: dict[str, tuple[DesiredChange, ChangeState]] = {}
-        by_id = {t.tablet_id: t for t in view.tablets}
         for tablet_id, desired in self._state.catalog.items(DESIRED_CHANGE):
-            tablet = by_id.get(tablet_id)
+            tablet = self._state.kept.tablets.get(tablet_id)
             known = self._state.catalog.get(TABLET, tablet_id)
             if known is None or known.dropped:
                 settled[tablet_id] = (desired, ChangeState.FAILED)
             elif tablet is not None and tablet.leader_uuid:
-                outcome = change_state(tablet, desired, view.now_us)
+                outcome = change_state(tablet, desired, self._state.clock.wall_us())
                 if outcome in (ChangeState.DONE, ChangeState.FAILED):
                     settled[tablet_id] = (desired, outcome)
         if not settled:
@@ -191,6 +184,7 @@ class Reconciler:
         ids = proposal.tablet_id, proposal.proposal_id, proposal.plan_id
         if known is None or known.wish_id != proposal.proposal_id:
             try:
+                await state.look()
                 await state.group.change(lambda: change_requests.propose(state, proposal))
             except Refused as error:
                 if error.code in (Code.NOT_LEADER, Code.UNAVAILABLE, Code.STEPPING_DOWN):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from nyala.replica.policy import ClusterView, TabletView
+from nyala.replica.policy import ServerView, TabletView
 from nyala.replica.types import DataState, Member, ReplicaReport, Report
 
 from ..catalog.records import TABLE, TABLET
@@ -19,38 +20,57 @@ class Reporter:
 
     def __init__(self, state: MasterState) -> None:
         self._state = state
-        self._published: dict[str, tuple[Report, int]] = {}
-        self._gone: set[str] = set()
+        self.forget()
 
     def forget(self) -> None:
         """Forget the published records: everything is published anew, at the bounded rate."""
-        self._published.clear()
-        self._gone.clear()
+        self._published: dict[str, tuple[Report, int]] = {}
+        self._gone: set[str] = set()
+        self._due: dict[str, None] | None = None
+        """The tablets that may have news, the one that waits longest first; None: all."""
 
     def repeat(self, key: str) -> None:
         """Forget the report of that key, which another client overwrote, so that the next `changes` has it."""
         self._published.pop(key, None)
         self._gone.discard(key)
+        if self._due is not None:
+            self._due[key] = None
 
-    def changes(self, view: ClusterView) -> dict[str, Report | None]:
-        """By key, the reports to publish now; None for a dropped tablet."""
+    def changes(self, servers: Sequence[ServerView], looked: Iterable[str]) -> dict[str, Report | None]:
+        """By key, the reports to publish now; None for a dropped tablet. Servers first, then dropped tablets, then
+        those of the others with news, in the order in which they were looked at."""
         budget = max(1, self._state.options.reports_per_second_max * self._state.options.policy_ms // 1000)
         now_us = self._state.mono_us
         out: dict[str, Report | None] = {}
-        current = self._reports(view)
-        dropped = [t for t, r in self._state.catalog.items(TABLET) if r.dropped]
+        for server in servers:
+            if len(out) < budget:
+                self._offer(f"server:{server.uuid}", self._server(server), now_us, out)
+        dropped = [t for t, _ in self._state.catalog.dropped()]
         self._gone.intersection_update(dropped)
-        for key in [k for k in dropped if k not in self._gone][:budget]:
+        for key in [k for k in dropped if k not in self._gone][: budget - len(out)]:
             out[key] = None
             self._gone.add(key)
             self._published.pop(key, None)
-        for key, report in current.items():
-            if len(out) >= budget:
-                break
-            if self._is_news(key, report, now_us):
-                self._published[key] = (report, now_us)
-                out[key] = report
+        views = self._state.kept.tablets
+        due = self._due = dict.fromkeys(sorted(views)) if self._due is None else self._due
+        due.update(dict.fromkeys(sorted(looked)))
+        again = []
+        while due and len(out) < budget:
+            key = next(iter(due))
+            del due[key]
+            view = views.get(key)
+            if view is not None and not self._offer(key, self._tablet(view), now_us, out):
+                again.append(key)
+        due.update(dict.fromkeys(again))
         return out
+
+    def _offer(self, key: str, report: Report, now_us: int, out: dict[str, Report | None]) -> bool:
+        """Publish a report if it is news; returns whether what is published is up to date now."""
+        if self._is_news(key, report, now_us):
+            self._published[key] = (report, now_us)
+            out[key] = report
+            return True
+        return _sizes(self._published[key][0]) == _sizes(report)
 
     def _is_news(self, key: str, report: Report, now_us: int) -> bool:
         before = self._published.get(key)
@@ -58,20 +78,17 @@ class Reporter:
             return True
         return now_us - before[1] >= SIZES_EVERY_US and _sizes(before[0]) != _sizes(report)
 
-    def _reports(self, view: ClusterView) -> dict[str, Report]:
-        found = {t.tablet_id: self._tablet(t) for t in view.tablets}
-        for server in view.servers:
-            addresses = server.member.addresses
-            found[f"server:{server.uuid}"] = Report(
-                server_uuid=server.uuid,
-                server_address=str(addresses[0]) if addresses else "",
-                alive=server.alive,
-                location=server.location,
-                limits={"tablets_max": server.tablets_max} if server.tablets_max else {},
-                catalog_term=self._state.led_term,
-                at_us=self._state.clock.wall_us(),
-            )
-        return found
+    def _server(self, server: ServerView) -> Report:
+        addresses = server.member.addresses
+        return Report(
+            server_uuid=server.uuid,
+            server_address=str(addresses[0]) if addresses else "",
+            alive=server.alive,
+            location=server.location,
+            limits={"tablets_max": server.tablets_max} if server.tablets_max else {},
+            catalog_term=self._state.led_term,
+            at_us=self._state.clock.wall_us(),
+        )
 
     def _tablet(self, tablet: TabletView) -> Report:
         record = self._state.catalog.get(TABLET, tablet.tablet_id)

@@ -71,6 +71,10 @@ class ServerState:
     process: int = 0
     sequence: int = 0
     """The number of the last processed heartbeat; 0: its build has no numbers."""
+    counted_us: int = 0
+    """The time of the last heartbeat whose report counted. A leading replica was heard then, named in it or not."""
+    counted_booting: bool = False
+    """Whether it was booting then."""
     said: Heartbeat = field(default_factory=Heartbeat)
     """Its report of itself, in the last processed heartbeat."""
     rate: StatusRate = field(default_factory=StatusRate)
@@ -81,6 +85,8 @@ class ServerState:
     """By tablet: the time since which its replica has been reported as open without a break, by a started server."""
     doubted_us: dict[str, int] = field(default_factory=dict)
     """By tablet: the time since which its report of the tablet is not believed."""
+    strays: set[str] = field(default_factory=set)
+    """The tablets with a replica here whose believed config does not have the server."""
     reported: bool = False
     """Whether a full report has arrived: before that, a replica may exist without a report."""
     heard_until: str = ""
@@ -127,7 +133,6 @@ class TabletState:
     """Servers that an earlier config had and a later one has not, with a live replica by their last report."""
     leader_uuid: str = ""
     leader_term: int = -1
-    leader_heard_us: int = 0
     leader_status: ReportedReplica | None = None
     later: tuple[OpId, int] | None = None
     """If any server reports a config later than the catalog's: the believed position, and the time since then."""
@@ -178,6 +183,10 @@ class SoftState:
         self.servers: dict[str, ServerState] = {}
         self.room = ReportMemory()
         self.tablets: dict[str, TabletState] = {}
+        self.touched: set[str] = set()
+        """The tablets of which anything changed since the masters' view of them was computed; `KeptView` empties it."""
+        self._reporters: dict[str, set[str]] = {}
+        """By tablet, the servers that report a replica of it."""
 
     def reset(self, now_us: int) -> None:
         """Forget everything: each term of leadership begins without reports."""
@@ -267,15 +276,25 @@ class SoftState:
         server.hear(beat, now_us)
         covered = beat.full_report and self._take_slice(server, beat, told)
         if covered or (server.reported and not beat.full_report):
+            server.counted_us = now_us
             for replica in told:
                 self._take(server, replica, now_us)
-            for replica in server.replicas.values():
-                self._hear_leader(server, replica, now_us)
-                if replica.phase in OPEN and not beat.booting:
-                    server.open_us.setdefault(replica.tablet_id, now_us)
-                else:
-                    server.open_us.pop(replica.tablet_id, None)
+            # The others are as they were, unless the server has started meanwhile, or starts.
+            turned = beat.booting is not server.counted_booting
+            server.counted_booting = beat.booting
+            for tablet_id in list(server.replicas) if turned else [r.tablet_id for r in told]:
+                self._note_open(server, tablet_id, now_us)
         return not server.reported
+
+    def _note_open(self, server: ServerState, tablet_id: str, now_us: int) -> None:
+        replica = server.replicas.get(tablet_id)
+        was = tablet_id in server.open_us
+        if replica is not None and replica.phase in OPEN and not server.counted_booting:
+            server.open_us.setdefault(tablet_id, now_us)
+        else:
+            server.open_us.pop(tablet_id, None)
+        if was is not (tablet_id in server.open_us):
+            self.touched.add(tablet_id)
 
     def _take_slice(self, server: ServerState, beat: Heartbeat, reports: Iterable[ReportedReplica]) -> bool:
         """Forget what a full report, or the next slice of one, leaves out; False for a slice that is not the next one,
@@ -318,6 +337,11 @@ class SoftState:
         server.ready_us.pop(tablet_id, None)
         server.open_us.pop(tablet_id, None)
         server.doubted_us.pop(tablet_id, None)
+        server.strays.discard(tablet_id)
+        self.touched.add(tablet_id)
+        self._reporters[tablet_id].discard(server.uuid)
+        if not self._reporters[tablet_id]:
+            del self._reporters[tablet_id]
         state = self.tablets.get(tablet_id)
         if state is None:
             return
@@ -336,6 +360,7 @@ class SoftState:
         room = before is not None or len(server.replicas) < limits.REPLICAS_REPORTED_MAX
         if room and self.room.take(server.uuid, replica, before, strange=strange):
             server.replicas[tablet_id] = replica
+            self._reporters.setdefault(tablet_id, set()).add(server.uuid)
             return True
         if before is not None:
             self._forget(server, tablet_id)
@@ -350,13 +375,16 @@ class SoftState:
             server.ready_us.setdefault(tablet_id, now_us)
         else:
             server.ready_us.pop(tablet_id, None)
+        state = self.tablets.get(tablet_id)
+        if state is not None:
+            self._note_stray(server, tablet_id, state)
         if known is None:
             return
-        state = self.tablets.get(tablet_id)
         if state is None:
             state = self.tablets[tablet_id] = TabletState(known)
         if replica.data_state not in LIVE:
             state.left.discard(server.uuid)
+        was = state.leader_uuid, state.leader_term, state.leader_status
         told_before = state.recorded is known and server.uuid in state.told
         if not told_before or before is None or not _tells_the_same(before, replica):
             told = config_told(replica)
@@ -367,7 +395,9 @@ class SoftState:
             state.recorded = known
             self._settle(tablet_id, state)
             self._note_later(state, now_us)
-        self._hear_of_leader(state, server.uuid, replica, now_us)
+        self._hear_of_leader(state, server.uuid, replica)
+        if not told_before or before != replica or was != (state.leader_uuid, state.leader_term, state.leader_status):
+            self.touched.add(tablet_id)
         if self._doubt(server.uuid, replica):
             server.doubted_us.setdefault(tablet_id, now_us)
         else:
@@ -383,12 +413,21 @@ class SoftState:
         leaving = (state.left | had) - {m.uuid for m in config.members}
         state.left = {u for u in leaving if self._is_live(u, tablet_id)}
         state.config = config
+        for uuid in self._reporters.get(tablet_id, ()):
+            self._note_stray(self.servers[uuid], tablet_id, state)
         if state.leader_uuid and not may_lead(config, state.leader_uuid):
             state.leader_uuid, state.leader_status, state.leader_term = "", None, -1
         for member in config.members:
             replica = self.replica(member.uuid, tablet_id)
             if replica is not None and replica.role == "LEADER":
-                self._hear_of_leader(state, member.uuid, replica, self.servers[member.uuid].last_heard_us)
+                self._hear_of_leader(state, member.uuid, replica)
+
+    @staticmethod
+    def _note_stray(server: ServerState, tablet_id: str, state: TabletState) -> None:
+        if state.config is not None and state.config.member(server.uuid) is None:
+            server.strays.add(tablet_id)
+        else:
+            server.strays.discard(tablet_id)
 
     @staticmethod
     def _note_later(state: TabletState, now_us: int) -> None:
@@ -414,13 +453,12 @@ class SoftState:
         return Unproven(config, known, tuple(tellers), now_us - state.later[1], believes)
 
     @staticmethod
-    def _hear_of_leader(state: TabletState, uuid: str, replica: ReportedReplica, now_us: int) -> None:
+    def _hear_of_leader(state: TabletState, uuid: str, replica: ReportedReplica) -> None:
         """Note the leader: a voter that reports itself as leader, in a term that is not lower; or the one that a member
         names."""
         leads = replica.role == "LEADER" and may_lead(state.config, uuid)
         if leads and (replica.term >= state.leader_term or state.leader_uuid == uuid):
             state.leader_uuid, state.leader_term, state.leader_status = uuid, replica.term, replica
-            state.leader_heard_us = now_us
         elif state.leader_uuid == uuid and not leads:
             # Its own report counts for the term, too: no replica can lead in a term that none has entered.
             state.leader_uuid, state.leader_status, state.leader_term = "", None, replica.term
@@ -432,12 +470,6 @@ class SoftState:
     def _is_live(self, uuid: str, tablet_id: str) -> bool:
         replica = self.replica(uuid, tablet_id)
         return replica is not None and replica.data_state in LIVE
-
-    def _hear_leader(self, server: ServerState, replica: ReportedReplica, now_us: int) -> None:
-        """Process a heartbeat without its leading replica: then nothing about the replica has changed."""
-        state = self.tablets.get(replica.tablet_id)
-        if state is not None and replica.role == "LEADER" and state.leader_uuid == server.uuid:
-            state.leader_heard_us = now_us
 
     def doubts(self, uuid: str, now_us: int) -> list[str]:
         """The server's reports that have not been believed for DOUBT_US: one text for each tablet."""
@@ -474,6 +506,10 @@ class SoftState:
         """The server's last report of its replica."""
         server = self.servers.get(uuid)
         return server.replicas.get(tablet_id) if server else None
+
+    def reporters(self, tablet_id: str) -> Iterable[ServerState]:
+        """The servers that report a replica of the tablet."""
+        return (self.servers[uuid] for uuid in self._reporters.get(tablet_id, ()))
 
     def leaders_word(self, tablet_id: str, uuid: str) -> PeerReport | None:
         """The last report of the tablet's leader about its peer `uuid`."""

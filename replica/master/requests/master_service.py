@@ -197,6 +197,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
     async def CreateTable(self, request: pb.CreateTableRequest) -> pb.CreateTableReply:
         """Assign ids, place the tablets, commit; the same request id gives the first table again."""
         state, asked = self.state, checked_table(request.table)
+        await state.look()
         table_id = await state.group.change(
             lambda: tables.create_table(
                 state.catalog,
@@ -302,12 +303,14 @@ class MasterService(pb_grpc.MasterServiceServicer):
         self, request_of: Callable[[MasterState, change_requests.Request], Change], request: pb.ReplicaRequest
     ) -> None:
         wanted = change_requests.Request(request.tablet_id, request.server_uuid, request.role, _seen(request))
+        await self.state.look()
         await self.state.group.change(lambda: request_of(self.state, wanted))
 
     @_answered(pb.SimpleReply)
     async def MoveReplica(self, request: pb.MoveReplicaRequest) -> pb.SimpleReply:
         """Desired state: the replica of one server is on another; with an empty `from`, that server leads."""
         asked, seen = proposal_from_pb(request, new_uuid()), _seen(request)
+        await self.state.look()
         await self.state.group.change(lambda: change_requests.move(self.state, asked, seen))
         return pb.SimpleReply()
 
@@ -340,6 +343,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
         """Desired state: a number of voters, of a table or of one tablet."""
         seen = request.seen_changes if request.HasField("seen_changes") else None
         given = {"table": request.table, "tablet_id": request.tablet_id}
+        await self.state.look()
         await self.state.group.change(lambda: desired.set_replication(self.state, request.replicas, seen=seen, **given))
         return pb.SimpleReply()
 
@@ -348,6 +352,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
         """Desired state: a server has no replicas and gets none; or, undone, it is like the others again."""
         seen = request.seen_changes if request.HasField("seen_changes") else None
         uuid, undo, reason = request.server_uuid, request.undo, request.reason
+        await self.state.look()
         await self.state.group.change(lambda: desired.retire(self.state, uuid, undo=undo, reason=reason, seen=seen))
         return pb.SimpleReply()
 
@@ -376,6 +381,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
         state = self.state
         ids, despite = request.tablet_ids, request.despite_replicas
         floors = {source_from_pb(floor.source): floor.offset for floor in request.floors}
+        await state.look()
         made, lowered = await state.group.change(
             lambda: replacing.replace_tablets(state, ids, floors, despite_replicas=despite)
         )

@@ -4,7 +4,6 @@ loop."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 from nyala.replica.rpc import info_from_json
 from nyala.replica.types import limits
@@ -83,21 +82,11 @@ def creations(catalog: Catalog, soft: SoftState, server_uuid: str) -> list[tuple
     server = soft.servers.get(server_uuid)
     there, after = (server.replicas, server.creations_after) if server is not None else ({}, "")
     found: list[tuple[str, Tablet, Table]] = []
-    for tablet_id in around(catalog.derived("unformed", TABLET, _unformed).get(server_uuid, ()), after):
+    for tablet_id in around(catalog.unformed(server_uuid), after):
         if len(found) == CREATIONS_MAX:
             break
         tablet = catalog.get(TABLET, tablet_id) if tablet_id not in there else None
         table = catalog.get(TABLE, tablet.table_id) if tablet is not None else None
         if tablet is not None and table is not None:
             found.append((tablet_id, tablet, table))
-    return found
-
-
-def _unformed(records: Iterator[tuple[str, Tablet]]) -> dict[str, list[str]]:
-    """By server, the sorted ids of the tablets that never had a leader and whose first config names the server."""
-    found: dict[str, list[str]] = {}
-    for tablet_id, tablet in records:
-        if not tablet.formed and not tablet.dropped:
-            for member in tablet.members:
-                found.setdefault(member.uuid, []).append(tablet_id)
     return found

@@ -37,9 +37,7 @@ def settle_dropped(
     """
     puts: dict[str, Record] = {}
     deletes: list[str] = []
-    for tablet_id, tablet in catalog.items(TABLET):
-        if not tablet.dropped:
-            continue
+    for tablet_id, tablet in catalog.dropped():
         if len(puts) + len(deletes) >= CHANGES_MAX:
             break
         known = set(tablet.holders or (() if tablet.gone_us is not None else holders_of(tablet, soft, tablet_id)))
@@ -59,7 +57,7 @@ def settle_dropped(
 
 
 def _reporting(soft: SoftState, tablet_id: str) -> set[str]:
-    return {u for u, s in soft.servers.items() if (r := s.replicas.get(tablet_id)) is not None and r.data_state in LIVE}
+    return {s.uuid for s in soft.reporters(tablet_id) if s.replicas[tablet_id].data_state in LIVE}
 
 
 def _confirmed(soft: SoftState, uuid: str, tablet_id: str) -> bool:

@@ -62,9 +62,10 @@ class Inquiries:
         proof = asked.proof if asked is not None else None
         return proof if proof is not None and self._clock.monotonic_us() - proof.at_us < FRESH_US else None
 
-    def proven(self) -> dict[str, RaftConfig]:
-        """The config that was proven last, by tablet."""
-        return {t: a.proof.config for t, a in self._asked.items() if a.proof is not None and a.proof.confirmed}
+    def proven(self, tablet_id: str) -> RaftConfig | None:
+        """The config of the tablet that was proven last."""
+        asked = self._asked.get(tablet_id)
+        return asked.proof.config if asked is not None and asked.proof is not None and asked.proof.confirmed else None
 
     def request(self, tablet_id: str, reporter: str = "") -> None:
         """Ask soon, unless an inquiry is under way or has just proved nothing. Needs a running loop.
@@ -98,6 +99,7 @@ class Inquiries:
                 asked.proof = await self._inquire(tablet_id)
         finally:
             asked.under_way = False
+            self._soft().touched.add(tablet_id)
             state = self._soft().tablets.get(tablet_id)
             wanted = state.config.opid if state is not None and state.config is not None else None
             proof = asked.proof

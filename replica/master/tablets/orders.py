@@ -83,7 +83,7 @@ def orders_for(
     server.creations_after = last or server.creations_after
     damaged = sorted(t for uuid, t in soft.renew_orders if uuid == server_uuid and t in server.replicas)
     batch.fill(changed(damaged))
-    others = sorted(server.replicas.keys() - damaged)
+    others = sorted((server.strays | catalog.dropped_among(server.replicas.keys())).difference(damaged))
     last = batch.fill(changed(around(others, server.deletions_after)))
     server.deletions_after = last or server.deletions_after
     return batch.orders

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nyala.replica.policy import ClusterView, Health, ServerView, TabletView
+from nyala.replica.policy import Health, ServerView, TabletView
 from nyala.replica.types import DataState, PeerReport, RaftConfig, ReportedReplica, generation_of
 
 from ..catalog.catalog import Catalog
@@ -65,7 +65,8 @@ def leader_of(soft: SoftState, state: TabletState | None, options: MasterOptions
     """The replica that reported itself as leader and was heard recently; empty otherwise."""
     if state is None or state.leader_status is None:
         return ""
-    fresh = mono_us - state.leader_heard_us <= options.server_dead_ms * 1000
+    server = soft.servers.get(state.leader_uuid)
+    fresh = server is not None and mono_us - server.counted_us <= options.server_dead_ms * 1000
     return state.leader_uuid if fresh else ""
 
 
@@ -205,12 +206,29 @@ def tablet_view(
     )
 
 
-def cluster_view(catalog: Catalog, soft: SoftState, options: MasterOptions, mono_us: int, wall_us: int) -> ClusterView:
-    """The whole view for the policy, as of now."""
-    works = in_maintenance(catalog, wall_us)
-    views = (tablet_view(catalog, soft, t, r, options, mono_us, works) for t, r in catalog.items(TABLET))
-    return ClusterView(
-        servers=server_views(soft, options, mono_us, retired_servers(catalog), works),
-        tablets=tuple(v for v in views if v is not None),
-        now_us=wall_us,
-    )
+def standing_of(soft: SoftState, uuid: str, options: MasterOptions, mono_us: int) -> tuple[object, ...]:
+    """What the views and the records of a server's tablets take from the server itself: they change at most when this
+    changes, when something else changes of the tablet, or at the time `changes_at`."""
+    silent_us, server = soft.silent_us(uuid, mono_us), soft.servers.get(uuid)
+    dead_us = options.server_dead_ms * 1000
+    silent = silent_us > dead_us, silent_us > options.rereplicate_after_ms * 1000
+    if server is None:
+        return silent
+    heard = mono_us - server.counted_us <= dead_us
+    failing = frozenset(f.tablet_id for f in server.said.copies_failing if server.copies_fail(f.tablet_id))
+    said = server.said.booting, server.said.location, server.addresses
+    return *silent, heard, *said, server.reported, server.back_us, failing
+
+
+def changes_at(soft: SoftState, view: TabletView, options: MasterOptions, mono_us: int) -> int | None:
+    """The next time at which the view may change although nothing is reported and all servers stand as they do."""
+    after_us, found = options.rereplicate_after_ms * 1000, []
+    state = soft.tablets[view.tablet_id]
+    leader = soft.servers.get(state.leader_uuid)
+    for member in view.config.members:
+        if leader is not None and soft.silent_us(member.uuid, mono_us) > after_us:
+            found.append(leader.back_us)  # its silence counts from the leader's return on
+        server, peer = soft.servers.get(member.uuid), soft.leaders_word(view.tablet_id, member.uuid)
+        if peer is not None and server is not None and peer.last_contact_us_ago > after_us:
+            found.append(server.open_us.get(view.tablet_id, mono_us))
+    return min((at + after_us + 1 for at in found if at + after_us >= mono_us), default=None)

@@ -15,12 +15,13 @@ from nyala.replica.master.decisions.reporter import Reporter
 from nyala.replica.master.requests import change_requests, desired
 from nyala.replica.master.requests.infos import tablet_infos
 from nyala.replica.master.tablets.draining import drain_of
-from nyala.replica.master.tablets.view import cluster_view, wanted_voters
+from nyala.replica.master.tablets.view import wanted_voters
 from nyala.replica.policy import ChangeKind, ServerView, decide
 from nyala.replica.rpc import pb, proposal_from_pb
 from nyala.replica.types import Address, Code, Member, OpId, Proposal, Refused, Wanted
 from tests.harness.catalogs import new_table
 from tests.harness.leading_master import OPTIONS, Masters, S
+from tests.harness.whole_view import cluster_view
 
 
 def test_replication_wanted_of_a_table_or_a_tablet_is_odd_and_fits_the_servers() -> None:
@@ -133,7 +134,8 @@ def test_what_full_servers_could_not_hold_is_refused_with_the_room_there_is() ->
         m.want(change_requests.remove, S[2])
     assert m.box.index == before + 2
     view = cluster_view(m.box.catalog, m.state.soft, OPTIONS, m.clock.now_us, m.clock.now_us)
-    said = Reporter(m.state).changes(view)
+    m.state.kept.look(m.clock.now_us, m.clock.now_us)
+    said = Reporter(m.state).changes(view.servers, m.state.kept.looked)
     assert [r.limits for k, r in sorted(said.items()) if k.startswith("server:") and r] == [{"tablets_max": 1}] * 4
     assert all(schemas.decode("report", schemas.encode_record(r))["limits"] == r.limits for r in said.values() if r)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from nyala.replica.master.catalog.records import TABLE, TABLET, Table, Tablet, w
 from nyala.replica.master.catalog.tables import table_record
 from nyala.replica.master.requests.conversions import checked_table
 from nyala.replica.master.tablets.descriptions import Descriptions, encoded_for_servers
+from nyala.replica.master.tablets.kept_view import LOOKS_PER_STEP
 from nyala.replica.master.tablets.order_batch import CREATIONS_MAX
 from nyala.replica.raft import AppendEntries
 from nyala.replica.rpc import pb
@@ -219,3 +221,45 @@ def test_encoded_tables_that_a_master_keeps_are_bounded_in_bytes(monkeypatch: py
     assert there() == [0, 2, 3]
     make(4)
     assert len(there()) == 3
+
+
+@pytest.mark.parametrize(
+    ("method", "request_of"),
+    [
+        ("CreateTable", lambda world: pb.CreateTableRequest(table=table_info("new", buckets=1), request_id="r")),
+        ("SetReplication", lambda world: pb.SetReplicationRequest(table="flights", replicas=1)),
+        ("RetireServer", lambda world: pb.RetireServerRequest(server_uuid=S[4])),
+        ("ReplaceTablets", lambda world: pb.ReplaceTabletsRequest(tablet_ids=[world.tablet])),
+        ("AddReplica", lambda world: pb.ReplicaRequest(tablet_id=world.tablet, server_uuid=S[4], role="VOTER")),
+        ("MoveReplica", lambda world: pb.MoveReplicaRequest(tablet_id=world.tablet, from_uuid=S[0], to_uuid=S[4])),
+    ],
+)
+def test_requests_after_thousands_of_changes_are_no_long_step_of_the_loop(
+    method: str, request_of: Callable[[MasterWorld], Any]
+) -> None:
+    """Goal: a request that places replicas looks at what has changed in bounded steps of the loop, under a new leader
+    too. Method: the tablets that are looked at in one step, behind changes of thousands."""
+
+    async def scenario() -> None:
+        world = MasterWorld()
+        await world.begin()
+        try:
+            kept, looks = world.master.kept, [0]
+            look = kept.look
+
+            def counted(mono_us: int, wall_us: int, most: int | None = None) -> bool:
+                before = kept.looks
+                done = look(mono_us, wall_us, most)
+                looks.append(kept.looks - before)
+                return done
+
+            for n in range(2 * LOOKS_PER_STEP + 1):
+                tablet = Tablet(table_id="t", bucket=0, range_pos=0, members=(Member(S[0], (where(S[0]),)),))
+                world.group.catalog._put(f"{TABLET}n{n}", write(tablet), tablet, 0)
+            kept.look = counted  # type: ignore[method-assign]
+            await world.call("MasterService", method, request_of(world))
+            assert sum(looks) > 2 * LOOKS_PER_STEP and max(looks) == LOOKS_PER_STEP
+        finally:
+            await world.end()
+
+    asyncio.run(scenario())

@@ -13,7 +13,7 @@ from nyala.replica.master.catalog.tables import create_table, drop_table
 from nyala.replica.master.heartbeats.soft_state import ServerState, SoftState
 from nyala.replica.master.requests.confirming import confirm_config
 from nyala.replica.master.tablets.orders import copy_is_abandoned
-from nyala.replica.master.tablets.view import cluster_view, health_of
+from nyala.replica.master.tablets.view import health_of
 from nyala.replica.policy import Health, ServerView, copies_in_place, decide
 from nyala.replica.rpc import config_to_pb, heartbeat_from_pb, pb
 from nyala.replica.types import (
@@ -28,6 +28,7 @@ from nyala.replica.types import (
 )
 from tests.harness.catalogs import AppliedCatalog, new_table
 from tests.harness.reachable import AskedAtOnce, orders_now
+from tests.harness.whole_view import cluster_view
 
 A, B, C, D = ("a" * 32, "b" * 32, "c" * 32, "d" * 32)
 SECOND = 1_000_000
