@@ -447,15 +447,14 @@ class SourceSessions:
         """Close a session; after a success its anchor lingers until the follower's own progress holds the log."""
         with self._lock:
             slot = self._slots.pop(session_id, None)
-            if slot is not None and success:
+            if slot is None:
+                return
+            if success:
                 until = self.clock.monotonic_us() + LINGER_US
                 self._lingering.append((slot.session.tablet_id, slot.session.anchor, until))
-        if slot is None:
-            return
-        if success:
-            slot.session.release_data()
-        else:
-            slot.session.close()
+        slot.session.release_data()
+        if not success:
+            slot.session.anchor.release()
 
     def end_tablet(self, tablet_id: str) -> None:
         """Close every session of a tablet that this server stops, and release the anchors on its log."""
@@ -463,7 +462,6 @@ class SourceSessions:
             gone = [sid for sid, slot in self._slots.items() if slot.session.tablet_id == tablet_id]
             sessions = [self._slots.pop(sid).session for sid in gone]
             anchors = [anchor for tablet, anchor, _ in self._lingering if tablet == tablet_id]
-            self._lingering = [held for held in self._lingering if held[0] != tablet_id]
         for session in sessions:
             session.close()
         for anchor in anchors:

@@ -69,20 +69,20 @@ class TargetCopy:
         self._allow_leaderless = allow_leaderless
         self._log_only = log_only
         self._wanted = self._want(own_last_opid if own_last_known else ANYTHING)
-        self._merge = merge or self._merge_on_disk
+        self._merge = merge
         self._promised = promised
-        self._was_here = False
 
     def run(self) -> Superblock:
         """Copy, and return the READY superblock. Refused or Corruption if the copy failed; then a tombstone is left."""
         self._progress.phase = "BEGIN"
         disk, tablet_id = self._disk, self._tablet_id
         lost = not Superblock.exists(disk, tablet_id) and was_here(disk, tablet_id)
-        promised = (self._promised() or ConsensusMeta.load_if_present(disk, tablet_id, or_lost=True)) if lost else None
-        if promised is not None:
-            last, term = self._own
-            self._own = max(last, promised.committed_config.opid), max(term, promised.term)
+        promised = None
         if lost:
+            promised = self._promised() or ConsensusMeta.load_if_present(disk, tablet_id, or_lost=True)
+            if promised is not None:
+                last, term = self._own
+                self._own = max(last, promised.committed_config.opid), max(term, promised.term)
             self._wanted = self._want(ANYTHING)
         with self._attempt.session(self._wanted, allow_leaderless=self._allow_leaderless) as manifest:
             remote = self._accept(manifest)
@@ -91,12 +91,11 @@ class TargetCopy:
             local = self._stop_and_delete(lambda last, term: self._admit(manifest, last, term))
             if local is None and lost:
                 local = write_tombstone_for_lost(disk, tablet_id, promised)
-            self._was_here = local is not None
             if local is not None:
                 self._check_base(manifest, remote, local)
             try:
                 copying = self._mark_copying(remote, local)
-                return self._copy(manifest, remote, copying)
+                return self._copy(manifest, remote, copying, took_part=local is not None)
             except Exception as error:
                 self._back_to_deleted(error)
                 raise
@@ -169,10 +168,13 @@ class TargetCopy:
             disk.rename(wal_folder(tablet_id), f"{quarantine}/wal")
         return copying
 
-    def _copy(self, manifest: CopyManifest, remote: Superblock, copying: Superblock) -> Superblock:
+    def _copy(self, manifest: CopyManifest, remote: Superblock, copying: Superblock, *, took_part: bool) -> Superblock:
         disk = self._disk
         self._progress.phase = "COPY.2"
-        self._merge(manifest.cmeta)
+        if self._merge is not None:
+            self._merge(manifest.cmeta)
+        else:
+            ConsensusMeta.adopt(disk, self._tablet_id, self._uuid, manifest.cmeta, lost=took_part)
         disk.crash_point("copy.2")
 
         self._progress.phase = "COPY.3"
@@ -192,9 +194,6 @@ class TargetCopy:
             with suppress(FileNotFoundError, DiskFailure, Refused):  # the next start removes it
                 disk.remove(path)
         return ready
-
-    def _merge_on_disk(self, remote: bytes) -> None:
-        ConsensusMeta.adopt(self._disk, self._tablet_id, self._uuid, remote, lost=self._was_here)
 
     def _back_to_deleted(self, error: Exception) -> None:
         """Turn a failed copy into a tombstone with the last logged OpId, and delete its blocks, which no superblock

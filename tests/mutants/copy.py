@@ -265,12 +265,18 @@ MUTANTS = (
         file="replica/tablet_copy/target.py",
         function="TargetCopy._copy",
         before="""
-            self._merge(manifest.cmeta)
+            if self._merge is not None:
+                self._merge(manifest.cmeta)
+            else:
+                ConsensusMeta.adopt(disk, self._tablet_id, self._uuid, manifest.cmeta, lost=took_part)
             disk.crash_point("copy.2")
         """,
         after="""
             disk.crash_point("copy.2")
-            self._merge(manifest.cmeta)
+            if self._merge is not None:
+                self._merge(manifest.cmeta)
+            else:
+                ConsensusMeta.adopt(disk, self._tablet_id, self._uuid, manifest.cmeta, lost=took_part)
         """,
     ),
     Mutant(

@@ -55,6 +55,8 @@ NEAR: Mapping[str, tuple[str, ...]] = {
     "replica/tablet/witness.py": ("unit/tablet_copy/test_copy_witness.py",),
     "replica/tablet_copy/startup.py": ("unit/tablet_copy", "unit/tablet/test_tablet_superblock.py"),
     "replica/tablet_copy/checks.py": ("unit/tablet_copy/test_copy_checks.py",),
+    "replica/tablet_copy/source.py": ("unit/tablet_copy",),
+    "replica/tablet_copy/target.py": ("unit/tablet_copy",),
     "replica/wal/appender.py": (
         "unit/wal/test_wal_append.py",
         "unit/wal/test_wal_end.py",
@@ -85,17 +87,7 @@ FINISHED: tuple[str, ...] = (
     "replica/tablet/source_positions.py",
     "replica/tablet/superblock.py",
     "replica/tablet/witness.py",
-    "replica/tablet_copy/attempt.py",
-    "replica/tablet_copy/blocks.py",
-    "replica/tablet_copy/checks.py",
-    "replica/tablet_copy/deletion.py",
-    "replica/tablet_copy/downloads.py",
-    "replica/tablet_copy/joining.py",
-    "replica/tablet_copy/lost_superblock.py",
-    "replica/tablet_copy/manifest.py",
-    "replica/tablet_copy/offer.py",
-    "replica/tablet_copy/quarantine.py",
-    "replica/tablet_copy/startup.py",
+    "replica/tablet_copy",
     "replica/wal",
 )
 """Folders and files without an unexplained survivor."""

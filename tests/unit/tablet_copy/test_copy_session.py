@@ -10,7 +10,7 @@ import google_crc32c
 import pytest
 
 from nyala.replica.tablet_copy import WHOLE, CopyManifest, CopyWanted, FileKind
-from nyala.replica.tablet_copy.source import _retained, crc_of_file, file_path
+from nyala.replica.tablet_copy.source import LINGER_US, _retained, crc_of_file, file_path
 from nyala.replica.types import Code, Corruption, DiskFailure, OpId, Refused, limits
 from nyala.replica.wal import SegmentInfo
 from tests.harness.copies import TABLET, RestingReplica, Source, new_disk
@@ -249,4 +249,44 @@ def test_tablet_that_is_stopped_ends_its_sessions_and_no_others() -> None:
     assert not _collects(source)
     source.sessions.end_tablet("other")
     assert _collects(source)
+    source.replica.close()
+
+
+def test_log_of_a_finished_copy_stays_for_its_time_and_that_of_a_failed_one_goes_at_once() -> None:
+    """CC-18. Goal: a new follower finds the entries behind its copy until it follows, and no longer. Method: a copy
+    that fails, one that is replaced by the next of its target, and one that succeeds, looked at on both sides of the
+    time; an end that comes twice, or for a session that is none, is nothing."""
+    source = _source()
+    failed = _begin(source)
+    source.copy_source.end(failed.session_id, False)
+    assert _collects(source)
+    source.replica.tablet.flush()
+    _begin(source)
+    _begin(source)
+    (session,) = source.sessions.sessions()
+    manifest = session.manifest
+    for session_id in (manifest.session_id, manifest.session_id, failed.session_id, "none"):
+        source.copy_source.end(session_id, True)
+    source.replica.tablet.flush()
+    source.sessions.expire()
+    assert not _collects(source)
+    source.clock.now_us += LINGER_US
+    source.sessions.expire()
+    assert not _collects(source)
+    source.clock.now_us += 1
+    source.sessions.expire()
+    assert _collects(source) and not source.sessions._lingering, "nothing of it is kept"
+    source.replica.close()
+
+
+def test_session_whose_target_is_silent_holds_nothing_any_more() -> None:
+    """TC-10. Goal: a follower that died in its copy does not keep the log for ever. Method: log GC at the end of the
+    time to live, and after it."""
+    source = _source()
+    _begin(source)
+    source.replica.tablet.flush()
+    for later, collects in ((source.sessions.ttl_us, False), (1, True)):
+        source.clock.now_us += later
+        source.sessions.expire()
+        assert _collects(source) == collects
     source.replica.close()

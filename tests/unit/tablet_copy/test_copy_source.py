@@ -172,7 +172,7 @@ def test_member_finds_a_place_whatever_another_host_asks_for() -> None:
 def test_another_process_of_a_server_gives_up_what_its_earlier_one_had_begun() -> None:
     """TC-60. Goal: servers that died in their copies leave room for others. Method: sessions of two servers; one comes
     back as another process, for another tablet: its old session is gone, the other server's and its new ones stay; who
-    does not say which process it is replaces nothing."""
+    does not say which process it is replaces nothing, and is not replaced by one who says it."""
     source = source_with_block(sessions_max=4)
     begin(source, "t1", "b" * 32, "first")  # and dies
     other = begin(source, "t1", "c" * 32, "first")
@@ -180,6 +180,9 @@ def test_another_process_of_a_server_gives_up_what_its_earlier_one_had_begun() -
     assert still_open(source) == {other, back}
     more, silent = begin(source, "t3", "b" * 32, "second"), begin(source, "t4", "b" * 32, "")
     assert still_open(source) == {other, back, more, silent}
+    source.sessions.end(more, False)
+    last = begin(source, "t5", "b" * 32, "second")
+    assert still_open(source) == {other, back, silent, last}
     source.replica.close()
 
 
@@ -203,6 +206,9 @@ def test_request_that_was_long_on_its_way_ends_no_later_session() -> None:
     assert still_open(source) == {second, *others}
     third = begin(source, "t1", b, "one", 13)
     assert still_open(source) == {third, *others}
+    with pytest.raises(Refused, match="a later attempt") as refused:
+        begin(source, "t2", b, "zero", 4)
+    assert refused.value.detail == "13", "the latest of all"
     source.clock.now_us += source.sessions.ttl_us
     source.sessions.get(third)
     source.clock.now_us += 1
@@ -211,6 +217,32 @@ def test_request_that_was_long_on_its_way_ends_no_later_session() -> None:
     assert still_open(source) == {third}
     source.sessions.end(third, False)
     begin(source, "t1", b, "one", 12)
+    source.replica.close()
+
+
+def test_attempt_that_has_ended_still_refuses_an_earlier_one_for_a_time_to_live() -> None:
+    """TC-28. Goal: a request that was long on its way begins no copy that nobody waits for. Method: an attempt ends; an
+    earlier one comes at the end of the time to live, and after it."""
+    source = source_with_block()
+    source.sessions.end(begin(source, "t1", "b" * 32, "one", 7), False)
+    source.clock.now_us += source.sessions.ttl_us
+    with pytest.raises(Refused, match="a later attempt"):
+        begin(source, "t1", "b" * 32, "one", 6)
+    source.clock.now_us += 1
+    begin(source, "t1", "b" * 32, "one", 6)
+    assert len(still_open(source)) == 1
+    source.replica.close()
+
+
+def test_request_without_a_number_is_never_too_late() -> None:
+    """TC-28. Goal: a target that does not number its attempts can copy. Method: it asks after an attempt of its own
+    with a number, and again."""
+    source = source_with_block()
+    begin(source, "t1", "b" * 32, "one", 7)
+    again = begin(source, "t1", "b" * 32, "one")
+    assert still_open(source) == {again}
+    last = begin(source, "t1", "b" * 32, "one")
+    assert still_open(source) == {last}
     source.replica.close()
 
 

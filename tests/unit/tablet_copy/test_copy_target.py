@@ -116,16 +116,21 @@ def test_copy_ends_ready_and_equal_to_its_source(source: Source, streams: int, o
 @pytest.mark.parametrize("step", [1, 2, 3, 4, 5])
 def test_copy_cut_off_at_any_step(source: Source, step: int, over_tombstone: bool, power_seed: int | None) -> None:
     """Goal: rows TC-30, TC-47, TC-49, TC-60. Method: die after each step, by kill or power loss: before step 5
-    the replica is DELETED with the last OpId it had and a new quarantine, and can be copied again; after it, READY."""
+    the replica is DELETED with the last OpId it had and a new quarantine, and can be copied again; after it, READY. The
+    progress names the step."""
     disk = new_disk()
     local = old_tombstone(disk) if over_tombstone else None
     kept = local.last_logged if local else OpId(0, 0)
+    progress = CopyProgress()
     disk.arm(f"copy.{step}")
     with pytest.raises(SimCrash):
-        copy_over(local, attempt(disk, source.copy_source)).run()
+        copy_over(local, attempt(disk, source.copy_source, progress=progress)).run()
+    assert progress.phase == f"COPY.{step}"
     if step == 1:
         marked = Superblock.load(disk, TABLET)
         assert (marked.data_state, marked.last_logged, marked.quarantine) == (DataState.COPYING, kept, "")
+        claimed = marked.flush_opid, marked.flush_time, marked.blocks, marked.state
+        assert claimed == (OpId(0, 0), 0, (), b""), "nothing of the source's is claimed before it is here"
     die(disk, power_seed)
     settled = start(disk)
     if step == 5:
@@ -133,7 +138,7 @@ def test_copy_cut_off_at_any_step(source: Source, step: int, over_tombstone: boo
         assert_equals_source(disk)
         return
     assert settled.data_state is DataState.DELETED
-    assert settled.last_logged == kept
+    assert settled.last_logged == kept and settled.last_logged_known
     if local is not None:
         assert settled.quarantine not in ("", local.quarantine)
         assert ConsensusMeta.load(disk, TABLET).voted_for == ("c" * 32 if step == 1 else None)
@@ -141,6 +146,19 @@ def test_copy_cut_off_at_any_step(source: Source, step: int, over_tombstone: boo
     assert data_files(disk) == [], "blocks that nobody names are reclaimed"
     copy_over(settled, attempt(disk, source.copy_source)).run()
     assert_equals_source(disk)
+
+
+def test_log_of_a_copy_has_a_later_number_than_the_one_before(source: Source) -> None:
+    """TC-60. Goal: what was noted of the old log, and a quarantine of a deletion, is never taken for the new one's.
+    Method: a copy over a tombstone of a numbered log fails, and the next one over what it left is complete."""
+    disk = new_disk()
+    local = replace(old_tombstone(disk), wal_generation=4)
+    disk.fail_on("pwrite", "data/*", "ENOSPC")
+    with pytest.raises(Refused):
+        copy_over(local, attempt(disk, source.copy_source)).run()
+    settled = Superblock.load(disk, TABLET)
+    assert settled.wal_generation > 4
+    assert copy_over(settled, attempt(disk, source.copy_source)).run().wal_generation > settled.wal_generation
 
 
 @pytest.mark.parametrize("power_seed", [None, 1, 2])
@@ -376,6 +394,46 @@ def test_copy_cancelled_at_any_moment_ends_as_before_or_deleted(source: Source) 
     assert seen[:2] == [("BEGIN", True), ("BEGIN", True)]
     assert {phase for phase, _ in seen[2:]} <= {f"COPY.{n}" for n in range(1, 6)} and not any(s for _, s in seen[2:])
     assert len(seen) >= 5, "between chunks of log and blocks, and before the commit"
+    assert_equals_source(disk)
+
+
+def test_copy_cancelled_when_all_bytes_are_here_does_not_commit(source: Source) -> None:
+    """TC-12. Goal: until the commit a cancel counts. Method: cancel as the last byte is here: a tombstone."""
+    disk, progress = new_disk(), CopyProgress()
+    local = old_tombstone(disk)
+    whole = lambda: 0 < progress.bytes_total == progress.bytes_done  # noqa: E731
+    with pytest.raises(Refused, match="cancelled"):
+        copy_over(local, attempt(disk, source.copy_source, progress=progress, cancelled=whole)).run()
+    settled = Superblock.load(disk, TABLET)
+    assert (settled.data_state, settled.last_logged, data_files(disk)) == (DataState.DELETED, OLD_LAST, [])
+
+
+@pytest.mark.parametrize("over_tombstone", [False, True])
+def test_copy_that_cannot_begin_changes_nothing(source: Source, over_tombstone: bool) -> None:
+    """TC-12. Goal: a full disk is told as that, and costs nothing. Method: no room for the first record of a copy; all
+    files are as before, and with room again the copy succeeds."""
+    disk = new_disk()
+    local = old_tombstone(disk) if over_tombstone else None
+    before = {path: disk.read(path) for path in disk.files}
+    disk.fail_on("replace", "tablet-meta/*", "ENOSPC")
+    with pytest.raises(Refused) as refused:
+        copy_over(local, attempt(disk, source.copy_source)).run()
+    assert refused.value.code is Code.NO_SPACE
+    assert {path: disk.read(path) for path in disk.files} == before
+    copy_over(local, attempt(disk, source.copy_source)).run()
+    assert_equals_source(disk)
+
+
+def test_log_that_no_superblock_names_is_moved_aside(source: Source) -> None:
+    """TC-47. Goal: a log that may hold promises is neither lost nor read as part of the new one. Method: a segment in
+    the place of a tombstone's log, as a deletion leaves it whose last step failed."""
+    disk = new_disk()
+    local = old_tombstone(disk)
+    disk.mkdir(f"wals/{TABLET}")
+    disk.poke(f"wals/{TABLET}/wal-000000099", b"promises")
+    copy_over(local, attempt(disk, source.copy_source)).run()
+    (moved,) = [path for path in disk.files if path.endswith("/wal-000000099")]
+    assert moved.startswith(f"quarantine/{TABLET}-") and disk.read(moved) == b"promises"
     assert_equals_source(disk)
 
 

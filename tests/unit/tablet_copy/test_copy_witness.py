@@ -157,6 +157,32 @@ def test_witness_of_who_cannot_tell_its_acknowledgements_gets_the_log_too(source
     with_log.close()
 
 
+def test_log_or_rows_of_the_source_are_enough_for_who_cannot_tell_its_acknowledgements(source: Source) -> None:
+    """CC-47, TC-61. Goal: a tombstone of which only a lower bound is known is copied over wherever that is safe.
+    Method: the source sends its log to a witness anyway, or has flushed all of it, and was asked for all; a source
+    without block or log offers a whole replica."""
+    source.committed = OpId(5, 3)
+    disk = new_disk()
+    unknown = tombstone(disk, OpId(6, 1), term=6, known=False)
+    assert vivify(disk, source, kept=OpId(6, 1), local=unknown).last_logged_known
+    with_log = log_of(disk)
+    assert with_log.last == OpId(6, 4)
+    with_log.close()
+    source.replica.tablet.flush()
+    disk = new_disk()
+    unknown = tombstone(disk, OpId(6, 1), term=6, known=False)
+    base = vivify(disk, source, kept=OpId(6, 1), own_last_known=False, local=unknown).flush_opid
+    assert base == source.replica.log.last
+    empty, disk = new_disk(), new_disk()
+    superblock(flush_opid=BASE).save(empty)
+    without_files = Source(RestingReplica(empty, term=6))
+    unknown = tombstone(disk, OpId(6, 1), term=1, known=False)
+    ready = copy_over(unknown, attempt(disk, without_files.copy_source)).run()
+    assert (ready.data_state, ready.flush_opid, ready.witness) == (DataState.READY, BASE, False)
+    assert ready.last_logged_known and not data_files(disk)
+    without_files.replica.close()
+
+
 def test_witness_over_a_lost_superblock_gets_the_log_too(source: Source) -> None:
     """CC-47, IN-21. Goal: an unknown acknowledgement counts as any. Method: a log and metadata without the superblock
     that they went with; the source's log comes along, whatever is committed."""
@@ -168,6 +194,18 @@ def test_witness_over_a_lost_superblock_gets_the_log_too(source: Source) -> None
     with_log = log_of(disk)
     assert with_log.last == source.replica.log.last
     with_log.close()
+
+
+def test_copy_with_rows_takes_no_source_that_offers_none(source: Source) -> None:
+    """CC-47. Goal: a replica that should have rows never becomes a witness. Method: a source that answers every request
+    as it would answer a witness's: refused, and nothing has changed here; a witness takes the same offer."""
+    begin = source.copy_source.begin
+    source.copy_source.begin = lambda *args: begin(*args[:3], CopyWanted(log_only=True))  # type: ignore[method-assign]
+    disk = new_disk()
+    with pytest.raises(Refused, match="offers a log without rows") as refused:
+        copy_over(None, attempt(disk, source.copy_source)).run()
+    assert refused.value.code is Code.ILLEGAL_STATE and not disk.files and source.sessions.sessions() == []
+    assert vivify(disk, source).witness
 
 
 @pytest.mark.parametrize("power_seed", [None, 1])
