@@ -75,6 +75,20 @@ def test_every_run_is_as_long_as_it_may_be(shape: list[tuple[int, int]], offset:
         assert after - start > 1 and counted(start, after) + 12 * len(names) > limits.SCAN_BATCH_BYTES
 
 
+@pytest.mark.parametrize("ids", [{1}, {2}, {3}, {4}, {1, 2, 3, 4}], ids=str)
+def test_size_of_rows_is_what_arrow_takes_for_them(ids: set[int]) -> None:
+    """Goal: a piece has as many rows as fit, and no more. Method: the sizes of whole bytes of rows, in each column and
+    in all, against Arrow's own count."""
+    lengths = [0, 5, 300, 1, 1, 70_000, 2, 9] * 4
+    for first in (0, 8):
+        batch = rows_of(lengths, first)
+        names = [c.name for c in INT_SCHEMA.columns if c.id in ids]
+        sizes = RunSizes(batch, INT_SCHEMA, INT_SCHEMA, ids)
+        for start, end in ((0, 8), (0, 32), (8, 24), (16, 16)):
+            taken = pa.RecordBatch.from_pylist(batch.slice(start, end - start).to_pylist(), schema=INT_SCHEMA.arrow)
+            assert sizes.of(start, end) == taken.select(names).nbytes, (start, end)
+
+
 def test_runs_of_small_rows_are_bounded_in_number() -> None:
     """IN-60. Goal: the number of rows in a piece is bounded too, because masks and hashes are made for each row.
     Method: a scan of no column at all, as a count is."""

@@ -8,11 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nyala.replica.rows import Column, ColumnType, RowOp, TableSchema, crc32c, encode_batch, lengths_at
+from nyala.replica.rows import Column, ColumnType, RowOp, TableSchema, crc32c, encode_batch, key_hash, lengths_at
 from nyala.replica.tablet import Superblock, Tablet
+from nyala.replica.tablet.block import needles_of
+from nyala.replica.tablet.hash_index import rotate
+from nyala.replica.tablet.kept import portions
 from nyala.replica.types import Entry, RowCode, limits
 from tests.harness.sim_disk import SimDisk
-from tests.harness.tablet_twin import batch_of, rows_of, superblock, write_entry
+from tests.harness.tablet_twin import batch_of, rows_of, schema_entry, superblock, write_entry
 
 MOST = limits.ROW_SIZE_BYTES_MAX
 LONG = "x" * 600_000
@@ -271,6 +274,35 @@ def test_update_of_one_column_of_long_rows_copies_a_few_at_a_time(place: str) ->
         assert life.tablet.checksum() == before
         life.disk.close()
     assert max(spare.values()) < 3 * limits.KEPT_BYTES_MAX, spare
+
+
+def test_values_that_rows_keep_are_copied_in_portions_as_long_as_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IN-60. Goal: a portion stays below its bound, and is not shorter than it must be. Method: rows in memory and in a
+    block, whose values take as many bytes as two of them may, one more, and more than a portion alone; a column that
+    the older rows do not have counts by its default. Rows without any such column are one portion."""
+    flag = Column(id=7, name="flag", type=ColumnType.BOOL)
+    note = Column(id=8, name="note", type=ColumnType.STRING, nullable=False, default="noted")
+    flagged = TableSchema(1, (*TEXTS.columns[:2], TEXTS.columns[5], flag), ("k",))
+    noted = TableSchema(2, (*flagged.columns, note), ("k",))
+    kept, fixed = noted.columns[1:], 2 * 4 + 8 + 1 + len("noted")
+    monkeypatch.setattr(limits, "KEPT_BYTES_MAX", 1000)
+    life = Life(flagged)
+    lengths = [500, 500, 400, 601, 1001, 999, 1, 500, 500, 500, 250, 250, 250, 250]
+    texts = [{"k": f"{n:02d}", "t2": "x" * (length - fixed)} for n, length in enumerate(lengths) if length > 1]
+    life.write(["k", "t2"], texts[:6])
+    life.tablet.flush()
+    life.write(["k", "t2"], [*texts[6:], {"k": "06"}])
+    life.apply(schema_entry(len(life.log) + 1, noted))
+    lengths[6] = fixed
+    stores = life.tablet._contents.stores
+    keys = [pa.array([f"{n:02d}" for n in range(len(lengths))])]
+    hashes = rotate(key_hash(keys))
+    found = stores.find(hashes, keys, np.zeros(len(hashes), dtype=np.bool_), needles_of(hashes))
+    cut = [part.tolist() for part in portions(stores, found, np.arange(len(hashes)), kept)]
+    assert cut == [[0, 1], [2], [3], [4], [5], [6, 7], [8, 9], [10, 11, 12, 13]]
+    assert [portion.tolist() for portion in portions(stores, found, np.array([4]), kept)] == [[4]]
+    assert [*portions(stores, found, np.array([], np.int64), kept)] == []
+    assert [len(part) for part in portions(stores, found, np.arange(14), [])] == [14]
 
 
 def test_few_long_batches_are_not_merged_into_one() -> None:
