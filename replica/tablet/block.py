@@ -67,12 +67,19 @@ def bloom_bits_one(rotated: int) -> int:
     return 1 << (rotated & 63) | 1 << (rotated >> 6 & 63) | 1 << (rotated >> 12 & 63) | 1 << (rotated >> 33 & 63)
 
 
-def _greater(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> Bools:
-    """Shape (rows,): whether each key of `left`, column by column, comes after that of `right` in a block's order."""
-    result, undecided = np.zeros(len(left[0]), dtype=np.bool_), np.ones(len(left[0]), dtype=np.bool_)
-    for a, b in zip(left, right, strict=True):
-        result |= undecided & pc.greater(a, b).to_numpy(zero_copy_only=False)
-        undecided &= pc.equal(a, b).to_numpy(zero_copy_only=False)
+def _beyond(
+    columns: Sequence[pa.Array], rows: I64, wanted: Sequence[pa.Array], todo: I64, checks: PageChecks | None
+) -> Bools:
+    """Shape (rows,): whether each of the rows comes, column by column, after that of `wanted` at the place `todo`."""
+    result, undecided = np.zeros(len(rows), dtype=np.bool_), np.ones(len(rows), dtype=np.bool_)
+    for column, values in zip(columns, wanted, strict=True):
+        if checks is not None:
+            checks.check_rows((column,), rows)
+        ours, theirs = take(column, rows), values if len(todo) == len(values) else take(values, todo)
+        result |= undecided & pc.greater(ours, theirs).to_numpy(zero_copy_only=False)
+        undecided &= pc.equal(ours, theirs).to_numpy(zero_copy_only=False)
+        if not undecided.any():
+            break
     return result
 
 
@@ -283,29 +290,53 @@ class Block:
         positions[wrong], same[wrong] = at, at >= 0
         return who[same], positions[same]
 
+    def versions_at(
+        self, deltas: tuple[Deltas, ...], keys: Sequence[pa.Array], at: int, checks: PageChecks
+    ) -> tuple[I64, I64]:
+        """(positions of keys, row positions) of all versions that are visible at time `at`, given the deltas taken
+        under the lock; including those that had ended when the block was written. It reads as many rows as a binary
+        search for each key does."""
+        if not self.rows or self.info.min_time > at:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        times = pa.array(np.full(len(keys[0]), at, dtype=np.int64))
+        last, found = self._last_rows(keys, checks, up_to=(pa.array(self.ts), times))
+        who = np.flatnonzero(found)
+        if self.written_superseded is not None:
+            checks.check_rows((self.written_superseded,), last[who])
+            who = who[self.written_superseded[last[who]] > at]
+        live = self.visible_at(deltas, last[who], at, checks)
+        return who[live], last[who[live]]
+
     def _last_versions(self, keys: Sequence[pa.Array], checks: PageChecks | None) -> I64:
         """The row of each key that was live when the block was written, -1 if there is none: found by the order of the
         keys, so it costs as much however many keys have one hash."""
-        columns = key_arrays(self.batch, self.schema)
-        low, high = np.zeros(len(keys[0]), dtype=np.int64), np.full(len(keys[0]), self.rows, dtype=np.int64)
-        todo = np.arange(len(low))
-        while len(todo):
-            middle = (low[todo] + high[todo]) // 2
-            if checks is not None:
-                checks.check_rows(columns, middle)
-            theirs = keys if len(todo) == len(low) else [take(key, todo) for key in keys]
-            beyond = _greater([take(column, middle) for column in columns], theirs)
-            high[todo[beyond]], low[todo[~beyond]] = middle[beyond], middle[~beyond] + 1
-            todo = todo[low[todo] < high[todo]]
-        last = np.maximum(low - 1, 0)
-        if checks is not None:
-            checks.check_rows(columns, last)
-        found = equal_rows([take(column, last) for column in columns], keys)
+        last, found = self._last_rows(keys, checks)
         if self.written_superseded is not None:
             if checks is not None:
                 checks.check_rows((self.written_superseded,), last)
             found &= self.written_superseded[last] == MAX_HYBRID_TIME
         return np.where(found, last, -1)
+
+    def _last_rows(
+        self, keys: Sequence[pa.Array], checks: PageChecks | None, up_to: tuple[pa.Array, ...] = ()
+    ) -> tuple[I64, Bools]:
+        """(the last row, in the block's order, that does not come after each key; whether it has that key).
+
+        `up_to`: (the column that sorts the rows of one key, its last value that counts for each key).
+        """
+        of_key = key_arrays(self.batch, self.schema)
+        columns, wanted = [*of_key, *up_to[:1]], [*keys, *up_to[1:]]
+        low, high = np.zeros(len(keys[0]), dtype=np.int64), np.full(len(keys[0]), self.rows, dtype=np.int64)
+        todo = np.arange(len(low))
+        while len(todo):
+            middle = (low[todo] + high[todo]) // 2
+            beyond = _beyond(columns, middle, wanted, todo, checks)
+            high[todo[beyond]], low[todo[~beyond]] = middle[beyond], middle[~beyond] + 1
+            todo = todo[low[todo] < high[todo]]
+        last = np.maximum(low - 1, 0)
+        if checks is not None:
+            checks.check_rows(of_key, last)
+        return last, equal_rows([take(column, last) for column in of_key], keys)
 
     def supersede(self, positions: I64, times: I64) -> None:
         """End these live rows at these times."""

@@ -140,11 +140,12 @@ class KeyNumbers:
     """Numbers the different ones of some keys, and finds them among rows, column by column of their values. It costs
     as much however many keys have one hash. `of_keys`, shape (keys,): the number of each key."""
 
-    def __init__(self, keys: Sequence[pa.Array]) -> None:
-        """`keys`: the key's columns, in key order, without nulls."""
+    def __init__(self, keys: Sequence[pa.Array], stop: Callable[[], None]) -> None:
+        """`keys`: the key's columns, in key order, without nulls. `stop` is called before each; it may raise."""
         self._known: list[tuple[pa.Array, I64]] = []
         self.of_keys: I64 = np.zeros(len(keys[0]), dtype=np.int64)
         for column in keys:
+            stop()
             values = column.unique()
             known, self.of_keys = np.unique(_numbered(self.of_keys, column, values), return_inverse=True)
             self._known.append((values, known))

@@ -3,8 +3,9 @@
 A block is searched by its sidecar's Bloom filter and hashes, as for a write by key. But a write trusts the sidecar
 until the scrub has read it again, while a look-up checks every page before it uses it.
 
-The indexes of memory and of sidecars have no version that a later one has replaced. So if a key was written after the
-time of the look-up, its row at that time is found as a scan finds it: by reading keys.
+The indexes of memory and of sidecars have no version that a later one has replaced. So if a key may have been written
+after the time of the look-up, its row at that time is found without them: in a block, which is sorted by key and time,
+by a binary search, and in memory, which is bounded, by reading all keys.
 """
 
 from __future__ import annotations
@@ -19,8 +20,6 @@ from nyala.replica.rows import (
     VARIABLE_LENGTH,
     Column,
     Conditions,
-    ConditionValues,
-    Predicate,
     ScanSpec,
     TableSchema,
     key_hash,
@@ -142,30 +141,33 @@ class LookUp:
     def _from_history(
         self, rows: I64, view: View, columns: Sequence[Column], stop: Callable[[], None]
     ) -> Iterator[Place]:
-        """The places of the visible versions of the keys `rows`. It reads all keys in memory, and of each block those
-        between which the keys may lie."""
+        """The places of the visible versions of the keys `rows`: in blocks by the order of their rows, in memory by
+        reading all keys."""
         keys = [take(column, rows) for column in self._keys.columns]
-        numbers = KeyNumbers(keys)
+        for block, deltas in view.blocks:
+            stop()
+            checks = block.page_checks(stop)
+            who, at = block.versions_at(deltas, keys, self.at, checks)
+            if len(who):
+                place = Place(rows[who], block.batch, block.schema, at)
+                _check(place, columns, checks)
+                yield place
+        numbers = KeyNumbers(keys, stop)
         order = np.argsort(numbers.of_keys)
         ascending = numbers.of_keys[order]
-        names = view.schema.key
-        wanted = tuple(Predicate(n, "in", ConditionValues(k)) for n, k in zip(names, keys, strict=True))
-        conditions = Conditions(wanted, view.schema.arrow, stop)
-        for batch, schema, mask, checks in pieces(view, ScanSpec(names, wanted, self.at), conditions, stop):
-            theirs = key_arrays(batch, schema)
-            if checks is not None:
-                checks.check(theirs)
-            at, found = numbers.find(theirs, np.arange(batch.num_rows) if mask is None else np.flatnonzero(mask))
+        conditions = Conditions((), view.schema.arrow, stop)
+        for batch, schema, mask, _ in pieces(
+            view._replace(blocks=()), ScanSpec(view.schema.key, (), self.at), conditions, stop
+        ):
+            some = np.arange(batch.num_rows) if mask is None else np.flatnonzero(mask)
+            at, found = numbers.find(key_arrays(batch, schema), some)
             if not len(at):
                 continue
             # A key may be asked for more than once, but it has one visible row.
             first = np.searchsorted(ascending, found)
             count = np.searchsorted(ascending, found, side="right") - first
             mine = np.repeat(first - np.cumsum(count) + count, count) + np.arange(int(count.sum()))
-            place = Place(rows[order[mine]], batch, schema, np.repeat(at, count))
-            if checks is not None:
-                _check(place, columns, checks)
-            yield place
+            yield Place(rows[order[mine]], batch, schema, np.repeat(at, count))
 
     def _fitting(
         self, found: Sequence[Place], columns: Sequence[Column], bytes_max: int, stop: Callable[[], None]

@@ -62,7 +62,7 @@ class PageChecks:
 
     def __init__(self, name: str, mapped: Any, crcs: list[int], stop: Callable[[], None] = never_stop) -> None:
         """`mapped`: pa.Buffer of the whole file; `crcs`: of its pages. `stop` is called before each page that is
-        checked; an error that it raises ends the check."""
+        checked, and before each column of scattered rows; an error that it raises ends the check."""
         self._name, self._mapped, self._crcs, self._stop = name, mapped, crcs, stop
         self._proven = bytearray(len(crcs))
 
@@ -76,10 +76,11 @@ class PageChecks:
 
     def check_rows(self, columns: Iterable[pa.Array | npt.NDArray[np.generic]], rows: I64) -> None:
         """Like `check`, but only for the pages under these rows, which may be in any order."""
-        if len(rows) <= _ONE_BY_ONE_ROWS_MAX:
-            self.check(column[row : row + 1] for column in columns for row in rows.tolist())
-            return
         for column in columns if len(rows) else ():
+            self._stop()
+            if len(rows) <= _ONE_BY_ONE_ROWS_MAX:
+                self.check(column[row : row + 1] for row in rows.tolist())
+                continue
             for addresses, sizes in _cells(column, rows):
                 some = sizes > 0
                 offsets = addresses[some] - self._mapped.address

@@ -574,8 +574,12 @@ class ThreadBound(NamedTuple):
 THREADS: dict[str, ThreadBound] = {
     # `replica/tablet/key_ranges.py` bounds the searches in a block's key.
     "scan": ThreadBound({"values": 8, "conditions_of_pieces": 40, "searches": 400}),
-    # A key whose hash another key has in memory is hashed anew, without a look in between.
-    "get": ThreadBound({"keys_of_one_hash": 10}, steps=2 * REQUEST_STEPS),
+    # A key whose hash another key has in memory is hashed anew, without a look in between. With a `snapshot_time`, each
+    # block is halved until all keys are found, once for each bit of its number of rows, and each time the key's columns
+    # and the rows' times are read; memory is read in pieces. Each page of a file that is used is checked once.
+    "get": ThreadBound(
+        {"keys_of_one_hash": 10, "columns_of_halvings": 80, "pieces": 200, "pages": 10}, steps=2 * REQUEST_STEPS
+    ),
     # Of each batch of a scan, 8,192 rows at a time.
     "checksum": ThreadBound({"pieces": 100, "columns_of_pieces": 80}),
     # A batch has at most BATCH_SIZE_BYTES_MAX. Its keys are hashed before their lengths are checked, each up to

@@ -659,7 +659,7 @@ MUTANTS = (
             "test_rot_of_a_block_or_its_sidecar_hides_no_row_by_key[few-hashes]"
         ),
         file="replica/tablet/block.py",
-        function="Block._last_versions",
+        function="Block._last_rows",
         before="last = np.maximum(low - 1, 0)",
         after="last = np.maximum(low - 2, 0)",
     ),
@@ -682,8 +682,8 @@ MUTANTS = (
             "test_rot_of_a_block_or_its_sidecar_hides_no_row_by_key[few-hashes]"
         ),
         file="replica/tablet/block.py",
-        function="Block._last_versions",
-        before="checks.check_rows(columns, middle)",
+        function="_beyond",
+        before="checks.check_rows((column,), rows)",
         after="pass",
     ),
     Mutant(
@@ -691,8 +691,8 @@ MUTANTS = (
         rows="IN-60",
         test=("tests/unit/tablet/test_tablet_collisions.py::test_keys_that_differ_in_the_last_column_are_found"),
         file="replica/tablet/block.py",
-        function="_greater",
-        before="undecided &= pc.equal(a, b).to_numpy(zero_copy_only=False)",
+        function="_beyond",
+        before="undecided &= pc.equal(ours, theirs).to_numpy(zero_copy_only=False)",
         after="undecided[:] = False",
     ),
     Mutant(
@@ -721,6 +721,78 @@ MUTANTS = (
         function="check_passes",
         before="if group <= most and min(meta.rows, group * places) * len(schema.key) <= reads_max:",
         after="if group <= most:",
+    ),
+    Mutant(
+        name="each key of an earlier time is searched by itself",
+        rows="IN-60",
+        test="tests/unit/rpc/test_rpc_thread_costs.py::test_get_of_an_earlier_time_does_not_read_the_table[many-rows]",
+        file="replica/tablet/block.py",
+        function="Block.versions_at",
+        before="self._last_rows(keys, checks, up_to=(pa.array(self.ts), times))",
+        after="[self._last_rows(keys, checks, up_to=(pa.array(self.ts), times)) for _ in times][-1]",
+    ),
+    Mutant(
+        name="a search of scattered rows does not look at the deadline",
+        rows="IN-60",
+        test="tests/unit/rpc/test_rpc_thread_costs.py::test_get_of_an_earlier_time_does_not_read_the_table[wide-key]",
+        file="replica/tablet/page_crcs.py",
+        function="PageChecks.check_rows",
+        before="self._stop()",
+        after="pass",
+    ),
+    Mutant(
+        name="keys are numbered after their caller has left",
+        rows="IN-60",
+        test="tests/unit/rpc/test_rpc_thread_costs.py::test_get_of_an_earlier_time_does_not_read_the_table[wide-key]",
+        file="replica/tablet/columns.py",
+        function="KeyNumbers.__init__",
+        before="stop()",
+        after="pass",
+    ),
+    Mutant(
+        name="a row of an earlier time is the last one",
+        rows="RD-02",
+        test=(
+            "tests/unit/tablet/test_tablet_look_up.py::"
+            "test_rows_by_key_of_an_earlier_time_are_those_of_the_twin[0-number]"
+        ),
+        file="replica/tablet/block.py",
+        function="Block.versions_at",
+        before="up_to=(pa.array(self.ts), times)",
+        after="up_to=()",
+    ),
+    Mutant(
+        name="a row that had ended before is read at an earlier time",
+        rows="RD-02",
+        test=(
+            "tests/unit/tablet/test_tablet_look_up.py::"
+            "test_rows_by_key_of_an_earlier_time_are_those_of_the_twin[0-number]"
+        ),
+        file="replica/tablet/block.py",
+        function="Block.versions_at",
+        before="self.written_superseded[last[who]] > at",
+        after="self.written_superseded[last[who]] > 0",
+    ),
+    Mutant(
+        name="a row that has ended since is read at an earlier time",
+        rows="RD-02",
+        test=(
+            "tests/unit/tablet/test_tablet_look_up.py::"
+            "test_rows_by_key_of_an_earlier_time_are_those_of_the_twin[0-number]"
+        ),
+        file="replica/tablet/block.py",
+        function="Block.versions_at",
+        before="self.visible_at(deltas, last[who], at, checks)",
+        after="self.visible_at((), last[who], at, checks)",
+    ),
+    Mutant(
+        name="an end in a damaged page counts at an earlier time",
+        rows="TC-51",
+        test="tests/unit/tablet/test_tablet_look_up.py::test_rot_of_a_block_or_its_sidecar_hides_no_row_by_key[number]",
+        file="replica/tablet/block.py",
+        function="Block.versions_at",
+        before="checks.check_rows((self.written_superseded,), last[who])",
+        after="pass",
     ),
     Mutant(
         name="each key of one hash is looked for by itself",
@@ -1121,7 +1193,7 @@ MUTANTS = (
         rows="IN-60",
         test=(
             "tests/unit/rpc/test_rpc_thread_costs.py::test_get_takes_no_more_steps_of_a_thread_than_is_stated"
-            "[of-memory]"
+            "[of-memory-now]"
         ),
         file="replica/tablet/look_up.py",
         function="LookUp._fitting",
@@ -1138,7 +1210,7 @@ MUTANTS = (
         rows="IN-60",
         test=(
             "tests/unit/rpc/test_rpc_thread_costs.py::test_get_takes_no_more_steps_of_a_thread_than_is_stated"
-            "[of-memory]"
+            "[of-memory-now]"
         ),
         file="replica/tablet/look_up.py",
         function="LookUp._fitting",
@@ -1663,15 +1735,6 @@ MUTANTS = (
         function="Block._with_keys",
         before="checks[1].check_rows((sidecar.positions,), at)",
         after="pass",
-    ),
-    Mutant(
-        name="keys of a block are not checked",
-        rows="TC-51",
-        test="tests/unit/tablet/test_tablet_look_up.py::test_rot_of_a_block_or_its_sidecar_hides_no_row_by_key[text]",
-        file="replica/tablet/block.py",
-        function="Block._with_keys",
-        before="checks[0].check_rows(key_arrays(self.batch, self.schema), positions)",
-        after="checks[0].check_rows(key_arrays(self.batch, self.schema)[:1], positions)",
     ),
     Mutant(
         name="values by key are not checked",

@@ -26,6 +26,7 @@ from nyala.replica.rows import (
 from nyala.replica.rpc import predicate_to_pb, predicates_from_pb
 from nyala.replica.tablet import Tablet
 from nyala.replica.tablet.key_ranges import SEARCH_ROWS, SEARCHES_MAX
+from nyala.replica.tablet.page_crcs import PAGE_BYTES
 from nyala.replica.types import Entry, EntryKind, OpId, limits
 from tests.harness.tablet_twin import SOURCE, colliding_key, superblock
 from tests.unit.tablet.test_tablet_collisions import Life
@@ -149,30 +150,71 @@ def test_scan_takes_no_more_steps_of_a_thread_than_is_stated(name: str, tablet: 
     assert found.steps <= steps, f"{found} of {steps}"
 
 
+TIMES = {"now": None, "before a flush": 1000, "before writes in memory": 1000 + BLOCKS + 2}
+
+
+def most_of_get(tablet: Tablet, of_one_hash: int = 0) -> int:
+    """The steps that a Get may take in this tablet, at whatever time."""
+    blocks, columns = tablet._contents.stores.blocks, len(tablet.schema.key) + 1
+    return limits.THREADS["get"].most(
+        keys_of_one_hash=of_one_hash,
+        columns_of_halvings=columns * sum(block.rows.bit_length() for block in blocks),
+        pieces=BATCHES + 1,
+        pages=sum(-(-length // PAGE_BYTES) for block in blocks for _, length, _ in block.info.files),
+    )
+
+
+@pytest.mark.parametrize("time", TIMES, ids=lambda time: time.replace(" ", "-"))
 @pytest.mark.parametrize("name", GETS, ids=lambda name: name.replace(" ", "-"))
-def test_get_takes_no_more_steps_of_a_thread_than_is_stated(name: str, tablet: Tablet) -> None:
+def test_get_takes_no_more_steps_of_a_thread_than_is_stated(name: str, time: str, tablet: Tablet) -> None:
     """IN-60. Goal and method: as above, for the most keys that one call may have, in a block, in many batches in
-    memory, and in none."""
+    memory, and in none; as of now and as of earlier times."""
     count = limits.GET_KEYS_MAX
     keys = [pa.array(np.arange(count) % 64), pa.array(np.arange(count) // 64), pa.array([GETS[name]] * count)]
     payload = encode_batch(pa.record_batch(keys, names=["a", "b", "t"]))
-    found, bound = spent(lambda stop: tablet.get(tablet.keys(payload), stop=stop)), limits.THREADS["get"]
-    assert found.longest <= bound.look, found
-    assert found.steps <= bound.most(), found
+    found = spent(lambda stop: tablet.get(tablet.keys(payload), stop=stop, snapshot_time=TIMES[time]))
+    assert found.longest <= limits.THREADS["get"].look, found
+    assert found.steps <= most_of_get(tablet), found
+
+
+@pytest.mark.parametrize(("width", "rows"), [(1, 1 << 17), (200, 1 << 11)], ids=["many-rows", "wide-key"])
+def test_get_of_an_earlier_time_does_not_read_the_table(width: int, rows: int, tmp_path: Path) -> None:
+    """IN-60. Goal: a Get with a snapshot time costs as much as the keys that it gives, however many rows there are.
+    Method: keys that a block does not have, read as of before the last flush, so that any block and memory may have had
+    them; of one column, and of many that are equal in all but the last. Steps are counted."""
+    key = [Column(id=n, name=f"k{n}", type=ColumnType.INT64, nullable=False) for n in range(1, width + 1)]
+    schema = TableSchema(1, tuple(key), tuple(column.name for column in key))
+    disk = RealDisk(tmp_path)
+    disk.mkdir("tablet-meta")
+    made, ids = Tablet.create(disk, superblock(schema)), tuple(column.id for column in key)
+    for step, numbers in enumerate((2 * np.arange(rows), np.array([-1]), np.array([-2]))):
+        count = len(numbers)
+        arrays = [pa.array(np.zeros(count, np.int64))] * (width - 1) + [pa.array(numbers)]
+        arrays += [pa.array([int(RowOp.UPSERT)] * count, pa.uint8()), pa.array(np.arange(count) + step * rows)]
+        payload = encode_batch(pa.RecordBatch.from_arrays(arrays, schema=schema.wire_schema(ids)))
+        meta = WriteMeta(column_ids=ids, rows=count, source=SOURCE).encode()
+        made.apply([Entry(OpId(1, step + 1), EntryKind.WRITE, 1000 + step, 1, meta, payload, crc32c(payload))])
+        assert step == 2 or made.flush() is not None
+    asked = pa.array(np.linspace(0, 2 * rows - 8, 256).astype(np.int64) | 1)
+    others = [pa.array(np.zeros(256, np.int64))] * (width - 1)
+    keys = made.keys(encode_batch(pa.record_batch([*others, asked], names=list(schema.key))))
+    found = spent(lambda stop: made.get(keys, stop=stop, snapshot_time=1000))
+    assert found.longest <= limits.THREADS["get"].look, found
+    assert found.steps <= most_of_get(made), f"{found} of {most_of_get(made)}"
 
 
 def test_get_of_many_keys_of_one_hash_takes_as_many_steps_as_others(tmp_path: Path) -> None:
     """IN-60. Goal: keys that are made up to have one hash are not compared one by one with every row that has it.
     Method: the most keys of one call, all of one hash, read at a time before later versions; some have rows, in
     two blocks and in many batches in memory. Steps are counted."""
-    keys, stored = [colliding_key(number) for number in range(limits.GET_KEYS_MAX)], 10 * BATCHES
+    keys, stored = [colliding_key(number) for number in range(limits.GET_KEYS_MAX)], 100 * BATCHES
     life, at = Life(tmp_path), 0
     for step in range(BLOCKS):
         life.write(keys[step:stored:BLOCKS])
-        at = at if step else life.tablet.applied_time
         assert life.tablet.flush() is not None
     for step in range(BATCHES):
         life.write(keys[step:stored:BATCHES])
+        at = at if step > BATCHES // 2 else life.tablet.applied_time
     payload = encode_batch(pa.RecordBatch.from_arrays([pa.array(k) for k in zip(*keys, strict=True)], ["k", "k2"]))
     rows = 0
 
@@ -181,10 +223,9 @@ def test_get_of_many_keys_of_one_hash_takes_as_many_steps_as_others(tmp_path: Pa
         rows = life.tablet.get(life.tablet.keys(payload), stop=stop, snapshot_time=at)[0].batch.num_rows
 
     found, bound = spent(get), limits.THREADS["get"]
-    most = bound.most(keys_of_one_hash=len(keys))
-    assert rows == stored // BLOCKS
-    assert found.longest <= bound.look + most - bound.steps, found
-    assert found.steps <= most, found
+    assert rows == stored
+    assert found.longest <= bound.look + bound.each["keys_of_one_hash"] * len(keys), found
+    assert found.steps <= most_of_get(life.tablet, len(keys)), found
 
 
 def test_checksum_takes_no_more_steps_of_a_thread_than_is_stated(tmp_path: Path) -> None:

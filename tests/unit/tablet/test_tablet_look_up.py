@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -218,7 +219,8 @@ def test_rot_of_a_block_or_its_sidecar_hides_no_row_by_key(
 ) -> None:
     """TC-51, scenario 158. Goal: scenario 158: a read by key of a damaged block is right or raises Corruption. Method:
     each page of both files of a block is spoilt in turn under an open tablet, which checks pages of sidecars each time;
-    keys together and one by one. The block has older versions of some of these keys, and one that was deleted."""
+    keys together and one by one, as of now and as of before the last flush. The block has older versions of some of
+    these keys, and one that was deleted."""
     monkeypatch.setattr(block_module, "CHECKED_FOR_S", -1.0)
     tablet = tablet_of(tmp_path, schema)
     make: dict[int, Any] = {
@@ -236,14 +238,16 @@ def test_rot_of_a_block_or_its_sidecar_hides_no_row_by_key(
     again = [{**row, "op": update, "offset": row["r"] + 60_000, "r": -row["r"]} for row in rows[6006 :: 2 * 5999]]
     gone = {**rows[9], "op": RowOp.DELETE, "offset": 150_000}
     tablet.apply([write_entry(2, schema, [*schema.key, "r", "s"], [*again, gone])])
-    result = tablet.flush()
-    assert result is not None
+    assert tablet.flush() is not None
+    tablet.apply([write_entry(3, schema, [*schema.key, "r", "s"], [{**rows[11], "op": update, "offset": 160_000}])])
+    assert tablet.flush() is not None
     absent = {id(INT_SCHEMA): (-1,), id(STRING_SCHEMA): ("none", 0), id(PAIR_SCHEMA): colliding_key(70_000, target=3)}
     asked = [*keys[7::5999], keys[9], absent[id(schema)]]
     before = got(tablet, schema, asked)
     assert before[-2:] == [None, None] and None not in before[:-2]
     assert [row["r"] for row in before if row and row["r"] < 0] == [row["r"] for row in again]
-    seen = {"right": 0, "corruption": 0}
+    assert got(tablet, schema, asked, 2000) == before
+    seen: Counter[tuple[int | None, str]] = Counter()
     for path in (tmp_path / name for block in tablet._contents.superblock.blocks for name, _, _ in block.files):
         size = path.stat().st_size
         for at in range(0, size, 1 << 16):
@@ -255,13 +259,14 @@ def test_rot_of_a_block_or_its_sidecar_hides_no_row_by_key(
             with path.open("r+b") as file:
                 file.write(data)
             for first, end in ((0, len(asked)), *((n, n + 1) for n in range(len(asked)))):
-                try:
-                    assert got(tablet, schema, asked[first:end]) == before[first:end]
-                    seen["right"] += 1
-                except Corruption as error:
-                    assert path.name in str(error)
-                    seen["corruption"] += 1
+                for time in (None, 2000):
+                    try:
+                        assert got(tablet, schema, asked[first:end], time) == before[first:end]
+                        seen[time, "right"] += 1
+                    except Corruption as error:
+                        assert path.name in str(error)
+                        seen[time, "corruption"] += 1
             with path.open("r+b") as file:
                 file.write(clean)
-    assert seen["corruption"] > 5
+    assert seen[None, "corruption"] > 5 and seen[2000, "corruption"] > 5
     assert got(tablet, schema, asked) == before
