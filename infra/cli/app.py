@@ -78,6 +78,8 @@ JOINED = {
         "enter-maintenance": "changes:enter_maintenance",
         "exit-maintenance": "changes:exit_maintenance",
         "forget": "changes:forget",
+        "quiesce": "quiesce:app",
+        "prepare-restart": "prepare_restart:prepare_restart",
     },
     "cmeta": {"rewrite": "cmeta_edit:rewrite", "set-term": "cmeta_edit:set_term"},
     "unsafe": {"replace": "replace:replace"},

@@ -185,7 +185,7 @@ def set_replication(
             return sum(not t.running or sum(m.votes for m in t.config.members) != t.replication_factor for t in infos)
 
         begun = left()
-        done = begun == 0 or (wait and _wait(lambda: left() == 0, lambda: f"{left()} of {begun} tablets", timeout_s))
+        done = begun == 0 or (wait and waited(lambda: left() == 0, lambda: f"{left()} of {begun} tablets", timeout_s))
     _tell(done, wait, f"{table}: {replicas} voting replicas", {"table": table, "tablet_id": tablet_id}, as_json)
 
 
@@ -203,7 +203,7 @@ def retire(
         connected.retire_server(uuid, reason=reason)
 
         info = partial(find_server, connected, uuid)
-        done = info().drained or (wait and _wait(lambda: info().drained, lambda: tools.drain_words(info()), timeout_s))
+        done = info().drained or (wait and waited(lambda: info().drained, lambda: tools.drain_words(info()), timeout_s))
         found = info()
     words = tools.drain_words(found)
     _tell(done, wait, f"{uuid[:8]} {words}", {"uuid": uuid, **(tools.drain_json(found) or {})}, as_json)
@@ -313,11 +313,12 @@ def _follow(
         jobs = [j for j in tools.list_copies(connected) if j.tablet_id == tablet_id]
         return f"{what}: copied {size_text(jobs[0].bytes_done)} of {size_text(jobs[0].bytes_total)}" if jobs else what
 
-    done = wait and _wait(ended, progress, timeout_s)
+    done = wait and waited(ended, progress, timeout_s)
     _tell(done, wait, f"{tablet_id[:8]}: {what}", {"tablet_id": tablet_id, "wanted": what}, as_json)
 
 
-def _wait(done: Callable[[], bool], progress: Callable[[], str], timeout_s: float) -> bool:
+def waited(done: Callable[[], bool], progress: Callable[[], str], timeout_s: float) -> bool:
+    """Whether it is done within that time; meanwhile the progress is shown."""
     deadline = time.monotonic() + timeout_s
     with console.status("wanted") as shown:
         while not done():

@@ -142,7 +142,7 @@ def list_servers(masters: Masters = "", as_json: Json = False) -> None:
     ]
     rows = [
         (kind, s.uuid[:8], _address(s), cell("alive", "green") if s.alive else cell("silent", "red"), *held, s.location,
-         ", ".join(filter(None, (tools.drain_words(s), tools.maintenance_words(s)))))
+         ", ".join(filter(None, (tools.drain_words(s), tools.maintenance_words(s), "quiescing" * s.quiescing))))
         for (kind, s), held in zip(everyone, holds, strict=True)
     ]  # fmt: skip
     headings = (
@@ -181,6 +181,7 @@ def _server_json(server: pb.ServerInfo, *, known: bool) -> dict[str, Any]:
         "location": server.location,
         "retire": tools.drain_json(server),
         "maintenance": tools.maintenance_json(server),
+        "quiescing": server.quiescing,
     }
 
 

@@ -41,6 +41,9 @@ LOOK = {
     "server enter-maintenance": "nyala server list",
     "server exit-maintenance": "nyala server list",
     "server forget": "nyala server list",
+    "server prepare-restart": "nyala server list",
+    "server quiesce start": "nyala server list",
+    "server quiesce stop": "nyala server list",
     "master add": "nyala master list",
     "master remove": "nyala master list",
     "master replace": "nyala master list",
@@ -82,4 +85,4 @@ def changes(command: str) -> bool:
 
 def _look(command: str) -> str:
     parts = command.split()
-    return next((LOOK[name] for n in (1, 2) if (name := " ".join(parts[:n])) in LOOK), "")
+    return next((LOOK[name] for n in (1, 2, 3) if (name := " ".join(parts[:n])) in LOOK), "")

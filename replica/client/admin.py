@@ -470,6 +470,19 @@ class Admin:
         request = pb.ForgetServerRequest(server_uuid=server_uuid, seen_changes=self._desired_changes())
         self._masters.call("ForgetServer", request)
 
+    def quiesce_server(self, server: pb.ServerInfo, quiesce: bool | None = None) -> pb.QuiesceReply:
+        """Let a tablet server's process begin or end to quiesce; None: neither. Returns how far it is.
+
+        CAS_FAILED if it was told otherwise, or restarted, meanwhile; INVALID_ARGUMENT if its build does not know it.
+        """
+        address = address_from_pb(server.addresses[0])
+        status: pb.QuiesceReply = self._calls.at_server(address, server.uuid, "Quiesce", pb.QuiesceRequest())
+        if quiesce is None or status.quiescing == quiesce:
+            return status
+        wanted = pb.QuiesceRequest(quiesce=quiesce, seen=status.changes)
+        reply: pb.QuiesceReply = self._calls.at_server(address, server.uuid, "Quiesce", wanted)
+        return reply
+
     def replace_tablets(
         self,
         tablet_ids: Sequence[str],

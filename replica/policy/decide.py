@@ -59,6 +59,7 @@ class _Evaluation:
         self.replicas = replica_load(view) if load is None else Counter(load)
         self.servers = {s.uuid: s for s in view.servers}
         self.draining = frozenset(s.uuid for s in view.servers if s.draining)
+        self.quiescing = frozenset(s.uuid for s in view.servers if s.quiescing)
 
     def decide(self, tablet: TabletView) -> Decision | None:
         """Return at most one change of `tablet`. Evictions, demotions, restores and transfers of leadership come first;
@@ -74,7 +75,9 @@ class _Evaluation:
         keep = frozenset({known.to_uuid} - self.draining if known else ())
         goes = {wanted.from_uuid} if wanted and wanted.kind in (ChangeKind.DEMOTE, ChangeKind.REMOVE) else set()
         leaving = self.draining | goes
-        advice = advise(seen_leaving(tablet, leaving), keep=keep, leaving=leaving, load=self.replicas)
+        advice = advise(
+            seen_leaving(tablet, leaving), keep=keep, leaving=leaving, load=self.replicas, quiescing=self.quiescing
+        )
         if advice.need is Need.EVICT:
             return self._evict(tablet, advice, wanted)
         if advice.need in (Need.DEMOTE, Need.RESTORE, Need.DEMOTE_AGAIN):
@@ -148,7 +151,7 @@ class _Evaluation:
 
     def _grant(self, tablet: TabletView, desired: DesiredChange) -> Decision | None:
         if desired.kind is ChangeKind.TRANSFER:
-            if tablet.health_of(desired.to_uuid) is not Health.HEALTHY:
+            if tablet.health_of(desired.to_uuid) is not Health.HEALTHY or desired.to_uuid in self.quiescing:
                 return None
             return self._transfer(tablet, desired.to_uuid, _reason(desired))
         if desired.kind is ChangeKind.REMOVE:

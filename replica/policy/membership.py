@@ -96,12 +96,14 @@ def evict_rank(member: Member, health: Health) -> int:
     return 5 if health is Health.UNKNOWN else 6
 
 
-def transfer_target(tablet: TabletView, load: Mapping[str, int]) -> str:
-    """Return the healthy voter that should lead next: not marked, least loaded; empty if there is none."""
+def transfer_target(tablet: TabletView, load: Mapping[str, int], quiescing: Set[str] = frozenset()) -> str:
+    """Return the healthy voter that should lead next: not marked, least loaded; empty if there is none on a server that
+    takes leaderships."""
     fit = [
         (m.replace, load.get(m.uuid, 0), m.uuid)
         for m in tablet.config.members
         if m.votes and m.holds_data and m.uuid != tablet.leader_uuid and tablet.health_of(m.uuid) is Health.HEALTHY
+        if m.uuid not in quiescing
     ]
     return min(fit)[2] if fit else ""
 
@@ -112,6 +114,7 @@ def advise(
     keep: frozenset[str] = frozenset(),
     leaving: Set[str] = frozenset(),
     load: Mapping[str, int] | None = None,
+    quiescing: Set[str] = frozenset(),
 ) -> Advice:
     """Return what `tablet` needs next, or NOTHING. Pure, total, and safe to follow at any time.
 
@@ -120,7 +123,7 @@ def advise(
     """
     if not tablet.leader_uuid or tablet.pending:
         return _NOTHING
-    evict = _evict(tablet, keep, leaving, load or {})
+    evict = _evict(tablet, keep, leaving, load or {}, quiescing)
     if evict.need is not Need.NOTHING:
         return evict
     if is_under_replicated(tablet) and can_commit(tablet):
@@ -128,7 +131,9 @@ def advise(
     return _NOTHING
 
 
-def _evict(tablet: TabletView, keep: frozenset[str], leaving: Set[str], load: Mapping[str, int]) -> Advice:
+def _evict(
+    tablet: TabletView, keep: frozenset[str], leaving: Set[str], load: Mapping[str, int], quiescing: Set[str]
+) -> Advice:
     def order(member: Member) -> tuple[bool, int, bool, bool, int, str]:
         rank = evict_rank(member, tablet.health_of(member.uuid))
         leads = member.uuid == tablet.leader_uuid
@@ -153,7 +158,7 @@ def _evict(tablet: TabletView, keep: frozenset[str], leaving: Set[str], load: Ma
         why = f"{len(tablet.config.voters)} voters of {tablet.replication_factor} wanted; {_mark(tablet, member)}"
         if member.uuid != tablet.leader_uuid:
             return Advice(Need.EVICT, member.uuid, why)
-        target = transfer_target(tablet, load)
+        target = transfer_target(tablet, load, quiescing)
         return Advice(Need.TRANSFER, target, f"the leader {member.uuid} is to leave: {why}") if target else _NOTHING
     return _NOTHING
 

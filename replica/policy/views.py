@@ -128,6 +128,8 @@ class ServerView:
     """Whether its replicas shall move to other servers, and it gets no new ones."""
     maintenance: bool = False
     """Whether an operator works on it: it gets no new replicas, and its silence is no reason to replace any."""
+    quiescing: bool = False
+    """Whether it gives up its leaderships, and takes none."""
     tablets_max: int = 0
     """The most replicas that it may hold; 0: it reports no limit."""
     avoided: bool = False

@@ -26,8 +26,8 @@ class RaftCore:
     the hybrid time of entries that the core itself makes (NOOP, promotion) and of `safe_time`; without it, times just
     above the last entry's are used. `withheld` is the OpId of a damaged tail that may have been acknowledged: the
     replica neither votes nor campaigns until its durable log has reached it. `no_data`: a witness's disk; the replica
-    logs and votes, and never leads. Entries up to `commit_index` are applied, or the driver knows that they are
-    committed: `Ready.committed` begins above it.
+    logs and votes, and never leads. `yields()`: whether others shall lead, as long as one of them can. Entries up to
+    `commit_index` are applied, or the driver knows that they are committed: `Ready.committed` begins above it.
     """
 
     def __init__(
@@ -48,6 +48,7 @@ class RaftCore:
         withhold_votes: bool = False,
         withheld: OpId | None = None,
         no_data: bool = False,
+        yields: Callable[[], bool] = lambda: False,
     ) -> None:
         last, saved_term = log.last, term
         if term < last.term:
@@ -74,6 +75,7 @@ class RaftCore:
             encode_config=encode_config,
             decode_config=decode_config,
             hybrid_now=hybrid_now,
+            yields=yields,
         )
         s.commit_index = max(s.commit_index, min(committed_config.opid.index, last.index))
         s.election.withhold_until = options.election_ticks_min if withhold_votes else 0
@@ -255,6 +257,8 @@ class RaftCore:
         restart, or because it heard a leader, which may hold a lease.
         """
         s = self._s
+        if election.yields(s):
+            return
         heard = s.election.ticks_since_leader < s.options.election_ticks_min
         if s.role is not Role.LEADER and s.ticks >= s.election.withhold_until and not heard:
             election.campaign(s)

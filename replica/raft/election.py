@@ -11,6 +11,10 @@ from .replication import start_leading
 from .roles import become_follower
 from .state import State
 
+YIELD_TIMEOUTS = 4
+"""A voter that yields stands for election only after so many of the longest timeouts without a leader. Only it may have
+the newest entries, and then no other voter can win."""
+
 
 def tick_passive(s: State) -> None:
     """Count one tick of a replica that is not leader. Only an electable voter's timer starts an election (scenario
@@ -20,7 +24,14 @@ def tick_passive(s: State) -> None:
         return
     s.election.elapsed += 1
     if s.election.elapsed >= s.election.timeout:
+        if yields(s) and s.election.elapsed < YIELD_TIMEOUTS * s.options.election_ticks_max:
+            return
         campaign(s)
+
+
+def yields(s: State) -> bool:
+    """Whether this voter leaves leading to the others."""
+    return len(s.voters) > 1 and s.yields()
 
 
 def campaign(s: State, *, transfer: bool = False) -> None:
@@ -150,5 +161,8 @@ def on_timeout_now(s: State, m: TimeoutNow) -> None:
     """Campaign at once, without a pre-vote, because the leader of this term hands over to us [thesis §3.10]."""
     if s.role is not Role.FOLLOWER or s.last < m.last:
         s.trace(f"no takeover from {m.from_uuid}: {s.role} at {s.last}")
+        return
+    if yields(s):
+        s.trace(f"no takeover from {m.from_uuid}: others shall lead")
         return
     campaign(s, transfer=True)

@@ -37,6 +37,7 @@ class State:
         encode_config: Callable[[RaftConfig], bytes],
         decode_config: Callable[[bytes], RaftConfig],
         hybrid_now: Callable[[], int] | None,
+        yields: Callable[[], bool],
     ) -> None:
         self.uuid = uuid
         self.options = options
@@ -44,6 +45,7 @@ class State:
         self.encode_config = encode_config
         self.decode_config = decode_config
         self.hybrid_now = hybrid_now
+        self.yields = yields
         self.last_hybrid = 0
 
         self.hard = hard

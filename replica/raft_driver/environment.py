@@ -23,6 +23,10 @@ def _nobody(_: str) -> None:
     return None
 
 
+def _false() -> bool:
+    return False
+
+
 def _no_clock() -> None:
     return None
 
@@ -67,6 +71,9 @@ class Environment:
     ticks_now: Callable[[], int | None] = _no_clock
     """The monotonic clock in ticks, pauses and suspends included. Leases are judged by it. Without it every strong read
     takes a round of heartbeats."""
+
+    yields: Callable[[], bool] = _false
+    """Whether other replicas shall lead, as long as one of them can."""
 
     @property
     def own_thread(self) -> Post:

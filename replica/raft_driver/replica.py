@@ -113,6 +113,7 @@ class Replica:
             withhold_votes=term > 0 or cache.last.index > 0,
             withheld=replay.withheld,
             no_data=files.no_data,
+            yields=self._environment.yields,
         )
         core.applied_index = files.state_machine.applied_opid.index
         if replay.withheld is not None:

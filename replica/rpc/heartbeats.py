@@ -46,6 +46,7 @@ def heartbeat_from_pb(request: pb.HeartbeatRequest) -> tuple[Heartbeat, Reports]
         slice_after=request.slice_after,
         slice_until=request.slice_until,
         booting=request.booting,
+        quiescing=request.quiescing,
         location=request.location,
         memory_bytes=request.memory_bytes,
         disk_bytes_free=request.disk_bytes_free,

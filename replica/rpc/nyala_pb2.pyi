@@ -1227,8 +1227,32 @@ class PurgeQuarantineReply(_message.Message):
     bytes_freed: int
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., removed: _Optional[_Iterable[str]] = ..., bytes_freed: _Optional[int] = ...) -> None: ...
 
+class QuiesceRequest(_message.Message):
+    __slots__ = ("dest_uuid", "quiesce", "seen")
+    DEST_UUID_FIELD_NUMBER: _ClassVar[int]
+    QUIESCE_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
+    dest_uuid: str
+    quiesce: bool
+    seen: int
+    def __init__(self, dest_uuid: _Optional[str] = ..., quiesce: _Optional[bool] = ..., seen: _Optional[int] = ...) -> None: ...
+
+class QuiesceReply(_message.Message):
+    __slots__ = ("error", "quiescing", "leaders", "reads", "changes")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    QUIESCING_FIELD_NUMBER: _ClassVar[int]
+    LEADERS_FIELD_NUMBER: _ClassVar[int]
+    READS_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    error: Error
+    quiescing: bool
+    leaders: int
+    reads: int
+    changes: int
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., quiescing: _Optional[bool] = ..., leaders: _Optional[int] = ..., reads: _Optional[int] = ..., changes: _Optional[int] = ...) -> None: ...
+
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("dest_uuid", "server_uuid", "addresses", "sequence", "full_report", "replicas", "booting", "location", "memory_bytes", "disk_bytes_free", "version", "cluster_id", "tablets_max", "loop_lag_ms_max", "gil_hold_ms_max", "seeking", "copies_failing", "open_files", "memory_maps", "process", "feature_level", "finalized_level", "slice_after", "slice_until")
+    __slots__ = ("dest_uuid", "server_uuid", "addresses", "sequence", "full_report", "replicas", "booting", "location", "memory_bytes", "disk_bytes_free", "version", "cluster_id", "tablets_max", "loop_lag_ms_max", "gil_hold_ms_max", "seeking", "copies_failing", "open_files", "memory_maps", "process", "feature_level", "finalized_level", "quiescing", "slice_after", "slice_until")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     SERVER_UUID_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
@@ -1251,6 +1275,7 @@ class HeartbeatRequest(_message.Message):
     PROCESS_FIELD_NUMBER: _ClassVar[int]
     FEATURE_LEVEL_FIELD_NUMBER: _ClassVar[int]
     FINALIZED_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    QUIESCING_FIELD_NUMBER: _ClassVar[int]
     SLICE_AFTER_FIELD_NUMBER: _ClassVar[int]
     SLICE_UNTIL_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
@@ -1275,9 +1300,10 @@ class HeartbeatRequest(_message.Message):
     process: int
     feature_level: int
     finalized_level: int
+    quiescing: bool
     slice_after: str
     slice_until: str
-    def __init__(self, dest_uuid: _Optional[str] = ..., server_uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., sequence: _Optional[int] = ..., full_report: _Optional[bool] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., booting: _Optional[bool] = ..., location: _Optional[str] = ..., memory_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., tablets_max: _Optional[int] = ..., loop_lag_ms_max: _Optional[float] = ..., gil_hold_ms_max: _Optional[float] = ..., seeking: _Optional[_Iterable[str]] = ..., copies_failing: _Optional[_Iterable[_Union[FailingCopy, _Mapping]]] = ..., open_files: _Optional[_Union[ResourceUse, _Mapping]] = ..., memory_maps: _Optional[_Union[ResourceUse, _Mapping]] = ..., process: _Optional[int] = ..., feature_level: _Optional[int] = ..., finalized_level: _Optional[int] = ..., slice_after: _Optional[str] = ..., slice_until: _Optional[str] = ...) -> None: ...
+    def __init__(self, dest_uuid: _Optional[str] = ..., server_uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., sequence: _Optional[int] = ..., full_report: _Optional[bool] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., booting: _Optional[bool] = ..., location: _Optional[str] = ..., memory_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., tablets_max: _Optional[int] = ..., loop_lag_ms_max: _Optional[float] = ..., gil_hold_ms_max: _Optional[float] = ..., seeking: _Optional[_Iterable[str]] = ..., copies_failing: _Optional[_Iterable[_Union[FailingCopy, _Mapping]]] = ..., open_files: _Optional[_Union[ResourceUse, _Mapping]] = ..., memory_maps: _Optional[_Union[ResourceUse, _Mapping]] = ..., process: _Optional[int] = ..., feature_level: _Optional[int] = ..., finalized_level: _Optional[int] = ..., quiescing: _Optional[bool] = ..., slice_after: _Optional[str] = ..., slice_until: _Optional[str] = ...) -> None: ...
 
 class ResourceUse(_message.Message):
     __slots__ = ("used", "limit")
@@ -1416,7 +1442,7 @@ class ListServersRequest(_message.Message):
     def __init__(self, dest_uuid: _Optional[str] = ..., after: _Optional[str] = ..., limit_bytes: _Optional[int] = ...) -> None: ...
 
 class ServerInfo(_message.Message):
-    __slots__ = ("uuid", "addresses", "last_heartbeat_us_ago", "alive", "location", "replicas", "leaders", "bytes_on_disk", "memory_bytes", "version", "cluster_id", "draining", "drained", "tablets_left", "tablets_at_first", "tablets_unreported", "drain_reason", "loop_lag_ms_max", "gil_hold_ms_max", "tablets_max", "copies_failing", "avoided", "open_files", "memory_maps", "feature_level", "finalized_level", "maintenance_until_us", "maintenance_owner", "maintenance_reason", "doubts", "not_counted")
+    __slots__ = ("uuid", "addresses", "last_heartbeat_us_ago", "alive", "location", "replicas", "leaders", "bytes_on_disk", "memory_bytes", "version", "cluster_id", "draining", "drained", "tablets_left", "tablets_at_first", "tablets_unreported", "drain_reason", "loop_lag_ms_max", "gil_hold_ms_max", "tablets_max", "copies_failing", "avoided", "open_files", "memory_maps", "feature_level", "finalized_level", "maintenance_until_us", "maintenance_owner", "maintenance_reason", "quiescing", "doubts", "not_counted")
     UUID_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     LAST_HEARTBEAT_US_AGO_FIELD_NUMBER: _ClassVar[int]
@@ -1446,6 +1472,7 @@ class ServerInfo(_message.Message):
     MAINTENANCE_UNTIL_US_FIELD_NUMBER: _ClassVar[int]
     MAINTENANCE_OWNER_FIELD_NUMBER: _ClassVar[int]
     MAINTENANCE_REASON_FIELD_NUMBER: _ClassVar[int]
+    QUIESCING_FIELD_NUMBER: _ClassVar[int]
     DOUBTS_FIELD_NUMBER: _ClassVar[int]
     NOT_COUNTED_FIELD_NUMBER: _ClassVar[int]
     uuid: str
@@ -1477,9 +1504,10 @@ class ServerInfo(_message.Message):
     maintenance_until_us: int
     maintenance_owner: str
     maintenance_reason: str
+    quiescing: bool
     doubts: _containers.RepeatedScalarFieldContainer[str]
     not_counted: str
-    def __init__(self, uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., last_heartbeat_us_ago: _Optional[int] = ..., alive: _Optional[bool] = ..., location: _Optional[str] = ..., replicas: _Optional[int] = ..., leaders: _Optional[int] = ..., bytes_on_disk: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., draining: _Optional[bool] = ..., drained: _Optional[bool] = ..., tablets_left: _Optional[int] = ..., tablets_at_first: _Optional[int] = ..., tablets_unreported: _Optional[int] = ..., drain_reason: _Optional[str] = ..., loop_lag_ms_max: _Optional[float] = ..., gil_hold_ms_max: _Optional[float] = ..., tablets_max: _Optional[int] = ..., copies_failing: _Optional[_Iterable[_Union[FailingCopy, _Mapping]]] = ..., avoided: _Optional[bool] = ..., open_files: _Optional[_Union[ResourceUse, _Mapping]] = ..., memory_maps: _Optional[_Union[ResourceUse, _Mapping]] = ..., feature_level: _Optional[int] = ..., finalized_level: _Optional[int] = ..., maintenance_until_us: _Optional[int] = ..., maintenance_owner: _Optional[str] = ..., maintenance_reason: _Optional[str] = ..., doubts: _Optional[_Iterable[str]] = ..., not_counted: _Optional[str] = ...) -> None: ...
+    def __init__(self, uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., last_heartbeat_us_ago: _Optional[int] = ..., alive: _Optional[bool] = ..., location: _Optional[str] = ..., replicas: _Optional[int] = ..., leaders: _Optional[int] = ..., bytes_on_disk: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., draining: _Optional[bool] = ..., drained: _Optional[bool] = ..., tablets_left: _Optional[int] = ..., tablets_at_first: _Optional[int] = ..., tablets_unreported: _Optional[int] = ..., drain_reason: _Optional[str] = ..., loop_lag_ms_max: _Optional[float] = ..., gil_hold_ms_max: _Optional[float] = ..., tablets_max: _Optional[int] = ..., copies_failing: _Optional[_Iterable[_Union[FailingCopy, _Mapping]]] = ..., avoided: _Optional[bool] = ..., open_files: _Optional[_Union[ResourceUse, _Mapping]] = ..., memory_maps: _Optional[_Union[ResourceUse, _Mapping]] = ..., feature_level: _Optional[int] = ..., finalized_level: _Optional[int] = ..., maintenance_until_us: _Optional[int] = ..., maintenance_owner: _Optional[str] = ..., maintenance_reason: _Optional[str] = ..., quiescing: _Optional[bool] = ..., doubts: _Optional[_Iterable[str]] = ..., not_counted: _Optional[str] = ...) -> None: ...
 
 class ListServersReply(_message.Message):
     __slots__ = ("error", "servers", "masters", "cluster_id", "foreign", "desired_changes", "finalized_level", "candidates", "candidates_total", "next")

@@ -466,6 +466,11 @@ class TabletServiceStub:
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ProcessRequest.SerializeToString,
                 response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ProcessReply.FromString,
                 _registered_method=True)
+        self.Quiesce = channel.unary_unary(
+                '/nyala.v1.TabletService/Quiesce',
+                request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.QuiesceRequest.SerializeToString,
+                response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.QuiesceReply.FromString,
+                _registered_method=True)
         self.Ledger = channel.unary_unary(
                 '/nyala.v1.TabletService/Ledger',
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.LedgerRequest.SerializeToString,
@@ -577,6 +582,12 @@ class TabletServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Quiesce(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Ledger(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -673,6 +684,11 @@ def add_TabletServiceServicer_to_server(servicer, server):
                     servicer.IsProcess,
                     request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ProcessRequest.FromString,
                     response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ProcessReply.SerializeToString,
+            ),
+            'Quiesce': grpc.unary_unary_rpc_method_handler(
+                    servicer.Quiesce,
+                    request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.QuiesceRequest.FromString,
+                    response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.QuiesceReply.SerializeToString,
             ),
             'Ledger': grpc.unary_unary_rpc_method_handler(
                     servicer.Ledger,
@@ -1073,6 +1089,33 @@ class TabletService:
             '/nyala.v1.TabletService/IsProcess',
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.ProcessRequest.SerializeToString,
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.ProcessReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Quiesce(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/nyala.v1.TabletService/Quiesce',
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.QuiesceRequest.SerializeToString,
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.QuiesceReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -22,7 +22,6 @@ from nyala.replica.fs import (
     say_ready,
     when_parent_ends,
 )
-from nyala.replica.raft_driver import Replica
 from nyala.replica.rpc import RequestChecks, listen_on, new_server, pb_grpc
 from nyala.replica.tablet_copy.wire import RemoteCopySource
 from nyala.replica.transport import PeerNetwork, PeerServicer
@@ -49,7 +48,8 @@ from .maintenance.scrub import Scrub
 from .metrics import Metrics
 from .options import ServerOptions
 from .requests.leaders import LeaderTime
-from .requests.scans import Scans, when
+from .requests.quiescing import Quiescing
+from .requests.scans import Scans
 from .requests.tablet_service import TabletServicer
 from .requests.writes import Writes
 from .runtime.allocator import keep_memory_low
@@ -124,7 +124,14 @@ class TabletServer:
         watch = FolderWatch(self._disk, PROMISES)
         maintenance = Maintenance(manager, memory, check_folders=watch.check)
         ask_leader = LeaderTime(channels, network.place).ask
-        scans = Scans(self._hybrid_clock, options.scan_threads, ask_leader, manager.damaged)
+        scans = Scans(
+            self._hybrid_clock,
+            options.scan_threads,
+            ask_leader,
+            manager.damaged,
+            quiescing=lambda: manager.quiescing,
+        )
+        quiescing = Quiescing(manager, lambda: scans.under_way)
         validate = started_pool(2, "validate")
         writes = Writes(memory, validate, scans.observe, manager.copy_rate.written)
         scrub = Scrub(manager)
@@ -150,6 +157,7 @@ class TabletServer:
             microtasks=post.microtasks,
             gil=gil,
             identity=self._identity,
+            quiescing=quiescing,
             process=process,
         )
         pb_grpc.add_TabletServiceServicer_to_server(service, server)
@@ -183,6 +191,7 @@ class TabletServer:
         self._tasks.start(maintenance.run_forever())
         self._tasks.start(scrub.run_forever())
         self._tasks.start(joins.run_forever())
+        self._tasks.start(quiescing.run_forever())
         if options.masters:
             self._tasks.start(heartbeats.run_forever())
         await self._until_open(manager.open_all())
@@ -190,7 +199,7 @@ class TabletServer:
         await self._stop.wait()
 
         _log.info("P %s stopping", uuid)
-        await self._bounded(self._hand_over(manager), HAND_OVER_S, "handing leadership over")
+        await self._bounded(quiescing.hand_over(), HAND_OVER_S, "handing leadership over")
         manager.stopping = True
         await self._bounded(jobs.stop(), STOP_S, "copies to end")
         service.write_links.close()
@@ -233,19 +242,6 @@ class TabletServer:
                 looks = 0
                 if await self._identity.repair():
                     _log.error("P %s the instance file was damaged or missing: written again from memory", manager.uuid)
-
-    async def _hand_over(self, manager: TabletManager) -> None:
-        """Hand each leadership to the most up-to-date voter. If that fails, the group elects a leader."""
-
-        async def one(replica: Replica) -> None:
-            try:
-                heir = await when(lambda done: replica.transfer(None, done), HAND_OVER_S, "the transfer")
-                _log.info("T %s P %s handed leadership to %s", replica.tablet_id, manager.uuid, heir)
-            except ReplicaError as error:
-                _log.info("P %s could not hand over: %s", manager.uuid, error)
-
-        leaders = [h.replica for h in manager.running() if h.replica is not None and h.replica.is_leader]
-        await asyncio.gather(*(one(r) for r in leaders if len(r.active_config.voters) > 1))
 
     async def _bounded(self, work: Awaitable[Any], seconds: float, what: str) -> None:
         try:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         make_plan,
     )
     from .replacement import ReplacementPlan, plan_replacement, replacement_json
+    from .restart import at_risk
     from .tablet_files import FileFinding, TabletFiles, read_tablet
     from .upgrading import ProcessBuild, UpgradeView, gather_builds, upgrade_words
     from .verify import (

@@ -204,6 +204,11 @@ def judge(view: ClusterView) -> list[Finding]:
         if (words := maintenance_words(s))
     ]
     found += [
+        Finding(Severity.WARNING, f"server {s.uuid}", "quiesces, to be restarted; `nyala server quiesce stop` ends it")
+        for s in view.servers
+        if s.quiescing
+    ]
+    found += [
         Finding(
             Severity.ERROR if c.failures >= limits.COPY_FAILURES_MAX else Severity.WARNING,
             f"server {s.uuid}",

@@ -38,6 +38,7 @@ class Heartbeat:
     """The upper end of one slice of a full report: it covers all tablets after the first of these ids, up to the second
     one."""
     booting: bool = False
+    quiescing: bool = False
     location: str = ""
     memory_bytes: int = 0
     disk_bytes_free: int = 0

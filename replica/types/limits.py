@@ -500,6 +500,7 @@ REQUESTS: dict[str, RequestBound] = {
     "TabletService.Checksum": RequestBound(1 * _KIB, fixed_bytes=SCAN_BATCH_BYTES, wait_s=600.0),
     "TabletService.ServerTime": RequestBound(1 * _KIB),
     "TabletService.Lateness": RequestBound(1 * _KIB),
+    "TabletService.Quiesce": RequestBound(1 * _KIB),
     "TabletService.Ledger": RequestBound(1 * _KIB, wait_s=30.0, reply_bytes=4 * _MIB),
     "TabletService.Flush": RequestBound(1 * _KIB, fixed_bytes=128 * _KIB, wait_s=600.0),
     "TabletService.ListQuarantine": _PAGE._replace(bytes_max=1 * _KIB, wait_s=60.0),

@@ -12,6 +12,7 @@ from nyala.replica.consensus_metadata import path_of
 from nyala.replica.raft import Role
 from nyala.replica.raft_driver import Phase, Replica
 from nyala.replica.rpc import config_to_pb, member_to_pb, pb
+from nyala.replica.server.requests.quiescing import Quiescing
 from nyala.replica.server.requests.scans import Scans
 from nyala.replica.server.requests.tablet_service import TabletServicer
 from nyala.replica.server.requests.writes import Writes
@@ -44,7 +45,8 @@ class _Calls:
         async def nobody_leads(replica: Any, time: int) -> None:
             return
 
-        self.scans = Scans(manager.hybrid_clock, 2, nobody_leads, manager.damaged)
+        self.scans = Scans(manager.hybrid_clock, 2, nobody_leads, manager.damaged, quiescing=lambda: manager.quiescing)
+        self.quiescing = Quiescing(manager, lambda: self.scans.under_way)
         tablets = TabletServicer(
             manager=manager,
             writes=Writes(memory, self._pool, self.scans.observe, lambda: None),
@@ -55,6 +57,7 @@ class _Calls:
             microtasks=manager.post.microtasks,
             gil=GilWatch(),
             identity=identity_of(server.uuid),
+            quiescing=self.quiescing,
         )
         peers = PeerServicer(server.uuid, manager.deliver, self.places.__setitem__)
         self.services = {"TabletService": tablets, "CopyService": server.copies, "PeerService": peers}
@@ -83,6 +86,10 @@ class ServerWorld:
     def services(self) -> dict[str, Any]:
         """Return the services of the row's server, by name."""
         return dict(self._calls[self._at].services)
+
+    def quiescing(self, at: str) -> Quiescing:
+        """Return the part of a server that hands leaderships over; nothing runs it."""
+        return self._calls[at].quiescing
 
     async def call(self, service: str, method: str, request: Any, at: str = "") -> Any:
         """Return the reply, or its last chunk."""
@@ -123,6 +130,13 @@ class ServerWorld:
         """Return whether the row's server leads."""
         replica = self._calls[self._at].server.manager.get(tablet_id).replica
         return replica is not None and replica.is_leader and replica.phase is Phase.RUNNING
+
+    def takes_writes(self, at: str) -> bool:
+        """Return whether the server leads the tablet, and has committed an entry of its term."""
+        replica = self._calls[at].server.manager.get(TABLET).replica
+        if replica is None or not replica.is_leader:
+            return False
+        return replica.last_logged.term == replica.term and replica.commit_index == replica.last_logged.index
 
     async def change(self, kind: str, letter: str) -> None:
         """Add or remove a member that does not exist."""
@@ -215,6 +229,7 @@ def _state_of(calls: _Calls) -> dict[str, Any]:
         "copies": [(j.tablet_id, j.progress.phase) for j in calls.server.jobs.running()],
         "sessions": [(s.tablet_id, s.requestor_uuid) for s in manager.sessions.sessions()],
         "addresses": (dict(calls.server.places), dict(calls.places)),
+        "quiescing": manager.quiescing,
         "the clock": manager.hybrid_clock.ahead_of_wall_us() // 1_000_000,
     }
 

@@ -6,15 +6,18 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nyala.replica.client import Client, ClientOptions
+import pyarrow as pa
+
+from nyala.replica.client import Client, ClientOptions, ScanSpec, wire_batches
 from nyala.replica.fs import RealDisk
 from nyala.replica.master.catalog.catalog import Catalog
 from nyala.replica.master.catalog.records import Json
-from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
+from nyala.replica.rows import Column, ColumnType, PartitionSpec, RowOp, TableSchema
 from nyala.replica.rpc import pb, pb_grpc
 from nyala.replica.types import Code, Refused
 from nyala.replica.types.crash_points import CRASH_VARIABLE
@@ -90,13 +93,14 @@ class Masters:
     def client(self) -> Client:
         return Client(self.addresses, ClientOptions(connect_timeout_s=30))
 
-    def create(self, *names: str) -> None:
-        """Create tables at the leader, once it knows the server."""
+    def create(self, *names: str, replicas: int = 1) -> None:
+        """Create tables at the leader, once it knows the servers."""
         with self.client() as client:
 
-            def made(name: str) -> bool:
+            def is_made(name: str) -> bool:
                 try:
-                    return bool(client.create_table(name, SCHEMA, SPEC, replication_factor=1, request_id=name).table_id)
+                    made = client.create_table(name, SCHEMA, SPEC, replication_factor=replicas, request_id=name)
+                    return bool(made.table_id)
                 except Refused as error:
                     assert error.code in (Code.NOT_READY, Code.UNAVAILABLE) or "live tablet servers" in str(error), (
                         error
@@ -104,7 +108,7 @@ class Masters:
                     return False
 
             for name in names:
-                wait_until(lambda name=name: made(name), f"table {name} is made")  # type: ignore[misc]
+                wait_until(lambda name=name: is_made(name), f"table {name} is made")  # type: ignore[misc]
 
     def tables(self) -> set[str]:
         with self.client() as client:
@@ -141,3 +145,40 @@ class Masters:
         root = self.cluster.folder / name
         given = ("--uuid", uuid) if uuid else ()
         return root, done("fs", "format", root, "--kind", "master", *given)["uuid"]
+
+
+class Load:
+    """A thread that writes rows, reads them at the leader and at any replica, and looks the table up at the masters,
+    until it is told to stop."""
+
+    def __init__(self, masters: Masters) -> None:
+        self.client = masters.client()
+        self.rounds = 0
+        self.failures: list[BaseException] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            with self.client:
+                table = self.client.get_table("old")
+                with self.client.session_writer(table) as writer:
+                    while not self._over.is_set():
+                        for batch in wire_batches(table, pa.table({"id": [self.rounds]}), RowOp.INSERT):
+                            writer.write(batch)
+                        self.rounds += 1
+                        for spec in (ScanSpec(), ScanSpec(staleness_us=60_000_000)):
+                            assert self.client.count(self.client.get_table("old"), spec) == self.rounds
+        except BaseException as error:  # noqa: BLE001 - the test reports it
+            self.failures.append(error)
+
+    def more(self) -> None:
+        """Wait until one round has begun and ended from now on."""
+        before = self.rounds
+        wait_until(lambda: self.failures or self.rounds >= before + 2, "the load goes on")
+
+    def end(self) -> None:
+        self._over.set()
+        self._thread.join()
+        assert self.failures == [] and self.rounds > 0

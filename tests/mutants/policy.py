@@ -379,7 +379,7 @@ MUTANTS = (
         test="tests/unit/policy/test_policy_quorum_table.py::test_advise_answers_as_kudu_or_says_why_not",
         file="replica/policy/membership.py",
         function="_evict",
-        before="target = transfer_target(tablet, load)",
+        before="target = transfer_target(tablet, load, quiescing)",
         after="continue",
     ),
     Mutant(
@@ -487,11 +487,11 @@ MUTANTS = (
         test="tests/unit/policy/test_policy_desired_changes.py::test_desired_change_for_a_voter_beside_the_only_one_ends",
         file="replica/policy/membership.py",
         function="_evict",
-        before="target = transfer_target(tablet, load)",
+        before="target = transfer_target(tablet, load, quiescing)",
         after="""
             if not member.replace:
                 continue
-            target = transfer_target(tablet, load)
+            target = transfer_target(tablet, load, quiescing)
         """,
     ),
     Mutant(
@@ -531,5 +531,23 @@ MUTANTS = (
         function="restored",
         before="promote=False, replace",
         after="promote=True, replace",
+    ),
+    Mutant(
+        name="wanted leadership goes to a quiescing server",
+        rows="OP-03",
+        test="tests/unit/policy/test_policy_desired.py::test_no_leadership_goes_to_a_server_that_quiesces",
+        file="replica/policy/decide.py",
+        function="_Evaluation._grant",
+        before=" or desired.to_uuid in self.quiescing:",
+        after=":",
+    ),
+    Mutant(
+        name="leaving leader hands over to a quiescing server",
+        rows="OP-03",
+        test="tests/unit/policy/test_policy_desired.py::test_no_leadership_goes_to_a_server_that_quiesces",
+        file="replica/policy/membership.py",
+        function="transfer_target",
+        before="if m.uuid not in quiescing",
+        after="if m.uuid",
     ),
 )

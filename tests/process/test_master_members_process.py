@@ -5,19 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 
-import pyarrow as pa
 import pytest
 
-from nyala.replica.client import ScanSpec, wire_batches
 from nyala.replica.fs import KNOWN_MASTERS
 from nyala.replica.master.process import REMOVED_EXIT_CODE
-from nyala.replica.rows import RowOp
 from nyala.replica.rpc import pb
 from tests.harness.cluster import ServerProcess, local_cluster, wait_until
-from tests.harness.three_masters import FLAGS, MASTER, Masters, done, refused
+from tests.harness.three_masters import FLAGS, MASTER, Load, Masters, done, refused
 
 pytestmark = pytest.mark.process
 
@@ -82,41 +78,6 @@ def test_single_master_becomes_three_while_it_serves(members: Members) -> None:
 def three() -> Iterator[Members]:
     with local_cluster() as cluster:
         yield Members(Masters(cluster, 3))
-
-
-class Load:
-    """A thread that writes and reads rows, and looks the table up at the masters, until it is told to stop."""
-
-    def __init__(self, masters: Masters) -> None:
-        self.client = masters.client()
-        self.rounds = 0
-        self.failures: list[BaseException] = []
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            with self.client:
-                table = self.client.get_table("old")
-                with self.client.session_writer(table) as writer:
-                    while not self._over.is_set():
-                        for batch in wire_batches(table, pa.table({"id": [self.rounds]}), RowOp.INSERT):
-                            writer.write(batch)
-                        self.rounds += 1
-                        assert self.client.count(self.client.get_table("old"), ScanSpec()) == self.rounds
-        except BaseException as error:  # noqa: BLE001 - the test reports it
-            self.failures.append(error)
-
-    def more(self) -> None:
-        """Wait until one round has begun and ended from now on."""
-        before = self.rounds
-        wait_until(lambda: self.failures or self.rounds >= before + 2, "the load goes on")
-
-    def end(self) -> None:
-        self._over.set()
-        self._thread.join()
-        assert self.failures == [] and self.rounds > 0
 
 
 def test_each_of_three_masters_is_replaced_while_rows_are_written_and_read(three: Members) -> None:

@@ -53,6 +53,7 @@ ALONE = {
     "replica/tablet/results.py": "values that `apply` and `flush` return",
     "replica/tablet_copy/startup.py": PROTOCOL,
     "replica/tablet_copy/wire/source_process.py": PROTOCOL,
+    "replica/tools/restart.py": PURE,
     "replica/transport/batch_bounds.py": PURE,
     "replica/transport/options.py": OPTIONS,
     "replica/transport/refusals.py": SHARED,

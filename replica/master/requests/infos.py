@@ -83,6 +83,7 @@ def server_infos(master: MasterState, uuids: Sequence[str]) -> list[pb.ServerInf
                 addresses=[address_to_pb(a) for a in server.addresses],
                 last_heartbeat_us_ago=max(0, master.mono_us - server.last_heard_us),
                 alive=view.alive,
+                quiescing=view.quiescing,
                 location=server.said.location,
                 replicas=len(live),
                 leaders=sum(r.role == "LEADER" for r in live),

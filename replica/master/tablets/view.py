@@ -55,6 +55,7 @@ def server_view(
         location=s.said.location,
         draining=s.uuid in retired,
         maintenance=s.uuid in maintenance,
+        quiescing=s.said.quiescing,
         tablets_max=s.said.tablets_max,
         avoided=mono_us < s.avoided_until_us,
         disk_bytes_free=s.said.disk_bytes_free,

@@ -252,6 +252,7 @@ class Heartbeats:
             slice_after=report.after,
             slice_until=report.until,
             booting=self.booting,
+            quiescing=manager.quiescing,
             location=manager.options.location,
             memory_bytes=self._memory.used_bytes,
             disk_bytes_free=free.f_bavail * free.f_frsize,

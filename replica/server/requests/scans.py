@@ -73,11 +73,13 @@ class Scans:
         ask_leader: AskLeader,
         damaged: Callable[[HostedTablet, Corruption], None],
         *,
+        quiescing: Callable[[], bool] = lambda: False,
         catch_up_s: float = CATCH_UP_S,
         patience_s: float = PATIENCE_S,
     ) -> None:
         """`damaged(hosted, error)`: called when a scan finds a damaged block; it fails the replica, and peers heal
-        it."""
+        it. `quiescing()`: whether replicas that do not lead refuse new reads."""
+        self._quiescing = quiescing
         self._hybrid_clock = hybrid_clock
         self._ask_leader = ask_leader
         self._damaged = damaged
@@ -182,6 +184,9 @@ class Scans:
         mine = replica.active_config.member(replica.uuid)
         if mine is not None and not mine.holds_data:
             raise Refused(Code.LAGGING, "this replica is a witness and holds no data")
+        if self._quiescing() and not replica.is_leader:
+            what = "this server quiesces, and takes no new reads that other replicas can serve: ask another one"
+            raise Refused(Code.STEPPING_DOWN, what)
         seen = max(request.propagated_time, request.snapshot_time)
         self.observe(request.snapshot_time)
         if self._hybrid_clock.ahead_of_wall_us() > limits.CLOCK_DIFFERENCE_US_MAX:
@@ -207,6 +212,11 @@ class Scans:
         if request.snapshot_time:
             await self._wait_safe(replica, request.snapshot_time, timeout_s)
         return int(request.snapshot_time) or None
+
+    @property
+    def under_way(self) -> int:
+        """Scans, reads by key and checksums that are not ended yet."""
+        return self.open.calls + self.getting.calls + self.summing.calls
 
     def observe(self, hybrid_time: int) -> None:
         """Push this server's clock above a time that a caller has seen; INVALID_ARGUMENT if it is far in the future."""

@@ -40,6 +40,7 @@ from ..runtime.identity import Identity
 from ..tablets.manager import TabletManager
 from ..tablets.status import replica_status
 from .quarantine import quarantine_list, quarantine_purge
+from .quiescing import Quiescing
 from .request_deadline import RequestDeadline
 from .scans import TIMEOUT_DEFAULT_S, Scans, when
 from .write_links import WriteLinks
@@ -89,6 +90,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
         microtasks: MicrotaskQueue,
         gil: GilWatch,
         identity: Identity,
+        quiescing: Quiescing,
         process: int = 0,
     ) -> None:
         """`process`: the number that this process's heartbeats carry."""
@@ -100,6 +102,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
         self._identity = identity
         self._gil = gil
         self._process = process
+        self._quiescing = quiescing
         self.write_links = WriteLinks(grant_ticket, self._begin_write, microtasks)
 
     async def GetIdentity(self, request: pb.Empty, context: Context) -> pb.IdentityReply:
@@ -241,6 +244,13 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
         """Return whether this process sends the heartbeats with that number. A master asks that before it believes
         one."""
         return pb.ProcessReply(same=request.process == self._process)
+
+    @_answered(pb.QuiesceReply)
+    async def Quiesce(self, request: pb.QuiesceRequest, context: Context) -> pb.QuiesceReply:
+        """Begin or end to quiesce, or neither; answer how far it is."""
+        if request.HasField("quiesce"):
+            self._quiescing.want(request.quiesce, request.seen)
+        return pb.QuiesceReply(**self._quiescing.progress()._asdict())
 
     @_answered(pb.LedgerReply)
     async def Ledger(self, request: pb.LedgerRequest, context: Context) -> pb.LedgerReply:

@@ -120,6 +120,8 @@ class TabletManager:
             pulse=pulse,
         )
         self.stopping = False
+        self.quiescing = False
+        """Whether other servers shall lead and serve reads, as far as they can; see `requests/quiescing.py`."""
         self._later = Tasks(on_fatal)
         """At most one task for each tablet that waits to be opened again."""
         self.shutdowns = ReplicaShutdown(disk, self.sessions, self.replays, heavy, self.in_thread)
@@ -135,6 +137,7 @@ class TabletManager:
             soon=post.microtasks.soon,
             timer=LoopTimer(asyncio.get_running_loop(), post.microtasks),
             ticks_now=lambda: clock.monotonic_us() // (options.tick_ms * 1000),
+            yields=lambda: self.quiescing,
         )
         self._opener = Opener(
             disk=disk,

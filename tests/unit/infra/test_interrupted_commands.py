@@ -28,7 +28,8 @@ from tests.unit.infra.test_command_imports import commands
 
 READS = {
     "status", "env", "table list", "table describe", "table scan", "schema show", "schema list", "tablet list",
-    "server list", "master list", "cluster check", "upgrade status", "copy list", "source list", "dead-letter list",
+    "server list", "server quiesce status",
+    "master list", "cluster check", "upgrade status", "copy list", "source list", "dead-letter list",
     "quarantine list", "fs uuid", "local-replica list", "local-replica dump", "wal dump", "cmeta dump", "cmeta print",
     "superblock dump",
 }  # fmt: skip

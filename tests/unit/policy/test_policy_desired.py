@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nyala.replica.policy import Caps, ChangeKind, DesiredChange, TabletView, decide
+from nyala.replica.policy import Caps, ChangeKind, ClusterView, DesiredChange, TabletView, decide
 from nyala.replica.types import Action, EditKind
-from tests.harness.policy_views import cluster, obey, settle, tablet, words_of
+from tests.harness.policy_views import cluster, obey, server, settle, tablet, words_of
 
 
 @pytest.mark.parametrize("leader", ["a", "c"])
@@ -187,3 +187,17 @@ def _wished(rng: random.Random, t: TabletView, names: str, dead: set[str]) -> Ta
     takes = "" if kind is ChangeKind.ADD else source
     gets = target if kind in (ChangeKind.MOVE, ChangeKind.ADD) else ""
     return replace(t, desired=DesiredChange(kind=kind, wish_id="w", from_uuid=takes, to_uuid=gets))
+
+
+def test_no_leadership_goes_to_a_server_that_quiesces() -> None:
+    """OP-03. Goal: a wanted transfer waits, and a leader that is to leave hands over to another voter, or waits.
+    Method: each, with servers that quiesce and without."""
+    wanted = DesiredChange(kind=ChangeKind.TRANSFER, wish_id="w", to_uuid="b")
+    for quiescing, decided in (("", ["b"]), ("b", [])):
+        hosts = tuple(replace(server(u), quiescing=u in quiescing) for u in "abc")
+        view = ClusterView(servers=hosts, tablets=(tablet("a b c", "a", desired=wanted),))
+        assert [d.target_uuid for d in decide(view, 1)] == decided
+    for quiescing, decided in (("", ["b"]), ("b", ["c"]), ("bcd", [])):
+        hosts = tuple(replace(server(u), quiescing=u in quiescing) for u in "abcd")
+        view = ClusterView(servers=hosts, tablets=(tablet("a:r b c d", "a"),))
+        assert [d.target_uuid for d in decide(view, 1)] == decided

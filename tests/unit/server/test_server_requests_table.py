@@ -137,6 +137,21 @@ def deletion(**fields: Any) -> Callable[[ServerWorld], Any]:
     return request
 
 
+async def status_read(world: ServerWorld) -> None:
+    """The row's later requests know the number of changes so far."""
+    world.told["changes"] = (await world.done(T, "Quiesce", ask(pb.QuiesceRequest)(world))).changes
+
+
+def quiesce(wanted: bool, ahead: int = 0) -> Callable[[ServerWorld], Any]:
+    """By whom has read the status, and knows of so many changes since."""
+    return lambda world: ask(pb.QuiesceRequest, quiesce=wanted, seen=world.told["changes"] + ahead)(world)
+
+
+async def quiesced_and_not(world: ServerWorld) -> None:
+    await world.done(T, "Quiesce", quiesce(True)(world))
+    await world.done(T, "Quiesce", quiesce(False, 1)(world))
+
+
 async def two_voters(world: ServerWorld) -> None:
     world.pair.cut = False
     await world.pair.add_other()
@@ -352,6 +367,13 @@ ROWS = [
     ),
     reading("TabletService.Lateness", ask(pb.LatenessRequest, last_s=1)),
     reading("TabletService.IsProcess", ask(pb.ProcessRequest, process=1)),
+    Row(
+        call="TabletService.Quiesce",
+        prepare=status_read,
+        good=quiesce(True),
+        stale=[Stale("of another process, or another state", quiesce(True, -1), Code.CAS_FAILED)],
+        late=[Late("behind its end", quiesced_and_not, Code.CAS_FAILED)],
+    ),
     reading("TabletService.Ledger", ask(pb.LedgerRequest, tablet_id=TABLET), elsewhere(pb.LedgerRequest)),
     Row(
         call="TabletService.Flush",
