@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from nyala import schemas
+from nyala.replica.rows import never_stop
 from nyala.replica.tablet import BlockInfo, Superblock, block_names
 from nyala.replica.types import Code, Corruption, Disk, Refused
 
@@ -73,18 +74,17 @@ def superblock_bytes(superblock: Superblock) -> bytes:
     return schemas.frame("superblock", superblock.to_avro())
 
 
-def quarantined_superblocks(disk: Disk) -> dict[str, Superblock]:
-    """The superblock in each quarantine, by the quarantine's path. Corruption if one cannot be read: then no file may
-    be removed.
+def quarantined_superblocks(disk: Disk, stop: Callable[[], None] = never_stop) -> Iterator[tuple[str, Superblock]]:
+    """Each quarantine's path and superblock, one after the other. Corruption if one cannot be read: then no file may be
+    removed. `stop` is called before each; it may raise.
 
     A quarantine that is removed meanwhile names nothing any more, because its blocks are removed before it.
     """
-    found: dict[str, Superblock] = {}
     for name in disk.listdir(QUARANTINE):
+        stop()
         path = f"{QUARANTINE}/{name}/superblock"
         with suppress(FileNotFoundError):
-            found[f"{QUARANTINE}/{name}"] = parse_superblock(disk.read(path), path)
-    return found
+            yield f"{QUARANTINE}/{name}", parse_superblock(disk.read(path), path)
 
 
 def named_blocks(disk: Disk) -> frozenset[str]:
@@ -95,13 +95,14 @@ def named_blocks(disk: Disk) -> frozenset[str]:
     names: set[str] = set()
     for tablet_id in Superblock.list_tablets(disk):
         names |= block_names(Superblock.load(disk, tablet_id))
-    for superblock in quarantined_superblocks(disk).values():
+    for _, superblock in quarantined_superblocks(disk):
         names |= block_names(superblock)
     return frozenset(names)
 
 
-def spared_blocks(disk: Disk, present: Iterable[str]) -> frozenset[str]:
-    """The paths of those files of `present`, in `data/`, that a lost superblock may have named.
+def spared_blocks(disk: Disk, present: Iterable[str], stop: Callable[[], None] = never_stop) -> frozenset[str]:
+    """The paths of those files of `present`, in `data/`, that a lost superblock may have named. `stop` is called before
+    each superblock is read; it may raise.
 
     A tablet with a log folder or consensus metadata and no superblock was here, or was being created. Its superblock
     may come back from a backup, and would name these blocks. A tombstone may have taken the place of such a superblock.
@@ -112,6 +113,7 @@ def spared_blocks(disk: Disk, present: Iterable[str]) -> frozenset[str]:
     left = {*disk.listdir("wals"), *disk.listdir("consensus-meta")} - known
     below: dict[str, float] = dict.fromkeys(left, math.inf)
     for tablet_id in known:
+        stop()
         superblock = Superblock.load(disk, tablet_id)
         if not superblock.last_logged_known:
             below[tablet_id] = superblock.next_block

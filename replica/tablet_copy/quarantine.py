@@ -6,10 +6,13 @@ Quarantines may be removed meanwhile; one that is gone when it is read is left o
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from nyala.replica.rows import never_stop
 from nyala.replica.tablet import Superblock, block_names, superblock_path
 from nyala.replica.types import ZERO_OPID, Code, Corruption, DataState, Disk, DiskFailure, Refused, check
 
@@ -33,13 +36,24 @@ class Quarantined:
 
 def list_quarantine(disk: Disk, tablet_id: str = "") -> list[Quarantined]:
     """The quarantines of one tablet, or all, sorted by path; `error` says why one cannot be read."""
-    found = []
-    for name in disk.listdir(QUARANTINE):
-        path = f"{QUARANTINE}/{name}"
-        item = _look_at(disk, path, _tablet_of(name))
+    return list_some(disk, tablet_id)[0]
+
+
+def list_some(
+    disk: Disk, tablet_id: str = "", *, after: str = "", most: float = math.inf, stop: Callable[[], None] = never_stop
+) -> tuple[list[Quarantined], str]:
+    """(those of the first `most` quarantines after the path `after` that `list_quarantine` lists, the path of the last
+    of them if there are more). `stop` is called before each, and may raise."""
+    found: list[Quarantined] = []
+    paths = [path for path in sorted(f"{QUARANTINE}/{name}" for name in disk.listdir(QUARANTINE)) if path > after]
+    for number, path in enumerate(paths):
+        if number >= most:
+            return found, paths[number - 1]
+        stop()
+        item = _look_at(disk, path, _tablet_of(path.removeprefix(f"{QUARANTINE}/")))
         if tablet_id in ("", item.tablet_id) and disk.exists(path):
             found.append(item)
-    return found
+    return found, ""
 
 
 def _size(disk: Disk, path: str) -> int:
@@ -58,10 +72,10 @@ def _block_size(disk: Disk, path: str) -> int:
         return 0
 
 
-def _spared(disk: Disk, tablet_id: str) -> frozenset[str]:
+def _spared(disk: Disk, tablet_id: str, stop: Callable[[], None]) -> frozenset[str]:
     """The tablet's blocks that stay for a lost superblock; none if the data folder cannot be read."""
     try:
-        return spared_blocks(disk, block_numbers(tablet_id, disk.listdir("data")))
+        return spared_blocks(disk, block_numbers(tablet_id, disk.listdir("data")), stop)
     except DiskFailure:
         return frozenset()
 
@@ -169,35 +183,49 @@ class Purged(NamedTuple):
     bytes_freed: int
 
 
-def purge_quarantine(disk: Disk, tablet_id: str) -> Purged:
+def purge_quarantine(
+    disk: Disk, tablet_id: str, *, most: float = math.inf, stop: Callable[[], None] = never_stop
+) -> Purged:
     """Remove the quarantines of one tablet, the blocks only they name, and those that a lost superblock may have named.
 
-    The tombstone's superblock and consensus metadata stay: a purge forgets data, never a promise.
+    The tombstone's superblock and consensus metadata stay: a purge forgets data, never a promise. Removes at most
+    `most` blocks and folders, blocks first, so another purge finds the rest. `stop` is called before each superblock
+    that is read and before each removal, and may raise.
     """
     check(disk.exists(superblock_path(tablet_id)), "only a known tablet's quarantine is purged", tablet=tablet_id)
-    quarantined = quarantined_superblocks(disk)
-    mine = sorted(path for path, superblock in quarantined.items() if superblock.tablet_id == tablet_id)
+    names, mine, readable = set(_spared(disk, tablet_id, stop)), [], set()
+    for path, superblock in quarantined_superblocks(disk, stop):
+        readable.add(path)
+        if superblock.tablet_id == tablet_id:
+            mine.append(path)
+            names |= block_names(superblock)
     bare = [
         f"{QUARANTINE}/{n}"
         for n in disk.listdir(QUARANTINE)
-        if _tablet_of(n) == tablet_id and f"{QUARANTINE}/{n}" not in quarantined
+        if _tablet_of(n) == tablet_id and f"{QUARANTINE}/{n}" not in readable
     ]
-    kept: set[str] = set()
+    # One superblock at a time, as a server may have thousands.
     for other in Superblock.list_tablets(disk):
-        kept |= block_names(Superblock.load(disk, other))
-    for path, superblock in quarantined.items():
+        stop()
+        names -= block_names(Superblock.load(disk, other))
+    for path, superblock in quarantined_superblocks(disk, stop):
         if path not in mine:
-            kept |= block_names(superblock)
+            names -= block_names(superblock)
     removed: list[str] = []
     freed = 0
-    names = _spared(disk, tablet_id).union(*(block_names(quarantined[path]) for path in mine))
-    for block in sorted(names - kept):
+    for block in sorted(names):
+        if len(removed) >= most:
+            break
+        stop()
         with suppress(FileNotFoundError):
             size = _block_size(disk, block)
             disk.remove(block)
             removed.append(block)
             freed += size
-    for path in (*mine, *bare):
+    for path in (*sorted(mine), *bare):
+        if len(removed) >= most:
+            break
+        stop()
         size = _wal_size(disk, path)
         disk.remove_tree(path)
         removed.append(path)

@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 import google_crc32c
 
 from nyala.replica.consensus_metadata import ConsensusMeta
+from nyala.replica.rows import never_stop
 from nyala.replica.tablet import Superblock, data_trouble, verify_file
 from nyala.replica.types import (
     ZERO_OPID,
@@ -57,10 +58,12 @@ def file_path(tablet_id: str, kind: FileKind, name: str) -> str:
     return f"data/{name}" if kind is FileKind.BLOCK else f"{wal_folder(tablet_id)}/{name}"
 
 
-def crc_of_file(file: DiskFile, length_bytes: int) -> int:
-    """CRC-32C of the first `length_bytes` bytes, read in bounded chunks."""
+def crc_of_file(file: DiskFile, length_bytes: int, stop: Callable[[], None] = never_stop) -> int:
+    """CRC-32C of the first `length_bytes` bytes, read in bounded chunks. `stop` is called before each, and may
+    raise."""
     crc, offset = 0, 0
     while offset < length_bytes:
+        stop()
         chunk = file.pread(min(limits.COPY_CHUNK_BYTES, length_bytes - offset), offset)
         if not chunk:
             raise Refused(Code.CORRUPTION, "a file is shorter than recorded", length=length_bytes, ends=offset)
@@ -85,6 +88,7 @@ def capture_session(
     term: int = 0,
     committed: OpId = ZERO_OPID,
     wanted: CopyWanted = WHOLE,
+    stop: Callable[[], None] = never_stop,
 ) -> CopySourceSession:
     """Open a session on this replica's superblock, metadata, blocks, and WAL from the flush index on.
 
@@ -95,7 +99,8 @@ def capture_session(
     its own log does not hold that entry, because then only other members, perhaps the requestor, hold it.
     `wanted.log_only`: no blocks; and no log either, if the log may begin after `committed`, the OpId at `commit_index`
     of a leader of `term`. See DESIGN.md, "Witnesses".
-    Heavy: it rolls the log and reads the chosen segments once for their checksums.
+    Heavy: it rolls the log and reads the chosen segments once for their checksums. `stop` is called before each piece
+    of at most COPY_CHUNK_BYTES that is read; an error that it raises ends the capture, and nothing is held.
     """
     with ExitStack() as undo:
         first = log.anchor(0)
@@ -134,7 +139,7 @@ def capture_session(
             path = file_path(tablet_id, FileKind.WAL_SEGMENT, segment.name)
             file = disk.open(path)
             try:
-                crc = crc_of_file(file, segment.length_bytes)
+                crc = crc_of_file(file, segment.length_bytes, stop)
             finally:
                 file.close()
             files.append(CopyFile(FileKind.WAL_SEGMENT, segment.name, segment.length_bytes, crc))

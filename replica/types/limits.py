@@ -391,6 +391,10 @@ end."""
 COPY_FETCHES_MAX = COPY_SESSIONS_MAX * COPY_FETCHES_PER_SESSION_MAX
 """The same bound for all sessions together. A connection whose session is over is closed when another one comes."""
 COPY_SESSION_TTL_US = 60 * 1_000_000
+QUARANTINES_LISTED_MAX = 1000
+"""Bounds the quarantines that one page of their list looks at; the superblock of each is read."""
+QUARANTINE_PURGED_MAX = 10_000
+"""Bounds the files and folders that one purge removes; its reply lists them, and another purge removes the rest."""
 
 
 REQUEST_FIELD_BYTES = 256
@@ -593,8 +597,23 @@ THREADS: dict[str, ThreadBound] = {
         {"rows": 8, "passes": 2000, "columns_of_passes": 20, "places": 25, "reads": 5, "kept_columns_of_places": 8},
         look=0,
     ),
+    # The files of the manifest; segments of the log are read in pieces of COPY_CHUNK_BYTES.
+    "capture of a copy": ThreadBound({"files": 100, "pieces": 30}),
+    # The target that doubts a block need not wait for its check.
+    "end of a copy": ThreadBound({"pieces": 30}, look=0),
+    # It ends with its connection. A part has at most COPY_CHUNK_BYTES.
+    "part of a copy": ThreadBound({}, steps=1000, look=0),
+    # Of each quarantine, its superblock, its blocks and the segments of its log; of QUARANTINES_LISTED_MAX in one page.
+    "list of quarantines": ThreadBound({"quarantines": 1000, "files": 60}),
+    # It reads the superblock of each tablet and quarantine twice, and removes QUARANTINE_PURGED_MAX files and folders.
+    "purge of quarantines": ThreadBound({"superblocks": 1000, "files": 100}),
+    # A change of the catalog is computed to its end; SOURCES_PER_TABLE_MAX bounds the table's sources.
+    "source positions": ThreadBound({"positions": 400, "sources": 10}, look=0),
+    # Before a handler gets it, a request is read to its end; its row in REQUESTS bounds its fields.
+    "reading of a long request": ThreadBound({"fields": 20}, look=0),
 }
-"""Work for requests on threads. `tests/unit/rpc/test_rpc_thread_costs.py` and `test_rpc_apply_costs.py` measure it."""
+"""Work for requests on threads. `tests/unit/rpc/test_rpc_thread_costs.py`, `test_rpc_apply_costs.py` and
+`test_rpc_copy_costs.py` measure it; `tests/tidy/test_request_bounds.py` finds work that has no row."""
 
 REPEATED: dict[str, int] = {
     "ScanRequest.columns": COLUMNS_MAX,

@@ -445,8 +445,8 @@ MUTANTS = (
         test="tests/unit/tablet_copy/test_copy_deletion.py::test_purge_removes_only_what_the_quarantine_alone_names",
         file="replica/tablet_copy/quarantine.py",
         function="purge_quarantine",
-        before="for block in sorted(names - kept):",
-        after='for block in sorted(f"data/{n}" for n in disk.listdir("data")):',
+        before="names -= block_names(Superblock.load(disk, other))",
+        after="pass",
     ),
     Mutant(
         name="purge tells live blocks as freed",

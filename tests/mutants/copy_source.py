@@ -438,7 +438,7 @@ MUTANTS = (
         test=("tests/unit/tablet_copy/test_copy_promises.py::test_purge_removes_what_stayed_for_a_lost_superblock"),
         file="replica/tablet_copy/quarantine.py",
         function="purge_quarantine",
-        before="_spared(disk, tablet_id).union(",
-        after="frozenset[str]().union(",
+        before="set(_spared(disk, tablet_id, stop))",
+        after="set[str]()",
     ),
 )

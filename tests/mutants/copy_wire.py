@@ -195,9 +195,124 @@ MUTANTS = (
         after="if False:",
     ),
     Mutant(
+        name="log is read for a copy whose caller left",
+        rows="IN-62",
+        test="tests/unit/server/test_server_callers.py::test_session_of_a_copy_whose_caller_left_is_ended[opening]",
+        file="replica/tablet_copy/wire/source_service.py",
+        function="SourceServicer.BeginCopy",
+        before="left.set()",
+        after="pass",
+    ),
+    Mutant(
+        name="capture does not look at its caller",
+        rows="IN-62",
+        test="tests/unit/rpc/test_rpc_copy_costs.py::test_capture_of_a_copy_takes_no_more_steps_than_is_stated",
+        file="replica/tablet_copy/source.py",
+        function="crc_of_file",
+        before="""
+        stop()
+        """,
+        after="""
+        pass
+        """,
+    ),
+    Mutant(
+        name="purge goes on for a caller that left",
+        rows="IN-62",
+        test=(
+            "tests/unit/server/test_server_callers.py::"
+            "test_purge_whose_caller_left_ends_before_the_tablet_does_anything_else"
+        ),
+        file="replica/server/requests/quarantine.py",
+        function="quarantine_purge",
+        before="deadline.leave()",
+        after="pass",
+    ),
+    Mutant(
+        name="purge whose caller left lets the tablet go",
+        rows="IN-62",
+        test=(
+            "tests/unit/server/test_server_callers.py::"
+            "test_purge_whose_caller_left_ends_before_the_tablet_does_anything_else"
+        ),
+        file="replica/server/requests/quarantine.py",
+        function="quarantine_purge",
+        before="asyncio.shield(purging)",
+        after="purging",
+    ),
+    Mutant(
+        name="purge does not look at its caller between removals",
+        rows="IN-60",
+        test="tests/unit/rpc/test_rpc_copy_costs.py::test_purge_of_quarantines_takes_no_more_steps_than_is_stated",
+        file="replica/tablet_copy/quarantine.py",
+        function="purge_quarantine",
+        before="""
+    for block in sorted(names):
+        if len(removed) >= most:
+            break
+        stop()
+        """,
+        after="""
+    for block in sorted(names):
+        if len(removed) >= most:
+            break
+        """,
+    ),
+    Mutant(
+        name="purge removes any number of files",
+        rows="IN-60",
+        test="tests/unit/rpc/test_rpc_copy_costs.py::test_purge_of_quarantines_takes_no_more_steps_than_is_stated",
+        file="replica/tablet_copy/quarantine.py",
+        function="purge_quarantine",
+        before="""
+    for block in sorted(names):
+        if len(removed) >= most:
+            break
+        """,
+        after="""
+    for block in sorted(names):
+        """,
+    ),
+    Mutant(
+        name="purge takes blocks of other quarantines",
+        rows="IN-60",
+        test="tests/unit/rpc/test_rpc_copy_costs.py::test_purge_of_quarantines_takes_no_more_steps_than_is_stated",
+        file="replica/tablet_copy/quarantine.py",
+        function="purge_quarantine",
+        before="if superblock.tablet_id == tablet_id:",
+        after="if superblock.tablet_id:",
+    ),
+    Mutant(
+        name="list of quarantines does not look at its caller",
+        rows="IN-60",
+        test="tests/unit/rpc/test_rpc_copy_costs.py::test_list_of_quarantines_takes_no_more_steps_than_is_stated",
+        file="replica/tablet_copy/quarantine.py",
+        function="list_some",
+        before="stop()",
+        after="pass",
+    ),
+    Mutant(
+        name="page of quarantines looks at all",
+        rows="IN-60",
+        test="tests/unit/rpc/test_rpc_copy_costs.py::test_list_of_quarantines_takes_no_more_steps_than_is_stated",
+        file="replica/tablet_copy/quarantine.py",
+        function="list_some",
+        before="if number >= most:",
+        after="if False:",
+    ),
+    Mutant(
+        name="page of quarantines leaves one out",
+        rows="IN-60",
+        test="tests/unit/rpc/test_rpc_copy_costs.py::test_list_of_quarantines_takes_no_more_steps_than_is_stated",
+        file="replica/tablet_copy/quarantine.py",
+        function="list_some",
+        before="return found, paths[number - 1]",
+        after="return found, paths[number]",
+    ),
+    Mutant(
         name="copys session outlives its caller",
         rows="IN-62",
-        test="tests/unit/server/test_server_callers.py::test_session_of_a_copy_whose_caller_left_is_ended",
+        test="tests/unit/server/test_server_callers.py::test_session_of_a_copy_whose_caller_left_is_ended[open]",
         file="replica/tablet_copy/wire/source_service.py",
         function="SourceServicer.BeginCopy",
         before="""

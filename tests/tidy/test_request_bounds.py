@@ -2,13 +2,51 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from nyala.replica.rpc import pb
 from nyala.replica.rpc.call_costs import arrival_cost
 from nyala.replica.rpc.request_fields import RULES, rule_of
 from nyala.replica.types import limits
+
+ROOT = Path(__file__).resolve().parents[2] / "replica"
+HANDLING = ("master/group", "master/requests", "rpc", "server/copies", "server/requests", "tablet_copy/wire")
+"""Folders with handlers, and with what handlers call to run work on a thread."""
+RUNS_ON_A_THREAD = {"run_in_executor", "to_thread", "in_thread", "submit", "Thread"}
+OWN = "no request's work"
+ON_THREADS: dict[str, tuple[str, ...]] = {
+    "master/group/catalog_copies.py CatalogCopies.expire_forever": (OWN,),
+    "master/group/catalog_copies.py CatalogCopies.end": (OWN,),
+    "master/group/catalog_group.py CatalogGroup._run_heavy": (OWN,),
+    "master/group/catalog_group.py CatalogGroup.start": (OWN,),
+    "master/group/catalog_group.py CatalogGroup._change": ("source positions",),
+    "master/group/catalog_group.py CatalogGroup.flushed": (OWN,),
+    "master/group/catalog_group.py CatalogGroup.check_files": (OWN,),
+    "master/group/catalog_group.py CatalogGroup.stop": (OWN,),
+    "master/group/file_check.py FileChecker.round": (OWN,),
+    "master/group/joining.py Joining._copy": (OWN,),
+    "rpc/checked_server.py RequestChecks._request": ("reading of a long request",),
+    "server/copies/copy_jobs.py CopyJobs._run": (OWN,),
+    "server/copies/copy_jobs.py CopyJobs._on_pool": (OWN,),
+    "server/copies/copy_jobs.py CopyJobs._settle_as_found": (OWN,),
+    "server/copies/witness_data.py WitnessDataJobs.swap": (OWN,),
+    "server/requests/quarantine.py quarantine_list": ("list of quarantines",),
+    "server/requests/quarantine.py quarantine_purge": ("purge of quarantines",),
+    "server/requests/scans.py Scans.get": ("get",),
+    "server/requests/scans.py Scans._chunks": ("scan",),
+    "server/requests/scans.py Scans.checksum": ("checksum",),
+    "server/requests/writes.py Writes._elsewhere": ("check of a write", "apply of a write"),
+    "tablet_copy/wire/fetch_serving.py FetchServing.taken": ("part of a copy",),
+    "tablet_copy/wire/source_service.py SourceServicer.BeginCopy": ("capture of a copy", "end of a copy"),
+    "tablet_copy/wire/source_service.py SourceServicer._left": ("end of a copy",),
+    "tablet_copy/wire/source_service.py SourceServicer.OpenFetch": ("end of a copy",),
+    "tablet_copy/wire/source_service.py SourceServicer.EndCopy": ("end of a copy",),
+}
+"""The functions that run work on a thread, each with its rows of `limits.THREADS`. OWN: the work is the process's own,
+at its start, in its rounds, or for a change that goes on without its caller."""
 
 FRAMES = ("WriteBundle", "FetchRequest")
 """Requests that come on connections of our own."""
@@ -91,3 +129,28 @@ def test_every_field_of_a_request_says_what_it_may_be() -> None:
             raise AssertionError(f"say in replica/rpc/request_fields.py what {own} may be") from None
         used |= {own, field.name}
     assert sorted(set(RULES) - used) == []
+
+
+def _threaded(folder: str) -> Iterator[str]:
+    """The functions in a folder that name a way to run work on a thread: file, class and function."""
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        waiting: list[tuple[ast.AST, str]] = [(ast.parse(path.read_text()), "")]
+        while waiting:
+            node, name = waiting.pop()
+            if isinstance(node, ast.Attribute) and node.attr in RUNS_ON_A_THREAD:
+                yield f"{path.relative_to(ROOT)} {name}"
+            for child in ast.iter_child_nodes(node):
+                scope = isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+                inside = scope and (not name or (name[0].isupper() and "." not in name))
+                waiting.append((child, f"{name}.{child.name}".lstrip(".") if inside else name))  # type: ignore[attr-defined]
+
+
+def test_work_on_a_thread_states_what_it_costs() -> None:
+    """IN-60. Goal: no handler runs work on a thread without a bound. Method: the sources of all handlers, of what they
+    call, and the table of bounds, both ways."""
+    found = {place for folder in HANDLING for place in _threaded(folder)}
+    assert sorted(found) == sorted(ON_THREADS), (
+        "state the steps of the new work in limits.THREADS, and name the row here"
+    )
+    named = {row for rows in ON_THREADS.values() for row in rows} - {OWN}
+    assert sorted(named) == sorted(limits.THREADS)

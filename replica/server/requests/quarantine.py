@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from nyala.replica.rpc import page_of, pb
-from nyala.replica.tablet_copy import list_quarantine, purge_quarantine
-from nyala.replica.types import Code, Refused
+from nyala.replica.tablet_copy import Purged, Quarantined, list_some, purge_quarantine
+from nyala.replica.types import Code, Refused, limits
 
 from ..tablets.manager import TabletManager
+from .request_deadline import RequestDeadline
 
 
-async def quarantine_list(manager: TabletManager, request: pb.QuarantineRequest) -> pb.ListQuarantineReply:
-    """One page of the quarantines of one tablet, or of all, by path."""
-    found = await manager.in_thread(lambda: list_quarantine(manager.disk, request.tablet_id))
+async def quarantine_list(
+    manager: TabletManager, request: pb.QuarantineRequest, deadline: RequestDeadline
+) -> pb.ListQuarantineReply:
+    """One page of the quarantines of one tablet, or of all, by path; it may be empty although there is a next one."""
+
+    def some() -> tuple[list[Quarantined], str]:
+        most = limits.QUARANTINES_LISTED_MAX
+        return list_some(manager.disk, request.tablet_id, after=request.after, most=most, stop=deadline.stop)
+
+    try:
+        found, more = await manager.in_thread(some)
+    except asyncio.CancelledError:
+        deadline.leave()
+        raise
     items = (
         (
             q.path,
@@ -24,22 +38,38 @@ async def quarantine_list(manager: TabletManager, request: pb.QuarantineRequest)
                 block_bytes=q.block_bytes,
             ),
         )
-        for q in sorted(found, key=lambda q: q.path)
-        if q.path > request.after
+        for q in found
     )
     page, last = await page_of(items, request.limit_bytes)
-    return pb.ListQuarantineReply(items=page, next=last)
+    return pb.ListQuarantineReply(items=page, next=last or more)
 
 
-async def quarantine_purge(manager: TabletManager, tablet_id: str) -> pb.PurgeQuarantineReply:
+async def quarantine_purge(
+    manager: TabletManager, tablet_id: str, deadline: RequestDeadline
+) -> pb.PurgeQuarantineReply:
     """Purge one tablet's quarantines; the tombstone, if it is one, keeps its promises.
 
-    Refused TABLET_NOT_FOUND for a tablet that was never here, ALREADY_INPROGRESS while it is created, copied or
-    deleted; Corruption if a superblock cannot be read, because it may name any block: then nothing is removed.
+    At most QUARANTINE_PURGED_MAX files and folders are removed; another purge removes the rest. If the caller leaves,
+    the purge ends soon, and the tablet stays in transition until then. Refused TABLET_NOT_FOUND for a tablet that was
+    never here, ALREADY_INPROGRESS while it is created, copied or deleted; Corruption if a superblock cannot be read,
+    because it may name any block: then nothing is removed.
     """
     hosted = manager.get(tablet_id)
     if hosted.copy is not None or hosted.opening or hosted.transition.locked():
         raise Refused(Code.ALREADY_INPROGRESS, "the tablet is in transition; ask again", tablet=tablet_id)
-    async with hosted.transition:
-        removed, freed = await manager.in_thread(lambda: purge_quarantine(manager.disk, tablet_id))
+
+    def some() -> Purged:
+        return purge_quarantine(manager.disk, tablet_id, most=limits.QUARANTINE_PURGED_MAX, stop=deadline.stop)
+
+    async def purged() -> Purged:
+        async with hosted.transition:
+            return await manager.in_thread(some)
+
+    purging = asyncio.create_task(purged())
+    try:
+        removed, freed = await asyncio.shield(purging)
+    except asyncio.CancelledError:
+        deadline.leave()
+        purging.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody waits for its error
+        raise
     return pb.PurgeQuarantineReply(removed=removed, bytes_freed=freed)

@@ -272,12 +272,12 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
     @_answered(pb.ListQuarantineReply)
     async def ListQuarantine(self, request: pb.QuarantineRequest, context: Context) -> pb.ListQuarantineReply:
         """Return the quarantines that deletions have left."""
-        return await quarantine_list(self._manager, request)
+        return await quarantine_list(self._manager, request, RequestDeadline.of(context))
 
     @_answered(pb.PurgeQuarantineReply)
     async def PurgeQuarantine(self, request: pb.QuarantineRequest, context: Context) -> pb.PurgeQuarantineReply:
         """Remove one tablet's quarantines."""
-        return await quarantine_purge(self._manager, request.tablet_id)
+        return await quarantine_purge(self._manager, request.tablet_id, RequestDeadline.of(context))
 
     def _told(self, reply: Callable[..., _Reply], error: ReplicaError) -> _Reply:
         return reply(error=error_to_pb(as_refusal(error, self._manager.on_fatal)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -81,6 +82,12 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
             if not is_leader and not request.allow_leaderless:
                 raise Refused(Code.NOT_LEADER, "copies are served by the leader", detail=replica.leader_uuid or "")
 
+            left = threading.Event()
+
+            def stop() -> None:
+                if left.is_set():
+                    raise Refused(Code.EXPIRED, "the caller left before its copy session was open")
+
             def capture(session_id: str, ttl_us: int) -> CopySourceSession:
                 return capture_session(
                     disk=process.disk,
@@ -97,6 +104,7 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
                     term=term,
                     committed=committed,
                     wanted=wanted,
+                    stop=stop,
                 )
 
             loop = asyncio.get_running_loop()
@@ -114,6 +122,7 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
             try:
                 session = await asyncio.shield(opening)
             except asyncio.CancelledError:
+                left.set()
                 opening.add_done_callback(self._left)  # the caller has gone, and will never end it
                 raise
             if is_leader and not (replica.is_leader and replica.term == term):

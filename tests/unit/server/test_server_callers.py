@@ -11,6 +11,7 @@ import pytest
 
 from nyala.replica.rows import CHECKSUM_DEFINITION, Predicate
 from nyala.replica.rpc import pb, predicate_to_pb
+from nyala.replica.server.requests.quarantine import quarantine_purge
 from nyala.replica.server.requests.request_deadline import RequestDeadline
 from nyala.replica.server.requests.scans import Scans
 from nyala.replica.server.tablets.hosted import HostedTablet
@@ -309,30 +310,38 @@ def test_long_list_of_values_is_read_and_evaluated_on_the_threads_of_scans() -> 
 
 
 class Opened(SourceSessions):
-    """Sessions that tell when one was opened."""
+    """Sessions that tell how the opening of each ended, and hold the thread of one that was opened."""
 
-    opened: threading.Event
+    ended: list[Refused | None]
+    go: threading.Event
 
     def open(self, *args: Any, **options: Any) -> Any:
-        session = super().open(*args, **options)
-        self.opened.set()
+        try:
+            session = super().open(*args, **options)
+        except Refused as error:
+            self.ended.append(error)
+            raise
+        self.ended.append(None)
+        assert self.go.wait(patience_s(60))
         return session
 
 
-def test_session_of_a_copy_whose_caller_left_is_ended() -> None:
+@pytest.mark.parametrize("when", ["while it is opened", "when it is open"], ids=["opening", "open"])
+def test_session_of_a_copy_whose_caller_left_is_ended(when: str) -> None:
     """IN-62. Goal: a copy session whose caller leaves while it is opened is ended at once. Method: the caller leaves
-    while a thread opens the session: the session is opened, and ended long before it would expire."""
+    while a thread opens the session, which then reads no more of the log and gives up; or when the thread has opened
+    it, and then it is ended long before it would expire."""
 
     async def scenario(pair: Pair) -> None:
         await pair.put(1, 2)
         server = pair.leader
         held, go = threading.Event(), threading.Event()
         sessions = Opened(server.manager.clock)
-        sessions.opened = threading.Event()
+        sessions.ended, sessions.go = [], go
         server.manager.sessions = sessions
 
         def hook(operation: str, path: str) -> None:
-            if threading.current_thread().name.startswith("copy-begin"):
+            if threading.current_thread().name.startswith("copy-begin") and when == "while it is opened":
                 held.set()
                 assert go.wait(patience_s(60))
 
@@ -340,12 +349,48 @@ def test_session_of_a_copy_whose_caller_left_is_ended() -> None:
         server.disk.hook = hook
         request = pb.BeginCopyRequest(dest_uuid=server.uuid, requestor_uuid="c" * 32, tablet_id=TABLET)
         task = asyncio.create_task(server.copies.BeginCopy(request, None))
-        await until(held.is_set, "the session is being opened")
+        await until(lambda: held.is_set() or sessions.ended == [None], "the session is being opened")
         task.cancel()
         await asyncio.wait([task], timeout=patience_s(60))
-        assert task.cancelled() and not sessions.sessions()
+        assert task.cancelled()
         go.set()
-        await until(sessions.opened.is_set, "it is open")
-        await until(lambda: not sessions.sessions(), "it is ended")
+        await until(lambda: bool(sessions.ended), "the work for it has ended")
+        (error,) = sessions.ended
+        assert (error is None) is (when == "when it is open") and (error is None or "the caller left" in error.what)
+        await until(lambda: not sessions.sessions() and not sessions._opening, "it is ended")
+
+    run_pair(scenario)
+
+
+def test_purge_whose_caller_left_ends_before_the_tablet_does_anything_else() -> None:
+    """IN-62. Goal: a purge of quarantines whose caller leaves removes no more, and nothing else happens to the tablet
+    until then. Method: the caller leaves while a thread reads a superblock: another purge is refused; when the thread
+    goes on it ends, and the quarantine is still there."""
+
+    async def scenario(pair: Pair) -> None:
+        await pair.put(1, 2)
+        server = pair.leader
+        disk, held, go = server.disk, threading.Event(), threading.Event()
+        disk.mkdir(f"quarantine/{TABLET}-000009")
+
+        def hook(operation: str, path: str) -> None:
+            if path.startswith("tablet-meta/") and threading.current_thread() is not threading.main_thread():
+                held.set()
+                assert go.wait(patience_s(60))
+
+        disk.hook = hook
+        task = asyncio.create_task(quarantine_purge(server.manager, TABLET, RequestDeadline(600)))
+        await until(held.is_set, "it is under way")
+        task.cancel()
+        await asyncio.wait([task], timeout=patience_s(60))
+        assert task.cancelled()
+        with pytest.raises(Refused, match="in transition"):
+            await quarantine_purge(server.manager, TABLET, RequestDeadline(600))
+        go.set()
+        hosted = server.manager.get(TABLET)
+        await until(lambda: not hosted.transition.locked(), "it has ended")
+        assert disk.listdir("quarantine") == [f"{TABLET}-000009"]
+        purged = await quarantine_purge(server.manager, TABLET, RequestDeadline(600))
+        assert list(purged.removed) == [f"quarantine/{TABLET}-000009"]
 
     run_pair(scenario)
