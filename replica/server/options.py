@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from nyala.replica.types import Address, check, limits
+
+_LOCATION = re.compile(r"(?:/[A-Za-z0-9._-]+)+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +27,7 @@ class ServerOptions:
     `OpenLink`."""
     masters: tuple[Address, ...] = ()
     location: str = ""
+    """The place in the data center, as /zone/rack; replicas of one tablet go to different ones. Empty: not known."""
     ready_file: str = ""
     parent_fd: int = -1
     metrics_port: int = -1
@@ -63,6 +67,13 @@ class ServerOptions:
     """A tablet is flushed when its log has grown by this much, so that restarts stay short."""
 
     def __post_init__(self) -> None:
+        fits = len(self.location) <= limits.NAME_LENGTH_MAX and _LOCATION.fullmatch(self.location)
+        check(
+            not self.location or bool(fits),
+            "a location is /zone, /zone/rack or longer: letters, digits, '.', '_' and '-' behind each slash, at most "
+            f"{limits.NAME_LENGTH_MAX} characters; give another one, or none",
+            location=self.location,
+        )
         check(self.tick_ms > 0, "a tick takes time", tick_ms=self.tick_ms)
         check(self.tablets_max > 0, "a server holds a tablet", tablets_max=self.tablets_max)
         check(self.quiet_after_ms >= 0, "idle time is not negative", quiet_after_ms=self.quiet_after_ms)

@@ -13,7 +13,7 @@ from nyala.replica.fs import FOLDERS, PROMISES, RealDisk, format_directory, join
 from nyala.replica.server import ServerOptions, check_durable_state, process
 from nyala.replica.server.__main__ import parse
 from nyala.replica.server.runtime.identity import Identity
-from nyala.replica.types import Code, Corruption, InvariantViolation, Refused, SystemClock, is_uuid
+from nyala.replica.types import Code, Corruption, InvariantViolation, Refused, SystemClock, is_uuid, limits
 from tests.harness.copies import CONFIG, SOURCE_UUID, RestingReplica, TestClock, new_disk
 from tests.harness.server_pair import until
 from tests.harness.sim_disk import SimDisk
@@ -129,6 +129,30 @@ def test_command_line_becomes_options(capsys: pytest.CaptureFixture[str]) -> Non
         with pytest.raises(SystemExit):
             parse(["--root", "/r", option, value])
         assert why in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_location_that_cannot_be_is_refused_at_the_start(capsys: pytest.CaptureFixture[str]) -> None:
+    """OP-05. Goal: a misspelt location is no place of its own, and the line says how one is spelt. Method: good ones,
+    the longest included, and bad ones."""
+    longest = "/" + "x" * (limits.NAME_LENGTH_MAX - 1)
+    for good in ("", "/dc1", "/dc1/rack3", "/eu-1/b.2/row_4", longest):
+        assert parse(["--root", "/r", "--location", good]).location == good
+    for bad in (
+        "dc1",
+        "dc1/rack3",
+        "/",
+        "/dc1/",
+        "//rack3",
+        "/dc1 /rack3",
+        "/dc1\n",
+        "/d\u00e9",
+        "/a:b",
+        longest + "x",
+    ):
+        with pytest.raises(SystemExit):
+            parse(["--root", "/r", "--location", bad])
+        told = capsys.readouterr().err
+        assert "a location is /zone, /zone/rack or longer" in told and "give another one, or none" in told
 
 
 def test_options_validate_relations() -> None:
