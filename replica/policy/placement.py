@@ -28,7 +28,7 @@ def pick_server(
     candidates: Sequence[ServerView], taken: Sequence[ServerView], loads: Sequence[Mapping[str, int]]
 ) -> ServerView | None:
     """Return the best candidate that is not in `taken`: one where copies do not fail, then with room on the disk, then
-    in the location used least, then with the smallest of each load in turn.
+    in the location used least, the widest one first, then with the smallest of each load in turn.
 
     The last load is the number of all replicas: a server at its limit is no candidate.
     """
@@ -42,13 +42,13 @@ def _best(
     bytes_wanted: int = 0,
 ) -> list[ServerView]:
     """Return all candidates that differ from the best one in their loads alone; the least loaded first."""
-    used = Counter(s.location for s in taken)
+    used = Counter(place for s in taken for place in s.places)
     names = {s.uuid for s in taken}
     fit = [s for s in candidates if s.takes_replicas and s.uuid not in names]
     fit = [s for s in fit if s.has_room(loads[-1].get(s.uuid, 0))]
 
-    def merit(server: ServerView) -> tuple[bool, bool, int]:
-        return (server.avoided, server.nearly_full(bytes_wanted), used[server.location])
+    def merit(server: ServerView) -> tuple[bool, bool, tuple[int, ...]]:
+        return (server.avoided, server.nearly_full(bytes_wanted), tuple(used[place] for place in server.places))
 
     best = min(map(merit, fit), default=None)
     return sorted(

@@ -53,9 +53,9 @@ class Layout:
         return len(held[table]) if table is not None else sum(len(t) for t in held.values())
 
     def keeps_spread(self, tablet: str, source: str, target: str) -> bool:
-        """Whether the move keeps the number of locations that have a replica of the tablet."""
-        places = [self.servers[u].location for u in self.holders[tablet] if u in self.servers and u != source]
-        return len({*places, self.servers[target].location}) >= len({*places, self.servers[source].location})
+        """Whether the move keeps the numbers of wider locations and of locations that have a replica of the tablet."""
+        others = [self.servers[u].places for u in self.holders[tablet] if u in self.servers and u != source]
+        return _spread([*others, self.servers[target].places]) >= _spread([*others, self.servers[source].places])
 
     def has_room(self, uuid: str) -> bool:
         """Whether the server may hold one more replica than it holds and is planned to get."""
@@ -81,6 +81,12 @@ class Layout:
         self.of_server[target][view.table_id].add(tablet)
         self.busy.add(tablet)
         return _move(MoveKind.REPLICA, view, source, target, reason)
+
+
+def _spread(places: Iterable[tuple[str, ...]]) -> tuple[int, int]:
+    """Return the number of different widest locations, and of different locations."""
+    known = {*places}
+    return len({each[0] for each in known}), len(known)
 
 
 def _is_settled(tablet: TabletView) -> bool:

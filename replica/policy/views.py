@@ -143,6 +143,12 @@ class ServerView:
         """Whether it may get new replicas, if it has room."""
         return self.alive and not self.draining and not self.maintenance
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Its location and those around it, the widest first: of /dc1/rack3, /dc1 and /dc1/rack3."""
+        parts = self.location.split("/")
+        return tuple("/".join(parts[: n + 1]) for n in range(1, len(parts))) or (self.location,)
+
     def nearly_full(self, bytes_wanted: int = 0) -> bool:
         """Whether its disk would be nearly full after `bytes_wanted` more."""
         return self.disk_bytes_free is not None and self.disk_bytes_free - bytes_wanted < DISK_BYTES_SPARE

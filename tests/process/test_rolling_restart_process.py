@@ -17,7 +17,7 @@ class Town:
 
     def __init__(self, masters: Masters) -> None:
         self.masters = masters
-        self.servers = [masters.cluster.add_server() for _ in range(3)]
+        self.servers = [masters.cluster.add_server(f"--location=/dc1/rack{n}") for n in range(3)]
         self.told = ("--masters", ",".join(masters.addresses))
         masters.create("old", replicas=3)
 
@@ -61,10 +61,12 @@ def test_each_server_and_master_is_restarted_while_rows_are_written_and_read(tow
 
 
 def test_restart_that_would_interrupt_a_tablet_is_refused_and_leaves_nothing(town: Town) -> None:
-    """OP-04. Goal: an operator does not interrupt a tablet by a restart too early. Method: a server is prepared while
-    another one is; once that is over, it is prepared; a tablet with one replica; a server that is told to stop
+    """OP-04, OP-05. Goal: an operator does not interrupt a tablet by a restart too early. Method: a server is prepared
+    while another one is; once that is over, it is prepared; a tablet with one replica; a server that is told to stop
     quiescing; times that cannot be."""
     first, second, _ = (s.uuid for s in town.servers)
+    listed = {s["uuid"]: s["location"] for s in done("server", "list", *town.told)}
+    assert [listed[s.uuid] for s in town.servers] == ["/dc1/rack0", "/dc1/rack1", "/dc1/rack2"]
     assert done("server", "prepare-restart", first, *town.told)["ready"]
     wait_until(lambda: sorted(town.states())[-1] == (True, True), "the masters know it")
     line = refused("server", "prepare-restart", second, "--timeout-s", 1, *town.told)

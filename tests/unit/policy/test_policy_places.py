@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from nyala.replica.policy import pick_server, place_tablets, replacements_for, room_left
+from nyala.replica.policy import ServerView, pick_server, place_tablets, replacements_for, room_left
 from nyala.replica.types import Refused
 from tests.harness.policy_views import cluster, server, tablet
 
@@ -48,3 +48,25 @@ def test_replacement_goes_where_the_lost_one_stood() -> None:
         view = replace(view, servers=tuple(replace(s, location=places[s.uuid]) for s in view.servers))
         assert [s.uuid for s in replacements_for(view, tablet(words, "a"), {"e": 5})] == ["e"]
         assert [s.uuid for s in replacements_for(view, tablet(f"{words} z", "a"), {"e": 5})] == ["e"]
+
+
+@pytest.mark.parametrize(
+    ("places", "load", "chosen"),
+    [
+        ("/d/1 /d/2 /d/3 /e/1", {"d": 9}, "adb"),
+        ("/d/1 /d/1 /d/2 /d/2", {"c": 9}, "adb"),
+        ("/d/1 /d/2 /e/1 /e/1", {}, "acb"),
+        ("x x y z", {"c": 1, "d": 2}, "acd"),
+    ],
+)
+def test_replicas_are_spread_over_wider_locations_first(places: str, load: dict[str, int], chosen: str) -> None:
+    """OP-05. Goal: a data center that fails takes as few replicas of a tablet as possible, then a rack. Method: servers
+    in these places, and loads that speak against it; three replicas."""
+    hosts = [server(u, location=place) for u, place in zip("abcd", places.split(), strict=True)]
+    taken: list[ServerView] = []
+    for _ in range(3):
+        best = pick_server(hosts, taken, (load,))
+        assert best is not None
+        taken.append(best)
+    assert "".join(s.uuid for s in taken) == chosen
+    assert server("a", location="/d/1/2").places == ("/d", "/d/1", "/d/1/2") and server("a").places == ("",)

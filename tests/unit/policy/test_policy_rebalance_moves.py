@@ -68,11 +68,13 @@ def told(moves: list[Move]) -> str:
         pytest.param("a b<2", "T1 a:*, T2 a:*, T3 a:*, T4 a:*, T5 a:*, T6 a:*", "T1 a>b, T2 a>b", id="up to its limit"),
         pytest.param("a@y c@y z@x", "T1 z:* a, T2 z a:*", "T1 a>c", id="no location is lost for evenness"),
         pytest.param("a@y c@w z@x", "T1 z:* a, T2 z a:*", "T2 z>c", id="another location is as good"),
+        pytest.param("a@/d/1 c@/d/2 z@/e/1", "T1 z:* a, T2 z a:*", "T1 a>c", id="no wider location is lost"),
+        pytest.param("a@/d/1 c@/f/1 z@/e/1", "T1 z:* a, T2 z a:*", "T2 z>c", id="another wider one is as good"),
         pytest.param("a b c z!", "T1 a:* z, T2 a:* z, T3 a:* z", "T1 a>b, T2 a>c", id="one member's server is silent"),
     ],
 )
 def test_replicas_move_from_the_fuller_server_to_the_emptier_one(hosts: str, tablets: str, moves: str) -> None:
-    """Goal: the replica moves of a plan and their order are those that the rules name. Method: each rule alone."""
+    """OP-05. Goal: a plan's replica moves and their order are those that the rules name. Method: each rule alone."""
     assert told(plan_rebalance(view_of(hosts, tablets), WIDE)) == moves
 
 
