@@ -22,6 +22,7 @@ from .options import MasterOptions
 from .tablets.descriptions import Descriptions
 from .tablets.inquiries import Inquiries
 from .tablets.kept_view import LOOKS_PER_STEP, KeptView
+from .tablets.look_ups import LookUps
 from .tablets.view import in_maintenance, retired_servers, server_views
 
 _log = logging.getLogger("nyala.master")
@@ -53,6 +54,7 @@ class MasterState:
         self.inquiries = Inquiries(servers, lambda: self.catalog, lambda: self.soft, clock)
         self.kept = KeptView(lambda: self.catalog, lambda: self.soft, self.inquiries.proven, options)
         self.descriptions = Descriptions()
+        self.look_ups = LookUps(lambda: self.catalog, self.kept)
         self.other_clusters = OtherClustersServers()
         self._places: dict[str, set[Address]] = {}
         self._places_of = -1
@@ -92,6 +94,7 @@ class MasterState:
         if self.led_term != term:
             self.soft.reset(self.mono_us)
             self.inquiries.forget()
+            self.look_ups.forget()
             self.led_term = term
             _log.info("P %s leads the masters in term %d", self.uuid, term)
         if self.catalog.get(CLUSTER) is None:

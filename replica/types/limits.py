@@ -246,6 +246,8 @@ orders."""
 DESCRIPTIONS_BYTES_MAX = 32 << 20
 """Bounds the encoded descriptions that a master keeps: those of 2,500 tables with 300 columns, or as many as eight
 replies can hold."""
+LOOK_UPS_BYTES_MAX = 64 << 20
+"""Bounds the encoded pages of tables' tablets that a master keeps: those of some 60,000 tablets of three replicas."""
 TABLE_BYTES_MAX = 1 << 20
 """Bounds the description of one table. 300 columns with names of 256 characters and ten schemas of 40 KB are
 smaller."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 from nyala.replica.master import MasterOptions
 from nyala.replica.master.catalog.records import (
@@ -21,7 +22,10 @@ from nyala.replica.master.catalog.records import (
 from nyala.replica.master.catalog.tables import table_record
 from nyala.replica.master.heartbeats.belief import newer
 from nyala.replica.master.heartbeats.soft_state import OPEN, SoftState
+from nyala.replica.master.requests import lists
+from nyala.replica.master.requests.infos import tablet_infos
 from nyala.replica.master.tablets.kept_view import KeptView, is_later
+from nyala.replica.master.tablets.look_ups import LookUps
 from nyala.replica.policy import (
     Caps,
     ChangeKind,
@@ -32,6 +36,7 @@ from nyala.replica.policy import (
     is_at_rest,
     replica_load,
 )
+from nyala.replica.rpc import pb
 from nyala.replica.types import (
     Action,
     Address,
@@ -46,6 +51,7 @@ from nyala.replica.types import (
     RaftConfig,
     Refused,
     ReportedReplica,
+    limits,
 )
 from tests.harness.catalogs import AppliedCatalog, new_table
 from tests.harness.whole_view import cluster_view
@@ -93,6 +99,7 @@ class World:
         self.calm = self.rng.random() < 0.7
         """Whether most replicas are well, so that desired changes are granted."""
         self.caps = Caps(moves_max=self.rng.choice([1, 3, 100]), moves_per_server_max=self.rng.choice([1, 100]))
+        self.cluster_id = "c"
         self.box = AppliedCatalog()
         self.catalog = self.box.catalog
         self.now_us = 1_000_000
@@ -100,6 +107,7 @@ class World:
         self.soft = SoftState(self.now_us, self.box.known, long_silence_us=REPLACE_US // 2)
         self.proofs: dict[str, RaftConfig] = {}
         self.kept = KeptView(lambda: self.catalog, lambda: self.soft, self.proofs.get, self.options)
+        self.look_ups = LookUps(lambda: self.catalog, self.kept)
         self.up = dict.fromkeys(SERVERS, True)
         self.lost = SERVERS[0]
         self.booting = dict.fromkeys(SERVERS, False)
@@ -129,6 +137,28 @@ class World:
 
     def put(self, puts: dict[str, Record], *deletes: str) -> None:
         self.box.commit((puts, list(deletes), "", None))
+
+    @property
+    def mono_us(self) -> int:
+        """The clock of silences."""
+        return self.now_us
+
+    def page(self, table_id: str) -> list[pb.TabletInfo]:
+        """Return what a client is told that looks a table up."""
+        request = pb.TableRequest(table_id=table_id, with_tablets=True, limit_bytes=limits.PAGE_BYTES)
+        master: Any = self
+        answering = lists.table_page(master, request)
+        while True:
+            try:
+                answering.send(None)
+            except StopIteration as done:
+                assert not done.value.next
+                return list(done.value.tablets)
+
+    def told(self, table_id: str) -> list[pb.TabletInfo]:
+        """Return what it would be told if nothing was kept."""
+        master: Any = self
+        return list(tablet_infos(master, table_id))
 
     # ------------------------------------------------------------------------------------------------------- reports
 
@@ -415,6 +445,19 @@ class World:
         self.decisions = decisions
         self.soft.order_copies_in_place({(r.uuid, r.tablet_id): r.config_opid for r in wanted}, now_us)
         self.compare_servers()
+        self.compare_look_ups(at_once=False)
+
+    def compare_look_ups(self, *, at_once: bool) -> None:
+        """Clients are told what is; `at_once`: before the next look, without what time and the servers change. Of each
+        third round, because it takes as long as all the rest."""
+        for table, _ in self.catalog.items(TABLE) if self.sequence % 3 == 0 else ():
+            page, told = self.page(table), self.told(table)
+            for info in (*page, *told) if at_once else ():
+                info.running = False
+                info.health.clear()
+                for known in info.config.members:
+                    known.ClearField("addresses")
+            assert page == told
 
     def compare_servers(self) -> None:
         for uuid, server in self.soft.servers.items():
@@ -447,6 +490,7 @@ class World:
                 self.beat(uuid)
         while self.rng.random() < 0.5:
             self.happen()
+        self.compare_look_ups(at_once=True)
         if self.rng.random() < 0.3:
             for _ in range(3):  # a fixed number, because the order of a look is not that of a history
                 self.kept.look(self.now_us, self.wall_us, 1)

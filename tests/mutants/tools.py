@@ -49,7 +49,7 @@ MUTANTS = (
             "test_check_config_that_nobody_can_prove_names_what_an_operator_can_do"
         ),
         file="replica/master/requests/infos.py",
-        function="tablet_infos",
+        function="tablet_info",
         before="known_voters=unproven.recorded.voters,",
         after="known_voters=(),",
     ),

@@ -6,6 +6,7 @@ import gc
 import json
 import threading
 from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
 from collections.abc import Callable, Iterator, KeysView, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,7 +17,7 @@ from nyala.replica.tablet_copy import settle_at_startup
 from nyala.replica.types import Corruption, DataState, Disk, Entry, EntryKind, LaterFormat, OpId, ReplicaError, check
 from nyala.schemas import build_level, decode, encode
 
-from .records import Finalized, Json, Kind, R, Record, Tablet, group_of, read, write
+from .records import DESIRED_CHANGE, TABLE, TABLET, Finalized, Json, Kind, R, Record, Tablet, group_of, read, write
 
 CATALOG_ID = "0" * 32
 """Tablet id of the masters' own tablet."""
@@ -27,6 +28,10 @@ WALK_KEYS = 256
 """The number of records of a list that are looked up at a time."""
 CHANGED_MAX = 100_000
 """The most keys that are kept for `take_changed`: a master that only follows never takes them."""
+
+
+_TOLD_OF_TABLETS = group_of(TABLE), group_of(DESIRED_CHANGE)
+"""Groups of records, besides the tablets', that a look-up of a table tells of."""
 
 
 def size_of(key: str, record: Json) -> int:
@@ -120,6 +125,8 @@ class Catalog:
         """By id, the records of dropped tablets."""
         self._unformed: dict[str, set[str]] = {}
         """By server, the tablets that never had a leader and whose first config names the server."""
+        self._versions: defaultdict[str, int] = defaultdict(int)
+        """By table id, the number of changes of its record, of its tablets and of what is desired of them."""
         self._changed: set[str] | None = None
         """The keys that were put or deleted since `take_changed`; None before it, or if they are too many."""
         self._bytes = 0
@@ -226,6 +233,10 @@ class Catalog:
         with self._lock:
             return sorted(self._unformed.get(server_uuid, ()))
 
+    def version(self, table_id: str) -> int:
+        """The number of changes so far of the table's record, of its tablets' and of their desired changes."""
+        return self._versions.get(table_id, 0)
+
     def take_changed(self) -> set[str] | None:
         """The keys of the records that were put or deleted since the last call; None at the first call, or if they are
         more than CHANGED_MAX: any may be."""
@@ -292,6 +303,9 @@ class Catalog:
         self._records[key], known[key] = record, said
         if isinstance(said, Tablet):
             self._tablets.setdefault(said.table_id, {})[key] = said
+            self._versions[said.table_id] += 1  # after the change: who reads the number first reads no older record
+        elif group in _TOLD_OF_TABLETS:
+            self._count(key)
 
     def _delete(self, key: str) -> None:
         group, record = group_of(key), self._records.pop(key, None)
@@ -306,6 +320,15 @@ class Catalog:
             del of_table[key]
             if not of_table:
                 del self._tablets[said.table_id]
+            self._versions[said.table_id] += 1
+        elif group in _TOLD_OF_TABLETS:
+            self._count(key)
+
+    def _count(self, key: str) -> None:
+        """Count a change of a table's record, or of what is desired of one of its tablets, after it."""
+        group, _, name = key.partition("/")
+        tablet = self.get(TABLET, name) if group == group_of(DESIRED_CHANGE) else None
+        self._versions[tablet.table_id if tablet is not None else name] += 1
 
     def seen(self, request_id: str) -> bool:
         """Whether a change of that request id was applied, as far back as is remembered."""

@@ -9,7 +9,8 @@ from nyala.replica.policy import DesiredChange
 from nyala.replica.rpc import address_to_pb, config_to_pb, opid_to_pb, pb
 from nyala.replica.types import Heartbeat, RaftConfig
 
-from ..catalog.records import DESIRED_CHANGE, MAINTENANCE, RETIRED
+from ..catalog.catalog import Catalog
+from ..catalog.records import DESIRED_CHANGE, MAINTENANCE, RETIRED, Tablet
 from ..heartbeats.applicants import Applicant
 from ..heartbeats.soft_state import LIVE, SoftState
 from ..state import MasterState
@@ -20,46 +21,56 @@ DOUBTS_MAX = 5
 """The most doubts about one server in a listing of servers."""
 
 
-def tablet_infos(master: MasterState, table_id: str, after: tuple[int, int] | None = None) -> Iterator[pb.TabletInfo]:
-    """The tablets of a table in order of position, after (range, bucket) `after`, with the known configs and
-    leaders."""
-    for tablet_id, tablet in master.catalog.tablets_of(table_id):
-        if tablet.dropped or (after is not None and (tablet.range_pos, tablet.bucket) <= after):
-            continue
-        state = master.soft.tablets.get(tablet_id)
-        config = state.config if state and state.config else tablet.known_config
-        leader = leader_of(master.soft, state, master.options, master.mono_us)
-        info = pb.TabletInfo(
-            tablet_id=tablet_id,
-            table_id=table_id,
-            bucket=tablet.bucket,
-            range_pos=tablet.range_pos,
-            config=config_to_pb(_with_addresses(master.soft, config)),
-            leader_uuid=leader or (state.leader_uuid if state else ""),
-            term=max(state.leader_term, 0) if state else 0,
-            running=bool(leader),
-            replication_factor=wanted_voters(master.catalog, tablet_id),
-            own_replication_factor=bool(tablet.replication_factor),
-            wishes=tablet.wishes,
-            health={
-                m.uuid: health_of(master.soft, tablet_id, m.uuid, master.options, master.mono_us).name
-                for m in config.members
-            },
-        )
-        if (desired := master.catalog.get(DESIRED_CHANGE, tablet_id)) is not None:
-            info.wish.CopyFrom(_change_info(desired))
-        if (unproven := master.soft.unproven(tablet_id, master.mono_us)) is not None:
-            info.unproven.CopyFrom(
-                pb.UnprovenConfig(
-                    config=config_to_pb(unproven.config),
-                    known=opid_to_pb(unproven.recorded.opid),
-                    known_voters=unproven.recorded.voters,
-                    told_by=unproven.told_by,
-                    since_us_ago=unproven.since_us_ago,
-                    believed=unproven.believed,
-                )
+def tablets_after(
+    catalog: Catalog, table_id: str, after: tuple[int, int] | None = None
+) -> Iterator[tuple[str, Tablet]]:
+    """(tablet id, record) of a table's tablets in order of position, after (range, bucket) `after`."""
+    for tablet_id, tablet in catalog.tablets_of(table_id):
+        if not tablet.dropped and (after is None or (tablet.range_pos, tablet.bucket) > after):
+            yield tablet_id, tablet
+
+
+def tablet_infos(master: MasterState, table_id: str) -> Iterator[pb.TabletInfo]:
+    """The tablets of a table in order of position, with the known configs and leaders."""
+    return (tablet_info(master, tablet_id, tablet) for tablet_id, tablet in tablets_after(master.catalog, table_id))
+
+
+def tablet_info(master: MasterState, tablet_id: str, tablet: Tablet) -> pb.TabletInfo:
+    """One tablet, with its known config and leader."""
+    state = master.soft.tablets.get(tablet_id)
+    config = state.config if state and state.config else tablet.known_config
+    leader = leader_of(master.soft, state, master.options, master.mono_us)
+    info = pb.TabletInfo(
+        tablet_id=tablet_id,
+        table_id=tablet.table_id,
+        bucket=tablet.bucket,
+        range_pos=tablet.range_pos,
+        config=config_to_pb(_with_addresses(master.soft, config)),
+        leader_uuid=leader or (state.leader_uuid if state else ""),
+        term=max(state.leader_term, 0) if state else 0,
+        running=bool(leader),
+        replication_factor=wanted_voters(master.catalog, tablet_id),
+        own_replication_factor=bool(tablet.replication_factor),
+        wishes=tablet.wishes,
+        health={
+            m.uuid: health_of(master.soft, tablet_id, m.uuid, master.options, master.mono_us).name
+            for m in config.members
+        },
+    )
+    if (desired := master.catalog.get(DESIRED_CHANGE, tablet_id)) is not None:
+        info.wish.CopyFrom(_change_info(desired))
+    if (unproven := master.soft.unproven(tablet_id, master.mono_us)) is not None:
+        info.unproven.CopyFrom(
+            pb.UnprovenConfig(
+                config=config_to_pb(unproven.config),
+                known=opid_to_pb(unproven.recorded.opid),
+                known_voters=unproven.recorded.voters,
+                told_by=unproven.told_by,
+                since_us_ago=unproven.since_us_ago,
+                believed=unproven.believed,
             )
-        yield info
+        )
+    return info
 
 
 def _with_addresses(soft: SoftState, config: RaftConfig) -> RaftConfig:

@@ -13,12 +13,12 @@ from nyala.replica.rpc import address_to_pb, info_from_json, page_bytes, page_of
 from nyala.replica.types import Code, Refused, __version__
 
 from ..catalog import sources
-from ..catalog.records import NAME, TABLE, write
+from ..catalog.records import NAME, TABLE, Tablet, write
 from ..catalog.tables import find_table
 from ..state import MasterState
 from . import desired
 from .conversions import position_to_pb
-from .infos import applicant_info, foreign_info, server_infos, tablet_infos
+from .infos import applicant_info, foreign_info, server_infos, tablet_info, tablets_after
 from .upgrading import finalized_level
 
 SERVERS_AT_ONCE = 16
@@ -45,15 +45,36 @@ async def table_page(state: MasterState, request: pb.TableRequest) -> pb.TableRe
     """One table, and its tablets after a position if the request wants them."""
     table_id, stored = find_table(state.catalog, request.name, request.table_id)
     after = _position(request.after)
+    key, pages = (table_id, request.after, request.limit_bytes), state.look_ups
+    if request.with_tablets and (known := pages.get(key, state.mono_us)) is not None:
+        return _table_reply(known)
+    version = state.catalog.version(table_id)
     table = info_from_json(write(stored)) if after is None else pb.TableInfo(table_id=table_id, name=stored.name)
     reply = pb.TableReply(table=table, cluster_id=state.cluster_id)
     if not request.with_tablets:
         return reply
-    found = ((f"{t.range_pos}/{t.bucket}", t) for t in tablet_infos(state, table_id, after))
-    page, reply.next = await page_of(found, request.limit_bytes, reply.ByteSize())
-    reply.tablets.extend(page)
-    reply.servers.extend(_places(state, page, request.limit_bytes))
+    tablets = tablets_after(state.catalog, table_id, after)
+    parts = pages.parts(key, stored, tablets, lambda: state.mono_us, lambda *tablet: _framed(state, *tablet))
+    page, reply.next = await page_of(
+        ((f"{p.made_of[1].range_pos}/{p.made_of[1].bucket}", p) for p in parts), request.limit_bytes, reply.ByteSize()
+    )
+    answer = b"".join((reply.SerializeToString(), *(part.framed for part in page)))
+    if request.limit_bytes:
+        pages.keep(key, version, page, answer)
+    reply = _table_reply(answer)
+    reply.servers.extend(_places(state, reply.tablets, request.limit_bytes))
     return reply
+
+
+def _table_reply(encoded: bytes) -> pb.TableReply:
+    reply = pb.TableReply()
+    reply.MergeFromString(encoded)
+    return reply
+
+
+def _framed(state: MasterState, tablet_id: str, tablet: Tablet) -> bytes:
+    """A tablet as a part of an encoded reply."""
+    return bytes(pb.TableReply(tablets=[tablet_info(state, tablet_id, tablet)]).SerializeToString())
 
 
 def _position(after: str) -> tuple[int, int] | None:

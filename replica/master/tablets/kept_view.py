@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from operator import eq
 
 from nyala.replica.policy import TabletView, is_at_rest
 from nyala.replica.types import RaftConfig
@@ -67,6 +68,9 @@ class KeptView:
         self._time_of: dict[str, int] = {}
         """By tablet, the earliest of its times."""
         self._due: set[str] = set()
+        self._number_of: dict[str, int] = {}
+        """By tablet, the number of its last look."""
+        self._gathered_us = -1
 
     def look(self, mono_us: int, wall_us: int, most: int | None = None) -> bool:
         """Look at the tablets that may have changed, at most `most` of them; returns whether all were looked at."""
@@ -80,6 +84,7 @@ class KeptView:
     def _gather(self, mono_us: int, draining: frozenset[str], works: frozenset[str]) -> None:
         """Note which tablets may have changed."""
         catalog, soft = self._catalog(), self._soft()
+        self._gathered_us = mono_us
         changed = catalog.take_changed()
         if changed is None or soft.touched is not self._touched:  # another leadership
             self._begin()
@@ -96,7 +101,7 @@ class KeptView:
         before, self._standing = self._standing, {}  # only of servers that have tablets now
         for uuid, tablets in self._of_server.items():
             heard = standing_of(soft, uuid, self._options, mono_us)
-            self._standing[uuid] = standing = (*heard, uuid in draining, uuid in works)
+            self._standing[uuid] = standing = (heard, uuid in draining, uuid in works)
             if before.get(uuid) != standing:
                 self._due |= tablets
         while self._times and self._times[0][0] <= mono_us:
@@ -108,6 +113,7 @@ class KeptView:
     def _look_at(self, tablet_id: str, mono_us: int, draining: frozenset[str], works: frozenset[str]) -> None:
         catalog, soft = self._catalog(), self._soft()
         self.looks += 1
+        self._number_of[tablet_id] = self.looks
         self.looked.add(tablet_id)
         record = catalog.get(TABLET, tablet_id)
         view = None
@@ -156,6 +162,26 @@ class KeptView:
     def viewed_load(self) -> Counter[str]:
         """Replicas per server, of the tablets that have a view."""
         return Counter({uuid: len(tablets) for uuid, tablets in self._of_server.items()})
+
+    def number(self, tablet_id: str, mono_us: int) -> int | None:
+        """The number of the tablet's last look, if that would find now what it found; None if it might not."""
+        soft, view = self._soft(), self.tablets.get(tablet_id)
+        if view is None or not self.stand({tablet_id: self._number_of[tablet_id]}, mono_us):
+            return None
+        if self._time_of.get(tablet_id, mono_us + 1) <= mono_us or soft.tablets[tablet_id].later is not None:
+            return None  # what is unproven is told with its age
+        standings = ((u, standing_of(soft, u, self._options, mono_us)) for u in _members(view))
+        same = all(u in self._standing and self._standing[u][0] == standing for u, standing in standings)
+        return self._number_of[tablet_id] if same else None
+
+    def stand(self, numbers: Mapping[str, int], mono_us: int) -> bool:
+        """Whether nothing is known to have changed of tablets since the looks of these numbers. A server that falls
+        silent and a time that comes are noticed within two ticks."""
+        touched = self._soft().touched
+        recent = mono_us - self._gathered_us <= 2_000 * self._options.policy_ms
+        if not recent or touched is not self._touched or not touched.isdisjoint(numbers):
+            return False
+        return self._due.isdisjoint(numbers) and all(map(eq, map(self._number_of.get, numbers), numbers.values()))
 
     def views(self, tablet_ids: Iterable[str]) -> tuple[TabletView, ...]:
         """The views of these tablets, in order of their ids."""
