@@ -85,7 +85,9 @@ def combine(
         metas.append(meta)
         stamps.append(last_time)
         batches.append(batch)
-    count = ledger.new_writes(metas, stamps) if len(metas) > 1 else 0
+    if len(metas) < 2:
+        return None
+    count = ledger.new_writes(metas, stamps)
     if count < 2:
         return None
     metas, stamps, batches = metas[:count], stamps[:count], batches[:count]

@@ -442,6 +442,13 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         reason="Indexes begin with 1: both keep all entries.",
     ),
     Equivalent(
+        file="replica/tablet/combined_writes.py",
+        function="combine",
+        before="rows = WireRows.of_batch(pa.concat_batches(batches), metas[0])",
+        after="rows = WireRows.of_batch(pa.concat_batches(batches), metas[1])",
+        reason="Only columns and marks are read, which are the same in all of them (`_kind`).",
+    ),
+    Equivalent(
         file="replica/tablet_copy/source.py",
         function="SourceSessions.end",
         before="if success:",

@@ -12,7 +12,7 @@ from nyala.replica.tablet.combined_writes import PAYLOAD_BYTES_MAX, WRITES_MAX, 
 from nyala.replica.tablet.error_runs import NO_ERRORS
 from nyala.replica.tablet.ledger import ClientResult, Ledger
 from nyala.replica.types import Code, Entry, Refused, RowCode
-from tests.harness.tablet_twin import INT_SCHEMA, SOURCE, batch_of, noop_entry, write_entry
+from tests.harness.tablet_twin import INT_SCHEMA, SOURCE, batch_of, noop_entry, schema_entry, write_entry
 
 NAMES = ["k", "r"]
 Rows = list[dict[str, Any]]
@@ -82,7 +82,8 @@ def test_step_ends_before_a_write_that_is_applied_alone() -> None:
     differs in one thing, then two plain ones: the step has the first two. Such a write is never the first of a step
     with one of another sort."""
     others = {
-        "another kind": noop_entry(3),
+        "nothing": noop_entry(3),
+        "the same schema again": schema_entry(3, INT_SCHEMA),
         "a longer payload": _write(3)._replace(payload=bytes(PAYLOAD_BYTES_MAX + 1)),
         "another schema": _write(3)._replace(schema_id=2),
         "a source": _write(3, source=SOURCE),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +87,28 @@ def test_size_of_rows_is_what_arrow_takes_for_them(ids: set[int]) -> None:
         for start, end in ((0, 8), (0, 32), (8, 24), (16, 16)):
             taken = pa.RecordBatch.from_pylist(batch.slice(start, end - start).to_pylist(), schema=INT_SCHEMA.arrow)
             assert sizes.of(start, end) == taken.select(names).nbytes, (start, end)
+
+
+def test_size_of_rows_with_one_null_or_a_default_is_no_less_than_arrow_takes() -> None:
+    """Goal: what a scan makes counts too. Method: a column with one null; a text and a null that a later column fills
+    in, which may count for eight bytes a row more."""
+    rows = [{"k": n, "v": n or None, "s": "", "r": n} for n in range(8)]
+    batch = pa.RecordBatch.from_pylist(rows, schema=INT_SCHEMA.arrow)
+    assert RunSizes(batch, INT_SCHEMA, INT_SCHEMA, {2}).of(0, 8) == batch.select(["v"]).nbytes == 33
+    for name, column_id in (("note", 5), ("flag", 6)):
+        taken = select(batch, INT_SCHEMA, WIDER, [name]).nbytes
+        assert taken <= RunSizes(batch, INT_SCHEMA, WIDER, {column_id}).of(0, 8) <= taken + 64
+
+
+def test_piece_may_have_all_the_bytes_that_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a bound is a bound. Method: rows of eight bytes, of which ten are as many bytes as a piece may have."""
+    monkeypatch.setattr(limits, "SCAN_BATCH_BYTES", 80)
+    sizes = RunSizes(rows_of([1] * 31, 0), INT_SCHEMA, INT_SCHEMA, {1})
+    assert list(runs(sizes, 0, 20)) == [(0, 10), (10, 20)]
+    assert list(runs(sizes, 0, 31)) == [(0, 10), (10, 20), (20, 30), (30, 31)]
+    assert list(runs(sizes, 5, 7)) == [(5, 7)] and list(runs(sizes, 5, 5)) == []
+    monkeypatch.setattr(limits, "SCAN_BATCH_BYTES", 7)
+    assert list(islice(runs(sizes, 0, 3), 9)) == [(0, 1), (1, 2), (2, 3)], "a longer row is a piece of its own"
 
 
 def test_runs_of_small_rows_are_bounded_in_number() -> None:
