@@ -5,6 +5,51 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 MUTANTS = (
+    *(
+        Mutant(
+            name=name,
+            rows="IN-11",
+            test=f"tests/unit/server/test_server_left_callers.py::{test}",
+            file=file,
+            function=function,
+            before=before,
+            after=after,
+        )
+        for name, test, file, function, before, after in (
+            (
+                "creation ends with its caller",
+                "test_work_on_a_tablet_goes_on_when_its_caller_leaves_and_a_repetition_waits[create-None-10-True]",
+                "replica/server/tablets/manager.py",
+                "TabletManager.create",
+                "await self._later.finish(self._create(superblock, config, campaign=campaign))",
+                "await self._create(superblock, config, campaign=campaign)",
+            ),
+            (
+                "deletion ends with its caller",
+                "test_deletion_whose_caller_leaves_at_any_step_ends_by_itself",
+                "replica/server/tablets/manager.py",
+                "TabletManager.delete",
+                "await self._later.finish(work)",
+                "await work",
+            ),
+            (
+                "error without a caller is lost",
+                "test_error_of_work_whose_caller_left_is_told_unless_it_is_a_refusal[error1-True]",
+                "replica/server/runtime/tasks.py",
+                "Tasks.finish",
+                "task.add_done_callback(self._left)",
+                "pass",
+            ),
+            (
+                "refusal without a caller is fatal",
+                "test_error_of_work_whose_caller_left_is_told_unless_it_is_a_refusal[error0-False]",
+                "replica/server/runtime/tasks.py",
+                "Tasks._left",
+                "isinstance(error := task.exception(), Refused | None)",
+                "(error := task.exception()) is None",
+            ),
+        )
+    ),
     Mutant(
         name="loop starts a thread when one is needed",
         rows="IN-30",
@@ -198,7 +243,7 @@ MUTANTS = (
             "test_config_and_leader_that_a_creation_names_are_nothing_to_a_replica_that_has_a_config"
         ),
         file="replica/server/tablets/manager.py",
-        function="TabletManager.create",
+        function="TabletManager._create",
         before="""
                     raise Refused(Code.UNAVAILABLE, "the tablet could not be created", tablet=superblock.tablet_id)
         """,
@@ -216,7 +261,7 @@ MUTANTS = (
             "test_config_and_leader_that_a_creation_names_are_nothing_to_a_replica_that_has_a_config"
         ),
         file="replica/server/tablets/manager.py",
-        function="TabletManager.create",
+        function="TabletManager._create",
         before="""
                     raise Refused(Code.UNAVAILABLE, "the tablet could not be created", tablet=superblock.tablet_id)
         """,
@@ -231,7 +276,7 @@ MUTANTS = (
         rows="TC-27",
         test="tests/unit/server/test_server_open.py::test_tablet_that_is_being_created_is_not_copied_into",
         file="replica/server/tablets/manager.py",
-        function="TabletManager.create",
+        function="TabletManager._create",
         before="""
             hosted = self._add(superblock)
             hosted.opening = True
@@ -351,7 +396,7 @@ MUTANTS = (
             "test_deletion_ends_a_copy_under_way_unless_it_is_for_a_later_config"
         ),
         file="replica/server/tablets/manager.py",
-        function="TabletManager.delete",
+        function="TabletManager._delete",
         before="""
             _check_config(hosted, cas, committed)
             _log.info("T %s P %s a deletion ends its copy: %s", tablet_id, self.uuid, reason or "no reason given")
@@ -368,7 +413,7 @@ MUTANTS = (
             "test_deletion_ends_a_job_that_waits_and_then_the_replica_that_is_here"
         ),
         file="replica/server/tablets/manager.py",
-        function="TabletManager.delete",
+        function="TabletManager._delete",
         before="await hosted.copy.end()",
         after="await hosted.copy.ended.wait()",
     ),
@@ -377,7 +422,7 @@ MUTANTS = (
         rows="TC-63",
         test="tests/unit/server/test_server_renewal.py::test_order_that_waits_for_another_ones_turn_looks_again",
         file="replica/server/tablets/manager.py",
-        function="TabletManager.delete",
+        function="TabletManager._delete",
         before="""
             if damaged_only:
                 _check_damaged(hosted)
@@ -389,7 +434,7 @@ MUTANTS = (
         rows="TC-63",
         test="tests/unit/server/test_server_renewal.py::test_order_that_found_no_room_may_come_again",
         file="replica/server/tablets/manager.py",
-        function="TabletManager.delete",
+        function="TabletManager._delete",
         before="""
             hosted.unreadable = hosted.damaged  # if there is no room now, it is to be asked again
         """,
@@ -403,7 +448,7 @@ MUTANTS = (
             "test_deletion_without_room_forgets_nothing_and_ends_once_there_is_room"
         ),
         file="replica/server/tablets/manager.py",
-        function="TabletManager.delete",
+        function="TabletManager._delete",
         before="""
             if hosted.superblock.data_state is DataState.DELETED:  # only its files are not where they belong
                 await self.settle(hosted)

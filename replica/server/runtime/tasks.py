@@ -1,10 +1,14 @@
-"""Work on the loop that no caller awaits."""
+"""Work on the loop that goes on without a caller."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
+
+from nyala.replica.types import Refused
+
+T = TypeVar("T")
 
 
 class Tasks:
@@ -15,7 +19,7 @@ class Tasks:
 
     def __init__(self, on_error: Callable[[BaseException], None]) -> None:
         self._on_error = on_error
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Task[Any]] = set()
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Begin `work`."""
@@ -23,7 +27,23 @@ class Tasks:
         self._running.add(task)
         task.add_done_callback(self._ended)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    async def finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` to its end, and return its result if the caller still waits for it. If the caller is cancelled
+        meanwhile, a refusal is told to nobody, and `on_error` gets any other exception."""
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(self._left)
+            raise
+
+    def _left(self, task: asyncio.Task[Any]) -> None:
+        if not task.cancelled() and not isinstance(error := task.exception(), Refused | None):
+            self._on_error(error)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._on_error(error)

@@ -302,9 +302,13 @@ class TabletManager:
     async def create(self, superblock: Superblock, config: RaftConfig, *, campaign: bool) -> HostedTablet:
         """Create a tablet with `config` as its first config; a repeated call changes nothing.
 
-        Refused ALREADY_EXISTS for another table's tablet of that id, TABLET_DELETED for a tombstone: a replica that
-        made promises comes back through a tablet copy only.
+        Once begun it goes on when its caller is cancelled: a repeated call must not meet files half written. Refused
+        ALREADY_EXISTS for another table's tablet of that id, TABLET_DELETED for a tombstone: a replica that made
+        promises comes back through a tablet copy only.
         """
+        return await self._later.finish(self._create(superblock, config, campaign=campaign))
+
+    async def _create(self, superblock: Superblock, config: RaftConfig, *, campaign: bool) -> HostedTablet:
         hosted = self.tablets.get(superblock.tablet_id)
         if hosted is not None:
             _check_same(hosted, superblock)
@@ -486,8 +490,15 @@ class TabletManager:
         way: a delayed deletion must not delete a replica that was added again. A pending config counts only if it is
         also later than `committed`: up to that entry the caller knows that no config after `cas` is committed, so an
         earlier pending config was rolled back. Refused NO_SPACE if the disk is full: the replica is stopped then, and
-        the caller asks again. TIMED_OUT if the copy does not end soon.
+        the caller asks again. TIMED_OUT if the copy does not end soon. Once begun it goes on when its caller is
+        cancelled.
         """
+        work = self._delete(tablet_id, cas, reason, committed=committed, damaged_only=damaged_only)
+        await self._later.finish(work)
+
+    async def _delete(
+        self, tablet_id: str, cas: OpId | None, reason: str, *, committed: OpId, damaged_only: bool
+    ) -> None:
         here = self.get(tablet_id)
         if damaged_only:
             _check_damaged(here)
