@@ -360,7 +360,7 @@ PLANTED = (
         within=150,
         tuned=WITNESSES,
         says=STUCK,
-        plain=1_000,
+        plain=8_000,
     ),
     Planted(
         "truncated config stays in force",
