@@ -50,7 +50,7 @@ def masters_at_scale_round(options: ScaleOptions, note: Note) -> Figures:
         note(f"{options.servers:,} servers are played")
         with _master(Path(folder), options) as (_, _, stub):
             cluster_id = str(stub.GetIdentity(pb.Empty(), timeout=WAIT_S).cluster_id)
-        write_catalog(Path(folder) / "master", options, players.addresses, cluster_id)
+        _write_catalog(Path(folder) / "master", options, players.addresses)
         note(f"the catalog has {options.tablets:,} tablets")
         figures: Figures = {
             "scale_servers": options.servers, "scale_tablets": options.tablets, "scale_beat_ms": options.beat_ms,
@@ -85,9 +85,9 @@ def _tables(tablets: int) -> Iterator[tuple[int, range]]:
         yield table, range(first, min(first + LARGE_TABLETS, tablets))
 
 
-def write_catalog(root: Path, options: ScaleOptions, addresses: list[Address], cluster_id: str) -> None:
-    """Put the tables into the catalog of a stopped master, in the place of its records, which it may have flushed."""
-    records: dict[str, Any] = {"cluster/id": {"id": cluster_id}}
+def _write_catalog(root: Path, options: ScaleOptions, addresses: list[Address]) -> None:
+    """Put the tables into the catalog of a stopped master."""
+    records: dict[str, Any] = {}
     for table, tablets in _tables(options.tablets):
         table_id = f"{table:032x}"
         described = TableDescription(

@@ -28,7 +28,7 @@ def _member(text: str) -> Member:
     if not is_uuid(uuid):
         raise typer.BadParameter(f"--peer {text!r}: a peer is UUID=HOST:PORT[:non-voter], a uuid 32 hexadecimal digits")
     try:
-        return Member(uuid, (Address.parse(address),), votes=votes)
+        return Member(uuid, (Address.given(address),), votes=votes)
     except ValueError as error:
         raise typer.BadParameter(f"--peer {text!r}: {error}") from None
 

@@ -32,7 +32,7 @@ Tablet = Annotated[str, typer.Argument(help="tablet id; `catalog` for the master
 def address_of(text: str) -> Address:
     """The address in an argument HOST:PORT."""
     try:
-        return Address.parse(text)
+        return Address.given(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 

@@ -185,7 +185,7 @@ def _address(text: str) -> Address:
         what = f"{shown(text)} has a scheme or a path; an address is a host and a port: write it as in master-1:7051"
         raise Refused(Code.INVALID_ARGUMENT, what)
     try:
-        return Address.parse(text.strip())
+        return Address.given(text.strip())
     except ValueError as e:
         raise Refused(Code.INVALID_ARGUMENT, f"{e}; write it as in master-1:7051") from e
 

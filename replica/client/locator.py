@@ -81,7 +81,7 @@ class Locator:
         """Return (uuid, address) of all members, for a read that any may answer: those on this machine first, the
         leader last, the rest in random order. Refused(NOT_READY) if none is known."""
         location = _with_members(self.location(tablet_id), tablet_id)
-        near = {"localhost", "127.0.0.1", "::1", socket.gethostname()}
+        near = {"localhost", "127.0.0.1", "[::1]", socket.gethostname()}
         order = sorted(
             (uuid == location.leader_uuid, address.host not in near, rng.random(), uuid)
             for uuid, address in location.members.items()

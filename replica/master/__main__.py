@@ -48,7 +48,7 @@ def _options(argv: list[str]) -> MasterOptions:
     add_options(parser, Caps, {"moves_max": "moves at once", "moves_per_server_max": "those of one server at once"})
     args = vars(parser.parse_args(argv))
     for several in ("peers", "join"):
-        args[several] = tuple(Address.parse(a) for a in args[several].split(",") if a)
+        args[several] = tuple(Address.given(a) for a in args[several].split(",") if a)
     caps = Caps(moves_max=args.pop("moves_max"), moves_per_server_max=args.pop("moves_per_server_max"))
     properties = kafka_security.properties_of(args["kafka_properties"]) if args["kafka_properties"] else {}
     args["kafka_security"] = KafkaSecurity(tuple(sorted(properties.items())))

@@ -35,6 +35,7 @@ from nyala.replica.types import (
     ReplicaError,
     SystemClock,
     limits,
+    place_to_listen,
     started_pool,
 )
 
@@ -125,7 +126,7 @@ class MasterProcess:
         pb_grpc.add_PeerServiceServicer_to_server(incoming, self._server)
         copies = CatalogCopies(disk, uuid, self.clock, incoming.grant_ticket, lambda: service.state.group, self.fail)
         pb_grpc.add_CopyServiceServicer_to_server(copies, self._server)
-        await incoming.listen(self.options.listen.rpartition(":")[0], self.options.peer_port)
+        await incoming.listen(place_to_listen(self.options.listen)[0], self.options.peer_port)
         await self._server.start()
         when_parent_ends(self.options.parent_fd, self._parent_ended)
         try:
@@ -231,10 +232,10 @@ class MasterProcess:
     async def _listen(self) -> Address:
         self._checks = RequestChecks()
         self._server = new_server(self._checks)
+        host, _ = place_to_listen(self.options.listen)
+        advertised = Address.given(self.options.advertise) if self.options.advertise else None
         port = listen_on(self._server, self.options.listen)
-        if self.options.advertise:
-            return Address.parse(self.options.advertise)
-        return Address(self.options.listen.rpartition(":")[0], port)
+        return advertised or Address(host, port)
 
     def _start_parts(self, state: MasterState, reconciler: Reconciler) -> None:
         """Start Kafka and the executor, if the options ask for them. They are closed in the order of their start."""

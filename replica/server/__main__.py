@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from nyala.replica.types import Address, InvariantViolation
+from nyala.replica.types import Address, InvariantViolation, place_to_listen
 from nyala.replica.types.process import add_options
 
 from .options import ServerOptions
@@ -46,10 +46,10 @@ def parse(arguments: Sequence[str]) -> ServerOptions:
     try:
         if min(given["copy_rate_bytes_per_s"], given["copy_busy_rate_bytes_per_s"]) < 0 or given["copy_jobs_max"] < 1:
             raise ValueError("limits of tablet copies: a rate is 0 or more, and at least one copy may run")
-        masters = tuple(Address.parse(m.strip()) for m in given.pop("masters").split(",") if m.strip())
-        host, colon, port = given["listen"].rpartition(":")
-        if not colon or not host or not port.isdigit():
-            raise ValueError(f"{given['listen']!r} is not an address of the form host:port")
+        masters = tuple(Address.given(m.strip()) for m in given.pop("masters").split(",") if m.strip())
+        place_to_listen(given["listen"])
+        if given["advertise"]:
+            Address.given(given["advertise"])
         wal_sync = not given.pop("unsafe_no_wal_sync")
         return ServerOptions(**given, masters=masters, wal_sync=wal_sync)
     except (ValueError, InvariantViolation) as error:

@@ -34,6 +34,7 @@ from nyala.replica.types import (
     ReplicaError,
     SystemClock,
     limits,
+    place_to_listen,
     started_pool,
 )
 from nyala.replica.types.process import log_to_stderr, raise_open_files_limit
@@ -93,9 +94,9 @@ class TabletServer:
         loop.set_default_executor(started_pool(limits.LOOP_THREADS, "loop"))
         checks = RequestChecks()
         server = new_server(checks)
-        host, _, _ = options.listen.rpartition(":")
+        host, _ = place_to_listen(options.listen)
         port = listen_on(server, options.listen)
-        address = Address.parse(options.advertise or f"{host}:{port}")
+        address = Address.given(options.advertise or f"{host}:{port}")
 
         post = LoopPost(loop, self._fatal)
         heavy = started_pool(options.heavy_threads, "heavy")

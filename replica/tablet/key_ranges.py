@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,7 +81,7 @@ class SortedKey:
             high = end if term.op in (">", ">=") else self._edge(pos, value, low, end, after=term.op != "<")
             if low < high:
                 yield low, high
-            start = low  # the values of a list ascend; others have one
+            start = low if term.op == "in" else start  # the values of a list ascend
 
     def _edge(self, pos: int, value: Any, start: int, end: int, *, after: bool) -> int:
         """The first row from `start` on, before `end`, that is not below the value (with `after`: that is above it);
@@ -107,7 +108,7 @@ def _joined(runs: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     if not runs:
         return
     start, end = runs[0]
-    for low, high in runs:
+    for low, high in islice(runs, 1, None):
         if low - end > JOINED_ROWS:
             yield start, end
             start = low

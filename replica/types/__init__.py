@@ -36,6 +36,7 @@ from .ids import (
     RaftConfig,
     is_uuid,
     new_uuid,
+    place_to_listen,
 )
 from .kafka_reach import reach_kafka
 from .kafka_security import KAFKA_AWAY, PLAINTEXT, KafkaSecurity

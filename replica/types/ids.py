@@ -15,6 +15,7 @@ from typing import NamedTuple
 from .errors import check
 
 _UUID = re.compile(r"^[0-9a-f]{32}$")
+PORT_MAX = 65535
 
 
 def new_uuid() -> str:
@@ -89,11 +90,30 @@ class Address:
     @classmethod
     @lru_cache(1024)
     def parse(cls, text: str) -> Address:
-        """Read `host:port`; the ValueError describes what is wrong."""
+        """Read the `host:port` of a record or a message; the ValueError describes what is wrong."""
         host, colon, port = text.rpartition(":")
-        if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        if not colon or not host or not port.isdigit() or not 0 < int(port) <= PORT_MAX:
             raise ValueError(f"{text!r} is not an address of the form host:port")
         return cls(host, int(port))
+
+    @classmethod
+    def given(cls, text: str) -> Address:
+        """Read what a person gives: `host:port`, a host of IPv6 in brackets; the ValueError describes what is wrong."""
+        place_to_listen(text)
+        return cls.parse(text)
+
+
+def place_to_listen(text: str) -> tuple[str, int]:
+    """Read (host, port) of `host:port`, an IPv6 host in brackets, as in `[::1]:7051`; port 0 is a free one. The
+    ValueError describes what is wrong."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > PORT_MAX:
+        raise ValueError(f"{text!r} is not an address of the form host:port")
+    if ":" in host and not (host[0] == "[" and host[-1] == "]"):
+        raise ValueError(
+            f"{text!r} is not an address of the form host:port: an IPv6 host has brackets, as in [::1]:7051"
+        )
+    return host, int(port)
 
 
 @dataclass(frozen=True)

@@ -427,7 +427,6 @@ class World:
         kept, now_us = self.kept, self.now_us
         whole = cluster_view(self.catalog, self.soft, self.options, now_us, self.wall_us)
         assert kept.tablets == {t.tablet_id: t for t in whole.tablets}
-        assert kept._number_of.keys() == kept.tablets.keys(), "nothing is kept of others"
         draining = {uuid for uuid, _ in self.catalog.items(RETIRED)}
         assert kept.busy == {t.tablet_id for t in whole.tablets if not is_at_rest(t, draining)}
         assert kept.unwell == {t.tablet_id for t in whole.tablets if t.damaged or t.unmade}

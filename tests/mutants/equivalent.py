@@ -442,20 +442,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         reason="Indexes begin with 1: both keep all entries.",
     ),
     Equivalent(
-        file="replica/tablet/columns.py",
-        function="filled",
-        before="if column.default is None:",
-        after="if False:",
-        reason="A null that is repeated is as many nulls; it saves work.",
-    ),
-    Equivalent(
-        file="replica/tablet/columns.py",
-        function="gathered",
-        before="columns = zip(*(arrays for _, arrays in found), strict=True)",
-        after="columns = zip(*(arrays for _, arrays in found), strict=False)",
-        reason="They are equally many; it checks that.",
-    ),
-    Equivalent(
         file="replica/tablet/combined_writes.py",
         function="combine",
         before="rows = WireRows.of_batch(pa.concat_batches(batches), metas[0])",

@@ -49,7 +49,7 @@ NEAR: Mapping[str, tuple[str, ...]] = {
     "replica/tablet/hash_index.py": ("unit/tablet/test_hash_index.py", "unit/tablet/test_tablet_collisions.py"),
     "replica/tablet/kept.py": ("unit/tablet/test_tablet_kept_bound.py", "unit/tablet/test_tablet_row_bound.py"),
     "replica/tablet/kept_bound.py": ("unit/tablet/test_tablet_kept_bound.py",),
-    "replica/tablet/key_ranges.py": ("unit/tablet/test_tablet_key_ranges.py", "unit/tablet/test_tablet_rot.py"),
+    "replica/tablet/key_ranges.py": ("unit/tablet/test_tablet_key_ranges.py",),
     "replica/tablet/ledger.py": ("unit/tablet/test_ledger_rules.py", "unit/tablet/test_tablet_ledger.py"),
     "replica/tablet/merge.py": ("unit/tablet/test_tablet_merge.py",),
     "replica/tablet/merge_rule.py": ("unit/tablet/test_tablet_merge_rule.py",),

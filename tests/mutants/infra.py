@@ -6,14 +6,6 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
-        name="measured master founds another cluster",
-        test="tests/unit/infra/test_bench_scale.py::test_catalog_of_the_measured_master_keeps_its_cluster",
-        file="infra/bench/masters_at_scale.py",
-        function="write_catalog",
-        before='records: dict[str, Any] = {"cluster/id": {"id": cluster_id}}',
-        after="records: dict[str, Any] = {}",
-    ),
-    Mutant(
         name="bench of checksums has no bare limit",
         rows="IN-04",
         test="tests/unit/infra/test_bench_report.py::test_checksums_are_measured_beside_a_read_of_the_same_bytes",

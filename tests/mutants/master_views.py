@@ -15,14 +15,6 @@ LOOK_UPS = "tests/unit/master/test_master_look_ups.py"
 
 MUTANTS = (
     Mutant(
-        name="tablets that are gone fill the kept view",
-        test=KEPT_WALK,
-        file="replica/master/tablets/kept_view.py",
-        function="KeptView._look_at",
-        before="self._number_of.pop(tablet_id, None)",
-        after="self._number_of.setdefault(tablet_id, 0)",
-    ),
-    Mutant(
         name="look-up tells of the leader before the last report",
         test=KEPT_WALK,
         file="replica/master/tablets/kept_view.py",

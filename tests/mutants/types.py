@@ -5,6 +5,25 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 MUTANTS = (
+    Mutant(
+        name="host of IPv6 needs no brackets",
+        test="tests/unit/server/test_server_instance.py::test_command_line_becomes_options",
+        file="replica/types/ids.py",
+        function="place_to_listen",
+        before="""if ":" in host and not""",
+        after="if not host and not",
+    ),
+    Mutant(
+        name="loopback of IPv6 is not near",
+        test=(
+            "tests/unit/client/test_client_locator.py"
+            "::test_locator_names_replicas_for_any_read_near_ones_first_and_the_leader_last"
+        ),
+        file="replica/client/locator.py",
+        function="Locator.replicas",
+        before='"[::1]", ',
+        after="",
+    ),
     *(
         Mutant(
             name=f"refusal of a {what} speaks of changes",

@@ -69,7 +69,7 @@ class KeptView:
         """By tablet, the earliest of its times."""
         self._due: set[str] = set()
         self._number_of: dict[str, int] = {}
-        """By tablet with a view, the number of its last look."""
+        """By tablet, the number of its last look."""
         self._gathered_us = -1
 
     def look(self, mono_us: int, wall_us: int, most: int | None = None) -> bool:
@@ -113,16 +113,16 @@ class KeptView:
     def _look_at(self, tablet_id: str, mono_us: int, draining: frozenset[str], works: frozenset[str]) -> None:
         catalog, soft = self._catalog(), self._soft()
         self.looks += 1
+        self._number_of[tablet_id] = self.looks
         self.looked.add(tablet_id)
         record = catalog.get(TABLET, tablet_id)
         view = None
         if record is not None:
             view = tablet_view(catalog, soft, tablet_id, record, self._options, mono_us, works)
         before = self.tablets.pop(tablet_id, None)
-        self._number_of.pop(tablet_id, None)
         _move(tablet_id, _members(before), _members(view), self._of_server)
         if view is not None:
-            self.tablets[tablet_id], self._number_of[tablet_id] = view, self.looks
+            self.tablets[tablet_id] = view
             self._look_again_at(tablet_id, changes_at(soft, view, self._options, mono_us))
         _keep(self.busy, tablet_id, view is not None and not is_at_rest(view, draining))
         _keep(self.unwell, tablet_id, view is not None and bool(view.damaged or view.unmade))

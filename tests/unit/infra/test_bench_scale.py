@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-from nyala.infra.bench.masters_at_scale import write_catalog
 from nyala.infra.bench.options import ScaleOptions
 from nyala.infra.bench.played_servers import Played, config_of, members_of, uuid_of
-from nyala.replica.fs import MASTER, RealDisk, open_or_format
-from nyala.replica.master import Catalog
-from nyala.replica.master.catalog.records import CLUSTER, TABLE, TABLET
 from nyala.replica.rpc import config_from_pb
-from nyala.replica.types import Address, SystemClock
+from nyala.replica.types import Address
 
 
 def test_played_replicas_are_spread_and_each_tablet_has_one_leader() -> None:
@@ -53,17 +48,3 @@ def test_scale_options_refuse_what_no_played_cluster_can_be() -> None:
         with pytest.raises(ValueError, match="there are"):
             ScaleOptions(**wrong)
     assert ScaleOptions().rereplicate_ms > ScaleOptions().beat_ms
-
-
-def test_catalog_of_the_measured_master_keeps_its_cluster(tmp_path: Path) -> None:
-    """Goal: the measured master is of the cluster that the played servers name, whether the one before it has flushed
-    its records or not. Method: records over an empty catalog; they are read as a master reads them."""
-    disk = RealDisk(str(tmp_path))
-    open_or_format(disk, SystemClock(), kind=MASTER)
-    Catalog.open(disk)
-    options = ScaleOptions(servers=4, tablets=5)
-    write_catalog(tmp_path, options, [Address("h", 1 + n) for n in range(4)], "one")
-    catalog = Catalog.open(RealDisk(str(tmp_path)))
-    known = catalog.get(CLUSTER)
-    assert known is not None and known.id == "one"
-    assert catalog.count(TABLET) == 5 and catalog.count(TABLE) == 2

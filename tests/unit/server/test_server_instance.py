@@ -112,7 +112,9 @@ def test_command_line_becomes_options(capsys: pytest.CaptureFixture[str]) -> Non
     """Goal: a wrong address, rate or limit is one clear line. Method: good and bad arguments."""
     options = parse(["--root", "/r", "--listen", "h:0", "--masters", "a:1, b:2", "--location", "/z/r"])
     assert [str(m) for m in options.masters] == ["a:1", "b:2"] and options.wal_sync
-    for bad in (["--masters", "nowhere"], ["--listen", "5"]):
+    assert parse(["--root", "/r", "--listen", "[::1]:0", "--advertise", "[fd00::1]:7050"]).listen == "[::1]:0"
+    bare = ("--masters", "--listen", "--advertise")
+    for bad in (["--masters", "nowhere"], ["--listen", "5"], *([option, "::1:7050"] for option in bare)):
         with pytest.raises(SystemExit):
             parse(["--root", "/r", *bad])
         assert "is not an address of the form host:port" in capsys.readouterr().err

@@ -220,14 +220,6 @@ def test_batches_that_cannot_keep_too_much_are_not_measured() -> None:
     life.disk.close()
 
 
-def test_rows_that_fail_for_themselves_keep_nothing() -> None:
-    """IN-60. Goal: a batch is not refused for rows that are not applied. Method: rows without a key."""
-    life = Life()
-    life.write(["k", "a"], [{"k": "s", "a": "x" * 1000}])
-    assert life.measured(life.entry(["k", "n"], [{"k": None, "n": 1}, {"k": None, "n": 2}])) == 0
-    life.disk.close()
-
-
 def test_measure_changes_nothing() -> None:
     """CN-24. Goal: measuring changes no state, because only the leader measures. Method: rows that are there and many
     that are not are measured; memory, rows and sum are as before, and the batch is applied as elsewhere."""

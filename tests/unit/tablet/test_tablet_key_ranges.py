@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -238,44 +237,6 @@ def test_second_column_is_searched_where_the_first_has_one_value_and_nowhere_els
     looks: list[None] = []
     assert key.runs([first, second], lambda: looks.append(None)) == runs
     assert bool(looks) == bool(first)
-
-
-class Reads(PageChecks):
-    """Counts the cells that are checked."""
-
-    cells = 0
-
-    def check(self, columns: Iterable[Any]) -> None:
-        for column in columns:
-            assert len(column) == 1
-            self.cells += 1
-
-
-def test_search_reads_between_two_fences_and_checks_what_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """RD-01, TC-51. Goal: a search reads few pages, each of which is checked. Method: a block with three rows between
-    two fences; each value is found, and its two edges cost two reads each at most."""
-    monkeypatch.setattr(module, "FENCE_ROWS", 4)
-    monkeypatch.setattr(module, "SEARCH_ROWS", 1)
-    columns = [pa.array(np.arange(64))]
-    most = 0
-    for value in range(64):
-        checks = Reads("none", pa.py_buffer(b"\0"), [])
-        assert module.SortedKey(columns, module.fences_of(columns), checks).runs([[Term("in", (value,))]]) == [
-            (value, value + 1)
-        ]
-        most = max(most, checks.cells)
-    assert most == 4
-
-
-def test_runs_near_one_another_are_read_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """RD-01. Goal: a few rows more are read where another range would cost more. Method: rows that lie as far apart as
-    is read as one, and one row further."""
-    monkeypatch.setattr(module, "JOINED_ROWS", 4)
-    monkeypatch.setattr(module, "SEARCH_ROWS", 1)
-    columns = [pa.array(np.arange(64))]
-    key = module.SortedKey(columns, module.fences_of(columns), PageChecks("none", pa.py_buffer(b"\0"), []))
-    assert key.runs([[Term("in", (0, 5, 20, 26))]]) == [(0, 6), (20, 21), (26, 27)]
-    assert key.runs([[Term("in", (70,))]]) == []
 
 
 def test_search_is_bounded_whatever_the_block_has(monkeypatch: pytest.MonkeyPatch) -> None:
