@@ -232,8 +232,12 @@ class _Reader:
         if kind == "number":
             if len(value) > _NUMBER_CHARS_MAX:
                 raise self.error(f"a number of more than {_NUMBER_CHARS_MAX} characters")
+            try:
+                number = int(value) if re.fullmatch(r"[+-]?\d+", value) else decimal.Decimal(value)
+            except decimal.InvalidOperation:
+                raise self.error("a number with such an exponent is out of range") from None
             self.at += 1
-            return int(value) if re.fullmatch(r"[+-]?\d+", value) else decimal.Decimal(value)
+            return number
         if kind == "text":
             self.at += 1
             return value[1:-1].replace("''", "'")

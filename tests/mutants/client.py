@@ -678,6 +678,14 @@ if not last:
         after="if len(value) > 1 << 30:",
     ),
     Mutant(
+        name="exponent beyond a decimal is an exception",
+        test="tests/unit/api/test_api_conditions.py::test_condition_text_that_cannot_be_read_says_where",
+        file="replica/api/expressions.py",
+        function="_Reader.value",
+        before="except decimal.InvalidOperation:",
+        after="except ZeroDivisionError:",
+    ),
+    Mutant(
         name="whole number beyond a double is an exception",
         rows="IN-82",
         test="tests/unit/api/test_api_conditions.py::test_number_that_no_column_holds_is_bound_or_refused",

@@ -81,6 +81,8 @@ def test_condition_text_means_what_the_builder_means(text: Any, built: Any) -> N
         ("k between 1", "BETWEEN"),
         ("(" * 2000 + "k = 1", "parentheses within one another"),
         ("k = " + "9" * 5000, "more than 400 characters"),
+        ("k = -5e308999999999999999999", "an exponent is out of range"),
+        ("k = 1e-99999999999999999999", "an exponent is out of range"),
     ],
 )
 def test_condition_text_that_cannot_be_read_says_where(text: str, says: str) -> None:
