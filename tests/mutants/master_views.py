@@ -255,14 +255,6 @@ MUTANTS = (
         after="if changed is None:",
     ),
     Mutant(
-        name="silence counts from before the leader's return",
-        test=KEPT_WALK,
-        file="replica/master/tablets/view.py",
-        function="changes_at",
-        before="found.append(leader.back_us)",
-        after="found.append(mono_us)",
-    ),
-    Mutant(
         name="lost replica is at rest",
         test=KEPT_WALK,
         file="replica/policy/membership.py",

@@ -321,3 +321,31 @@ def test_keys_that_changed_are_kept_within_a_bound(monkeypatch: pytest.MonkeyPat
     for tablet_id, record in list(world.catalog.items(TABLET))[:4]:
         world.put({TABLET + tablet_id: replace(record, wishes=2)})
     assert len(visited(world)) == 60
+
+
+def test_silence_is_looked_at_in_time_when_it_counts_from_the_leaders_return() -> None:
+    """Goal: a member that was silent together with its leader is looked at once it is silent for long after the
+    leader's return, however often the tablet is looked at in between. Method: all are silent, the leader returns, and
+    its tablet is looked at again a second later; then the moment before, and the moment itself."""
+    world, reports = reported(6, 6)
+    tablet_id = "n000000"
+    leader = world.truth[tablet_id][1]
+    told = next(r for r in reports[leader] if r.tablet_id == tablet_id)
+
+    def leader_says(index: int) -> set[str]:
+        moved = replace(told, commit_opid=OpId(1, index), rows=index, config_wire=b"%d" % index)
+        beat_of(world, leader, [moved])
+        return visited(world)
+
+    world.now_us += 10 * REPLACE_US
+    visited(world)
+    leader_says(5)
+    returned_us = world.now_us
+    assert world.soft.servers[leader].back_us == returned_us
+    for index, after_us in ((6, 1_000_000), (7, REPLACE_US - 1_000_000)):
+        world.now_us = returned_us + after_us
+        assert tablet_id in leader_says(index)
+    world.now_us = returned_us + REPLACE_US
+    assert tablet_id not in visited(world)
+    world.now_us += 1
+    assert tablet_id in visited(world)
