@@ -8,7 +8,7 @@ MUTANTS = (
     *(
         Mutant(
             name=name,
-            rows="IN-11",
+            rows="IN-62",
             test=f"tests/unit/server/test_server_left_callers.py::{test}",
             file=file,
             function=function,

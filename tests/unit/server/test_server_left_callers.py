@@ -71,7 +71,7 @@ def operations(work: Work, before: Work | None) -> int:
 def test_work_on_a_tablet_goes_on_when_its_caller_leaves_and_a_repetition_waits(
     work: Work, before: Work | None, least: int, repeated: bool
 ) -> None:
-    """IN-11, TC-63. Goal: a caller that leaves in the middle of a creation or deletion, whether or not it repeats the
+    """IN-62, TC-63. Goal: a caller that leaves in the middle of a creation or deletion, whether or not it repeats the
     call, ends no server and leaves no half of a tablet. Method: the disk stands still at each operation in turn; there
     the caller is cancelled, and a second one may begin; the disk goes on. Then the tablet is here and runs, or is a
     tombstone, in memory and on the disk, nothing was fatal, and one more call changes nothing."""
@@ -108,7 +108,7 @@ def test_work_on_a_tablet_goes_on_when_its_caller_leaves_and_a_repetition_waits(
 
 
 def test_deletion_whose_caller_leaves_at_any_step_ends_by_itself() -> None:
-    """IN-11, TC-63. Goal: no replica stays stopped and not deleted because the caller of its deletion left. Method: the
+    """IN-62, TC-63. Goal: no replica stays stopped and not deleted because the caller of its deletion left. Method: the
     caller is cancelled after one step of the loop, two, and so on to twelve; nobody calls again."""
     left = 0
     for steps in range(1, 13):
@@ -135,7 +135,7 @@ def test_deletion_whose_caller_leaves_at_any_step_ends_by_itself() -> None:
     ("error", "told"), [(Refused(Code.NO_SPACE, "full"), False), (InvariantViolation("ours"), True)]
 )
 def test_error_of_work_whose_caller_left_is_told_unless_it_is_a_refusal(error: Exception, told: bool) -> None:
-    """IN-11. Goal: an unexpected error of work that nobody waits for is not lost, and a refusal is no fault. Method:
+    """IN-62. Goal: an unexpected error of work that nobody waits for is not lost, and a refusal is no fault. Method:
     work that fails after its caller has left; the same work with its caller, who gets the error alone."""
     found: list[BaseException] = []
 
