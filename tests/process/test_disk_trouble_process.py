@@ -237,6 +237,11 @@ def test_damaged_log_is_failed_beside_others_that_serve_until_the_master_heals_i
         assert rows < 20_000, "a segment of 256 KB is followed by another"
         insert_wide(stack, handle, rows)
         rows += 1000
+    # An entry in the second segment: without one the first is still the log's end, where damage is cut off.
+    insert_wide(stack, handle, rows)
+    rows += 1000
+    ends = lambda: {(s.last_logged.term, s.last_logged.index) for s in stack.statuses(bad).values()}  # noqa: E731
+    wait_until(lambda: len(ends()) == 1, "every replica has every entry")
     segment = server.closed_segment(bad)
     stack.supervisor.kill_for_good(name)
     flip(segment)
