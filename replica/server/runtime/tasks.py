@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from nyala.replica.types import Refused
+from nyala.replica.types import Corruption, Refused
 
 T = TypeVar("T")
 
@@ -29,7 +29,8 @@ class Tasks:
 
     async def finish(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` to its end, and return its result if the caller still waits for it. If the caller is cancelled
-        meanwhile, a refusal is told to nobody, and `on_error` gets any other exception."""
+        meanwhile, a refusal or a corruption is told to nobody, because it was the answer to that caller; `on_error`
+        gets any other exception."""
         task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -40,7 +41,7 @@ class Tasks:
             raise
 
     def _left(self, task: asyncio.Task[Any]) -> None:
-        if not task.cancelled() and not isinstance(error := task.exception(), Refused | None):
+        if not task.cancelled() and not isinstance(error := task.exception(), Refused | Corruption | None):
             self._on_error(error)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:

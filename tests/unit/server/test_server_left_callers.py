@@ -12,7 +12,7 @@ import pytest
 from nyala.replica.server.runtime.tasks import Tasks
 from nyala.replica.server.tablets.manager import TabletManager
 from nyala.replica.tablet import Superblock
-from nyala.replica.types import Code, DataState, InvariantViolation, Refused
+from nyala.replica.types import Code, Corruption, DataState, InvariantViolation, Refused
 from tests.harness.copies import TABLET, new_disk, superblock
 from tests.harness.server_pair import until
 from tests.unit.server.test_server_open import ALONE, served
@@ -132,11 +132,13 @@ def test_deletion_whose_caller_leaves_at_any_step_ends_by_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"), [(Refused(Code.NO_SPACE, "full"), False), (InvariantViolation("ours"), True)]
+    ("error", "told"),
+    [(Refused(Code.NO_SPACE, "full"), False), (InvariantViolation("ours"), True), (Corruption("damaged"), False)],
 )
-def test_error_of_work_whose_caller_left_is_told_unless_it_is_a_refusal(error: Exception, told: bool) -> None:
-    """IN-62. Goal: an unexpected error of work that nobody waits for is not lost, and a refusal is no fault. Method:
-    work that fails after its caller has left; the same work with its caller, who gets the error alone."""
+def test_error_of_work_whose_caller_left_is_told_unless_it_is_an_answer(error: Exception, told: bool) -> None:
+    """IN-62. Goal: an unexpected error of work that nobody waits for is not lost, and what would have been its caller's
+    answer ends no server. Method: work that fails after its caller has left; the same work with its caller, who gets
+    the error alone."""
     found: list[BaseException] = []
 
     async def use() -> None:
