@@ -146,17 +146,8 @@ def list_servers(masters: Masters = "", as_json: Json = False) -> None:
         for (kind, s), held in zip(everyone, holds, strict=True)
     ]  # fmt: skip
     headings = (
-        "kind",
-        "uuid",
-        "address",
-        "",
-        "replicas",
-        "leaders",
-        "disk",
-        "counted memory",
-        "location",
-        "wanted of it",
-    )
+        "kind", "uuid", "address", "", "replicas", "leaders", "disk", "counted memory", "location", "wanted of it",
+    )  # fmt: skip
     document = [{"kind": kind, **_server_json(s, known=kind == HOLDER)} for kind, s in everyone]
     show_list(as_json, document, "servers", headings, rows, SERVERS_SPARE)
 
