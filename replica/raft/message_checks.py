@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from nyala.replica.types import (
     MAX_HYBRID_TIME,
+    PORT_MAX,
     Code,
     DataState,
     Entry,
@@ -160,7 +161,7 @@ def invalid_config_reason(config: RaftConfig) -> str:
     if min(config.decision) < 0:
         return f"its decision is {config.decision}"
     for member in config.members:
-        if any(not 0 <= a.port <= 65535 or len(a.host) > limits.HOST_CHARS_MAX for a in member.addresses):
+        if any(not 0 <= a.port <= PORT_MAX or len(a.host) > limits.HOST_CHARS_MAX for a in member.addresses):
             return f"an address of {member.uuid} is none"
     return ""
 

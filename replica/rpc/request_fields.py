@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
-from nyala.replica.types import check_id, check_text, check_token, check_topic, limits, parse_json
+from nyala.replica.types import PORT_MAX, check_id, check_text, check_token, check_topic, limits, parse_json
 from nyala.replica.types.names import check_length, refused
 
 Rule = Callable[[Any, str], object]
@@ -96,7 +96,7 @@ RULES: dict[str, Rule] = {
     **_of(_anything, "payload values keys"),
     # Numbers without an order: any value is allowed.
     **_of(_anything, "payload_crc process takeover seen number"),
-    **_of(_Whole(65535), "port"),
+    **_of(_Whole(PORT_MAX), "port"),
     **_of(_HYBRID, "snapshot_time propagated_time safe_time"),
     **_of(_INT32, """schema_id column_ids id rows kafka_partition precision scale buckets hash_version replicas
         replication_factor registry_id bucket range_pos current_state data_state tablets_max failures

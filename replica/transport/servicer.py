@@ -19,7 +19,7 @@ from nyala.replica.rpc import (
     pb,
     pb_grpc,
 )
-from nyala.replica.types import Address, Code, InvariantViolation, Refused, limits
+from nyala.replica.types import PORT_MAX, Address, Code, InvariantViolation, Refused, limits
 
 from .batch_bounds import too_many_parts
 from .listener import ConnectionHandler, Listener
@@ -99,7 +99,7 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
             return pb.OpenLinkReply(error=error_to_pb(refusal))
         if not 0 < len(request.from_uuid) <= limits.NAME_LENGTH_MAX:
             return pb.OpenLinkReply(error=error_to_pb(Refused(Code.INVALID_ARGUMENT, "a link names its sender")))
-        if len(request.from_address.host) > limits.HOST_CHARS_MAX or request.from_address.port > 65535:
+        if len(request.from_address.host) > limits.HOST_CHARS_MAX or request.from_address.port > PORT_MAX:
             where = f"{request.from_address.host[:64]}:{request.from_address.port}"
             return pb.OpenLinkReply(error=error_to_pb(Refused(Code.INVALID_ARGUMENT, "no address", address=where)))
         try:

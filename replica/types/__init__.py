@@ -24,6 +24,7 @@ from .errors import (
 from .generation import generation_of, next_generation, offset_in_generation
 from .heartbeats import FailingCopy, Heartbeat
 from .ids import (
+    PORT_MAX,
     ZERO_OPID,
     Address,
     ConfigEdit,
