@@ -21,6 +21,7 @@ HOST = "[::1]"
 PORTS = (7051, 7052, 7053)
 MASTERS = ",".join(f"{HOST}:{port}" for port in PORTS)
 ROWS = 20_000
+COMMAND = str(Path(sys.executable).with_name("nyala"))
 COMMANDS = ("server list", "master list", "tablet list", "cluster check", "table scan six --limit 1")
 
 
@@ -49,7 +50,7 @@ def all_of_it(cluster: LocalCluster) -> dict[str, Any]:
         table.insert([{"k": ROWS, "v": "one row, by the link for small writes"}])
         codes = {
             words: subprocess.run(
-                ["nyala", *words.split(), "--masters", MASTERS], capture_output=True, text=True, check=False
+                [COMMAND, *words.split(), "--masters", MASTERS], capture_output=True, text=True, check=False
             ).returncode
             for words in COMMANDS
         }
