@@ -7,14 +7,15 @@ from typing import Any
 
 from xdist.scheduler import LoadScopeScheduling
 
-ROAD = "tests/e2e"
+ROAD, TIDY = "tests/e2e", "tests/tidy"
 
 
 def share_of(nodeid: str) -> str:
-    """Return the share of a test. Tests of one share run in one process: those of a file; and all with Kafka and Spark,
-    because two of these at a time would be too much for two cores."""
-    path = PurePosixPath(nodeid.partition("::")[0])
-    return ROAD if path.parent == PurePosixPath(ROAD) else str(path)
+    """Return the share of a test. Tests of one share run in one process: those of a file; all with Kafka and Spark,
+    because two of these at a time would be too much for two cores; and all that read the code, which is parsed once."""
+    path = nodeid.partition("::")[0]
+    folder = str(PurePosixPath(path).parent)
+    return folder if folder in {ROAD, TIDY} else path
 
 
 class Shares(LoadScopeScheduling):

@@ -91,7 +91,9 @@ def test_metadata_that_is_loaded_unsynced_is_seen(monkeypatch: pytest.MonkeyPatc
     assert complaints("and remembers", 36, crash_period_us=60_000, crash_point="disk.before_rename_sync")
 
 
-@pytest.mark.parametrize(("checked_at_its_turn", "found_at"), [(True, 8), (False, 0)])
+@pytest.mark.parametrize(
+    ("checked_at_its_turn", "found_at"), [pytest.param(True, 8, marks=pytest.mark.deep), (False, 0)]
+)
 def test_copy_over_a_replica_that_acknowledged_more_is_seen(
     monkeypatch: pytest.MonkeyPatch, checked_at_its_turn: bool, found_at: int
 ) -> None:

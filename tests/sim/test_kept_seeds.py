@@ -20,6 +20,7 @@ def seen(simulator: str, seed: int) -> Outcome:
     return run(simulator, seed)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("job", kept(), ids=lambda job: f"{job[0]}:{job[1]}")
 def test_seed_that_once_failed_holds(job: Job) -> None:
     """Goal: a bug found by a seed stays fixed. Method: run the seeds of seeds.txt."""

@@ -143,6 +143,7 @@ def test_read_sees_a_read_without_a_round(monkeypatch: pytest.MonkeyPatch) -> No
     assert raises_alarm("READ", seeds=300)
 
 
+@pytest.mark.deep
 def test_read_sees_a_lease_that_counts_ticks_instead_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: READ compares reads by lease too. Method: a core counts its own ticks as the time, so a process that was
     stopped wakes with its lease; plain search finds it."""

@@ -35,4 +35,5 @@ def test_tests_of_a_file_share_a_process_and_all_with_kafka_and_spark_share_one(
     assert len(road) == 1
     assert share_of("tests/unit/wal/test_wal_index.py::test_x[a::b/c]") == "tests/unit/wal/test_wal_index.py"
     assert share_of("tests/process/test_names_process.py::test_x") not in road
+    assert len({share_of(f"tests/tidy/{path.name}::test_x") for path in (TESTS / "tidy").glob("test_*.py")}) == 1
     assert "_split_scope" in LoadScopeScheduling.__dict__ and "_split_scope" in Shares.__dict__

@@ -203,6 +203,7 @@ def test_get_of_an_earlier_time_does_not_read_the_table(width: int, rows: int, t
     assert found.steps <= most_of_get(made), f"{found} of {most_of_get(made)}"
 
 
+@pytest.mark.deep
 def test_get_of_many_keys_of_one_hash_takes_as_many_steps_as_others(tmp_path: Path) -> None:
     """IN-60. Goal: keys that are made up to have one hash are not compared one by one with every row that has it.
     Method: the most keys of one call, all of one hash, read at a time before later versions; some have rows, in

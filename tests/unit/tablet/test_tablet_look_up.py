@@ -213,7 +213,14 @@ def test_keys_that_are_none_are_refused(tmp_path: Path) -> None:
         assert refused.value.code is code, refused.value
 
 
-@pytest.mark.parametrize("schema", [INT_SCHEMA, STRING_SCHEMA, PAIR_SCHEMA], ids=["number", "text", "few-hashes"])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        pytest.param(INT_SCHEMA, id="number"),
+        pytest.param(STRING_SCHEMA, id="text"),
+        pytest.param(PAIR_SCHEMA, id="few-hashes", marks=pytest.mark.deep),
+    ],
+)
 def test_rot_of_a_block_or_its_sidecar_hides_no_row_by_key(
     schema: TableSchema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
