@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
 
 from nyala.replica.policy import ServerView
 from nyala.replica.types import Address, Clock, RaftConfig, new_uuid
@@ -50,14 +49,13 @@ class MasterState:
         # to judge the others.
         long_us = options.rereplicate_after_ms * 500
         self.soft = SoftState(clock.monotonic_us(), self.known_config, long_silence_us=long_us)
-        self.admission = ServerAdmission(servers, lambda: self.soft, clock, self._listed)
+        listed = lambda uuid: self.catalog.addresses_of(uuid)  # noqa: E731
+        self.admission = ServerAdmission(servers, lambda: self.soft, clock, listed)
         self.inquiries = Inquiries(servers, lambda: self.catalog, lambda: self.soft, clock)
         self.kept = KeptView(lambda: self.catalog, lambda: self.soft, self.inquiries.proven, options)
         self.descriptions = Descriptions()
         self.look_ups = LookUps(lambda: self.catalog, self.kept)
         self.other_clusters = OtherClustersServers()
-        self._places: dict[str, set[Address]] = {}
-        self._places_of = -1
         self.led_term = -1
         """The term in which the soft state was collected."""
         self.decisions_published = 0
@@ -73,15 +71,6 @@ class MasterState:
         """The last committed config that the catalog knows of a tablet; None if it does not know the tablet."""
         tablet = self.catalog.get(TABLET, tablet_id)
         return None if tablet is None else tablet.known_config
-
-    def _listed(self, uuid: str) -> Collection[Address]:
-        """The addresses of a server in the catalog's configs, as of the beginning of this leadership."""
-        if self._places_of != self.led_term:
-            self._places, self._places_of = {}, self.led_term
-            for _, tablet in self.catalog.items(TABLET):
-                for member in tablet.known_config.members:
-                    self._places.setdefault(member.uuid, set()).update(member.addresses)
-        return self._places.get(uuid, ())
 
     @property
     def mono_us(self) -> int:

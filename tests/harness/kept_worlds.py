@@ -21,9 +21,10 @@ from nyala.replica.master.catalog.records import (
 )
 from nyala.replica.master.catalog.tables import table_record
 from nyala.replica.master.heartbeats.belief import newer
-from nyala.replica.master.heartbeats.soft_state import OPEN, SoftState
+from nyala.replica.master.heartbeats.soft_state import LIVE, OPEN, SoftState
 from nyala.replica.master.requests import lists
 from nyala.replica.master.requests.infos import tablet_infos
+from nyala.replica.master.tablets.draining import tablets_on
 from nyala.replica.master.tablets.kept_view import KeptView, is_later
 from nyala.replica.master.tablets.look_ups import LookUps
 from nyala.replica.policy import (
@@ -465,6 +466,15 @@ class World:
             known = ((t, self.soft.tablets.get(t)) for t in server.replicas)
             strange = {t for t, s in known if s is not None and s.config is not None and not s.config.member(uuid)}
             assert server.strays == strange
+            assert self.soft.member_of(uuid) == {
+                t for t, s in self.soft.tablets.items() if s.config is not None and s.config.member(uuid) is not None
+            }
+            configs = {t: r.known_config for t, r in self.catalog.items(TABLET)}
+            assert self.catalog.tablets_with(uuid) == sorted(t for t, c in configs.items() if c.member(uuid))
+            assert self.catalog.addresses_of(uuid) == {
+                address for c in configs.values() for m in c.members if m.uuid == uuid for address in m.addresses
+            }
+            assert tablets_on(self.catalog, self.soft, uuid) == self.walk_of_tablets_on(uuid)
             assert self.catalog.unformed(uuid) == [
                 t
                 for t, r in self.catalog.items(TABLET)
@@ -478,9 +488,29 @@ class World:
                 assert self.heard_us[tablet] == (state.leader_uuid, self.soft.servers[state.leader_uuid].counted_us)
             reporters = {u for u, s in self.soft.servers.items() if tablet in s.replicas}
             assert {s.uuid for s in self.soft.reporters(tablet)} == reporters
+        unreported = [
+            t for t, r in self.catalog.items(TABLET) if r.formed and not r.dropped and self.config_of(t) is None
+        ]
+        assert self.kept.unreported() == len(unreported)
         dropped = [(t, r) for t, r in self.catalog.items(TABLET) if r.dropped]
         assert self.catalog.dropped() == dropped
         assert self.catalog.dropped_among(dict.fromkeys(TABLETS).keys()) == {t for t, _ in dropped}
+
+    def config_of(self, tablet: str) -> RaftConfig | None:
+        """The config of the tablet that is believed."""
+        state = self.soft.tablets.get(tablet)
+        return state.config if state is not None else None
+
+    def walk_of_tablets_on(self, uuid: str) -> list[str]:
+        """The tablets that are on the server, found by a walk over all."""
+        found = []
+        for tablet, record in self.catalog.items(TABLET):
+            config = self.config_of(tablet) or (None if record.formed else record.known_config)
+            replica = self.soft.replica(uuid, tablet)
+            live = replica is not None and replica.data_state in LIVE
+            if not record.dropped and (live or (config is not None and config.member(uuid) is not None)):
+                found.append(tablet)
+        return found
 
     def round(self) -> None:
         """Time passes, servers report, something happens; then a look, at once or in steps with events between."""

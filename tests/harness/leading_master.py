@@ -12,6 +12,7 @@ from nyala.replica.master.decisions.reconciler import marked
 from nyala.replica.master.requests import change_requests, desired
 from nyala.replica.master.requests.infos import server_infos
 from nyala.replica.master.state import MasterState
+from nyala.replica.master.tablets.draining import Drain, drain_of
 from nyala.replica.policy import ServerView, decide
 from nyala.replica.rpc import config_to_pb, heartbeat_from_pb, pb
 from nyala.replica.types import Address, DataState, Member, OpId, RaftConfig
@@ -68,7 +69,13 @@ class Masters:
 
     def infos(self) -> list[pb.ServerInfo]:
         """Return what operators see of all servers."""
+        self.state.kept.look(self.clock.now_us, self.clock.now_us)
         return server_infos(self.state, self.state.server_uuids())
+
+    def drain(self, uuid: str) -> Drain:
+        """Return how far a server is emptied."""
+        self.state.kept.look(self.clock.now_us, self.clock.now_us)
+        return drain_of(self.box.catalog, self.state.soft, self.state.kept, uuid)
 
     def lead(self) -> MasterState:
         """Begin a new leadership: the same catalog, no heartbeat received."""

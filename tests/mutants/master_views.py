@@ -11,9 +11,59 @@ KEPT_COST = f"{KEPT_INPUTS}::test_look_costs_what_changed_and_not_what_stands"
 KEPT_EACH = f"{KEPT_INPUTS}::test_each_input_of_the_policy_marks_what_it_changes"
 REPORTER = "tests/unit/master/test_master_reporter.py"
 
+WALKLESS = "tests/unit/master/test_master_forgetting.py::test_request_about_one_server_walks_over_no_tablets_of_others"
 LOOK_UPS = "tests/unit/master/test_master_look_ups.py"
 
 MUTANTS = (
+    Mutant(
+        name="tablets of a server keep those of former configs",
+        test=KEPT_WALK,
+        file="replica/master/catalog/catalog.py",
+        function="Catalog._index",
+        before="self._of_server[member.uuid].pop(tablet_id, None)",
+        after="pass",
+    ),
+    Mutant(
+        name="believed memberships keep those of former configs",
+        test=KEPT_WALK,
+        file="replica/master/heartbeats/soft_state.py",
+        function="SoftState._settle",
+        before="self._member_of[uuid].discard(tablet_id)",
+        after="pass",
+    ),
+    Mutant(
+        name="live replica outside of the config does not keep its server from being empty",
+        test=KEPT_WALK,
+        file="replica/master/tablets/draining.py",
+        function="tablets_on",
+        before=", *reported}",
+        after="}",
+    ),
+    Mutant(
+        name="tablet that nobody reported is not counted",
+        test=KEPT_WALK,
+        file="replica/master/tablets/kept_view.py",
+        function="KeptView._is_unreported",
+        before="record.formed and",
+        after="record.formed and False and",
+    ),
+    Mutant(
+        name="forgotten server is sought in all believed configs",
+        test=WALKLESS,
+        rows="IN-80",
+        file="replica/master/heartbeats/soft_state.py",
+        function="SoftState._forget_server",
+        before="if self.member_of(server.uuid):",
+        after="if any(t.config and t.config.member(server.uuid) for t in self.tablets.values()):",
+    ),
+    Mutant(
+        name="new leader counts nothing as unreported before its first look",
+        test="tests/unit/master/test_master_desired.py::test_retired_server_is_wanted_empty_by_every_later_master",
+        file="replica/master/tablets/kept_view.py",
+        function="KeptView.unreported",
+        before="return self._catalog().count(TABLET)",
+        after="return 0",
+    ),
     Mutant(
         name="look-up tells of the leader before the last report",
         test=KEPT_WALK,
@@ -1107,8 +1157,8 @@ MUTANTS = (
         test="tests/unit/master/test_master_forgetting.py::test_member_is_not_forgotten",
         file="replica/master/requests/forgetting.py",
         function="_memberships",
-        before="(tablet.known_config, config_of(state.soft, tablet_id))",
-        after="(tablet.known_config,)",
+        before="{*catalog.tablets_with(uuid), *state.soft.member_of(uuid)}",
+        after="catalog.tablets_with(uuid)",
     ),
     Mutant(
         name="new leader forgets at once",

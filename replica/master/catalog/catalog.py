@@ -14,7 +14,19 @@ from typing import Any
 
 from nyala.replica.tablet import ApplyResult, Superblock
 from nyala.replica.tablet_copy import settle_at_startup
-from nyala.replica.types import Corruption, DataState, Disk, Entry, EntryKind, LaterFormat, OpId, ReplicaError, check
+from nyala.replica.types import (
+    Address,
+    Corruption,
+    DataState,
+    Disk,
+    Entry,
+    EntryKind,
+    LaterFormat,
+    Member,
+    OpId,
+    ReplicaError,
+    check,
+)
 from nyala.schemas import build_level, decode, encode
 
 from .records import DESIRED_CHANGE, TABLE, TABLET, Finalized, Json, Kind, R, Record, Tablet, group_of, read, write
@@ -100,6 +112,13 @@ def _read(key: str, record: Json) -> Record:
     return found
 
 
+def _members_of(record: Record | None) -> tuple[Member, ...]:
+    """The members of a tablet in the last config that is known."""
+    if not isinstance(record, Tablet):
+        return ()
+    return record.members if record.config is None else record.config.members
+
+
 class Catalog:
     """Records of the cluster: tables, tablets, source positions, desired changes.
 
@@ -125,6 +144,8 @@ class Catalog:
         """By id, the records of dropped tablets."""
         self._unformed: dict[str, set[str]] = {}
         """By server, the tablets that never had a leader and whose first config names the server."""
+        self._of_server: defaultdict[str, dict[str, tuple[Address, ...]]] = defaultdict(dict)
+        """By server, its addresses in each tablet whose last known config has it, dropped ones included."""
         self._versions: defaultdict[str, int] = defaultdict(int)
         """By table id, the number of changes of its record, of its tablets and of what is desired of them."""
         self._changed: set[str] | None = None
@@ -233,6 +254,16 @@ class Catalog:
         with self._lock:
             return sorted(self._unformed.get(server_uuid, ()))
 
+    def tablets_with(self, server_uuid: str) -> list[str]:
+        """The sorted ids of the tablets whose last known config has the server, dropped ones included."""
+        with self._lock:
+            return sorted(self._of_server.get(server_uuid, ()))
+
+    def addresses_of(self, server_uuid: str) -> set[Address]:
+        """The addresses of the server in the last known configs of all tablets."""
+        with self._lock:
+            return {address for told in set(self._of_server.get(server_uuid, {}).values()) for address in told}
+
     def version(self, table_id: str) -> int:
         """The number of changes so far of the table's record, of its tablets' and of their desired changes."""
         return self._versions.get(table_id, 0)
@@ -245,7 +276,7 @@ class Catalog:
             return taken
 
     def _index(self, key: str, before: Record | None, after: Record | None) -> None:
-        """Keep the lists of dropped and of unformed tablets, and what changed."""
+        """Keep the lists of dropped and of unformed tablets, of each server's, and what changed."""
         if self._changed is not None:
             self._changed.add(key)
             self._changed = self._changed if len(self._changed) <= CHANGED_MAX else None
@@ -263,6 +294,14 @@ class Catalog:
                     waiting.add(tablet_id)
                 else:
                     waiting.discard(tablet_id)
+        had, has = _members_of(before), _members_of(after)
+        if had is not has:
+            for member in had:
+                self._of_server[member.uuid].pop(tablet_id, None)
+                if not self._of_server[member.uuid]:
+                    del self._of_server[member.uuid]
+            for member in has:
+                self._of_server[member.uuid][tablet_id] = member.addresses
 
     @property
     def size_bytes(self) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -185,6 +186,8 @@ class SoftState:
         self.tablets: dict[str, TabletState] = {}
         self.touched: set[str] = set()
         """The tablets of which anything changed since the masters' view of them was computed; `KeptView` empties it."""
+        self._member_of: defaultdict[str, set[str]] = defaultdict(set)
+        """By server, the tablets that have it in their believed config."""
         self._reporters: dict[str, set[str]] = {}
         """By tablet, the servers that report a replica of it."""
 
@@ -246,7 +249,7 @@ class SoftState:
 
     def _forget_server(self, server: ServerState) -> bool:
         """Forget the server if it is not a member of any tablet; returns whether it was forgotten."""
-        if any(t.config is not None and t.config.member(server.uuid) is not None for t in self.tablets.values()):
+        if self.member_of(server.uuid):
             return False
         for tablet_id in list(server.replicas):
             self._forget(server, tablet_id)
@@ -413,6 +416,10 @@ class SoftState:
         leaving = (state.left | had) - {m.uuid for m in config.members}
         state.left = {u for u in leaving if self._is_live(u, tablet_id)}
         state.config = config
+        for uuid in had:
+            self._member_of[uuid].discard(tablet_id)
+        for uuid in (m.uuid for m in config.members):
+            self._member_of[uuid].add(tablet_id)
         for uuid in self._reporters.get(tablet_id, ()):
             self._note_stray(self.servers[uuid], tablet_id, state)
         if state.leader_uuid and not may_lead(config, state.leader_uuid):
@@ -506,6 +513,10 @@ class SoftState:
         """The server's last report of its replica."""
         server = self.servers.get(uuid)
         return server.replicas.get(tablet_id) if server else None
+
+    def member_of(self, uuid: str) -> Set[str]:
+        """The tablets that have the server in their believed config."""
+        return self._member_of.get(uuid, frozenset())
 
     def reporters(self, tablet_id: str) -> Iterable[ServerState]:
         """The servers that report a replica of the tablet."""

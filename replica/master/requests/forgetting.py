@@ -11,7 +11,6 @@ from nyala.replica.types import Code, Refused
 from ..catalog.records import MAINTENANCE, RETIRED, TABLET, Record
 from ..catalog.tables import Change
 from ..state import MasterState
-from ..tablets.draining import config_of
 from ..tablets.dropped import CHANGES_MAX
 from .desired import counted
 
@@ -64,7 +63,7 @@ def forgotten(state: MasterState, uuid: str, seen: int | None) -> Change:
             some=", ".join(members[:NAMED_MAX]),
         )
     catalog = state.catalog
-    waiting = ((t, r) for t, r in catalog.items(TABLET) if r.dropped and uuid in (r.holders or ()))
+    waiting = ((t, r) for t, r in catalog.dropped() if uuid in (r.holders or ()))
     puts: dict[str, Record] = {}
     for tablet_id, tablet in islice(waiting, CHANGES_MAX):
         left = tuple(u for u in tablet.holders or () if u != uuid)
@@ -75,15 +74,10 @@ def forgotten(state: MasterState, uuid: str, seen: int | None) -> Change:
 
 
 def _memberships(state: MasterState, uuid: str) -> list[str]:
-    """The tablets of which the server is a member, by the catalog or by the config that is believed."""
-    return [
-        tablet_id
-        for tablet_id, tablet in state.catalog.items(TABLET)
-        if not tablet.dropped
-        and any(
-            c.member(uuid) is not None for c in (tablet.known_config, config_of(state.soft, tablet_id)) if c is not None
-        )
-    ]
+    """The tablets of which the server is a member, by the catalog or by the config that is believed; sorted."""
+    catalog = state.catalog
+    among = sorted({*catalog.tablets_with(uuid), *state.soft.member_of(uuid)})
+    return [t for t in among if (tablet := catalog.get(TABLET, t)) is not None and not tablet.dropped]
 
 
 def _is_silent(state: MasterState, uuid: str) -> bool:

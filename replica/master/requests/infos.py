@@ -125,7 +125,7 @@ def _add_drain(master: MasterState, info: pb.ServerInfo) -> None:
     retired = master.catalog.get(RETIRED, info.uuid)
     if retired is None:
         return
-    drain = drain_of(master.catalog, master.soft, info.uuid)
+    drain = drain_of(master.catalog, master.soft, master.kept, info.uuid)
     info.draining, info.drained = True, drain.done
     info.tablets_left, info.tablets_unreported = drain.left, drain.unreported
     info.tablets_at_first = max(retired.tablets_at_first, drain.left)

@@ -13,7 +13,7 @@ from nyala.replica.rpc import address_to_pb, info_from_json, page_bytes, page_of
 from nyala.replica.types import Code, Refused, __version__
 
 from ..catalog import sources
-from ..catalog.records import NAME, TABLE, Tablet, write
+from ..catalog.records import NAME, RETIRED, TABLE, Tablet, write
 from ..catalog.tables import find_table
 from ..state import MasterState
 from . import desired
@@ -126,6 +126,9 @@ async def servers_page(state: MasterState, request: pb.ListServersRequest) -> pb
                 break
             kind.append(info)
         reply.candidates_total = len(state.admission)
+
+    if state.catalog.count(RETIRED):
+        await state.look()  # so that what is not reported yet is known
 
     def found() -> Iterator[tuple[str, pb.ServerInfo]]:
         uuids = [u for u in state.server_uuids() if u > request.after]

@@ -57,6 +57,8 @@ class KeptView:
         """The tablets with a damaged or a missing replica."""
         self.unrecorded: set[str] = set()
         """The tablets whose record lacks a leader, or a config, that servers report."""
+        self._unreported: set[str] = set()
+        """The formed tablets of which no member has reported a config in this leadership."""
         self.looked: set[str] = set()
         """The tablets that were looked at, until another one empties the set."""
         self._placed: Counter[str] = Counter()
@@ -127,6 +129,7 @@ class KeptView:
         _keep(self.busy, tablet_id, view is not None and not is_at_rest(view, draining))
         _keep(self.unwell, tablet_id, view is not None and bool(view.damaged or view.unmade))
         _keep(self.unrecorded, tablet_id, record is not None and self._is_unrecorded(tablet_id, record))
+        _keep(self._unreported, tablet_id, record is not None and self._is_unreported(tablet_id, record))
         self._place(tablet_id, record)
 
     def _look_again_at(self, tablet_id: str, at: int | None) -> None:
@@ -154,6 +157,17 @@ class KeptView:
             return state is not None and state.leader_status is not None and config is not None
         later = config is not None and newer(config.opid, record.known_config.opid)
         return record.config is None or later or is_later(record, self._proven(tablet_id))
+
+    def _is_unreported(self, tablet_id: str, record: Tablet) -> bool:
+        state = self._soft().tablets.get(tablet_id)
+        return record.formed and not record.dropped and (state is None or state.config is None)
+
+    def unreported(self) -> int:
+        """The number of formed tablets of which no member has reported a config in this leadership. One that is to be
+        looked at again counts, so it is never too low."""
+        if self._soft().touched is not self._touched:  # another leadership, of which nothing was looked at
+            return self._catalog().count(TABLET)
+        return len(self._unreported | self._due)
 
     def replica_load(self) -> dict[str, int]:
         """Replicas per server: the reported ones, and those that new tablets will get."""

@@ -14,7 +14,6 @@ from nyala.replica.master.catalog.tables import create_table
 from nyala.replica.master.decisions.reporter import Reporter
 from nyala.replica.master.requests import change_requests, desired
 from nyala.replica.master.requests.infos import tablet_infos
-from nyala.replica.master.tablets.draining import drain_of
 from nyala.replica.master.tablets.view import wanted_voters
 from nyala.replica.policy import ChangeKind, ServerView, decide
 from nyala.replica.rpc import pb, proposal_from_pb
@@ -67,12 +66,13 @@ def test_retired_server_is_wanted_empty_by_every_later_master() -> None:
     m.box.catalog.flush()
     m.box.catalog = Catalog.open(m.box.disk)
     m.lead()
-    assert not drain_of(m.box.catalog, m.state.soft, S[2]).done
+    assert m.state.kept.unreported() == 1, "nothing was looked at"
+    assert not m.drain(S[2]).done
     listed = {i.uuid: i for i in m.infos()}
     assert listed[S[2]].draining and not listed[S[2]].alive, "one that was not heard of yet is shown"
     m.report(only=S[3])
     m.report(only=S[2])
-    drain = drain_of(m.box.catalog, m.state.soft, S[2])
+    drain = m.drain(S[2])
     assert (drain.left, drain.unreported, drain.done) == (1, 0, False)
     m.report()
     assert m.decided() == ["add d"]

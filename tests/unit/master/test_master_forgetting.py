@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from nyala.replica.master import Catalog
 from nyala.replica.master.catalog.records import DESIRED, MAINTENANCE, RETIRED, TABLET
 from nyala.replica.master.requests import forgetting
 from nyala.replica.rpc import pb
@@ -160,5 +161,43 @@ def test_dropped_tablets_wait_no_longer_for_a_forgotten_server(monkeypatch: pyte
         assert (await forget(w, S[2])).code == 0
         both = [w.group.catalog.get(TABLET, t) for t in (w.tablet, "f" * 32)]
         assert [(t.holders, t.gone_us) for t in both if t] == [(tuple(S[:2]), None), ((), w.clock.now_us)]
+
+    play(scene)
+
+
+class Unwalked(dict[str, Any]):
+    """A dict that nobody may walk over."""
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("a walk over all tablets")
+
+    values = items = keys = __iter__  # type: ignore[assignment]
+
+
+def test_request_about_one_server_walks_over_no_tablets_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IN-80. Goal: what is asked of one server costs its own tablets only. Method: lists of all tablets that raise when
+    somebody walks over them, while a server is retired and listed, another one dies and is forgotten, a third comes and
+    a process takes the address of a fourth."""
+    items = Catalog.items
+
+    def unwalked(catalog: Catalog, kind: Any, within: str = "") -> Any:
+        assert kind != TABLET, "a walk over all tablets"
+        return items(catalog, kind, within)
+
+    async def scene(w: MasterWorld) -> None:
+        await w.master.look()
+        w.master.soft.tablets = Unwalked(w.master.soft.tablets)
+        monkeypatch.setattr(Catalog, "items", unwalked)
+        await w.done("RetireServer", pb.RetireServerRequest(server_uuid=S[3], seen_changes=0))
+        listed = await w.done("ListServers", pb.ListServersRequest())
+        assert [s.drained for s in listed.servers if s.draining] == [True]
+        await dies(w)
+        assert (await forget(w)).code == 0
+        w.servers.listen(GONE, where(GONE))
+        await w.done("Heartbeat", w.beat(GONE))
+        await dies(w)
+        w.servers.listen("f" * 32, where(GONE))
+        await w.done("Heartbeat", pb.HeartbeatRequest(server_uuid="f" * 32, addresses=w.beat(GONE).addresses))
+        assert GONE not in w.master.soft.servers and "f" * 32 in w.master.soft.servers
 
     play(scene)

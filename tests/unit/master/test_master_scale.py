@@ -167,7 +167,6 @@ async def new_server_gets_all_its_orders(world: MasterWorld, asked: Asked) -> No
     """Heartbeat after heartbeat, the server creates what it is ordered: every wide table once, in bounded replies."""
     place, created, news, beats = address_to_pb(NEW_ADDRESS), set[str](), list[pb.ReplicaStatus](), 0
     world.servers.listen(NEW, NEW_ADDRESS, cluster_id=world.master.cluster_id)
-    world.master._places_of = -1  # the catalog was filled behind the back of this leadership
     while len(created) < WIDE:
         beats += 1
         said = {"cluster_id": world.master.cluster_id, "sequence": beats, "process": 7, "full_report": beats == 1}

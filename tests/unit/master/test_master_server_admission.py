@@ -399,7 +399,9 @@ def test_servers_that_no_config_has_take_no_room_from_those_that_one_has() -> No
         w.servers.listen(L, Address("h", 4))
         assert await w.said(L, Address("h", 4), peer="ipv4:10.0.1.1") is Code.OK, "the catalog has it, elsewhere"
         assert w.soft.servers[L].listed and not w.soft.servers[A].listed
-        w.soft.tablets["t"] = TabletState(only := RaftConfig(OpId(1, 1), (Member(A, (HOME,)),)), config=only)
+        only = RaftConfig(OpId(1, 1), (Member(A, (HOME,)),))
+        w.soft.tablets["t"] = TabletState(only, told={A: only})
+        w.soft._settle("t", w.soft.tablets["t"])
         w.clock.now_us += SERVER_SILENT_US
         for n in range(limits.SERVERS_MAX - 1):
             w.soft.servers[f"{n:031x}e"].last_heard_us = w.clock.now_us
