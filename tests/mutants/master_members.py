@@ -56,6 +56,15 @@ MUTANTS = (
         after="if not alive:",
     ),
     Mutant(
+        name="members are asked once only",
+        rows="MF-04",
+        test=f"{UNIT}::test_members_that_do_not_answer_at_once_are_asked_again",
+        file="replica/master/requests/changing_masters.py",
+        function="remove_master",
+        before="if last:",
+        after="if True:",
+    ),
+    Mutant(
         name="older masters are not asked for",
         rows="MF-04",
         test=f"{UNIT}::test_member_of_an_older_build_that_answers_forbids_a_change",

@@ -13,6 +13,10 @@ from ..group.changing_members import addition, refuse_older, removal
 from ..group.forming import MasterBuild
 from ..state import MasterState
 
+ASKED_TIMES = 3
+ASK_PAUSE_S = 1.0
+"""A member that is busy, or that has not answered a new leader yet, counts if it answers one of the next times."""
+
 Ask = Callable[[Address], Awaitable[MasterBuild]]
 """Asks for the build of the master at an address; Refused if none answers."""
 
@@ -49,12 +53,20 @@ async def add_master(state: MasterState, address: Address, seen: OpId, ask: Ask)
 
 
 async def remove_master(state: MasterState, uuid: str, seen: OpId, ask: Ask) -> Done:
-    """Remove a member. Refused as `removal`; CAS_FAILED if another config than `seen` is in force; STEPPING_DOWN if it
-    leads: then it hands over, and the next leader carries the request out."""
-    config = _config(state)
-    builds = await _builds(state, config, ask)
-    living = {state.uuid, *(u for u, build in builds.items() if build is not None)}
-    edit = removal(config, uuid, living & _heard(state))
+    """Remove a member. Refused as `removal`, if it is after members were asked ASKED_TIMES; CAS_FAILED if another
+    config than `seen` is in force; STEPPING_DOWN if it leads: then it hands over, and the next leader carries the
+    request out."""
+    for last in (*[False] * (ASKED_TIMES - 1), True):
+        config = _config(state)
+        builds = await _builds(state, config, ask)
+        living = {state.uuid, *(u for u, build in builds.items() if build is not None)}
+        try:
+            edit = removal(config, uuid, living & _heard(state))
+            break
+        except Refused:
+            if last:
+                raise
+        await asyncio.sleep(ASK_PAUSE_S)
     if edit is None:
         return Done(config, uuid, changed=False)
     refuse_older({u: build for u, build in builds.items() if u != uuid})

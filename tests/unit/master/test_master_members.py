@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from dataclasses import replace
 
@@ -12,7 +13,10 @@ from nyala.replica.master.group.forming import MasterBuild
 from nyala.replica.master.group.joining import MasterSeen
 from nyala.replica.master.group.leaving import leaves_out
 from nyala.replica.master.group.startup_checks import check_config
-from nyala.replica.types import Address, Code, EditKind, Member, OpId, RaftConfig, Refused
+from nyala.replica.master.requests import changing_masters
+from nyala.replica.master.requests.changing_masters import ASKED_TIMES, remove_master
+from nyala.replica.types import Address, Code, ConfigEdit, EditKind, Member, OpId, RaftConfig, Refused
+from tests.harness.master_calls import SECOND_MASTER, MasterWorld
 
 A, B, C, D = (letter * 32 for letter in "abcd")
 CLUSTER, OTHER = "1" * 32, "2" * 32
@@ -137,3 +141,41 @@ def test_changed_group_counts_more_than_the_options_of_its_first_start() -> None
             check_config(agreed, own, peers)
     with pytest.raises(Refused, match="was removed"):
         check_config(config(B, C), own, peers)
+
+
+@pytest.mark.parametrize(("refused_times", "done"), [(0, True), (ASKED_TIMES - 1, True), (ASKED_TIMES, False)])
+def test_members_that_do_not_answer_at_once_are_asked_again(
+    refused_times: int, done: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MF-04. Goal: a busy member, or a new leader that nobody has answered yet, lets no removal fail. Method: a real
+    leading master, whose rule finds too few members that live for the first times; each time they are asked anew."""
+    asked = 0
+
+    def rule(before: RaftConfig, uuid: str, living: Collection[str]) -> ConfigEdit | None:
+        if asked <= refused_times:
+            raise Refused(Code.ILLEGAL_STATE, "too few answer")
+        return removal(before, uuid, living)
+
+    async def nobody(address: Address) -> MasterBuild:
+        nonlocal asked
+        asked += 1
+        raise Refused(Code.UNAVAILABLE, "nobody answers there", address=address)
+
+    async def scene() -> None:
+        world = MasterWorld()
+        await world.begin()
+        try:
+            seen = world.group.replica.committed_config.opid
+            left = await remove_master(world.master, SECOND_MASTER, seen, nobody)
+            assert left.changed and left.config.member(SECOND_MASTER) is None
+        finally:
+            await world.end()
+
+    monkeypatch.setattr(changing_masters, "removal", rule)
+    monkeypatch.setattr(changing_masters, "ASK_PAUSE_S", 0.0)
+    if done:
+        asyncio.run(scene())
+    else:
+        with pytest.raises(Refused, match="too few answer"):
+            asyncio.run(scene())
+    assert asked == min(refused_times + 1, ASKED_TIMES)
