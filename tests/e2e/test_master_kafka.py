@@ -307,15 +307,20 @@ def test_decision_of_a_master_that_was_stopped_while_it_published_is_fenced(brok
             other = (ConfigEdit(EditKind.REMOVE, member),)
             late = replace(second, catalog_term=term, version=second.version + 9, edits=other)
             topics.send("x.decisions", tablet.tablet_id.encode(), encode_record(late))
-            said = [
-                (key.encode(), None if value is None else encode_record(value), offset)
-                for offset, (key, value) in enumerate(topics.read("decisions"))
-            ]
-            # What the first master was publishing when it was stopped may come later still: it is of the same term.
-            values = [value for _, value, _ in said]
-            assert values.index(encode_record(late)) > values.index(encode_record(second))
-            (kept,) = newest(said, {})
-            assert (kept.catalog_term, kept.action) == (second.catalog_term, second.action)
+
+            def in_force() -> list[Decision]:
+                """Return the decisions in force; none while the leader has withdrawn its own, to decide again."""
+                said = [
+                    (key.encode(), None if value is None else encode_record(value), offset)
+                    for offset, (key, value) in enumerate(topics.read("decisions"))
+                ]
+                # What the first master was publishing when it was stopped may come later still: it is of the same term.
+                values = [value for _, value, _ in said]
+                assert values.index(encode_record(late)) > values.index(encode_record(second))
+                return newest(said, {})
+
+            (kept,) = wait_until(in_force, "a decision is in force")
+            assert kept.catalog_term >= second.catalog_term and kept.action is second.action
             wait_until(lambda: execute(kept, client).result is Result.DONE, "it is carried out")
             reported = lambda: [  # noqa: E731
                 t for t in client.tablet_infos("moved") if target in {m.uuid for m in t.config.members}

@@ -49,6 +49,7 @@ class Stack:
 
     def new_table(self, name: str, buckets: int = 3) -> TableHandle:
         """Return a table with replication factor 3 whose tablets all have leaders."""
+        wait_until(lambda: sum(s.alive for s in self.client.list_servers().servers) >= 3, "three servers are alive")
         handle = self.client.create_table(name, SCHEMA, PartitionSpec(("k",), buckets))
         self.count(handle)
         return handle
