@@ -105,6 +105,7 @@ def test_driver_that_is_kept_goes_on_by_itself_after_kill_9(road: Road) -> None:
     assert lane.rows() == {k: row(k) for k in (1, 2)}
 
 
+@pytest.mark.deep
 def test_driver_killed_twice_under_load_every_event_counts_once(road: Road, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: kill -9 of the driver in mid micro-batch, and of the next one while it replays, loses and doubles nothing.
 
