@@ -300,7 +300,6 @@ class MasterProcess:
             await checker.round()
 
     async def _reconcile(self, reconciler: Reconciler) -> None:
-        period_s = self.options.policy_ms / 1000
         while True:
             try:
                 await reconciler.tick()
@@ -311,7 +310,7 @@ class MasterProcess:
                 return
             except ReplicaError as error:
                 _log.warning("policy tick failed: %s", error)
-            await asyncio.sleep(period_s)
+            await asyncio.sleep(reconciler.next_in_s())
 
     def _parent_ended(self) -> None:
         _log.warning("the parent is gone: ending")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import islice
 
 from nyala.replica.types import Code, FailingCopy, Heartbeat, Refused, ReportedReplica, ResourceUse, limits
 
 from . import nyala_pb2 as pb
-from .reported_replicas import reported_replica_from_pb
+from .reported_replicas import Known, reported_replica_from_pb
 from .values import addresses_from_pb, feature_level_from_pb
 
 _NUMBERS = ("memory_bytes", "disk_bytes_free", "tablets_max", "loop_lag_ms_max", "gil_hold_ms_max", "sequence")
@@ -19,9 +19,8 @@ _COUNTS = (
     "flush_index", "commit_term",
 )  # fmt: skip
 
-Reports = Callable[[Mapping[str, ReportedReplica]], list[ReportedReplica]]
-"""Converts the replicas of one heartbeat, given the server's reports before it, by tablet id. Refused(INVALID_ARGUMENT)
-for a heartbeat that no server of this system sends."""
+Reports = Callable[[Known], list[ReportedReplica]]
+"""Converts the replicas of one heartbeat. Refused(INVALID_ARGUMENT) for one that no server of this system sends."""
 
 
 def heartbeat_from_pb(request: pb.HeartbeatRequest) -> tuple[Heartbeat, Reports]:
@@ -60,12 +59,12 @@ def heartbeat_from_pb(request: pb.HeartbeatRequest) -> tuple[Heartbeat, Reports]
         memory_maps=ResourceUse(request.memory_maps.used, request.memory_maps.limit),
         copies_failing=failing,
     )
-    return beat, lambda before: _reports(request, before)
+    return beat, lambda known: _reports(request, known)
 
 
-def _reports(request: pb.HeartbeatRequest, before: Mapping[str, ReportedReplica]) -> list[ReportedReplica]:
+def _reports(request: pb.HeartbeatRequest, known: Known) -> list[ReportedReplica]:
     check_report(request)
-    return [reported_replica_from_pb(status, before.get(status.tablet_id)) for status in request.replicas]
+    return [reported_replica_from_pb(status, known) for status in request.replicas]
 
 
 def check_report(request: pb.HeartbeatRequest) -> None:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from nyala.replica.types import OpId, PeerReport, RaftConfig, Refused, ReportedReplica, limits
 
 from . import nyala_pb2 as pb
 from .values import config_from_pb, opid_from_pb
 
+Known = Callable[[str, bytes], ReportedReplica | None]
+"""Finds a report of a tablet, by its id, with this `config_wire`; None if there is none."""
 
-def reported_replica_from_pb(status: pb.ReplicaStatus, before: ReportedReplica | None = None) -> ReportedReplica:
+
+def reported_replica_from_pb(status: pb.ReplicaStatus, known: Known = lambda tablet_id, wire: None) -> ReportedReplica:
     """The report of a status, with the fields that the masters use.
 
-    `before`: the last report of the same replica. An unchanged config is taken from it, because converting one takes
-    ten times as long as all the rest.
+    A config that is `known` is not converted again, because that takes ten times as long as all the rest, and all
+    reports of a tablet share it.
     """
     told = status.committed_config if status.HasField("committed_config") else None
     wire = told.SerializeToString() if told is not None else b""
-    if before is not None and before.config_wire == wire:
-        config, opid, wire = before.config, before.config_opid, before.config_wire
+    same = known(status.tablet_id, wire)
+    if same is not None:
+        config, opid, wire = same.config, same.config_opid, same.config_wire
     else:
         config, opid = _config_of(told), opid_from_pb(told.opid) if told is not None else OpId(0, 0)
     leads = status.role == "LEADER"

@@ -16,6 +16,27 @@ LOOK_UPS = "tests/unit/master/test_master_look_ups.py"
 
 MUTANTS = (
     Mutant(
+        name="each server's report of a tablet has a config of its own",
+        rows="IN-80",
+        test="tests/unit/master/test_master_belief.py::test_equal_configs_of_a_tablet_are_converted_once",
+        file="replica/master/heartbeats/soft_state.py",
+        function="SoftState._with_config",
+        before="if replica.config_wire == wire",
+        after="if False",
+    ),
+    Mutant(
+        name="tick follows a long one at once",
+        rows="IN-80",
+        test=(
+            "tests/unit/master/test_master_inquiries.py::"
+            "test_tick_that_looked_at_many_tablets_is_followed_by_a_longer_pause"
+        ),
+        file="replica/master/decisions/reconciler.py",
+        function="Reconciler.next_in_s",
+        before="self._state.kept.looks - self._looks, self._state.kept.looks",
+        after="0, self._state.kept.looks",
+    ),
+    Mutant(
         name="tablets of a server keep those of former configs",
         test=KEPT_WALK,
         file="replica/master/catalog/catalog.py",
@@ -993,10 +1014,10 @@ MUTANTS = (
         test=(
             "tests/unit/master/test_master_belief.py::test_lie_under_a_members_uuid_ends_with_the_members_next_report"
         ),
-        file="replica/rpc/reported_replicas.py",
-        function="reported_replica_from_pb",
-        before="if before is not None and before.config_wire == wire:",
-        after="if before is not None:",
+        file="replica/master/heartbeats/soft_state.py",
+        function="SoftState._with_config",
+        before="if replica.config_wire == wire",
+        after="if len(wire) >= 0",
     ),
     Mutant(
         name="each change is told as unproven, soft state",

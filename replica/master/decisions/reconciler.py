@@ -32,6 +32,19 @@ MARKS_PER_CHANGE_MAX = 500
 DROPPED_EVERY_US = 2_000_000
 
 
+LOOKS_PER_S = 10_000
+PAUSE_S_MAX = 2.0
+
+
+def pause_s(policy_ms: int, looks: int) -> float:
+    """The seconds until the next tick, after one that looked at so many tablets. Pure.
+
+    In the beginning of a leadership, the reports of all servers touch each tablet several times. Seldom ticks look at
+    it less often, and leave the time to the reports.
+    """
+    return max(policy_ms / 1000, min(looks / LOOKS_PER_S, PAUSE_S_MAX))
+
+
 def marked(tablet: Tablet, proven: RaftConfig | None) -> Tablet:
     """The record of a tablet that had a leader: formed, with its newest known config. Pure."""
     kept = tablet.config if tablet.formed else tablet.known_config
@@ -56,6 +69,8 @@ class Reconciler:
 
     def __init__(self, state: MasterState) -> None:
         self._state = state
+        self._looks = 0
+        """How many tablets had been looked at before the last pause."""
         self._versions = Versions()
         self._sinks: list[DecisionSink] = []
         self._term = -1
@@ -67,6 +82,11 @@ class Reconciler:
     def add_sink(self, publish: Publish, connection: Callable[[], int] = lambda: 1) -> None:
         """Add a sink. `connection`: the number of its present connection; 0: none, and then nothing is queued."""
         self._sinks.append(DecisionSink(SentDecisions(self._state.options, self._versions), publish, connection))
+
+    def next_in_s(self) -> float:
+        """The seconds until the next tick, by the tablets that were looked at since the last call."""
+        looked, self._looks = self._state.kept.looks - self._looks, self._state.kept.looks
+        return pause_s(self._state.options.policy_ms, looked)
 
     async def tick(self) -> None:
         """One evaluation; Refused while this master does not lead."""

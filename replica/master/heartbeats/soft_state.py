@@ -273,7 +273,7 @@ class SoftState:
             what = "a later heartbeat of this server has come before"
             raise Refused(Code.CAS_FAILED, what, sequence=beat.sequence, last=server.sequence)
         server.rate.take(beat.replicas, now_us)
-        told = reports(server.replicas)
+        told = reports(self._with_config)
         if now_us - server.last_heard_us > self._long_silence_us:
             server.back_us = now_us
         server.hear(beat, now_us)
@@ -288,6 +288,11 @@ class SoftState:
             for tablet_id in list(server.replicas) if turned else [r.tablet_id for r in told]:
                 self._note_open(server, tablet_id, now_us)
         return not server.reported
+
+    def _with_config(self, tablet_id: str, wire: bytes) -> ReportedReplica | None:
+        """A last report of the tablet, of any server, that has this config."""
+        last = (self.servers[uuid].replicas[tablet_id] for uuid in self._reporters.get(tablet_id, ()))
+        return next((replica for replica in last if replica.config_wire == wire), None)
 
     def _note_open(self, server: ServerState, tablet_id: str, now_us: int) -> None:
         replica = server.replicas.get(tablet_id)

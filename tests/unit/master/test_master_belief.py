@@ -110,7 +110,7 @@ def test_impossible_reports_are_refused_whole(fields: dict[str, Any], says: str)
     """IN-40. Goal: a report that no server of this system sends is refused as a whole. Method: each field out of its
     range."""
     with pytest.raises(Refused, match=says) as caught:
-        heartbeat_from_pb(pb.HeartbeatRequest(**BEAT | fields))[1]({})
+        heartbeat_from_pb(pb.HeartbeatRequest(**BEAT | fields))[1](lambda tablet_id, wire: None)
     assert caught.value.code is Code.INVALID_ARGUMENT
 
 
@@ -232,3 +232,17 @@ def test_open_files_and_maps_of_a_server_are_shown_as_it_says() -> None:
     told, silent = server_infos(m.state, [A, B])
     assert (told.open_files, told.memory_maps) == (files, maps)
     assert (silent.open_files, silent.memory_maps) == (pb.ResourceUse(), pb.ResourceUse())
+
+
+def test_equal_configs_of_a_tablet_are_converted_once() -> None:
+    """IN-80. Goal: the reports of a tablet share one config, so a new leader of the masters converts one for all its
+    replicas. Method: four servers report it, and the first one again; then one of them reports another one."""
+    m = Reports()
+    later = config(9, "abcd")
+    for uuid in (A, B, C, D, A):
+        m.say(uuid, later)
+    replicas = [m.state.soft.replica(uuid, m.tablet) for uuid in (A, B, C, D)]
+    assert all(r is not None and r.config == later for r in replicas)
+    assert len({id(r.config) for r in replicas if r}) == 1
+    m.say(B, config(10, "abc"))
+    assert [r.config for u in (A, B) if (r := m.state.soft.replica(u, m.tablet))] == [later, config(10, "abc")]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nyala.replica.master.catalog.records import TABLET, Tablet, read, write
-from nyala.replica.master.decisions.reconciler import Reconciler, is_later, marked
+from nyala.replica.master.decisions.reconciler import Reconciler, is_later, marked, pause_s
 from nyala.replica.master.requests.confirming import confirm_config
 from nyala.replica.master.tablets.inquiries import FRESH_US, PAUSE_US_FIRST, PAUSE_US_MAX, Inquiries
 from nyala.replica.rpc import config_to_pb, heartbeat_from_pb, pb
@@ -335,3 +335,15 @@ def test_masters_tick_keeps_what_changed_and_asks_only_then() -> None:
             await world.end()
 
     asyncio.run(all_of_it())
+
+
+@pytest.mark.parametrize(("looks", "expected_s"), [(0, 0.5), (5_000, 0.5), (12_000, 1.2), (333_000, 2.0)])
+def test_tick_that_looked_at_many_tablets_is_followed_by_a_longer_pause(looks: int, expected_s: float) -> None:
+    """IN-80. Goal: while the reports of all servers come in, requests have at least half of the loop, and a tablet that
+    three reports touch is not looked at three times. Method: the pause for numbers of looks; a reconciler counts those
+    since its last pause."""
+    assert pause_s(500, looks) == expected_s
+    m = Masters()
+    reconciler = Reconciler(m.state)
+    m.state.kept.looks += looks
+    assert [reconciler.next_in_s(), reconciler.next_in_s()] == [expected_s, 0.5]
