@@ -25,6 +25,9 @@ from .local_replica import CONNECT_TIMEOUT_S, copy_replica, open_source
 
 RIVAL_TIMEOUT_S = 2.0
 TAKE_OVER_TIMEOUT_S = 30.0
+HEARD_WAIT_S = 15.0
+"""A leader counts a dead master as alive for an election timeout, 1 s, and a new leader counts from its election."""
+HEARD_POLL_S = 0.2
 TOLD_TIMEOUT_S = 30.0
 TOLD_POLL_S = 0.05
 
@@ -59,9 +62,9 @@ def copy_catalog(
         raise Refused(Code.INVALID_ARGUMENT, "that is the master itself: name another one to copy from", uuid=own.uuid)
     for address in member.addresses:
         _need_nobody(address, own.uuid)
-    floor = None
+    floor, progress = None, progress or CopyProgress()
     if promised_elsewhere(own) and not has_catalog(disk):
-        floor = _take_over(disk, own, source, there.uuid, config)
+        floor = _take_over(disk, own, source, there.uuid, config, progress)
     remote = open_source(there.uuid, source)
     try:
         return copy_replica(
@@ -71,25 +74,36 @@ def copy_catalog(
             remote,
             allow_leaderless=allow_leaderless,
             vote_floor=floor,
-            progress=progress or CopyProgress(),
+            progress=progress,
         )
     finally:
         remote.close()
 
 
-def _take_over(disk: Disk, own: Instance, source: Address, leader: str, config: RaftConfig) -> int:
-    """Make this directory the only one with its uuid; returns the highest term that any other master knows."""
+def _take_over(
+    disk: Disk, own: Instance, source: Address, leader: str, config: RaftConfig, progress: CopyProgress
+) -> int:
+    """Make this directory the only one with its uuid; returns the highest term that any other master knows.
+
+    While the leader still counts the lost master as alive, the request is repeated, for HEARD_WAIT_S at most.
+    """
     with _stub_of(source) as stub:
         seen = own.takeover
-        for _ in range(2):
+        deadline = time.monotonic() + HEARD_WAIT_S
+        while True:
             request = pb.TakeOverRequest(dest_uuid=leader, uuid=own.uuid, seen=seen)
             try:
                 taken = stub.TakeOver(request, timeout=TAKE_OVER_TIMEOUT_S)
             except grpc.RpcError as error:
                 raise _no_master(source, error) from error
-            if taken.error.code != Code.CAS_FAILED:
+            heard = taken.error.code == Code.ILLEGAL_STATE  # the lost one died a moment ago, or another one leads since
+            if taken.error.code not in (Code.ILLEGAL_STATE, Code.CAS_FAILED) or time.monotonic() > deadline:
                 break
-            seen = int(taken.error.detail)  # others have done so before
+            if heard:
+                progress.phase = "WAITING until the leader has not heard the lost master for a while"
+                threading.Event().wait(HEARD_POLL_S)
+            else:
+                seen = int(taken.error.detail)  # others have done so before
     raise_if_error(taken.error)
     take_over(disk, own, taken.number)
     floor = 0

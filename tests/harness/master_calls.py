@@ -14,6 +14,7 @@ from nyala.replica.master.group.forming import MasterBuild
 from nyala.replica.master.requests.infos import tablet_infos
 from nyala.replica.master.requests.master_service import MasterService
 from nyala.replica.master.state import MasterState
+from nyala.replica.raft import RaftOptions
 from nyala.replica.raft_driver import Phase
 from nyala.replica.rpc import address_to_pb, config_to_pb, pb
 from nyala.replica.transport import PeerServicer
@@ -81,6 +82,11 @@ class MasterWorld:
         assert tablet is not None
         await self.group.change(lambda: ({TABLET + self.tablet: replace(tablet, formed=True)}, [], "", None))
         await self.report()
+
+    async def second_is_silent(self) -> None:
+        """Let so much time pass that the leader no longer counts the second master as alive."""
+        for _ in range(RaftOptions().election_ticks_max + 1):
+            self.group.tick()
 
     async def end(self) -> None:
         await self.group.stop()

@@ -12,6 +12,7 @@ from nyala.replica.client import Client, ClientOptions
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.fs import RealDisk
 from nyala.replica.master import CATALOG_ID
+from nyala.replica.rpc import pb, pb_grpc
 from nyala.replica.types import Code, Refused
 from tests.harness.cluster import ServerProcess, local_cluster, wait_until
 from tests.harness.three_masters import SCHEMA, SPEC, Masters, done, nyala, refused
@@ -108,6 +109,28 @@ def test_replacement_needs_the_uuid_of_the_lost_one_and_that_one_gone(masters: M
     assert "works on this directory" in refused("master", "copy-from", leader.root, lost.address)
     assert "UNAVAILABLE" in refused("master", "copy-from", root, lost.address)
     masters.copy(root)
+    masters.add("m4", lost.address).start()
+    masters.level()
+
+
+def test_forged_takeover_of_a_master_that_lives_ends_none(masters: Masters) -> None:
+    """MF-10, MF-13. Goal: two requests that name the living followers end neither. Method: an attacker asks the leader
+    for the takeover of each master; each request is refused with what to do, all three processes go on, and a table is
+    created; after one of them was killed, its successor is copied to at once, which waits until the leader counts that
+    one as gone."""
+    masters.cluster.add_server()
+    leader = masters.leader()
+    stub = pb_grpc.MasterServiceStub(leader.channel)
+    for master in masters.members:
+        error = stub.TakeOver(pb.TakeOverRequest(uuid=master.uuid), timeout=10).error
+        assert error.code == Code.ILLEGAL_STATE and "end it for good" in error.message, error
+    masters.create("one")
+    masters.level()
+    assert all(m.alive for m in masters.members)
+    lost = masters.followers()[0]
+    root, _ = masters.format("m4", lost.uuid)
+    lost.kill()
+    done("master", "copy-from", root, masters.leader().address)
     masters.add("m4", lost.address).start()
     masters.level()
 

@@ -73,7 +73,7 @@ class CatalogGroup:
         self._tasks: set[asyncio.Task[Any]] = set()
         self.trouble = ""
         """The damage of its files with which it goes on; empty if none is known."""
-        self._disk = disk
+        self._disk, self._raft_options = disk, RaftOptions()
         self.cmeta = _metadata(disk, uuid, first)
         self.catalog = Catalog.open(disk)
         self.log, replay = Log.open(disk, f"wals/{CATALOG_ID}", CATALOG_ID, WalOptions())
@@ -94,7 +94,7 @@ class CatalogGroup:
                 on_fatal=on_fatal,
                 on_change=self._changed,
             ),
-            raft_options=RaftOptions(),
+            raft_options=self._raft_options,
         )
 
     @staticmethod
@@ -171,6 +171,14 @@ class CatalogGroup:
     def masters(self) -> tuple[Member, ...]:
         """All members of the committed config."""
         return tuple(self.replica.committed_config.members)
+
+    @property
+    def in_touch(self) -> frozenset[str]:
+        """This leader, and the members that it heard within the longest election timeout. At its election all count as
+        heard."""
+        peers = self.replica.status().peers
+        bound = self._raft_options.election_ticks_max
+        return frozenset({self.replica.uuid, *(p.uuid for p in peers if p.last_contact_ticks <= bound)})
 
     def not_leader(self) -> Refused:
         """The refusal for a request that another master should have got."""

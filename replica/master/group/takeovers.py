@@ -8,7 +8,7 @@ takeover, and the directory stores the number and sends it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from nyala.replica.fs import Instance
 from nyala.replica.types import Code, Disk, EntryKind, RaftConfig, Refused
@@ -65,15 +65,24 @@ class Takeovers:
         return found
 
 
-def next_takeover(catalog: Catalog, config: RaftConfig, uuid: str, seen: int) -> tuple[dict[str, Takeover], int]:
-    """(records to put, number) of one more takeover of that member.
+def next_takeover(
+    catalog: Catalog, config: RaftConfig, uuid: str, seen: int, in_touch: Collection[str]
+) -> tuple[dict[str, Takeover], int]:
+    """(records to put, number) of one more takeover of that member. `in_touch`: the leader, and the members that it
+    heard lately.
 
-    Refused INVALID_NAME for a uuid that is not a member, CAS_FAILED with the present number as detail if the caller saw
-    another one.
+    Refused INVALID_NAME for a uuid that is not a member, ILLEGAL_STATE for a member that lives, CAS_FAILED with the
+    present number as detail if the caller saw another one.
     """
     if config.member(uuid) is None:
         members = " ".join(m.uuid for m in config.members)
         raise Refused(Code.INVALID_NAME, "the masters' group has no member of this uuid", uuid=uuid, members=members)
+    if uuid in in_touch:
+        what = (
+            "the master with this uuid leads, or the leader heard it within the last election timeout, and only a "
+            "master that is gone can be replaced; nothing was changed: end it for good, wait a second, and repeat"
+        )
+        raise Refused(Code.ILLEGAL_STATE, what, uuid=uuid)
     known = catalog.get(MASTER, uuid)
     number = known.takeover if known else 0
     if seen != number:

@@ -429,11 +429,10 @@ class MasterService(pb_grpc.MasterServiceServicer):
         """Note that a directory which will get a copy takes over a master's uuid; messages of earlier ones are refused
         then."""
         group = self.state.group
-        if request.uuid == self.uuid:
-            raise Refused(Code.INVALID_ARGUMENT, "that master leads: it is not lost", uuid=request.uuid)
 
         def one_more() -> tables.Change:
-            puts, number = next_takeover(group.catalog, group.replica.committed_config, request.uuid, request.seen)
+            config = group.replica.committed_config
+            puts, number = next_takeover(group.catalog, config, request.uuid, request.seen, group.in_touch)
             return puts, [], "", number
 
         number: int = await group.change(one_more)

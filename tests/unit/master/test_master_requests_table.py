@@ -506,9 +506,10 @@ ROWS = [
     row(
         "TakeOver",
         taken_over(),
+        prepare=MasterWorld.second_is_silent,
         stale=[
             Stale("of a stranger", taken_over(uuid=NOWHERE), Code.INVALID_NAME),
-            Stale("of the one that leads", taken_over(uuid=MASTER), Code.INVALID_ARGUMENT),
+            Stale("of the one that leads", taken_over(uuid=MASTER), Code.ILLEGAL_STATE),
             Stale("of another state", taken_over(seen=7), Code.CAS_FAILED),
         ],
         again=Code.CAS_FAILED,
