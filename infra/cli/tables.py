@@ -110,7 +110,7 @@ def list_tables(masters: Masters = "", as_json: Json = False) -> None:
         if as_json:  # the list of tables has no tablets
             handles = [connected.client.get_table(h.name) for h in handles]
     rows = [
-        (h.name, ", ".join(h.schema.key), len(h.schema.columns), len(h.partition.partitions), h.replication_factor,
+        (h.name, ", ".join(h.schema.key), len(h.schema.columns), h.partition.tablets, h.replication_factor,
          h.source.topic)
         for h in handles
     ]  # fmt: skip

@@ -54,6 +54,11 @@ class PartitionSpec:
             raise invalid("range splits ascend, without repeats", range_splits=splits[:5])
 
     @property
+    def tablets(self) -> int:
+        """The number of tablets, which may be forty million in a request: count before you enumerate them."""
+        return self.buckets * (len(self.range_splits) + 1)
+
+    @property
     def partitions(self) -> list[tuple[int, int]]:
         """(bucket, range_pos) of each tablet, in order of tablet position."""
         return [(b, r) for r in range(len(self.range_splits) + 1) for b in range(self.buckets)]
@@ -73,6 +78,17 @@ class PartitionSpec:
                     raise invalid(
                         "a split is not of the range column's type", column=self.range_column, split=split
                     ) from e
+
+    def check_position(self, bucket: int, range_pos: int) -> None:
+        """Refused(INVALID_ARGUMENT) for the bucket and range of a tablet that no such table has."""
+        if not (0 <= bucket < self.buckets and 0 <= range_pos <= len(self.range_splits)):
+            raise invalid(
+                "the table has no tablet of this bucket and range",
+                bucket=bucket,
+                buckets=self.buckets,
+                range_pos=range_pos,
+                ranges=len(self.range_splits) + 1,
+            )
 
     def to_json(self, schema: TableSchema) -> str:
         """One line of JSON; `schema` gives the type of the splits."""

@@ -84,7 +84,7 @@ class Tablet:
         self._checked: dict[int, tuple[bytes, Any]] = {}
         """Small batches that passed `check_write` and are not applied yet, by the identity of their bytes object."""
         spec = superblock.partition
-        self._routed = spec is not None and len(spec.partitions) > 1
+        self._routed = spec is not None and spec.tablets > 1
 
     # ------------------------------------------------------------------------------------------------- opening
 

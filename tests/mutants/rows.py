@@ -539,4 +539,43 @@ MUTANTS = (
         before='replace(kind, default=_exactly("the default", kind.default, kind))',
         after="kind",
     ),
+    Mutant(
+        name="a new table's tablets are built to be counted",
+        rows="IN-60",
+        test="tests/unit/rpc/test_rpc_request_costs.py::test_requests_of_masters_cost_no_more_than_is_stated",
+        file="replica/rows/partition.py",
+        function="PartitionSpec.tablets",
+        before="return self.buckets * (len(self.range_splits) + 1)",
+        after="return len(self.partitions)",
+    ),
+    Mutant(
+        name="a server builds a table's tablets to count them",
+        rows="IN-60",
+        test="tests/unit/rpc/test_rpc_request_costs.py::test_requests_of_tablet_servers_cost_no_more_than_is_stated",
+        file="replica/rows/partition.py",
+        function="PartitionSpec.tablets",
+        before="return self.buckets * (len(self.range_splits) + 1)",
+        after="return len(self.partitions)",
+    ),
+    Mutant(
+        name="tablet of a bucket that the table has not",
+        rows="TC-69",
+        test=(
+            "tests/unit/server/test_server_requests_table.py::"
+            "test_misaddressed_stale_and_repeated_calls_leave_everything_as_it_was"
+        ),
+        file="replica/server/requests/tablet_service.py",
+        function="create_tablet",
+        before="partition.check_position(request.bucket, request.range_pos)",
+        after="pass",
+    ),
+    Mutant(
+        name="last range is refused",
+        rows="IN-82",
+        test=("tests/unit/rows/test_rows_route.py::test_tablets_are_counted_and_each_has_a_bucket_and_a_range"),
+        file="replica/rows/partition.py",
+        function="PartitionSpec.check_position",
+        before="0 <= range_pos <= len(self.range_splits)",
+        after="0 <= range_pos < len(self.range_splits)",
+    ),
 )

@@ -61,7 +61,7 @@ def checked_table(table: pb.TableInfo) -> TableDescription:
         checked = description_from_pb(out)
     except InvariantViolation as error:
         raise _refuse(str(error), table=out.name) from error
-    if (tablets := len(checked.partition.partitions)) > limits.TABLETS_PER_TABLE_MAX:
+    if (tablets := checked.partition.tablets) > limits.TABLETS_PER_TABLE_MAX:
         what = "the table has too many tablets, which are its hash buckets times its ranges: use fewer of either"
         raise _refuse(what, tablets=tablets, max=limits.TABLETS_PER_TABLE_MAX)
     check_defaults(checked.schema)

@@ -310,6 +310,8 @@ async def create_tablet(manager: TabletManager, request: pb.CreateTabletRequest)
     table = request.table
     schema = schema_from_pb(table.schema)
     older = [schema_from_pb(s) for s in table.older_schemas]
+    partition = partition_from_pb(table.partition, schema)
+    partition.check_position(request.bucket, request.range_pos)
     superblock = Superblock(
         tablet_id=request.tablet_id,
         table_id=table.table_id,
@@ -317,7 +319,7 @@ async def create_tablet(manager: TabletManager, request: pb.CreateTabletRequest)
         data_state=DataState.READY,
         bucket=request.bucket,
         range_pos=request.range_pos,
-        partition=partition_from_pb(table.partition, schema),
+        partition=partition,
         table_schemas=(*older, schema),
         history_retention_us=table.history_retention_us,
     )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema, bucket_of, key_hash, route, slice_of
-from nyala.replica.types import Refused
+from nyala.replica.types import Code, Refused
 
 SCHEMA = TableSchema(
     1,
@@ -89,3 +91,23 @@ def test_route_by_the_keys_hashes_at_hand_is_the_same_and_used_only_where_the_wh
     for columns in (("a", "b"), ("a",), ("b",), ("b", "a")):
         spec = PartitionSpec(columns, 7)
         assert route(rows, schema, spec, hashes).tolist() == route(rows, schema, spec).tolist(), columns
+
+
+@pytest.mark.parametrize("buckets", [1, 2, 7])
+@pytest.mark.parametrize("splits", [(), ("a",), ("a", "b", "c")])
+def test_tablets_are_counted_and_each_has_a_bucket_and_a_range(buckets: int, splits: tuple[str, ...]) -> None:
+    """IN-60, IN-82. Goal: the number of tablets equals those that there are, and no other position passes. Method:
+    every bucket and range around those that there are."""
+    spec = PartitionSpec(("k",), buckets, range_column="day" if splits else "", range_splits=splits)
+    assert spec.tablets == len(spec.partitions)
+
+    def passes(bucket: int, range_pos: int) -> bool:
+        try:
+            spec.check_position(bucket, range_pos)
+        except Refused as refused:
+            assert refused.code is Code.INVALID_ARGUMENT
+            return False
+        return True
+
+    around = itertools.product(range(-1, buckets + 2), range(-1, len(splits) + 3))
+    assert {place for place in around if passes(*place)} == set(spec.partitions)

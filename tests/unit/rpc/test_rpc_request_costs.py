@@ -28,8 +28,8 @@ from tests.unit.master.test_master_requests_table import ROWS as MASTER_ROWS
 from tests.unit.rpc.test_rpc_request_bounds import message_of
 from tests.unit.server.test_server_requests_table import ROWS as SERVER_ROWS
 
-REFUSED = {"tablets to replace", "rows that say one"}
-"""Requests that are told that nothing was lost, or that they lie."""
+REFUSED = {"tablets to replace", "rows that say one", "splits of many buckets"}
+"""Requests that are told that nothing was lost, or that they lie, or ask for too much."""
 
 
 DISK_COPIES = 3
@@ -191,6 +191,12 @@ def splits(info: Any, count: int) -> None:
     info.partition.range_splits_json.extend(str(n).encode() for n in range(count))
 
 
+def buckets(info: Any, count: int) -> None:
+    splits(info, count)
+    info.partition.buckets = 4096
+    info.partition.hash_columns[:] = info.schema.key
+
+
 def default(info: Any, count: int) -> None:
     info.schema.columns[1].default_json = json.dumps("x" * count).encode()
 
@@ -276,12 +282,14 @@ AT_SERVERS: dict[str, tuple[str, Make, int]] = {
     "columns of a tablet": ("TabletService.CreateTablet", tablet(columns), 150),
     "older schemas of a tablet": ("TabletService.CreateTablet", tablet(older), 90),
     "splits of a tablet": ("TabletService.CreateTablet", tablet(splits), 300),
+    "splits of a tablet of many buckets": ("TabletService.CreateTablet", tablet(buckets), 500),
     "a default of a tablet": ("TabletService.CreateTablet", tablet(default), 100_000),
     "writer schemas of a tablet": ("TabletService.CreateTablet", tablet(writers), 150),
 }  # fmt: skip
 AT_MASTERS: dict[str, tuple[str, Make, int]] = {
     "columns": ("MasterService.CreateTable", table(columns), 150),
     "splits": ("MasterService.CreateTable", table(splits), 50),
+    "splits of many buckets": ("MasterService.CreateTable", table(buckets), 500),
     "a default": ("MasterService.CreateTable", table(default), 5_000),
     "writer schemas": ("MasterService.CreateTable", table(writers), 150),
     "a writer schema": ("MasterService.AddWriterSchema", writer("objects", lambda n: [{"name": "a"}] * n), 15_000),

@@ -102,6 +102,16 @@ def foreign_creation(world: ServerWorld) -> Any:
     return request
 
 
+def misplaced(**fields: int) -> Callable[[ServerWorld], Any]:
+    def request(world: ServerWorld) -> Any:
+        request = world.creation(SECOND)
+        for name, value in fields.items():
+            setattr(request, name, value)
+        return request
+
+    return request
+
+
 async def second_changed(world: ServerWorld) -> None:
     await with_second(world)
     request = pb.ChangeConfigRequest(dest_uuid=world.uuid, tablet_id=SECOND)
@@ -300,6 +310,8 @@ ROWS = [
                 "with an id that another table's tablet has", lambda w: w.creation(TABLET, "t2"), Code.ALREADY_EXISTS
             ),
             Stale("with a config that is not this server's", foreign_creation, Code.INVALID_ARGUMENT),
+            Stale("of a bucket that the table has not", misplaced(bucket=9), Code.INVALID_ARGUMENT),
+            Stale("of a range that the table has not", misplaced(range_pos=1), Code.INVALID_ARGUMENT),
             *unnamable(lambda tablet_id: lambda w: w.creation(tablet_id)),
         ],
         late=[
