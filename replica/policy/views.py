@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
+from functools import cached_property
 
 from nyala.replica.types import Member, OpId, RaftConfig, check
 
@@ -143,7 +144,7 @@ class ServerView:
         """Whether it may get new replicas, if it has room."""
         return self.alive and not self.draining and not self.maintenance
 
-    @property
+    @cached_property
     def places(self) -> tuple[str, ...]:
         """Its location and those around it, the widest first: of /dc1/rack3, /dc1 and /dc1/rack3."""
         parts = self.location.split("/")

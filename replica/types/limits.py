@@ -611,6 +611,9 @@ THREADS: dict[str, ThreadBound] = {
     "purge of quarantines": ThreadBound({"superblocks": 1000, "files": 100}),
     # A change of the catalog is computed to its end; SOURCES_PER_TABLE_MAX bounds the table's sources.
     "source positions": ThreadBound({"positions": 400, "sources": 10}, look=0),
+    # Of a new table, or in the place of lost ones; up to TABLETS_PER_TABLE_MAX. A place is a server that is compared
+    # with others for one replica.
+    "tablets of a table": ThreadBound({"tablets": 1100, "places": 25}, look=0),
     # Before a handler gets it, a request is read to its end; its row in REQUESTS bounds its fields.
     "reading of a long request": ThreadBound({"fields": 20}, look=0),
 }

@@ -22,7 +22,7 @@ ON_THREADS: dict[str, tuple[str, ...]] = {
     "master/group/catalog_copies.py CatalogCopies.end": (OWN,),
     "master/group/catalog_group.py CatalogGroup._run_heavy": (OWN,),
     "master/group/catalog_group.py CatalogGroup.start": (OWN,),
-    "master/group/catalog_group.py CatalogGroup._change": ("source positions",),
+    "master/group/catalog_group.py CatalogGroup._change": ("source positions", "tablets of a table"),
     "master/group/catalog_group.py CatalogGroup.flushed": (OWN,),
     "master/group/catalog_group.py CatalogGroup.check_files": (OWN,),
     "master/group/catalog_group.py CatalogGroup.stop": (OWN,),

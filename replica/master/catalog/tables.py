@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from nyala.replica.policy import ServerView, place_tablets
@@ -96,18 +97,18 @@ def find_table(catalog: Catalog, name: str = "", table_id: str = "") -> tuple[st
 
 
 def drop_table(
-    catalog: Catalog, name: str, table_id: str, now_us: int, holders: Callable[[Tablet, str], list[str]] | None = None
+    catalog: Catalog, name: str, table_id: str, now_us: int, holders: Mapping[str, Sequence[str]] = MappingProxyType({})
 ) -> Change:
     """The change that drops a table: its tablets stay known as dropped, so that their replicas may be deleted.
 
-    `holders(tablet, tablet id)`: uuids of the servers that may have a replica; by default they are found later.
+    `holders`: by tablet id, uuids of the servers that may have a replica; those of others are found later.
     """
     found, table = find_table(catalog, name, table_id)
     puts: dict[str, Record] = {}
     deletes = [TABLE + found, NAME + table.name]
-    for tablet_id, tablet in catalog.items(TABLET):
-        if tablet.table_id == found and not tablet.dropped:
-            held = tablet.holders if holders is None else tuple(holders(tablet, tablet_id))
+    for tablet_id, tablet in catalog.tablets_of(found):
+        if not tablet.dropped:
+            held = tuple(holders[tablet_id]) if tablet_id in holders else tablet.holders
             puts[TABLET + tablet_id] = replace(tablet, dropped_us=now_us, holders=held)
             deletes.append(DESIRED_CHANGE + tablet_id)
     deletes.extend(f"{SOURCE}{found}/{k}" for k, _ in catalog.items(SOURCE, f"{found}/"))

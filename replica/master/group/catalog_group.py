@@ -36,8 +36,11 @@ from .entries import unfit_entry, unfit_record
 
 _log = logging.getLogger("nyala.master")
 T = TypeVar("T")
-Compute = Callable[[], tuple[Mapping[str, Record], Sequence[str], str, T]]
-"""A function that returns (puts, deletes, request id, result) of a change."""
+Change = tuple[Mapping[str, Record], Sequence[str], str, T]
+"""(records to put, keys to delete, request id, result)"""
+Compute = Callable[[], Change[T]]
+ENCODED_INLINE_MAX = 16
+"""A change of more records than this is checked and encoded on another thread: each takes about 200 function calls."""
 FLUSH_PAUSE_S = 5.0
 """The pause after a flush that found no room, in seconds; the next one writes the whole catalog again."""
 
@@ -212,13 +215,21 @@ class CatalogGroup:
         call(done)
         return await future
 
-    async def change(self, compute: Compute[T], *, aside: bool = False) -> T:
+    async def change(self, compute: Compute[T]) -> T:
         """Commit the change that `compute` returns, and return its fourth value once it is applied. `compute` reads the
         catalog as of everything committed before and returns (puts, deletes, request id, result); it may raise Refused,
-        and then nothing is changed. With nothing to change, nothing is committed. `aside`: compute on another thread,
-        for a change of thousands of records; `compute` then reads the catalog only.
+        and then nothing is changed. With nothing to change, nothing is committed.
         """
-        task = self._loop.create_task(self._change(compute, aside))
+        return await self._changed_for(lambda: compute, False)
+
+    async def change_aside(self, prepare: Callable[[], Compute[T]]) -> T:
+        """As `change`, for a change of thousands of records: `prepare` returns the `compute` that runs on another
+        thread. `prepare` may raise Refused, too. `compute` reads the catalog only, and what `prepare` took from the
+        rest."""
+        return await self._changed_for(prepare, True)
+
+    async def _changed_for(self, prepare: Callable[[], Compute[T]], aside: bool) -> T:
+        task = self._loop.create_task(self._change(prepare, aside))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         try:
@@ -227,21 +238,24 @@ class CatalogGroup:
             task.add_done_callback(_caller_left)
             raise
 
-    async def _change(self, compute: Compute[T], aside: bool) -> T:
+    async def _change(self, prepare: Callable[[], Compute[T]], aside: bool) -> T:
         if self._lock.locked() and (refusal := self.replica.without_room) is not None:
             raise refusal  # the change before this one waits for room, and nobody knows for how long
         async with self._lock:
             term = await self.ensure_ready()
-            meta, result = await asyncio.to_thread(self._computed, compute) if aside else self._computed(compute)
+            compute = prepare()
+            change = await asyncio.to_thread(compute) if aside else compute()
+            long = len(change[0]) + len(change[1]) > ENCODED_INLINE_MAX
+            meta, result = await asyncio.to_thread(self._encoded, change) if long else self._encoded(change)
             if term != self.term:
                 raise self.not_leader()  # entries that another master committed meanwhile were not read
             if meta:
                 await self._commit(meta)
             return result
 
-    def _computed(self, compute: Compute[T]) -> tuple[bytes, T]:
+    def _encoded(self, change: Change[T]) -> tuple[bytes, T]:
         """The `meta` of the entry to commit, empty if nothing is to be changed; and the result."""
-        puts, deletes, request_id, result = compute()
+        puts, deletes, request_id, result = change
         # Every master applies the log at every start: a record that none can read would end them all.
         for key, record in puts.items():
             if why := unfit_record(key, self.catalog.written(key, record)):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import TypeVar
 
 from nyala.replica.fs import MASTER
@@ -62,6 +63,8 @@ from .forgetting import forget_server
 from .infos import tablet_infos
 from .upgrading import check_server, finalize_upgrade, finalized_level
 
+TABLETS_AT_ONCE = 32
+"""The number of tablets that are described, or named in the log, before other work of the loop runs."""
 _log = logging.getLogger("nyala.master")
 _Request = TypeVar("_Request")
 _Reply = TypeVar("_Reply")
@@ -198,8 +201,10 @@ class MasterService(pb_grpc.MasterServiceServicer):
         """Assign ids, place the tablets, commit; the same request id gives the first table again."""
         state, asked = self.state, checked_table(request.table)
         await state.look()
-        table_id = await state.group.change(
-            lambda: tables.create_table(
+
+        def created() -> Callable[[], Change]:
+            return partial(
+                tables.create_table,
                 state.catalog,
                 asked,
                 state.servers(),
@@ -208,25 +213,30 @@ class MasterService(pb_grpc.MasterServiceServicer):
                 request_id=request.request_id,
                 more_may_come=state.servers_may_come,
             )
-        )
+
+        table_id = await state.group.change_aside(created)
         table = state.catalog.get(TABLE, table_id)
         if table is None:
             raise Refused(Code.NOT_FOUND, "the table of this request was dropped", request_id=request.request_id)
-        return pb.CreateTableReply(table=info_from_json(write(table)), tablets=list(tablet_infos(state, table_id)))
+        reply = pb.CreateTableReply(table=info_from_json(write(table)))
+        for info in tablet_infos(state, table_id):
+            reply.tablets.append(info)
+            if len(reply.tablets) % TABLETS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return reply
 
     @_answered(pb.SimpleReply)
     async def DropTable(self, request: pb.TableRequest) -> pb.SimpleReply:
         """Commit the drop; servers delete their replicas when they next report them."""
         state = self.state
-        await state.group.change(
-            lambda: tables.drop_table(
-                state.catalog,
-                request.name,
-                request.table_id,
-                state.clock.wall_us(),
-                lambda tablet, tablet_id: holders_of(tablet, state.soft, tablet_id),
-            )
-        )
+
+        def dropped() -> Callable[[], Change]:
+            found, _ = tables.find_table(state.catalog, request.name, request.table_id)
+            holders = {t: holders_of(tablet, state.soft, t) for t, tablet in state.catalog.tablets_of(found)}
+            wanted = request.name, request.table_id, state.clock.wall_us(), holders
+            return partial(tables.drop_table, state.catalog, *wanted)
+
+        await state.group.change_aside(dropped)
         return pb.SimpleReply()
 
     @_answered(pb.TableReply)
@@ -267,7 +277,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
             puts, deletes, once, made = sources.open_sources(state.catalog, request, state.clock.wall_us())
             return puts, deletes, once, pb.OpenSourcesReply(table_id=made[0], positions=positions_to_pb(made[1]))
 
-        reply: pb.OpenSourcesReply = await state.group.change(opened, aside=True)
+        reply: pb.OpenSourcesReply = await state.group.change_aside(lambda: opened)
         return reply
 
     @_answered(pb.AdvanceSourcesReply)
@@ -279,7 +289,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
             puts, deletes, once, moved = sources.advance_sources(state.catalog, request, state.clock.wall_us())
             return puts, deletes, once, pb.AdvanceSourcesReply(positions=positions_to_pb(moved))
 
-        reply: pb.AdvanceSourcesReply = await state.group.change(advanced, aside=True)
+        reply: pb.AdvanceSourcesReply = await state.group.change_aside(lambda: advanced)
         return reply
 
     @_answered(pb.ListSourcesReply)
@@ -382,11 +392,13 @@ class MasterService(pb_grpc.MasterServiceServicer):
         ids, despite = request.tablet_ids, request.despite_replicas
         floors = {source_from_pb(floor.source): floor.offset for floor in request.floors}
         await state.look()
-        made, lowered = await state.group.change(
+        made, lowered = await state.group.change_aside(
             lambda: replacing.replace_tablets(state, ids, floors, despite_replicas=despite)
         )
-        for old, new in made.items():
+        for pos, (old, new) in enumerate(made.items(), 1):
             _log.warning("T %s P %s is given up, the empty tablet %s is in its place", old, self.uuid, new)
+            if pos % TABLETS_AT_ONCE == 0:
+                await asyncio.sleep(0)
         return pb.ReplaceTabletsReply(
             replacements=[pb.Replacement(tablet_id=old, new_tablet_id=new) for old, new in made.items()],
             lowered=positions_to_pb(lowered),

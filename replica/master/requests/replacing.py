@@ -7,10 +7,10 @@ records which Kafka still has are read again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from nyala.replica.policy import place_tablets
+from nyala.replica.policy import ServerView, place_tablets
 from nyala.replica.rows import SourceKey
 from nyala.replica.types import Code, DataState, Member, Refused, new_uuid
 
@@ -28,8 +28,9 @@ Replaced = tuple[dict[str, str], list[Position]]
 
 def replace_tablets(
     state: MasterState, tablet_ids: Sequence[str], floors: Mapping[SourceKey, int], *, despite_replicas: bool = False
-) -> Change:
-    """The change that replaces the named tablets, all or none; its result is a `Replaced`.
+) -> Callable[[], Change]:
+    """A function that computes the change that replaces the named tablets, all or none; its result is a `Replaced`. The
+    function reads the catalog only, and may run on another thread.
 
     `floors`: offsets below which Kafka has no records any more. `despite_replicas`: also if a live server has rows.
 
@@ -44,24 +45,34 @@ def replace_tablets(
     made = {t: r.replaced_by for t, r in records.items() if r.replaced_by}
     lost = [tablet_id for tablet_id in ids if tablet_id not in made]
     if not lost:
-        return {}, [], "", (made, [])
+        return lambda: ({}, [], "", (made, []))
     _refuse_before_all_reported(state)
     if not despite_replicas:
         _refuse_with_rows(state, lost)
-    puts: dict[str, Record] = {}
-    for tablet_id, members in _placed(state, lost).items():
-        new_id, old = new_uuid(), records[tablet_id]
-        own = old.replication_factor
-        puts[TABLET + new_id] = Tablet(
-            table_id=old.table_id, bucket=old.bucket, range_pos=old.range_pos, members=members, replication_factor=own
-        )
-        holders, dropped_us = tuple(holders_of(old, state.soft, tablet_id)), state.clock.wall_us()
-        puts[TABLET + tablet_id] = replace(old, dropped_us=dropped_us, replaced_by=new_id, holders=holders)
-        made[tablet_id] = new_id
-    lowered = _lowered(state.catalog, {records[t].table_id for t in lost}, floors)
-    puts.update(lowered)
-    deletes = [DESIRED_CHANGE + t for t in lost if DESIRED_CHANGE + t in state.catalog]
-    return puts, deletes, "", (made, [*lowered.values()])
+    holders = {t: tuple(holders_of(records[t], state.soft, t)) for t in lost}
+    servers, load, dropped_us = state.servers(), state.replica_load(), state.clock.wall_us()
+
+    def compute() -> Change:
+        puts: dict[str, Record] = {}
+        for tablet_id, members in _placed(state.catalog, servers, load, lost).items():
+            new_id, old = new_uuid(), records[tablet_id]
+            own = old.replication_factor
+            puts[TABLET + new_id] = Tablet(
+                table_id=old.table_id,
+                bucket=old.bucket,
+                range_pos=old.range_pos,
+                members=members,
+                replication_factor=own,
+            )
+            dropped = replace(old, dropped_us=dropped_us, replaced_by=new_id, holders=holders[tablet_id])
+            puts[TABLET + tablet_id] = dropped
+            made[tablet_id] = new_id
+        lowered = _lowered(state.catalog, {records[t].table_id for t in lost}, floors)
+        puts.update(lowered)
+        deletes = [DESIRED_CHANGE + t for t in lost if DESIRED_CHANGE + t in state.catalog]
+        return puts, deletes, "", (made, [*lowered.values()])
+
+    return compute
 
 
 def servers_with_rows(state: MasterState, tablet_id: str) -> list[str]:
@@ -104,12 +115,13 @@ def _refuse_with_rows(state: MasterState, lost: Sequence[str]) -> None:
             raise Refused(Code.ILLEGAL_STATE, what, tablet=tablet_id, servers=", ".join(holders))
 
 
-def _placed(state: MasterState, lost: Sequence[str]) -> dict[str, tuple[Member, ...]]:
+def _placed(
+    catalog: Catalog, servers: Sequence[ServerView], load: dict[str, int], lost: Sequence[str]
+) -> dict[str, tuple[Member, ...]]:
     """Members of each new tablet, by the lost one's id: as many as it should have, placed like those of a new table."""
-    servers, load = state.servers(), state.replica_load()
     by_number: dict[int, list[str]] = {}
     for tablet_id in lost:
-        by_number.setdefault(wanted_voters(state.catalog, tablet_id), []).append(tablet_id)
+        by_number.setdefault(wanted_voters(catalog, tablet_id), []).append(tablet_id)
     found: dict[str, tuple[Member, ...]] = {}
     for replicas, tablets in sorted(by_number.items()):
         for tablet_id, names in zip(tablets, place_tablets(servers, load, len(tablets), replicas), strict=True):

@@ -32,7 +32,8 @@ class Dropped:
         self.config = config_to_pb(moved)
         self.beat(A, DataState.READY)
         catalog = self.box.catalog
-        self.box.commit(drop_table(catalog, "flights", "", 10, lambda r, t: holders_of(r, self.soft, t)))
+        holders = {t: holders_of(r, self.soft, t) for t, r in catalog.items(TABLET)}
+        self.box.commit(drop_table(catalog, "flights", "", 10, holders))
 
     def beat(self, uuid: str, state: DataState | None, *, full: bool = True, booting: bool = False) -> None:
         replicas = []

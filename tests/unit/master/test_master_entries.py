@@ -87,7 +87,7 @@ def written() -> dict[str, Any]:
     tablet = m.box.catalog.get(TABLET, m.tablet)
     assert tablet is not None
     m.box.commit(({TABLET + m.tablet: replace(tablet, config=config)}, [], "", None))
-    m.box.commit(drop_table(m.box.catalog, "flights", "", 5, lambda record, tablet_id: S[:2]))
+    m.box.commit(drop_table(m.box.catalog, "flights", "", 5, {m.tablet: S[:2]}))
     note()
     found[TABLET + m.tablet] |= {"replaced_by": new_uuid(), "gone_us": 7}
     return found | {"cluster/id": {"id": new_uuid()}, f"master/{S[0]}": {"takeover": 1}}

@@ -83,7 +83,7 @@ def test_change_that_was_computed_aside_is_refused_if_another_master_may_have_le
                 assert go_on.wait(patience_s(60))
                 return {"later/record": {"id": "late"}}, [], "", None
 
-            changing = asyncio.create_task(world.group.change(compute, aside=True))
+            changing = asyncio.create_task(world.group.change_aside(lambda: compute))
             await began.wait()
             replica, term = world.group.replica, world.group.term + 1
             assert not replica.step(AppendEntries(to_uuid=MASTER, from_uuid=SECOND_MASTER, term=term, prev=OpId(0, 0)))
@@ -97,6 +97,38 @@ def test_change_that_was_computed_aside_is_refused_if_another_master_may_have_le
             with pytest.raises(Refused, match="does not lead"):
                 await changing
             assert world.group.catalog.get("later/record") is None
+        finally:
+            await world.end()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("replicas", [1, 3, 5])
+def test_tables_of_the_most_tablets_are_no_long_step_of_the_loop(replicas: int) -> None:
+    """IN-60. Goal: creating, replacing and dropping a table of as many tablets as it may have does not delay
+    heartbeats, votes and other requests. Method: the master's calls of functions in each step of its loop are
+    counted; the tablets are looked at, too, before they are replaced or dropped: some calls for each."""
+
+    async def scenario() -> None:
+        world = MasterWorld()
+        await world.begin()
+        try:
+            many = limits.TABLETS_PER_TABLE_MAX
+            info = table_info("big", buckets=many, rf=replicas)
+            with counted_steps() as steps:
+                made = await world.done("CreateTable", pb.CreateTableRequest(table=info, request_id="big"))
+            assert len({t.tablet_id for t in made.tablets}) == many
+            assert max(steps) <= limits.REQUEST_STEPS, sorted(steps)[-3:]
+            world.clock.now_us += 100_000_000
+            await world.report()
+            await world.master.look()
+            for method, request in (
+                ("ReplaceTablets", pb.ReplaceTabletsRequest(tablet_ids=[t.tablet_id for t in made.tablets])),
+                ("DropTable", pb.TableRequest(name="big")),
+            ):
+                with counted_steps() as steps:
+                    await world.done(method, request)
+                assert max(steps) <= limits.REQUEST_STEPS + 40 * many, (method, sorted(steps)[-3:])
         finally:
             await world.end()
 

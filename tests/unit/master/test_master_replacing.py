@@ -37,7 +37,7 @@ def wiped() -> Masters:
 
 def replaced(m: Masters, *tablets: str, **fields: Any) -> tuple[dict[str, str], list[Any]]:
     floors = fields.pop("floors", {})
-    made, lowered = m.box.commit(replace_tablets(m.state, tablets or [m.tablet], floors, **fields))
+    made, lowered = m.box.commit(replace_tablets(m.state, tablets or [m.tablet], floors, **fields)())
     return made, lowered
 
 
@@ -107,7 +107,7 @@ def test_tablet_is_replaced_by_no_accident() -> None:
     m.report(only=S[1])
     held = m.state.soft.servers[S[1]].replicas
     held[m.tablet] = replace(held[m.tablet], witness=True)
-    assert replace_tablets(m.state, [m.tablet], {})[0]
+    assert replace_tablets(m.state, [m.tablet], {})()[0]
     m.state.soft.heartbeat(*heartbeat_from_pb(pb.HeartbeatRequest(server_uuid="e" * 32, booting=True)), m.clock.now_us)
     refused(m, Code.NOT_READY, f"has not said yet what it holds.*server={'e' * 32}", despite_replicas=True)
     m.lead()
