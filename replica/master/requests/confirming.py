@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nyala.replica.types import Code, RaftConfig, Refused, limits
+from nyala.replica.raft import invalid_config_reason, is_position, too_far
+from nyala.replica.types import Address, Code, RaftConfig, Refused, is_uuid, shown
 
 from ..catalog.catalog import Catalog
 from ..catalog.records import TABLET
@@ -12,7 +13,28 @@ from ..catalog.tables import Change, tablet_of
 from ..heartbeats.belief import newer
 
 
-def confirm_config(catalog: Catalog, tablet_id: str, config: RaftConfig) -> Change:
+def impossible(config: RaftConfig, known: RaftConfig, catalog_term: int) -> str:
+    """Why no replica of the tablet can hold that committed config; empty if one can. `known`: the one in the catalog.
+    `catalog_term`: the term of the leading master."""
+    if why := invalid_config_reason(config):
+        return why
+    if not config.opid.index or not is_position(config.opid):
+        return f"position {config.opid} is none of an entry that changes a config"
+    if too_far(known.opid.term, config.opid.term):
+        return f"term {config.opid.term} is too far above term {known.opid.term} of the config that the masters know"
+    if config.decision[0] > catalog_term:
+        return f"no master has decided anything in term {config.decision[0]}: the present one is {catalog_term}"
+    named: dict[Address, str] = {}
+    for member in config.members:
+        if not is_uuid(member.uuid):
+            return f"{shown(member.uuid)} is no server's uuid"
+        for address in member.addresses:
+            if named.setdefault(address, member.uuid) != member.uuid:
+                return f"{address} is the address of two members, {named[address]} and {member.uuid}"
+    return ""
+
+
+def confirm_config(catalog: Catalog, tablet_id: str, config: RaftConfig, catalog_term: int) -> Change:
     """The change that makes a config the one at which belief begins; its result is whether anything changed.
 
     Repeating it changes nothing. Refused: TABLET_NOT_FOUND; INVALID_ARGUMENT if the config is impossible; CAS_FAILED if
@@ -20,9 +42,12 @@ def confirm_config(catalog: Catalog, tablet_id: str, config: RaftConfig) -> Chan
     """
     tablet = tablet_of(catalog, tablet_id)
     known = tablet.known_config
-    if not config.voters or len(config.members) > limits.CONFIG_MEMBERS_MAX:
-        what = "a tablet's config has voters, and a bounded number of members"
-        raise Refused(Code.INVALID_ARGUMENT, what, members=len(config.members), max=limits.CONFIG_MEMBERS_MAX)
+    if why := impossible(config, known, catalog_term):
+        what = (
+            "no replica can hold such a config; nothing was changed: confirm one that a running server holds, `nyala "
+            "unsafe confirm-config --server`"
+        )
+        raise Refused(Code.INVALID_ARGUMENT, what, tablet=tablet_id, why=why)
     after = replace(tablet, formed=True, config=config)
     if after == tablet:
         return {}, [], "", False

@@ -408,7 +408,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
     async def ConfirmConfig(self, request: pb.ConfirmConfigRequest) -> pb.SimpleReply:
         """An operator confirms a tablet's committed config; from now on its members are believed."""
         state, tablet_id, config = self.state, request.tablet_id, config_from_pb(request.config)
-        if await state.group.change(lambda: confirm_config(state.catalog, tablet_id, config)):
+        if await state.group.change(lambda: confirm_config(state.catalog, tablet_id, config, state.group.term)):
             _log.warning("T %s P %s config %s was confirmed by an operator", tablet_id, self.uuid, config.opid)
         return pb.SimpleReply()
 

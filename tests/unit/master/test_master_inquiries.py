@@ -212,7 +212,7 @@ def test_one_of_two_voters_is_believed_by_an_operators_word_only() -> None:
             if word == "wanted":
                 w.box.commit((wanting(w, 1), [], "", None))
             else:
-                w.box.commit(confirm_config(w.box.catalog, w.tablet, told))
+                w.box.commit(confirm_config(w.box.catalog, w.tablet, told, 1))
             assert await proven() == told
             proof = w.inquiries.proof(w.tablet)
             assert proof is not None and proof.leaves_out(B, two.opid)
@@ -267,7 +267,7 @@ def test_operator_confirms_a_config_only_forward() -> None:
     record = m.box.catalog.records.get(TABLET + m.tablet) or {}
     m.box.commit(({TABLET + m.tablet: {k: v for k, v in record.items() if k != "config"}}, [], "", None))
     confirm = lambda c: m.box.commit(  # noqa: E731
-        confirm_config(m.box.catalog, m.tablet, c)
+        confirm_config(m.box.catalog, m.tablet, c, 1)
     )
     assert confirm(config(3, D)) is True, "nothing was kept of it before"
     assert confirm(config(9, D)) is True and confirm(config(9, D)) is False

@@ -95,7 +95,7 @@ class Tablet:
             return
         self.history.append(config(OpId(GENERATION, self.newest.opid.index + 1), name, unsafe=True))
         self.held[name] = self.newest
-        self.box.commit(confirm_config(self.box.catalog, self.tablet, self.newest))
+        self.box.commit(confirm_config(self.box.catalog, self.tablet, self.newest, 1))
 
     def status(self, name: str, held: RaftConfig, role: str = "FOLLOWER") -> pb.ReplicaStatus:
         status = pb.ReplicaStatus(
@@ -173,7 +173,7 @@ class Tablet:
             self.obey()
             known = self.box.known(self.tablet)
             if round == 1 and known != self.newest and known is not None and len(known.voters) == 2:
-                self.box.commit(confirm_config(self.box.catalog, self.tablet, self.newest))
+                self.box.commit(confirm_config(self.box.catalog, self.tablet, self.newest, 1))
         assert sorted(self.held) == sorted(self.voters)
         state = self.soft.tablets[self.tablet]
         assert state.config == self.box.known(self.tablet) == self.newest and state.leader_uuid

@@ -551,8 +551,8 @@ def test_orders_a_forced_config_of_a_lower_index_outranks_what_lost_members_comm
         assert m.soft.tablets[m.tablet].config == forced
         assert m.soft.tablets[m.tablet].leader_uuid == A
         assert [m.orders(u) for u in (A, B, C)] == [[], [], []], "nobody but A says so"
-        assert m.box.commit(confirm_config(m.box.catalog, m.tablet, forced)) is True
-        assert m.box.commit(confirm_config(m.box.catalog, m.tablet, forced)) is False, "the same again"
+        assert m.box.commit(confirm_config(m.box.catalog, m.tablet, forced, 1)) is True
+        assert m.box.commit(confirm_config(m.box.catalog, m.tablet, forced, 1)) is False, "the same again"
         assert [m.orders(u) for u in (A, B, C)] == [[], ["delete"], ["delete"]]
 
 

@@ -272,7 +272,7 @@ def test_check_config_that_nobody_can_prove_names_what_an_operator_can_do(teller
     assert ("it is not believed" in what) is (teller == S[4])
     assert what.endswith(f"with `nyala unsafe confirm-config --tablet {m.tablet} --server {teller}`")
     forced = RaftConfig(OpId(1 << 32, 11), (Member(S[5]), Member(teller)), unsafe=True)
-    m.box.commit(confirm_config(m.box.catalog, m.tablet, forced))
+    m.box.commit(confirm_config(m.box.catalog, m.tablet, forced, 1))
     for seconds in (-1, 0):  # before anybody reports again, and then
         assert unproven(m, teller=teller, seconds=seconds) == []
 
@@ -291,7 +291,7 @@ def test_voter_of_two_that_is_lost_while_a_third_joins_is_named_with_the_command
     m.box.commit(({TABLET + m.tablet: replace(tablet, config=m.config)}, [], "", None))
     m.report()
     known, m.index = m.config, 5
-    m.members = [Member(u, (Address("h", 1),)) for u in ((a, c) if gone else (a, b, c))]
+    m.members = [Member(u, (Address(u, 1),)) for u in ((a, c) if gone else (a, b, c))]
 
     def status(uuid: str) -> pb.ReplicaStatus:
         held = pb.ReplicaStatus(
@@ -323,7 +323,7 @@ def test_voter_of_two_that_is_lost_while_a_third_joins_is_named_with_the_command
     command = re.search(r"`(nyala unsafe confirm-config --tablet (\w+) --server (\w+))`$", what)
     assert command is not None and command[2] == m.tablet and command[3] in (a, c)
     config = config_from_pb(held[command[3]].committed_config)
-    assert m.box.commit(confirm_config(m.box.catalog, command[2], config)) is True
+    assert m.box.commit(confirm_config(m.box.catalog, command[2], config, 1)) is True
     assert found(20) == []
     m.index, m.members = 6, [Member(u, (Address("h", 1),)) for u in (a, c)]
     later = prove(config, {uuid: reported_replica_from_pb(status(uuid)) for uuid in (a, c)}, 0)
