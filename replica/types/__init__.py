@@ -43,7 +43,6 @@ from .kafka_reach import reach_kafka
 from .kafka_security import KAFKA_AWAY, PLAINTEXT, KafkaSecurity
 from .lazy_imports import lazy_imports
 from .names import (
-    CONTROL_TOPICS,
     check_column_name,
     check_id,
     check_number,

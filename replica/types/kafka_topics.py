@@ -20,6 +20,11 @@ WRITES_SETTINGS = {"cleanup.policy": "delete"}
 keeps an event that was not read yet is left to the brokers' own setting."""
 
 
+def control_topics(prefix: str) -> frozenset[str]:
+    """Return the names of the topics above in a cluster whose masters have this `--topic-prefix`."""
+    return frozenset(prefix + name for name in PARTITIONS)
+
+
 def settings_of(name: str) -> dict[str, str]:
     """Return the settings of a new topic: state is replaced under its key, events are kept for a time.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from typing import Any
 
 from . import limits
@@ -23,8 +24,6 @@ _JSON_PART = re.compile(r'\\.|["\[{\]}]', re.DOTALL)
 """Matches what may change how deep a JSON text nests. It matches two characters at most, so a scan reads each character
 once or twice. If whole strings were parts, one that does not end would be read again from each of its escaped
 quotes."""
-CONTROL_TOPICS = frozenset({"decisions", "proposals", "outcomes", "reports"})
-"""The masters' own topics: none of them is a table's source."""
 
 
 def shown(value: object) -> str:
@@ -112,15 +111,16 @@ def check_topic(topic: str, what: str = "a topic") -> str:
     return topic
 
 
-def check_source_topic(topic: str) -> str:
-    """Check a topic from which a table is to be filled: it may be none of the masters' own or of Kafka's own, nor one
-    of dead letters."""
+def check_source_topic(topic: str, masters_own: Collection[str] = ()) -> str:
+    """Check a topic from which a table is to be filled: it may be none of Kafka's own, nor one of dead letters, nor one
+    of the masters' (`kafka_topics.control_topics`). A caller that does not know their names leaves them to the
+    masters."""
     check_topic(topic, "a table's source")
     if topic.startswith("__"):
         raise refused(
             "a table's source cannot be a topic of Kafka's own, which begin with '__'; name another one", topic
         )
-    if topic in CONTROL_TOPICS or topic.startswith("dead-letters."):
+    if topic in masters_own or topic.startswith("dead-letters."):
         raise refused("a table's source cannot be one of the system's own topics; name another one", topic)
     return topic
 

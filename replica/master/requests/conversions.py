@@ -14,6 +14,7 @@ from nyala.replica.types import (
     check_number,
     check_source_topic,
     check_table_name,
+    kafka_topics,
     limits,
 )
 
@@ -28,8 +29,9 @@ def _refuse(what: str, /, **values: object) -> Refused:
     return Refused(Code.INVALID_ARGUMENT, what, values)
 
 
-def checked_table(table: pb.TableInfo) -> TableDescription:
-    """A new table, with ids and defaults filled in; Refused(INVALID_ARGUMENT) names the impossible value."""
+def checked_table(table: pb.TableInfo, topic_prefix: str = "") -> TableDescription:
+    """A new table, with ids and defaults filled in; Refused(INVALID_ARGUMENT) names the impossible value.
+    `topic_prefix`: of the masters' topics, of which none may feed a table."""
     out = pb.TableInfo()
     out.CopyFrom(table)
     check_table_name(out.name)
@@ -53,7 +55,7 @@ def checked_table(table: pb.TableInfo) -> TableDescription:
     out.history_retention_us = out.history_retention_us or HISTORY_RETENTION_DEFAULT_US
     check_number(out.history_retention_us, "history_retention_us", 1, limits.HISTORY_RETENTION_US_MAX)
     out.source.topic = out.source.topic or f"writes.{out.name}"
-    check_source_topic(out.source.topic)
+    check_source_topic(out.source.topic, kafka_topics.control_topics(topic_prefix))
     out.source.framing = out.source.framing or "single-object"
     if out.source.framing not in ("single-object", "confluent", "bare"):
         raise _refuse("the framing is single-object, confluent or bare", got=out.source.framing)

@@ -199,7 +199,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
     @_answered(pb.CreateTableReply)
     async def CreateTable(self, request: pb.CreateTableRequest) -> pb.CreateTableReply:
         """Assign ids, place the tablets, commit; the same request id gives the first table again."""
-        state, asked = self.state, checked_table(request.table)
+        state, asked = self.state, checked_table(request.table, self.state.options.topic_prefix)
         await state.look()
 
         def created() -> Callable[[], Change]:

@@ -38,8 +38,6 @@ def cluster() -> Iterator[nyala.Cluster]:
         {"name": ""},
         {"columns": {"k": "int64 not null", "a\0b": "string"}},
         {"columns": {"k": "int64 not null", "\udcff": "string"}},
-        {"topic": "decisions"},
-        {"topic": "proposals"},
         {"topic": "dead-letters.x"},
         {"topic": "__consumer_offsets"},
         {"topic": "a b"},

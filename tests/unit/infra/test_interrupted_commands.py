@@ -223,5 +223,5 @@ def test_small_mistakes_get_their_advice_once(tmp_path: Any) -> None:
     from nyala.replica.types import check_source_topic
 
     with pytest.raises(nyala.NotApplied) as told:
-        valid_text(check_source_topic, "decisions")
+        valid_text(check_source_topic, "dead-letters.t")
     assert str(told.value).count("another one") == 1

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import urllib.request
 from collections import namedtuple
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,7 +26,9 @@ from nyala.replica.tools.check import ClusterView, MasterView, Severity, judge
 from nyala.replica.tools.check_kafka import kafka_line, kafka_problems
 from nyala.replica.types import Code, InvariantViolation, Outcome, Proposal, Refused, Result, Subject, limits
 from nyala.schemas import encode, encode_record
+from tests.harness.catalogs import table_info
 from tests.harness.leading_master import FixedClock, Masters
+from tests.harness.master_calls import MasterWorld
 from tests.harness.patience import patience_s
 
 Row = namedtuple("Row", "topic partition offset key value")
@@ -360,3 +364,37 @@ def test_metrics_of_a_master_say_what_its_status_says_of_kafka() -> None:
     assert "nyala_master_tables 1.0" in text
     assert "nyala_master_calls_under_way_bytes 7.0" in text and "nyala_master_calls_refused_total 0.0" in text
     assert 'nyala_master_kafka_skipped_total{fault="other schema",topic="outcomes"} 2.0' in text
+
+
+PREFIXES = ("", "east.", "writes.", "x" * 200 + "-")
+PLAIN = ("decisions", "proposals", "outcomes", "reports")
+OTHERS = ("writes.t", "decisions-of-mine", "east", "decisions.east.")
+
+
+@pytest.mark.parametrize("prefix", PREFIXES, ids=lambda prefix: prefix[:9] or "none")
+def test_no_topic_of_the_masters_feeds_a_table_whatever_their_prefix(prefix: str) -> None:
+    """IN-82. Goal: the masters' topics are no sources of tables, and every other topic is. Method: masters with a
+    prefix are asked for tables from each topic of the masters under each prefix, from topics of like names, and from
+    the topic that a table has if it names none."""
+    own = {prefix + name for name in PLAIN}
+    topics = {p + name for p in PREFIXES for name in (*PLAIN, *OTHERS) if not (p + name).startswith("dead-")}
+
+    async def scenario() -> None:
+        world = MasterWorld()
+        await world.begin()
+        world.master.options = replace(world.master.options, topic_prefix=prefix)
+        try:
+            for n, topic in enumerate(sorted(topics)):
+                info = table_info(f"t{n}", buckets=1)
+                info.source.topic = topic
+                request = pb.CreateTableRequest(table=info, request_id=f"r{n}")
+                error = (await world.call("MasterService", "CreateTable", request)).error
+                assert error.code == (Code.INVALID_ARGUMENT if topic in own else 0), (prefix, topic, error)
+                assert topic not in own or topic[:80] in error.message
+            request = pb.CreateTableRequest(table=table_info("decisions", buckets=1), request_id="default")
+            error = (await world.call("MasterService", "CreateTable", request)).error
+            assert bool(error.code) is (prefix == "writes.")
+        finally:
+            await world.end()
+
+    asyncio.run(scenario())

@@ -15,7 +15,6 @@ from nyala.replica.master.requests.conversions import checked_table
 from nyala.replica.rows import ColumnType, PartitionSpec, value_from_json
 from nyala.replica.rpc import partition_from_pb, pb, schema_from_pb
 from nyala.replica.types import (
-    CONTROL_TOPICS,
     Code,
     Refused,
     check_column_name,
@@ -57,7 +56,7 @@ GOOD: list[tuple[Check, list[Any]]] = [
     (check_table_name, ["t", "2024.flights_a-b", "x" * limits.TABLE_NAME_LENGTH_MAX]),
     (check_column_name, ["c", "a b", "\u0446\u0435\u043d\u0430", "a/b", "x" * limits.NAME_LENGTH_MAX]),
     (check_topic, ["writes.t", "_x", "decisions", "x" * limits.TOPIC_LENGTH_MAX]),
-    (check_source_topic, ["writes.t", "decisions-of-mine", "_x", "a__b"]),
+    (check_source_topic, ["writes.t", "decisions", "_x", "a__b"]),
 ]
 BAD: list[tuple[Check, list[Any]]] = [
     (an_id, ["", ".", "..", ".x", "../x", "a/b", "a\0", "a b", "a\n", "\u0442", "x" * (limits.ID_LENGTH_MAX + 1)]),
@@ -66,7 +65,7 @@ BAD: list[tuple[Check, list[Any]]] = [
     (check_table_name, ["", ".t", "-t", "a b", "a/b", "t\0", "\u0442", "t\n", "x" * 237]),
     (check_column_name, ["", "a\0b", " a", "a ", "a\tb", "x" * 257]),
     (check_topic, ["", ".", "..", "a b", "a/b", "a\0", "x" * 250]),
-    (check_source_topic, [*sorted(CONTROL_TOPICS), "dead-letters.t", "__consumer_offsets", "__x", "", "a/b"]),
+    (check_source_topic, ["dead-letters.t", "__consumer_offsets", "__x", "", "a/b"]),
     (lambda n: check_number(n, "a number", 0, 5), [-1, 6, NAN, INF, -INF]),
     (
         lambda t: parse_json(t, "a value"),
