@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nyala.replica.types import RowCode
+from nyala.replica.types import RowCode, limits
 
 I64 = npt.NDArray[np.int64]
 _VARINT_BYTES_MAX = 10
 _DECIMAL_BYTES = 16
+_SCALE_MAX = 38
 
 
 class Field(NamedTuple):
@@ -76,15 +77,16 @@ def _field(name: str, kind: Any) -> Field:
     if base not in ("boolean", "int", "long", "float", "double", "string", "bytes", "enum", "fixed"):
         raise UnsupportedSchema(name, f"type {base!r} cannot be a column")
     logical = details.get("logicalType", "")
-    return Field(
-        name,
-        base,
-        logical,
-        null_branch,
-        int(details.get("scale", 0)),
-        int(details.get("size", 0)),
-        tuple(details.get("symbols", ())),
-    )
+    scale = _number(name, "scale", details.get("scale") or 0, _SCALE_MAX) if logical == "decimal" else 0
+    size = _number(name, "size", details.get("size"), limits.ROW_SIZE_BYTES_MAX) if base == "fixed" else 0
+    return Field(name, base, logical, null_branch, scale, size, tuple(details.get("symbols", ())))
+
+
+def _number(column: str, what: str, value: object, most: int) -> int:
+    """Return a number of a schema, which its parser did not check."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise UnsupportedSchema(column, f"its {what} is {str(value)[:40]!r}, not a number from 0 to {most}")
+    return value
 
 
 class Cursor:

@@ -5,8 +5,10 @@ Every record is in exactly one of the two. The rows' batches have the table's co
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -17,13 +19,14 @@ import pyarrow.compute as pc
 
 from nyala import schemas
 from nyala.replica.rows import OFFSET_COLUMN, OP_COLUMN, RowOp, TableSchema, offsets_of, value_bytes
-from nyala.replica.types import RowCode, limits
+from nyala.replica.types import RowCode, limits, shown
 
 from .avro_columns import I64, Cursor, Field, UnsupportedSchema, plan, read_field
 from .columns import fits, to_array
 from .framing import HEADER_BYTES, Framing, fingerprint_id, writer_ids
 from .row_schema import OP_FIELD, key_schema_json, row_schema_json
 
+_log = logging.getLogger(__name__)
 _OPS = {op.name: int(op) for op in RowOp}
 
 
@@ -59,6 +62,23 @@ class _Plan:
 
 
 _UNKNOWN = _Plan((), (RowCode.UNKNOWN_SCHEMA, ""))
+
+
+def _parsed(avro_json: str) -> tuple[object, bytes] | None:
+    """Return (a schema of the catalog, its fingerprint); None, and a note in the log, if the text is no schema. Masters
+    of an earlier build stored any JSON."""
+    try:
+        return schemas.parse_writer_schema(avro_json)
+    except ValueError as error:
+        _tell_unusable(shown(avro_json), shown(str(error)))
+        return None
+
+
+@lru_cache(maxsize=256)
+def _tell_unusable(begins: str, why: str) -> None:
+    """Note it once in a process, because each task has a decoder of its own."""
+    what = "a stored writer schema is no Avro schema, so its records become dead letters (UNKNOWN_SCHEMA): %s: %s"
+    _log.warning(what, begins, why)
 
 
 class _Bytes(NamedTuple):
@@ -100,7 +120,8 @@ class RowDecoder:
         self._key_plan = plan(schemas.parse_json(key_schema_json(schema)))
         self._plans: dict[int, _Plan] = {}
         if framing is Framing.BARE:
-            self._plans[0] = self._plan_of(bare_schema)
+            bare = _parsed(bare_schema)
+            self._plans[0] = self._plan_of(bare[0]) if bare is not None else _UNKNOWN
         # `RowPublisher`'s schema of whole rows need not be registered, because it follows from the table.
         self._learn([WriterSchema(row_schema_json(schema)), *writers] if framing is Framing.SINGLE_OBJECT else writers)
 
@@ -122,17 +143,17 @@ class RowDecoder:
         return self._assemble(parts, groups, key_columns, ops, code, column, offsets, value.valid)
 
     def _learn(self, writers: Sequence[WriterSchema]) -> None:
+        if self._framing is Framing.BARE:
+            return
         for writer in writers:
-            if self._framing is Framing.SINGLE_OBJECT:
-                parsed = schemas.parse_json(writer.avro_json)
-                self._plans[fingerprint_id(schemas.fingerprint64(parsed))] = self._plan_of(writer.avro_json)
-            elif self._framing is Framing.CONFLUENT:
-                self._plans[writer.registry_id] = self._plan_of(writer.avro_json)
+            if (parsed := _parsed(writer.avro_json)) is not None:
+                single = self._framing is Framing.SINGLE_OBJECT
+                self._plans[fingerprint_id(parsed[1]) if single else writer.registry_id] = self._plan_of(parsed[0])
 
-    def _plan_of(self, avro_json: str) -> _Plan:
+    def _plan_of(self, parsed: object) -> _Plan:
         """Return how to read this writer schema, or why none of its rows fits; made once for each writer schema."""
         try:
-            fields = plan(schemas.parse_json(avro_json))
+            fields = plan(parsed)
         except UnsupportedSchema as error:
             return _Plan((), (RowCode.WRONG_TYPE, error.column))
         for each in fields:

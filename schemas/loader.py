@@ -12,7 +12,7 @@ from typing import Any
 
 import fastavro
 import google_crc32c
-from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
+from fastavro.schema import SchemaParseException, fingerprint, parse_schema, to_parsing_canonical_form
 
 from .feature_level import level_features
 
@@ -24,6 +24,15 @@ _VERSION = 1
 
 _NO_DATUM = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, MemoryError, struct.error)
 """The errors that the reader of data raises over bytes that are no datum."""
+
+
+NAME_CHARS_MAX = 256
+"""Bounds each name and namespace. The canonical form has the namespace at each name, so long ones would multiply."""
+CANONICAL_CHARS_MAX = 512 << 10
+"""Bounds the canonical form, of which the fingerprint is computed byte by byte without a pause."""
+
+_NO_SCHEMA = (SchemaParseException, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+"""The errors that the parser raises over JSON that is no Avro schema."""
 
 
 class NewerFormat(ValueError):
@@ -73,6 +82,34 @@ _KNOWN_FEATURES = {"superblock": ("last-logged-unknown", "witness"), "instance":
 def fingerprint64(schema: Any) -> bytes:
     """Return the CRC-64-AVRO of the parsing canonical form, little-endian: the eight bytes of single-object framing."""
     return bytes.fromhex(fingerprint(to_parsing_canonical_form(schema), "CRC-64-AVRO"))
+
+
+def parse_writer_schema(text: str) -> tuple[object, bytes]:
+    """Return (the parsed schema of a producer, its fingerprint as `fingerprint64` gives it); ValueError says why `text`
+    is none. Time and memory are bounded by the length of the text."""
+    try:
+        found = json.loads(text)
+        _check_names(found)
+        # By force, because the parser believes a mark in the JSON that it has parsed it before.
+        parsed = parse_schema(found, named_schemas={}, _write_hint=True, _force=True)
+        canonical = to_parsing_canonical_form(parsed)
+        if len(canonical) > CANONICAL_CHARS_MAX:
+            raise ValueError(f"its canonical form has {len(canonical)} characters, more than {CANONICAL_CHARS_MAX}")
+        return parsed, bytes.fromhex(fingerprint(canonical, "CRC-64-AVRO"))
+    except _NO_SCHEMA as error:
+        raise ValueError(f"{type(error).__name__}: {str(error)[:300]}") from error
+
+
+def _check_names(schema: object) -> None:
+    waiting: list[object] = [schema]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            for name in ("name", "namespace"):
+                if isinstance(part.get(name), str) and len(part[name]) > NAME_CHARS_MAX:
+                    raise ValueError(f"a {name} of {len(part[name])} characters, more than {NAME_CHARS_MAX}")
+        if isinstance(part, dict | list):
+            waiting.extend(part.values() if isinstance(part, dict) else part)
 
 
 def encode(name: str, value: dict[str, Any]) -> bytes:

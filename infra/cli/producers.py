@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -63,12 +64,12 @@ def register(
 ) -> None:
     """Make a writer schema known, so that events written with it become rows. Running queries ask for it."""
     from nyala.replica.client import WriterSchemaInfo
-    from nyala.schemas import fingerprint64, parse_json
+    from nyala.schemas import parse_writer_schema
 
     try:
         text = file.read_text()
-        fingerprint = fingerprint64(parse_json(text)).hex()
-    except Exception as error:  # the parser's error for a file that is not a schema
+        fingerprint = parse_writer_schema(text)[1].hex()
+    except (OSError, ValueError) as error:
         raise typer.BadParameter(f"{file} is no Avro schema: {error}") from error
     with cluster(masters) as connected:
         connected.table(table)
@@ -95,6 +96,19 @@ def forget(
     typer.echo(f"events written with schema {fingerprint} become dead letters of {table}")
 
 
+def _told(avro_json: str) -> tuple[str, str]:
+    """(name, fields) of a stored schema. One that is no record of Avro makes no rows, and says so."""
+    from nyala.schemas import parse_writer_schema
+
+    try:
+        parsed, _ = parse_writer_schema(avro_json)
+    except ValueError:
+        parsed = None
+    if isinstance(parsed, dict) and parsed["type"] == "record":
+        return parsed["name"], ", ".join(field["name"] for field in parsed["fields"])
+    return shown(avro_json), "(no Avro record: its events become dead letters)"
+
+
 @schema_app.command("list")
 def list_schemas(table: TableName, masters: Masters = "", as_json: Json = False) -> None:
     """List the writer schemas of a table: its own of whole rows, which needs no registration, and the registered."""
@@ -107,9 +121,6 @@ def list_schemas(table: TableName, masters: Masters = "", as_json: Json = False)
     found += [
         (w.fingerprint, w.registry_id, w.avro_json) for w in handle.writer_schemas if w.fingerprint != found[0][0]
     ]
-    document = [{"fingerprint": f, "registry_id": r, "avro": parse_json(text)} for f, r, text in found]
-    rows = [
-        (f, r or "", parse_json(text)["name"], ", ".join(field["name"] for field in parse_json(text)["fields"]))
-        for f, r, text in found
-    ]
+    document = [{"fingerprint": f, "registry_id": r, "avro": json.loads(text)} for f, r, text in found]
+    rows = [(f, r or "", *_told(text)) for f, r, text in found]
     show_list(as_json, document, f"writer schemas of {table}", ("fingerprint", "registry", "name", "fields"), rows)

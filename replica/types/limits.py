@@ -614,6 +614,8 @@ THREADS: dict[str, ThreadBound] = {
     # Of a new table, or in the place of lost ones; up to TABLETS_PER_TABLE_MAX. A place is a server that is compared
     # with others for one replica.
     "tablets of a table": ThreadBound({"tablets": 1100, "places": 25}, look=0),
+    # Of a table, up to TABLE_BYTES_MAX together. The names are checked before the parser multiplies them.
+    "reading of writer schemas": ThreadBound({"bytes": 3}, look=0),
     # Before a handler gets it, a request is read to its end; its row in REQUESTS bounds its fields.
     "reading of a long request": ThreadBound({"fields": 20}, look=0),
 }

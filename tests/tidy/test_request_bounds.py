@@ -28,6 +28,8 @@ ON_THREADS: dict[str, tuple[str, ...]] = {
     "master/group/catalog_group.py CatalogGroup.stop": (OWN,),
     "master/group/file_check.py FileChecker.round": (OWN,),
     "master/group/joining.py Joining._copy": (OWN,),
+    "master/requests/master_service.py MasterService.CreateTable": ("reading of writer schemas",),
+    "master/requests/master_service.py MasterService.AddWriterSchema": ("reading of writer schemas",),
     "rpc/checked_server.py RequestChecks._request": ("reading of a long request",),
     "server/copies/copy_jobs.py CopyJobs._run": (OWN,),
     "server/copies/copy_jobs.py CopyJobs._on_pool": (OWN,),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nyala.replica.rows import TableDescription
+from nyala.replica.rows import SourceFormat, TableDescription, WriterSchemaInfo
 from nyala.replica.rpc import check_description, description_from_pb, pb, source_to_pb
 from nyala.replica.types import (
     Code,
@@ -16,13 +16,16 @@ from nyala.replica.types import (
     check_table_name,
     kafka_topics,
     limits,
+    shown,
 )
+from nyala.schemas import parse_writer_schema
 
 from ..catalog.capacity import check_defaults
 from ..catalog.records import Position
 from ..catalog.tables import REPLICAS_MAX
 
 HISTORY_RETENTION_DEFAULT_US = 15 * 60 * 1_000_000
+_NO_SOURCE = SourceFormat()
 
 
 def _refuse(what: str, /, **values: object) -> Refused:
@@ -69,6 +72,28 @@ def checked_table(table: pb.TableInfo, topic_prefix: str = "") -> TableDescripti
     check_defaults(checked.schema)
     check_description(checked)
     return checked
+
+
+def check_writer_schemas(writers: Iterable[WriterSchemaInfo], declared: SourceFormat = _NO_SOURCE) -> None:
+    """Refused(INVALID_ARGUMENT) unless each is an Avro schema under its own fingerprint, and so is the one of a source
+    of bare values: the jobs that read the table's topic rely on them."""
+    for writer in writers:
+        made = _fingerprint(writer.avro_json, f"the writer schema of fingerprint {shown(writer.fingerprint)}")
+        if writer.fingerprint != made:
+            what = "the fingerprint is not that of the schema, by CRC-64-AVRO in hexadecimal; nothing was changed"
+            raise _refuse(what, given=shown(writer.fingerprint), of_schema=made)
+    if declared.framing == "bare":
+        _fingerprint(declared.reader_schema, "reader_schema, which a source of bare values declares,")
+
+
+def _fingerprint(avro_json: str, what: str) -> str:
+    try:
+        return parse_writer_schema(avro_json)[1].hex()
+    except ValueError as error:
+        what = (
+            f"{what} is no Avro schema; nothing was changed: give the JSON of the schema that the producers write with"
+        )
+        raise _refuse(what, why=shown(str(error)), begins=shown(avro_json)) from error
 
 
 def position_to_pb(position: Position) -> pb.SourcePosition:

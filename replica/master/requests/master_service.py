@@ -58,7 +58,7 @@ from ..tablets.orders import orders_for
 from . import change_requests, desired, lists, replacing
 from .changing_masters import add_master, remove_master
 from .confirming import confirm_config
-from .conversions import checked_table, position_to_pb, positions_to_pb
+from .conversions import check_writer_schemas, checked_table, position_to_pb, positions_to_pb
 from .forgetting import forget_server
 from .infos import tablet_infos
 from .upgrading import check_server, finalize_upgrade, finalized_level
@@ -200,6 +200,8 @@ class MasterService(pb_grpc.MasterServiceServicer):
     async def CreateTable(self, request: pb.CreateTableRequest) -> pb.CreateTableReply:
         """Assign ids, place the tablets, commit; the same request id gives the first table again."""
         state, asked = self.state, checked_table(request.table, self.state.options.topic_prefix)
+        if asked.writer_schemas or asked.source.framing == "bare":
+            await asyncio.to_thread(check_writer_schemas, asked.writer_schemas, asked.source)
         await state.look()
 
         def created() -> Callable[[], Change]:
@@ -257,15 +259,16 @@ class MasterService(pb_grpc.MasterServiceServicer):
     @_answered(pb.AddWriterSchemaReply)
     async def AddWriterSchema(self, request: pb.AddWriterSchemaRequest) -> pb.AddWriterSchemaReply:
         """Add a writer schema, or remove one; idempotent."""
-        state = self.state
+        state, adds = self.state, request.HasField("schema") or not request.forget
+        schema, _ = writer_schema_from_pb(request.schema), tables.find_table(state.catalog, request.table)
+        if adds:
+            await asyncio.to_thread(check_writer_schemas, (schema,))
         if request.forget:
             table = await state.group.change(
                 lambda: tables.forget_writer_schema(state.catalog, request.table, request.forget)
             )
-        if request.HasField("schema") or not request.forget:
-            table = await state.group.change(
-                lambda: tables.add_writer_schema(state.catalog, request.table, writer_schema_from_pb(request.schema))
-            )
+        if adds:
+            table = await state.group.change(lambda: tables.add_writer_schema(state.catalog, request.table, schema))
         return pb.AddWriterSchemaReply(table=description_to_pb(table))
 
     @_answered(pb.OpenSourcesReply)

@@ -10,7 +10,7 @@ import pytest
 
 from nyala.replica.rpc import pb
 from nyala.replica.types import Code
-from nyala.schemas import build_level
+from nyala.schemas import build_level, fingerprint64, parse_json
 from tests.harness.catalogs import table_info
 from tests.harness.master_calls import MASTER, PROCESS, SECOND_MASTER, MasterWorld, S, where
 from tests.harness.request_table import (
@@ -109,8 +109,12 @@ def drop(world: MasterWorld) -> Any:
 SAME_NAME = ("CreateTable", ask(pb.CreateTableRequest, table=table_info(buckets=1), request_id="again"))
 
 
+def fingerprint(avro_json: str) -> str:
+    return fingerprint64(parse_json(avro_json)).hex()
+
+
 def schema(avro_json: str = '"string"', registry_id: int = 0) -> Ask:
-    writer = pb.WriterSchema(fingerprint="f", avro_json=avro_json, registry_id=registry_id)
+    writer = pb.WriterSchema(fingerprint=fingerprint(avro_json), avro_json=avro_json, registry_id=registry_id)
     return ask(pb.AddWriterSchemaRequest, table="flights", schema=writer)
 
 
@@ -304,7 +308,11 @@ ROWS = [
         stale=[Stale("of no table", ask(pb.AddWriterSchemaRequest, table="nowhere"), Code.NOT_FOUND)],
         late=[
             Late("when a registry has numbered it", after(("AddWriterSchema", schema(registry_id=7))), 0),
-            Late("behind another of its fingerprint", after(("AddWriterSchema", schema('"int"'))), Code.ALREADY_EXISTS),
+            Late(
+                "behind another of its fingerprint",
+                after(("AddWriterSchema", schema('{"type": "string"}'))),
+                Code.ALREADY_EXISTS,
+            ),
         ],
     ),
     row(
@@ -633,12 +641,13 @@ def test_writer_schema_is_forgotten_and_another_takes_its_place() -> None:
     forgotten alone, registered again, and forgotten together with the registration of another one."""
 
     async def scenario(world: MasterWorld) -> None:
-        other = pb.WriterSchema(fingerprint="g", avro_json='"int"')
+        f, g = fingerprint('"string"'), fingerprint('"int"')
+        other = pb.WriterSchema(fingerprint=g, avro_json='"int"')
         steps: list[tuple[Any, list[str]]] = [
-            (schema()(world), ["f"]),
-            (pb.AddWriterSchemaRequest(table="flights", forget="f"), []),
-            (schema()(world), ["f"]),
-            (pb.AddWriterSchemaRequest(table="flights", forget="f", schema=other), ["g"]),
+            (schema()(world), [f]),
+            (pb.AddWriterSchemaRequest(table="flights", forget=f), []),
+            (schema()(world), [f]),
+            (pb.AddWriterSchemaRequest(table="flights", forget=f, schema=other), [g]),
         ]
         for request, known in steps:
             table = (await world.done("AddWriterSchema", request)).table

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 from typing import Any
 
 import fastavro
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from nyala import schemas
 from nyala.pipeline.decode import Decoded, RowDecoder, WriterSchema
@@ -293,3 +295,66 @@ def test_schema_of_whole_rows_is_known_in_no_other_framing() -> None:
     assert fault.code is RowCode.UNKNOWN_SCHEMA
     bare = RowDecoder(SCHEMA, Framing.BARE, [WriterSchema(PARTIAL)], bare_schema=FULL)
     assert rows_of(decode([(key, datum)], bare)) == [{"k": 1, "n": 1, "t": "x", "__op": RowOp.INSERT, "__offset": 100}]
+
+
+NO_SCHEMA = (
+    "",
+    "x y",
+    "5",
+    "null",
+    "[]]",
+    '"nonsense"',
+    '{"type": "nonsense"}',
+    '{"type": "record", "name": "r", "fields": 5}',
+)
+
+
+def _odd(column: str, kind: Any) -> str:
+    return json.dumps({"type": "record", "name": "r", "fields": [{"name": column, "type": kind}]})
+
+
+NO_COLUMN = (
+    '"long"',
+    _odd("b", {"type": "fixed", "name": "f", "size": "x"}),
+    _odd("b", {"type": "fixed", "name": "f", "size": None}),
+    _odd("b", {"type": "fixed", "name": "f", "size": -1}),
+    _odd("b", {"type": "fixed", "name": "f", "size": 10**30}),
+    _odd("d", {"type": "bytes", "logicalType": "decimal", "precision": 60, "scale": 39}),
+    _odd("d", {"type": "bytes", "logicalType": ["decimal"], "scale": "x"}),
+)
+"""Avro schemas that are no rows of the table, with numbers that the parser does not check."""
+TYPED = TableSchema(
+    1,
+    (
+        Column(id=1, name="k", type=ColumnType.INT64, nullable=False),
+        Column(id=2, name="b", type=ColumnType.BINARY),
+        Column(id=3, name="d", type=ColumnType.DECIMAL, precision=10, scale=2),
+    ),
+    ("k",),
+)
+
+
+def test_stored_schema_that_is_none_stops_no_table(caplog: pytest.LogCaptureFixture) -> None:
+    """IN-82. Goal: a text in the catalog that is no Avro schema, as masters of 0.2.0 stored it, makes dead letters of
+    its own records and of no others, and is told in the log once. Method: in each framing, records of a known schema
+    between records of each unusable one, at the start and by a look-up, in two tasks."""
+    key, good = encode_key(TYPED, {"k": 1}), {"k": 1, "b": b"x", "d": None, "op": "INSERT"}
+    for text, reason in [(t, RowCode.UNKNOWN_SCHEMA) for t in NO_SCHEMA] + [(t, RowCode.WRONG_TYPE) for t in NO_COLUMN]:
+        stored = [WriterSchema(text, 5), WriterSchema(row_schema_json(TYPED), 7)]
+        datum = value(row_schema_json(TYPED), good, Framing.BARE)
+        for decoder in (
+            RowDecoder(TYPED, Framing.CONFLUENT, stored),
+            RowDecoder(TYPED, Framing.CONFLUENT, lookup=lambda stored=stored: stored),  # type: ignore[misc]
+        ):
+            records = [(key, wrap(Framing.CONFLUENT, datum, registry_id=n)) for n in (7, 5, 7)]
+            decoded = decode(records, decoder)
+            assert [(f.offset, f.code) for f in decoded.faults] == [(101, reason)], (text, decoded.faults)
+            assert len(rows_of(decoded)) == 2
+        single = RowDecoder(TYPED, Framing.SINGLE_OBJECT, stored)
+        known = (key, value(row_schema_json(TYPED), good))
+        unknown = (key, wrap(Framing.SINGLE_OBJECT, datum, fingerprint=b"12345678"))
+        assert [f.code for f in decode([known, unknown], single).faults] == [RowCode.UNKNOWN_SCHEMA]
+        bare = decode([(key, datum)] * 2, RowDecoder(TYPED, Framing.BARE, bare_schema=text))
+        assert [f.code for f in bare.faults] == [reason] * 2
+    told = [r.getMessage() for r in caplog.records]
+    assert len(told) == len(NO_SCHEMA) and all("UNKNOWN_SCHEMA" in text for text in told), told

@@ -18,6 +18,7 @@ from nyala.replica.rows import Predicate, RowOp, encode_batch
 from nyala.replica.rpc import checked_request, count_fields, pb, predicate_to_pb
 from nyala.replica.rpc.call_costs import arrival_cost, fields_cost, reply_bytes, reply_cost, request_cost
 from nyala.replica.types import limits
+from nyala.schemas import fingerprint64, parse_json
 from tests.harness.catalogs import table_info
 from tests.harness.copies import TABLET
 from tests.harness.master_calls import MasterWorld, S
@@ -28,8 +29,10 @@ from tests.unit.master.test_master_requests_table import ROWS as MASTER_ROWS
 from tests.unit.rpc.test_rpc_request_bounds import message_of
 from tests.unit.server.test_server_requests_table import ROWS as SERVER_ROWS
 
-REFUSED = {"tablets to replace", "rows that say one", "splits of many buckets"}
-"""Requests that are told that nothing was lost, or that they lie, or ask for too much."""
+REFUSED = {"tablets to replace", "rows that say one", "splits of many buckets", "objects", "maps"}
+"""Requests that are told that nothing was lost, or that they lie, ask for too much, or name no Avro schema."""
+ENUM: dict[str, Any] = {"type": "enum", "name": "e", "symbols": ["a"]}
+ARRAY = {"type": "array", "items": "int"}
 
 
 DISK_COPIES = 3
@@ -203,14 +206,20 @@ def default(info: Any, count: int) -> None:
 
 def writers(info: Any, count: int) -> None:
     for n in range(count):
-        info.writer_schemas.add(fingerprint=f"{n:016x}", avro_json=json.dumps("x" * 2000))
+        text = json.dumps(ENUM | {"name": f"e{n}", "doc": "x" * 2000})
+        info.writer_schemas.add(fingerprint=fingerprint64(parse_json(text)).hex(), avro_json=text)
+
+
+def fields(count: int, kind: Any = "int") -> Any:
+    return {"type": "record", "name": "r", "fields": [{"name": f"f{n}", "type": kind} for n in range(count)]}
 
 
 def writer(name: str, value: Callable[[int], Any]) -> Make:
     def make(world: Any, count: int) -> Any:
-        schema = pb.WriterSchema(
-            fingerprint=f"{name}-{count}", avro_json=json.dumps(value(count), separators=(",", ":"))
-        )
+        text, fingerprint = json.dumps(value(count), separators=(",", ":")), f"{name}-{count}"
+        if name not in REFUSED:
+            fingerprint = fingerprint64(parse_json(text)).hex()
+        schema = pb.WriterSchema(fingerprint=fingerprint, avro_json=text)
         return pb.AddWriterSchemaRequest(table="flights", schema=schema)
 
     return make
@@ -292,8 +301,16 @@ AT_MASTERS: dict[str, tuple[str, Make, int]] = {
     "splits of many buckets": ("MasterService.CreateTable", table(buckets), 500),
     "a default": ("MasterService.CreateTable", table(default), 5_000),
     "writer schemas": ("MasterService.CreateTable", table(writers), 150),
-    "a writer schema": ("MasterService.AddWriterSchema", writer("objects", lambda n: [{"name": "a"}] * n), 15_000),
-    "a writer schema of maps": ("MasterService.AddWriterSchema", writer("maps", lambda n: [{}] * n), 19_000),
+    "objects": ("MasterService.AddWriterSchema", writer("objects", lambda n: [{"name": "a"}] * n), 15_000),
+    "maps": ("MasterService.AddWriterSchema", writer("maps", lambda n: [{}] * n), 19_000),
+    "symbols": (
+        "MasterService.AddWriterSchema",
+        writer("symbols", lambda n: ENUM | {"symbols": [f"s{k}" for k in range(n)]}),
+        25_000,
+    ),
+    "a union": ("MasterService.AddWriterSchema", writer("a union", lambda n: ["int"] * n), 30_000),
+    "fields": ("MasterService.AddWriterSchema", writer("fields", fields), 6_500),
+    "arrays": ("MasterService.AddWriterSchema", writer("arrays", lambda n: fields(n, ARRAY)), 4_000),
     "sources": ("MasterService.OpenSources", opens, 500),
     "positions": ("MasterService.AdvanceSources", advances, 4500),
     "tablets to replace": (
