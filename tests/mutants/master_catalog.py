@@ -415,6 +415,15 @@ MUTANTS = (
         after="if added > limits.SOURCES_PER_TABLE_MAX + 1:",
     ),
     Mutant(
+        name="resets to new topics have no bound",
+        rows="IN-81",
+        test=("tests/unit/master/test_master_room.py::test_resets_of_a_source_keep_no_endless_list_of_former_topics"),
+        file="replica/master/catalog/sources.py",
+        function="reset_source",
+        before="if adopts:",
+        after="if False:",
+    ),
+    Mutant(
         name="master answers for another",
         rows="TC-73",
         test="tests/process/test_rpc_misuse.py::test_every_call_that_names_nobody_or_somebody_else_is_refused",

@@ -241,8 +241,8 @@ def reset_source(catalog: Catalog, request: pb.ResetSourceRequest, now_us: int) 
 
     The tablets learn the generation from the next writes. Refused(SOURCE_OWNED) under a live owner unless forced, and
     STALE_GENERATION if the caller knows another one, because a repeated or late reset would discard what was read
-    since. A reset under a new topic id, or in the Kafka cluster where the topic is now, retires the positions of the
-    old topic, and ends its owner's lease.
+    since. NO_SPACE for a new topic if the table has as many positions as it may. A reset under a new topic id, or in
+    the Kafka cluster where the topic is now, retires the positions of the old topic, and ends its owner's lease.
     """
     table_id, _ = find_table(catalog, request.table)
     if request.to_offset < 0:
@@ -250,6 +250,7 @@ def reset_source(catalog: Catalog, request: pb.ResetSourceRequest, now_us: int) 
     name = source_name(table_id, request.source)
     record = catalog.get(SOURCE, name)
     puts: dict[str, Position] = {}
+    adopts = record is None or record.retired
     if record is None or record.retired:
         record = _adopt_topic(catalog, request, table_id, puts)
     _refuse_reset(record, request)
@@ -263,6 +264,8 @@ def reset_source(catalog: Catalog, request: pb.ResetSourceRequest, now_us: int) 
         owner_run="",
         owner_deadline_us=0,
     )
+    if adopts:  # the retired positions are kept: a topic that comes back goes on at its own
+        check_sources(catalog, f"{SOURCE}{table_id}/", puts)
     return puts, [], "", puts[SOURCE + name]
 
 

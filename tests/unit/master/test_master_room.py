@@ -180,6 +180,30 @@ def test_source_positions_of_a_table_are_bounded(monkeypatch: pytest.MonkeyPatch
     assert "source positions" in refused(Code.NO_SPACE, sources.open_sources, box.catalog, opening(4), 1)
 
 
+def test_resets_of_a_source_keep_no_endless_list_of_former_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IN-81. Goal: a reset that adopts a topic adds a position, and so has the same bound as opening. Method: a source
+    is reset to one new topic id after another up to the bound; then a new one is refused, nothing has changed, and a
+    reset without a new topic is still made."""
+    monkeypatch.setattr(limits, "SOURCES_PER_TABLE_MAX", 3)
+    box = AppliedCatalog()
+    create(box, table_info("a"))
+
+    def key(topic_id: str) -> pb.SourceKey:
+        return pb.SourceKey(cluster_id="k", topic_id=topic_id, kafka_partition=0)
+
+    def reset(topic_id: str) -> pb.ResetSourceRequest:
+        return pb.ResetSourceRequest(table="a", source=key(topic_id), topic="writes.a", to_offset=7)
+
+    opens = [pb.SourceOpen(source=key("t0"), topic="writes.a")]
+    box.commit(sources.open_sources(box.catalog, pb.OpenSourcesRequest(table="a", owner_run="r", opens=opens), 1))
+    for topic_id in ("t1", "t2"):
+        box.commit(sources.reset_source(box.catalog, reset(topic_id), 1 << 60))
+    before = box.catalog.records
+    assert "source positions" in refused(Code.NO_SPACE, sources.reset_source, box.catalog, reset("t3"), 1 << 60)
+    assert box.catalog.records == before and box.catalog.count("source/") == 3
+    assert box.commit(sources.reset_source(box.catalog, reset("t2"), 1 << 60)).generation == 4
+
+
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 9), st.none() | st.text(max_size=40)), max_size=40))
 def test_size_of_the_catalog_is_that_of_its_state(changes: list[tuple[int, str | None]]) -> None:
