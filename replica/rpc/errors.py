@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from nyala.replica.types import Applied, Code, Refused, ReplicaError
+from nyala.replica.types import Applied, Code, Refused, ReplicaError, printable
 
 from . import nyala_pb2 as pb
 
 MESSAGE_LENGTH_MAX = 2000
+"""Bounds the characters of an error's text, and of its detail, whoever sends it. Callers log it and show it."""
 
 
 def error_to_pb(error: Refused | None) -> pb.Error:
@@ -15,24 +16,32 @@ def error_to_pb(error: Refused | None) -> pb.Error:
         return pb.Error()
     return pb.Error(
         code=int(error.code),
-        message=ReplicaError.__str__(error)[:MESSAGE_LENGTH_MAX],
+        message=_bounded(ReplicaError.__str__(error)),
         outcome_unknown=error.applied is Applied.UNKNOWN,
         detail=error.detail,
     )
 
 
 def error_from_pb(message: pb.Error) -> Refused | None:
-    """From the wire; None if there is no error. A code from a newer build keeps its text and becomes ILLEGAL_STATE."""
+    """From the wire; None if there is no error. A code from a newer build keeps its text and becomes ILLEGAL_STATE.
+
+    The text and the detail are those of another process: bounded, and with control characters escaped.
+    """
     if message.code == Code.OK:
         return None
     applied = Applied.UNKNOWN if message.outcome_unknown else Applied.NOT_APPLIED
+    what, detail = _bounded(message.message), _bounded(message.detail)
     try:
         code = Code(message.code)
     except ValueError:
-        return Refused(
-            Code.ILLEGAL_STATE, message.message, applied=applied, detail=message.detail, unknown_code=message.code
-        )
-    return Refused(code, message.message, applied=applied, detail=message.detail)
+        return Refused(Code.ILLEGAL_STATE, what, applied=applied, detail=detail, unknown_code=message.code)
+    return Refused(code, what, applied=applied, detail=detail)
+
+
+def _bounded(text: str) -> str:
+    """The text in one line of bounded length."""
+    cut = printable(text[: MESSAGE_LENGTH_MAX + 1])
+    return cut if len(cut) <= MESSAGE_LENGTH_MAX else f"{cut[: MESSAGE_LENGTH_MAX - 1]}…"
 
 
 def raise_if_error(message: pb.Error) -> None:

@@ -549,4 +549,22 @@ MUTANTS = (
         before="elif code.name not in RowCode.__members__:",
         after="elif code not in range(1000):",
     ),
+    Mutant(
+        name="error of a peer is as long as it likes",
+        rows="IN-82",
+        test="tests/unit/rpc/test_rpc_conversions.py::test_error_of_a_peer_is_one_bounded_line",
+        file="replica/rpc/errors.py",
+        function="_bounded",
+        before="if len(cut) <= MESSAGE_LENGTH_MAX",
+        after="if len(cut) >= 0",
+    ),
+    Mutant(
+        name="error of a peer writes lines of its own",
+        rows="IN-82",
+        test="tests/unit/rpc/test_rpc_conversions.py::test_error_of_a_peer_is_one_bounded_line",
+        file="replica/rpc/errors.py",
+        function="_bounded",
+        before="cut = printable(text[: MESSAGE_LENGTH_MAX + 1])",
+        after="cut = text[: MESSAGE_LENGTH_MAX + 1]",
+    ),
 )

@@ -52,6 +52,7 @@ from nyala.replica.types import (
     RaftConfig,
     Refused,
     RowCode,
+    printable,
 )
 
 ENTRY = Entry(OpId(3, 9), EntryKind.WRITE, 77, 2, b"meta", b"payload", 0xF4E36970)
@@ -222,3 +223,22 @@ def test_decision_is_sent_with_all_that_the_leader_compares(action: Action) -> N
         assert isinstance(sent, pb.ChangeConfigRequest) and tuple(map(edit_from_pb, sent.edits)) == edits
     with pytest.raises(Refused, match=r"the kind of an edit .*known=add,remove,change"):
         edit_from_pb(pb.ConfigEdit(kind="replace", member=pb.Member(uuid="b")))
+
+
+HOSTILE = ("a\nb", "\x1b[2Jx", "a\0b", "\u202ereversed", "x" * 10**6, "\n" * 10**6, "")
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: repr(text[:8]))
+@pytest.mark.parametrize("code", [Code.ILLEGAL_STATE, 4711])
+def test_error_of_a_peer_is_one_bounded_line(text: str, code: int) -> None:
+    """IN-82, IN-71. Goal: a peer's error changes no line of a log or of a terminal, and fills neither. Method: texts
+    with control characters and without end, as message and as detail, with a known code and with a later build's; one
+    passed on by a second peer stays as it is."""
+    error = error_from_pb(pb.Error(code=int(code), message=text, detail=text))
+    assert error is not None
+    for told in (error.what, error.detail):
+        assert told.isprintable() and len(told) <= 2000 and (len(text) <= 2000 or told.endswith("…"))
+        assert told[:3] == printable(text)[:3]
+    assert str(error).isprintable() and len(str(error)) < 2100
+    passed_on = error_from_pb(over_the_wire(error_to_pb(error)))
+    assert passed_on is not None and passed_on.detail == error.detail and passed_on.what.startswith(error.what[:1900])
