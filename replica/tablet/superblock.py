@@ -193,10 +193,12 @@ class Superblock:
     def load(cls, disk: Disk, tablet_id: str) -> Superblock:
         """The record on disk. Refused(TABLET_NOT_FOUND) if there is none, Corruption or LaterFormat if unreadable."""
         path = superblock_path(tablet_id)
-        if not disk.exists(path):
-            raise Refused(Code.TABLET_NOT_FOUND, "no superblock", tablet=tablet_id)
         try:
-            result = cls.from_avro(schemas.unframe("superblock", disk.read(path)))
+            data = disk.read(path)
+        except FileNotFoundError as e:
+            raise Refused(Code.TABLET_NOT_FOUND, "no superblock", tablet=tablet_id) from e
+        try:
+            result = cls.from_avro(schemas.unframe("superblock", data))
         except schemas.NewerFormat as e:
             raise LaterFormat("the superblock is of a later build", path=path, reason=str(e)) from e
         except (ValueError, KeyError, EOFError, IndexError, TypeError) as e:

@@ -8,7 +8,7 @@ from .downloads import DamagedFile
 from .joining import WitnessJoin
 from .lost_superblock import lost_tablets, was_here, write_tombstone_for_lost
 from .manifest import WHOLE, CopyFile, CopyManifest, CopySource, CopyWanted, FileKind
-from .quarantine import Purged, Quarantined, list_quarantine, list_some, purge_quarantine
+from .quarantine import Purged, Quarantined, list_quarantine, list_some, no_superblock, purge_quarantine
 from .source import (
     Asker,
     CopySourceSession,

@@ -100,9 +100,14 @@ def named_blocks(disk: Disk) -> frozenset[str]:
     return frozenset(names)
 
 
-def spared_blocks(disk: Disk, present: Iterable[str], stop: Callable[[], None] = never_stop) -> frozenset[str]:
-    """The paths of those files of `present`, in `data/`, that a lost superblock may have named. `stop` is called before
-    each superblock is read; it may raise.
+def spared_below(superblock: Superblock) -> int:
+    """The tablet's blocks below this number stay, because a superblock that was lost before this one may have named
+    them."""
+    return 0 if superblock.last_logged_known else superblock.next_block
+
+
+def spared_blocks(disk: Disk, present: Iterable[str]) -> frozenset[str]:
+    """The paths of those files of `present`, in `data/`, that a lost superblock may have named.
 
     A tablet with a log folder or consensus metadata and no superblock was here, or was being created. Its superblock
     may come back from a backup, and would name these blocks. A tombstone may have taken the place of such a superblock.
@@ -113,9 +118,6 @@ def spared_blocks(disk: Disk, present: Iterable[str], stop: Callable[[], None] =
     left = {*disk.listdir("wals"), *disk.listdir("consensus-meta")} - known
     below: dict[str, float] = dict.fromkeys(left, math.inf)
     for tablet_id in known:
-        stop()
-        superblock = Superblock.load(disk, tablet_id)
-        if not superblock.last_logged_known:
-            below[tablet_id] = superblock.next_block
+        below[tablet_id] = spared_below(Superblock.load(disk, tablet_id))
     found = (m for m in map(_NUMBERED.match, present) if m)
     return frozenset(DATA + m.string for m in found if int(m["number"]) < below.get(m["tablet"], 0))

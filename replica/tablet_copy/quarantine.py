@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from nyala.replica.rows import never_stop
 from nyala.replica.tablet import Superblock, block_names, superblock_path
-from nyala.replica.types import ZERO_OPID, Code, Corruption, DataState, Disk, DiskFailure, Refused, check
+from nyala.replica.types import ZERO_OPID, Code, Corruption, DataState, Disk, DiskFailure, Refused
 
-from .blocks import block_numbers, parse_superblock, quarantined_superblocks, spared_blocks
+from .blocks import DATA, block_numbers, parse_superblock, quarantined_superblocks, spared_below
 from .deletion import QUARANTINE, delete_replica, wal_folder
 
 
@@ -72,12 +72,13 @@ def _block_size(disk: Disk, path: str) -> int:
         return 0
 
 
-def _spared(disk: Disk, tablet_id: str, stop: Callable[[], None]) -> frozenset[str]:
-    """The tablet's blocks that stay for a lost superblock; none if the data folder cannot be read."""
+def _spared(disk: Disk, own: Superblock) -> frozenset[str]:
+    """The blocks of the tablet of `own` that stay for a lost superblock; none if the data folder cannot be read."""
     try:
-        return spared_blocks(disk, block_numbers(tablet_id, disk.listdir("data")), stop)
+        numbers = block_numbers(own.tablet_id, disk.listdir("data"))
     except DiskFailure:
         return frozenset()
+    return frozenset(DATA + name for name, number in numbers.items() if number < spared_below(own))
 
 
 def _wal_size(disk: Disk, path: str) -> int:
@@ -183,6 +184,16 @@ class Purged(NamedTuple):
     bytes_freed: int
 
 
+def no_superblock(tablet_id: str) -> Refused:
+    """The refusal of a purge of a tablet without a superblock, because nothing tells which of its files are needed."""
+    what = (
+        "the tablet has no superblock here, so nothing was removed: a lost superblock may need any of its files. A "
+        f"running replica writes it again within a minute; otherwise put {superblock_path(tablet_id)} back from a "
+        "backup, or let the tablet be copied to this server, and purge again"
+    )
+    return Refused(Code.TABLET_NOT_FOUND, what, tablet=tablet_id)
+
+
 def purge_quarantine(
     disk: Disk, tablet_id: str, *, most: float = math.inf, stop: Callable[[], None] = never_stop
 ) -> Purged:
@@ -190,30 +201,13 @@ def purge_quarantine(
 
     The tombstone's superblock and consensus metadata stay: a purge forgets data, never a promise. Removes at most
     `most` blocks and folders, blocks first, so another purge finds the rest. `stop` is called before each superblock
-    that is read and before each removal, and may raise.
+    that is read and before each removal, and may raise. What to remove is known before the first removal. Refused
+    TABLET_NOT_FOUND if the tablet, or one that is listed, has no superblock.
     """
-    check(disk.exists(superblock_path(tablet_id)), "only a known tablet's quarantine is purged", tablet=tablet_id)
-    names, mine, readable = set(_spared(disk, tablet_id, stop)), [], set()
-    for path, superblock in quarantined_superblocks(disk, stop):
-        readable.add(path)
-        if superblock.tablet_id == tablet_id:
-            mine.append(path)
-            names |= block_names(superblock)
-    bare = [
-        f"{QUARANTINE}/{n}"
-        for n in disk.listdir(QUARANTINE)
-        if _tablet_of(n) == tablet_id and f"{QUARANTINE}/{n}" not in readable
-    ]
-    # One superblock at a time, as a server may have thousands.
-    for other in Superblock.list_tablets(disk):
-        stop()
-        names -= block_names(Superblock.load(disk, other))
-    for path, superblock in quarantined_superblocks(disk, stop):
-        if path not in mine:
-            names -= block_names(superblock)
+    blocks, folders = _to_purge(disk, tablet_id, stop)
     removed: list[str] = []
     freed = 0
-    for block in sorted(names):
+    for block in blocks:
         if len(removed) >= most:
             break
         stop()
@@ -222,7 +216,7 @@ def purge_quarantine(
             disk.remove(block)
             removed.append(block)
             freed += size
-    for path in (*sorted(mine), *bare):
+    for path in folders:
         if len(removed) >= most:
             break
         stop()
@@ -231,3 +225,30 @@ def purge_quarantine(
         removed.append(path)
         freed += size
     return Purged(sorted(removed), freed)
+
+
+def _to_purge(disk: Disk, tablet_id: str, stop: Callable[[], None]) -> tuple[list[str], list[str]]:
+    """The (blocks, folders) that a purge removes, in order."""
+    try:
+        own = Superblock.load(disk, tablet_id)
+    except Refused as error:
+        if error.code is not Code.TABLET_NOT_FOUND:
+            raise
+        raise no_superblock(tablet_id) from error
+    names, mine, readable = set(_spared(disk, own)), [], set()
+    for path, superblock in quarantined_superblocks(disk, stop):
+        readable.add(path)
+        if superblock.tablet_id == tablet_id:
+            mine.append(path)
+            names |= block_names(superblock)
+    folders = (f"{QUARANTINE}/{name}" for name in disk.listdir(QUARANTINE) if _tablet_of(name) == tablet_id)
+    bare = [path for path in folders if path not in readable]
+    names -= block_names(own)
+    # One superblock at a time, as a server may have thousands.
+    for other in Superblock.list_tablets(disk):
+        stop()
+        names -= block_names(Superblock.load(disk, other))
+    for path, superblock in quarantined_superblocks(disk, stop):
+        if path not in mine:
+            names -= block_names(superblock)
+    return sorted(names), [*sorted(mine), *bare]

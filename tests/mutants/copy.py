@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.mutant import Mutant
+from tests.mutants.mutant import Edit, Mutant
 
 MUTANTS = (
     Mutant(
@@ -442,11 +442,91 @@ MUTANTS = (
     Mutant(
         name="purge takes live blocks",
         rows="TC-45",
-        test="tests/unit/tablet_copy/test_copy_deletion.py::test_purge_removes_only_what_the_quarantine_alone_names",
+        test="tests/unit/tablet_copy/test_copy_quarantine.py::test_purge_tells_only_the_room_that_it_gave",
         file="replica/tablet_copy/quarantine.py",
-        function="purge_quarantine",
-        before="names -= block_names(Superblock.load(disk, other))",
+        function="_to_purge",
+        before="names -= block_names(own)",
         after="pass",
+        more=(
+            Edit(
+                file="replica/tablet_copy/quarantine.py",
+                function="_to_purge",
+                before="names -= block_names(Superblock.load(disk, other))",
+                after="pass",
+            ),
+        ),
+    ),
+    Mutant(
+        name="purge forgets what a superblock that went away meanwhile needs",
+        rows="TC-46",
+        test=(
+            "tests/unit/tablet_copy/test_copy_quarantine.py::"
+            "test_purge_removes_nothing_that_a_superblock_which_goes_away_meanwhile_needs"
+        ),
+        file="replica/tablet_copy/quarantine.py",
+        function="_to_purge",
+        before="names -= block_names(own)",
+        after="pass",
+    ),
+    Mutant(
+        name="purge takes the blocks of a superblock that went away for those of a lost one",
+        rows="TC-46",
+        test=(
+            "tests/unit/tablet_copy/test_copy_quarantine.py::"
+            "test_purge_removes_nothing_that_a_superblock_which_goes_away_meanwhile_needs"
+        ),
+        file="replica/tablet_copy/quarantine.py",
+        function="_to_purge",
+        before="_spared(disk, own)",
+        after="spared_blocks(disk, block_numbers(tablet_id, disk.listdir('data')))",
+        more=(
+            Edit(
+                file="replica/tablet_copy/quarantine.py",
+                before="from .blocks import DATA, block_numbers,",
+                after="from .blocks import DATA, spared_blocks, block_numbers,",
+            ),
+            Edit(
+                file="replica/tablet_copy/quarantine.py",
+                function="_to_purge",
+                before="names -= block_names(own)",
+                after="pass",
+            ),
+        ),
+    ),
+    Mutant(
+        name="purge without a superblock is told no remedy",
+        rows="TC-45",
+        test="tests/unit/tablet_copy/test_copy_quarantine.py::test_purge_without_a_superblock_is_refused_with_what_to_do",
+        file="replica/tablet_copy/quarantine.py",
+        function="_to_purge",
+        before="raise no_superblock(tablet_id) from error",
+        after="raise",
+    ),
+    Mutant(
+        name="superblock that goes away as it is read is no answer",
+        rows="TC-46",
+        test=(
+            "tests/unit/tablet_copy/test_copy_quarantine.py::"
+            "test_purge_removes_nothing_that_a_superblock_which_goes_away_meanwhile_needs"
+        ),
+        file="replica/tablet/superblock.py",
+        function="Superblock.load",
+        before="except FileNotFoundError as e:",
+        after="except ZeroDivisionError as e:",
+    ),
+    Mutant(
+        name="purge of a tablet that the server does not know tells no remedy",
+        rows="TC-45",
+        test="tests/unit/server/test_server_callers.py::test_purge_of_a_tablet_without_a_superblock_is_an_answer",
+        file="replica/server/requests/quarantine.py",
+        function="quarantine_purge",
+        before="""
+        if hosted is None:
+            raise no_superblock(tablet_id)
+        """,
+        after="""
+        hosted = manager.get(tablet_id)
+        """,
     ),
     Mutant(
         name="purge tells live blocks as freed",

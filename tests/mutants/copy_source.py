@@ -405,9 +405,9 @@ MUTANTS = (
             "test_copy_over_a_lost_superblock_that_does_not_end_leaves_a_tombstone_that_does_not_vote"
         ),
         file="replica/tablet_copy/blocks.py",
-        function="spared_blocks",
-        before="below[tablet_id] = superblock.next_block",
-        after="below[tablet_id] = 0",
+        function="spared_below",
+        before="return 0 if superblock.last_logged_known else superblock.next_block",
+        after="return 0",
     ),
     Mutant(
         name="copy that was cut off keeps its blocks",
@@ -417,9 +417,9 @@ MUTANTS = (
             "test_copy_over_a_lost_superblock_that_does_not_end_leaves_a_tombstone_that_does_not_vote"
         ),
         file="replica/tablet_copy/blocks.py",
-        function="spared_blocks",
-        before="below[tablet_id] = superblock.next_block",
-        after="below[tablet_id] = math.inf",
+        function="spared_below",
+        before="return 0 if superblock.last_logged_known else superblock.next_block",
+        after="return 0 if superblock.last_logged_known else 1 << 60",
     ),
     Mutant(
         name="creation that was cut off is a loss",
@@ -437,8 +437,8 @@ MUTANTS = (
         rows="IN-21",
         test=("tests/unit/tablet_copy/test_copy_promises.py::test_purge_removes_what_stayed_for_a_lost_superblock"),
         file="replica/tablet_copy/quarantine.py",
-        function="purge_quarantine",
-        before="set(_spared(disk, tablet_id, stop))",
+        function="_to_purge",
+        before="set(_spared(disk, own))",
         after="set[str]()",
     ),
 )

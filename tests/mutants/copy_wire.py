@@ -247,13 +247,13 @@ MUTANTS = (
         file="replica/tablet_copy/quarantine.py",
         function="purge_quarantine",
         before="""
-    for block in sorted(names):
+    for block in blocks:
         if len(removed) >= most:
             break
         stop()
         """,
         after="""
-    for block in sorted(names):
+    for block in blocks:
         if len(removed) >= most:
             break
         """,
@@ -265,12 +265,12 @@ MUTANTS = (
         file="replica/tablet_copy/quarantine.py",
         function="purge_quarantine",
         before="""
-    for block in sorted(names):
+    for block in blocks:
         if len(removed) >= most:
             break
         """,
         after="""
-    for block in sorted(names):
+    for block in blocks:
         """,
     ),
     Mutant(
@@ -278,7 +278,7 @@ MUTANTS = (
         rows="IN-60",
         test="tests/unit/rpc/test_rpc_copy_costs.py::test_purge_of_quarantines_takes_no_more_steps_than_is_stated",
         file="replica/tablet_copy/quarantine.py",
-        function="purge_quarantine",
+        function="_to_purge",
         before="if superblock.tablet_id == tablet_id:",
         after="if superblock.tablet_id:",
     ),

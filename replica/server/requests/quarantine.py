@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from nyala.replica.rpc import page_of, pb
-from nyala.replica.tablet_copy import Purged, Quarantined, list_some, purge_quarantine
+from nyala.replica.tablet_copy import Purged, Quarantined, list_some, no_superblock, purge_quarantine
 from nyala.replica.types import Code, Refused, limits
 
 from ..tablets.manager import TabletManager
@@ -50,11 +50,13 @@ async def quarantine_purge(
     """Purge one tablet's quarantines; the tombstone, if it is one, keeps its promises.
 
     At most QUARANTINE_PURGED_MAX files and folders are removed; another purge removes the rest. If the caller leaves,
-    the purge ends soon, and the tablet stays in transition until then. Refused TABLET_NOT_FOUND for a tablet that was
-    never here, ALREADY_INPROGRESS while it is created, copied or deleted; Corruption if a superblock cannot be read,
+    the purge ends soon, and the tablet stays in transition until then. Refused TABLET_NOT_FOUND for a tablet without a
+    superblock, ALREADY_INPROGRESS while it is created, copied or deleted; Corruption if a superblock cannot be read,
     because it may name any block: then nothing is removed.
     """
-    hosted = manager.get(tablet_id)
+    hosted = manager.tablets.get(tablet_id)
+    if hosted is None:
+        raise no_superblock(tablet_id)
     if hosted.copy is not None or hosted.opening or hosted.transition.locked():
         raise Refused(Code.ALREADY_INPROGRESS, "the tablet is in transition; ask again", tablet=tablet_id)
 

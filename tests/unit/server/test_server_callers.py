@@ -15,6 +15,7 @@ from nyala.replica.server.requests.quarantine import quarantine_purge
 from nyala.replica.server.requests.request_deadline import RequestDeadline
 from nyala.replica.server.requests.scans import Scans
 from nyala.replica.server.tablets.hosted import HostedTablet
+from nyala.replica.tablet import superblock_path
 from nyala.replica.tablet_copy import SourceSessions
 from nyala.replica.types import Code, Corruption, Refused, limits
 from tests.harness.copies import TABLET
@@ -392,6 +393,28 @@ def test_purge_whose_caller_left_ends_before_the_tablet_does_anything_else() -> 
         hosted = server.manager.get(TABLET)
         await until(lambda: not hosted.transition.locked(), "it has ended")
         assert disk.listdir("quarantine") == [f"{TABLET}-000009"]
+        purged = await quarantine_purge(server.manager, TABLET, RequestDeadline(600))
+        assert list(purged.removed) == [f"quarantine/{TABLET}-000009"]
+
+    run_pair(scenario)
+
+
+@pytest.mark.parametrize("tablet_id", [TABLET, "never-here"])
+def test_purge_of_a_tablet_without_a_superblock_is_an_answer(tablet_id: str) -> None:
+    """TC-45, IN-21. Goal: a purge of a tablet whose superblock is lost removes nothing and ends no server; when the
+    superblock is back, the purge goes on. Method: the file is removed below a running replica; so is none, of a tablet
+    that was never here."""
+
+    async def scenario(pair: Pair) -> None:
+        await pair.put(1, 2)
+        server = pair.leader
+        server.disk.mkdir(f"quarantine/{TABLET}-000009")
+        server.disk.remove(superblock_path(TABLET))
+        with pytest.raises(Refused, match="nothing was removed") as refused:
+            await quarantine_purge(server.manager, tablet_id, RequestDeadline(600))
+        assert refused.value.code is Code.TABLET_NOT_FOUND
+        assert server.disk.listdir("quarantine") == [f"{TABLET}-000009"]
+        assert server.manager.get(TABLET).repair_superblock(server.disk)
         purged = await quarantine_purge(server.manager, TABLET, RequestDeadline(600))
         assert list(purged.removed) == [f"quarantine/{TABLET}-000009"]
 

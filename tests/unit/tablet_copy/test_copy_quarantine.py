@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from nyala.replica.consensus_metadata import ConsensusMeta
-from nyala.replica.tablet import Superblock
+from nyala.replica.tablet import Superblock, superblock_path
 from nyala.replica.tablet_copy import (
     delete_replica,
     list_quarantine,
@@ -284,3 +284,59 @@ def test_start_removes_undone_deletions_of_its_own_replica_durably() -> None:
     _put(disk, f"{TABLET}-000004", None)
     drop_undone_deletions(disk, ready)
     assert disk.count("sync_dir", "quarantine") == 1 and _quarantines(disk) == stays
+
+
+def _undone_deletion(disk: SimDisk) -> None:
+    """A READY replica beside a quarantine that names its live blocks."""
+    replica = RestingReplica(disk, TARGET_UUID)
+    replica.write([1, 2], "a")
+    replica.tablet.flush()
+    replica.close()
+    _put(disk, f"{TABLET}-000001", Superblock.load(disk, TABLET), log=True)
+
+
+def _files(disk: SimDisk) -> dict[str, set[str]]:
+    return {folder: set(disk.listdir(folder)) for folder in ("data", "quarantine", "wals", "consensus-meta")}
+
+
+@pytest.mark.parametrize("made", [_undone_deletion, deleted], ids=["READY", "tombstone"])
+@pytest.mark.parametrize("gone", [TABLET, "other"])
+def test_purge_removes_nothing_that_a_superblock_which_goes_away_meanwhile_needs(
+    made: Callable[[SimDisk], object], gone: str
+) -> None:
+    """TC-45, TC-46. Goal: a purge never removes a file because a superblock is missing. Method: the superblock of the
+    purged tablet, or of another one, is lost before each call of the disk in turn; each purge is refused, and removes
+    nothing, or removes what a purge beside all superblocks does."""
+    whole = new_disk()
+    made(whole)
+    superblock(tablet_id="other").save(whole)
+    expected, before = purge_quarantine(whole, TABLET).removed, 0
+    assert expected
+    while True:
+        before += 1
+        disk = Passing(superblock_path(gone), -1)
+        made(disk)
+        superblock(tablet_id="other").save(disk)
+        files, disk.looks, disk.before = _files(disk), 0, before
+        try:
+            assert purge_quarantine(disk, TABLET).removed == expected, before
+        except Refused as refused:
+            assert refused.code is Code.TABLET_NOT_FOUND and _files(disk) == files, before
+        if disk.looks < before:
+            break
+    assert before > 5
+
+
+@pytest.mark.parametrize("tablet_id", [TABLET, "other", "never-here"])
+def test_purge_without_a_superblock_is_refused_with_what_to_do(tablet_id: str) -> None:
+    """TC-45, IN-21. Goal: what a lost superblock named stays, and an operator reads how to go on. Method: a tablet
+    whose superblock is lost while its quarantine names its blocks, one with a quarantine only, one that was never
+    here."""
+    disk = new_disk()
+    _undone_deletion(disk)
+    _put(disk, "other-000001", None, log=True)
+    disk.remove(superblock_path(TABLET))
+    files = _files(disk)
+    with pytest.raises(Refused, match=f"(?s)nothing was removed.*tablet-meta/{tablet_id}") as refused:
+        purge_quarantine(disk, tablet_id)
+    assert refused.value.code is Code.TABLET_NOT_FOUND and _files(disk) == files
