@@ -235,8 +235,9 @@ class Superblock:
 
     @classmethod
     def list_tablets(cls, disk: Disk) -> list[str]:
-        """Ids of the tablets that have a superblock here, sorted."""
-        return [n for n in disk.listdir(FOLDER) if ".tmp" not in n]
+        """Ids of the tablets that have a superblock here, sorted. The name of a file on its way begins with a dot, and
+        no id does; a disk does not list it."""
+        return disk.listdir(FOLDER)
 
     def end_of(self, logged: OpId) -> OpId:
         """The last OpId of a READY replica whose log ends at `logged`; a log may be empty after the flush position."""

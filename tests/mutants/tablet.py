@@ -1307,6 +1307,26 @@ MUTANTS = (
         """,
     ),
     Mutant(
+        name="tablet whose id looks like a temporary file is forgotten",
+        rows="TC-34",
+        test=(
+            "tests/unit/server/test_server_tablet_ids.py::"
+            "test_tablet_of_any_id_that_is_allowed_is_there_after_a_restart"
+        ),
+        file="replica/tablet/superblock.py",
+        function="Superblock.list_tablets",
+        before="return disk.listdir(FOLDER)",
+        after='return [n for n in disk.listdir(FOLDER) if ".tmp" not in n]',
+    ),
+    Mutant(
+        name="id begins like a file on its way",
+        rows="TC-34",
+        test=("tests/unit/server/test_server_tablet_ids.py::test_name_of_a_file_on_its_way_is_no_id_and_no_tablet"),
+        file="replica/types/names.py",
+        before='_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")',
+        after='_ID = re.compile(r"[A-Za-z0-9._-]+")',
+    ),
+    Mutant(
         name="superblock of a later build is damage",
         rows="TC-63",
         test=(

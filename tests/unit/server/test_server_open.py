@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -61,12 +61,12 @@ def served(
     asyncio.run(life())
 
 
-def two_tablets(disk: SimDisk) -> None:
-    """Two tablets of one voter, each with a flushed block."""
+def two_tablets(disk: SimDisk, tablet_ids: Sequence[str] = (TABLET, OTHER)) -> None:
+    """Two tablets of one voter, or those of these ids, each with a flushed block."""
 
     async def fill(manager: TabletManager) -> None:
         loop = asyncio.get_running_loop()
-        for tablet_id in (TABLET, OTHER):
+        for tablet_id in tablet_ids:
             hosted = await manager.create(replace(superblock(), tablet_id=tablet_id), ALONE, campaign=False)
             assert hosted.tablet is not None
             hosted.tablet.apply([write_entry(1, [1, 2], "x", 1)])

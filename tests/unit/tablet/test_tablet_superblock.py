@@ -178,7 +178,7 @@ def test_superblock_folder_lists_tablets_and_no_half_written_file() -> None:
     """Goal: a file that was on its way is no tablet. Method: two records, a temp file, none at all."""
     disk = SimDisk()
     assert Superblock.list_tablets(disk) == []
-    for name in ("b" * 32, "a" * 32, "c" * 32 + ".tmp1"):
+    for name in ("b" * 32, "a" * 32, "." + "c" * 32 + ".tmp"):
         disk.poke(superblock_path(name), b"x")
     assert Superblock.list_tablets(disk) == ["a" * 32, "b" * 32]
 
