@@ -125,7 +125,8 @@ class Column:
                     scale=self.scale,
                 )
         elif self.precision or self.scale:
-            raise invalid("only decimals have a precision and a scale", name=self.name, type=self.type.value)
+            what, given = "only decimals have a precision and a scale", (self.precision, self.scale)
+            raise invalid(what, name=self.name, type=self.type.value, given=given)
         if self.default is not None:
             try:
                 check_decimals([self.default])

@@ -35,6 +35,7 @@ from .request_errors import NamedRequest, as_refusal, check_name, check_tablet_i
 from .request_fields import check_fields
 from .table_descriptions import (
     check_description,
+    check_numbers,
     description_from_pb,
     description_to_json,
     description_to_pb,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from google.protobuf import json_format
 
 from nyala.replica.rows import SourceFormat, TableDescription, WriterSchemaInfo
-from nyala.replica.types import Code, Refused, limits
+from nyala.replica.types import Code, Refused, check_number, limits
 
 from . import nyala_pb2 as pb
 from .tables import partition_from_pb, partition_to_pb, schema_from_pb, schema_to_pb
@@ -66,6 +66,15 @@ def info_from_json(described: dict[str, object]) -> pb.TableInfo:
     info = pb.TableInfo()
     json_format.ParseDict(described, info, ignore_unknown_fields=True)
     return info
+
+
+def check_numbers(table: TableDescription) -> None:
+    """Refused(INVALID_ARGUMENT) if a table cannot have this replication factor or history retention."""
+    factor = table.replication_factor
+    if not 1 <= factor <= limits.REPLICAS_MAX or factor % 2 == 0:
+        what = f"the replication factor is an odd number from 1 to {limits.REPLICAS_MAX}"
+        raise Refused(Code.INVALID_ARGUMENT, what, got=factor)
+    check_number(table.history_retention_us, "history_retention_us", 1, limits.HISTORY_RETENTION_US_MAX)
 
 
 def check_description(table: TableDescription) -> None:

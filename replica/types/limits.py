@@ -362,6 +362,8 @@ still followed by others."""
 CLOCK_DIFFERENCE_US_MAX = 500_000
 """Bounds the difference between the wall clocks of two servers. If it is larger, reads of bounded staleness may be
 older than requested; nothing else depends on it."""
+REPLICAS_MAX = 7
+"""Bounds the voting replicas that an operator may ask for."""
 HISTORY_RETENTION_US_MAX = 10 * 366 * 86_400 * 1_000_000
 STALENESS_US_MAX = 366 * 86_400 * 1_000_000
 

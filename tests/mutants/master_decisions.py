@@ -98,8 +98,8 @@ MUTANTS = (
         ),
         file="replica/master/requests/desired.py",
         function="set_replication",
-        before="if not 1 <= wanted <= REPLICAS_MAX or wanted % 2 == 0:",
-        after="if not 1 <= wanted <= REPLICAS_MAX:",
+        before="if not 1 <= wanted <= limits.REPLICAS_MAX or wanted % 2 == 0:",
+        after="if not 1 <= wanted <= limits.REPLICAS_MAX:",
     ),
     Mutant(
         name="master takes late desired state",

@@ -564,9 +564,9 @@ MUTANTS = (
             "tests/unit/server/test_server_requests_table.py::"
             "test_misaddressed_stale_and_repeated_calls_leave_everything_as_it_was"
         ),
-        file="replica/server/requests/tablet_service.py",
-        function="create_tablet",
-        before="partition.check_position(request.bucket, request.range_pos)",
+        file="replica/server/requests/creations.py",
+        function="checked_creation",
+        before="table.partition.check_position(request.bucket, request.range_pos)",
         after="pass",
     ),
     Mutant(

@@ -181,6 +181,219 @@ MUTANTS = (
         after="",
     ),
     Mutant(
+        name="creation without a table",
+        rows="IN-82",
+        test=(
+            "tests/unit/server/test_server_creations.py::"
+            "test_creation_with_a_bad_field_is_refused_with_the_value_and_changes_nothing"
+        ),
+        file="replica/server/requests/creations.py",
+        function="checked_creation",
+        before='check_id(request.table.table_id, "a tablet\'s table")',
+        after="pass",
+    ),
+    Mutant(
+        name="creation of a table without a name",
+        rows="IN-82",
+        test=(
+            "tests/unit/server/test_server_creations.py::"
+            "test_creation_with_a_bad_field_is_refused_with_the_value_and_changes_nothing"
+        ),
+        file="replica/server/requests/creations.py",
+        function="checked_creation",
+        before='check_token(request.table.name, "the name of a tablet\'s table")',
+        after="pass",
+    ),
+    Mutant(
+        name="numbers of a table that is created are any",
+        rows="IN-82",
+        test=(
+            "tests/unit/server/test_server_creations.py::"
+            "test_creation_with_a_bad_field_is_refused_with_the_value_and_changes_nothing"
+        ),
+        file="replica/server/requests/creations.py",
+        function="checked_creation",
+        before="check_numbers(table)",
+        after="pass",
+    ),
+    Mutant(
+        name="schemas of a tablet have any ids",
+        rows="IN-82",
+        test=(
+            "tests/unit/server/test_server_creations.py::"
+            "test_creation_with_a_bad_field_is_refused_with_the_value_and_changes_nothing"
+        ),
+        file="replica/server/requests/creations.py",
+        function="_check_versions",
+        before="ids[0] < 1 or ids != sorted(set(ids))",
+        after="ids[0] < 0 or ids != sorted(ids)",
+    ),
+    Mutant(
+        name="first config was decided",
+        rows="IN-82",
+        test=(
+            "tests/unit/server/test_server_creations.py::"
+            "test_creation_with_a_bad_field_is_refused_with_the_value_and_changes_nothing"
+        ),
+        file="replica/server/requests/creations.py",
+        function="_check_first",
+        before="(config.opid, config.decision, config.unsafe) != (ZERO_OPID, (0, 0), False)",
+        after="(config.opid, config.unsafe) != (ZERO_OPID, False)",
+    ),
+    Mutant(
+        name="first config has a position",
+        rows="IN-82",
+        test=(
+            "tests/unit/server/test_server_creations.py::"
+            "test_creation_with_a_bad_field_is_refused_with_the_value_and_changes_nothing"
+        ),
+        file="replica/server/requests/creations.py",
+        function="_check_first",
+        before="(config.opid, config.decision, config.unsafe) != (ZERO_OPID, (0, 0), False)",
+        after="(config.decision, config.unsafe) != ((0, 0), False)",
+    ),
+    Mutant(
+        name="first config is unsafe",
+        rows="IN-82",
+        test=(
+            "tests/unit/server/test_server_creations.py::"
+            "test_creation_with_a_bad_field_is_refused_with_the_value_and_changes_nothing"
+        ),
+        file="replica/server/requests/creations.py",
+        function="_check_first",
+        before="(config.opid, config.decision, config.unsafe) != (ZERO_OPID, (0, 0), False)",
+        after="(config.opid, config.decision) != (ZERO_OPID, (0, 0))",
+    ),
+    Mutant(
+        name="first config of any number of members",
+        rows="IN-82",
+        test=(
+            "tests/unit/server/test_server_creations.py::"
+            "test_creation_with_a_bad_field_is_refused_with_the_value_and_changes_nothing"
+        ),
+        file="replica/server/requests/creations.py",
+        function="_check_first",
+        before="members > limits.CONFIG_MEMBERS_PROPOSED_MAX",
+        after="members > 1 << 30",
+    ),
+    Mutant(
+        name="first config of nobody is told by the value of another check",
+        rows="IN-82",
+        test=(
+            "tests/unit/server/test_server_creations.py::"
+            "test_creation_with_a_bad_field_is_refused_with_the_value_and_changes_nothing"
+        ),
+        file="replica/server/requests/creations.py",
+        function="_check_first",
+        before="if why := invalid_config_reason(config):",
+        after="if (why := invalid_config_reason(config)) and members:",
+    ),
+    Mutant(
+        name="first members hold no data",
+        rows="IN-82",
+        test=(
+            "tests/unit/server/test_server_creations.py::"
+            "test_creation_with_a_bad_field_is_refused_with_the_value_and_changes_nothing"
+        ),
+        file="replica/server/requests/creations.py",
+        function="_check_first",
+        before="not member.holds_data",
+        after="False",
+    ),
+    Mutant(
+        name="first members have no address",
+        rows="IN-82",
+        test=(
+            "tests/unit/server/test_server_creations.py::"
+            "test_creation_with_a_bad_field_is_refused_with_the_value_and_changes_nothing"
+        ),
+        file="replica/server/requests/creations.py",
+        function="_check_first",
+        before="member.addresses and all(a.host and a.port for a in member.addresses)",
+        after="all(a.host and a.port for a in member.addresses)",
+    ),
+    Mutant(
+        name="first members have an address without a host or port",
+        rows="IN-82",
+        test=(
+            "tests/unit/server/test_server_creations.py::"
+            "test_creation_with_a_bad_field_is_refused_with_the_value_and_changes_nothing"
+        ),
+        file="replica/server/requests/creations.py",
+        function="_check_first",
+        before="member.addresses and all(a.host and a.port for a in member.addresses)",
+        after="member.addresses",
+    ),
+    Mutant(
+        name="first leader does not vote",
+        rows="IN-82",
+        test=(
+            "tests/unit/server/test_server_creations.py::"
+            "test_creation_with_a_bad_field_is_refused_with_the_value_and_changes_nothing"
+        ),
+        file="replica/server/requests/creations.py",
+        function="_check_first",
+        before="leader_hint not in config.voters",
+        after="config.member(leader_hint) is None",
+    ),
+    Mutant(
+        name="first leader is a stranger",
+        rows="IN-82",
+        test=(
+            "tests/unit/server/test_server_creations.py::"
+            "test_creation_with_a_bad_field_is_refused_with_the_value_and_changes_nothing"
+        ),
+        file="replica/server/requests/creations.py",
+        function="_check_first",
+        before="leader_hint not in config.voters",
+        after="False",
+    ),
+    Mutant(
+        name="creation over a superblock",
+        rows="IN-21",
+        test=(
+            "tests/unit/server/test_server_creations.py::"
+            "test_creation_over_files_of_an_earlier_replica_is_refused_and_leaves_them"
+        ),
+        file="replica/server/tablets/opening.py",
+        function="create_files",
+        before="Superblock.exists(disk, tablet_id) or was_here(disk, tablet_id)",
+        after="was_here(disk, tablet_id)",
+    ),
+    Mutant(
+        name="creation over promises",
+        rows="TC-13",
+        test=(
+            "tests/unit/server/test_server_creations.py::"
+            "test_creation_over_files_of_an_earlier_replica_is_refused_and_leaves_them"
+        ),
+        file="replica/server/tablets/opening.py",
+        function="create_files",
+        before="Superblock.exists(disk, tablet_id) or was_here(disk, tablet_id)",
+        after="Superblock.exists(disk, tablet_id)",
+    ),
+    Mutant(
+        name="creation over rows",
+        rows="IN-21",
+        test=(
+            "tests/unit/server/test_server_creations.py::"
+            "test_creation_over_all_files_but_the_superblock_keeps_the_blocks"
+        ),
+        file="replica/server/tablets/opening.py",
+        function="create_files",
+        before="Superblock.exists(disk, tablet_id) or was_here(disk, tablet_id)",
+        after="Superblock.exists(disk, tablet_id)",
+    ),
+    Mutant(
+        name="creation that was cut off cannot be repeated",
+        rows="TC-34",
+        test=("tests/unit/server/test_server_creations.py::test_creation_that_was_cut_off_is_done_again"),
+        file="replica/server/tablets/opening.py",
+        function="create_files",
+        before="Superblock.exists(disk, tablet_id) or was_here(disk, tablet_id)",
+        after="Superblock.exists(disk, tablet_id) or ConsensusMeta.exists(disk, tablet_id)",
+    ),
+    Mutant(
         name="nobody looks",
         rows="IN-32",
         test="tests/unit/server/test_server_resources.py::test_server_counts_them_in_its_metrics_and_warns_in_its_log",

@@ -21,6 +21,8 @@ from tests.harness.rows import batch, read_rows, table_info, write_request
 pytestmark = pytest.mark.process
 
 HOUR_US = 3_600_000_000
+NOWHERE = pb.Address(host="127.0.0.1", port=1)
+"""The address of members that the test plays over links."""
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +206,7 @@ def test_appends_of_a_peer_with_bad_bytes_or_a_wild_clock_are_dropped(cluster: L
     """Goal: bad bytes from a peer end no process and reach no log. Method: the test acts as the leader of a group of
     three over a link: an entry with a wrong CRC, entries and a safe time an hour ahead; then good ones."""
     leader, third = new_uuid(), new_uuid()
-    peers = [pb.Member(uuid=u, votes=True, holds_data=True) for u in (leader, third)]
+    peers = [pb.Member(uuid=u, addresses=[NOWHERE], votes=True, holds_data=True) for u in (leader, third)]
     target = Target(cluster, "played", *peers)
     rows = encode_batch(batch([1], ["a"]))
     meta = WriteMeta((1, 2), 1, client_id="c", sequence=1).encode()

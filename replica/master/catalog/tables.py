@@ -16,8 +16,6 @@ from .capacity import check_room
 from .catalog import Catalog
 from .records import DESIRED_CHANGE, NAME, REQUEST, SOURCE, TABLE, TABLET, Record, Table, TableId, Tablet, write
 
-REPLICAS_MAX = 7
-
 Change = tuple[Mapping[str, Record], list[str], str, Any]
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nyala.replica.rows import SourceFormat, TableDescription, WriterSchemaInfo
-from nyala.replica.rpc import check_description, description_from_pb, pb, source_to_pb
+from nyala.replica.rpc import check_description, check_numbers, description_from_pb, pb, source_to_pb
 from nyala.replica.types import (
     Code,
     InvariantViolation,
     Refused,
     check_column_name,
-    check_number,
     check_source_topic,
     check_table_name,
     kafka_topics,
@@ -22,7 +21,6 @@ from nyala.schemas import parse_writer_schema
 
 from ..catalog.capacity import check_defaults
 from ..catalog.records import Position
-from ..catalog.tables import REPLICAS_MAX
 
 HISTORY_RETENTION_DEFAULT_US = 15 * 60 * 1_000_000
 _NO_SOURCE = SourceFormat()
@@ -53,10 +51,7 @@ def checked_table(table: pb.TableInfo, topic_prefix: str = "") -> TableDescripti
     if out.partition.buckets > 1 and not out.partition.hash_columns:
         out.partition.hash_columns.extend(out.schema.key)
     out.replication_factor = out.replication_factor or 3
-    if not 1 <= out.replication_factor <= REPLICAS_MAX or out.replication_factor % 2 == 0:
-        raise _refuse(f"the replication factor is an odd number from 1 to {REPLICAS_MAX}", got=out.replication_factor)
     out.history_retention_us = out.history_retention_us or HISTORY_RETENTION_DEFAULT_US
-    check_number(out.history_retention_us, "history_retention_us", 1, limits.HISTORY_RETENTION_US_MAX)
     out.source.topic = out.source.topic or f"writes.{out.name}"
     check_source_topic(out.source.topic, kafka_topics.control_topics(topic_prefix))
     out.source.framing = out.source.framing or "single-object"
@@ -66,6 +61,7 @@ def checked_table(table: pb.TableInfo, topic_prefix: str = "") -> TableDescripti
         checked = description_from_pb(out)
     except InvariantViolation as error:
         raise _refuse(str(error), table=out.name) from error
+    check_numbers(checked)
     if (tablets := checked.partition.tablets) > limits.TABLETS_PER_TABLE_MAX:
         what = "the table has too many tablets, which are its hash buckets times its ranges: use fewer of either"
         raise _refuse(what, tablets=tablets, max=limits.TABLETS_PER_TABLE_MAX)

@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 from nyala.replica.policy import ServerView, room_left
-from nyala.replica.types import Code, Refused
+from nyala.replica.types import Code, Refused, limits
 
 from ..catalog.catalog import Catalog
 from ..catalog.records import DESIRED, MAINTENANCE, RETIRED, TABLE, TABLET, Desired, Maintenance, Retired, Table, Tablet
-from ..catalog.tables import REPLICAS_MAX, Change, find_table, tablet_of
+from ..catalog.tables import Change, find_table, tablet_of
 from ..state import MasterState
 from ..tablets.draining import tablets_on
 from ..tablets.view import retired_servers, wanted_voters
@@ -49,8 +49,9 @@ def set_replication(
     else:
         table_id, record = find_table(catalog, table)
         key, before = TABLE + table_id, record.replication_factor
-    if not 1 <= wanted <= REPLICAS_MAX or wanted % 2 == 0:
-        what = f"the number of voting replicas is odd, from 1 to {REPLICAS_MAX}: an even one tolerates no fault more"
+    if not 1 <= wanted <= limits.REPLICAS_MAX or wanted % 2 == 0:
+        most = limits.REPLICAS_MAX
+        what = f"the number of voting replicas is odd, from 1 to {most}: an even one tolerates no fault more"
         raise Refused(Code.INVALID_ARGUMENT, what, got=wanted)
     useful = [s.uuid for s in state.servers() if s.takes_replicas]
     if wanted > len(useful) and wanted > before:

@@ -14,8 +14,6 @@ from nyala.replica.rpc import (
     NamedRequest,
     as_refusal,
     check_name,
-    check_tablet_id,
-    config_from_pb,
     config_to_pb,
     edit_from_pb,
     error_to_pb,
@@ -23,15 +21,13 @@ from nyala.replica.rpc import (
     opid_from_pb,
     opid_to_pb,
     page_of,
-    partition_from_pb,
     pb,
     pb_grpc,
-    schema_from_pb,
     source_to_pb,
 )
-from nyala.replica.tablet import SourceState, Superblock
+from nyala.replica.tablet import SourceState
 from nyala.replica.transport import GrantTicket, MicrotaskQueue
-from nyala.replica.types import Code, DataState, HybridClock, OpId, Refused, ReplicaError, __version__
+from nyala.replica.types import Code, HybridClock, Refused, ReplicaError, __version__
 from nyala.schemas import build_level
 
 from ..maintenance.maintenance import Maintenance
@@ -39,6 +35,7 @@ from ..runtime.gil_watch import GilWatch
 from ..runtime.identity import Identity
 from ..tablets.manager import TabletManager
 from ..tablets.status import replica_status
+from .creations import checked_creation
 from .quarantine import quarantine_list, quarantine_purge
 from .quiescing import Quiescing
 from .request_deadline import RequestDeadline
@@ -304,26 +301,9 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
 
 
 async def create_tablet(manager: TabletManager, request: pb.CreateTabletRequest) -> pb.CreateTabletReply:
-    """Carry out a CreateTabletRequest of a call or of an order; Refused as `TabletManager.create`. It succeeds if the
-    tablet is being copied here."""
-    check_tablet_id(request.tablet_id)
-    table = request.table
-    schema = schema_from_pb(table.schema)
-    older = [schema_from_pb(s) for s in table.older_schemas]
-    partition = partition_from_pb(table.partition, schema)
-    partition.check_position(request.bucket, request.range_pos)
-    superblock = Superblock(
-        tablet_id=request.tablet_id,
-        table_id=table.table_id,
-        table_name=table.name,
-        data_state=DataState.READY,
-        bucket=request.bucket,
-        range_pos=request.range_pos,
-        partition=partition,
-        table_schemas=(*older, schema),
-        history_retention_us=table.history_retention_us,
-    )
-    config = config_from_pb(request.config).with_opid(OpId(0, 0))
+    """Carry out a CreateTabletRequest of a call or of an order; Refused as `checked_creation` and
+    `TabletManager.create`. It succeeds if the tablet is being copied here."""
+    superblock, config = checked_creation(request)
     hosted = await manager.create(superblock, config, campaign=request.leader_hint == manager.uuid)
     # The other members may have elected a leader that found this replica missing, and copies it.
     if hosted.replica is None and not hosted.opening and hosted.copy is None:

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.raft import RaftOptions
 from nyala.replica.raft_driver import DriverOptions, Environment, Files, Replica
-from nyala.replica.tablet import Superblock, Tablet, Witness, data_trouble, sweep_orphans, unfit_entry
-from nyala.replica.tablet_copy import lost_tablets, named_blocks, settle_at_startup, spared_blocks, wal_folder
-from nyala.replica.types import ZERO_OPID, Code, Corruption, Disk, RaftConfig, Refused, may_pass
+from nyala.replica.tablet import Superblock, Tablet, Witness, data_trouble, superblock_path, sweep_orphans, unfit_entry
+from nyala.replica.tablet_copy import lost_tablets, named_blocks, settle_at_startup, spared_blocks, wal_folder, was_here
+from nyala.replica.types import Code, Corruption, Disk, RaftConfig, Refused, may_pass
 from nyala.replica.wal import Log, WalOptions
 
 from ..options import ServerOptions
@@ -114,14 +114,18 @@ class Opener:
 
 
 def create_files(disk: Disk, uuid: str, superblock: Superblock, config: RaftConfig) -> None:
-    """Write the metadata and the log folder, and last the superblock, with which the tablet exists."""
+    """Write the metadata and the log folder, and last the superblock, with which the tablet exists. Refused
+    ILLEGAL_STATE, and nothing changes, if a replica of it was here."""
     tablet_id = superblock.tablet_id
-    if ConsensusMeta.exists(disk, tablet_id):
-        # An earlier creation that was cut off, or an older replica, left it. Its term and vote are promises, and stay.
-        found = ConsensusMeta.load(disk, tablet_id)
-        if found.committed_config.opid != ZERO_OPID:
-            raise Refused(Code.ILLEGAL_STATE, "consensus metadata of an earlier life is here", tablet=tablet_id)
-        found.save_config(config)
+    if Superblock.exists(disk, tablet_id) or was_here(disk, tablet_id):
+        what = (
+            "files of a replica of this tablet are here, which may have promises and rows, and this server did not "
+            "find its superblock when it started: let the tablet be copied here, or restart the server if "
+            f"{superblock_path(tablet_id)} was put back"
+        )
+        raise Refused(Code.ILLEGAL_STATE, what, tablet=tablet_id)
+    if ConsensusMeta.exists(disk, tablet_id):  # an earlier creation that was cut off left it
+        ConsensusMeta.load(disk, tablet_id).save_config(config)
     else:
         ConsensusMeta.create(disk, tablet_id, uuid, config)
     disk.mkdir(wal_folder(tablet_id))

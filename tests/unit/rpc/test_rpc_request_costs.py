@@ -187,6 +187,8 @@ def columns(info: Any, count: int) -> None:
 
 def older(info: Any, count: int) -> None:
     info.older_schemas.extend([info.schema] * count)
+    for pos, schema in enumerate((*info.older_schemas, info.schema)):
+        schema.schema_id = pos + 1
 
 
 def splits(info: Any, count: int) -> None:
