@@ -14,6 +14,7 @@ from nyala.replica.types import Corruption, DiskFailure, InvariantViolation, Ref
 from ..runtime.allocator import give_back_free_memory
 from ..runtime.memory import MemoryGuard
 from ..runtime.resources import LOOK_EVERY_S, ResourceWatch
+from ..runtime.tasks import Tasks
 from ..tablets.flush_rule import Watch, urgency
 from ..tablets.hosted import HostedTablet
 from ..tablets.manager import TabletManager
@@ -50,6 +51,7 @@ class Maintenance:
         self._now = now
         self._pool = started_pool(1, "maintenance")
         self._one_at_a_time = asyncio.Lock()
+        self._under_way = Tasks(manager.on_fatal)
         self.resources = ResourceWatch(manager.uuid)
         self.file_checker = FileChecker(manager, check_folders)
         self._checked_at = now()
@@ -139,11 +141,12 @@ class Maintenance:
         return hosted.watch or Watch(self._manager.options.log_retain_bytes)
 
     async def flush(self, hosted: HostedTablet) -> bool:
-        """Flush one tablet and run its log GC; returns whether something was flushed."""
+        """Flush one tablet and run its log GC; returns whether something was flushed. Once begun it goes on when its
+        caller is cancelled."""
         tablet = hosted.tablet
-        if tablet is None:
-            return False
-        result = await self._work(hosted, tablet.flush)
+        return tablet is not None and await self._work(hosted, tablet.flush, self._flushed)
+
+    def _flushed(self, hosted: HostedTablet, result: object) -> bool:
         log_bytes = hosted.log.size_bytes if hosted.log is not None and result is not None else None
         hosted.watch = self._watch(hosted).tried(log_bytes, self._now())
         if result is None:
@@ -154,43 +157,55 @@ class Maintenance:
         return True
 
     async def compact(self, hosted: HostedTablet) -> bool:
-        """Merge some of a tablet's blocks; returns whether any were merged."""
+        """Merge some of a tablet's blocks; returns whether any were merged. Once begun it goes on when its caller is
+        cancelled."""
         tablet = hosted.tablet
-        if tablet is None:
-            return False
-        merged = bool(await self._work(hosted, tablet.compact))
-        if not merged:
-            hosted.compact_after_s = self._now() + COMPACT_AGAIN_S
-        self.compactions += merged
-        return merged
+        return tablet is not None and await self._work(hosted, tablet.compact, self._compacted)
 
-    async def _work(self, hosted: HostedTablet, work: Callable[[], Any]) -> Any:
-        """Run `work` on the maintenance thread. An error of one tablet fails that replica; a failing disk ends the
-        process."""
-        async with self._one_at_a_time:
-            if not hosted.running or hosted.tablet is None or hosted.transition.locked():  # as it waited for its turn
-                return None
-            hosted.unattended.clear()
-            try:
-                return await asyncio.get_running_loop().run_in_executor(self._pool, work)
-            except (DiskFailure, InvariantViolation) as error:
-                self._manager.on_fatal(error)
-                return None
-            except Refused as error:
-                level = logging.WARNING if may_pass(error) else logging.INFO
-                _log.log(level, "T %s P %s maintenance refused: %s", hosted.tablet_id, self._manager.uuid, error)
-                return None
-            except Corruption as error:
-                self._manager.damaged(hosted, error)
-                return None
-            except (OSError, MemoryError, RuntimeError) as error:
-                wanted = exhausted(error)
-                if wanted is None:
-                    raise
-                _log.warning("T %s P %s maintenance waits: %s", hosted.tablet_id, self._manager.uuid, wanted)
-                return None
-            finally:
-                hosted.unattended.set()
+    def _compacted(self, hosted: HostedTablet, result: object) -> bool:
+        if not result:
+            hosted.compact_after_s = self._now() + COMPACT_AGAIN_S
+        self.compactions += bool(result)
+        return bool(result)
+
+    async def _work(
+        self, hosted: HostedTablet, work: Callable[[], Any], then: Callable[[HostedTablet, Any], bool]
+    ) -> bool:
+        """Run `work` on the maintenance thread when its turn comes, and `then` with its result, None if it has none."""
+        await self._one_at_a_time.acquire()
+        if not hosted.running or hosted.tablet is None or hosted.transition.locked():  # as it waited for its turn
+            self._one_at_a_time.release()
+            return then(hosted, None)
+        hosted.unattended.clear()
+        return await self._under_way.finish(self._begun(hosted, work, then))
+
+    async def _begun(
+        self, hosted: HostedTablet, work: Callable[[], Any], then: Callable[[HostedTablet, Any], bool]
+    ) -> bool:
+        """`_work`, from its turn on: while the thread works, no other work begins, and the tablet's files stay."""
+        try:
+            return then(hosted, await self._result(hosted, work))
+        finally:
+            hosted.unattended.set()
+            self._one_at_a_time.release()
+
+    async def _result(self, hosted: HostedTablet, work: Callable[[], Any]) -> Any:
+        """The result of `work`. An error of one tablet fails that replica; a failing disk ends the process."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        except (DiskFailure, InvariantViolation) as error:
+            self._manager.on_fatal(error)
+        except Refused as error:
+            level = logging.WARNING if may_pass(error) else logging.INFO
+            _log.log(level, "T %s P %s maintenance refused: %s", hosted.tablet_id, self._manager.uuid, error)
+        except Corruption as error:
+            self._manager.damaged(hosted, error)
+        except (OSError, MemoryError, RuntimeError) as error:
+            wanted = exhausted(error)
+            if wanted is None:
+                raise
+            _log.warning("T %s P %s maintenance waits: %s", hosted.tablet_id, self._manager.uuid, wanted)
+        return None
 
     def close(self) -> None:
         """End the thread."""

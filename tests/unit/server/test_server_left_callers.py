@@ -1,4 +1,4 @@
-"""Creations and deletions of tablets whose callers leave before they end."""
+"""Creations, deletions, flushes and compactions of tablets whose callers leave before they end."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ from typing import Any
 
 import pytest
 
+from nyala.replica.raft_driver import Phase
+from nyala.replica.server.maintenance.maintenance import Maintenance
+from nyala.replica.server.runtime.memory import MemoryGuard
 from nyala.replica.server.runtime.tasks import Tasks
+from nyala.replica.server.tablets.hosted import HostedTablet
 from nyala.replica.server.tablets.manager import TabletManager
 from nyala.replica.tablet import Superblock
-from nyala.replica.types import Code, Corruption, DataState, InvariantViolation, Refused
-from tests.harness.copies import TABLET, new_disk, superblock
+from nyala.replica.tablet.merge_rule import FAN_IN_MIN
+from nyala.replica.types import Code, Corruption, DataState, DiskFailure, InvariantViolation, Refused
+from tests.harness.copies import TABLET, new_disk, superblock, write_entry
+from tests.harness.patience import patience_s
 from tests.harness.server_pair import until
 from tests.unit.server.test_server_open import ALONE, served
 
@@ -160,3 +166,133 @@ def test_error_of_work_whose_caller_left_is_told_unless_it_is_an_answer(error: E
 
     asyncio.run(use())
     assert found == ([error] if told else [])
+
+
+async def filled(manager: TabletManager, work: str) -> tuple[Maintenance, HostedTablet]:
+    """A tablet with rows to flush, or with blocks to merge, and the server's maintenance."""
+    maintenance, hosted = Maintenance(manager, MemoryGuard(1 << 40, lambda: 0)), manager.get(TABLET)
+    tablet = hosted.tablet
+    assert tablet is not None
+    for index in range(1, 2 if work == "flush" else FAN_IN_MIN + 1):
+        tablet.apply([write_entry(index, [index], "x", 1)])
+        if work == "compact":
+            assert await maintenance.flush(hosted)
+    return maintenance, hosted
+
+
+def done_of(maintenance: Maintenance, work: str) -> int:
+    return maintenance.flushes if work == "flush" else maintenance.compactions
+
+
+@pytest.mark.parametrize("behind", ["nothing", "delete", "again"])
+@pytest.mark.parametrize("work", ["flush", "compact"])
+def test_maintenance_goes_on_when_its_caller_leaves_and_others_wait(work: str, behind: str) -> None:
+    """IN-62. Goal: a flush or compaction whose caller leaves is done as if it had stayed: the new list of blocks is in
+    force, it is counted, and nothing else uses the files meanwhile. Method: the disk stands still at each operation in
+    turn; there the caller is cancelled, and a deletion or the same work may begin, and waits; the disk goes on."""
+    number, count = 0, 1
+    while number < count:
+        number += 1
+        fatal: list[BaseException] = []
+
+        async def use(manager: TabletManager, number: int = number) -> None:
+            nonlocal count
+            await create(manager)
+            maintenance, hosted = await filled(manager, work)
+            tablet, begun = hosted.tablet, done_of(maintenance, work)
+            assert tablet is not None
+            held = Held(manager, number)
+            caller = asyncio.create_task(getattr(maintenance, work)(hosted))
+            await until(lambda: held.reached.is_set() or caller.done(), f"operation {number} is reached")
+            if caller.done():
+                count = number
+                held.end()
+                return
+            count += 1
+            caller.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await caller
+            others: dict[str, Work] = {"delete": delete, "again": lambda _: getattr(maintenance, work)(hosted)}
+            other = asyncio.create_task(others[behind](manager)) if behind in others else None  # type: ignore[arg-type]
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not hosted.unattended.is_set() and not (other is not None and other.done())
+            held.end()
+            if other is not None:
+                await asyncio.wait_for(other, 20)
+            await until(hosted.unattended.is_set, "the work has ended")
+            assert done_of(maintenance, work) == begun + 1
+            assert len(tablet.superblock.blocks) == 1 and tablet.superblock.flush_opid == tablet.applied_opid
+            assert hosted.running is (behind != "delete")
+            if hosted.running:
+                assert Superblock.load(manager.disk, TABLET) == tablet.superblock
+                assert hosted.watch is not None or work == "compact"
+            maintenance.close()
+
+        served(new_disk(), use, fatal)
+        assert fatal == [], f"at operation {number}"
+    assert count > 5
+
+
+@pytest.mark.parametrize("stays", [True, False])
+@pytest.mark.parametrize(
+    "error", [Refused(Code.NO_SPACE, "full"), Corruption("damaged"), DiskFailure("EIO"), ZeroDivisionError()]
+)
+def test_error_of_maintenance_whose_caller_left_is_acted_on(error: Exception, stays: bool) -> None:
+    """IN-62, TC-63. Goal: damage that a flush finds fails the replica, and a failing disk ends the process, whether or
+    not the caller still waits. Method: a flush that raises, with its caller and after it has left."""
+    found: list[BaseException] = []
+
+    async def use(manager: TabletManager) -> None:
+        await create(manager)
+        maintenance, hosted = await filled(manager, "flush")
+        begun, go_on, replica = threading.Event(), threading.Event(), hosted.replica
+
+        def flush() -> None:
+            begun.set()
+            go_on.wait(20)
+            raise error
+
+        hosted.tablet.flush = flush  # type: ignore[union-attr, method-assign, assignment]
+        caller = asyncio.create_task(maintenance.flush(hosted))
+        await until(begun.is_set, "the flush has begun")
+        if not stays:
+            caller.cancel()
+            await asyncio.gather(caller, return_exceptions=True)
+        go_on.set()
+        outcome = (await asyncio.gather(caller, return_exceptions=True))[0]
+        await until(hosted.unattended.is_set, "the work has ended")
+        for _ in range(3):
+            await asyncio.sleep(0)
+        unexpected = isinstance(error, ZeroDivisionError)
+        if stays:
+            assert outcome is (error if unexpected else False)
+        assert replica is not None and (replica.phase is Phase.FAILED) is isinstance(error, Corruption)
+        told = isinstance(error, DiskFailure) or (unexpected and not stays)
+        assert found == ([error] if told else []) and maintenance.flushes == 0
+        assert not maintenance._one_at_a_time.locked()
+        maintenance.close()
+
+    served(new_disk(), use, found)
+
+
+def test_maintenance_whose_caller_leaves_before_its_turn_does_not_begin() -> None:
+    """IN-62. Goal: work that has not begun for a caller that left is not begun. Method: a caller waits for the turn of
+    another tablet's work, and leaves; then the other work ends."""
+    fatal: list[BaseException] = []
+
+    async def use(manager: TabletManager) -> None:
+        await create(manager)
+        maintenance, hosted = await filled(manager, "flush")
+        async with maintenance._one_at_a_time:
+            caller = asyncio.create_task(maintenance.flush(hosted))
+            await asyncio.sleep(0)
+            caller.cancel()
+            await asyncio.gather(caller, return_exceptions=True)
+        await asyncio.sleep(0)
+        assert hosted.unattended.is_set() and maintenance.flushes == 0 and hosted.watch is None
+        assert await asyncio.wait_for(maintenance.flush(hosted), patience_s(20)) and maintenance.flushes == 1
+        maintenance.close()
+
+    served(new_disk(), use, fatal)
+    assert fatal == []
