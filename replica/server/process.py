@@ -131,6 +131,7 @@ class TabletServer:
             ask_leader,
             manager.damaged,
             quiescing=lambda: manager.quiescing,
+            on_fatal=self._fatal,
         )
         quiescing = Quiescing(manager, lambda: scans.under_way)
         validate = started_pool(2, "validate")

@@ -122,8 +122,8 @@ MUTANTS = (
         ),
         file="replica/server/requests/scans.py",
         function="Scans.checksum",
-        before="run_in_executor(self._sums,",
-        after="run_in_executor(self._pool,",
+        before="on_thread(self._sums,",
+        after="on_thread(self._pool,",
     ),
     Mutant(
         name="any number of checksums waits",
@@ -458,8 +458,116 @@ MUTANTS = (
         ),
         file="replica/server/requests/scans.py",
         function="Scans._chunks",
-        before="schema, snapshot_time, batches = await loop.run_in_executor(self._pool, start)",
+        before="schema, snapshot_time, batches = await on_thread(self._pool, start, left)",
         after="schema, snapshot_time, batches = start()",
+    ),
+    Mutant(
+        name="damage that a read by key finds for nobody is lost",
+        rows="IN-62",
+        test=(
+            "tests/unit/server/test_server_callers.py::"
+            "test_damage_that_a_read_finds_is_acted_on_although_its_caller_left"
+        ),
+        file="replica/server/requests/scans.py",
+        function="Scans.get",
+        before="partial(self._left, hosted)",
+        after="lambda error: None",
+    ),
+    Mutant(
+        name="damage that a checksum finds for nobody is lost",
+        rows="IN-62",
+        test=(
+            "tests/unit/server/test_server_callers.py::"
+            "test_damage_that_a_read_finds_is_acted_on_although_its_caller_left"
+        ),
+        file="replica/server/requests/scans.py",
+        function="Scans.checksum",
+        before="partial(self._left, hosted)",
+        after="lambda error: None",
+    ),
+    Mutant(
+        name="damage at which a scan begins for nobody is lost",
+        rows="IN-62",
+        test=(
+            "tests/unit/server/test_server_callers.py::"
+            "test_damage_that_a_read_finds_is_acted_on_although_its_caller_left"
+        ),
+        file="replica/server/requests/scans.py",
+        function="Scans._chunks",
+        before="await on_thread(self._pool, start, left)",
+        after="await on_thread(self._pool, start, lambda error: None)",
+    ),
+    Mutant(
+        name="damage in a batch that nobody takes is lost",
+        rows="IN-62",
+        test=(
+            "tests/unit/server/test_server_callers.py::"
+            "test_damage_in_the_batch_after_the_last_that_a_reader_took_is_acted_on"
+        ),
+        file="replica/server/requests/scans.py",
+        function="Scans._chunks",
+        before="left(unseen)",
+        after="pass",
+    ),
+    Mutant(
+        name="damage that a scan raises is told twice",
+        rows="IN-62",
+        test=(
+            "tests/unit/server/test_server_callers.py::"
+            "test_damage_that_a_read_finds_is_acted_on_although_its_caller_left"
+        ),
+        file="replica/server/requests/scans.py",
+        function="Scans._chunks",
+        before="unseen is not None and unseen is not told",
+        after="unseen is not None",
+    ),
+    Mutant(
+        name="failing disk under a read for nobody is lost",
+        rows="IN-62",
+        test=(
+            "tests/unit/server/test_server_callers.py::"
+            "test_damage_that_a_read_finds_is_acted_on_although_its_caller_left"
+        ),
+        file="replica/server/requests/scans.py",
+        function="Scans._left",
+        before="self._on_fatal(error)",
+        after="pass",
+    ),
+    Mutant(
+        name="work whose caller left is abandoned",
+        rows="IN-62",
+        test=(
+            "tests/unit/server/test_server_callers.py::"
+            "test_failing_disk_is_acted_on_although_the_caller_of_the_work_left"
+        ),
+        file="replica/server/runtime/tasks.py",
+        function="on_thread",
+        before="await asyncio.shield(future)",
+        after="await future",
+    ),
+    Mutant(
+        name="failing disk under work for nobody is lost",
+        rows="IN-62",
+        test=(
+            "tests/unit/server/test_server_callers.py::"
+            "test_failing_disk_is_acted_on_although_the_caller_of_the_work_left"
+        ),
+        file="replica/server/tablets/manager.py",
+        function="TabletManager._left",
+        before="self.on_fatal(error)",
+        after="pass",
+    ),
+    Mutant(
+        name="refusal of work for nobody ends the server",
+        rows="IN-62",
+        test=(
+            "tests/unit/server/test_server_callers.py::"
+            "test_failing_disk_is_acted_on_although_the_caller_of_the_work_left"
+        ),
+        file="replica/server/tablets/manager.py",
+        function="TabletManager._left",
+        before="isinstance(error, DiskFailure | InvariantViolation)",
+        after="error",
     ),
     Mutant(
         name="scan outlives its caller",

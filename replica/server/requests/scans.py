@@ -14,8 +14,18 @@ from nyala.replica.raft_driver import Replica
 from nyala.replica.rows import CHECKSUM_DEFINITION
 from nyala.replica.rpc import CallBounds, CallsInFlight, pb, predicates_from_pb
 from nyala.replica.tablet import Tablet
-from nyala.replica.types import Code, Corruption, HybridClock, Refused, limits, started_pool
+from nyala.replica.types import (
+    Code,
+    Corruption,
+    DiskFailure,
+    HybridClock,
+    InvariantViolation,
+    Refused,
+    limits,
+    started_pool,
+)
 
+from ..runtime.tasks import on_thread
 from ..tablets.hosted import HostedTablet
 from .freshness import time_needed, too_old
 from .request_deadline import RequestDeadline
@@ -74,12 +84,15 @@ class Scans:
         damaged: Callable[[HostedTablet, Corruption], None],
         *,
         quiescing: Callable[[], bool] = lambda: False,
+        on_fatal: Callable[[BaseException], None] = lambda error: None,
         catch_up_s: float = CATCH_UP_S,
         patience_s: float = PATIENCE_S,
     ) -> None:
         """`damaged(hosted, error)`: called when a scan finds a damaged block; it fails the replica, and peers heal
-        it. `quiescing()`: whether replicas that do not lead refuse new reads."""
+        it. `quiescing()`: whether replicas that do not lead refuse new reads. `on_fatal`: called with an error that
+        ends the process if its caller has left; it is raised to a caller that stays."""
         self._quiescing = quiescing
+        self._on_fatal = on_fatal
         self._hybrid_clock = hybrid_clock
         self._ask_leader = ask_leader
         self._damaged = damaged
@@ -107,7 +120,8 @@ class Scans:
             told = (request.timeout_us, request.propagated_time, request.staleness_us, request.snapshot_time)
             snapshot_time = await self._ready_to_read(replica, ReadTime(*told))
             reader, loop = asyncio.current_task(), asyncio.get_running_loop()
-            async for chunk in self._chunks(tablet, request, snapshot_time, deadline):
+            left = partial(self._left, hosted)
+            async for chunk in self._chunks(tablet, request, snapshot_time, deadline, left):
                 gone = loop.call_later(self._patience_s, reader.cancel) if reader is not None else None
                 try:
                     yield chunk
@@ -142,7 +156,14 @@ class Scans:
         with self._reading(self.getting, hosted, deadline):
             told = (request.timeout_us, request.propagated_time, request.staleness_us, request.snapshot_time)
             at = await self._ready_to_read(replica, ReadTime(*told))
-            return await asyncio.get_running_loop().run_in_executor(self._gets, found)
+            return await on_thread(self._gets, found, partial(self._left, hosted))
+
+    def _left(self, hosted: HostedTablet, error: BaseException) -> None:
+        """Act on an error that a thread met after its caller had left."""
+        if isinstance(error, Corruption):
+            self._damaged(hosted, error)
+        elif isinstance(error, DiskFailure | InvariantViolation):
+            self._on_fatal(error)
 
     @contextmanager
     def _reading(self, places: CallsInFlight, hosted: HostedTablet, deadline: RequestDeadline) -> Iterator[None]:
@@ -237,9 +258,13 @@ class Scans:
         self._hybrid_clock.observe(hybrid_time)
 
     async def _chunks(
-        self, tablet: Tablet, request: pb.ScanRequest, at: int | None, deadline: RequestDeadline
+        self,
+        tablet: Tablet,
+        request: pb.ScanRequest,
+        at: int | None,
+        deadline: RequestDeadline,
+        left: Callable[[BaseException], None],
     ) -> AsyncIterator[pb.ScanChunk]:
-        loop = asyncio.get_running_loop()
         batches: Iterator[Any] | None = None
 
         def start() -> tuple[bytes, int, Iterator[Any]]:
@@ -262,24 +287,30 @@ class Scans:
             batch = next(batches, None) if batches is not None else None
             return None if batch is None else (batch.serialize().to_pybytes(), batch.num_rows)
 
-        schema, snapshot_time, batches = await loop.run_in_executor(self._pool, start)
+        schema, snapshot_time, batches = await on_thread(self._pool, start, left)
         yield pb.ScanChunk(arrow_schema=schema, snapshot_time=snapshot_time)
         job = self._pool.submit(following)
         pending = asyncio.wrap_future(job)
+        told: BaseException | None = None
         try:
             # Shielded: a caller that leaves must not abandon the thread, which is in the middle of `batches`.
             while (found := await asyncio.shield(pending)) is not None:
                 job = self._pool.submit(following)
                 pending = asyncio.wrap_future(job)
                 yield pb.ScanChunk(arrow_batch=found[0], rows=found[1], snapshot_time=snapshot_time)
+        except BaseException as error:
+            told = error
+            raise
         finally:
             deadline.leave()
             if not job.cancel():
                 await asyncio.wait([pending])
-                pending.exception()  # retrieve the error, which no one awaits any more
+                unseen = pending.exception()  # of a batch that no one awaits any more
+                if unseen is not None and unseen is not told:
+                    left(unseen)
             close = getattr(batches, "close", None)
             if close is not None:
-                await loop.run_in_executor(self._pool, close)
+                await on_thread(self._pool, close, left)
         yield pb.ScanChunk(snapshot_time=snapshot_time, last=True)
 
     async def checksum(
@@ -301,9 +332,9 @@ class Scans:
             if snapshot_time:
                 self.observe(snapshot_time)
                 await self._wait_safe(replica, snapshot_time, _timeout(request.timeout_us))
-            reported, loop = snapshot_time or tablet.applied_time, asyncio.get_running_loop()
+            reported = snapshot_time or tablet.applied_time
             counted = partial(tablet.checksum, snapshot_time or None, deadline.stop)
-            found = await loop.run_in_executor(self._sums, counted)
+            found = await on_thread(self._sums, counted, partial(self._left, hosted))
         low, high = found.total & (1 << 64) - 1, found.total >> 64
         return pb.ChecksumReply(
             checksum=low, checksum_high=high, rows=found.rows, snapshot_time=reported, definition=CHECKSUM_DEFINITION

@@ -4,11 +4,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from nyala.replica.types import Corruption, Refused
 
 T = TypeVar("T")
+
+
+async def on_thread(pool: ThreadPoolExecutor, work: Callable[[], T], left: Callable[[BaseException], None]) -> T:
+    """The result of `work` on the pool. If the caller is cancelled before the work begins, it does not begin; if
+    meanwhile, `left` gets its error, which would otherwise be lost."""
+    job = pool.submit(work)
+    future = asyncio.wrap_future(job)
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        if not job.cancel():
+            future.add_done_callback(lambda ended: tell_error(ended, left))
+        raise
+
+
+def tell_error(ended: asyncio.Future[Any], tell: Callable[[BaseException], None]) -> None:
+    """Call `tell` with the error of a future that has ended, if it has one."""
+    if not ended.cancelled() and (error := ended.exception()) is not None:
+        tell(error)
 
 
 class Tasks:
@@ -46,8 +66,7 @@ class Tasks:
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._on_error(error)
+        tell_error(task, self._on_error)
 
     def cancel(self) -> None:
         """Cancel all tasks."""

@@ -41,7 +41,7 @@ from nyala.replica.types import (
 
 from ..options import ServerOptions
 from ..runtime.lanes import Lane, LoopPost, LoopTimer, drained
-from ..runtime.tasks import Tasks
+from ..runtime.tasks import Tasks, on_thread
 from ..startup.code_version import running_build
 from ..startup.replay_watch import ReplayWatch
 from .copy_failures import CopyFailures
@@ -194,14 +194,19 @@ class TabletManager:
         self._meta_pool.shutdown(wait=False)
 
     async def in_thread(self, function: Callable[[], T]) -> T:
-        """Run disk work on a thread. A failing disk ends the process. Raises ResourcesExhausted."""
+        """Run disk work on a thread. A failing disk ends the process, also if the caller was cancelled. Raises
+        ResourcesExhausted."""
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._open_pool, function)
+            return await on_thread(self._open_pool, function, self._left)
         except (DiskFailure, InvariantViolation) as error:
             self.on_fatal(error)
             raise
         except (OSError, MemoryError, RuntimeError) as error:
             raise exhausted(error) or error from error
+
+    def _left(self, error: BaseException) -> None:
+        if isinstance(error, DiskFailure | InvariantViolation):
+            self.on_fatal(error)
 
     # ------------------------------------------------------------------------------------------------------- look-up
 

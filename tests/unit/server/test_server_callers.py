@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from nyala.replica.rows import CHECKSUM_DEFINITION, Predicate
@@ -17,11 +19,12 @@ from nyala.replica.server.requests.scans import Scans
 from nyala.replica.server.tablets.hosted import HostedTablet
 from nyala.replica.tablet import superblock_path
 from nyala.replica.tablet_copy import SourceSessions
-from nyala.replica.types import Code, Corruption, Refused, limits
+from nyala.replica.types import Code, Corruption, DiskFailure, InvariantViolation, Refused, limits
 from tests.harness.copies import TABLET
 from tests.harness.patience import patience_s
 from tests.harness.rows import SCHEMA
 from tests.harness.server_pair import Pair, run_pair, until
+from tests.unit.server.test_server_requests_table import KEYS
 
 PIECES = 20
 """Batches in memory: each is a piece of its own for a scan."""
@@ -417,5 +420,156 @@ def test_purge_of_a_tablet_without_a_superblock_is_an_answer(tablet_id: str) -> 
         assert server.manager.get(TABLET).repair_superblock(server.disk)
         purged = await quarantine_purge(server.manager, TABLET, RequestDeadline(600))
         assert list(purged.removed) == [f"quarantine/{TABLET}-000009"]
+
+    run_pair(scenario)
+
+
+class BreakingClock(HeldClock):
+    """A clock that stands still, and raises when it is read for the `at`-th time, as a thread does that finds damage
+    there; with `hold` it waits before that."""
+
+    def __init__(self, at: int, error: Exception, *, hold: bool) -> None:
+        super().__init__(at if hold else 0)
+        self._error, self._breaks_at = error, at
+
+    def __call__(self) -> int:
+        now = super().__call__()
+        if self.read == self._breaks_at:
+            raise self._error
+        return now
+
+
+async def _get(scans: Scans, pair: Pair, caller: RequestDeadline) -> None:
+    await scans.get(pair.leader.hosted, pb.GetRequest(tablet_id=TABLET, all_columns=True, keys=KEYS, count=2), caller)
+
+
+CALLS: dict[str, tuple[Begin, int]] = {
+    "scan that begins": (_scan, 2),
+    "scan under way": (_scan, 12),
+    "count": (_count, 12),
+    "read by key": (_get, 2),
+    "checksum": (_checksum, 12),
+}
+"""A call, and the number of the look at its caller's deadline where its thread finds something; the first look is that
+of the call itself."""
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+@pytest.mark.parametrize(
+    "error", [Corruption("damaged"), DiskFailure("EIO"), InvariantViolation("ours"), Refused(Code.NOT_FOUND, "gone")]
+)
+@pytest.mark.parametrize("call", CALLS)
+def test_damage_that_a_read_finds_is_acted_on_although_its_caller_left(
+    call: str, error: Exception, leaves: bool
+) -> None:
+    """IN-62, TC-63. Goal: a damaged block that a read finds fails the replica, so that its peers heal it, and a failing
+    disk ends the process, whether or not the caller still waits. Method: the thread of each kind of read raises each
+    kind of error, for a caller that stays and one that has left: damage is told once; what ends the process is told for
+    the one that left, because the call itself tells it for the other."""
+
+    async def scenario(pair: Pair) -> None:
+        await _in_pieces(pair)
+        damaged: list[tuple[HostedTablet, Corruption]] = []
+        fatal: list[BaseException] = []
+
+        async def nobody_leads(replica: Any, time: int) -> None:
+            return
+
+        hybrid = pair.leader.manager.hybrid_clock
+        scans = Scans(hybrid, 2, nobody_leads, lambda *told: damaged.append(told), on_fatal=fatal.append)
+        begin, at = CALLS[call]
+        clock = BreakingClock(at, error, hold=leaves)
+        try:
+            task = asyncio.create_task(begin(scans, pair, RequestDeadline(60, clock)))
+            if leaves:
+                await until(clock.held.is_set, "a thread is in the middle")
+                task.cancel()
+                await asyncio.sleep(0)
+                clock.go.set()
+            (outcome,) = await asyncio.gather(task, return_exceptions=True)
+            assert task.cancelled() if leaves else outcome is error
+            scans.close(wait=True)
+            ends = isinstance(error, DiskFailure | InvariantViolation)
+            await until(lambda: bool(damaged or fatal or isinstance(error, Refused) or not leaves), "it is told")
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert damaged == ([(pair.leader.hosted, error)] if isinstance(error, Corruption) else [])
+            assert fatal == ([error] if ends and leaves else [])
+        finally:
+            scans.close()
+
+    run_pair(scenario)
+
+
+def test_damage_in_the_batch_after_the_last_that_a_reader_took_is_acted_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IN-62, TC-63. Goal: a scan reads one batch ahead; damage in that one counts although nobody takes it. Method: a
+    reader takes the first of two batches, waits until the next one has failed, and leaves."""
+    error, broken = Corruption("damaged"), threading.Event()
+
+    class TwoBatches:
+        """Rows of a scan: a batch, and then damage."""
+
+        schema, snapshot_time = SCHEMA.arrow, 7
+
+        def __init__(self) -> None:
+            self._left = [pa.RecordBatch.from_pylist([{"k": 1, "v": "a"}], schema=self.schema)]
+
+        def __next__(self) -> Any:
+            if self._left:
+                return self._left.pop()
+            broken.set()
+            raise error
+
+    async def scenario(pair: Pair) -> None:
+        await pair.put(1)
+        damaged: list[Corruption] = []
+
+        async def nobody_leads(replica: Any, time: int) -> None:
+            return
+
+        scans = Scans(pair.leader.manager.hybrid_clock, 2, nobody_leads, lambda _, error: damaged.append(error))
+        monkeypatch.setattr(pair.leader.hosted.tablet, "scan", lambda *_, **__: TwoBatches())
+        chunks = scans.scan(pair.leader.hosted, pb.ScanRequest(tablet_id=TABLET, all_columns=True))
+        async for chunk in chunks:
+            if chunk.rows:
+                break
+        await until(broken.is_set, "the next one has failed")
+        await chunks.aclose()  # type: ignore[attr-defined]
+        await until(lambda: bool(damaged), "it is told")
+        assert damaged == [error] and scans.open.calls == 0
+        scans.close()
+
+    run_pair(scenario)
+
+
+def test_failing_disk_is_acted_on_although_the_caller_of_the_work_left() -> None:
+    """IN-62. Goal: no work on the files of a tablet loses an error that ends the process. Method: work on the manager's
+    threads fails after its caller has left, and with its caller; a refusal is told to the caller alone."""
+
+    async def scenario(pair: Pair) -> None:
+        manager, fatal = pair.leader.manager, list[BaseException]()
+        pool, one_thread = manager._open_pool, ThreadPoolExecutor(1)
+        manager.on_fatal, manager._open_pool = fatal.append, one_thread
+        for error in (DiskFailure("EIO"), InvariantViolation("ours"), Refused(Code.NO_SPACE, "full")):
+            for leaves in (False, True):
+                fatal.clear()
+                begun, go = threading.Event(), threading.Event()
+
+                def work(error: Exception = error, begun: Any = begun, go: Any = go) -> None:
+                    begun.set()
+                    assert go.wait(patience_s(60))
+                    raise error
+
+                task = asyncio.create_task(manager.in_thread(work))
+                await until(begun.is_set, "it has begun")
+                if leaves:
+                    task.cancel()
+                    await asyncio.wait([task])
+                go.set()
+                await asyncio.gather(task, return_exceptions=True)
+                await manager.in_thread(lambda: None)  # on the same thread, so that the other has ended
+                assert fatal == ([] if isinstance(error, Refused) else [error])
+        manager._open_pool = pool
+        one_thread.shutdown()
 
     run_pair(scenario)
