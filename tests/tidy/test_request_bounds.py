@@ -15,7 +15,7 @@ from nyala.replica.types import limits
 ROOT = Path(__file__).resolve().parents[2] / "replica"
 HANDLING = ("master/group", "master/requests", "rpc", "server/copies", "server/requests", "tablet_copy/wire")
 """Folders with handlers, and with what handlers call to run work on a thread."""
-RUNS_ON_A_THREAD = {"run_in_executor", "to_thread", "in_thread", "submit", "Thread"}
+RUNS_ON_A_THREAD = {"run_in_executor", "to_thread", "in_thread", "submit", "Thread", "on_thread"}
 OWN = "no request's work"
 ON_THREADS: dict[str, tuple[str, ...]] = {
     "master/group/catalog_copies.py CatalogCopies.expire_forever": (OWN,),
@@ -139,7 +139,8 @@ def _threaded(folder: str) -> Iterator[str]:
         waiting: list[tuple[ast.AST, str]] = [(ast.parse(path.read_text()), "")]
         while waiting:
             node, name = waiting.pop()
-            if isinstance(node, ast.Attribute) and node.attr in RUNS_ON_A_THREAD:
+            called = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+            if called in RUNS_ON_A_THREAD:
                 yield f"{path.relative_to(ROOT)} {name}"
             for child in ast.iter_child_nodes(node):
                 scope = isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)

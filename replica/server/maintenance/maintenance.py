@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 from nyala.replica.fs import exhausted
 from nyala.replica.types import Corruption, DiskFailure, InvariantViolation, Refused, may_pass, started_pool
@@ -20,6 +20,7 @@ from ..tablets.hosted import HostedTablet
 from ..tablets.manager import TabletManager
 from .file_check import CHECK_EVERY_S, FileChecker
 
+T = TypeVar("T")
 _log = logging.getLogger("nyala.server")
 
 PRESSURE_FLUSH = 0.7
@@ -169,7 +170,7 @@ class Maintenance:
         return bool(result)
 
     async def _work(
-        self, hosted: HostedTablet, work: Callable[[], Any], then: Callable[[HostedTablet, Any], bool]
+        self, hosted: HostedTablet, work: Callable[[], T], then: Callable[[HostedTablet, T | None], bool]
     ) -> bool:
         """Run `work` on the maintenance thread when its turn comes, and `then` with its result, None if it has none."""
         await self._one_at_a_time.acquire()
@@ -180,7 +181,7 @@ class Maintenance:
         return await self._under_way.finish(self._begun(hosted, work, then))
 
     async def _begun(
-        self, hosted: HostedTablet, work: Callable[[], Any], then: Callable[[HostedTablet, Any], bool]
+        self, hosted: HostedTablet, work: Callable[[], T], then: Callable[[HostedTablet, T | None], bool]
     ) -> bool:
         """`_work`, from its turn on: while the thread works, no other work begins, and the tablet's files stay."""
         try:
@@ -189,7 +190,7 @@ class Maintenance:
             hosted.unattended.set()
             self._one_at_a_time.release()
 
-    async def _result(self, hosted: HostedTablet, work: Callable[[], Any]) -> Any:
+    async def _result(self, hosted: HostedTablet, work: Callable[[], T]) -> T | None:
         """The result of `work`. An error of one tablet fails that replica; a failing disk ends the process."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, work)
