@@ -55,7 +55,8 @@ def purge(
     masters: Masters = "",
     as_json: Json = False,
 ) -> None:
-    """Remove what one tablet's deletions have put aside on one server. Its term, vote and last logged OpId stay."""
+    """Remove what one tablet's deletions have put aside on one server, 10,000 files at most: then repeat the command.
+    Its term, vote and last logged OpId stay."""
     named(tablet, "tablet")
     with client(masters) as connected:
         target = find_server(connected, server)
@@ -69,7 +70,9 @@ def purge(
         reply = connected.purge_quarantine(target, found[0])
     answer = {"server": target.uuid, "tablet_id": found[0], "removed": list(reply.removed)}
     text = f"removed {len(reply.removed)} files and folders, {size_text(reply.bytes_freed)}"
-    say(as_json, answer | {"bytes_freed": reply.bytes_freed}, text)
+    if reply.remaining:
+        text += f"; {reply.remaining} remain: repeat the command"
+    say(as_json, answer | {"bytes_freed": reply.bytes_freed, "remaining": reply.remaining}, text)
 
 
 def _state(number: int) -> str:

@@ -1218,14 +1218,16 @@ class ListQuarantineReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., items: _Optional[_Iterable[_Union[QuarantineItem, _Mapping]]] = ..., next: _Optional[str] = ...) -> None: ...
 
 class PurgeQuarantineReply(_message.Message):
-    __slots__ = ("error", "removed", "bytes_freed")
+    __slots__ = ("error", "removed", "bytes_freed", "remaining")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     REMOVED_FIELD_NUMBER: _ClassVar[int]
     BYTES_FREED_FIELD_NUMBER: _ClassVar[int]
+    REMAINING_FIELD_NUMBER: _ClassVar[int]
     error: Error
     removed: _containers.RepeatedScalarFieldContainer[str]
     bytes_freed: int
-    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., removed: _Optional[_Iterable[str]] = ..., bytes_freed: _Optional[int] = ...) -> None: ...
+    remaining: int
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., removed: _Optional[_Iterable[str]] = ..., bytes_freed: _Optional[int] = ..., remaining: _Optional[int] = ...) -> None: ...
 
 class QuiesceRequest(_message.Message):
     __slots__ = ("dest_uuid", "quiesce", "seen")

@@ -178,10 +178,11 @@ def drop_undone_deletions(disk: Disk, ready: Superblock) -> None:
 
 
 class Purged(NamedTuple):
-    """The result of a purge: the removed paths, sorted, and their bytes."""
+    """The result of a purge: the removed paths, sorted, their bytes, and the number of paths left to another purge."""
 
     removed: list[str]
     bytes_freed: int
+    remaining: int = 0
 
 
 def no_superblock(tablet_id: str) -> Refused:
@@ -206,11 +207,12 @@ def purge_quarantine(
     """
     blocks, folders = _to_purge(disk, tablet_id, stop)
     removed: list[str] = []
-    freed = 0
+    freed, remaining = 0, len(blocks) + len(folders)
     for block in blocks:
         if len(removed) >= most:
             break
         stop()
+        remaining -= 1
         with suppress(FileNotFoundError):
             size = _block_size(disk, block)
             disk.remove(block)
@@ -220,11 +222,12 @@ def purge_quarantine(
         if len(removed) >= most:
             break
         stop()
+        remaining -= 1
         size = _wal_size(disk, path)
         disk.remove_tree(path)
         removed.append(path)
         freed += size
-    return Purged(sorted(removed), freed)
+    return Purged(sorted(removed), freed, remaining)
 
 
 def _to_purge(disk: Disk, tablet_id: str, stop: Callable[[], None]) -> tuple[list[str], list[str]]:

@@ -49,10 +49,10 @@ async def quarantine_purge(
 ) -> pb.PurgeQuarantineReply:
     """Purge one tablet's quarantines; the tombstone, if it is one, keeps its promises.
 
-    At most QUARANTINE_PURGED_MAX files and folders are removed; another purge removes the rest. If the caller leaves,
-    the purge ends soon, and the tablet stays in transition until then. Refused TABLET_NOT_FOUND for a tablet without a
-    superblock, ALREADY_INPROGRESS while it is created, copied or deleted; Corruption if a superblock cannot be read,
-    because it may name any block: then nothing is removed.
+    At most QUARANTINE_PURGED_MAX files and folders are removed; the reply says how many are left to another purge. If
+    the caller leaves, the purge ends soon, and the tablet stays in transition until then. Refused TABLET_NOT_FOUND for
+    a tablet without a superblock, ALREADY_INPROGRESS while it is created, copied or deleted; Corruption if a superblock
+    cannot be read, because it may name any block: then nothing is removed.
     """
     hosted = manager.tablets.get(tablet_id)
     if hosted is None:
@@ -69,9 +69,9 @@ async def quarantine_purge(
 
     purging = asyncio.create_task(purged())
     try:
-        removed, freed = await asyncio.shield(purging)
+        removed, freed, remaining = await asyncio.shield(purging)
     except asyncio.CancelledError:
         deadline.leave()
         purging.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody waits for its error
         raise
-    return pb.PurgeQuarantineReply(removed=removed, bytes_freed=freed)
+    return pb.PurgeQuarantineReply(removed=removed, bytes_freed=freed, remaining=remaining)

@@ -424,6 +424,19 @@ def test_purge_of_a_tablet_without_a_superblock_is_an_answer(tablet_id: str) -> 
     run_pair(scenario)
 
 
+def test_purge_of_more_than_one_purge_removes_says_what_remains(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TC-45. Goal: the reply to a purge says how much another purge removes. Method: three quarantines, two at most."""
+    monkeypatch.setattr(limits, "QUARANTINE_PURGED_MAX", 2)
+
+    async def scenario(pair: Pair) -> None:
+        for number in range(1, 4):
+            pair.leader.disk.mkdir(f"quarantine/{TABLET}-{number:06}")
+        replies = [await quarantine_purge(pair.leader.manager, TABLET, RequestDeadline(600)) for _ in range(2)]
+        assert [(len(reply.removed), reply.remaining) for reply in replies] == [(2, 1), (1, 0)]
+
+    run_pair(scenario)
+
+
 class BreakingClock(HeldClock):
     """A clock that stands still, and raises when it is read for the `at`-th time, as a thread does that finds damage
     there; with `hold` it waits before that."""

@@ -61,13 +61,13 @@ def test_purge_gives_the_space_back_and_keeps_the_promises() -> None:
     disk = new_disk()
     tombstone = deleted(disk)
     (item,), files = list_quarantine(disk), data_files(disk)
-    removed, freed = purge_quarantine(disk, TABLET)
+    removed, freed, _ = purge_quarantine(disk, TABLET)
     assert freed == item.wal_bytes + item.block_bytes > item.wal_bytes and len(files) == 2
     assert tombstone.quarantine in removed and data_files(disk) == [] == disk.listdir("quarantine")
     assert Superblock.load(disk, TABLET) == tombstone and tombstone.last_logged == OpId(4, 2)
     kept = ConsensusMeta.load(disk, TABLET)
     assert (kept.term, kept.voted_for) == (5, "c" * 32)
-    assert purge_quarantine(disk, TABLET) == ([], 0)
+    assert purge_quarantine(disk, TABLET) == ([], 0, 0)
 
 
 def test_purge_tells_only_the_room_that_it_gave() -> None:
@@ -84,7 +84,7 @@ def test_purge_tells_only_the_room_that_it_gave() -> None:
     disk.restart()
     (item,), files = list_quarantine(disk), data_files(disk)
     assert item.block_bytes > 0
-    assert purge_quarantine(disk, TABLET) == ([item.path], 0)
+    assert purge_quarantine(disk, TABLET) == ([item.path], 0, 0)
     assert data_files(disk) == files
 
 
@@ -167,7 +167,7 @@ def test_quarantine_beside_a_bad_folder_of_blocks_is_listed_and_purged_all_the_s
     disk.bad = True
     (item,) = list_quarantine(disk)
     assert (item.path, item.block_bytes) == (tombstone.quarantine, 0) and item.wal_bytes > 0
-    removed, freed = purge_quarantine(disk, TABLET)
+    removed, freed, _ = purge_quarantine(disk, TABLET)
     assert tombstone.quarantine in removed and freed == item.wal_bytes
     assert list_quarantine(disk) == []
 
@@ -235,7 +235,7 @@ def test_purge_leaves_what_is_not_this_tablets() -> None:
     files = data_files(disk)
     third = _put(disk, "third-000001", replace(kept, tablet_id="third"))
     bare = _put(disk, f"{TABLET}-000009", None, log=True)
-    removed, freed = purge_quarantine(disk, TABLET)
+    removed, freed, _ = purge_quarantine(disk, TABLET)
     assert removed == sorted([tombstone.quarantine, bare]) and freed > 5
     assert _quarantines(disk) == others | {third} and data_files(disk) == files
     assert {item.path for item in list_quarantine(disk, TABLET)} == set()
@@ -340,3 +340,21 @@ def test_purge_without_a_superblock_is_refused_with_what_to_do(tablet_id: str) -
     with pytest.raises(Refused, match=f"(?s)nothing was removed.*tablet-meta/{tablet_id}") as refused:
         purge_quarantine(disk, tablet_id)
     assert refused.value.code is Code.TABLET_NOT_FOUND and _files(disk) == files
+
+
+@pytest.mark.parametrize("most", range(1, 6))
+def test_purge_says_how_much_is_left_to_the_next_one(most: int) -> None:
+    """TC-45, IN-71. Goal: an operator knows whether to purge again. Method: two blocks and two quarantines, purged so
+    many at a time: what is left falls by what was removed, until nothing is; nothing is removed twice."""
+    disk = new_disk()
+    tombstone = deleted(disk)
+    bare = _put(disk, f"{TABLET}-000009", None, log=True)
+    whole, removed = len(data_files(disk)) + 2, list[str]()
+    while True:
+        purged = purge_quarantine(disk, TABLET, most=most)
+        removed += purged.removed
+        assert len(purged.removed) <= most and purged.remaining == whole - len(removed)
+        if not purged.remaining:
+            break
+    assert len(removed) == len(set(removed)) == whole == 4 and {tombstone.quarantine, bare} < set(removed)
+    assert purge_quarantine(disk, TABLET, most=most) == ([], 0, 0)
