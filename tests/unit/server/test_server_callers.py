@@ -475,7 +475,7 @@ of the call itself."""
 def test_damage_that_a_read_finds_is_acted_on_although_its_caller_left(
     call: str, error: Exception, leaves: bool
 ) -> None:
-    """IN-62, TC-63. Goal: a damaged block that a read finds fails the replica, so that its peers heal it, and a failing
+    """IN-62, IN-21. Goal: a damaged block that a read finds fails the replica, so that its peers heal it, and a failing
     disk ends the process, whether or not the caller still waits. Method: the thread of each kind of read raises each
     kind of error, for a caller that stays and one that has left: damage is told once; what ends the process is told for
     the one that left, because the call itself tells it for the other."""
@@ -515,7 +515,7 @@ def test_damage_that_a_read_finds_is_acted_on_although_its_caller_left(
 
 
 def test_damage_in_the_batch_after_the_last_that_a_reader_took_is_acted_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """IN-62, TC-63. Goal: a scan reads one batch ahead; damage in that one counts although nobody takes it. Method: a
+    """IN-62, IN-21. Goal: a scan reads one batch ahead; damage in that one counts although nobody takes it. Method: a
     reader takes the first of two batches, waits until the next one has failed, and leaves."""
     error, broken = Corruption("damaged"), threading.Event()
 

@@ -77,7 +77,7 @@ def operations(work: Work, before: Work | None) -> int:
 def test_work_on_a_tablet_goes_on_when_its_caller_leaves_and_a_repetition_waits(
     work: Work, before: Work | None, least: int, repeated: bool
 ) -> None:
-    """IN-62, TC-63. Goal: a caller that leaves in the middle of a creation or deletion, whether or not it repeats the
+    """IN-62. Goal: a caller that leaves in the middle of a creation or deletion, whether or not it repeats the
     call, ends no server and leaves no half of a tablet. Method: the disk stands still at each operation in turn; there
     the caller is cancelled, and a second one may begin; the disk goes on. Then the tablet is here and runs, or is a
     tombstone, in memory and on the disk, nothing was fatal, and one more call changes nothing."""
@@ -114,7 +114,7 @@ def test_work_on_a_tablet_goes_on_when_its_caller_leaves_and_a_repetition_waits(
 
 
 def test_deletion_whose_caller_leaves_at_any_step_ends_by_itself() -> None:
-    """IN-62, TC-63. Goal: no replica stays stopped and not deleted because the caller of its deletion left. Method: the
+    """IN-62. Goal: no replica stays stopped and not deleted because the caller of its deletion left. Method: the
     caller is cancelled after one step of the loop, two, and so on to twelve; nobody calls again."""
     left = 0
     for steps in range(1, 13):
@@ -239,7 +239,7 @@ def test_maintenance_goes_on_when_its_caller_leaves_and_others_wait(work: str, b
     "error", [Refused(Code.NO_SPACE, "full"), Corruption("damaged"), DiskFailure("EIO"), ZeroDivisionError()]
 )
 def test_error_of_maintenance_whose_caller_left_is_acted_on(error: Exception, stays: bool) -> None:
-    """IN-62, TC-63. Goal: damage that a flush finds fails the replica, and a failing disk ends the process, whether or
+    """IN-62, IN-21. Goal: damage that a flush finds fails the replica, and a failing disk ends the process, whether or
     not the caller still waits. Method: a flush that raises, with its caller and after it has left."""
     found: list[BaseException] = []
 
