@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from nyala.replica.types import PORT_MAX, check_id, check_text, check_token, check_topic, limits, parse_json
 from nyala.replica.types.names import check_length, refused
@@ -116,7 +118,7 @@ REPORTED = frozenset({"ReplicaStatus", "PeerHealth"})
 """Messages whose numbers are a server's reports of itself. They have no rules here, because the masters check them."""
 
 
-def rule_of(field: Any) -> Rule | None:
+def rule_of(field: Any, rules: Mapping[str, Rule] = RULES) -> Rule | None:
     """The rule of a field, by its descriptor; None for flags and nested messages. KeyError if a field lacks its
     rule."""
     if field.message_type is not None or field.cpp_type in (field.CPPTYPE_BOOL, field.CPPTYPE_ENUM):
@@ -124,17 +126,18 @@ def rule_of(field: Any) -> Rule | None:
     message = field.containing_type.name
     if message in REPORTED and field.cpp_type != field.CPPTYPE_STRING:
         return None
-    rule = RULES.get(f"{message}.{field.name}") or RULES[field.name]
+    rule = rules.get(f"{message}.{field.name}") or rules[field.name]
     return None if rule is _anything else rule
 
 
-def check_fields(message: Any) -> None:
+def check_fields(message: Any, plan: Callable[[Descriptor], Plan] | None = None) -> None:
     """Refused(INVALID_ARGUMENT), with its name, if a field at any depth has a value that is not allowed or too many
-    items."""
+    items. `plan`: the checks of each kind of message, by default those of requests."""
+    plan = plan or _plan
     waiting = [message]
     while waiting:
         part = waiting.pop()
-        single, numbers, repeated, parts, many = _plan(part.DESCRIPTOR)
+        single, numbers, repeated, parts, many = plan(part.DESCRIPTOR)
         for name, rule in single:
             value = getattr(part, name)
             if value:
@@ -160,7 +163,7 @@ def _each(items: Iterable[Any], name: str, rule: Rule) -> None:
         rule(item, name)
 
 
-class _Plan(NamedTuple):
+class Plan(NamedTuple):
     """The fields of one kind of message that need a check, each by its name."""
 
     single: list[tuple[str, Rule]]
@@ -174,22 +177,27 @@ class _Plan(NamedTuple):
 
 
 @cache
-def _plan(descriptor: Any) -> _Plan:
+def _plan(descriptor: Descriptor) -> Plan:
+    return plan_of(descriptor, rule_of, limits.REPEATED)
+
+
+def plan_of(descriptor: Descriptor, rule: Callable[[FieldDescriptor], Rule | None], most: Mapping[str, int]) -> Plan:
+    """The checks of a kind of message: `rule(field)` and, by `Message.field`, the most items of each repeated field."""
     single: list[tuple[str, Rule]] = []
     numbers: list[tuple[str, int, Rule]] = []
     repeated: list[tuple[str, int, Rule | None]] = []
     parts: list[str] = []
     many: list[str] = []
     for field in descriptor.fields:
-        rule = rule_of(field)
+        check = rule(field)
         if field.is_repeated:
-            repeated.append((field.name, limits.REPEATED[f"{descriptor.name}.{field.name}"], rule))
+            repeated.append((field.name, most[f"{descriptor.name}.{field.name}"], check))
             if field.message_type is not None:
                 many.append(field.name)
         elif field.message_type is not None:
             parts.append(field.name)
-        elif isinstance(rule, _Whole):
-            numbers.append((field.name, rule.high, rule))
-        elif rule is not None:
-            single.append((field.name, rule))
-    return _Plan(single, numbers, repeated, parts, many)
+        elif isinstance(check, _Whole):
+            numbers.append((field.name, check.high, check))
+        elif check is not None:
+            single.append((field.name, check))
+    return Plan(single, numbers, repeated, parts, many)

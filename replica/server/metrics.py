@@ -11,6 +11,7 @@ from nyala.replica.rpc import CallsInFlight
 from nyala.replica.transport import Exporter, PeerServicer, call_families
 
 from .copies.copy_jobs import CopyJobs
+from .heartbeats.heartbeat import Heartbeats
 from .maintenance.maintenance import Maintenance
 from .maintenance.scrub import Scrub
 from .requests.writes import Writes
@@ -32,6 +33,7 @@ class Metrics(Exporter):
     scrub: Scrub
     peers: PeerServicer
     calls: CallsInFlight
+    heartbeats: Heartbeats
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -75,6 +77,10 @@ class Metrics(Exporter):
             "nyala_server_peer_messages_refused": (
                 "Messages of other servers that no honest one sends; the log says of whom, and why",
                 self.peers.refusals.count,
+            ),
+            "nyala_server_master_replies_refused": (
+                "Replies and orders of masters that no honest one sends; the log says of which, and why",
+                self.heartbeats.replies_refused,
             ),
             "nyala_server_flushes": ("Flushes done", self.maintenance.flushes),
             "nyala_server_compactions": ("Compactions done", self.maintenance.compactions),

@@ -178,7 +178,7 @@ class TabletServer:
             lost=network.lost,
             found=network.learn_listed,
         )
-        metrics = Metrics(manager, memory, writes, maintenance, jobs, gil, scrub, peers, checks.under_way)
+        metrics = Metrics(manager, memory, writes, maintenance, jobs, gil, scrub, peers, checks.under_way, heartbeats)
 
         if options.metrics_port >= 0:
             metrics.serve(options.metrics_port)

@@ -135,6 +135,8 @@ FRAME_S_MAX = 15.0
 """A connection is closed if a frame is not complete within this time of its first byte; a long frame has the time that
 its bytes need at `FRAME_BYTES_PER_S_MIN`."""
 FRAME_BYTES_PER_S_MIN = 256 << 10
+TICKET_BYTES_MAX = 64
+"""Bounds the ticket of a connection, which its holder sends as the first frame; it has 16 bytes."""
 PEERS_UNKNOWN_MAX = 256
 """Bounds the unknown servers whose addresses this server remembers, and for which answers may wait."""
 GRPC_CONNECTIONS_MAX = 2048
@@ -395,6 +397,9 @@ end."""
 COPY_FETCHES_MAX = COPY_SESSIONS_MAX * COPY_FETCHES_PER_SESSION_MAX
 """The same bound for all sessions together. A connection whose session is over is closed when another one comes."""
 COPY_SESSION_TTL_US = 60 * 1_000_000
+COPY_ATTEMPT_AHEAD_US_MAX = 100 * 366 * 86_400 * 1_000_000
+"""Bounds how far the number of an attempt that a source has seen may be above this server's wall clock. The clock of an
+earlier process may have been wrong; a higher number would leave none for later attempts."""
 QUARANTINES_LISTED_MAX = 1000
 """Bounds the quarantines that one page of their list looks at; the superblock of each is read."""
 QUARANTINE_PURGED_MAX = 10_000
@@ -653,3 +658,11 @@ REPEATED: dict[str, int] = {
     "WriteBundle.writes": WRITES_PER_LINK_MAX,
 }
 """Items of every repeated field of a request."""
+REPEATED_IN_REPLIES: dict[str, int] = {
+    "BeginCopyReply.files": 100_000,  # three terabytes in blocks of 64 MB, each of which has two files
+    "HeartbeatReply.orders": ORDERS_BYTES_MAX // 32,  # each order names a server, by a uuid of 32 characters
+    "HeartbeatReply.found": PEERS_SOUGHT_MAX,
+    "HeartbeatReply.masters": CONFIG_MEMBERS_MAX,
+    "ServerPlace.addresses": 16,
+}
+"""Items of the repeated fields that only replies have. `replica/rpc/reply_fields.py` says which replies are checked."""

@@ -23,13 +23,15 @@ FOREIGN = {"up": "../x", "root": "/etc/x", "dots": "..", "letters elsewhere": "\
 IDS = {
     "dest_uuid", "from_uuid", "to_uuid", "server_uuid", "target_uuid", "leader_uuid", "leader_hint", "requestor_uuid",
     "requestor_run", "uuid", "tablet_id", "tablet_ids", "table_id", "checkpoint_table_id", "session_id", "cluster_id",
-    "topic_id", "seeking", "topic", "host", "doubted",
+    "topic_id", "seeking", "topic", "host", "doubted", "master_uuid", "heard_until",
 }  # fmt: skip
 COLUMNS = {"column", "columns", "key", "hash_columns", "range_column"}
 WORDS = {"reason", "location", "version", "owner"}
 JSON = {"reader_schema", "avro_json", "default_json", "range_splits_json"}
 HYBRID = {"snapshot_time", "propagated_time", "safe_time"}
-ANY_NUMBER = {"payload_crc", "process", "takeover", "seen", "number"}
+ANY_NUMBER = {"payload_crc", "process", "takeover", "seen", "number", "code"}
+FREE = {"error", "message", "detail"}
+"""Texts of errors, of any characters."""
 REPORTS = {"ReplicaStatus", "PeerHealth"}
 
 
@@ -102,14 +104,14 @@ def _texts(name: str, message: str) -> Iterator[tuple[str, Any, Must]]:
     column = name in COLUMNS or (message == "Column" and name == "name")
     yield "empty", "", Must.ANSWER
     for what, text in UNSAFE.items():
-        invalid = (what == "long" and name not in WORDS | {"error"}) or not (column or name == "error" or name in WORDS)
+        invalid = (what == "long" and name not in WORDS | FREE) or not (column or name in FREE | WORDS)
         if name in WORDS and what in ("NUL", "an escape"):
             invalid = True
         yield what, text, Must.INVALID if invalid else Must.ANSWER
     for what, text in FOREIGN.items():
         if name == "host" and what == "dots":
             continue
-        yield what, text, Must.INVALID if name in IDS else Must.ANSWER
+        yield what, text, Must.INVALID if name in IDS or (message, name) == ("CopyFile", "name") else Must.ANSWER
     yield "very long", VERY_LONG, Must.INVALID
 
 

@@ -332,4 +332,52 @@ MUTANTS = (
         before="if request.doubted:",
         after="if request.doubted and False:",
     ),
+    Mutant(
+        name="manifest comes in unchecked",
+        rows="IN-82, IN-50",
+        test=(
+            "tests/unit/server/test_server_hostile_replies.py::"
+            "test_reply_of_a_copy_source_that_cannot_be_ends_the_attempt_by_a_refusal"
+        ),
+        file="replica/tablet_copy/wire/remote_source.py",
+        function="RemoteCopySource._begin",
+        before="raise_if_error(check_reply(reply, _SENDER).error)",
+        after="raise_if_error(reply.error)",
+    ),
+    Mutant(
+        name="end of a session comes in unchecked",
+        rows="IN-82",
+        test=(
+            "tests/unit/server/test_server_hostile_replies.py::"
+            "test_reply_of_a_copy_source_that_cannot_be_ends_the_attempt_by_a_refusal"
+        ),
+        file="replica/tablet_copy/wire/remote_source.py",
+        function="RemoteCopySource.end",
+        before="raise_if_error(check_reply(reply, _SENDER).error)",
+        after="raise_if_error(reply.error)",
+    ),
+    Mutant(
+        name="any attempt is a later one",
+        rows="IN-82, TC-28",
+        test=(
+            "tests/unit/server/test_server_hostile_replies.py::"
+            "test_attempt_that_a_source_makes_up_is_refused_and_raises_no_later_number"
+        ),
+        file="replica/tablet_copy/wire/remote_source.py",
+        function="_later_attempt",
+        before="if not 0 < number < time.time_ns() // 1000 + limits.COPY_ATTEMPT_AHEAD_US_MAX:",
+        after="if number <= 0:",
+    ),
+    Mutant(
+        name="later attempt is any text",
+        rows="IN-82, TC-28",
+        test=(
+            "tests/unit/server/test_server_hostile_replies.py::"
+            "test_attempt_that_a_source_makes_up_is_refused_and_raises_no_later_number"
+        ),
+        file="replica/tablet_copy/wire/remote_source.py",
+        function="_later_attempt",
+        before="number = int(detail) if detail.isascii() and detail.isdecimal() and len(detail) < 20 else 0",
+        after="number = int(detail)",
+    ),
 )

@@ -254,7 +254,7 @@ MUTANTS = (
         file="replica/server/heartbeats/heartbeat.py",
         function="Heartbeats._order",
         before="""
-            check_fields(request)
+            self._check_order(request)
         """,
         after="",
     ),
@@ -832,5 +832,43 @@ MUTANTS = (
         function="",
         before="(?:/[A-Za-z0-9._-]+)+",
         after="/?[A-Za-z0-9._/-]+",
+    ),
+    Mutant(
+        name="masters are believed unchecked",
+        rows="IN-82",
+        test=(
+            "tests/unit/server/test_server_hostile_replies.py::"
+            "test_reply_of_a_master_that_cannot_be_is_dropped_told_and_counted"
+        ),
+        file="replica/server/heartbeats/heartbeat.py",
+        function="Heartbeats._checked",
+        before="""
+            check_reply(reply, "the master")
+        """,
+        after="",
+    ),
+    Mutant(
+        name="masters term is any",
+        rows="IN-82",
+        test=(
+            "tests/unit/server/test_server_hostile_replies.py::"
+            "test_reply_of_a_master_that_cannot_be_is_dropped_told_and_counted"
+        ),
+        file="replica/server/heartbeats/heartbeat.py",
+        function="Heartbeats._checked",
+        before="if too_far(known, reply.catalog_term):",
+        after="if too_far(known, reply.catalog_term) and known:",
+    ),
+    Mutant(
+        name="level locks the server out of its directory",
+        rows="IN-82",
+        test=(
+            "tests/unit/server/test_server_hostile_replies.py::"
+            "test_reply_of_a_master_that_cannot_be_is_dropped_told_and_counted"
+        ),
+        file="replica/server/heartbeats/heartbeat.py",
+        function="Heartbeats._checked",
+        before="if reply.finalized_level > level and not reply.error.code:",
+        after="if reply.finalized_level > level + 1 and not reply.error.code:",
     ),
 )

@@ -13,7 +13,17 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from nyala.replica.rpc import address_to_pb, addresses_from_pb, as_refusal, check_fields, error_from_pb, pb, pb_grpc
+from nyala.replica.raft import too_far
+from nyala.replica.rpc import (
+    address_to_pb,
+    addresses_from_pb,
+    as_refusal,
+    check_fields,
+    check_reply,
+    error_from_pb,
+    pb,
+    pb_grpc,
+)
 from nyala.replica.types import Address, Code, Refused, ReplicaError, __version__, limits
 from nyala.schemas import build_level
 
@@ -86,6 +96,8 @@ class Heartbeats:
         """The addresses of the masters that the leading one named last, in this process or before."""
         self._former: frozenset[Address] = frozenset()
         self._order_tasks = Tasks(manager.on_fatal)
+        self.replies_refused = 0
+        """The replies and orders that were dropped, because no master sends them."""
         self.booting = True
 
     @property
@@ -173,6 +185,12 @@ class Heartbeats:
                     self._carry_out(reply.orders)
                     if first:
                         continue
+            except Refused as error:  # a reply that no master sends
+                state.not_taken()
+                self.replies_refused += 1
+                if refused is not error.code:
+                    _log.error("P %s dropped a reply of master %s: %s", manager.uuid, master, error)
+                refused = error.code
             except grpc.aio.AioRpcError as error:
                 self._uuids[master] = ""
                 state.not_taken()
@@ -270,6 +288,21 @@ class Heartbeats:
         )
         stub = pb_grpc.MasterServiceStub(self._channels.get(str(master)))
         reply: pb.HeartbeatReply = await stub.Heartbeat(request, timeout=TIMEOUT_S)
+        return self._checked(reply)
+
+    def _checked(self, reply: pb.HeartbeatReply) -> pb.HeartbeatReply:
+        """Return the reply; Refused(CORRUPTION) for one that no master sends."""
+        check_reply(reply, "the master")
+        known, level = self._manager.catalog_term, build_level()
+        if too_far(known, reply.catalog_term):
+            # Decisions of lower terms would count as old for ever.
+            what = "the master names a term that no group can have reached, its reply was not used: look at that master"
+            raise Refused(Code.CORRUPTION, what, catalog_term=reply.catalog_term, known=known)
+        if reply.finalized_level > level and not reply.error.code:
+            # This build could not open a directory that has that level.
+            what = "the master names a level above this build's, its reply was not used: look at that master, or start "
+            what += "the newer build here"
+            raise Refused(Code.CORRUPTION, what, finalized_level=reply.finalized_level, build_level=level)
         return reply
 
     def _copies_failing(self) -> list[pb.FailingCopy]:
@@ -295,7 +328,7 @@ class Heartbeats:
             if request.dest_uuid != manager.uuid:
                 _log.warning("P %s dropped an order for %s", manager.uuid, request.dest_uuid or "(nobody)")
                 return
-            check_fields(request)
+            self._check_order(request)
             await act(manager, request)
         except ReplicaError as error:
             refusal = as_refusal(error, manager.on_fatal)
@@ -303,6 +336,13 @@ class Heartbeats:
         finally:
             self._orders.discard(request.tablet_id)
             manager.changed.add(request.tablet_id)
+
+    def _check_order(self, request: _Ordered) -> None:
+        try:
+            check_fields(request)
+        except Refused:
+            self.replies_refused += 1
+            raise
 
 
 def _meant(order: pb.TabletOrder) -> tuple[_Ordered, Callable[[TabletManager, Any], Awaitable[object]]]:

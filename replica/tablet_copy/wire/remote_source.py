@@ -15,6 +15,7 @@ import grpc
 from nyala.replica.rpc import (
     COPY_CHANNEL_OPTIONS,
     channel_to,
+    check_reply,
     connection_to,
     frame,
     opid_from_pb,
@@ -25,6 +26,7 @@ from nyala.replica.rpc import (
 )
 from nyala.replica.tablet_copy import WHOLE, CopyFile, CopyManifest, CopyWanted, FileKind
 from nyala.replica.types import Address, Applied, Code, Refused, known_value, limits, new_uuid
+from nyala.replica.types.names import shown
 
 from .fetch_serving import close_connection
 from .fetch_wire import receive, receive_message, send_message, set_timeouts
@@ -55,6 +57,7 @@ class Attempts:
 
 
 ATTEMPTS = Attempts()
+_SENDER = "the copy source"
 
 
 class RemoteCopySource:
@@ -111,7 +114,7 @@ class RemoteCopySource:
             if error.code is not Code.CAS_FAILED:
                 raise
             # This attempt is the latest one: an earlier process of this server had a clock that was ahead.
-            request.attempt = ATTEMPTS.next(above=int(error.detail))
+            request.attempt = ATTEMPTS.next(above=_later_attempt(error.detail))
             return self._begin(request)
 
     def _begin(self, request: pb.BeginCopyRequest) -> CopyManifest:
@@ -120,7 +123,7 @@ class RemoteCopySource:
             reply = _answered(call.result)
         finally:
             self._over(call)
-        raise_if_error(reply.error)
+        raise_if_error(check_reply(reply, _SENDER).error)
         return CopyManifest(
             session_id=reply.session_id,
             superblock=reply.superblock,
@@ -163,7 +166,7 @@ class RemoteCopySource:
             part = receive_message(sock, pb.FetchPart)
             if part is None:
                 raise ConnectionError("the source closed the connection")
-            raise_if_error(part.error)
+            raise_if_error(check_reply(part, _SENDER).error)
             if not part.length_bytes:
                 continue  # the source is alive, and waits for its rate
             if part.byte_offset != at or not 0 < part.length_bytes <= end - at:
@@ -194,8 +197,8 @@ class RemoteCopySource:
             granted = _answered(call.result)
         finally:
             self._over(call)
-        raise_if_error(granted.error)
-        if not 0 < granted.port < 65536:
+        raise_if_error(check_reply(granted, _SENDER).error)
+        if not granted.port:
             raise Refused(Code.CORRUPTION, "the source names no port to fetch from", port=granted.port)
         try:
             sock = connection_to(self._address, granted.port, self.OPEN_TIMEOUT_S)
@@ -235,7 +238,8 @@ class RemoteCopySource:
         """Close the session; the source then checks its block `doubted`."""
         timeout_s = 2.0 if self._aborted else 10.0
         request = pb.EndCopyRequest(dest_uuid=self._uuid, session_id=session_id, success=success, doubted=doubted)
-        raise_if_error(_answered(lambda: self._stub.EndCopy(request, timeout=timeout_s)).error)
+        reply = _answered(lambda: self._stub.EndCopy(request, timeout=timeout_s))
+        raise_if_error(check_reply(reply, _SENDER).error)
 
     def abort(self) -> None:
         """End all calls that wait for the source, now and later, except those of `end`. Any thread."""
@@ -266,12 +270,21 @@ class RemoteCopySource:
             self._drop(sock)
 
 
+def _later_attempt(detail: str) -> int:
+    """The number of a later attempt that a source has seen; Refused(CORRUPTION) for one that this server cannot have
+    made, because every attempt from now on will have a higher one."""
+    number = int(detail) if detail.isascii() and detail.isdecimal() and len(detail) < 20 else 0
+    if not 0 < number < time.time_ns() // 1000 + limits.COPY_ATTEMPT_AHEAD_US_MAX:
+        what = "the copy source names an attempt that this server cannot have made, nothing was copied"
+        raise Refused(Code.CORRUPTION, what, attempt=shown(detail))
+    return number
+
+
 def _file(message: Any) -> CopyFile:
     kind = known_value(FileKind, message.kind, "the kind of a file that the source offers")
-    name = message.name
-    if not name or "/" in name or name.startswith("."):
-        raise Refused(Code.INVALID_ARGUMENT, "the source offers a file outside of its folder", name=name)
-    return CopyFile(kind, name, message.length_bytes, message.crc)
+    if not message.name:
+        raise Refused(Code.CORRUPTION, "the source offers a file without a name", kind=kind.name)
+    return CopyFile(kind, message.name, message.length_bytes, message.crc)
 
 
 def _answered(call: Callable[[], Any]) -> Any:

@@ -107,7 +107,10 @@ TAMPERS: dict[str, tuple[Callable[[Part], Part | None], str]] = {
     "flipped on its way": (lambda p: p._replace(data=bytes([p.data[0] ^ 1]) + p.data[1:]), NOT_RECORDED),
     "wrong offset": (lambda p: p._replace(head=_head(p, byte_offset=1)), NOT_ASKED),
     "more than was asked for": (lambda p: Part(_head(p, length_bytes=len(p.data)), p.data * 2), NOT_ASKED),
-    "less than nothing": (lambda p: p._replace(head=_head(p, length_bytes=-len(p.data) - 1)), NOT_ASKED),
+    "less than nothing": (
+        lambda p: p._replace(head=_head(p, length_bytes=-len(p.data) - 1)),
+        "length_bytes: a number from 0",
+    ),
     "no message at all": (lambda p: p._replace(head=b"\xff" * 30), "a message of a copy cannot be read"),
     "a message without end": (lambda p: p._replace(head=bytes(1 << 20)), "a message of a copy is too long"),
     "cut short": (lambda p: None, SILENT),

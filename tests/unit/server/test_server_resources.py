@@ -79,9 +79,10 @@ def test_server_counts_them_in_its_metrics_and_warns_in_its_log(caplog: pytest.L
         )
         anything.refusals = SimpleNamespace(count=0)
         anything.listener = SimpleNamespace(connections=0, begun_bytes=0)
+        anything.replies_refused = 0
         memory = MemoryGuard(1 << 40, lambda: 0)
         metrics = Metrics(
-            manager, memory, anything, maintenance, anything, anything, anything, anything, CallsInFlight()
+            manager, memory, anything, maintenance, anything, anything, anything, anything, CallsInFlight(), anything
         )
         values = {f.name: f.samples[0].value for f in metrics.collect()}
         assert (values["nyala_server_open_files"], values["nyala_server_open_files_max"]) == (30, 1000)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.request import urlopen
 
@@ -451,7 +452,8 @@ def test_metrics_tell_what_was_scrubbed_and_what_was_found(tmp_path: Path) -> No
         writes = Writes(memory, validate, lambda time: None, lambda: None)
         gil = GilWatch()
         jobs, peers = CopyJobs(manager, RemoteCopySource), PeerServicer(manager.uuid, manager.deliver)
-        metrics = Metrics(manager, memory, writes, maintenance, jobs, gil, server.scrub, peers, CallsInFlight())
+        beats: Any = SimpleNamespace(replies_refused=0)
+        metrics = Metrics(manager, memory, writes, maintenance, jobs, gil, server.scrub, peers, CallsInFlight(), beats)
         metrics.serve(0)
 
         def read() -> dict[str, float]:

@@ -1,0 +1,75 @@
+"""The allowed values of every field of the replies that a server acts on, as `request_fields.py` has those of requests.
+
+A copy source is any process that a caller of StartTabletCopy names, and a master any process at a configured address.
+So nothing of their replies is used before it has passed this table. Pure.
+"""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import TypeVar
+
+from google.protobuf.descriptor import Descriptor
+
+from nyala.replica.types import Code, Refused, limits
+from nyala.replica.types.names import check_length, refused
+
+from . import request_fields
+from .request_fields import Plan, Rule, check_fields, plan_of, rule_of
+
+_Reply = TypeVar("_Reply")
+_TEXT = partial(check_length, length_max=limits.TEXT_LENGTH_MAX)
+
+
+def _ticket(value: bytes, what: str) -> object:
+    if len(value) > limits.TICKET_BYTES_MAX:
+        raise refused(f"{what}: at most {limits.TICKET_BYTES_MAX} bytes", len(value))
+    return value
+
+
+AS: dict[str, str] = {
+    "master_uuid": "uuid",
+    "heard_until": "slice_until",
+    "catalog_term": "term",
+    "first_retained_index": "index",
+    "ttl_us": "timeout_us",
+    "CopyFile.kind": "FetchRequest.kind",
+    "CopyFile.name": "FetchRequest.name",
+    # Any checksum is possible, and an unknown code of an error is that of a newer build.
+    "crc": "payload_crc",
+    "code": "number",
+    # Bytes that `tablet_copy/offer.py` checks when it reads them.
+    "superblock": "payload",
+    "cmeta": "payload",
+}
+"""Fields of replies, each with the field of a request that has the same rule."""
+RULES: dict[str, Rule] = {
+    **request_fields.RULES,
+    **{name: request_fields.RULES[same] for name, same in AS.items()},
+    "message": _TEXT,
+    "detail": _TEXT,
+    "ticket": _ticket,
+}
+"""Rules by a field's name, or by `Message.field`. A message that requests have, too, has the rules of requests."""
+APART = frozenset({"TabletOrder"})
+"""Messages whose parts are requests. A server checks each order as a request before it carries it out, so that a wrong
+one does not keep it from the others."""
+
+
+@cache
+def _plan(descriptor: Descriptor) -> Plan:
+    if descriptor.name in APART:
+        return Plan([], [], [], [], [])
+    return plan_of(descriptor, lambda field: rule_of(field, RULES), {**limits.REPEATED, **limits.REPEATED_IN_REPLIES})
+
+
+def check_reply(reply: _Reply, sender: str) -> _Reply:
+    """Return the reply; Refused(CORRUPTION), which names the field, if no honest `sender` sends it. Then none of it may
+    be used."""
+    try:
+        check_fields(reply, _plan)
+    except Refused as error:
+        what = f"{sender} sent what no server of this system sends, none of it was used, look at that server"
+        values = {"reply": type(reply).__name__, "why": error.what, **error.values}
+        raise Refused(Code.CORRUPTION, what, values) from error
+    return reply

@@ -1,0 +1,167 @@
+"""Copy sources and masters that answer a server with what no honest one sends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from nyala.replica.fs import KNOWN_MASTERS
+from nyala.replica.rpc import pb, pb_grpc
+from nyala.replica.server.heartbeats import heartbeat as heartbeat_module
+from nyala.replica.tablet_copy import CopyFile, FileKind
+from nyala.replica.tablet_copy.wire.remote_source import ATTEMPTS, RemoteCopySource
+from nyala.replica.types import Address, Code, Refused, limits
+from nyala.schemas import build_level
+from tests.harness.copies import TABLET
+from tests.harness.hostile_fields import Must, cases
+from tests.harness.server_pair import until
+from tests.unit.rpc.test_rpc_reply_fields import REPLIES
+from tests.unit.server.test_server_heartbeat import OTHER, Hearing, beating, beats_later
+
+UUID = "a" * 32
+FILE = CopyFile(FileKind.BLOCK, "t-000001.arrow", 9, 0)
+
+
+class Answering(pb_grpc.CopyServiceServicer):
+    """A copy source that gives one answer to each call."""
+
+    def __init__(self) -> None:
+        self.begin: Any = REPLIES["BeginCopyReply"]
+        self.open_fetch: Any = REPLIES["OpenFetchReply"]
+        self.end: Any = pb.EndCopyReply()
+        self.attempts: list[int] = []
+
+    def BeginCopy(self, request: Any, context: Any) -> Any:
+        self.attempts.append(request.attempt)
+        return self.begin
+
+    def OpenFetch(self, request: Any, context: Any) -> Any:
+        return self.open_fetch
+
+    def EndCopy(self, request: Any, context: Any) -> Any:
+        return self.end
+
+
+@contextmanager
+def answering() -> Iterator[tuple[Answering, RemoteCopySource]]:
+    source, server = Answering(), grpc.server(ThreadPoolExecutor(2))
+    pb_grpc.add_CopyServiceServicer_to_server(source, server)  # type: ignore[no-untyped-call]
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    target = RemoteCopySource(UUID, [Address("127.0.0.1", port)])
+    try:
+        yield source, target
+    finally:
+        target.close()
+        server.stop(None).wait()
+
+
+def test_reply_of_a_copy_source_that_cannot_be_ends_the_attempt_by_a_refusal() -> None:
+    """IN-82, IN-50. Goal: a reply of a copy source ends neither the server nor the thread of the copy. Method: a source
+    over gRPC whose replies to BeginCopy, OpenFetch and EndCopy are the honest one with one hostile field: each hostile
+    value is refused as CORRUPTION, others are accepted or refused; then an honest reply is accepted."""
+    with answering() as (source, target):
+        for case in cases(REPLIES["BeginCopyReply"]):
+            source.begin = case.request
+            try:
+                target.begin(TABLET, UUID, False)
+                assert case.must is Must.ANSWER, case.what
+            except Refused as error:
+                assert case.must is Must.ANSWER or error.code is Code.CORRUPTION, case.what
+        source.begin = REPLIES["BeginCopyReply"]
+        assert target.begin(TABLET, UUID, False).session_id == UUID
+        for case in cases(pb.OpenFetchReply(error=pb.Error(code=4, message="no"))):
+            source.open_fetch = case.request
+            with pytest.raises(Refused):
+                list(target.fetch(UUID, FILE, 0, 9))
+        source.open_fetch = pb.OpenFetchReply()
+        with pytest.raises(Refused, match="names no port"):
+            list(target.fetch(UUID, FILE, 0, 9))
+        for case in cases(REPLIES["EndCopyReply"]):
+            source.end = case.request
+            try:
+                target.end(UUID, True)
+            except Refused as error:
+                assert case.must is Must.ANSWER or error.code is Code.CORRUPTION, case.what
+
+
+@pytest.mark.parametrize(
+    "detail", ["", "abc", "-1", "0", "\u0663", "1e9", "9" * 19, "9" * 5000, str(limits.NUMBER_MAX)]
+)
+def test_attempt_that_a_source_makes_up_is_refused_and_raises_no_later_number(detail: str) -> None:
+    """IN-82, TC-28. Goal: a source that names a later attempt ends no process, and takes no number from later attempts.
+    Method: CAS_FAILED with a text that is no number, and with numbers that no clock reaches: refused as CORRUPTION
+    without a second request; the next attempt has a number of this clock's."""
+    with answering() as (source, target):
+        source.begin = pb.BeginCopyReply(error=pb.Error(code=Code.CAS_FAILED, detail=detail))
+        with pytest.raises(Refused) as refused:
+            target.begin(TABLET, UUID, False)
+        assert refused.value.code is Code.CORRUPTION
+        (first,) = source.attempts
+        assert first < ATTEMPTS.next() < first + limits.COPY_ATTEMPT_AHEAD_US_MAX
+
+
+class Lying(Hearing):
+    """A master that gives each of the replies once, and in between honest ones."""
+
+    def __init__(self, replies: list[Any]) -> None:
+        super().__init__()
+        self.replies, self.given = replies, 0
+
+    async def Heartbeat(self, request: Any, context: Any) -> Any:
+        reply = await super().Heartbeat(request, context)
+        if self.beats % 2 and self.given < len(self.replies):
+            self.given += 1
+            return self.replies[self.given - 1]
+        return reply
+
+
+def hostile_replies() -> list[Any]:
+    """The replies of a master that must be dropped."""
+    good = REPLIES["HeartbeatReply"]
+    found = [case.request for case in cases(good) if case.must is Must.INVALID and not case.what.startswith("orders.")]
+    too_many = pb.HeartbeatReply(
+        masters=[pb.ServerPlace()] * (limits.REPEATED_IN_REPLIES["HeartbeatReply.masters"] + 1)
+    )
+    term, level = pb.HeartbeatReply(), pb.HeartbeatReply(cluster_id="c" * 32)
+    term.CopyFrom(good)
+    term.catalog_term = limits.NUMBER_MAX
+    level.finalized_level = build_level() + 1
+    return [*found, too_many, term, level]
+
+
+def test_reply_of_a_master_that_cannot_be_is_dropped_told_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """IN-82. Goal: a reply of a master that no master sends changes nothing on a server, and the server goes on.
+    Method: a master answers heartbeats with the honest reply in which one field is hostile, with too many masters, with
+    a term that no group reaches, and with a level above the build's. Each is counted, told and dropped: the server
+    knows no new master, no term and no level, its tablets stay, and it sends further heartbeats."""
+    monkeypatch.setattr(heartbeat_module, "TIMEOUT_S", 60.0)
+    replies = hostile_replies()
+
+    async def life() -> None:
+        master, server = Lying(replies), grpc.aio.server()
+        pb_grpc.add_MasterServiceServicer_to_server(master, server)  # type: ignore[no-untyped-call]
+        address = Address("127.0.0.1", server.add_insecure_port("127.0.0.1:0"))
+        await server.start()
+        async with beating(tmp_path, address) as (manager, beats):
+            await until(lambda: master.given == len(replies), "all were given")
+            await beats_later(master)
+            assert beats.replies_refused == len(replies)
+            assert beats.masters == {address} and not manager.disk.exists(KNOWN_MASTERS)
+            assert manager.catalog_term == 0 and beats._identity.feature_level <= build_level()
+            assert sorted(manager.tablets) == [TABLET, OTHER]
+        await server.stop(None)
+
+    asyncio.run(life())
+    told = [r.getMessage() for r in caplog.records if "dropped a reply of master" in r.getMessage()]
+    assert len(told) == len(replies) and all("not used" in text or "none of it was used" in text for text in told)
