@@ -385,6 +385,12 @@ COPY_RATE_MIN_BYTES_PER_S = 128 << 10
 """At a lower rate, which all streams of a server share, a stream could wait longer than its receiver's time limit."""
 COPY_FETCH_BYTES = 8 << 20
 """Bounds the bytes of a file in one request."""
+COPY_PART_WAIT_S_MAX = 300.0
+"""Bounds how long a target waits for each COPY_CHUNK_BYTES of a file. At COPY_RATE_MIN_BYTES_PER_S a source has sent a
+part on each of its COPY_FETCHES_MAX connections in 256 s."""
+COPY_SIGNS_OF_LIFE_MAX = 1000
+"""Bounds the empty parts in that time. An honest source sends 60, one every 5 s; others cost the target a message
+each."""
 COPY_SESSIONS_MAX = 4
 COPY_SESSIONS_PER_HOST_MAX = 3
 """Bounds the sessions of one host, whatever uuids it names, so that there is always a place for another host."""

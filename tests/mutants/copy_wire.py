@@ -380,4 +380,66 @@ MUTANTS = (
         before="number = int(detail) if detail.isascii() and detail.isdecimal() and len(detail) < 20 else 0",
         after="number = int(detail)",
     ),
+    Mutant(
+        name="empty parts are patience without end",
+        rows="IN-51",
+        test=(
+            "tests/unit/server/test_server_fetch_progress.py::"
+            "test_fetch_from_a_source_that_makes_no_progress_ends[empty_at_once]"
+        ),
+        file="replica/tablet_copy/wire/remote_source.py",
+        function="RemoteCopySource._piece",
+        before="""
+                patience.received(0)  # the source is alive, and waits for its rate
+        """,
+        after="",
+    ),
+    Mutant(
+        name="signs of life are progress",
+        rows="IN-51",
+        test=(
+            "tests/unit/server/test_server_fetch_progress.py::"
+            "test_fetch_from_a_source_that_makes_no_progress_ends[empty_now_and_then]"
+        ),
+        file="replica/tablet_copy/wire/fetch_patience.py",
+        function="FetchPatience.wait",
+        before="if self._waited_s > limits.COPY_PART_WAIT_S_MAX:",
+        after="if False:",
+    ),
+    Mutant(
+        name="bytes may come one by one",
+        rows="IN-51",
+        test=(
+            "tests/unit/server/test_server_fetch_progress.py::"
+            "test_fetch_from_a_source_that_makes_no_progress_ends[bytes_one_by_one]"
+        ),
+        file="replica/tablet_copy/wire/fetch_wire.py",
+        function="receive",
+        before="if time.monotonic() > until_s:",
+        after="if False:",
+    ),
+    Mutant(
+        name="any bytes are progress",
+        rows="IN-51",
+        test=(
+            "tests/unit/server/test_server_fetch_progress.py::"
+            "test_fetch_from_a_source_that_makes_no_progress_ends[parts_of_a_byte]"
+        ),
+        file="replica/tablet_copy/wire/fetch_patience.py",
+        function="FetchPatience.received",
+        before="if before // limits.COPY_CHUNK_BYTES != self._bytes // limits.COPY_CHUNK_BYTES:",
+        after="if length_bytes:",
+    ),
+    Mutant(
+        name="patience with a source is for one part of a file",
+        rows="TC-11",
+        test=(
+            "tests/unit/server/test_server_fetch_progress.py::"
+            "test_source_that_waits_for_its_rate_before_each_part_is_borne"
+        ),
+        file="replica/tablet_copy/wire/fetch_patience.py",
+        function="FetchPatience.received",
+        before="if before // limits.COPY_CHUNK_BYTES != self._bytes // limits.COPY_CHUNK_BYTES:",
+        after="if False:",
+    ),
 )

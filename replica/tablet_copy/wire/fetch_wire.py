@@ -6,8 +6,10 @@ from the socket into one block of memory. No message is built around the bytes, 
 
 from __future__ import annotations
 
+import math
 import socket
 import struct
+import time
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -35,7 +37,7 @@ def send_message(sock: socket.socket, message: Any, *, bytes_follow: bool = Fals
     sock.sendall(frame(message.SerializeToString()), _MORE if bytes_follow else 0)
 
 
-def receive_message(sock: socket.socket, kind: Any) -> Any:
+def receive_message(sock: socket.socket, kind: Any, until_s: float = math.inf) -> Any:
     """The next message of that kind; None if the other end closed the connection before it.
 
     Refused CORRUPTION if it is no such message, OSError as `receive`.
@@ -43,20 +45,22 @@ def receive_message(sock: socket.socket, kind: Any) -> Any:
     head = sock.recv(HEAD_BYTES, socket.MSG_WAITALL)
     if not head:
         return None
-    length = body_length(head + receive(sock, HEAD_BYTES - len(head)))
+    length = body_length(head + receive(sock, HEAD_BYTES - len(head), until_s))
     if length > MESSAGE_BYTES_MAX:
         raise Refused(Code.CORRUPTION, "a message of a copy is too long", bytes=length, limit=MESSAGE_BYTES_MAX)
     try:
-        return kind.FromString(receive(sock, length))
+        return kind.FromString(receive(sock, length, until_s))
     except DecodeError as error:
         raise Refused(Code.CORRUPTION, "a message of a copy cannot be read", bytes=length, reason=str(error)) from error
 
 
-def receive(sock: socket.socket, length_bytes: int) -> bytes:
+def receive(sock: socket.socket, length_bytes: int, until_s: float = math.inf) -> bytes:
     """Receive exactly so many bytes. BlockingIOError if none came for too long, ConnectionError if the other end
-    closed."""
+    closed, TimeoutError if they come one by one and not all of them are here at `until_s` of the monotonic clock."""
     data = sock.recv(length_bytes, socket.MSG_WAITALL) if length_bytes else b""
     while len(data) < length_bytes:  # the kernel returned fewer bytes, or the connection ended
+        if time.monotonic() > until_s:
+            raise TimeoutError(f"{len(data)} of {length_bytes} bytes came in time")
         more = sock.recv(length_bytes - len(data), socket.MSG_WAITALL)
         if not more:
             raise ConnectionError("the other end closed the connection")

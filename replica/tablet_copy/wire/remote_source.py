@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import grpc
@@ -28,6 +28,7 @@ from nyala.replica.tablet_copy import WHOLE, CopyFile, CopyManifest, CopyWanted,
 from nyala.replica.types import Address, Applied, Code, Refused, known_value, limits, new_uuid
 from nyala.replica.types.names import shown
 
+from .fetch_patience import FetchPatience
 from .fetch_serving import close_connection
 from .fetch_wire import receive, receive_message, send_message, set_timeouts
 
@@ -161,22 +162,25 @@ class RemoteCopySource:
             length_bytes=length_bytes,
         )
         send_message(sock, request)
-        at, end = byte_offset, byte_offset + length_bytes
+        at, end, patience = byte_offset, byte_offset + length_bytes, FetchPatience()
         while at < end:
-            part = receive_message(sock, pb.FetchPart)
+            part = patience.wait(lambda until_s: receive_message(sock, pb.FetchPart, until_s))
             if part is None:
                 raise ConnectionError("the source closed the connection")
             raise_if_error(check_reply(part, _SENDER).error)
             if not part.length_bytes:
-                continue  # the source is alive, and waits for its rate
+                patience.received(0)  # the source is alive, and waits for its rate
+                continue
             if part.byte_offset != at or not 0 < part.length_bytes <= end - at:
                 what = "the source sent other bytes than it was asked for"
                 sent = f"{part.length_bytes} from {part.byte_offset}"
                 raise Refused(Code.CORRUPTION, what, name=file.name, wanted_offset=at, sent=sent)
             part_end = at + part.length_bytes
             while at < part_end:
-                data = receive(sock, min(limits.COPY_READ_BYTES, part_end - at))
-                at += len(data)
+                length = min(limits.COPY_READ_BYTES, part_end - at)
+                data = patience.wait(partial(receive, sock, length))
+                patience.received(length)
+                at += length
                 yield data
 
     def _connection(self, session_id: str) -> socket.socket:
@@ -213,7 +217,7 @@ class RemoteCopySource:
             sock.settimeout(None)
             set_timeouts(sock, self.SILENCE_S)
             sock.sendall(frame(granted.ticket))
-            if receive_message(sock, pb.FetchPart) is None:
+            if receive_message(sock, pb.FetchPart, time.monotonic() + self.OPEN_TIMEOUT_S) is None:
                 raise ConnectionError("the source did not let the connection in")
         except BaseException as error:
             self._drop(sock)
