@@ -32,6 +32,11 @@ class CopyProgress:
         self.bytes_done = 0
         self.bytes_total = 0
 
+    @property
+    def waits(self) -> bool:
+        """Whether the copy has not begun."""
+        return self.phase == "WAITING"
+
     def add(self, length_bytes: int) -> None:
         """Count so many more bytes as fetched."""
         with self._lock:

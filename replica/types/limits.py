@@ -402,6 +402,11 @@ COPY_FETCHES_PER_SESSION_MAX = 8
 end."""
 COPY_FETCHES_MAX = COPY_SESSIONS_MAX * COPY_FETCHES_PER_SESSION_MAX
 """The same bound for all sessions together. A connection whose session is over is closed when another one comes."""
+COPIES_WAITING_MAX = 256
+"""Bounds the copies that leaders asked this server for and that wait for a place (`--copy-jobs-max`), whose tablets are
+remembered. A leader asks again for each that is refused, so the bound costs no copy."""
+COPIES_WAITING_PER_HOST_MAX = 128
+"""The same bound for the copies that one host asked for: half of all, so that it cannot take every place."""
 COPY_SESSION_TTL_US = 60 * 1_000_000
 COPY_ATTEMPT_AHEAD_US_MAX = 100 * 366 * 86_400 * 1_000_000
 """Bounds how far the number of an attempt that a source has seen may be above this server's wall clock. The clock of an

@@ -715,4 +715,114 @@ MUTANTS = (
         before="return others[(attempt - 1) % len(others)] if attempt else None",
         after="return others[0] if attempt else None",
     ),
+    Mutant(
+        name="waiting copies have no bound",
+        rows="IN-60",
+        test=(
+            "tests/unit/server/test_server_copy_queue.py::"
+            "test_waiting_copies_are_bounded_per_host_and_in_all_and_take_no_room"
+        ),
+        file="replica/server/copies/copy_jobs.py",
+        function="CopyJobs.start",
+        before="""
+            check_waiting(self._jobs.values(), host)
+        """,
+        after="",
+    ),
+    Mutant(
+        name="one host may have all that wait",
+        rows="IN-60",
+        test=(
+            "tests/unit/server/test_server_copy_queue.py::"
+            "test_waiting_copies_are_bounded_per_host_and_in_all_and_take_no_room"
+        ),
+        file="replica/server/copies/copy_queue.py",
+        function="check_waiting",
+        before="waiting.count(host), limits.COPIES_WAITING_PER_HOST_MAX",
+        after="waiting.count(host), limits.COPIES_WAITING_MAX",
+    ),
+    Mutant(
+        name="copy is of no host",
+        rows="IN-60",
+        test=(
+            "tests/unit/server/test_server_copy_queue.py::"
+            "test_waiting_copies_are_bounded_per_host_and_in_all_and_take_no_room"
+        ),
+        file="replica/server/copies/copy_service.py",
+        function="CopyServicer.StartTabletCopy",
+        before="self._jobs.start(wanted, addresses, host_of_caller(context))",
+        after="self._jobs.start(wanted, addresses)",
+    ),
+    Mutant(
+        name="waiting copies take room",
+        rows="IN-60",
+        test=(
+            "tests/unit/server/test_server_copy_queue.py::"
+            "test_waiting_copies_are_bounded_per_host_and_in_all_and_take_no_room"
+        ),
+        file="replica/server/tablets/hosted.py",
+        function="HostedTablet.takes_room",
+        before="if self.copy is not None and not self.copy.progress.waits:",
+        after="if self.copy is not None:",
+    ),
+    Mutant(
+        name="copy that waited does not look for room",
+        rows="TC-11",
+        test=(
+            "tests/unit/server/test_server_copy_queue.py::"
+            "test_copy_whose_turn_comes_when_the_server_is_full_is_refused_then"
+        ),
+        file="replica/server/copies/copy_jobs.py",
+        function="CopyJobs._on_pool",
+        before="if hosted is not None and not hosted.takes_room:",
+        after="if False:",
+    ),
+    Mutant(
+        name="host that asks most is served first",
+        rows="TC-11",
+        test=(
+            "tests/unit/server/test_server_copy_queue.py::"
+            "test_host_that_asks_for_many_copies_delays_another_ones_by_one"
+        ),
+        file="replica/server/copies/copy_queue.py",
+        function="CopyQueue._grant",
+        before="""
+            self._waiting[host] = self._waiting.pop(host)  # behind the others
+        """,
+        after="",
+    ),
+    Mutant(
+        name="running copies of a host do not count",
+        rows="TC-11",
+        test=(
+            "tests/unit/server/test_server_copy_queue.py::"
+            "test_free_place_goes_to_the_host_with_the_fewest_running_copies"
+        ),
+        file="replica/server/copies/copy_queue.py",
+        function="CopyQueue._grant",
+        before="(host := min(self._waiting, key=self._running.__getitem__, default=None))",
+        after="(host := next(iter(self._waiting), None))",
+    ),
+    Mutant(
+        name="cancelled copy stays in the queue",
+        rows="TC-12",
+        test=(
+            "tests/unit/server/test_server_copy_queue.py::test_no_place_is_lost_or_given_twice_whatever_is_cancelled"
+        ),
+        file="replica/server/copies/copy_queue.py",
+        function="CopyQueue.place",
+        before="self._forget(job.host, place)",
+        after="pass",
+    ),
+    Mutant(
+        name="cancelled copy keeps its place",
+        rows="TC-12",
+        test=(
+            "tests/unit/server/test_server_copy_queue.py::test_no_place_is_lost_or_given_twice_whatever_is_cancelled"
+        ),
+        file="replica/server/copies/copy_queue.py",
+        function="CopyQueue._grant",
+        before="if not place.cancelled():",
+        after="if True:",
+    ),
 )

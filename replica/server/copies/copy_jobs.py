@@ -45,6 +45,7 @@ from ..runtime.tasks import Tasks
 from ..tablets.hosted import CopyJob, HostedTablet
 from ..tablets.manager import TabletManager
 from ..tablets.opening import load_cmeta
+from .copy_queue import CopyQueue, check_waiting
 
 _log = logging.getLogger("nyala.server")
 
@@ -64,6 +65,7 @@ class CopyJobs:
         self._manager = manager
         self._make_source = make_source
         self._pool = started_pool(manager.options.copy_jobs_max, "copy-job")
+        self._queue = CopyQueue(manager.options.copy_jobs_max)
         self.ended: deque[CopyJob] = deque(maxlen=JOBS_REMEMBERED)
         self._tasks = Tasks(manager.on_fatal)
         self._jobs: dict[str, CopyJob] = {}
@@ -72,8 +74,9 @@ class CopyJobs:
         """The jobs that have not ended, including those that wait and those whose replica is being started (COPY.6)."""
         return list(self._jobs.values())
 
-    def start(self, request: CopyRequest, addresses: list[Address]) -> LocalReplica:
-        """Check `request` and start its job; returns the former state here. After Refused nothing has changed."""
+    def start(self, request: CopyRequest, addresses: list[Address], host: str = "") -> LocalReplica:
+        """Check `request`, which came from `host`, and start its job; returns the former state here. After Refused
+        nothing has changed."""
         manager = self._manager
         hosted = manager.tablets.get(request.tablet_id)
         local = self.local(request.tablet_id)
@@ -88,11 +91,12 @@ class CopyJobs:
             raise Refused(Code.ALREADY_INPROGRESS, what, tablet=request.tablet_id)
         if hosted is not None and (hosted.transition.locked() or hosted.opening):
             raise Refused(Code.ALREADY_INPROGRESS, "the tablet is in transition", tablet=request.tablet_id)
-        if hosted is None or hosted.superblock.data_state is DataState.DELETED:
+        check_waiting(self._jobs.values(), host)
+        if hosted is None or not hosted.takes_room:
             manager.check_room(request.tablet_id)
         if hosted is None:
             hosted = manager.blank(request.tablet_id)
-        job = CopyJob(request.tablet_id, request.from_uuid, manager.uuid, manager.clock.wall_us(), request.config)
+        job = CopyJob(request.tablet_id, request.from_uuid, manager.uuid, manager.clock.wall_us(), request.config, host)
         hosted.copy = self._jobs[request.tablet_id] = job
         self._tasks.start(self._run(hosted, job, request, addresses))
         return local
@@ -139,7 +143,7 @@ class CopyJobs:
         _log.info("%s tablet copy from %s begins (was %s)", prefix, job.source_uuid, request.current_state.name)
         try:
             async with hosted.transition:
-                failure = await self._on_pool(job, lambda: self._copy(hosted, job, request, addresses, loop))
+                failure = await self._on_pool(job, lambda: self._copy(hosted, job, request, addresses, loop), hosted)
                 if failure is not None:
                     raise failure
                 job.progress.phase = "COPY.6"
@@ -167,14 +171,26 @@ class CopyJobs:
             hosted.copy = None
             self._over(job)
 
-    async def _on_pool(self, job: CopyJob, work: Callable[[], None]) -> BaseException | None:
-        """Run `work` on the pool; returns its error, or None. If it was cancelled before, the error says so."""
+    async def _on_pool(
+        self, job: CopyJob, work: Callable[[], None], hosted: HostedTablet | None = None
+    ) -> BaseException | None:
+        """Run `work` on the pool when there is a place for it; returns its error, or None. If it was cancelled before,
+        the error says so. OVERLOADED if this server has no room for the replica `hosted` any more."""
+
         if job.cancelled.is_set():
             return copy_cancelled(job.tablet_id)
-        job.work = self._pool.submit(work)
-        running = asyncio.wrap_future(job.work)
-        await asyncio.wait([running])
-        return copy_cancelled(job.tablet_id) if running.cancelled() else running.exception()
+        async with self._queue.place(job) as granted:
+            if not granted or job.cancelled.is_set():
+                return copy_cancelled(job.tablet_id)
+            if hosted is not None and not hosted.takes_room:
+                try:
+                    self._manager.check_room(job.tablet_id)
+                except Refused as full:
+                    return full
+            job.work = self._pool.submit(work)
+            running = asyncio.wrap_future(job.work)
+            await asyncio.wait([running])
+            return copy_cancelled(job.tablet_id) if running.cancelled() else running.exception()
 
     def _done(self, job: CopyJob) -> None:
         job.progress.phase = "DONE"

@@ -10,6 +10,7 @@ from nyala.replica.rpc import (
     check_name,
     check_tablet_id,
     error_to_pb,
+    host_of_caller,
     opid_from_pb,
     opid_to_pb,
     pb,
@@ -62,7 +63,7 @@ class CopyServicer(SourceServicer):
                 raise Refused(Code.INVALID_ARGUMENT, "the source tells no address", source=request.from_uuid)
             if too_far(self._jobs.local(request.tablet_id).term, request.term) or request.term < 0:
                 raise Refused(Code.INVALID_ARGUMENT, "no group can have come to this term", term=request.term)
-            before = self._jobs.start(wanted, addresses)
+            before = self._jobs.start(wanted, addresses, host_of_caller(context))
         except ReplicaError as error:
             local = self._jobs.local(request.tablet_id)
             return pb.StartTabletCopyReply(

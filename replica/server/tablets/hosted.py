@@ -29,7 +29,7 @@ def _set_event() -> asyncio.Event:
     return event
 
 
-@dataclass
+@dataclass(eq=False)
 class CopyJob:
     """A tablet copy into this server, running or just ended."""
 
@@ -39,19 +39,24 @@ class CopyJob:
     started_us: int
     config: OpId = ZERO_OPID
     """The position of the config because of which the leader asked for the copy, committed or not; 0.0 if unknown."""
+    host: str = ""
+    """The host that asked for the copy; empty if this server did."""
     progress: CopyProgress = field(default_factory=CopyProgress)
     cancelled: threading.Event = field(default_factory=threading.Event)
     error: str = ""
+    place: asyncio.Future[None] | None = None
+    """The job's place in the queue, while it has one."""
     work: Future[None] | None = None
-    """The job's place on the pool, while it has one."""
+    """Its work on the pool, while it has a place there."""
     source: CopySource | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     def cancel(self) -> None:
         """End the job as soon as it can be ended: before it starts, between two chunks, or in a call to its source."""
         self.cancelled.set()
-        if self.work is not None:
-            self.work.cancel()
+        for waiting in (self.place, self.work):
+            if waiting is not None:
+                waiting.cancel()
         abort = getattr(self.source, "abort", None)
         if abort is not None:
             abort()
@@ -119,6 +124,14 @@ class HostedTablet:
     def data_state(self) -> DataState:
         """The data state; COPYING from the moment a copy job is accepted."""
         return DataState.COPYING if self.copy is not None else self.superblock.data_state
+
+    @property
+    def takes_room(self) -> bool:
+        """Whether it counts towards the replicas that this server may hold. A tombstone does not, nor does nothing at
+        all, until a copy over it has begun."""
+        if self.copy is not None and not self.copy.progress.waits:
+            return True
+        return self.superblock.data_state not in (DataState.DELETED, DataState.DOES_NOT_EXIST)
 
     @property
     def term(self) -> int:

@@ -236,8 +236,9 @@ class TabletManager:
         return stores + sum(h.replica.cache_bytes for h in self.tablets.values() if h.replica is not None)
 
     def check_room(self, tablet_id: str) -> None:
-        """Refused OVERLOADED if this server holds as many replicas as it may; tombstones do not count."""
-        held = sum(1 for h in self.tablets.values() if h.data_state is not DataState.DELETED)
+        """Refused OVERLOADED if this server holds as many replicas as it may; tombstones and copies that wait do not
+        count."""
+        held = sum(h.takes_room for h in self.tablets.values())
         if held >= self.options.tablets_max:
             what = "this server holds as many tablets as it may (--tablets-max): drop tables, or add servers"
             raise Refused(Code.OVERLOADED, what, tablet=tablet_id, held=held, max=self.options.tablets_max)
