@@ -29,7 +29,7 @@ from nyala.replica.tablet_copy import (
     was_here,
 )
 from nyala.replica.tablet_copy.wire import RemoteCopySource
-from nyala.replica.types import ZERO_OPID, Address, Code, Corruption, DataState, Disk, OpId, Refused
+from nyala.replica.types import ZERO_OPID, Address, Code, Corruption, DataState, Disk, OpId, Refused, limits
 from nyala.replica.wal import Log
 
 CONNECT_TIMEOUT_S = 5.0
@@ -194,7 +194,7 @@ def connect_source(address: Address) -> RemoteCopySource:
 def open_source(uuid: str, address: Address) -> RemoteCopySource:
     """Return a copy source at the process `uuid` at `address`, connected; Refused UNAVAILABLE if it is not there in
     time."""
-    source = RemoteCopySource(uuid, [address])
+    source = RemoteCopySource(uuid, [address], limits.COPY_BEGIN_CATALOG_S_MAX)
     try:
         source.wait_connected(CONNECT_TIMEOUT_S)
     except BaseException:

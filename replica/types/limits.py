@@ -385,6 +385,16 @@ COPY_RATE_MIN_BYTES_PER_S = 128 << 10
 """At a lower rate, which all streams of a server share, a stream could wait longer than its receiver's time limit."""
 COPY_FETCH_BYTES = 8 << 20
 """Bounds the bytes of a file in one request."""
+COPY_BEGIN_S_MAX = 30.0
+"""Bounds how long a target waits until a source has answered BeginCopy, so that a source that says nothing returns its
+place among the few that run. The source reads the log above its last flush once, which is 600 MiB at
+CHECKSUM_BYTES_PER_S_MIN; a server flushes a tablet whose log has grown by 64 MiB."""
+COPY_BEGIN_FLUSH_S = 60.0
+"""The further time if the source flushes first: it waits up to 30 s for entries to be applied, and writes
+MEMSTORE_FLUSH_BYTES. Only a server's own jobs, which bring rows to a witness, ask for that."""
+COPY_BEGIN_CATALOG_S_MAX = 120.0
+"""The first bound for a copy of the masters' catalog, whose superblock may have COPY_MANIFEST_BYTES_MAX, and for
+offline tools. Neither takes a place from other copies."""
 COPY_PART_WAIT_S_MAX = 300.0
 """Bounds how long a target waits for each COPY_CHUNK_BYTES of a file. At COPY_RATE_MIN_BYTES_PER_S a source has sent a
 part on each of its COPY_FETCHES_MAX connections in 256 s."""

@@ -131,7 +131,7 @@ def copy_from_leader(disk: Disk, uuid: str, leader: str, address: Address, stopp
     before = local()
     last = before.last_logged if before is not None else None
     term = ConsensusMeta.load(disk, CATALOG_ID).term if ConsensusMeta.exists(disk, CATALOG_ID) else 0
-    source = RemoteCopySource(leader, [address])
+    source = RemoteCopySource(leader, [address], limits.COPY_BEGIN_CATALOG_S_MAX)
     try:
         attempt = CopyAttempt(disk=disk, tablet_id=CATALOG_ID, uuid=uuid, source=source, cancelled=stopped)
         TargetCopy(attempt, own_last_opid=last or ZERO_OPID, own_term=term, stop_and_delete=local).run()

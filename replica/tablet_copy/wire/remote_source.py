@@ -25,7 +25,7 @@ from nyala.replica.rpc import (
     raise_if_error,
 )
 from nyala.replica.tablet_copy import WHOLE, CopyFile, CopyManifest, CopyWanted, FileKind
-from nyala.replica.types import Address, Applied, Code, Refused, known_value, limits, new_uuid
+from nyala.replica.types import ZERO_OPID, Address, Applied, Code, Refused, known_value, limits, new_uuid
 from nyala.replica.types.names import shown
 
 from .fetch_patience import FetchPatience
@@ -64,8 +64,6 @@ _SENDER = "the copy source"
 class RemoteCopySource:
     """A `CopySource` over another server's CopyService; blocking calls, for threads of a copy job."""
 
-    BEGIN_TIMEOUT_S = 120.0
-    """The source reads its log segments once to begin."""
     OPEN_TIMEOUT_S = 10.0
     """The time-out for the ticket of a connection, and again for connecting."""
     SILENCE_S = 30
@@ -73,8 +71,10 @@ class RemoteCopySource:
     IDLE_S = 10.0
     """A connection that was idle for so long is not used again, because the source may be about to end it."""
 
-    def __init__(self, uuid: str, addresses: list[Address]) -> None:
+    def __init__(self, uuid: str, addresses: list[Address], begin_s: float = limits.COPY_BEGIN_S_MAX) -> None:
+        """`begin_s`: the time that the source has to open a session, besides that of a flush."""
         self._uuid = uuid
+        self._begin_s = begin_s
         self._channel = channel_to(addresses[0], COPY_CHANNEL_OPTIONS)
         self._stub = pb_grpc.CopyServiceStub(self._channel)
         self._address = addresses[0]
@@ -97,7 +97,8 @@ class RemoteCopySource:
     def begin(
         self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool, wanted: CopyWanted = WHOLE
     ) -> CopyManifest:
-        """Open a session at the source."""
+        """Open a session at the source; Refused UNAVAILABLE if it takes longer than it may."""
+        until_s = time.monotonic() + self._begin_s + (limits.COPY_BEGIN_FLUSH_S if wanted.flushed > ZERO_OPID else 0.0)
         request = pb.BeginCopyRequest(
             dest_uuid=self._uuid,
             requestor_uuid=requestor_uuid,
@@ -110,16 +111,17 @@ class RemoteCopySource:
             attempt=ATTEMPTS.next(),
         )
         try:
-            return self._begin(request)
+            return self._begin(request, until_s)
         except Refused as error:
             if error.code is not Code.CAS_FAILED:
                 raise
             # This attempt is the latest one: an earlier process of this server had a clock that was ahead.
             request.attempt = ATTEMPTS.next(above=_later_attempt(error.detail))
-            return self._begin(request)
+            return self._begin(request, until_s)
 
-    def _begin(self, request: pb.BeginCopyRequest) -> CopyManifest:
-        call = self._abortable(lambda: self._stub.BeginCopy.future(request, timeout=self.BEGIN_TIMEOUT_S))
+    def _begin(self, request: pb.BeginCopyRequest, until_s: float) -> CopyManifest:
+        left_s = max(0.0, until_s - time.monotonic())
+        call = self._abortable(lambda: self._stub.BeginCopy.future(request, timeout=left_s))
         try:
             reply = _answered(call.result)
         finally:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,13 +18,16 @@ import pytest
 
 from nyala.replica.fs import KNOWN_MASTERS
 from nyala.replica.rpc import pb, pb_grpc
+from nyala.replica.server.copies.copy_service import FLUSH_WAIT_S
 from nyala.replica.server.heartbeats import heartbeat as heartbeat_module
-from nyala.replica.tablet_copy import CopyFile, FileKind
+from nyala.replica.server.options import ServerOptions
+from nyala.replica.tablet_copy import WHOLE, CopyFile, CopyWanted, FileKind
 from nyala.replica.tablet_copy.wire.remote_source import ATTEMPTS, RemoteCopySource
-from nyala.replica.types import Address, Code, Refused, limits
+from nyala.replica.types import Address, Code, OpId, Refused, limits
 from nyala.schemas import build_level
 from tests.harness.copies import TABLET
 from tests.harness.hostile_fields import Must, cases
+from tests.harness.patience import patience_s
 from tests.harness.server_pair import until
 from tests.unit.rpc.test_rpc_reply_fields import REPLIES
 from tests.unit.server.test_server_heartbeat import OTHER, Hearing, beating, beats_later
@@ -38,9 +44,11 @@ class Answering(pb_grpc.CopyServiceServicer):
         self.open_fetch: Any = REPLIES["OpenFetchReply"]
         self.end: Any = pb.EndCopyReply()
         self.attempts: list[int] = []
+        self.begin_s, self.let_go = 0.0, threading.Event()
 
     def BeginCopy(self, request: Any, context: Any) -> Any:
         self.attempts.append(request.attempt)
+        self.let_go.wait(self.begin_s)
         return self.begin
 
     def OpenFetch(self, request: Any, context: Any) -> Any:
@@ -60,6 +68,7 @@ def answering() -> Iterator[tuple[Answering, RemoteCopySource]]:
     try:
         yield source, target
     finally:
+        source.let_go.set()
         target.close()
         server.stop(None).wait()
 
@@ -107,6 +116,46 @@ def test_attempt_that_a_source_makes_up_is_refused_and_raises_no_later_number(de
         assert refused.value.code is Code.CORRUPTION
         (first,) = source.attempts
         assert first < ATTEMPTS.next() < first + limits.COPY_ATTEMPT_AHEAD_US_MAX
+
+
+def refused_after(target: RemoteCopySource, wanted: CopyWanted = WHOLE) -> float:
+    """The seconds after which `begin` gives a silent source up."""
+    begun = time.monotonic()
+    with pytest.raises(Refused) as refused:
+        target.begin(TABLET, UUID, False, wanted)
+    assert refused.value.code is Code.UNAVAILABLE and "nothing was applied" in str(refused.value)
+    return time.monotonic() - begun
+
+
+def test_source_that_does_not_begin_gives_its_place_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TC-11, TC-12. Goal: a source that says nothing keeps none of a target's places for long. Method: a source that
+    takes a second longer than it may, also in two calls because it names a later attempt: UNAVAILABLE at the bound; one
+    that accepts the connection and nothing else; a request for rows that the source must flush first has the time of a
+    flush, too."""
+    monkeypatch.setattr(limits, "COPY_BEGIN_FLUSH_S", patience_s(60.0))
+    with answering() as (source, target):
+        target._begin_s, source.begin_s = 1.0, patience_s(60.0)
+        assert 0.9 < refused_after(target) < source.begin_s / 2
+        assert len(source.attempts) == 1
+        source.begin_s, source.begin = 0.7, pb.BeginCopyReply(error=pb.Error(code=Code.CAS_FAILED, detail="7"))
+        assert 0.9 < refused_after(target) < 1.4
+        assert len(source.attempts) == 3
+        source.begin_s, source.begin = 1.5, REPLIES["BeginCopyReply"]
+        assert target.begin(TABLET, UUID, False, CopyWanted(flushed=OpId(1, 1))).session_id == UUID
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        target = RemoteCopySource(UUID, [Address("127.0.0.1", deaf.getsockname()[1])], begin_s=1.0)
+        assert refused_after(target) < patience_s(60.0)
+        target.close()
+
+
+def test_time_to_begin_is_what_an_honest_source_needs() -> None:
+    """TC-11. Goal: no honest source is given up. Method: the log that a tablet may have above its last flush, and a
+    flush, each four times over, and the longest superblock of a catalog, at the lowest rate that is expected of a disk,
+    against the bounds."""
+    options, rate = ServerOptions(root="unused"), limits.CHECKSUM_BYTES_PER_S_MIN
+    assert 4 * (options.flush_wal_bytes + options.log_retain_bytes) / rate < limits.COPY_BEGIN_S_MAX
+    assert FLUSH_WAIT_S + 4 * limits.MEMSTORE_FLUSH_BYTES / rate < limits.COPY_BEGIN_FLUSH_S
+    assert limits.COPY_MANIFEST_BYTES_MAX / rate < limits.COPY_BEGIN_CATALOG_S_MAX
 
 
 class Lying(Hearing):
