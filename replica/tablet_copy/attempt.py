@@ -13,9 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from nyala.replica.tablet import Superblock, data_trouble
-from nyala.replica.types import Code, Disk, DiskFailure, Refused
+from nyala.replica.types import Code, Corruption, Disk, DiskFailure, Refused
+from nyala.replica.wal import latest_time
 
 from .blocks import rename_blocks
+from .checks import time_refusal
 from .deletion import wal_folder
 from .downloads import DamagedFile, Downloads
 from .manifest import WHOLE, CopyFile, CopyManifest, CopySource, CopyWanted, FileKind
@@ -53,7 +55,8 @@ class CopyAttempt:
     """One attempt of the server `uuid` to bring files of one tablet from `source` to `disk`.
 
     `streams` files at once. `pace(bytes)` may block to hold a rate; `cancelled()` true ends the attempt at the next
-    chunk, or at the next step that calls `check_cancelled`.
+    chunk, or at the next step that calls `check_cancelled`. `ahead_us(hybrid time)` is that of the server's
+    `HybridClock`; without it any time is accepted, as by an offline tool.
     Concurrency: one thread; `pace` and `cancelled` are called from any stream.
     """
 
@@ -64,6 +67,7 @@ class CopyAttempt:
     streams: int = 1
     pace: Callable[[int], None] = lambda length_bytes: None
     cancelled: Callable[[], bool] = lambda: False
+    ahead_us: Callable[[int], int] = lambda hybrid_time: 0
     progress: CopyProgress = field(default_factory=CopyProgress)
     _block_paths: list[str] = field(default_factory=list, init=False)
 
@@ -71,6 +75,12 @@ class CopyAttempt:
         """Raise Refused if the attempt was cancelled."""
         if self.cancelled():
             raise copy_cancelled(self.tablet_id)
+
+    def check_time(self, what: str, hybrid_time: int) -> None:
+        """Raise Refused if a time of the source's `what` is too far ahead of the clock here."""
+        refusal = time_refusal(what, hybrid_time, self.ahead_us(hybrid_time))
+        if refusal is not None:
+            raise refusal
 
     @contextmanager
     def session(self, wanted: CopyWanted = WHOLE, *, allow_leaderless: bool = False) -> Iterator[CopyManifest]:
@@ -89,9 +99,17 @@ class CopyAttempt:
             self._end(manifest.session_id, success, doubted)
 
     def bring_log(self, manifest: CopyManifest) -> None:
-        """Fetch the session's log segments into the tablet's folder, which is made, durably."""
+        """Fetch the session's log segments into the tablet's folder, which is made, durably. Refused if it is no
+        log, or if its times are too far ahead."""
         segments = [f for f in manifest.files if f.kind is FileKind.WAL_SEGMENT]
         self._bring(manifest, segments, wal_folder(self.tablet_id), {f.name: f.name for f in segments})
+        try:
+            latest = latest_time(self.disk, wal_folder(self.tablet_id), self.tablet_id)
+        except Corruption as error:  # the bytes are those that the source recorded
+            raise Refused(
+                Code.CORRUPTION, "the source offers what is no log: look at that server", why=error
+            ) from error
+        self.check_time("log", latest)
 
     def bring_blocks(self, manifest: CopyManifest, remote: Superblock, local: Superblock) -> Superblock:
         """Fetch the blocks that the source's superblock names, durably, under numbers that no superblock here names.

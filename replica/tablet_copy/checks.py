@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nyala.replica.types import ZERO_OPID, Code, DataState, OpId, Refused
+from nyala.replica.types import ZERO_OPID, Code, DataState, OpId, Refused, limits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +74,24 @@ def start_tablet_copy_checks(request: CopyRequest, local: LocalReplica) -> Refus
             actual=local.last_opid,
         )
     return None
+
+
+def time_refusal(what: str, hybrid_time: int, ahead_us: int) -> Refused | None:
+    """The refusal of a copy whose time would push this server's clock by so much; None if it may.
+
+    A time in an AppendEntries has the same bound. Later writes of this server get times above those that it holds, so a
+    time that is far ahead must not come here by a copy either.
+    """
+    if ahead_us <= limits.CLOCK_AHEAD_OF_PEERS_US_MAX:
+        return None
+    return Refused(
+        Code.ILLEGAL_STATE,
+        f"the times of the source's {what} are too far ahead of the clock here: no replica was installed, compare the "
+        "clocks of both servers",
+        time=hybrid_time,
+        ahead_s=round(ahead_us / 1e6, 1),
+        max_s=limits.CLOCK_AHEAD_OF_PEERS_US_MAX / 1e6,
+    )
 
 
 def source_refusal(

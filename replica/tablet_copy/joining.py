@@ -80,6 +80,7 @@ class WitnessJoin:
         if remote.flush_opid < base:
             what = "the source's blocks end below the log that is kept here: entries in between would be missing"
             raise Refused(Code.NOT_READY, what, flushed=remote.flush_opid, base=base)
+        self.attempt.check_time("rows", remote.flush_time)
         return remote
 
     def _forget_files(self) -> None:

@@ -111,6 +111,7 @@ class TargetCopy:
         if remote.witness and not self._wanted.log_only:
             raise Refused(Code.ILLEGAL_STATE, "the source offers a log without rows", tablet=self._tablet_id)
         self._admit(manifest, *self._own)
+        self._attempt.check_time("rows", remote.flush_time)
         return remote
 
     def _admit(self, manifest: CopyManifest, last_opid: OpId, term: int) -> None:

@@ -5,7 +5,7 @@ from .handles import Anchor, Replay, SegmentInfo
 from .live_dump import dump_log, dump_settled
 from .log import Log
 from .log_report import LogReport, inspect_log
-from .offline import read_offline
+from .offline import latest_time, read_offline
 from .options import WalOptions
 from .recovery import WITHHELD_NAME
 from .reservation import Reservation

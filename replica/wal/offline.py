@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 
-from nyala.replica.types import Disk, Entry, check
+from nyala.replica.types import Corruption, Disk, Entry, check
 
 from .format import decode_entry
 from .handles import Replay
@@ -32,6 +32,18 @@ def read_offline(disk: Disk, folder: str, tablet_id: str) -> Replay:
     if withheld is not None and last.index >= withheld.index:
         withheld = None
     return Replay(_Entries(disk, folder, found, kept), first, last, withheld)
+
+
+def latest_time(disk: Disk, folder: str, tablet_id: str) -> int:
+    """The highest hybrid time of all entries in a log whose end is whole; 0 without entries. Corruption where opening
+    would raise it, and if the end is damaged.
+
+    Heavy: it reads the whole log once. No process may write meanwhile.
+    """
+    found, broken = read_all(disk, folder, tablet_id)
+    if broken is not None:
+        raise Corruption("the end of the log is damaged", segment=broken[0].name, why=broken[1].what)
+    return found.latest_time
 
 
 class _Entries:

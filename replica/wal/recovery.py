@@ -59,6 +59,8 @@ class Recovered:
     """All OpIds that were written, including those that were replaced since."""
     newest: Newest = field(default_factory=Newest)
     """The content of the record beside the segments."""
+    latest_time: int = 0
+    """The highest hybrid time of all entries that were written."""
 
     @property
     def last_index(self) -> int:
@@ -205,6 +207,7 @@ def _walk(
         highest = max(highest, entry.opid.index)
         out.index.add(entry.opid, header.segment, start, end)
         out.written.add(entry.opid)
+        out.latest_time = max(out.latest_time, entry.hybrid_time)
 
     file = disk.open(path)
     try:

@@ -458,7 +458,13 @@ class TabletCopies:
                 target.cmeta = ConsensusMeta.adopt(target.disk, TABLET, target.uuid, remote, lost=was_here)
 
         copy = TargetCopy(
-            CopyAttempt(disk=target.disk, tablet_id=TABLET, uuid=target.uuid, source=SimCopySource(source, target)),
+            CopyAttempt(
+                disk=target.disk,
+                tablet_id=TABLET,
+                uuid=target.uuid,
+                source=SimCopySource(source, target),
+                ahead_us=target.hybrid_clock.ahead_us,
+            ),
             own_last_opid=local.last_opid,
             own_term=local.term,
             stop_and_delete=stop_and_delete,

@@ -648,4 +648,66 @@ MUTANTS = (
         """,
         after="",
     ),
+    Mutant(
+        name="copied log has any time",
+        rows="IN-50",
+        test="tests/unit/tablet_copy/test_copy_times.py::test_copy_whose_times_are_too_far_ahead_installs_nothing",
+        file="replica/tablet_copy/attempt.py",
+        function="CopyAttempt.bring_log",
+        before="""
+            self.check_time("log", latest)
+        """,
+        after="",
+    ),
+    Mutant(
+        name="copied rows have any time",
+        rows="IN-50",
+        test="tests/unit/tablet_copy/test_copy_times.py::test_copy_whose_times_are_too_far_ahead_installs_nothing",
+        file="replica/tablet_copy/target.py",
+        function="TargetCopy._accept",
+        before="""
+            self._attempt.check_time("rows", remote.flush_time)
+        """,
+        after="",
+    ),
+    Mutant(
+        name="joined rows have any time",
+        rows="IN-50",
+        test=(
+            "tests/unit/tablet_copy/test_copy_times.py::test_rows_whose_times_are_too_far_ahead_do_not_join_a_witness"
+        ),
+        file="replica/tablet_copy/joining.py",
+        function="WitnessJoin._accept",
+        before="""
+            self.attempt.check_time("rows", remote.flush_time)
+        """,
+        after="",
+    ),
+    Mutant(
+        name="time at the bound is too far",
+        rows="IN-50",
+        test="tests/unit/tablet_copy/test_copy_times.py::test_copy_whose_times_are_too_far_ahead_installs_nothing",
+        file="replica/tablet_copy/checks.py",
+        function="time_refusal",
+        before="if ahead_us <= limits.CLOCK_AHEAD_OF_PEERS_US_MAX:",
+        after="if ahead_us < limits.CLOCK_AHEAD_OF_PEERS_US_MAX:",
+    ),
+    Mutant(
+        name="copied log need not open",
+        rows="TC-51",
+        test="tests/unit/tablet_copy/test_copy_times.py::test_copied_log_that_does_not_open_is_refused[block]",
+        file="replica/wal/offline.py",
+        function="latest_time",
+        before="if broken is not None:",
+        after="if False:",
+    ),
+    Mutant(
+        name="latest time is that of the last entry",
+        rows="IN-50",
+        test="tests/unit/tablet_copy/test_copy_times.py::test_latest_time_is_that_of_all_entries_that_were_written",
+        file="replica/wal/recovery.py",
+        function="_walk.visit",
+        before="out.latest_time = max(out.latest_time, entry.hybrid_time)",
+        after="out.latest_time = entry.hybrid_time",
+    ),
 )

@@ -825,4 +825,16 @@ MUTANTS = (
         before="if not place.cancelled():",
         after="if True:",
     ),
+    Mutant(
+        name="copies bring any time to a server",
+        rows="IN-50",
+        test=(
+            "tests/unit/server/test_server_copies.py::"
+            "test_copy_of_a_log_far_ahead_of_the_clock_here_does_not_move_the_clock"
+        ),
+        file="replica/server/copies/copy_jobs.py",
+        function="CopyJobs.attempt",
+        before="ahead_us=manager.hybrid_clock.ahead_us,",
+        after="",
+    ),
 )

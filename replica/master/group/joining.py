@@ -25,10 +25,12 @@ from nyala.replica.types import (
     Code,
     Disk,
     DiskFailure,
+    HybridClock,
     Member,
     RaftConfig,
     Refused,
     ReplicaError,
+    SystemClock,
     limits,
 )
 
@@ -133,7 +135,14 @@ def copy_from_leader(disk: Disk, uuid: str, leader: str, address: Address, stopp
     term = ConsensusMeta.load(disk, CATALOG_ID).term if ConsensusMeta.exists(disk, CATALOG_ID) else 0
     source = RemoteCopySource(leader, [address], limits.COPY_BEGIN_CATALOG_S_MAX)
     try:
-        attempt = CopyAttempt(disk=disk, tablet_id=CATALOG_ID, uuid=uuid, source=source, cancelled=stopped)
+        attempt = CopyAttempt(
+            disk=disk,
+            tablet_id=CATALOG_ID,
+            uuid=uuid,
+            source=source,
+            cancelled=stopped,
+            ahead_us=HybridClock(SystemClock()).ahead_us,
+        )
         TargetCopy(attempt, own_last_opid=last or ZERO_OPID, own_term=term, stop_and_delete=local).run()
     finally:
         source.close()

@@ -308,6 +308,7 @@ class CopyJobs:
                 streams=manager.options.copy_streams,
                 pace=lambda length_bytes: self._pace(job, length_bytes),
                 cancelled=job.cancelled.is_set,
+                ahead_us=manager.hybrid_clock.ahead_us,
                 progress=job.progress,
             )
         finally:

@@ -17,7 +17,19 @@ from nyala.replica.server.tablets import manager as manager_module
 from nyala.replica.server.tablets.hosted import HostedTablet
 from nyala.replica.tablet import Superblock
 from nyala.replica.tablet_copy import WHOLE, CopyFile, CopyManifest, CopyRequest, CopyWanted
-from nyala.replica.types import ZERO_OPID, Address, Code, DataState, EntryKind, Member, OpId, RaftConfig, Refused
+from nyala.replica.types import (
+    ZERO_OPID,
+    Address,
+    Code,
+    DataState,
+    EntryKind,
+    Member,
+    OpId,
+    RaftConfig,
+    Refused,
+    hybrid_from_us,
+    limits,
+)
 from tests.harness.copies import (
     SOURCE_UUID,
     TABLET,
@@ -26,6 +38,7 @@ from tests.harness.copies import (
     Source,
     new_disk,
     superblock,
+    write_entry,
 )
 from tests.harness.managers import new_manager
 from tests.harness.patience import patience_s
@@ -321,5 +334,27 @@ def test_copy_job_replaces_a_replica_that_lags() -> None:
         assert await server.ended() == ""
         assert server.hosted.last_opid == OpId(1, 5)
         assert server.manager.disk.listdir("quarantine") == [f"{TABLET}-000001"]
+
+    run(scenario, entries=5)
+
+
+def test_copy_of_a_log_far_ahead_of_the_clock_here_does_not_move_the_clock() -> None:
+    """IN-50. Goal: a copy brings no times to a server that it would refuse from a leader. Method: a tablet that is not
+    here, and of which the source's log has an entry an hour ahead of this server's clock: the copy fails, and tells by
+    how much; the tablet is a tombstone, and the clock has not moved."""
+
+    async def scenario(server: Server, source: Source) -> None:
+        manager = server.manager
+        await manager.delete(TABLET, None, "for a test")
+        hour = hybrid_from_us(manager.clock.wall_us() + 3_600_000_000)
+        source.replica.index += 1
+        entry = write_entry(source.replica.index, [1], "far", 1)._replace(hybrid_time=hour)
+        source.replica.log.append([entry], lambda outcome: None)
+        source.replica.log.drain()
+        server.ask()
+        error = await server.ended()
+        assert "too far ahead of the clock here" in error and f"time={hour}" in error
+        assert server.hosted.superblock.data_state is DataState.DELETED and server.hosted.replica is None
+        assert manager.hybrid_clock.ahead_us(hour) > limits.CLOCK_AHEAD_OF_PEERS_US_MAX
 
     run(scenario, entries=5)
