@@ -6,6 +6,7 @@ directory's lock.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ TAKE_OVER_TIMEOUT_S = 30.0
 HEARD_WAIT_S = 15.0
 """A leader counts a dead master as alive for an election timeout, 1 s, and a new leader counts from its election."""
 HEARD_POLL_S = 0.2
+NUMBER = re.compile("[0-9]{1,9}")
 TOLD_TIMEOUT_S = 30.0
 TOLD_POLL_S = 0.05
 
@@ -102,8 +104,10 @@ def _take_over(
             if heard:
                 progress.phase = "WAITING until the leader has not heard the lost master for a while"
                 threading.Event().wait(HEARD_POLL_S)
-            else:
+            elif NUMBER.fullmatch(taken.error.detail):
                 seen = int(taken.error.detail)  # others have done so before
+            else:
+                break
     raise_if_error(taken.error)
     take_over(disk, own, taken.number)
     floor = 0

@@ -6,6 +6,15 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        name="any detail is the number of a takeover",
+        rows="IN-82",
+        test="tests/unit/tools/test_catalog_copy.py::test_takeover_by_a_number_that_is_none_ends_with_the_leaders_reason",
+        file="replica/tools/catalog_copy.py",
+        function="_take_over",
+        before="elif NUMBER.fullmatch(taken.error.detail):",
+        after="elif taken.error.detail:",
+    ),
+    Mutant(
         name="check speaks of force to who forced nothing",
         rows="IN-42",
         test=(

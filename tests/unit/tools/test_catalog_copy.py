@@ -79,3 +79,13 @@ def test_takeover_of_a_master_that_goes_on_living_is_refused(monkeypatch: pytest
     with pytest.raises(Refused, match="that master lives") as refused:
         take_over(leader)
     assert refused.value.code is Code.ILLEGAL_STATE and 1 < len(leader.seen) < 10
+
+
+@pytest.mark.parametrize("detail", ["", "many", "-1", "4294967296", "9" * 2000, "\u0663"])
+def test_takeover_by_a_number_that_is_none_ends_with_the_leaders_reason(detail: str) -> None:
+    """IN-82. Goal: whatever answers, the command ends in one line. Method: a leader that was asked before by another
+    one, and gives something else than the number of that takeover."""
+    leader = Leader([Refused(Code.CAS_FAILED, "taken over since", detail=detail)])
+    with pytest.raises(Refused, match="taken over since"):
+        take_over(leader)
+    assert leader.seen == [0]
