@@ -71,6 +71,8 @@ class PartitionSpec:
         if self.range_column:
             arrow_type = schema.column(self.range_column).arrow_type
             for split in self.range_splits:
+                if split is None:
+                    raise invalid("a range begins at a value, and null is none", column=self.range_column, split=split)
                 try:
                     check_decimals([split])
                     pa.scalar(split, type=arrow_type)

@@ -6,6 +6,18 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        name="range begins at null",
+        rows="IN-82",
+        test=(
+            "tests/unit/server/test_server_creations.py::"
+            "test_creation_with_a_bad_field_is_refused_with_the_value_and_changes_nothing"
+        ),
+        file="replica/rows/partition.py",
+        function="PartitionSpec.validate_for",
+        before="if split is None:",
+        after="if split is ...:",
+    ),
+    Mutant(
         name="slice of rows is hashed from its array",
         rows="IN-02",
         test=(

@@ -76,6 +76,11 @@ def older(request: Any, *schema_ids: int, last: int = 1) -> None:
     request.table.schema.schema_id = last
 
 
+def splits(request: Any, *values: bytes) -> None:
+    request.table.partition.range_column = "k"
+    request.table.partition.range_splits_json.extend(values)
+
+
 def nobody_votes(request: Any) -> None:
     for member in request.config.members:
         member.votes = False
@@ -110,6 +115,12 @@ BAD = (
     to("table.partition.hash_version", 9),
     to("table.partition.range_column", "no-such"),
     to("table.partition.range_splits_json", [b"1"], "range column"),
+    also("table.partition.range_splits_json", lambda r: splits(r, b"null"), "split=None"),
+    also("table.partition.range_splits_json", lambda r: splits(r, b"5", b"5"), "[5, 5]"),
+    to("bucket", 1, "bucket=1"),
+    to("bucket", -1),
+    to("range_pos", 1, "range_pos=1"),
+    to("range_pos", -1),
     to("table.replication_factor", 0),
     to("table.replication_factor", 2),
     to("table.replication_factor", 9),
@@ -140,8 +151,6 @@ BAD = (
 )
 FREE = {
     "dest_uuid": "another server's uuid is refused by each call",
-    "bucket": "checked against the table's partitions",
-    "range_pos": "checked against the table's partitions",
     "config.members.replace": "the masters move such a member away, as any other",
     "table.created_us": "no server uses it",
     "table.source.topic": "no server uses it",
