@@ -181,7 +181,8 @@ def test_staleness_takes_seconds_that_clocks_can_judge() -> None:
 
 
 @pytest.mark.parametrize(
-    "address, says", [("", "addresses"), ("nohost", "host:port"), ("h:0", "host:port"), (5, "addr")]
+    "address, says",
+    [("", "addresses"), ("nohost", "host:port"), ("h:0", "port 0"), ("h:99999", "ports go up to 65535"), (5, "addr")],
 )
 def test_connect_to_what_is_no_address_says_so(address: Any, says: str) -> None:
     """Goal: an invalid address is refused at once. Method: what is no host:port."""

@@ -118,6 +118,10 @@ def test_command_line_becomes_options(capsys: pytest.CaptureFixture[str]) -> Non
         with pytest.raises(SystemExit):
             parse(["--root", "/r", *bad])
         assert "is not an address of the form host:port" in capsys.readouterr().err
+    for bad in (["--masters", "h:65536"], ["--listen", "h:123456"], ["--advertise", "h:0"]):
+        with pytest.raises(SystemExit):
+            parse(["--root", "/r", *bad])
+        assert "is no address: " in capsys.readouterr().err
     for option, value, why in (
         ("--copy-rate-bytes-per-s", "65536", "a slower copy never ends"),
         ("--copy-busy-rate-bytes-per-s", "-1", "a rate is 0 or more"),
