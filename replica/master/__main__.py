@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 
+import nyala.replica.types.quiet_grpc  # noqa: F401  before gRPC is imported
 from nyala.replica.policy import Caps
 from nyala.replica.types import Address, KafkaSecurity, ReplicaError, kafka_security
 from nyala.replica.types.process import add_options, log_to_stderr, raise_open_files_limit

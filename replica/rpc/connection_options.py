@@ -12,8 +12,13 @@ _SIZES: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", limits.GRPC_MESSAGE_BYTES_MAX),
 )
 
+_UNCOMPRESSED: tuple[str, int] = ("grpc.compression_enabled_algorithms_bitset", 1)
+"""Only messages as they are: gRPC would expand a compressed one, a thousandfold, before anything can measure it. It
+refuses one with UNIMPLEMENTED."""
+
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     *_SIZES,
+    _UNCOMPRESSED,
     ("grpc.initial_reconnect_backoff_ms", 50),
     # The time in which a connection must be made, despite the name: a busy host, or one that is far away, answers the
     # first bytes late. A dead process refuses at once.
@@ -44,6 +49,7 @@ COPY_CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", limits.GRPC_MESSAGE_BYTES_MAX),
     ("grpc.max_send_message_length", limits.COPY_MANIFEST_BYTES_MAX),
+    _UNCOMPRESSED,
     # Two servers on one port would share its connections; the second must fail to bind.
     ("grpc.so_reuseport", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+import nyala.replica.types.quiet_grpc  # noqa: F401  before gRPC is imported
 from nyala.replica.types import Address, InvariantViolation, place_to_listen
 from nyala.replica.types.process import add_options
 

@@ -6,7 +6,7 @@ import socket
 import struct
 from typing import Any
 
-DATA, HEADERS, SETTINGS, WINDOW_UPDATE = 0, 1, 4, 8
+DATA, HEADERS, RESET, SETTINGS, WINDOW_UPDATE = 0, 1, 3, 4, 8
 _WINDOW = 4  # the setting of how many bytes of a stream may come unasked
 
 
@@ -20,23 +20,24 @@ class RawCaller:
         settings = _frame(SETTINGS, 0, 0, struct.pack("!HI", _WINDOW, window))
         self._socket.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + settings)
         self._stream = -1
+        self._ended: set[int] = set()
 
     def close(self) -> None:
         """End the connection."""
         self._socket.close()
 
-    def call(self, service: str, method: str, request: Any) -> int:
-        """Make a call; returns its number."""
+    def call(self, service: str, method: str, request: Any, encoding: str = "") -> int:
+        """Make a call; returns its number. `encoding`: how `request`, which is bytes then, is compressed."""
         self._stream += 2
         names = {
             ":method": "POST", ":scheme": "http", ":path": f"/nyala.v1.{service}/{method}", ":authority": "test",
-            "te": "trailers", "content-type": "application/grpc",
+            "te": "trailers", "content-type": "application/grpc", **({"grpc-encoding": encoding} if encoding else {}),
         }  # fmt: skip
         headers = b"".join(b"\0" + _text(name) + _text(value) for name, value in names.items())
-        body = request.SerializeToString()
+        body = request if encoding else request.SerializeToString()
         self._socket.sendall(
             _frame(HEADERS, 4, self._stream, headers)
-            + _frame(DATA, 1, self._stream, b"\0" + len(body).to_bytes(4) + body)
+            + _frame(DATA, 1, self._stream, bytes([bool(encoding)]) + len(body).to_bytes(4) + body)
         )
         return self._stream
 
@@ -55,6 +56,14 @@ class RawCaller:
             if head[3] == DATA and int.from_bytes(head[5:9]) == stream and body:
                 reply.ParseFromString(body[5:])
                 return reply
+
+    def wait_ended(self, stream: int) -> None:
+        """Return when the server has ended that call."""
+        while stream not in self._ended:
+            head = self._take(9)
+            self._take(int.from_bytes(head[:3]))
+            if head[3] == RESET or (head[3] in (DATA, HEADERS) and head[4] & 1):
+                self._ended.add(int.from_bytes(head[5:9]))
 
     def _take(self, size: int) -> bytes:
         taken = b""

@@ -154,6 +154,62 @@ MUTANTS = (
         after="",
     ),
     Mutant(
+        name="compressed requests are expanded",
+        rows="IN-60",
+        test="tests/process/test_call_memory_process.py::test_compressed_requests_take_no_memory_and_fill_no_log",
+        file="replica/rpc/connection_options.py",
+        function="",
+        before="""
+            _UNCOMPRESSED,
+            # Two servers on one port would share its connections; the second must fail to bind.
+        """,
+        after="""
+            # Two servers on one port would share its connections; the second must fail to bind.
+        """,
+    ),
+    Mutant(
+        name="compressed requests reach a handler",
+        rows="IN-60",
+        test=(
+            "tests/unit/rpc/test_rpc_compression.py::"
+            "test_server_refuses_a_compressed_request_and_takes_others_beside_it"
+        ),
+        file="replica/rpc/connection_options.py",
+        function="",
+        before="""
+            _UNCOMPRESSED,
+            # Two servers on one port would share its connections; the second must fail to bind.
+        """,
+        after="""
+            # Two servers on one port would share its connections; the second must fail to bind.
+        """,
+    ),
+    Mutant(
+        name="compressed replies are expanded",
+        rows="IN-60",
+        test="tests/unit/rpc/test_rpc_compression.py::test_caller_refuses_a_compressed_reply",
+        file="replica/rpc/connection_options.py",
+        function="",
+        before="""
+            *_SIZES,
+            _UNCOMPRESSED,
+        """,
+        after="""
+            *_SIZES,
+        """,
+    ),
+    Mutant(
+        name="gRPC writes a line for each refused call",
+        rows="IN-60",
+        test="tests/process/test_call_memory_process.py::test_compressed_requests_take_no_memory_and_fill_no_log",
+        file="replica/types/quiet_grpc.py",
+        function="",
+        before="""
+            os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+        """,
+        after="",
+    ),
+    Mutant(
         name="each item is looked at a hundred times",
         rows="IN-60",
         test="tests/unit/rpc/test_rpc_request_costs.py::test_requests_of_tablet_servers_cost_no_more_than_is_stated",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import re
+import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -76,3 +78,32 @@ def test_large_calls_of_one_host_leave_room_for_another(cluster: LocalCluster) -
     assert refused and answered
     assert grown_mb < limits.CALLS_MEMORY_PER_HOST_BYTES_MAX >> 20
     assert len(leader.tablets.ListTablets(listing, timeout=30).replicas) == 1
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+def test_compressed_requests_take_no_memory_and_fill_no_log(encoding: str) -> None:
+    """Goal: IN-60: a server never expands a compressed request, and the refusals fill no log. Method: one server, which
+    is started as in production, gets 120 calls whose 15 KB each are 15 MiB of zeros. All end. Its memory grows by less
+    than four such requests, its log by nothing, and an ordinary caller is answered in between and afterwards."""
+    expanded = bytes(15 << 20)
+    body = gzip.compress(expanded) if encoding == "gzip" else zlib.compress(expanded)
+    with local_cluster(0) as cluster:
+        server = cluster.add_server(start=False)
+        server.prefix = ("env",)
+        server.start()
+        assert server.process is not None
+        listing = pb.ListTabletsRequest(dest_uuid=server.uuid)
+        assert not server.tablets.ListTablets(listing, timeout=30).error.code
+        before_mb, before_log = peak_mb(server.process.pid), server.log_path.stat().st_size
+        callers = [RawCaller(server.address) for _ in range(40)]
+        calls = [(each, each.call("TabletService", "GetIdentity", body, encoding)) for each in callers * 3]
+        assert not server.tablets.ListTablets(listing, timeout=30).error.code
+        for caller, number in calls:
+            caller.wait_ended(number)
+        assert not server.tablets.ListTablets(listing, timeout=30).error.code
+        grown_mb = peak_mb(server.process.pid) - before_mb
+        print(f"{grown_mb} MB more at the peak")
+        assert grown_mb < 60
+        assert b"ompress" not in server.log_path.read_bytes()[before_log:]
+        for caller in callers:
+            caller.close()
