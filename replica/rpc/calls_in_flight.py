@@ -1,7 +1,7 @@
 """Counts the gRPC calls under way at a server, and the memory that they may take, per host and in all.
 
 gRPC bounds connections, and calls on one connection, but does not count by address. So calls are counted here, from the
-moment at which their request is whole, because gRPC does not show them earlier.
+moment at which their request is whole, because gRPC runs their handlers no earlier.
 """
 
 from __future__ import annotations
