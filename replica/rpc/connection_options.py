@@ -13,8 +13,8 @@ _SIZES: tuple[tuple[str, int], ...] = (
 )
 
 _UNCOMPRESSED: tuple[str, int] = ("grpc.compression_enabled_algorithms_bitset", 1)
-"""Only messages as they are: gRPC would expand a compressed one, a thousandfold, before anything can measure it. It
-refuses one with UNIMPLEMENTED."""
+"""Only messages as they are: gRPC would expand a compressed one, a thousandfold, before anything can measure it. A
+server refuses one with UNIMPLEMENTED. A caller gets an error, or the compressed bytes as its reply."""
 
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     *_SIZES,
