@@ -40,6 +40,8 @@ class Metrics(Exporter):
             yield GaugeMetricFamily(name, what, value=value)
         looks = "Tablets that were looked at, because something of them may have changed"
         yield CounterMetricFamily("nyala_master_tablet_looks", looks, value=self._state.kept.looks)
+        refused = "Ticks in which no decision was made, because one of their changes was refused"
+        yield CounterMetricFamily("nyala_master_ticks_refused", refused, value=self._state.ticks_refused)
         yield from call_families("nyala_master", self._calls)
         if self._state.kafka is not None:
             yield from kafka_families(self._state.kafka, self._state.mono_us)

@@ -31,7 +31,6 @@ from nyala.replica.types import (
     Member,
     OpId,
     RaftConfig,
-    Refused,
     ReplicaError,
     SystemClock,
     limits,
@@ -302,9 +301,7 @@ class MasterProcess:
     async def _reconcile(self, reconciler: Reconciler) -> None:
         while True:
             try:
-                await reconciler.tick()
-            except Refused as error:
-                _log.debug("no policy now: %s", error)
+                await reconciler.try_tick()
             except InvariantViolation as error:
                 self.fail(error)
                 return

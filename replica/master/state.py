@@ -59,6 +59,8 @@ class MasterState:
         self.led_term = -1
         """The term in which the soft state was collected."""
         self.decisions_published = 0
+        self.ticks_refused = 0
+        """The reconciler's ticks that were refused although this master leads."""
         self.kafka: KafkaLink | None = None
         """This master's link to Kafka; None: it was started without Kafka."""
 

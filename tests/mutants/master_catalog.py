@@ -821,7 +821,7 @@ MUTANTS = (
         ),
         file="replica/master/group/catalog_group.py",
         function="CatalogGroup._encoded",
-        before="if why := unfit_record(key, self.catalog.written(key, record)):",
+        before="if why := self.unfit(key, record):",
         after='if why := "":',
     ),
     Mutant(

@@ -414,8 +414,8 @@ MUTANTS = (
         test="tests/unit/master/test_master_belief.py::test_impossible_configs_tell_nothing",
         file="replica/master/heartbeats/belief.py",
         function="config_told",
-        before="0 <= opid.term <= report.term",
-        after="0 <= opid.term",
+        before="config.opid.term > report.term or ",
+        after="",
     ),
     Mutant(
         name="configs are ordered by index alone",

@@ -30,7 +30,8 @@ _log = logging.getLogger("nyala.master")
 Publish = Callable[[dict[str, Decision | None]], None]
 MARKS_PER_CHANGE_MAX = 500
 DROPPED_EVERY_US = 2_000_000
-
+NOT_NOW = frozenset({Code.NOT_LEADER, Code.NOT_READY, Code.STEPPING_DOWN, Code.UNAVAILABLE, Code.OVERLOADED})
+"""Refusals of a tick that are ordinary: this master does not lead, or the other masters do not answer."""
 
 LOOKS_PER_S = 10_000
 PAUSE_S_MAX = 2.0
@@ -75,6 +76,10 @@ class Reconciler:
         self._sinks: list[DecisionSink] = []
         self._term = -1
         self._dropped_seen_us = -DROPPED_EVERY_US
+        self._unfit: set[str] = set()
+        """The tablets that were logged because the catalog cannot hold their records."""
+        self._refused = ""
+        """The reason for which the last tick was refused; empty if it was not."""
         self.on_outcome: Callable[[Outcome], None] = lambda outcome: None
         self.on_view: Callable[[Sequence[ServerView], Set[str]], None] = lambda servers, looked: None
         """Called in each tick with all servers, and with the tablets that were looked at since the last call."""
@@ -87,6 +92,20 @@ class Reconciler:
         """The seconds until the next tick, by the tablets that were looked at since the last call."""
         looked, self._looks = self._state.kept.looks - self._looks, self._state.kept.looks
         return pause_s(self._state.options.policy_ms, looked)
+
+    async def try_tick(self) -> None:
+        """One evaluation, if this master leads. Any other refusal is counted, and logged once for its reason."""
+        try:
+            await self.tick()
+            self._refused = ""
+        except Refused as error:
+            if error.code in NOT_NOW:
+                _log.debug("no policy now: %s", error)
+                return
+            self._state.ticks_refused += 1
+            if self._refused != error.what:
+                self._refused = error.what
+                _log.warning("no decisions are made for any tablet, a tick was refused and is tried again: %s", error)
 
     async def tick(self) -> None:
         """One evaluation; Refused while this master does not lead."""
@@ -136,24 +155,34 @@ class Reconciler:
         One change of the catalog serves all tablets of a tick. A heartbeat without a new config causes none.
         """
         state, proven = self._state, self._state.inquiries.proven
-        found = []
+        found: dict[str, RaftConfig | None] = {}
         for tablet_id in sorted(state.kept.unrecorded):
             tablet = state.catalog.get(TABLET, tablet_id)
             if tablet is None:
                 continue
-            if not tablet.formed or is_later(tablet, proven(tablet_id)):
-                found.append(tablet_id)
-            else:
+            config = proven(tablet_id)
+            if tablet.formed and not is_later(tablet, config):
                 state.inquiries.request(tablet_id)
-        del found[MARKS_PER_CHANGE_MAX:]
+            elif len(found) < MARKS_PER_CHANGE_MAX and self._can_mark(tablet_id, marked(tablet, config)):
+                found[tablet_id] = config
         if not found:
             return
 
         def compute() -> Change:
             tablets = {t: state.catalog.get(TABLET, t) for t in found}
-            return {TABLET + t: marked(r, proven(t)) for t, r in tablets.items() if r is not None}, [], "", None
+            return {TABLET + t: marked(r, found[t]) for t, r in tablets.items() if r is not None}, [], "", None
 
         await state.group.change(compute)
+
+    def _can_mark(self, tablet_id: str, record: Tablet) -> bool:
+        """Whether the catalog can hold the record. One that it cannot hold keeps no other tablet from its own."""
+        why = self._state.group.unfit(TABLET + tablet_id, record)
+        if why and tablet_id not in self._unfit:
+            self._unfit.add(tablet_id)
+            _log.warning("T %s its proven config is not kept, look at the servers that report it: %s", tablet_id, why)
+        elif not why:
+            self._unfit.discard(tablet_id)
+        return not why
 
     async def _forget_dropped(self) -> None:
         """Note which replicas of dropped tablets are gone, and forget tablets that have had none for long enough."""

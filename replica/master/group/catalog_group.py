@@ -253,12 +253,16 @@ class CatalogGroup:
                 await self._commit(meta)
             return result
 
+    def unfit(self, key: str, record: Record) -> str:
+        """Why `change` would refuse that record; empty if it would not. Pure."""
+        return unfit_record(key, self.catalog.written(key, record))
+
     def _encoded(self, change: Change[T]) -> tuple[bytes, T]:
         """The `meta` of the entry to commit, empty if nothing is to be changed; and the result."""
         puts, deletes, request_id, result = change
         # Every master applies the log at every start: a record that none can read would end them all.
         for key, record in puts.items():
-            if why := unfit_record(key, self.catalog.written(key, record)):
+            if why := self.unfit(key, record):
                 what = "the masters could not read such a record again; nothing was changed"
                 raise Refused(Code.INVALID_ARGUMENT, what, why=why)
         return self.catalog.change(puts, deletes, request_id) if puts or deletes else b"", result

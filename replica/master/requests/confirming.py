@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nyala.replica.raft import invalid_config_reason, is_position, too_far
+from nyala.replica.raft import is_position, too_far
 from nyala.replica.types import Address, Code, RaftConfig, Refused, is_uuid, shown
 
 from ..catalog.catalog import Catalog
 from ..catalog.records import TABLET
 from ..catalog.tables import Change, tablet_of
-from ..heartbeats.belief import newer
+from ..heartbeats.belief import newer, unheld_reason
 
 
 def impossible(config: RaftConfig, known: RaftConfig, catalog_term: int) -> str:
     """Why no replica of the tablet can hold that committed config; empty if one can. `known`: the one in the catalog.
     `catalog_term`: the term of the leading master."""
-    if why := invalid_config_reason(config):
+    if why := unheld_reason(config):
         return why
     if not config.opid.index or not is_position(config.opid):
         return f"position {config.opid} is none of an entry that changes a config"

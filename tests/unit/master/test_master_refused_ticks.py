@@ -1,0 +1,194 @@
+"""The leading master's tick goes on for all other tablets, whatever a server reports of one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nyala.replica.master import MasterOptions
+from nyala.replica.master.catalog.records import TABLET, Tablet, write
+from nyala.replica.master.decisions.reconciler import Reconciler, marked
+from nyala.replica.master.group.entries import unfit_record
+from nyala.replica.master.heartbeats.belief import config_told
+from nyala.replica.master.metrics import Metrics
+from nyala.replica.rpc import CallsInFlight, config_to_pb, pb, reported_replica_from_pb
+from nyala.replica.types import Address, Code, DataState, Member, OpId, RaftConfig, Refused, limits
+from tests.harness.catalogs import table_info
+from tests.harness.master_calls import MasterWorld, S
+
+MOST = (1 << 63) - 1
+FAR = 1 << 40
+"""A term that each of these replicas has entered."""
+
+
+def alone(uuid: str, index: int = 2, *addresses: Address, **marks: Any) -> RaftConfig:
+    """A config with that one voter."""
+    return RaftConfig(OpId(1, index), (Member(uuid, addresses or (Address("h", 1),)),), **marks)
+
+
+UNHELD: dict[str, RaftConfig] = {
+    "no host": alone(S[0], 2, Address("", 1)),
+    "no port": alone(S[0], 2, Address("h", 0)),
+    "no host beside one": alone(S[0], 2, Address("h", 1), Address("", 1)),
+    "a port too high": alone(S[0], 2, Address("h", 65536)),
+    "a host too long": alone(S[0], 2, Address("h" * (limits.HOST_CHARS_MAX + 1), 1)),
+    "too many addresses": alone(S[0], 2, *(Address("h", n + 1) for n in range(17))),
+    "an index beyond the last": alone(S[0], limits.RAFT_INDEX_MAX + 1),
+    "a decision beyond the last": alone(S[0], decision=(MOST, 1)),
+    "a version beyond the last": alone(S[0], decision=(1, MOST)),
+    "a decision before the first": alone(S[0], decision=(-1, 1)),
+    "voters without data": RaftConfig(OpId(1, 2), (Member(S[0], (Address("h", 1),), holds_data=False),)),
+}
+"""Configs that no replica can hold."""
+
+
+def status_of(uuid: str, tablet: str, config: RaftConfig, term: int = FAR) -> pb.ReplicaStatus:
+    found = pb.ReplicaStatus(tablet_id=tablet, uuid=uuid, data_state=DataState.READY, phase="RUNNING", role="LEADER")
+    found.term = term
+    found.committed_config.CopyFrom(config_to_pb(config))
+    return found
+
+
+def record_of(config: RaftConfig) -> Tablet:
+    """The record of a tablet with that config as its proven one."""
+    members = alone(S[0]).members
+    return marked(Tablet(table_id="t" * 32, members=members, bucket=0, range_pos=0), config)
+
+
+@pytest.mark.parametrize("what", UNHELD)
+def test_config_that_no_replica_can_hold_is_not_believed(what: str) -> None:
+    """IN-40. Goal: the masters ignore a reported config that no replica can hold. Method: one that a replica can hold,
+    with one change each."""
+    told = reported_replica_from_pb(status_of(S[0], "t", alone(S[0])))
+    assert config_told(told) == alone(S[0])
+    assert config_told(reported_replica_from_pb(status_of(S[0], "t", UNHELD[what]))) is None
+
+
+ADDRESSES = st.lists(
+    st.builds(Address, st.sampled_from(["", "h", "h:1", "[::1]"]), st.integers(0, 1 << 16)), max_size=3
+)
+MEMBERS = st.lists(
+    st.builds(Member, st.sampled_from(S), ADDRESSES.map(tuple), votes=st.booleans(), holds_data=st.booleans()),
+    max_size=3,
+    unique_by=lambda m: m.uuid,
+)
+NUMBERS = st.sampled_from([-1, 0, 1, limits.NUMBER_MAX, limits.NUMBER_MAX + 1, MOST])
+CONFIGS = st.builds(
+    RaftConfig, st.builds(OpId, NUMBERS, NUMBERS), MEMBERS.map(tuple), st.tuples(NUMBERS, NUMBERS), st.booleans()
+)
+
+
+@given(CONFIGS)
+def test_catalog_can_hold_each_config_that_is_believed(config: RaftConfig) -> None:
+    """IN-40. Goal: no reported config that the masters believe is one that the catalog refuses. Method: configs of
+    random members, addresses, positions and decisions; the record of each that is believed."""
+    if (told := config_told(reported_replica_from_pb(status_of(S[0], "t", config, MOST)))) is not None:
+        assert unfit_record(TABLET + "t", write(record_of(told))) == ""
+
+
+async def with_two_tables(scenario: Callable[[MasterWorld, str, str], Any]) -> None:
+    """Run `scenario(world, tablet, uuid)`: of a second table, its only tablet, whose only replica is on that server."""
+    world = MasterWorld()
+    await world.begin()
+    try:
+        info = table_info("alone", buckets=1)
+        info.replication_factor = 1
+        made = await world.done("CreateTable", pb.CreateTableRequest(table=info, request_id="two"))
+        tablet = made.tablets[0]
+        await scenario(world, tablet.tablet_id, tablet.config.members[0].uuid)
+    finally:
+        await world.end()
+
+
+async def ticks(world: MasterWorld, reconciler: Reconciler, lies: Iterable[pb.ReplicaStatus]) -> None:
+    """Heartbeats of all servers, with these replicas too, and ticks until nothing changes."""
+    for _ in range(4):
+        for uuid in S:
+            beat = world.beat(uuid)
+            beat.replicas.extend(lie for lie in lies if lie.uuid == uuid)
+            world.servers.held[uuid] = {status.tablet_id: status for status in beat.replicas}
+            await world.done("Heartbeat", beat)
+        await reconciler.tick()
+        await world.master.inquiries.settled()
+        world.clock.now_us += 1_000_000
+
+
+@pytest.mark.parametrize("what", ["no host", "no port", "an index beyond the last", "a decision beyond the last"])
+def test_impossible_config_of_one_tablet_stops_no_other(what: str) -> None:
+    """IN-40. Goal: a server that reports an impossible config of its own tablet does not keep the masters from another
+    tablet. Method: the only replica of a tablet says the truth, then reports such a config; the other tablet's config
+    changes, and the catalog gets it."""
+
+    async def scenario(world: MasterWorld, tablet: str, liar: str) -> None:
+        reconciler = Reconciler(world.master)
+        await ticks(world, reconciler, [status_of(liar, tablet, alone(liar, 1))])
+        bad = UNHELD[what]
+        lie = RaftConfig(bad.opid, (Member(liar, bad.members[0].addresses),), bad.decision)
+        world.members, world.config_index = S[:4], 7
+        await ticks(world, reconciler, [status_of(liar, tablet, lie)])
+        known = {t: world.master.known_config(t) for t in (world.tablet, tablet)}
+        assert [c.opid.index for c in known.values() if c is not None] == [7, 1]
+
+    asyncio.run(with_two_tables(scenario))
+
+
+def test_record_that_cannot_be_kept_keeps_no_other_from_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    """IN-40. Goal: if the catalog cannot hold a proven config, the others are kept, and a log line names the tablet
+    once. Method: a proof with such a config, which belief would not let in."""
+
+    async def scenario(world: MasterWorld, tablet: str, server: str) -> None:
+        reconciler, inquiries = Reconciler(world.master), world.master.inquiries
+        await ticks(world, reconciler, [status_of(server, tablet, alone(server, 1))])
+        true, false = inquiries.proven, UNHELD["no host"]
+        inquiries.proven = lambda t: false if t == tablet else true(t)  # type: ignore[method-assign]
+        world.members, world.config_index = S[:4], 7
+        await ticks(world, reconciler, [status_of(server, tablet, alone(server, 3))])
+        known = {t: world.master.known_config(t) for t in (world.tablet, tablet)}
+        assert [c.opid.index for c in known.values() if c is not None] == [7, 1]
+
+    with caplog.at_level(logging.WARNING, logger="nyala.master"):
+        asyncio.run(with_two_tables(scenario))
+    assert len([r for r in caplog.records if "is not kept" in r.getMessage()]) == 1
+
+
+class Refusing(Reconciler):
+    """A reconciler whose ticks are refused as a test wants; None: they succeed."""
+
+    why: Refused | None = None
+
+    async def tick(self) -> None:
+        if self.why is not None:
+            raise self.why
+
+
+def test_tick_that_is_refused_is_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """IN-40. Goal: an operator sees that the masters make no decisions. Method: ticks refused for one reason, another,
+    and the first again after a tick that succeeded; ordinary refusals of a master that does not lead."""
+    state: Any = SimpleNamespace(options=MasterOptions(root="x"), ticks_refused=0)
+    reconciler = Refusing(state)
+    bad = Refused(Code.INVALID_ARGUMENT, "bad")
+    followers = [Refused(c, "not now") for c in (Code.NOT_LEADER, Code.NOT_READY, Code.UNAVAILABLE)]
+    with caplog.at_level(logging.WARNING, logger="nyala.master"):
+        for why in [bad, bad, *followers, bad, Refused(Code.NO_SPACE, "full"), None, bad]:
+            reconciler.why = why
+            asyncio.run(reconciler.try_tick())
+    assert ["full" in record.getMessage() for record in caplog.records] == [False, True, False]
+    assert state.ticks_refused == 5
+
+
+def test_refused_ticks_are_a_metric() -> None:
+    """IN-40. Goal: monitoring sees refused ticks. Method: the families of a master with three of them."""
+
+    async def scenario(world: MasterWorld, _tablet: str, _server: str) -> None:
+        world.master.ticks_refused = 3
+        families = {f.name: f for f in Metrics(world.master, CallsInFlight()).collect()}
+        assert families["nyala_master_ticks_refused"].samples[0].value == 3
+
+    asyncio.run(with_two_tables(scenario))
