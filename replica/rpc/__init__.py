@@ -5,6 +5,7 @@ from . import nyala_pb2_grpc as pb_grpc
 from .calls_in_flight import Call, CallBounds, CallsInFlight
 from .checked_server import Context, RequestChecks, checked_request, host_of_caller, new_server
 from .connection_options import (
+    ANSWER_CHANNEL_OPTIONS,
     CHANNEL_OPTIONS,
     COPY_CHANNEL_OPTIONS,
     ONCE_CHANNEL_OPTIONS,
@@ -25,7 +26,7 @@ from .connections import (
     listen_on,
 )
 from .errors import error_from_pb, error_to_pb, raise_if_error
-from .heartbeats import Reports, heartbeat_from_pb
+from .heartbeats import Reports, check_status, heartbeat_from_pb
 from .hosts import counted_host
 from .messages import fill_message, message_from_pb, message_to_pb
 from .page_writer import page_bytes, page_of

@@ -40,6 +40,12 @@ ONCE_CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
 )
 """For a channel of a few calls: its first failure means that no server answers there."""
 
+ANSWER_CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+    *(o for o in ONCE_CHANNEL_OPTIONS if o[0] != "grpc.max_receive_message_length"),
+    ("grpc.max_receive_message_length", limits.ANSWER_BYTES_MAX),
+)
+"""For a master's calls to tablet servers, of which any process may be one."""
+
 COPY_CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     *(o for o in ONCE_CHANNEL_OPTIONS if o[0] != "grpc.max_receive_message_length"),
     ("grpc.max_receive_message_length", limits.COPY_MANIFEST_BYTES_MAX),

@@ -36,11 +36,13 @@ def async_channel_to(address: Address | str, options: Options = CHANNEL_OPTIONS)
 
 
 @asynccontextmanager
-async def channel_for_one_call(address: Address) -> AsyncIterator[grpc.aio.Channel]:
+async def channel_for_one_call(
+    address: Address, options: Options = ONCE_CHANNEL_OPTIONS
+) -> AsyncIterator[grpc.aio.Channel]:
     """A channel for one call to the process at this address; Refused UNAVAILABLE if the call fails."""
     # With the scheme, because gRPC would take a host called `unix` or `xds` for one.
     try:
-        async with async_channel_to(f"dns:///{address}", ONCE_CHANNEL_OPTIONS) as channel:
+        async with async_channel_to(f"dns:///{address}", options) as channel:
             yield channel
     except grpc.aio.AioRpcError as error:
         what = "nobody answers there"

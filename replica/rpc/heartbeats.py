@@ -80,16 +80,21 @@ def check_report(request: pb.HeartbeatRequest) -> None:
         what = "a server reports more replicas than it can hold"
         raise _refuse(what, replicas=len(request.replicas), max=limits.REPLICAS_REPORTED_MAX)
     for replica in request.replicas:
-        if replica.uuid not in ("", request.server_uuid):
-            raise _refuse("a server reports its own replicas only", replica_of=replica.uuid[:40])
-        if (size := replica.ByteSize()) > limits.REPLICA_STATUS_BYTES_MAX:
-            raise _refuse("the report of a replica is too long", bytes=size, max=limits.REPLICA_STATUS_BYTES_MAX)
-        for name in _COUNTS:
-            if getattr(replica, name) < 0:
-                raise _refuse("a replica reports no such number", field=name, value=getattr(replica, name))
+        check_status(replica, request.server_uuid)
     for copy in request.copies_failing:
         if (size := copy.ByteSize()) > limits.REPLICA_STATUS_BYTES_MAX:
             raise _refuse("the report of a copy is too long", bytes=size, max=limits.REPLICA_STATUS_BYTES_MAX)
+
+
+def check_status(replica: pb.ReplicaStatus, server_uuid: str) -> None:
+    """Refused(INVALID_ARGUMENT) for a replica that the server of that uuid does not report in this way."""
+    if replica.uuid not in ("", server_uuid):
+        raise _refuse("a server reports its own replicas only", replica_of=replica.uuid[:40])
+    if (size := replica.ByteSize()) > limits.REPLICA_STATUS_BYTES_MAX:
+        raise _refuse("the report of a replica is too long", bytes=size, max=limits.REPLICA_STATUS_BYTES_MAX)
+    for name in _COUNTS:
+        if getattr(replica, name) < 0:
+            raise _refuse("a replica reports no such number", field=name, value=getattr(replica, name))
 
 
 def _refuse(what: str, /, **values: object) -> Refused:

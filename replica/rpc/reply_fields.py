@@ -1,6 +1,7 @@
 """The allowed values of every field of the replies that a server acts on, as `request_fields.py` has those of requests.
 
-A copy source is any process that a caller of StartTabletCopy names, and a master any process at a configured address.
+A copy source is any process that a caller of StartTabletCopy names, a master any process at a configured address, and a
+tablet server any process that sends heartbeats.
 So nothing of their replies is used before it has passed this table. Pure.
 """
 
@@ -33,6 +34,8 @@ AS: dict[str, str] = {
     "catalog_term": "term",
     "first_retained_index": "index",
     "ttl_us": "timeout_us",
+    "pid": "index",
+    "ListTabletsReply.next": "ListTabletsRequest.after",
     "CopyFile.kind": "FetchRequest.kind",
     "CopyFile.name": "FetchRequest.name",
     # Any checksum is possible, and an unknown code of an error is that of a newer build.

@@ -135,6 +135,9 @@ FRAME_S_MAX = 15.0
 """A connection is closed if a frame is not complete within this time of its first byte; a long frame has the time that
 its bytes need at `FRAME_BYTES_PER_S_MIN`."""
 FRAME_BYTES_PER_S_MIN = 256 << 10
+ANSWER_BYTES_MAX = 128 << 10
+"""Bounds a tablet server's answer to a master, before it is parsed: an identity, or the status of one tablet, which has
+at most REPLICA_STATUS_BYTES_MAX. As many bytes of empty statuses are parsed in milliseconds."""
 TICKET_BYTES_MAX = 64
 """Bounds the ticket of a connection, which its holder sends as the first frame; it has 16 bytes."""
 PEERS_UNKNOWN_MAX = 256
@@ -683,6 +686,7 @@ REPEATED_IN_REPLIES: dict[str, int] = {
     "BeginCopyReply.files": 100_000,  # three terabytes in blocks of 64 MB, each of which has two files
     "HeartbeatReply.orders": ORDERS_BYTES_MAX // 32,  # each order names a server, by a uuid of 32 characters
     "HeartbeatReply.found": PEERS_SOUGHT_MAX,
+    "ListTabletsReply.replicas": 10_000,  # as many as a request may ask for
     "HeartbeatReply.masters": CONFIG_MEMBERS_MAX,
     "ServerPlace.addresses": 16,
 }

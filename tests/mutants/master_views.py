@@ -404,8 +404,8 @@ MUTANTS = (
         rows="IN-40",
         test="tests/unit/master/test_master_belief.py::test_impossible_reports_are_refused_whole",
         file="replica/rpc/heartbeats.py",
-        function="check_report",
-        before='if replica.uuid not in ("", request.server_uuid):',
+        function="check_status",
+        before='if replica.uuid not in ("", server_uuid):',
         after="if len(replica.uuid) > 99:",
     ),
     Mutant(

@@ -27,6 +27,34 @@ REPLIES: dict[str, Any] = {
     ),
     "OpenFetchReply": pb.OpenFetchReply(port=7000, ticket=b"t" * 16),
     "FetchPart": pb.FetchPart(byte_offset=1, length_bytes=1 << 20),
+    "ListTabletsReply": pb.ListTabletsReply(
+        replicas=[
+            pb.ReplicaStatus(
+                tablet_id=UUID,
+                uuid=UUID,
+                phase="RUNNING",
+                role="LEADER",
+                term=3,
+                committed_config=pb.RaftConfig(
+                    opid=pb.OpId(term=1, index=9),
+                    members=[pb.Member(uuid=UUID, addresses=[pb.Address(host="h", port=1)], votes=True)],
+                ),
+                peers=[pb.PeerHealth(uuid=UUID, health="OK")],
+                table_name="t",
+            )
+        ],
+        next=UUID,
+    ),
+    "IdentityReply": pb.IdentityReply(
+        uuid=UUID,
+        kind="server",
+        cluster_id=UUID,
+        version="0.3.0",
+        pid=9,
+        feature_level=1,
+        joining=pb.Joining(cluster_id=UUID, address=pb.Address(host="h", port=1)),
+    ),
+    "ProcessReply": pb.ProcessReply(error=pb.Error(code=4, message="refused"), same=True),
     "EndCopyReply": pb.EndCopyReply(error=pb.Error(code=4, message="refused", detail="7")),
     "HeartbeatReply": pb.HeartbeatReply(
         master_uuid=UUID,
