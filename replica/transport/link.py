@@ -9,6 +9,7 @@ from nyala.replica.rpc import (
     address_to_pb,
     async_channel_to,
     async_connection_to,
+    check_reply,
     error_from_pb,
     frame_parts,
     pb,
@@ -86,7 +87,8 @@ async def open_link(
 ) -> None:
     """Connect `link` to the server `dest_uuid` at `target`.
 
-    grpc.aio.AioRpcError, OSError or TimeoutError if no server answers; Refused INVALID_NAME if another server answers.
+    grpc.aio.AioRpcError, OSError or TimeoutError if no server answers; Refused INVALID_NAME if another server answers,
+    and CORRUPTION if the answer is none that a server sends.
     """
     async with asyncio.timeout(options.connect_timeout_ms / 1000):
         async with async_channel_to(target) as channel:
@@ -100,7 +102,7 @@ async def open_link(
                     takeover=takeover,
                 )
             )
-        refusal: Refused | None = error_from_pb(reply.error)
+        refusal: Refused | None = error_from_pb(check_reply(reply, "the server at the link's address").error)
         if refusal is not None:
             raise refusal
         if not 0 < reply.port < 65536:

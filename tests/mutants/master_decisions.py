@@ -6,6 +6,24 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        name="identity of a master is not checked",
+        rows="IN-82",
+        test="tests/unit/master/test_master_answers.py::test_identity_of_a_master_is_checked",
+        file="replica/master/group/forming.py",
+        function="ask_build",
+        before='check_reply(found, "the master")',
+        after="pass",
+    ),
+    Mutant(
+        name="ticket of a link may be long",
+        rows="IN-60",
+        test="tests/unit/master/test_master_answers.py::test_long_ticket_of_a_link_is_refused_before_anything_is_sent",
+        file="replica/transport/link.py",
+        function="open_link",
+        before='check_reply(reply, "the server at the link\'s address").error',
+        after="reply.error",
+    ),
+    Mutant(
         name="answer about a tablet may have any length",
         rows="IN-60",
         test="tests/unit/master/test_master_answers.py::test_answer_about_a_tablet_that_no_server_sends_is_refused",

@@ -16,6 +16,7 @@ from nyala.replica.rpc import (
     address_from_pb,
     async_channel_to,
     channel_for_one_call,
+    check_reply,
     feature_level_from_pb,
     pb,
     pb_grpc,
@@ -68,9 +69,11 @@ class MasterBuild(NamedTuple):
 
 
 async def ask_build(address: Address) -> MasterBuild:
-    """The uuid and the build of the master at an address; Refused UNAVAILABLE if none answers in time."""
+    """The uuid and the build of the master at an address; Refused UNAVAILABLE if none answers in time, and
+    CORRUPTION after an answer that no master sends."""
     async with channel_for_one_call(address) as channel:
         found = await pb_grpc.MasterServiceStub(channel).GetIdentity(pb.Empty(), timeout=ASK_TIMEOUT_S)
+    check_reply(found, "the master")
     joining = found.joining
     return MasterBuild(
         found.uuid,

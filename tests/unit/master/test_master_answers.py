@@ -10,8 +10,12 @@ import grpc
 import grpc.aio
 import pytest
 
+from nyala.replica.master.group.forming import ask_build
+from nyala.replica.master.group.joining import look_at
 from nyala.replica.master.heartbeats.tablet_servers import GrpcTabletServers, Identity
 from nyala.replica.rpc import pb
+from nyala.replica.transport import PeerOptions
+from nyala.replica.transport.link import Link, open_link
 from nyala.replica.types import Address, Code, DataState, Refused, limits
 
 UUID, OTHER = "a" * 32, "b" * 32
@@ -32,7 +36,7 @@ class Answers(grpc.GenericRpcHandler):
 
 
 async def asked(data: bytes, ask: Callable[[GrpcTabletServers, Address], Any]) -> Any:
-    """What a master gets, or the Refused, of a process that answers with `data`."""
+    """What a caller gets, or the Refused, of a process that answers with `data`."""
     server = grpc.aio.server(options=[("grpc.max_send_message_length", -1)])
     server.add_generic_rpc_handlers((Answers(data),))
     port = server.add_insecure_port("127.0.0.1:0")
@@ -113,3 +117,26 @@ def test_identity_and_process_are_checked_too() -> None:
     codes = [asyncio.run(asked(d, ask)).code for d, ask in ((bad, identity), (long, process))]
     assert codes == [Code.CORRUPTION, Code.CORRUPTION]
     assert [asyncio.run(asked(much, ask)).code for ask in (identity, process)] == [Code.UNAVAILABLE] * 2
+
+
+def test_identity_of_a_master_is_checked() -> None:
+    """IN-82. Goal: masters use no impossible identity of another process at a master's address. Method: an honest
+    identity, and one with a version of 5,000 characters, asked for a build and by a master that joins."""
+    good = pb.IdentityReply(uuid=UUID, kind="master", version="0.3.0", feature_level=1)
+    found = asyncio.run(asked(good.SerializeToString(), lambda _, at: ask_build(at)))
+    assert (found.uuid, found.version) == (UUID, "0.3.0")
+    bad = pb.IdentityReply(uuid=UUID, kind="master", cluster_id=OTHER, version="v" * 5000).SerializeToString()
+    assert asyncio.run(asked(bad, lambda _, at: ask_build(at))).code is Code.CORRUPTION
+    assert asyncio.run(asked(bad, lambda _, at: look_at(at))) is None
+
+
+def test_long_ticket_of_a_link_is_refused_before_anything_is_sent() -> None:
+    """IN-60. Goal: another server cannot make this one send a ticket of megabytes. Method: a process that answers
+    OpenLink with one byte more than a ticket may have, and names a port at which no process listens."""
+
+    async def opened(_: GrpcTabletServers, at: Address) -> None:
+        link = Link(PeerOptions(), lambda: None)
+        await open_link(at, UUID, Address("h", 1), OTHER, PeerOptions(), link)
+
+    reply = pb.OpenLinkReply(port=1, ticket=b"t" * (limits.TICKET_BYTES_MAX + 1))
+    assert asyncio.run(asked(reply.SerializeToString(), opened)).code is Code.CORRUPTION

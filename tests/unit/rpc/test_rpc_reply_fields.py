@@ -25,6 +25,7 @@ REPLIES: dict[str, Any] = {
         is_leader=True,
         ttl_us=1,
     ),
+    "OpenLinkReply": pb.OpenLinkReply(port=7000, ticket=b"t" * 16),
     "OpenFetchReply": pb.OpenFetchReply(port=7000, ticket=b"t" * 16),
     "FetchPart": pb.FetchPart(byte_offset=1, length_bytes=1 << 20),
     "ListTabletsReply": pb.ListTabletsReply(
@@ -120,11 +121,12 @@ def test_list_of_a_reply_has_its_bound_and_not_one_more(path: str) -> None:
 
 
 def test_long_ticket_is_refused() -> None:
-    """IN-60. Goal: a source cannot make this server send a ticket of megabytes. Method: one of the most bytes, and one
-    byte more."""
+    """IN-60. Goal: another process cannot make this server send a ticket of megabytes. Method: one of the most
+    bytes, and one byte more."""
     most = b"t" * limits.TICKET_BYTES_MAX
-    assert refusal_of(pb.OpenFetchReply(port=1, ticket=most)) is None
-    assert refusal_of(pb.OpenFetchReply(port=1, ticket=most + b"t")) is not None
+    for reply in (pb.OpenFetchReply, pb.OpenLinkReply):
+        assert refusal_of(reply(port=1, ticket=most)) is None
+        assert refusal_of(reply(port=1, ticket=most + b"t")) is not None
 
 
 def test_every_field_of_the_checked_replies_says_what_it_may_be() -> None:
