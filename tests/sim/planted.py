@@ -220,7 +220,7 @@ PLANTED = (
         story="learner_ack_is_not_a_quorum",
         says=SCRIPT,
         plain_says=VERIFIED,
-        plain=1_500,
+        plain=6_000,
     ),
     Planted(
         "log truncated below commit",

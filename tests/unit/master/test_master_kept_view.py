@@ -9,7 +9,7 @@ import pytest
 from nyala.replica.policy import ChangeKind, Need
 from tests.harness.kept_worlds import World
 
-HISTORIES, ROUNDS = 32, 60
+HISTORIES, ROUNDS = 64, 60
 
 
 @pytest.mark.parametrize("block", range(HISTORIES // 8))
