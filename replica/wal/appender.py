@@ -42,6 +42,7 @@ class Appender:
     _: KW_ONLY
     next_number: int
     end: Newest
+    recorded: Newest
     size_bytes: int
     threaded: bool
     _active: ActiveSegment | None = field(default=None, init=False)
@@ -49,7 +50,7 @@ class Appender:
     _retry_at_bytes: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self._end = self._end_said = self.end
+        self._end, self._end_said = self.end, self.recorded
         """The end of the files, and the end that the record beside them names."""
         self._next_size = self.size_bytes
         self._next = NextSegment(self.disk, self.folder, self.tablet_id, threaded=self.threaded)

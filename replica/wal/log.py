@@ -76,7 +76,8 @@ class Log:
             tablet_id,
             options,
             next_number=found.next_number,
-            end=found.newest,
+            end=found.end,
+            recorded=found.newest,
             size_bytes=min(max(2 * previous, options.segment_size_bytes_first), options.segment_size_bytes_max),
             threaded=threaded,
         )

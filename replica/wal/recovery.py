@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+import logging
 import re
 import struct
 from dataclasses import dataclass, field, replace
 
-from nyala.replica.types import Corruption, Disk, Entry, OpId
+from nyala.replica.types import Code, Corruption, Disk, Entry, OpId, Refused
 
 from .format import (
     HEADER_BYTES_MAX,
@@ -27,6 +28,7 @@ from .newest import Newest, need_newest, read_newest, save_newest
 from .scan import Damage, Walk, walk
 from .zeros import STATEMENT_BYTES
 
+_log = logging.getLogger(__name__)
 WITHHELD_NAME = "withheld"
 """The mark beside the segments that a group commit at the end was damaged, whose last OpId may have been
 acknowledged."""
@@ -70,6 +72,13 @@ class Recovered:
     @property
     def next_number(self) -> int:
         return self.segments[-1].number + 1 if self.segments else 1
+
+    @property
+    def end(self) -> Newest:
+        """Where the segments end, which the record says too, unless a full disk refused it."""
+        if not self.segments:
+            return Newest()
+        return Newest(self.segments[-1].number, self.segments[-1].length_bytes, self.index.terms.last)
 
 
 def recover(disk: Disk, folder: str, tablet_id: str) -> Recovered:
@@ -329,14 +338,23 @@ def _settle(disk: Disk, folder: str, out: Recovered) -> None:
     stranded = []
     while _is_stranded(out):
         stranded.append(out.segments.pop().name)
-    if out.segments:
-        end = Newest(out.segments[-1].number, out.segments[-1].length_bytes, out.index.terms.last)
-        if out.newest != end:  # of an earlier build or a copy, not closed, or damaged (the mark is written already)
-            save_newest(disk, folder, end)
-            out.newest = end
+    if out.newest != out.end:  # of an earlier build or a copy, not closed, or damaged (the mark is written already)
+        _record_end(disk, folder, out)
     for name in stranded:
         disk.remove(f"{folder}/{name}")
         disk.sync_dir(folder)  # the newest first, each synced separately, because a power cut must not leave a gap
+
+
+def _record_end(disk: Disk, folder: str, out: Recovered) -> None:
+    """Write the record. If the disk is full, the older one may stay, as after a crash, unless it demands more."""
+    try:
+        save_newest(disk, folder, out.end)
+    except Refused as refused:
+        if refused.code is not Code.NO_SPACE or out.newest[:2] > out.end[:2]:
+            raise
+        _log.warning("%s: the record of the log's end is written when the log is closed: %s", folder, refused)
+        return
+    out.newest = out.end
 
 
 def _is_stranded(out: Recovered) -> bool:

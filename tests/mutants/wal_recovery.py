@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Edit, Mutant
 
+_FULL = "tests/unit/wal/test_wal_end.py::test_log_on_a_full_disk_"
 MUTANTS = (
     Mutant(
         name="half written block is damage",
@@ -421,8 +422,35 @@ MUTANTS = (
         test="tests/unit/wal/test_wal_end.py::test_record_of_the_end_is_written_for_a_segment_and_at_a_close_and_never_for_an_append",
         file="replica/wal/recovery.py",
         function="_settle",
-        before="if out.newest != end:",
-        after="if out.newest.number < end.number:",
+        before="if out.newest != out.end:",
+        after="if out.newest.number < out.end.number:",
+    ),
+    Mutant(
+        name="full disk prevents the start of a whole log",
+        rows="CN-26",
+        test=f"{_FULL}opens_without_a_new_record_and_writes_it_at_its_close",
+        file="replica/wal/recovery.py",
+        function="_record_end",
+        before="if refused.code is not Code.NO_SPACE or out.newest[:2] > out.end[:2]:",
+        after="if refused:",
+    ),
+    Mutant(
+        name="record that a full disk refused is never written",
+        rows="IN-21",
+        test=f"{_FULL}opens_without_a_new_record_and_writes_it_at_its_close",
+        file="replica/wal/log.py",
+        function="Log.__init__",
+        before="recorded=found.newest,",
+        after="recorded=found.end,",
+    ),
+    Mutant(
+        name="log is served beside a record that demands more",
+        rows="IN-21",
+        test=f"{_FULL}whose_record_demands_more_than_is_left_is_not_opened",
+        file="replica/wal/recovery.py",
+        function="_record_end",
+        before=" or out.newest[:2] > out.end[:2]:",
+        after=":",
     ),
     Mutant(
         name="empty segment takes a block of another index",

@@ -190,6 +190,46 @@ def test_opening_that_dies_leaves_the_files_that_a_cut_from_outside_leaves() -> 
     assert opened(disk) == (entries(1, 6), None)
 
 
+def test_log_on_a_full_disk_opens_without_a_new_record_and_writes_it_at_its_close() -> None:
+    """IN-21, CN-26. Goal: a full disk prevents no start of a log that lost nothing. Method: a killed log is opened, and
+    the disk refuses the record of its end: all entries are there, a segment that is begun later names the right entry
+    before it, and a close writes the record, or the next opening does."""
+    for healed in (True, False):
+        disk, _ = _killed()
+        disk.fail_on("replace", RECORD, "ENOSPC", times=None)
+        log, found = open_log(disk)
+        assert found == entries(1, 6)
+        if healed:
+            disk.heal()
+        log.close()
+        disk.heal()
+        assert (read_newest(disk, FOLDER).last == OpId(1, 6)) is healed
+        build(disk, lambda log: append_now(log, [entry(7)]))
+        assert opened(disk) == (entries(1, 7), None)
+    disk, _ = _killed()
+    disk.fail_on("replace", RECORD, "ENOSPC")
+    log, _ = open_log(disk)
+    append_now(log, [entry(7)])
+    log.close()
+    assert opened(disk) == (entries(1, 7), None)
+
+
+def test_log_on_a_full_disk_whose_record_demands_more_than_is_left_is_not_opened() -> None:
+    """IN-21. Goal: no log is served beside a record that asks for more than it has. Method: a closed log, cut behind
+    its first block, whose mark is written before the disk is full: the opening is refused as NO_SPACE; with room again,
+    it withholds what it lost."""
+    disk = SimDisk()
+    build(disk, lambda log: [append_now(log, [entry(index)]) for index in range(1, 7)])
+    path = segment_paths(disk)[-1]
+    disk.poke(path, disk.read(path)[: block_ends(disk, path)[1]])
+    disk.fail_on("replace", RECORD, "ENOSPC", times=None)
+    with pytest.raises(Refused) as refused:
+        open_log(disk)
+    assert refused.value.code is Code.NO_SPACE
+    disk.heal()
+    assert opened(disk) == (entries(1, 1), OpId(1, 6))
+
+
 def test_log_that_was_cut_after_a_kill_opens_shorter_and_withholds_nothing() -> None:
     """IN-21. Goal: after a kill, a log whose newest segment is cut opens shorter without withholding its vote, as
     DESIGN.md states as a limit. Method: the newest segment of a killed log is cut at every byte from its header on.
@@ -302,8 +342,10 @@ def test_record_of_the_end_is_written_for_a_segment_and_at_a_close_and_never_for
     build(disk, lambda log: [append_now(log, [entry(20)]), log.roll(), append_now(log, [entry(21)])], close=False)
     assert writes() == 4 and read_newest(disk, FOLDER).last == OpId(1, 20)
     disk.restart()
-    build(disk, lambda log: None)
+    log, _ = open_log(disk)
     assert writes() == 5 and read_newest(disk, FOLDER).last == OpId(1, 21)
+    log.close()
+    assert writes() == 5
 
 
 @pytest.mark.parametrize("cut", [True, False], ids=["power", "kill"])
