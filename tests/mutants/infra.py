@@ -209,6 +209,15 @@ MUTANTS = (
         after='set_replication", "replicas": "changes:set_replication"',
     ),
     Mutant(
+        name="master imports what only tablets need",
+        rows="IN-72",
+        test="tests/unit/infra/test_command_imports.py::test_master_imports_no_library_that_only_tablets_need",
+        file="replica/tablet/__init__.py",
+        before="from .witness import Witness",
+        after="from .witness import Witness; from .tablet import Tablet",
+        on_disk=True,
+    ),
+    Mutant(
         name="completion loads every command",
         rows="IN-72",
         test="tests/unit/infra/test_completion.py::test_bash_completes_a_command_without_a_large_library",
