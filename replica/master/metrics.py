@@ -11,6 +11,7 @@ from nyala.replica.rpc import CallsInFlight
 from nyala.replica.transport import Exporter, call_families
 from nyala.replica.types import limits
 
+from .collection_pauses import CollectionPauses
 from .kafka.kafka_link import KafkaLink
 from .kafka.kafka_state import Link
 from .state import MasterState
@@ -21,8 +22,9 @@ NEVER_S = -1.0
 class Metrics(Exporter):
     """The metrics of the master's parts."""
 
-    def __init__(self, state: MasterState, calls: CallsInFlight) -> None:
+    def __init__(self, state: MasterState, calls: CallsInFlight, pauses: CollectionPauses) -> None:
         super().__init__()
+        self._pauses = pauses
         self._state = state
         self._calls = calls
 
@@ -35,6 +37,7 @@ class Metrics(Exporter):
             ("nyala_master_tablets", "Tablets of the catalog, dropped ones included", catalog.count("tablet/")),
             ("nyala_master_tablets_busy", "Tablets that are not at rest", len(self._state.kept.busy)),
             ("nyala_master_catalog_bytes", "Bytes of the catalog's records", catalog.size_bytes),
+            ("nyala_master_gc_pause_seconds_max", "The longest full garbage collection so far", self._pauses.longest_s),
             ("nyala_master_catalog_bytes_max", "Above these nothing may be added", limits.CATALOG_BYTES_MAX),
         ):
             yield GaugeMetricFamily(name, what, value=value)

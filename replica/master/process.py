@@ -39,6 +39,7 @@ from nyala.replica.types import (
 )
 
 from .catalog.catalog import CATALOG_ID
+from .collection_pauses import CollectionPauses
 from .decisions.decision_sinks import DecisionSinks
 from .decisions.reconciler import Reconciler
 from .group.catalog_copies import CatalogCopies
@@ -77,6 +78,7 @@ class MasterProcess:
         self.stopping = asyncio.Event()
         self.failure: BaseException | None = None
         self._server: Any = None
+        self._pauses = CollectionPauses()
         self._parts: list[Any] = []
         self._left: RaftConfig | None = None
         """The committed config that leaves this master out."""
@@ -93,7 +95,8 @@ class MasterProcess:
         with lock_root(self.options.root):
             disk = RealDisk(self.options.root)
             try:
-                await self._run(disk)
+                with self._pauses:
+                    await self._run(disk)
             except Corruption as error:
                 raise damaged(error, disk) from error
         if self.failure:
@@ -245,7 +248,7 @@ class MasterProcess:
         if self.options.kafka:
             self._parts.append(threads.start_kafka())
         if self.options.metrics_port >= 0:
-            metrics = Metrics(state, self._checks.under_way)
+            metrics = Metrics(state, self._checks.under_way, self._pauses)
             metrics.serve(self.options.metrics_port)
             _log.info("metrics at 127.0.0.1:%d", metrics.port)
             self._parts.append(metrics)

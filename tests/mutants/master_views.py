@@ -14,7 +14,40 @@ REPORTER = "tests/unit/master/test_master_reporter.py"
 WALKLESS = "tests/unit/master/test_master_forgetting.py::test_request_about_one_server_walks_over_no_tablets_of_others"
 LOOK_UPS = "tests/unit/master/test_master_look_ups.py"
 
+PAUSES = "tests/unit/master/test_master_collection_pauses.py"
 MUTANTS = (
+    Mutant(
+        name="long collection visits everything again",
+        test=f"{PAUSES}::test_what_a_long_collection_found_alive_is_not_visited_again",
+        file="replica/master/collection_pauses.py",
+        function="CollectionPauses._note",
+        before="gc.freeze()",
+        after="pass",
+    ),
+    Mutant(
+        name="short collection keeps objects for good",
+        test=f"{PAUSES}::test_short_collection_leaves_everything_to_the_next_one",
+        file="replica/master/collection_pauses.py",
+        function="CollectionPauses._note",
+        before="if took_s > LONG_S:",
+        after="if took_s >= LONG_S:",
+    ),
+    Mutant(
+        name="partial collections are measured",
+        test=f"{PAUSES}::test_short_collection_leaves_everything_to_the_next_one",
+        file="replica/master/collection_pauses.py",
+        function="CollectionPauses._note",
+        before='if info["generation"] < 2:',
+        after='if info["generation"] < 1:',
+    ),
+    Mutant(
+        name="collections are watched for ever",
+        test=f"{PAUSES}::test_collections_are_watched_only_while_the_master_runs",
+        file="replica/master/collection_pauses.py",
+        function="CollectionPauses.__exit__",
+        before="gc.callbacks.remove(self._note)",
+        after="pass",
+    ),
     Mutant(
         name="each server's report of a tablet has a config of its own",
         rows="IN-80",

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from nyala.replica.master import MasterOptions
 from nyala.replica.master.catalog.records import TABLET, Tablet, write
+from nyala.replica.master.collection_pauses import CollectionPauses
 from nyala.replica.master.decisions.reconciler import Reconciler, marked
 from nyala.replica.master.group.entries import unfit_record
 from nyala.replica.master.heartbeats.belief import config_told
@@ -188,7 +189,7 @@ def test_refused_ticks_are_a_metric() -> None:
 
     async def scenario(world: MasterWorld, _tablet: str, _server: str) -> None:
         world.master.ticks_refused = 3
-        families = {f.name: f for f in Metrics(world.master, CallsInFlight()).collect()}
+        families = {f.name: f for f in Metrics(world.master, CallsInFlight(), CollectionPauses()).collect()}
         assert families["nyala_master_ticks_refused"].samples[0].value == 3
 
     asyncio.run(with_two_tables(scenario))

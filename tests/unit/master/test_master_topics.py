@@ -14,6 +14,7 @@ from kafka import TopicPartition
 from kafka.errors import CorruptRecordError, KafkaConnectionError, UnsupportedCodecError
 
 from nyala.replica.decision_executor import Fault, read_record
+from nyala.replica.master.collection_pauses import CollectionPauses
 from nyala.replica.master.kafka.kafka_link import KafkaLink
 from nyala.replica.master.kafka.kafka_reading import poll
 from nyala.replica.master.kafka.kafka_state import Doing, KafkaState, Link
@@ -351,7 +352,7 @@ def test_metrics_of_a_master_say_what_its_status_says_of_kafka() -> None:
     group.is_leader = True
     masters.state.kafka = made
     calls = CallsInFlight()
-    metrics = Metrics(masters.state, calls)
+    metrics = Metrics(masters.state, calls, CollectionPauses())
     metrics.serve(0)
     try:
         with (
