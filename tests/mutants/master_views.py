@@ -41,6 +41,14 @@ MUTANTS = (
         after='if info["generation"] < 1:',
     ),
     Mutant(
+        name="view of a tablet refers to itself",
+        test=f"{PAUSES}::test_records_and_reports_of_a_master_form_no_cycles",
+        file="replica/master/tablets/kept_view.py",
+        function="KeptView._look_at",
+        before="self.tablets[tablet_id] = view",
+        after="self.tablets[tablet_id] = view; object.__setattr__(view, 'own', view)",
+    ),
+    Mutant(
         name="collections are watched for ever",
         test=f"{PAUSES}::test_collections_are_watched_only_while_the_master_runs",
         file="replica/master/collection_pauses.py",
