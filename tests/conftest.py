@@ -5,6 +5,7 @@ Done before anything of ours is imported: widths and colours are settled at impo
 
 from __future__ import annotations
 
+import gc
 import os
 from typing import Any
 
@@ -36,6 +37,14 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile("nyala")
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of collected tests stay until the end, so no garbage collection need visit them. Others that stay are
+    what tests keep for each other, such as the parsed code: full collections, which visit these, are seldom."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(700, 10, 100)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -35,9 +35,8 @@ class CollectionPauses:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Watch no more, and let full collections visit everything again."""
+        """Watch no more."""
         gc.callbacks.remove(self._note)
-        gc.unfreeze()
 
     def _note(self, phase: Literal["start", "stop"], info: dict[str, int]) -> None:
         """Take the begin or the end of a collection, as `gc.callbacks` tells it."""

@@ -22,7 +22,6 @@ def counted_steps() -> Iterator[list[int]]:
         elif event in ("call", "c_call"):
             steps[-1] += 1
 
-    gc.collect()
     gc.disable()
     sys.setprofile(count)
     try:

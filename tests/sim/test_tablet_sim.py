@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.harness.seeds import few_then_deep
 from tests.sim.runs import run
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", few_then_deep(3, 6))
 def test_tablet_under_random_faults_applies_every_record_once(seed: int) -> None:
     """Goal: every record is applied exactly once with the same row errors, whatever dies, is retried or copied
     meanwhile. Method: each seed runs random faults; then every replica holds what the topic implies, now and at every

@@ -39,6 +39,7 @@ def test_events_of_the_year_are_as_many_as_the_demo_says(year: pl.DataFrame) -> 
     assert stream.height == flights.EVENTS_TOTAL == sum(counted.values())
 
 
+@pytest.mark.deep
 def test_answer_is_every_flight_that_departed_as_its_events_leave_it(year: pl.DataFrame, want: pl.DataFrame) -> None:
     """Goal: two roads from the source to the table meet. Method: rows counted; the events replayed to their end leave
     what the query over the flights says; half of them do not."""

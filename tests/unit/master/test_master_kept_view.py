@@ -8,11 +8,12 @@ import pytest
 
 from nyala.replica.policy import ChangeKind, Need
 from tests.harness.kept_worlds import World
+from tests.harness.seeds import few_then_deep
 
 HISTORIES, ROUNDS = 64, 60
 
 
-@pytest.mark.parametrize("block", range(HISTORIES // 8))
+@pytest.mark.parametrize("block", few_then_deep(3, HISTORIES // 8))
 def test_kept_view_decides_what_a_walk_over_all_tablets_decides(block: int) -> None:
     """Goal: a master visits only tablets that may have changed, and decides as if it had visited all. Method: random
     histories of reports, silences, restarts, changes of the catalog, leaderships and times at the edges of all delays.
@@ -30,6 +31,7 @@ def history(seed: int) -> set[str]:
     return world.reached
 
 
+@pytest.mark.deep
 def test_histories_reach_every_kind_of_decision() -> None:
     """Goal: the comparison with a walk is empty of no decision that the policy knows, of today or of later. Method: the
     kinds of all histories together, beside the policy's lists of advice and of desired changes."""

@@ -158,7 +158,12 @@ class Claims(Net):
 
 
 @pytest.mark.parametrize(
-    ("group", "quiet_after_ticks"), [(Net, 0), (Claims, 0), (Claims, 20)], ids=["own-log", "any-log", "at-rest"]
+    ("group", "quiet_after_ticks"),
+    [
+        pytest.param(Net, 0, id="own-log", marks=pytest.mark.deep),
+        pytest.param(Claims, 0, id="any-log"),
+        pytest.param(Claims, 20, id="at-rest"),
+    ],
 )
 def test_removed_server_that_was_not_told_disturbs_nobody_for_ten_minutes(
     group: type[Net], quiet_after_ticks: int

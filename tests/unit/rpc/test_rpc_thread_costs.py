@@ -69,7 +69,6 @@ def spent(work: Callable[[Callable[[], None]], Any]) -> Spent:
         nonlocal total, longest, since
         total, longest, since = total + since, max(longest, since), 0
 
-    gc.collect()
     gc.disable()
     sys.setprofile(count)
     try:

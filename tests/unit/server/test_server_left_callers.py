@@ -185,7 +185,7 @@ def done_of(maintenance: Maintenance, work: str) -> int:
 
 
 @pytest.mark.parametrize("behind", ["nothing", "delete", "again"])
-@pytest.mark.parametrize("work", ["flush", "compact"])
+@pytest.mark.parametrize("work", ["flush", pytest.param("compact", marks=pytest.mark.deep)])
 def test_maintenance_goes_on_when_its_caller_leaves_and_others_wait(work: str, behind: str) -> None:
     """IN-62. Goal: a flush or compaction whose caller leaves is done as if it had stayed: the new list of blocks is in
     force, it is counted, and nothing else uses the files meanwhile. Method: the disk stands still at each operation in

@@ -17,6 +17,7 @@ from nyala.replica.tablet import block as block_module
 from nyala.replica.tablet.look_up import LookUp, keys_of
 from nyala.replica.tablet.memstore import MemStore
 from nyala.replica.types import Code, Corruption, Refused, limits
+from tests.harness.seeds import few_then_deep
 from tests.harness.tablet_twin import (
     INT_SCHEMA,
     PAIR_SCHEMA,
@@ -58,7 +59,7 @@ def got(
 
 
 @pytest.mark.parametrize("kind", KEYS)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", few_then_deep(2, 4))
 def test_rows_by_key_are_those_of_the_twin(kind: str, seed: int, tmp_path: Path) -> None:
     """RD-02. Goal: a read by key returns the last written row, whatever was flushed and merged. Method: random inserts,
     upserts, updates and deletes beside a slow twin, with flushes and compactions between; after each step, all keys,
@@ -89,7 +90,7 @@ def test_rows_by_key_are_those_of_the_twin(kind: str, seed: int, tmp_path: Path)
 
 
 @pytest.mark.parametrize("kind", KEYS)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", few_then_deep(1, 2))
 def test_rows_by_key_of_an_earlier_time_are_those_of_the_twin(kind: str, seed: int, tmp_path: Path) -> None:
     """RD-02. Goal: a read by key at a time returns the rows of that time, whatever was written, flushed and merged
     since. Method: random writes beside a slow twin; after each step, keys, some of them twice, and keys that were never
@@ -216,7 +217,7 @@ def test_keys_that_are_none_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "schema",
     [
-        pytest.param(INT_SCHEMA, id="number"),
+        pytest.param(INT_SCHEMA, id="number", marks=pytest.mark.deep),
         pytest.param(STRING_SCHEMA, id="text"),
         pytest.param(PAIR_SCHEMA, id="few-hashes", marks=pytest.mark.deep),
     ],
