@@ -10,6 +10,7 @@ KEPT_WALK = f"{KEPT}::test_kept_view_decides_what_a_walk_over_all_tablets_decide
 KEPT_COST = f"{KEPT_INPUTS}::test_look_costs_what_changed_and_not_what_stands"
 KEPT_EACH = f"{KEPT_INPUTS}::test_each_input_of_the_policy_marks_what_it_changes"
 REPORTER = "tests/unit/master/test_master_reporter.py"
+DROPPED_ONCE = f"{REPORTER}::test_dropped_tablets_are_told_once_and_cost_nothing_later"
 
 WALKLESS = "tests/unit/master/test_master_forgetting.py::test_request_about_one_server_walks_over_no_tablets_of_others"
 LOOK_UPS = "tests/unit/master/test_master_look_ups.py"
@@ -229,6 +230,38 @@ MUTANTS = (
         function="Reporter.changes",
         before="due.update(dict.fromkeys(again))",
         after="again.clear()",
+    ),
+    Mutant(
+        name="tick asks for all dropped tablets",
+        test=DROPPED_ONCE,
+        file="replica/master/decisions/reporter.py",
+        function="Reporter.changes",
+        before="sorted(catalog.dropped_among(due.keys()))",
+        after="[t for t, _ in catalog.dropped() if t in due]",
+    ),
+    Mutant(
+        name="tablets dropped before a connection are never told",
+        test=DROPPED_ONCE,
+        file="replica/master/decisions/reporter.py",
+        function="Reporter.changes",
+        before="[*(t for t, _ in catalog.dropped()), *sorted(views)]",
+        after="sorted(views)",
+    ),
+    Mutant(
+        name="dropped tablet is told at each look",
+        test=DROPPED_ONCE,
+        file="replica/master/decisions/reporter.py",
+        function="Reporter.changes",
+        before="if key not in self._gone:",
+        after="if key:",
+    ),
+    Mutant(
+        name="tablets that are gone for good are remembered",
+        test=DROPPED_ONCE,
+        file="replica/master/decisions/reporter.py",
+        function="Reporter.changes",
+        before="self._gone.discard(key)  # if the record of a dropped tablet was removed",
+        after="pass",
     ),
     Mutant(
         name="overwritten report stays overwritten",

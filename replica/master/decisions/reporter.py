@@ -26,6 +26,7 @@ class Reporter:
         """Forget the published records: everything is published anew, at the bounded rate."""
         self._published: dict[str, tuple[Report, int]] = {}
         self._gone: set[str] = set()
+        """The dropped tablets that were told, whose records are there."""
         self._due: dict[str, None] | None = None
         """The tablets that may have news, the one that waits longest first; None: all."""
 
@@ -38,26 +39,31 @@ class Reporter:
 
     def changes(self, servers: Sequence[ServerView], looked: Iterable[str]) -> dict[str, Report | None]:
         """By key, the reports to publish now; None for a dropped tablet. Servers first, then dropped tablets, then
-        those of the others with news, in the order in which they were looked at."""
+        those of the others with news, in the order in which they were looked at. `looked`: the tablets that were looked
+        at since the last call. Only the first call after `forget` walks over all tablets."""
         budget = max(1, self._state.options.reports_per_second_max * self._state.options.policy_ms // 1000)
         now_us = self._state.mono_us
         out: dict[str, Report | None] = {}
         for server in servers:
             if len(out) < budget:
                 self._offer(f"server:{server.uuid}", self._server(server), now_us, out)
-        dropped = [t for t, _ in self._state.catalog.dropped()]
-        self._gone.intersection_update(dropped)
-        for key in [k for k in dropped if k not in self._gone][: budget - len(out)]:
-            out[key] = None
-            self._gone.add(key)
-            self._published.pop(key, None)
-        views = self._state.kept.tablets
-        due = self._due = dict.fromkeys(sorted(views)) if self._due is None else self._due
+        catalog, views = self._state.catalog, self._state.kept.tablets
+        if self._due is None:
+            self._due = dict.fromkeys([*(t for t, _ in catalog.dropped()), *sorted(views)])
+        due = self._due
         due.update(dict.fromkeys(sorted(looked)))
+        for key in sorted(catalog.dropped_among(due.keys())):
+            if len(out) < budget:
+                del due[key]
+                if key not in self._gone:
+                    out[key] = None
+                    self._gone.add(key)
+                    self._published.pop(key, None)
         again = []
         while due and len(out) < budget:
             key = next(iter(due))
             del due[key]
+            self._gone.discard(key)  # if the record of a dropped tablet was removed
             view = views.get(key)
             if view is not None and not self._offer(key, self._tablet(view), now_us, out):
                 again.append(key)

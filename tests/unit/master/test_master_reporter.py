@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from nyala.replica.master import MasterOptions
 from nyala.replica.master.catalog.records import TABLET
 from nyala.replica.master.decisions.reporter import SIZES_EVERY_US, Reporter
@@ -78,3 +80,34 @@ def test_sizes_wait_for_a_while_and_a_dropped_tablet_is_told_once() -> None:
     while calls := told.call():
         found |= calls
     assert found[told.m.tablet] is None
+
+
+def drop(told: Told, *tablets: str, holders: tuple[str, ...] | None = None) -> None:
+    """Drop tablets that never had a report, as tables that were dropped long ago leave them."""
+    record = told.m.box.catalog.get(TABLET, told.m.tablet)
+    assert record is not None
+    told.m.box.commit(({TABLET + t: replace(record, dropped_us=1, holders=holders) for t in tablets}, [], "", None))
+
+
+def test_dropped_tablets_are_told_once_and_cost_nothing_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: tablets that were dropped long ago, which stay in the catalog for a while, cost no tick. Method: five of
+    them before the first call, one later: each is told once, after the servers, two a call; nobody asks for all of them
+    again. When the record of one is removed, nothing is remembered of it; after a new connection all come again."""
+    told, old = Told(), [f"{n:032x}" for n in range(5)]
+    drop(told, *old)
+    first = [told.keys() for _ in range(6)]
+    assert first[:2] == [[f"server:{u}" for u in S[n : n + 2]] for n in (0, 2)]
+    assert [key for keys in first[2:] for key in keys] == [*old, told.m.tablet] and told.keys() == []
+    with monkeypatch.context() as patched:
+        patched.setattr(type(told.m.box.catalog), "dropped", None)
+        drop(told, "f" * 32)
+        assert told.call() == {"f" * 32: None} and told.call() == {}
+        drop(told, *old, holders=())
+        assert told.call() == {}, "another server confirmed that it has no replica"
+        told.m.box.commit(({}, [TABLET + old[0]], "", None))
+        assert told.call() == {}
+        drop(told, old[0])
+        assert told.call() == {old[0]: None}, "nothing was remembered of it"
+    told.reporter.forget()
+    again = [told.keys() for _ in range(6)]
+    assert [key for keys in again for key in keys][4:] == [*old, "f" * 32, told.m.tablet]
