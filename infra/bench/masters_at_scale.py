@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import grpc
 
 from nyala.infra.local.children import end_process, python_module
 from nyala.replica.client import parse_masters
@@ -56,7 +59,7 @@ def masters_at_scale_round(options: ScaleOptions, note: Note) -> Figures:
             "scale_servers": options.servers, "scale_tablets": options.tablets, "scale_beat_ms": options.beat_ms,
         }  # fmt: skip
         began = time.monotonic()
-        with _master(Path(folder), options) as (process, address, stub):
+        with _master(Path(folder), options) as (process, address, stub), players.beside(process):
             figures["scale_start_s"] = time.monotonic() - began
             began = time.monotonic()
             players.tell(beat=address, cluster=cluster_id)
@@ -134,14 +137,23 @@ def _master(
         deadline = time.monotonic() + WAIT_S
         while not ready.exists():
             if process.poll() is not None or time.monotonic() > deadline:
-                lines = (folder / "master.log").read_text(errors="replace").splitlines()
-                raise BenchmarkError(f"the master did not start: {(lines or ['?'])[-1]}")
+                raise BenchmarkError(f"the master did not start: {_last_line(folder / 'master.log')}")
             time.sleep(0.02)
         address = str(json.loads(ready.read_text())["address"])
         yield process, address, channels.master(parse_masters(address)[0])
+    except (BenchmarkError, grpc.RpcError) as error:
+        try:
+            process.wait(PROBE_S)
+        except subprocess.TimeoutExpired:
+            raise error from None
+        raise BenchmarkError(f"the master has ended: {_last_line(folder / 'master.log')}") from error
     finally:
         channels.close()
         end_process(process, STOP_S)
+
+
+def _last_line(log: Path) -> str:
+    return ([line for line in log.read_text(errors="replace").splitlines() if line] or ["?"])[-1]
 
 
 class _Players:
@@ -159,8 +171,27 @@ class _Players:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait()
+        with suppress(BrokenPipeError), self._process:
+            self._process.kill()
+
+    @contextmanager
+    def beside(self, master: subprocess.Popen[bytes]) -> Iterator[None]:
+        """End this process too if the master ends in the context: it would wait for the master for ever."""
+        done = threading.Event()
+
+        def watch() -> None:
+            while not done.wait(PROBE_S):
+                if master.poll() is not None:
+                    self._process.kill()
+                    return
+
+        watcher = threading.Thread(target=watch, name="bench-watch", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watcher.join()
 
     def tell(self, **command: object) -> None:
         """Send one command."""
@@ -183,7 +214,10 @@ class _Players:
 
 
 def _cpu_s(pid: int) -> float:
-    return process_figures({"master": pid})["master"][1]
+    figures = process_figures({"master": pid})
+    if not figures:
+        raise BenchmarkError("the master has ended")
+    return figures["master"][1]
 
 
 def _at_rest(pid: int, stub: pb_grpc.MasterServiceStub, players: _Players, options: ScaleOptions) -> Figures:

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from nyala.infra.bench.masters_at_scale import _Players, masters_at_scale_round
+from nyala.infra.bench.options import BenchmarkError, ScaleOptions
 from nyala.infra.bench.report import metric_of
 from tests.harness.stack import Stack
 
@@ -131,3 +133,23 @@ def test_bench_of_masters_at_scale_measures_a_master_under_played_heartbeats(tmp
     assert found["scale_beats_per_s"] > 6 and found["scale_memory_mb"] > 0 and found["scale_rest_cpu_percent"] > 0
     assert 0 < found["scale_call_ms_p99"] <= found["scale_call_ms_max"]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_bench_of_masters_at_scale_ends_if_its_master_does() -> None:
+    """Goal: the benchmark does not wait for a master that has died, and says so. Method: the master is killed when it
+    knows all; and the played servers wait for a process that ends."""
+    small = ScaleOptions(servers=6, tablets=60, beat_ms=200, watch_s=2)
+
+    def kill(step: str) -> None:
+        if "knows all" in step:
+            subprocess.run(["pkill", "-9", "-P", str(os.getpid()), "-f", "nyala.replica.master"], check=True)
+
+    with pytest.raises(BenchmarkError, match="the master has ended: "):
+        masters_at_scale_round(small, kill)
+    with (
+        _Players(small) as players,
+        subprocess.Popen([b"true"]) as ended,
+        players.beside(ended),
+        pytest.raises(BenchmarkError, match="plays the servers has ended"),
+    ):
+        players.hear_all("known")
