@@ -20,8 +20,8 @@ refuses it."""
 
 
 def arrival_cost(method: str, size_bytes: int, message_type: Descriptor) -> int:
-    """Bytes of memory that a request may cost before it is parsed. The fields of a short one are never counted, so each
-    two bytes are charged as one field."""
+    """Bytes of memory that a request which has come may cost before it is parsed. The fields of a short one are never
+    counted, so each two bytes are charged as one field."""
     bound = limits.REQUESTS[method]
     cost = bound.fixed_bytes + size_bytes * bound.memory_factor
     if size_bytes > limits.REQUEST_SMALL_BYTES:
@@ -50,6 +50,11 @@ def reply_bytes(method: str, request: Message, size_bytes: int) -> int:
     if _is_paged(request.DESCRIPTOR):
         return min(bound.reply_bytes, max(page_bytes(getattr(request, _PAGE_FIELD)), limits.REPLY_PAGE_BYTES_MIN))
     return bound.reply_bytes
+
+
+def answered_cost(method: str, reply_bytes: int) -> int:
+    """Bytes of memory that a call takes from its reply on."""
+    return limits.REQUEST_WINDOW_BYTES + limits.REQUESTS[method].fixed_bytes + reply_cost(reply_bytes)
 
 
 def reply_cost(size_bytes: int) -> int:

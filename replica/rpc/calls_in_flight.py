@@ -1,7 +1,7 @@
 """Counts the gRPC calls under way at a server, and the memory that they may take, per host and in all.
 
 gRPC bounds connections, and calls on one connection, but does not count by address. So calls are counted here, from the
-moment at which their request is whole, because gRPC runs their handlers no earlier.
+moment at which their headers have come.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Call:
 
 
 class CallsInFlight:
-    """Calls whose request has arrived and whose answer has not left.
+    """Calls whose headers have arrived and whose answer has not left.
 
     Invariants: never more than the bounds, of one host and in all; a host without a call is forgotten. One host may
     have half of the total, so that it cannot take everything. Concurrency: the loop's thread.

@@ -8,25 +8,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias
 
 import grpc
 import grpc.aio
 from google.protobuf import message_factory
-from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
 
 from nyala.replica.types import Applied, Code, Refused, limits, started_pool
 
 from . import nyala_pb2 as pb
-from .call_costs import arrival_cost, fields_cost, reply_cost, request_cost
+from .call_costs import answered_cost, arrival_cost, fields_cost, request_cost
 from .calls_in_flight import Call, CallsInFlight
 from .connection_options import SERVER_OPTIONS
 from .errors import error_to_pb
 from .hosts import host_of_peer
 from .request_bounds import check_size, count_fields, many_fields
 from .request_fields import check_fields
+from .request_slots import RequestSlots
 
 Handler = Any
 """A grpc.RpcMethodHandler."""
@@ -63,6 +64,11 @@ def parsed_request(method: str, data: bytes, message_class: Any) -> Any:
     return request
 
 
+def request_s(method: str) -> float:
+    """The time in which a request that has a slot must be whole."""
+    return limits.FRAME_S_MAX + limits.REQUESTS[method].bytes_max / limits.REQUEST_BYTES_PER_S_MIN
+
+
 class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
     """Checks the requests of all services of a server, and refuses calls of unknown services.
 
@@ -76,15 +82,19 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         wait_s: Callable[[str], float] = lambda method: limits.REQUESTS[method].wait_s,
         under_way: CallsInFlight | None = None,
         reply_s: float = limits.REPLY_S_MAX,
+        request_s: Callable[[str], float] = request_s,
+        slots: Callable[[], RequestSlots] = RequestSlots,
     ) -> None:
         """`wait_s(method)`: how long a handler may wait if the caller gives no deadline; 0: it does not wait.
 
         `reply_s`: a reply that its caller has not received within this time, plus the time that its bytes need, is
-        dropped.
+        dropped. `request_s(method)`: the time in which a request that has a slot must be whole.
         """
         self._wait_s = wait_s
         self.under_way = under_way or CallsInFlight()
+        self.short_requests, self.long_requests = slots(), slots()
         self._reply_s = reply_s
+        self._request_s = request_s
         self._checked: dict[str, Handler] = {}
         self._pool = started_pool(1, "read-request")
 
@@ -114,21 +124,25 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         request_class = message_factory.GetMessageClass(call_type.input_type)
         reply_class = message_factory.GetMessageClass(call_type.output_type)
 
-        async def answer(data: bytes, context: Context) -> bytes:
+        async def answer(_: object, context: Context) -> bytes:
             try:
-                call = self._begin(method, len(data), call_type.input_type, context)
+                call = self._begin(context)
+                data = await self._receive(method, context)
+                call.add(arrival_cost(method, len(data), call_type.input_type))
                 request = await self._request(method, data, request_class, call)
                 reply = await self._in_time(method, handler.unary_unary(request, context), context)
                 sent = _sendable(method, handler.response_serializer(reply))
-                call.become(limits.REQUESTS[method].fixed_bytes + reply_cost(len(sent)), Applied.UNKNOWN)
+                call.become(answered_cost(method, len(sent)), Applied.UNKNOWN)
             except Refused as error:
                 sent = handler.response_serializer(await _refusal(reply_class, error, context))
             self._give_up_untaken(len(sent), context)
             return sent
 
-        async def stream(data: bytes, context: Context) -> AsyncIterator[bytes]:
+        async def stream(_: object, context: Context) -> AsyncIterator[bytes]:
             try:
-                call = self._begin(method, len(data), call_type.input_type, context)
+                call = self._begin(context)
+                data = await self._receive(method, context)
+                call.add(arrival_cost(method, len(data), call_type.input_type))
                 request = await self._request(method, data, request_class, call)
                 async for reply in handler.unary_stream(request, context):
                     yield _sendable(method, handler.response_serializer(reply))
@@ -137,15 +151,33 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
                 self._give_up_untaken(len(sent), context)
                 yield sent
 
+        # To callers there is no difference between one request and a stream of one. But gRPC runs the handler of a
+        # stream before the request has come.
         if handler.unary_stream:
-            return grpc.unary_stream_rpc_method_handler(stream, None, None)
-        return grpc.unary_unary_rpc_method_handler(answer, None, None)
+            return grpc.stream_stream_rpc_method_handler(stream, None, None)
+        return grpc.stream_unary_rpc_method_handler(answer, None, None)
 
-    def _begin(self, method: str, size_bytes: int, message_type: Descriptor, context: Context) -> Call:
+    def _begin(self, context: Context) -> Call:
         """Count the call until its reply has left, its caller has given up, or its connection has ended."""
-        call = self.under_way.begin(host_of_caller(context), arrival_cost(method, size_bytes, message_type))
+        call = self.under_way.begin(host_of_caller(context), limits.REQUEST_WINDOW_BYTES)
         context.add_done_callback(lambda _: call.end())
         return call
+
+    async def _receive(self, method: str, context: Context) -> bytes:
+        """The bytes of the request. Refused OVERLOADED if the call gets no slot in time; the call ends with a gRPC
+        status if its request is not whole in time, or if it has none."""
+        host, long = host_of_caller(context), limits.REQUESTS[method].bytes_max > limits.REQUEST_SMALL_BYTES
+        slots = self.long_requests if long else self.short_requests
+        await slots.take(host)
+        late = _Late(context, self._request_s(method))
+        try:
+            data = await context.read()
+        finally:
+            late.stop()
+            slots.give(host)
+        if data is grpc.aio.EOF:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the call has no request: nothing was applied")
+        return bytes(data)
 
     def _give_up_untaken(self, size_bytes: int, context: Context) -> None:
         """End the call if its caller does not receive the reply in time, because the reply takes memory here."""
@@ -180,6 +212,38 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         request = await run(parsed_request, method, data, request_class)
         call.add(request_cost(method, request, len(data)))
         return request
+
+
+class _Late:
+    """Ends a call with a gRPC status unless `stop` is called within `seconds`.
+
+    The handler waits for gRPC meanwhile. It must not be cancelled there, because gRPC would write what comes later into
+    memory that is free by then. When the status is sent, gRPC ends the wait.
+    """
+
+    def __init__(self, context: Context, seconds: float) -> None:
+        self._context = context
+        self._seconds = seconds
+        self._stopped = False
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._begin)
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._timer.cancel()
+
+    def _begin(self) -> None:
+        self._ending = asyncio.create_task(self._end())
+
+    async def _end(self) -> None:
+        if self._stopped:
+            return
+        what = (
+            f"the request was not whole after {self._seconds:g} s: nothing was applied; send fewer at a time over this "
+            "network"
+        )
+        with suppress(grpc.aio.AbortError):
+            # Of the statuses of gRPC, this one says to clients of every version that nothing was applied.
+            await self._context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, what)
 
 
 async def _here(work: Callable[..., Any], *arguments: Any) -> Any:

@@ -67,6 +67,10 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_concurrent_streams", limits.GRPC_STREAMS_PER_CONNECTION_MAX),
     ("grpc.server_handshake_timeout_ms", limits.GRPC_HANDSHAKE_MS_MAX),
     ("grpc.max_connection_idle_ms", limits.GRPC_IDLE_MS_MAX),
+    # Without these, gRPC would estimate how much a connection can transmit, and store that much of every request that
+    # nothing reads yet. It asks for the rest of a request as soon as the server begins to read it.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", limits.REQUEST_WINDOW_BYTES),
     # If a client vanishes, its connection ends and its calls are freed.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),

@@ -161,6 +161,22 @@ CALLS_MEMORY_PER_HOST_BYTES_MAX = 512 << 20
 """Bounds the memory that one host's calls may take together, computed from their rows of REQUESTS
 (`replica/rpc/call_costs.py`): half of all. The costliest single call, a write of 8 MB in the smallest rows, fits into
 it."""
+REQUEST_WINDOW_BYTES = 64 << 10
+"""Bounds what a server stores of a request before it begins to receive it, or beside one that it has received. The call
+is charged for that until it ends."""
+REQUESTS_READ_MAX = 16
+REQUESTS_READ_PER_HOST_MAX = 8
+"""Bounds the requests that a server receives at a time: half of all for one host, so that one host cannot keep others
+out. Calls whose row of REQUESTS allows more than REQUEST_SMALL_BYTES have as many slots of their own, so that no short
+call waits for long ones. gRPC stores a request until it is whole and checks its length against GRPC_MESSAGE_BYTES_MAX
+alone. So requests that are not whole take 2 x 16 x 16 MiB at most, half of it for one host. With eight slots a network
+of 1 ms transmits all that a network card can, since a slot is free once its request is there."""
+REQUEST_WAIT_S_MAX = 60.0
+"""Bounds how long a call waits for a slot if its deadline is later; writers of ours have this deadline."""
+REQUEST_BYTES_PER_S_MIN = 128 << 10
+"""A call ends if its request is not whole FRAME_S_MAX after it got its slot, plus the time that the longest request of
+its row needs at this rate. For a write that is 80 s: a client of ours gives up before, at 60 s. All slots of a host
+together then need 1 MiB/s."""
 REPLY_S_MAX = 60.0
 """A reply is dropped if its caller has not received it within this time plus what its bytes need at
 `FRAME_BYTES_PER_S_MIN`. Until then it is charged to the caller's host."""

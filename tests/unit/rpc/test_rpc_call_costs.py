@@ -60,7 +60,11 @@ class Calls:
 
 def cost_of(method: str, request: Any) -> int:
     size = request.ByteSize()
-    return arrival_cost(method, size, request.DESCRIPTOR) + request_cost(method, request, size)
+    return (
+        limits.REQUEST_WINDOW_BYTES
+        + arrival_cost(method, size, request.DESCRIPTOR)
+        + request_cost(method, request, size)
+    )
 
 
 async def refusal(served: Served, method: str, request: Any, **options: Any) -> Refused | None:
@@ -148,7 +152,7 @@ def test_reply_is_charged_until_its_caller_has_taken_it() -> None:
     long = 200_000
 
     row = limits.REQUESTS["TabletService.ListTablets"]
-    charged = row.fixed_bytes + limits.REPLY_COPIES * long
+    charged = limits.REQUEST_WINDOW_BYTES + row.fixed_bytes + limits.REPLY_COPIES * long
 
     async def scenario(end: str) -> None:
         calls, under_way = Calls(lambda kind: kind(next="x" * long)), CallsInFlight()

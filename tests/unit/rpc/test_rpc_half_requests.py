@@ -1,0 +1,426 @@
+"""Requests that are begun and not finished: what the gRPC server of this product holds of them, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nyala.replica.rpc import SERVER_OPTIONS, CallBounds, CallsInFlight, RequestChecks, error_from_pb, pb
+from nyala.replica.rpc.checked_server import _Late, request_s
+from nyala.replica.rpc.request_slots import RequestSlots
+from nyala.replica.types import Applied, Code, Refused, limits
+from tests.harness.hostile_fields import Served
+from tests.harness.patience import patience_s
+from tests.harness.raw_http2 import RawCaller
+from tests.harness.server_pair import until
+from tests.unit.rpc.test_rpc_call_costs import METHODS, Calls, all_end
+
+LONG_S = patience_s(60.0)
+PROMPT_S = 0.05
+WRITE = ("TabletService", "Write")
+LEDGER = ("TabletService", "Ledger")
+HALF = 1 << 20
+"""A part of a request: far more than a server permits before it begins to receive one."""
+
+
+def in_loop(scenario: Callable[[], Any]) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), LONG_S))
+
+
+async def ask(work: Callable[..., Any], *arguments: Any) -> Any:
+    return await asyncio.to_thread(work, *arguments)
+
+
+def checks_with(slots: int, per_host: int, **options: Any) -> RequestChecks:
+    return RequestChecks(slots=partial(RequestSlots, slots, per_host, options.pop("wait_s", 1000.0)), **options)
+
+
+def test_only_calls_with_a_slot_send_more_than_the_first_bytes() -> None:
+    """IN-51, IN-60. Goal: half requests are bounded in number and bytes, in all and per host. Method: a server with
+    three slots, two for a host, and byte by byte, calls from three addresses that each send half of a long request.
+    Two of the first host's and one of the second's are received. The server permits the others no more than the first
+    bytes. If the first host's connection ends, the second and the third host get its slots, and later calls are
+    answered."""
+
+    async def scenario() -> None:
+        calls, under_way = Calls(), CallsInFlight()
+        checks = checks_with(3, 2, under_way=under_way, request_s=lambda method: 1000.0)
+        slots = checks.long_requests
+        async with Served(calls.services, checks) as served:
+            callers = [RawCaller(served.address, source=f"127.0.0.{n}") for n in (1, 2, 3)]
+            halves = []
+            for number, caller in enumerate(callers, 1):
+                begun = [await ask(caller.begin, *WRITE, 2 * HALF) for _ in range(4)]
+                await until(lambda: slots.taken + slots.waiting == 4 * number, "they are there")  # noqa: B023
+                halves += [(caller, stream) for stream in begun]
+            await until(lambda: under_way.bytes == 12 * limits.REQUEST_WINDOW_BYTES, "all are charged")
+
+            async def received() -> list[int]:
+                return [n for n, half in enumerate(halves) if await ask(half[0].permitted, half[1]) > 1 << 16]
+
+            assert await received() == [0, 1, 4] and (slots.taken, slots.waiting) == (3, 9)
+            for n in (0, 1, 4):
+                await ask(halves[n][0].send, halves[n][1], HALF)
+            callers[0].close()
+            await until(lambda: (slots.taken, slots.waiting) == (3, 5), "others have the slots")
+            halves = halves[5:]
+            assert await received() == [0, 3]
+            for n in (0, 3):
+                await ask(halves[n][0].send, halves[n][1], HALF)
+            for caller in callers[1:]:
+                caller.close()
+            await all_end(under_way)
+            assert (slots.taken, slots.waiting, calls.begun) == (0, 0, 0)
+            calls.go.set()
+            assert not (await served.call(*WRITE, pb.WriteRequest(payload=bytes(HALF)))).error.code
+
+    in_loop(scenario)
+
+
+def test_short_calls_go_on_beside_long_requests_that_stop() -> None:
+    """IN-51. Goal: a host whose long requests are slow still makes short calls, and the other way round. Method: half
+    requests take all slots of the one kind: a call of the other kind is answered."""
+
+    async def scenario() -> None:
+        calls = Calls()
+        calls.go.set()
+        for stops, goes_on in ((WRITE, LEDGER), (LEDGER, WRITE)):
+            checks = checks_with(2, 2, request_s=lambda method: 1000.0)
+            async with Served(calls.services, checks) as served:
+                caller = RawCaller(served.address)
+                for _ in range(3):
+                    caller.begin(*stops, HALF)
+                slots = checks.long_requests if stops is WRITE else checks.short_requests
+                await until(lambda: (slots.taken, slots.waiting) == (2, 1), "all slots are taken")  # noqa: B023
+                kind = {WRITE: pb.WriteRequest, LEDGER: pb.LedgerRequest}[goes_on]
+                assert not (await served.call(*goes_on, kind(tablet_id="t"))).error.code
+                caller.close()
+
+    in_loop(scenario)
+
+
+@pytest.mark.parametrize("sent", ["nothing", "its length", "a part"])
+def test_every_call_ends_if_its_request_is_not_whole_in_time(sent: str) -> None:
+    """IN-51, IN-60. Goal: no half request is held without end, whatever the call. Method: byte by byte, every call of
+    every service sends nothing, its length, or a part. The server ends each; no handler begins; nothing is charged and
+    no slot is taken afterwards. The next call on the connection is answered."""
+
+    async def scenario() -> None:
+        calls, under_way = Calls(), CallsInFlight()
+        checks = RequestChecks(under_way=under_way, request_s=lambda method: PROMPT_S)
+        async with Served(calls.services, checks) as served:
+            caller = RawCaller(served.address)
+
+            def play() -> None:
+                streams = []
+                for method in METHODS:
+                    streams.append(caller.begin(*method.split("."), None if sent == "nothing" else HALF))
+                    if sent == "a part":
+                        caller.send(streams[-1], 1000)
+                for stream in streams:
+                    caller.wait_ended(stream)
+
+            await ask(play)
+            await all_end(under_way)
+            assert not calls.begun
+            for slots in (checks.short_requests, checks.long_requests):
+                assert (slots.taken, slots.waiting) == (0, 0)
+            calls.go.set()
+            stream = caller.call("TabletService", "ListTablets", pb.ListTabletsRequest())
+            assert not (await ask(caller.answer, stream, pb.ListTabletsReply())).error.code
+            caller.close()
+
+    in_loop(scenario)
+
+
+def test_time_of_a_request_grows_with_the_longest_one_of_its_call() -> None:
+    """IN-51. Goal: a request that arrives slowly has the time that its bytes need. Method: the time of every call: its
+    longest request at the lowest rate, and the time of a frame."""
+    for method in METHODS:
+        most = limits.REQUESTS[method].bytes_max
+        assert request_s(method) == limits.FRAME_S_MAX + most / limits.REQUEST_BYTES_PER_S_MIN
+    assert request_s("TabletService.Write") > 60.0 > request_s("TabletService.GetIdentity")
+
+
+def test_request_that_is_whole_at_the_last_moment_is_not_ended() -> None:
+    """IN-60, IN-62. Goal: a call whose request is there is never told that nothing was applied, because its handler
+    runs. Method: the time is over, and the request whole before the call is ended: gRPC's context is not asked to end
+    it. Otherwise it is."""
+
+    class Context:
+        ended = 0
+
+        async def abort(self, code: grpc.StatusCode, what: str) -> None:
+            self.ended += 1
+
+    async def scenario() -> None:
+        for whole in (True, False):
+            context = Context()
+            late = _Late(context, 1000.0)  # type: ignore[arg-type]
+            late._begin()
+            if whole:
+                late.stop()
+            await late._ending
+            late.stop()
+            assert context.ended == (not whole)
+
+    in_loop(scenario)
+
+
+class Requests:
+    """The requests of one call: the given ones, and then the stream ends, or stays open."""
+
+    def __init__(self, *requests: bytes, ends: bool) -> None:
+        self._requests = requests
+        self._ends = ends
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for request in self._requests:
+            yield request
+        if not self._ends:
+            await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("method", ["Write", "Scan", "GetIdentity"])
+def test_callers_that_send_no_request_or_several_get_their_reason(method: str) -> None:
+    """IN-60, IN-62. Goal: a caller learns why its call ended, and that nothing was applied; a call is for its first
+    request alone. Method: over gRPC, a stream of requests to calls with one reply and with several: one that stays
+    empty, one that ends empty, one that its caller's deadline ends, one request without an end of the stream, and
+    several requests."""
+
+    async def scenario() -> None:
+        calls, under_way = Calls(), CallsInFlight()
+        calls.go.set()
+        slow = RequestChecks(under_way=under_way)
+        prompt = RequestChecks(under_way=under_way, request_s=lambda method: PROMPT_S)
+
+        async def outcome(served: Served, requests: Requests, timeout_s: float) -> tuple[grpc.StatusCode, str]:
+            call = served.channel.stream_unary(f"/nyala.v1.TabletService/{method}")(
+                requests.__aiter__(), timeout=timeout_s
+            )
+            with suppress(grpc.aio.AioRpcError):
+                await call
+            return await call.code(), await call.details()
+
+        async with Served(calls.services, prompt) as served:
+            code, why = await outcome(served, Requests(ends=False), LONG_S)
+            assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert why.startswith("the request was not whole after 0.05 s: nothing was applied; ")
+            await all_end(under_way)
+        async with Served(calls.services, slow) as served:
+            code, why = await outcome(served, Requests(ends=True), LONG_S)
+            assert (code, why) == (
+                grpc.StatusCode.INVALID_ARGUMENT,
+                "the call has no request: nothing was applied",
+            )
+            code, why = await outcome(served, Requests(ends=False), 0.2)
+            assert code is grpc.StatusCode.DEADLINE_EXCEEDED and not calls.begun
+            await all_end(under_way)
+            for requests in (Requests(b"", ends=False), Requests(b"", b"", b"\xff" * 1000, ends=True)):
+                assert (await outcome(served, requests, LONG_S))[0] is grpc.StatusCode.OK
+                await all_end(under_way)
+            assert calls.begun == 2
+
+    in_loop(scenario)
+
+
+def test_call_that_gets_no_slot_in_time_is_refused_and_may_come_again() -> None:
+    """IN-51. Goal: nothing waits without end for a slot, and a client knows that it may try again. Method: a half
+    request has the only slot; another host's write is OVERLOADED with nothing applied after the time of a wait, and a
+    call that is ended by its caller's deadline leaves the queue. Behind the half request's end the write is taken."""
+
+    async def scenario() -> None:
+        calls, under_way = Calls(), CallsInFlight()
+        calls.go.set()
+        checks = checks_with(1, 1, under_way=under_way, request_s=lambda method: 1000.0, wait_s=PROMPT_S)
+        async with Served(calls.services, checks) as served:
+            caller, slots = RawCaller(served.address, source="127.0.0.2"), checks.long_requests
+            caller.begin(*WRITE, HALF)
+            await until(lambda: slots.taken == 1, "it has the slot")
+            request = pb.WriteRequest(payload=bytes(HALF))
+            error = error_from_pb((await served.call(*WRITE, request)).error)
+            assert error is not None and (error.code, error.applied) == (Code.OVERLOADED, Applied.NOT_APPLIED)
+            assert "wait and try again" in str(error) and slots.waiting == 0 and not calls.begun
+            checks.long_requests = slots = RequestSlots(0, 1, 1000.0)
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await served.call(*WRITE, request, timeout_s=0.2)
+            assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+            await until(lambda: under_way.calls == 1, "it is gone")
+            assert slots.waiting == 0
+            caller.close()
+            await all_end(under_way)
+
+    in_loop(scenario)
+
+
+def test_calls_that_wait_for_their_request_are_counted() -> None:
+    """IN-51, IN-60. Goal: a host's half requests are bounded in number like its whole ones, and charged for what is
+    held of each. Method: a host may have three calls; it begins three and sends nothing: the fourth is refused at once,
+    and taken when one has left. With memory for two, the third is refused."""
+
+    async def scenario() -> None:
+        window = limits.REQUEST_WINDOW_BYTES
+        for bounds, most in ((CallBounds(9, 3), 3), (CallBounds(bytes_per_host_max=3 * window - 1), 2)):
+            calls, under_way = Calls(), CallsInFlight(bounds)
+            async with Served(calls.services, RequestChecks(under_way=under_way)) as served:
+                callers = [RawCaller(served.address) for _ in range(most)]
+                for caller in callers:
+                    caller.begin(*WRITE)
+                await until(lambda: under_way.bytes == most * window, "they are counted")  # noqa: B023
+                error = error_from_pb((await served.call(*WRITE, pb.WriteRequest())).error)
+                assert error is not None and error.code is Code.OVERLOADED and under_way.refused == 1
+                for caller in callers:
+                    caller.close()
+                await all_end(under_way)
+
+    in_loop(scenario)
+
+
+def test_many_large_requests_of_one_host_wait_for_one_another_and_are_all_answered() -> None:
+    """IN-51. Goal: an honest host sends as many large requests at a time as it likes. Method: over gRPC, a host with
+    two slots makes forty writes of a megabyte at once: never more than two are received at a time, and each is
+    answered."""
+
+    async def scenario() -> None:
+        calls, most = Calls(), 0
+        calls.go.set()
+        checks = checks_with(3, 2)
+        take = checks.long_requests.take
+
+        async def taken(host: str) -> None:
+            nonlocal most
+            await take(host)
+            most = max(most, checks.long_requests.taken)
+
+        checks.long_requests.take = taken  # type: ignore[method-assign]
+        async with Served(calls.services, checks) as served:
+            request = pb.WriteRequest(payload=bytes(1 << 20))
+            replies = await asyncio.gather(*(served.call(*WRITE, request) for _ in range(40)))
+            assert not any(reply.error.code for reply in replies) and calls.begun == 40
+            assert most == 2 and checks.long_requests.taken == 0
+
+    in_loop(scenario)
+
+
+STEPS = st.lists(st.tuples(st.sampled_from(["take", "take", "give", "leave"]), st.sampled_from("abc")), max_size=60)
+
+
+@settings(max_examples=200)
+@given(STEPS)
+def test_slots_never_exceed_their_bounds_and_none_is_free_while_a_call_may_have_it(
+    steps: list[tuple[str, str]],
+) -> None:
+    """IN-51. Goal: for every order of calls, ends and departures, the bounds hold, no slot is lost, no call waits for a
+    slot that it may have, calls of one host come in their order, and hosts take turns. Method: calls of three hosts
+    take, give back and leave at random, beside plain lists; in the end all leave, and all slots are free."""
+
+    async def scenario() -> None:
+        slots, taken, waiting = RequestSlots(4, 3, 1000.0), list[str](), list[tuple[str, asyncio.Task[None]]]()
+
+        async def settle() -> None:
+            for _ in range(3):
+                await asyncio.sleep(0)
+            for each in [w for w in waiting if w[1].done()]:
+                ahead = [w for w in waiting[: waiting.index(each)] if w[0] == each[0] and not w[1].done()]
+                assert not ahead, "of one host, the first is first"
+                waiting.remove(each)
+                each[1].result()
+                taken.append(each[0])
+            assert (slots.taken, slots.waiting) == (len(taken), len(waiting))
+            assert len(taken) <= 4 and all(taken.count(h) <= 3 for h in "abc")
+            assert not any(len(taken) < 4 and taken.count(h) < 3 for h, _ in waiting), "a slot is free"
+
+        for step, host in steps:
+            mine = [w for w in waiting if w[0] == host]
+            if step == "take":
+                waiting.append((host, asyncio.create_task(slots.take(host))))
+            elif step == "give" and host in taken:
+                taken.remove(host)
+                slots.give(host)
+                if mine and steps.index((step, host)) % 2:  # it leaves at the moment at which its turn may have come
+                    mine[0][1].cancel()
+                    waiting.remove(mine[0])
+            elif step == "leave" and mine:
+                mine[-1][1].cancel()
+                waiting.remove(mine[-1])
+            await settle()
+        for _, task in waiting:
+            task.cancel()
+        waiting.clear()
+        for host in taken:
+            slots.give(host)
+        taken.clear()
+        await settle()
+        assert not slots._taken and not slots._waiting
+
+    in_loop(scenario)
+
+
+def test_hosts_take_turns() -> None:
+    """IN-51. Goal: a host with thousands of calls does not keep another one waiting for all of them. Method: of two
+    slots one is of a third host; two hosts wait, the first with ten calls before the second has one. As slots become
+    free, the hosts get them in turn."""
+
+    async def scenario() -> None:
+        slots, order = RequestSlots(1, 1, 1000.0), list[str]()
+
+        async def call(host: str) -> None:
+            await slots.take(host)
+            order.append(host)
+            await asyncio.sleep(0)
+            slots.give(host)
+
+        await slots.take("c")
+        tasks = [asyncio.create_task(call(host)) for host in "aaaaaaaaaabb"]
+        await until(lambda: slots.waiting == 12, "all wait")
+        slots.give("c")
+        await asyncio.gather(*tasks)
+        assert "".join(order) == "ababaaaaaaaa"
+
+    in_loop(scenario)
+
+
+def test_slots_of_a_server_are_those_that_are_stated() -> None:
+    """IN-51. Goal: the stated sum of bytes is that of every server. Method: the bounds of the checks as servers make
+    them, and the options that keep gRPC from storing more than the first bytes of a request that nothing reads."""
+
+    async def scenario() -> None:
+        checks = RequestChecks()
+        for slots in (checks.short_requests, checks.long_requests):
+            tasks = []
+            for host, most in (("a", limits.REQUESTS_READ_PER_HOST_MAX), ("b", limits.REQUESTS_READ_MAX), ("c", 0)):
+                tasks += [asyncio.create_task(slots.take(host)) for _ in range(limits.REQUESTS_READ_MAX)]
+                await asyncio.sleep(0)
+                assert sum(t.done() for t in tasks) == most or not most
+            assert sum(t.done() for t in tasks) == limits.REQUESTS_READ_MAX
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        checks.close()
+        options = dict(SERVER_OPTIONS)
+        assert options["grpc.http2.bdp_probe"] == 0
+        assert options["grpc.http2.lookahead_bytes"] == limits.REQUEST_WINDOW_BYTES
+
+    in_loop(scenario)
+
+
+def test_refusal_of_a_call_without_a_slot_is_that_of_a_busy_server() -> None:
+    """IN-51. Goal: the refusal says what was wrong and what to do. Method: its text."""
+
+    async def scenario() -> None:
+        slots = RequestSlots(1, 1, 0.0)
+        await slots.take("a")
+        with pytest.raises(Refused, match="receives 1 requests of a host, and 1 in all") as caught:
+            await slots.take("b")
+        assert caught.value.code is Code.OVERLOADED and slots.waiting == 0
+
+    in_loop(scenario)
