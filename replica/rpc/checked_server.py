@@ -40,10 +40,11 @@ def host_of_caller(context: Context | None) -> str:
     return "" if context is None else host_of_peer(str(context.peer()))
 
 
-def new_server(checks: RequestChecks | None = None) -> Any:
+def new_server(checks: RequestChecks | None = None, *, request_bytes_max: int = limits.GRPC_MESSAGE_BYTES_MAX) -> Any:
     """A grpc.aio.Server whose handlers get checked requests only. A caller that passes `checks` closes them after the
-    server."""
-    return grpc.aio.server(options=SERVER_OPTIONS, interceptors=[checks or RequestChecks()])
+    server. gRPC refuses longer requests than `request_bytes_max` by the length that they announce."""
+    options = {**dict(SERVER_OPTIONS), "grpc.max_receive_message_length": request_bytes_max}
+    return grpc.aio.server(options=tuple(options.items()), interceptors=[checks or RequestChecks()])
 
 
 def checked_request(method: str, data: bytes, message_class: Any) -> Any:

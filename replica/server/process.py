@@ -93,7 +93,7 @@ class TabletServer:
         when_parent_ends(options.parent_fd, self._parent_ended)
         loop.set_default_executor(started_pool(limits.LOOP_THREADS, "loop"))
         checks = RequestChecks()
-        server = new_server(checks)
+        server = new_server(checks, request_bytes_max=limits.TABLET_REQUEST_BYTES_MAX)
         host, _ = place_to_listen(options.listen)
         port = listen_on(server, options.listen)
         address = Address.given(options.advertise or f"{host}:{port}")

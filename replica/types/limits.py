@@ -165,18 +165,19 @@ REQUEST_WINDOW_BYTES = 64 << 10
 """Bounds what a server stores of a request before it begins to receive it, or beside one that it has received. The call
 is charged for that until it ends."""
 REQUESTS_READ_MAX = 16
-REQUESTS_READ_PER_HOST_MAX = 8
-"""Bounds the requests that a server receives at a time: half of all for one host, so that one host cannot keep others
-out. Calls whose row of REQUESTS allows more than REQUEST_SMALL_BYTES have as many slots of their own, so that no short
-call waits for long ones. gRPC stores a request until it is whole and checks its length against GRPC_MESSAGE_BYTES_MAX
-alone. So requests that are not whole take 2 x 16 x 16 MiB at most, half of it for one host. With eight slots a network
-of 1 ms transmits all that a network card can, since a slot is free once its request is there."""
+REQUESTS_READ_PER_HOST_MAX = 4
+"""Bounds the requests that a server receives at a time: a quarter of all for one host, so that one host cannot keep
+others out. Calls whose row of REQUESTS allows more than REQUEST_SMALL_BYTES have as many slots of their own, so that no
+short call waits for long ones. gRPC stores a request until it is whole and compares its length with one number for all
+calls. So requests that are not whole take 2 x 16 x 9 MiB at a tablet server, and 2 x 16 x 16 MiB at a master, a quarter
+of it for one host. A slot is free as soon as its request is there: four requests of a megabyte in 5 ms are more than a
+network card transmits."""
 REQUEST_WAIT_S_MAX = 60.0
 """Bounds how long a call waits for a slot if its deadline is later; writers of ours have this deadline."""
 REQUEST_BYTES_PER_S_MIN = 128 << 10
 """A call ends if its request is not whole FRAME_S_MAX after it got its slot, plus the time that the longest request of
 its row needs at this rate. For a write that is 80 s: a client of ours gives up before, at 60 s. All slots of a host
-together then need 1 MiB/s."""
+together then need 512 KiB/s."""
 REPLY_S_MAX = 60.0
 """A reply is dropped if its caller has not received it within this time plus what its bytes need at
 `FRAME_BYTES_PER_S_MIN`. Until then it is charged to the caller's host."""
@@ -610,6 +611,8 @@ REQUESTS: dict[str, RequestBound] = {
 }
 """Every call that a server answers, by service and method; one that is not here is refused. (Batches of consensus
 messages, `PeerBatch`, are bounded by `replica/transport/batch_bounds.py`.)"""
+TABLET_REQUEST_BYTES_MAX = max(b.bytes_max for m, b in REQUESTS.items() if m.startswith(("Tablet", "Copy", "Peer")))
+"""Bounds the requests of a tablet server: the longest is a scan."""
 
 
 class ThreadBound(NamedTuple):

@@ -132,9 +132,9 @@ def _put(message: Any, path: tuple[str, ...], field: Any, value: Any) -> None:
 class Served:
     """Services of this process after a gRPC server as the product makes it, and a channel to it."""
 
-    def __init__(self, services: dict[str, Any], checks: RequestChecks | None = None) -> None:
+    def __init__(self, services: dict[str, Any], checks: RequestChecks | None = None, **options: int) -> None:
         self._checks = checks or RequestChecks()
-        self._server = new_server(self._checks)
+        self._server = new_server(self._checks, **options)
         for name, servicer in services.items():
             getattr(pb_grpc, f"add_{name}Servicer_to_server")(servicer, self._server)
         self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"

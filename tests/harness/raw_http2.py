@@ -52,7 +52,7 @@ class RawCaller:
 
     def send(self, stream: int, size_bytes: int) -> None:
         """Send so many bytes more of that call's request, as soon as the server permits them."""
-        while size_bytes:
+        while size_bytes and stream not in self._ended:
             permitted = min(self._windows[0], self._windows[stream], _FRAME_BYTES_MAX, size_bytes)
             if permitted > 0:
                 self._send(stream, bytes(permitted))
@@ -79,6 +79,10 @@ class RawCaller:
             if kind == DATA and of_stream == stream and body:
                 reply.ParseFromString(body[5:])
                 return reply
+
+    def is_over(self, stream: int) -> bool:
+        """Whether the server has ended that call, as far as its frames were read."""
+        return stream in self._ended
 
     def wait_ended(self, stream: int) -> None:
         """Return when the server has ended that call."""

@@ -227,8 +227,8 @@ MUTANTS = (
         ),
         file="replica/rpc/checked_server.py",
         function="new_server",
-        before="return grpc.aio.server(options=SERVER_OPTIONS, interceptors=[checks or RequestChecks()])",
-        after="return grpc.aio.server(options=SERVER_OPTIONS)",
+        before="return grpc.aio.server(options=tuple(options.items()), interceptors=[checks or RequestChecks()])",
+        after="return grpc.aio.server(options=tuple(options.items()))",
     ),
     Mutant(
         name="thread of large requests starts late",
@@ -279,6 +279,18 @@ MUTANTS = (
         function="_Late._end",
         before="if self._stopped:",
         after="if False:",
+    ),
+    Mutant(
+        name="request of any length is received",
+        rows="IN-51, IN-60",
+        test=(
+            "tests/unit/rpc/test_rpc_half_requests.py::"
+            "test_longer_request_than_any_call_has_is_ended_by_the_length_that_it_announces"
+        ),
+        file="replica/rpc/checked_server.py",
+        function="new_server",
+        before='options = {**dict(SERVER_OPTIONS), "grpc.max_receive_message_length": request_bytes_max}',
+        after="options = dict(SERVER_OPTIONS)",
     ),
     Mutant(
         name="slot is not given back",

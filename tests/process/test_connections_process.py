@@ -1,10 +1,11 @@
-"""A real server under thousands of idle connections, while honest writes go on."""
+"""A real server under thousands of idle connections, or requests that stop, while honest writes go on."""
 
 from __future__ import annotations
 
 import re
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -13,9 +14,12 @@ from typing import Any
 import pytest
 
 from nyala.replica.rpc import frame, pb
+from nyala.replica.rpc.checked_server import request_s
 from nyala.replica.types import limits
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.one_tablet import TABLET, create, write
+from tests.harness.patience import patience_s
+from tests.harness.raw_http2 import RawCaller
 
 pytestmark = [pytest.mark.process, pytest.mark.deep]
 
@@ -23,6 +27,8 @@ CONNECTIONS = 3000
 GROWTH_MB_MAX = 100
 """Bounds the growth of a server's memory over the whole test: logs, rows and threads of the test's own writes
 included."""
+HALVES_LEFT_MB_MAX = 60
+"""Bounds the growth by half requests beyond their bytes, and what is left of it when they have ended."""
 HALF = frame(b"x" * 200_000)[:100_000]
 
 
@@ -103,3 +109,57 @@ def test_thousands_of_connections_take_little_memory_and_stop_no_write(cluster: 
     assert most_files < before_files + bound + 100
     assert most_mb - before_mb < GROWTH_MB_MAX + limits.LINKS_OF_CLIENTS_BYTES_MAX / 2**20
     assert memory_mb(leader) - before_mb < GROWTH_MB_MAX
+
+
+HALVES = 60
+HALF_BYTES = 8 << 20
+"""The bytes that each half request sends, of one as long as a tablet server takes."""
+
+
+def test_half_requests_are_held_in_part_and_for_a_time(cluster: LocalCluster) -> None:
+    """Goal: IN-51, IN-60: a host that begins requests and does not finish them takes bounded memory for a bounded time,
+    and stops no other host. Method: at the leader of three servers, from one address and over one connection, sixty
+    long and sixty short calls, each of which sends as much of its request as the server permits, up to 8 MiB.
+    Together they would be 960 MiB. From another address rows are written all the while, and the leader stays. The
+    server's memory grows by less than the slots of one host may hold. It ends all calls within the time that a call may
+    wait and that a request may take, and then its memory is nearly what it was."""
+    leader = create(cluster)
+    for number in range(30):
+        write(cluster, number, 1)
+    before_mb, term = memory_mb(leader), cluster.status(leader, TABLET).term
+    caller, most_mb, sent, written = RawCaller(leader.address, source="127.0.0.2"), 0.0, 0, 1000
+    began_s, most_s = time.monotonic(), limits.REQUEST_WAIT_S_MAX + request_s("TabletService.Get") + patience_s(60.0)
+    streams = [
+        caller.begin("TabletService", method, limits.TABLET_REQUEST_BYTES_MAX)
+        for method in ("Get", "GetIdentity")
+        for _ in range(HALVES)
+    ]
+
+    def looked() -> None:
+        nonlocal most_mb, written
+        write(cluster, written, 1)
+        written += 1
+        most_mb = max(most_mb, memory_mb(leader))
+
+    left = dict.fromkeys(streams, HALF_BYTES)
+    while not all(caller.is_over(stream) for stream in streams):
+        assert time.monotonic() - began_s < most_s, "calls are held for longer than is stated"
+        for stream in streams:
+            part = min(caller.permitted(stream), left[stream])
+            if part > 0 and not caller.is_over(stream):
+                caller.send(stream, part)
+                left[stream] -= part
+                sent += part
+        looked()
+    took_s = time.monotonic() - began_s
+    caller.close()
+    assert cluster.status(leader, TABLET).term == term and cluster.leader(TABLET) is leader
+    wait_until(lambda: memory_mb(leader) < before_mb + HALVES_LEFT_MB_MAX, "the memory is given back")
+    print(
+        f"{sent >> 20} MiB sent, all ended after {took_s:.0f} s, {written - 1000} rows written meanwhile; "
+        f"before {before_mb:.0f} MB, at most {most_mb:.0f} MB, after {memory_mb(leader):.0f} MB"
+    )
+    slots_mb = 2 * limits.REQUESTS_READ_PER_HOST_MAX * limits.TABLET_REQUEST_BYTES_MAX >> 20
+    waiting_mb = 2 * HALVES * limits.REQUEST_WINDOW_BYTES >> 20
+    assert most_mb - before_mb < slots_mb + waiting_mb + HALVES_LEFT_MB_MAX
+    assert sent > slots_mb << 19
