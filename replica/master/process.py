@@ -22,7 +22,7 @@ from nyala.replica.fs import (
     say_ready,
     when_parent_ends,
 )
-from nyala.replica.rpc import RequestChecks, listen_on, new_server, pb_grpc
+from nyala.replica.rpc import ConnectionBound, RequestChecks, listen_on, new_server, pb_grpc
 from nyala.replica.transport import PeerNetwork, PeerServicer
 from nyala.replica.types import (
     Address,
@@ -208,6 +208,7 @@ class MasterProcess:
             asyncio.create_task(self._announce(state), name="announce"),
             asyncio.create_task(self._reconcile(reconciler), name="reconciler"),
             asyncio.create_task(copies.expire_forever(), name="copy sessions"),
+            asyncio.create_task(self._connections.run_forever(), name="connections"),
         ]
         for task in tasks:
             task.add_done_callback(self._task_ended)
@@ -237,6 +238,7 @@ class MasterProcess:
         host, _ = place_to_listen(self.options.listen)
         advertised = Address.given(self.options.advertise) if self.options.advertise else None
         port = listen_on(self._server, self.options.listen)
+        self._connections = ConnectionBound(port)
         return advertised or Address(host, port)
 
     def _start_parts(self, state: MasterState, reconciler: Reconciler) -> None:

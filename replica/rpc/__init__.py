@@ -4,6 +4,7 @@ from . import nyala_pb2 as pb
 from . import nyala_pb2_grpc as pb_grpc
 from .calls_in_flight import Call, CallBounds, CallsInFlight
 from .checked_server import Context, RequestChecks, checked_request, host_of_caller, new_server
+from .connection_bound import ConnectionBound
 from .connection_options import (
     ANSWER_CHANNEL_OPTIONS,
     CHANNEL_OPTIONS,

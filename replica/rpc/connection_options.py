@@ -61,8 +61,9 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_ping_strikes", 0),
-    # gRPC can bound the number of connections, but not per address, and it cannot reserve any for other servers. These
-    # have links of their own for their messages (`replica/transport`), and call only to open one.
+    # gRPC can bound the number of connections, but not per address (`connection_bound.py` does), and it cannot reserve
+    # any for other servers. These have links of their own for their messages (`replica/transport`), and call only to
+    # open one.
     ("grpc.max_allowed_incoming_connections", limits.GRPC_CONNECTIONS_MAX),
     ("grpc.max_concurrent_streams", limits.GRPC_STREAMS_PER_CONNECTION_MAX),
     ("grpc.server_handshake_timeout_ms", limits.GRPC_HANDSHAKE_MS_MAX),

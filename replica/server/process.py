@@ -22,7 +22,7 @@ from nyala.replica.fs import (
     say_ready,
     when_parent_ends,
 )
-from nyala.replica.rpc import RequestChecks, listen_on, new_server, pb_grpc
+from nyala.replica.rpc import ConnectionBound, RequestChecks, listen_on, new_server, pb_grpc
 from nyala.replica.tablet_copy.wire import RemoteCopySource
 from nyala.replica.transport import PeerNetwork, PeerServicer
 from nyala.replica.types import (
@@ -189,6 +189,7 @@ class TabletServer:
         _log.info("P %s listens on %s, directory %s", self._identity.uuid, address, options.root)
         gil.start()
         self._tasks.start(manager.ticker.run_forever(lambda: manager.stopping))
+        self._tasks.start(ConnectionBound(port).run_forever())
         self._tasks.start(self._watch_folders(manager, watch))
         self._tasks.start(maintenance.run_forever())
         self._tasks.start(scrub.run_forever())

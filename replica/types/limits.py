@@ -145,6 +145,8 @@ PEERS_UNKNOWN_MAX = 256
 GRPC_CONNECTIONS_MAX = 2048
 """Bounds the gRPC connections of one server; a client process has one or two to each server. Further ones are closed at
 once."""
+GRPC_CONNECTIONS_PER_HOST_MAX = GRPC_CONNECTIONS_MAX // 2
+"""The same for one host, so that it cannot take all of them."""
 GRPC_STREAMS_PER_CONNECTION_MAX = 256
 """Bounds the calls under way on one connection; further ones wait at the client."""
 GRPC_HANDSHAKE_MS_MAX = 10_000

@@ -20,8 +20,7 @@ class RawCaller:
         """`window`: bytes of each answer that the server may send before it is allowed to go on; 0: none."""
         host, _, port = address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), 30, (source, 0))
-        settings = _frame(SETTINGS, 0, 0, struct.pack("!HI", _WINDOW, window))
-        self._socket.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + settings)
+        self._socket.sendall(_preface(window))
         self._stream = -1
         self._ended: set[int] = set()
         self._initial = _WINDOW_DEFAULT
@@ -92,11 +91,7 @@ class RawCaller:
     def _headers(self, service: str, method: str, encoding: str = "") -> bytes:
         self._stream += 2
         self._windows[self._stream] = self._initial
-        names = {
-            ":method": "POST", ":scheme": "http", ":path": f"/nyala.v1.{service}/{method}", ":authority": "test",
-            "te": "trailers", "content-type": "application/grpc", **({"grpc-encoding": encoding} if encoding else {}),
-        }  # fmt: skip
-        return _frame(HEADERS, 4, self._stream, b"".join(b"\0" + _text(n) + _text(v) for n, v in names.items()))
+        return _headers(self._stream, service, method, encoding)
 
     def _send(self, stream: int, data: bytes) -> None:
         self._socket.sendall(_frame(DATA, 0, stream, data))
@@ -130,6 +125,23 @@ class RawCaller:
             assert more, "the server ended the connection"
             taken += more
         return taken
+
+
+def opening(service: str, method: str) -> bytes:
+    """The first bytes of a connection on which one call is begun, and nothing of its request sent."""
+    return _preface(_WINDOW_DEFAULT) + _headers(1, service, method)
+
+
+def _preface(window: int) -> bytes:
+    return b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _frame(SETTINGS, 0, 0, struct.pack("!HI", _WINDOW, window))
+
+
+def _headers(stream: int, service: str, method: str, encoding: str = "") -> bytes:
+    names = {
+        ":method": "POST", ":scheme": "http", ":path": f"/nyala.v1.{service}/{method}", ":authority": "test",
+        "te": "trailers", "content-type": "application/grpc", **({"grpc-encoding": encoding} if encoding else {}),
+    }  # fmt: skip
+    return _frame(HEADERS, 4, stream, b"".join(b"\0" + _text(n) + _text(v) for n, v in names.items()))
 
 
 def _frame(kind: int, flags: int, stream: int, body: bytes) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import struct
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,6 +17,7 @@ import pytest
 from nyala.replica.rpc import frame, pb
 from nyala.replica.rpc.checked_server import request_s
 from nyala.replica.types import limits
+from tests.harness import raw_http2
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.one_tablet import TABLET, create, write
 from tests.harness.patience import patience_s
@@ -163,3 +165,74 @@ def test_half_requests_are_held_in_part_and_for_a_time(cluster: LocalCluster) ->
     waiting_mb = 2 * HALVES * limits.REQUEST_WINDOW_BYTES >> 20
     assert most_mb - before_mb < slots_mb + waiting_mb + HALVES_LEFT_MB_MAX
     assert sent > slots_mb << 19
+
+
+NEWCOMERS = 20
+
+
+@pytest.mark.parametrize("service", ["TabletService", "MasterService"])
+def test_host_that_takes_all_connections_keeps_no_other_host_out(service: str) -> None:
+    """Goal: IN-51: one host cannot take all gRPC connections of a server or master. Method: from one address, without a
+    break, as many connections as it takes, each with an open call; those that it ends are opened again. Meanwhile
+    newcomers from another address connect until they are served, one after the other: all are."""
+    with local_cluster(0) as cluster:
+        server = cluster.add_server() if service == "TabletService" else cluster.add_master("--execute-decisions=none")
+        stop, kept, ended = threading.Event(), list[socket.socket](), 0
+        host, _, port = server.address.rpartition(":")
+        opening = raw_http2.opening(service, "GetIdentity")
+
+        def flood() -> None:
+            nonlocal ended, kept
+            while not stop.is_set():
+                for _ in range(100):
+                    with suppress(OSError):
+                        kept.append(socket.create_connection((host, int(port)), 30, ("127.0.0.2", 0)))
+                        kept[-1].sendall(opening)
+                        kept[-1].setblocking(False)
+                if len(kept) > limits.GRPC_CONNECTIONS_MAX:
+                    gone = [sock for sock in kept if is_ended(sock)]
+                    for sock in gone:
+                        sock.close()
+                    ended += len(gone)
+                    kept = [sock for sock in kept if sock.fileno() >= 0]
+
+        flooding = threading.Thread(target=flood)
+        flooding.start()
+        try:
+            wait_until(lambda: ended, "the server takes no more")
+            took_s = []
+            for _ in range(NEWCOMERS):
+                began_s = time.monotonic()
+                wait_until(lambda: is_served(server.address, service), "a newcomer is served")
+                took_s.append(time.monotonic() - began_s)
+        finally:
+            stop.set()
+            flooding.join()
+        print(f"{ended} connections ended; newcomers waited {max(took_s):.1f} s at most, {sum(took_s):.0f} s in all")
+        assert files(server) < limits.GRPC_CONNECTIONS_MAX + 200
+        for sock in kept:
+            sock.close()
+
+
+def is_ended(sock: socket.socket) -> bool:
+    try:
+        while sock.recv(1 << 16):
+            pass
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def is_served(address: str, service: str) -> bool:
+    """Whether a new connection is accepted, and a call on it answered."""
+    try:
+        caller = RawCaller(address, source="127.0.0.3")
+        try:
+            stream = caller.call(service, "GetIdentity", pb.Empty())
+            return bool(caller.answer(stream, pb.IdentityReply()).uuid)
+        finally:
+            caller.close()
+    except (OSError, AssertionError):
+        return False
