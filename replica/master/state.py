@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from nyala.replica.policy import ServerView
 from nyala.replica.types import Address, Clock, RaftConfig, new_uuid
@@ -73,6 +74,11 @@ class MasterState:
         """The last committed config that the catalog knows of a tablet; None if it does not know the tablet."""
         tablet = self.catalog.get(TABLET, tablet_id)
         return None if tablet is None else tablet.known_config
+
+    def places_of(self, uuid: str) -> Sequence[Address]:
+        """The addresses at which a tablet server counts; if it was not heard, those of the catalog's configs."""
+        known = self.soft.servers.get(uuid)
+        return known.addresses if known is not None else sorted(self.catalog.addresses_of(uuid), key=str)
 
     @property
     def mono_us(self) -> int:

@@ -465,6 +465,62 @@ MUTANTS = (
         after="if proof is None:",
     ),
     Mutant(
+        name="config that one server reports moves another server",
+        rows="IN-43",
+        test=(
+            "tests/unit/master/test_master_liar.py::test_config_that_a_liar_reports_gives_no_other_server_an_address"
+        ),
+        file="replica/master/decisions/reconciler.py",
+        function="Reconciler._mark_formed",
+        before="config = at_known_places(config, state.places_of) if config is not None else None",
+        after="",
+    ),
+    Mutant(
+        name="lies give a server another address",
+        rows="IN-43",
+        test=(
+            "tests/unit/master/test_master_liar.py::"
+            "test_whole_master_that_hears_any_lie_orders_and_decides_nothing_by_it"
+        ),
+        file="replica/master/decisions/reconciler.py",
+        function="Reconciler._mark_formed",
+        before="config = at_known_places(config, state.places_of) if config is not None else None",
+        after="",
+    ),
+    Mutant(
+        name="voter that does not lead has another one replaced",
+        rows="IN-41",
+        test=("tests/unit/master/test_master_liar.py::test_voter_that_says_that_it_leads_has_no_healthy_one_replaced"),
+        file="replica/master/tablets/view.py",
+        function="_health_of",
+        before="if health.failed and _follows_another(soft, tablet_id, replica, options, mono_us):",
+        after="if False:",
+    ),
+    Mutant(
+        name="leader that went silent keeps a replica from being lost",
+        rows="CN-23",
+        test=(
+            "tests/unit/master/test_master_soft_state.py::"
+            "test_view_replica_that_follows_a_leader_of_the_past_is_lost_as_the_new_one_reports"
+        ),
+        file="replica/master/tablets/view.py",
+        function="_follows_another",
+        before=" and soft.silent_us(named, mono_us) <= options.server_dead_ms * 1000",
+        after="",
+    ),
+    Mutant(
+        name="deposed leader keeps a replica from being lost",
+        rows="CN-23",
+        test=(
+            "tests/unit/master/test_master_soft_state.py::"
+            "test_view_replica_that_follows_a_leader_of_the_past_is_lost_as_the_new_one_reports"
+        ),
+        file="replica/master/tablets/view.py",
+        function="_follows_another",
+        before='other.role == "LEADER"',
+        after="other.role",
+    ),
+    Mutant(
         name="order says nothing of the committed end",
         rows="CC-10",
         test=(

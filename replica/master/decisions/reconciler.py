@@ -16,7 +16,7 @@ from nyala.replica.policy import (
     copies_in_place,
     decide,
 )
-from nyala.replica.types import Code, Decision, Outcome, Proposal, RaftConfig, Refused, Result, Subject
+from nyala.replica.types import Address, Code, Decision, Outcome, Proposal, RaftConfig, Refused, Result, Subject
 
 from ..catalog.records import DESIRED_CHANGE, TABLET, Tablet
 from ..catalog.tables import Change
@@ -50,6 +50,12 @@ def marked(tablet: Tablet, proven: RaftConfig | None) -> Tablet:
     """The record of a tablet that had a leader: formed, with its newest known config. Pure."""
     kept = tablet.config if tablet.formed else tablet.known_config
     return replace(tablet, formed=True, config=proven if is_later(tablet, proven) else kept)
+
+
+def at_known_places(config: RaftConfig, places: Callable[[str], Sequence[Address]]) -> RaftConfig:
+    """The config with each member at `places(uuid)`, the addresses at which the masters know it: a server that reports
+    a config must not move another one, which could not be admitted again as long as a process answers there. Pure."""
+    return replace(config, members=tuple(replace(m, addresses=tuple(places(m.uuid))) for m in config.members))
 
 
 @dataclass
@@ -161,6 +167,7 @@ class Reconciler:
             if tablet is None:
                 continue
             config = proven(tablet_id)
+            config = at_known_places(config, state.places_of) if config is not None else None
             if tablet.formed and not is_later(tablet, config):
                 state.inquiries.request(tablet_id)
             elif len(found) < MARKS_PER_CHANGE_MAX and self._can_mark(tablet_id, marked(tablet, config)):

@@ -7,6 +7,7 @@ from nyala.replica.types import DataState, PeerReport, RaftConfig, ReportedRepli
 
 from ..catalog.catalog import Catalog
 from ..catalog.records import DESIRED_CHANGE, MAINTENANCE, RETIRED, TABLE, TABLET, Tablet
+from ..heartbeats.belief import may_lead
 from ..heartbeats.soft_state import LIVE, ServerState, SoftState, TabletState
 from ..options import MasterOptions
 
@@ -106,7 +107,23 @@ def _health_of(soft: SoftState, tablet_id: str, uuid: str, options: MasterOption
     if server is None or server.said.booting or not server.reported or silent_us > options.server_dead_ms * 1000:
         return Health.UNKNOWN
     health = _as_reported(server, replica, peer, tablet_id, options, mono_us)
+    if health.failed and _follows_another(soft, tablet_id, replica, options, mono_us):
+        health = Health.UNKNOWN
     return Health.FAILED_UNRECOVERABLE if health is Health.UNKNOWN and server.copies_fail(tablet_id) else health
+
+
+def _follows_another(
+    soft: SoftState, tablet_id: str, replica: ReportedReplica | None, options: MasterOptions, mono_us: int
+) -> bool:
+    """Whether the replica follows another voter than the known leader, and that voter reports that it leads.
+
+    Then it does not count that the known leader does not reach the replica: a voter that only says that it leads, in a
+    high term, could otherwise have healthy ones replaced. A voter that no leader reaches soon follows none.
+    """
+    state, named = soft.tablets[tablet_id], replica.leader_uuid if replica is not None else ""
+    other = soft.replica(named, tablet_id)
+    leads = other is not None and other.role == "LEADER" and may_lead(state.config, named)
+    return leads and named != state.leader_uuid and soft.silent_us(named, mono_us) <= options.server_dead_ms * 1000
 
 
 def _as_reported(

@@ -147,7 +147,7 @@ def test_record_that_cannot_be_kept_keeps_no_other_from_its_own(caplog: pytest.L
     async def scenario(world: MasterWorld, tablet: str, server: str) -> None:
         reconciler, inquiries = Reconciler(world.master), world.master.inquiries
         await ticks(world, reconciler, [status_of(server, tablet, alone(server, 1))])
-        true, false = inquiries.proven, UNHELD["no host"]
+        true, false = inquiries.proven, UNHELD["an index beyond the last"]
         inquiries.proven = lambda t: false if t == tablet else true(t)  # type: ignore[method-assign]
         world.members, world.config_index = S[:4], 7
         await ticks(world, reconciler, [status_of(server, tablet, alone(server, 3))])

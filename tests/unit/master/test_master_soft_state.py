@@ -461,6 +461,26 @@ def test_view_health_follows_heartbeats_and_the_leader() -> None:
     assert m.health(B) is Health.FAILED
 
 
+@pytest.mark.parametrize("former", ["silent", "deposed"])
+def test_view_replica_that_follows_a_leader_of_the_past_is_lost_as_the_new_one_reports(former: str) -> None:
+    """CN-23. Goal: scenario 115: a member that the leader does not reach is lost, although it still names the former
+    leader. Method: the former one led by its last report and is silent, or reports that it follows; then it leads."""
+    m = Masters()
+    m.form()
+    committed = config(0, A, B, C)
+    m.beat(C, replica(m.tablet, C, committed, role="LEADER"))
+    m.beat(B, replica(m.tablet, B, committed, leader_uuid=C))
+    m.now_s = 31
+    if former == "deposed":
+        m.beat(C, replica(m.tablet, C, committed))
+    peers = [pb.PeerHealth(uuid=B, health="UNREACHABLE", last_contact_us_ago=31 * SECOND)]
+    m.beat(B, replica(m.tablet, B, committed, leader_uuid=C))
+    m.beat(A, replica(m.tablet, A, committed, role="LEADER", term=9, peers=peers))
+    assert m.health(B) is Health.FAILED
+    m.beat(C, replica(m.tablet, C, committed, role="LEADER"))
+    assert m.health(B) is Health.UNKNOWN, "it follows one that leads"
+
+
 def test_view_a_lost_replica_behind_its_leaders_log_is_unrecoverable() -> None:
     """CN-23. Goal: scenario 107: a replica that its leader's log cannot serve is copied to while the leader reaches it,
     and replaced otherwise, whether or not its server sends heartbeats. Method: a running member that its leader's log
