@@ -22,6 +22,7 @@ from .connections import (
     channel_for_one_call,
     channel_to,
     connection_to,
+    failed_call,
     frame,
     frame_parts,
     listen_on,

@@ -38,19 +38,31 @@ AS: dict[str, str] = {
     "ListTabletsReply.next": "ListTabletsRequest.after",
     "CopyFile.kind": "FetchRequest.kind",
     "CopyFile.name": "FetchRequest.name",
+    "current_term": "term",
+    "decisions_published": "index",
+    "moves_active": "index",
+    "kafka_dropped": "index",
+    "last_success_us_ago": "timeout_us",
+    "last_error_us_ago": "timeout_us",
+    "last_us_ago": "timeout_us",
+    "KafkaChannel.failures": "index",
+    "SkippedRecords.count": "index",
+    "ScanChunk.rows": "index",
     # Any checksum is possible, and an unknown code of an error is that of a newer build.
     "crc": "payload_crc",
     "code": "number",
     # Bytes that `tablet_copy/offer.py` checks when it reads them.
     "superblock": "payload",
     "cmeta": "payload",
+    # Rows of which only the caller that asked for them makes any use.
+    "arrow_schema": "payload",
+    "arrow_batch": "payload",
 }
 """Fields of replies, each with the field of a request that has the same rule."""
 RULES: dict[str, Rule] = {
     **request_fields.RULES,
     **{name: request_fields.RULES[same] for name, same in AS.items()},
-    "message": _TEXT,
-    "detail": _TEXT,
+    **request_fields.of(_TEXT, "message detail doing link fault last_error last_place last_reason kafka_bootstrap"),
     "ticket": _ticket,
 }
 """Rules by a field's name, or by `Message.field`. A message that requests have, too, has the rules of requests."""

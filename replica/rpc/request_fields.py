@@ -73,44 +73,45 @@ _ID = lru_cache(maxsize=8192)(check_id)
 """Most requests repeat a few ids; only valid ones are remembered."""
 
 
-def _of(rule: Rule, names: str) -> dict[str, Rule]:
+def of(rule: Rule, names: str) -> dict[str, Rule]:
+    """The rule for each of these names."""
     return dict.fromkeys(names.split(), rule)
 
 
 RULES: dict[str, Rule] = {
-    **_of(_ID, """dest_uuid from_uuid to_uuid server_uuid target_uuid leader_uuid leader_hint requestor_uuid uuid
+    **of(_ID, """dest_uuid from_uuid to_uuid server_uuid target_uuid leader_uuid leader_hint requestor_uuid uuid
         requestor_run tablet_id tablet_ids table_id checkpoint_table_id session_id cluster_id topic_id seeking
         slice_after slice_until without ChangeMastersRequest.remove"""),
-    **_of(_COLUMN, "Column.name column columns key hash_columns range_column"),
-    **_of(check_token, "name table table_name"),
-    **_of(check_token, "owner_run plan_id request_id fingerprint forget"),
-    **_of(partial(check_token, length_max=limits.LEDGER_CLIENT_ID_CHARS_MAX), "client_id"),
-    **_of(_WORD, "kind op type role phase health framing"),
-    **_of(check_text, "reason location version owner"),
-    **_of(_REPORT, "error"),
-    **_of(_PLACE, """TableRequest.after ListServersRequest.after ListSourcesRequest.after ListTabletsRequest.after
+    **of(_COLUMN, "Column.name column columns key hash_columns range_column"),
+    **of(check_token, "name table table_name"),
+    **of(check_token, "owner_run plan_id request_id fingerprint forget"),
+    **of(partial(check_token, length_max=limits.LEDGER_CLIENT_ID_CHARS_MAX), "client_id"),
+    **of(_WORD, "kind op type role phase health framing"),
+    **of(check_text, "reason location version owner"),
+    **of(_REPORT, "error"),
+    **of(_PLACE, """TableRequest.after ListServersRequest.after ListSourcesRequest.after ListTabletsRequest.after
         QuarantineRequest.after"""),
-    **_of(check_topic, "topic"),
-    **_of(_host, "host"),
-    **_of(_file, "doubted FetchRequest.name"),
-    **_of(_json, "reader_schema avro_json default_json range_splits_json"),
+    **of(check_topic, "topic"),
+    **of(_host, "host"),
+    **of(_file, "doubted FetchRequest.name"),
+    **of(_json, "reader_schema avro_json default_json range_splits_json"),
     # Bytes that another module checks when it reads them.
-    **_of(_anything, "payload values keys"),
+    **of(_anything, "payload values keys"),
     # Numbers without an order: any value is allowed.
-    **_of(_anything, "payload_crc process takeover seen number"),
-    **_of(_Whole(PORT_MAX), "port"),
-    **_of(_HYBRID, "snapshot_time propagated_time safe_time"),
-    **_of(_INT32, """schema_id column_ids id rows kafka_partition precision scale buckets hash_version replicas
+    **of(_anything, "payload_crc process takeover seen number"),
+    **of(_Whole(PORT_MAX), "port"),
+    **of(_HYBRID, "snapshot_time propagated_time safe_time"),
+    **of(_INT32, """schema_id column_ids id rows kafka_partition precision scale buckets hash_version replicas
         replication_factor registry_id bucket range_pos current_state data_state tablets_max failures
         FetchRequest.kind limit_bytes count feature_level finalized_level level"""),
-    **_of(_Whole(limits.SCAN_SLICES_MAX), "slice_count slice_pos"),
-    **_of(_Whole(), """term config_term index attempt started_us
+    **of(_Whole(limits.SCAN_SLICES_MAX), "slice_count slice_pos"),
+    **of(_Whole(), """term config_term index attempt started_us
         generation after done sequence first_incomplete limit timeout_us
         staleness_us history_retention_us created_us decision_term decision_version deadline_us memory_bytes
         disk_bytes_free checkpoint_offset initial_start lease_us to_offset wishes seen_changes offset byte_offset
         length_bytes commit_index applied_index match_index flush_index bytes_on_disk wal_bytes last_contact_us_ago
         commit_term definition used seconds"""),
-    **_of(_measure, "last_s loop_lag_ms_max gil_hold_ms_max"),
+    **of(_measure, "last_s loop_lag_ms_max gil_hold_ms_max"),
 }  # fmt: skip
 """Rules by a field's name, or by `Message.field` where two messages use one name differently."""
 

@@ -709,6 +709,8 @@ REPEATED_IN_REPLIES: dict[str, int] = {
     "HeartbeatReply.found": PEERS_SOUGHT_MAX,
     "ListTabletsReply.replicas": 10_000,  # as many as a request may ask for
     "HeartbeatReply.masters": CONFIG_MEMBERS_MAX,
+    "MasterStatusReply.kafka": 64,  # a few kinds of work with each of four topics
+    "MasterStatusReply.skipped": 256,  # a few kinds of faults of each of them
     "ServerPlace.addresses": 16,
 }
 """Items of the repeated fields that only replies have. `replica/rpc/reply_fields.py` says which replies are checked."""

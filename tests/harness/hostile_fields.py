@@ -30,8 +30,11 @@ WORDS = {"reason", "location", "version", "owner"}
 JSON = {"reader_schema", "avro_json", "default_json", "range_splits_json"}
 HYBRID = {"snapshot_time", "propagated_time", "safe_time"}
 ANY_NUMBER = {"payload_crc", "process", "takeover", "seen", "number", "code"}
-FREE = {"error", "message", "detail"}
-"""Texts of errors, of any characters."""
+FREE = {
+    "error", "message", "detail", "doing", "link", "fault", "last_error", "last_place", "last_reason",
+    "kafka_bootstrap",
+}  # fmt: skip
+"""Texts that are only shown, of any characters."""
 REPORTS = {"ReplicaStatus", "PeerHealth"}
 
 

@@ -11,8 +11,59 @@ MUTANTS = (
         test="tests/unit/master/test_master_answers.py::test_identity_of_a_master_is_checked",
         file="replica/master/group/forming.py",
         function="ask_build",
-        before='check_reply(found, "the master")',
+        before="check_reply(found, _SENDER)",
         after="pass",
+    ),
+    Mutant(
+        name="identity of a master is unchecked where a group is formed",
+        rows="IN-82",
+        test=("tests/unit/master/test_master_answers.py::test_master_that_begins_uses_no_impossible_answer_of_another"),
+        file="replica/master/group/forming.py",
+        function="_identity",
+        before="check_reply(await stub.GetIdentity(pb.Empty(), timeout=ASK_TIMEOUT_S), _SENDER)",
+        after="await stub.GetIdentity(pb.Empty(), timeout=ASK_TIMEOUT_S)",
+    ),
+    Mutant(
+        name="status of a master is unchecked where a group is formed",
+        rows="IN-82",
+        test=("tests/unit/master/test_master_answers.py::test_master_that_begins_uses_no_impossible_answer_of_another"),
+        file="replica/master/group/forming.py",
+        function="_identity",
+        before="check_reply(await stub.Status(pb.Empty(), timeout=ASK_TIMEOUT_S), _SENDER)",
+        after="await stub.Status(pb.Empty(), timeout=ASK_TIMEOUT_S)",
+    ),
+    Mutant(
+        name="status of a master is unchecked by a master that joins",
+        rows="IN-82",
+        test=("tests/unit/master/test_master_answers.py::test_master_that_begins_uses_no_impossible_answer_of_another"),
+        file="replica/master/group/joining.py",
+        function="look_at",
+        before='check_reply(await stub.Status(pb.Empty(), timeout=ASK_TIMEOUT_S), "the master").replica',
+        after="(await stub.Status(pb.Empty(), timeout=ASK_TIMEOUT_S)).replica",
+    ),
+    Mutant(
+        name="chunk that gives a time is unchecked",
+        rows="IN-82",
+        test=(
+            "tests/unit/server/test_server_hostile_replies.py::"
+            "test_answer_to_a_call_of_a_leader_or_a_follower_that_cannot_be_is_one_line_of_the_log"
+        ),
+        file="replica/server/requests/leaders.py",
+        function="LeaderTime.ask",
+        before='check_reply(chunk, "the leader").error',
+        after="chunk.error",
+    ),
+    Mutant(
+        name="answer of the target of a copy is unchecked",
+        rows="IN-82",
+        test=(
+            "tests/unit/server/test_server_hostile_replies.py::"
+            "test_answer_to_a_call_of_a_leader_or_a_follower_that_cannot_be_is_one_line_of_the_log"
+        ),
+        file="replica/server/copies/copy_jobs.py",
+        function="CopyRequester._ask",
+        before='check_reply(await stub.StartTabletCopy(request, timeout=START_TIMEOUT_S), "the target")',
+        after="await stub.StartTabletCopy(request, timeout=START_TIMEOUT_S)",
     ),
     Mutant(
         name="ticket of a link may be long",
@@ -31,6 +82,15 @@ MUTANTS = (
         function="GrpcTabletServers.replicas",
         before=", ANSWER_CHANNEL_OPTIONS",
         after="",
+    ),
+    Mutant(
+        name="answer that is too long reads as none",
+        rows="IN-82",
+        test="tests/unit/master/test_master_answers.py::test_answer_about_a_tablet_that_no_server_sends_is_refused",
+        file="replica/rpc/connections.py",
+        function="failed_call",
+        before="if status is grpc.StatusCode.RESOURCE_EXHAUSTED",
+        after="if status is grpc.StatusCode.OK",
     ),
     Mutant(
         name="answer about a tablet may have any number of reports",

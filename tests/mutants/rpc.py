@@ -782,8 +782,8 @@ MUTANTS = (
         rows="IN-82",
         test="tests/tidy/test_request_bounds.py::test_every_field_of_a_request_says_what_it_may_be",
         file="replica/rpc/request_fields.py",
-        before='**_of(check_text, "reason location version owner"),',
-        after='**_of(check_text, "reason version"),',
+        before='**of(check_text, "reason location version owner"),',
+        after='**of(check_text, "reason version"),',
     ),
     Mutant(
         name="numbers below zero",

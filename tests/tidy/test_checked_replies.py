@@ -10,14 +10,14 @@ FOLDERS = ("master", "server", "tablet_copy", "transport")
 CHECKED = "check_reply"
 STUBS: dict[str, tuple[str, ...]] = {
     "master/group/forming.py ask_build": (CHECKED,),
-    "master/group/forming.py _identity": ("only the kind and a uuid (`is_uuid`) are used, and uuids of members",),
-    "master/group/joining.py look_at": (CHECKED, "of the status, only the role and the config (`config_from_pb`)"),
+    "master/group/forming.py _identity": (CHECKED,),
+    "master/group/joining.py look_at": (CHECKED,),
     "master/heartbeats/tablet_servers.py GrpcTabletServers.identity": (CHECKED,),
     "master/heartbeats/tablet_servers.py GrpcTabletServers.is_process": (CHECKED,),
     "master/heartbeats/tablet_servers.py GrpcTabletServers.replicas": ("`reports_in` calls check_reply",),
     "server/heartbeats/heartbeat.py Heartbeats._beat": ("`_checked` calls check_reply",),
-    "server/requests/leaders.py LeaderTime.ask": ("only the error is used, in a log line",),
-    "server/copies/copy_jobs.py CopyRequester._ask": ("only the error is used, in a log line",),
+    "server/requests/leaders.py LeaderTime.ask": (CHECKED,),
+    "server/copies/copy_jobs.py CopyRequester._ask": (CHECKED,),
     "tablet_copy/wire/remote_source.py RemoteCopySource.__init__": ("each call of the class calls check_reply",),
     "transport/link.py open_link": (CHECKED,),
 }

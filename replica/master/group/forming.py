@@ -12,11 +12,12 @@ import grpc.aio
 
 from nyala.replica.fs import MASTER
 from nyala.replica.rpc import (
-    ONCE_CHANNEL_OPTIONS,
+    ANSWER_CHANNEL_OPTIONS,
     address_from_pb,
     async_channel_to,
     channel_for_one_call,
     check_reply,
+    failed_call,
     feature_level_from_pb,
     pb,
     pb_grpc,
@@ -26,6 +27,7 @@ from nyala.replica.types import Address, Code, Member, OpId, RaftConfig, Refused
 _log = logging.getLogger("nyala.master")
 ASK_TIMEOUT_S = 2.0
 ASK_PAUSE_S = 0.2
+_SENDER = "the master"
 
 
 async def form(own: Member, peers: Sequence[Address]) -> RaftConfig:
@@ -71,9 +73,9 @@ class MasterBuild(NamedTuple):
 async def ask_build(address: Address) -> MasterBuild:
     """The uuid and the build of the master at an address; Refused UNAVAILABLE if none answers in time, and
     CORRUPTION after an answer that no master sends."""
-    async with channel_for_one_call(address) as channel:
+    async with channel_for_one_call(address, ANSWER_CHANNEL_OPTIONS) as channel:
         found = await pb_grpc.MasterServiceStub(channel).GetIdentity(pb.Empty(), timeout=ASK_TIMEOUT_S)
-    check_reply(found, "the master")
+    check_reply(found, _SENDER)
     joining = found.joining
     return MasterBuild(
         found.uuid,
@@ -87,18 +89,24 @@ async def ask_build(address: Address) -> MasterBuild:
 
 
 async def _identity(address: Address, own: str) -> tuple[str, Address]:
-    async with async_channel_to(address, ONCE_CHANNEL_OPTIONS) as channel:
+    async with async_channel_to(address, ANSWER_CHANNEL_OPTIONS) as channel:
         stub = pb_grpc.MasterServiceStub(channel)
-        waiting = False
+        waiting = ""
         while True:
             try:
-                reply = await stub.GetIdentity(pb.Empty(), timeout=ASK_TIMEOUT_S)
+                reply = check_reply(await stub.GetIdentity(pb.Empty(), timeout=ASK_TIMEOUT_S), _SENDER)
                 if reply.kind == MASTER and is_uuid(reply.uuid):
-                    status = await stub.Status(pb.Empty(), timeout=ASK_TIMEOUT_S)
+                    status = check_reply(await stub.Status(pb.Empty(), timeout=ASK_TIMEOUT_S), _SENDER)
                     _check_group([m.uuid for m in status.replica.committed_config.members], own, reply.uuid, address)
                     return reply.uuid, address
+                why = f"what answers there is no master but a {reply.kind or 'process of no kind'}"
             except grpc.aio.AioRpcError as error:
-                if not waiting:
-                    _log.info("waiting for the master at %s: %s", address, error.code().name)
-                waiting = True
+                why = str(failed_call(error, address, ANSWER_CHANNEL_OPTIONS))
+            except Refused as refused:
+                if refused.code is not Code.CORRUPTION:
+                    raise
+                why = str(refused)
+            if why != waiting:
+                _log.info("waiting for the master at %s: %s", address, why)
+            waiting = why
             await asyncio.sleep(ASK_PAUSE_S)

@@ -48,8 +48,8 @@ def reports_in(reply: pb.ListTabletsReply, uuid: str, asked: int) -> Sequence[Re
 
 
 class TabletServers(Protocol):
-    """Calls to tablet servers. All methods raise Refused; UNAVAILABLE without an answer in time, or after one that is
-    too long; CORRUPTION for one that no server sends."""
+    """Calls to tablet servers. All methods raise Refused; UNAVAILABLE without an answer in time; CORRUPTION after one
+    that no server sends, or that is too long."""
 
     async def identity(self, address: Address) -> Identity:
         """The identity of the process at the address."""

@@ -14,7 +14,7 @@ import grpc.aio
 from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.fs import exhausted
 from nyala.replica.raft import CopyNeeded
-from nyala.replica.rpc import address_to_pb, error_from_pb, opid_to_pb, pb, pb_grpc
+from nyala.replica.rpc import address_to_pb, check_reply, error_from_pb, opid_to_pb, pb, pb_grpc
 from nyala.replica.tablet import Superblock
 from nyala.replica.tablet_copy import (
     CopyAttempt,
@@ -400,11 +400,13 @@ class CopyRequester:
         prefix = f"T {tablet_id} P {self._manager.uuid} [term {term} LEADER]"
         stub = pb_grpc.CopyServiceStub(self._channels.get(str(place)))
         try:
-            reply = await stub.StartTabletCopy(request, timeout=START_TIMEOUT_S)
+            reply = check_reply(await stub.StartTabletCopy(request, timeout=START_TIMEOUT_S), "the target")
+            refusal = error_from_pb(reply.error)
         except grpc.aio.AioRpcError as error:
             _log.info("%s could not ask %s to copy: %s", prefix, need.peer_uuid, error.code().name)
             return
-        refusal = error_from_pb(reply.error)
+        except Refused as error:
+            refusal = error
         if refusal is None:
             _log.info("%s asked %s to copy the tablet (%s)", prefix, need.peer_uuid, need.current_state.name)
         elif refusal.code is not Code.ALREADY_INPROGRESS:

@@ -7,10 +7,10 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-import grpc
+import grpc.aio
 
 from nyala.replica.raft_driver import Replica
-from nyala.replica.rpc import error_from_pb, pb, pb_grpc
+from nyala.replica.rpc import check_reply, pb, pb_grpc, raise_if_error
 from nyala.replica.types import Address, Member, Refused
 
 from ..runtime.channels import Channels
@@ -50,7 +50,12 @@ class LeaderTime:
         try:
             async with asyncio.timeout(_ASK_TIMEOUT_S):
                 async for chunk in stub.Scan(request, timeout=_ASK_TIMEOUT_S):
-                    if (refusal := error_from_pb(chunk.error)) is not None:
-                        raise refusal
-        except (grpc.RpcError, Refused, TimeoutError) as error:
-            _log.info("T %s the leader %s gives no time: %s", replica.tablet_id, member.uuid, error)
+                    raise_if_error(check_reply(chunk, "the leader").error)
+        except grpc.aio.AioRpcError as error:
+            self._log_why(replica, member, error.code().name)
+        except (Refused, TimeoutError) as error:
+            self._log_why(replica, member, str(error) or "it did not answer in time")
+
+    @staticmethod
+    def _log_why(replica: Replica, leader: Member, why: str) -> None:
+        _log.info("T %s the leader %s gives no time: %s", replica.tablet_id, leader.uuid, why)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -10,32 +11,35 @@ import grpc
 import grpc.aio
 import pytest
 
-from nyala.replica.master.group.forming import ask_build
+from nyala.replica.fs import MASTER
+from nyala.replica.master.group.forming import ask_build, form
 from nyala.replica.master.group.joining import look_at
 from nyala.replica.master.heartbeats.tablet_servers import GrpcTabletServers, Identity
 from nyala.replica.rpc import pb
 from nyala.replica.transport import PeerOptions
 from nyala.replica.transport.link import Link, open_link
-from nyala.replica.types import Address, Code, DataState, Refused, limits
+from nyala.replica.types import Address, Code, DataState, Member, Refused, limits
 
 UUID, OTHER = "a" * 32, "b" * 32
 EMPTY_STATUS = b"\x12\x00"
 
 
 class Answers(grpc.GenericRpcHandler):
-    """A process that answers every call with the same bytes."""
+    """A process that answers every call with the same bytes, or those of the method's name."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes | dict[str, bytes]) -> None:
         self._data = data
 
     def service(self, handler_call_details: Any) -> Any:
+        method = handler_call_details.method.rpartition("/")[2]
+
         async def answer(request: bytes, context: Any) -> bytes:
-            return self._data
+            return self._data if isinstance(self._data, bytes) else self._data[method]
 
         return grpc.unary_unary_rpc_method_handler(answer, None, None)
 
 
-async def asked(data: bytes, ask: Callable[[GrpcTabletServers, Address], Any]) -> Any:
+async def asked(data: bytes | dict[str, bytes], ask: Callable[[GrpcTabletServers, Address], Any]) -> Any:
     """What a caller gets, or the Refused, of a process that answers with `data`."""
     server = grpc.aio.server(options=[("grpc.max_send_message_length", -1)])
     server.add_generic_rpc_handlers((Answers(data),))
@@ -68,13 +72,13 @@ def at_host(host: str) -> pb.ListTabletsReply:
 
 
 BAD: dict[str, tuple[pb.ListTabletsReply | bytes, Code]] = {
-    "a million statuses": (EMPTY_STATUS * 1_000_000, Code.UNAVAILABLE),
-    "one byte too long": (bytes(limits.ANSWER_BYTES_MAX + 1), Code.UNAVAILABLE),
+    "a million statuses": (EMPTY_STATUS * 1_000_000, Code.CORRUPTION),
+    "one byte too long": (bytes(limits.ANSWER_BYTES_MAX + 1), Code.CORRUPTION),
     "as many statuses as fit": (EMPTY_STATUS * (limits.ANSWER_BYTES_MAX // 2), Code.CORRUPTION),
     "one status too many": (pb.ListTabletsReply(replicas=[status(), status()]), Code.CORRUPTION),
     "a host that is none": (at_host("h\x00\n"), Code.CORRUPTION),
     "a host too long": (at_host("h" * 256), Code.CORRUPTION),
-    "a host of megabytes": (at_host("h" * 14_000_000), Code.UNAVAILABLE),
+    "a host of megabytes": (at_host("h" * 14_000_000), Code.CORRUPTION),
     "another server's replica": (pb.ListTabletsReply(replicas=[status(uuid=OTHER)]), Code.INVALID_ARGUMENT),
     "a long status": (pb.ListTabletsReply(replicas=[status(error="x" * (64 << 10))]), Code.INVALID_ARGUMENT),
     "a negative term": (pb.ListTabletsReply(replicas=[status(commit_term=-1)]), Code.INVALID_ARGUMENT),
@@ -91,6 +95,17 @@ def test_answer_about_a_tablet_that_no_server_sends_is_refused(what: str) -> Non
     refused = of_tablet(answer)
     assert isinstance(refused, Refused) and refused.code is code
     assert "nothing was applied" in str(refused) and len(str(refused)) < 600
+    long = f"more than {limits.ANSWER_BYTES_MAX} bytes, none of it was used"
+    size = len(answer) if isinstance(answer, bytes) else answer.ByteSize()
+    assert (long in str(refused)) is (size > limits.ANSWER_BYTES_MAX)
+
+
+def test_process_that_does_not_answer_is_told_apart_from_one_that_answers_too_much() -> None:
+    """IN-82. Goal: an operator is not sent to look for a process that is there. Method: an address at which no process
+    listens."""
+    with pytest.raises(Refused) as refused:
+        asyncio.run(GrpcTabletServers().identity(Address("127.0.0.1", 1)))
+    assert refused.value.code is Code.UNAVAILABLE and "nobody answers there" in str(refused.value)
 
 
 def test_honest_answers_are_used() -> None:
@@ -116,7 +131,7 @@ def test_identity_and_process_are_checked_too() -> None:
     much = bytes(limits.ANSWER_BYTES_MAX + 1)
     codes = [asyncio.run(asked(d, ask)).code for d, ask in ((bad, identity), (long, process))]
     assert codes == [Code.CORRUPTION, Code.CORRUPTION]
-    assert [asyncio.run(asked(much, ask)).code for ask in (identity, process)] == [Code.UNAVAILABLE] * 2
+    assert [asyncio.run(asked(much, ask)).code for ask in (identity, process)] == [Code.CORRUPTION] * 2
 
 
 def test_identity_of_a_master_is_checked() -> None:
@@ -128,6 +143,57 @@ def test_identity_of_a_master_is_checked() -> None:
     bad = pb.IdentityReply(uuid=UUID, kind="master", cluster_id=OTHER, version="v" * 5000).SerializeToString()
     assert asyncio.run(asked(bad, lambda _, at: ask_build(at))).code is Code.CORRUPTION
     assert asyncio.run(asked(bad, lambda _, at: look_at(at))) is None
+
+
+ALONE = pb.IdentityReply(uuid=OTHER, kind=MASTER, version="0.3.0").SerializeToString()
+OF_GROUP = pb.IdentityReply(uuid=OTHER, kind=MASTER, cluster_id=UUID, version="0.3.0").SerializeToString()
+LONG = pb.IdentityReply(uuid=OTHER, kind=MASTER, cluster_id=UUID, version="v" * 5000).SerializeToString()
+NOT_FORMED = pb.MasterStatusReply(uuid=OTHER, replica=pb.ReplicaStatus()).SerializeToString()
+FORMED = pb.MasterStatusReply(uuid=OTHER, replica=pb.ReplicaStatus(role="LEADER"))
+FORMED.replica.committed_config.members.add(uuid=OTHER, votes=True).addresses.add(host="h", port=1)
+NO_MASTERS: dict[str, dict[str, bytes]] = {
+    "an identity with a long version": {
+        "GetIdentity": LONG,
+        "Status": FORMED.SerializeToString(),
+    },
+    "a status with a role of two lines": {
+        "GetIdentity": OF_GROUP,
+        "Status": pb.MasterStatusReply(replica=pb.ReplicaStatus(role="a\nb")).SerializeToString(),
+    },
+    "a status with members that are none": {
+        "GetIdentity": OF_GROUP,
+        "Status": pb.MasterStatusReply(
+            replica=pb.ReplicaStatus(committed_config=pb.RaftConfig(members=[pb.Member(uuid="\x00")]))
+        ).SerializeToString(),
+    },
+    "a long status": {"GetIdentity": OF_GROUP, "Status": bytes(limits.ANSWER_BYTES_MAX + 1)},
+}
+
+
+@pytest.mark.parametrize("what", NO_MASTERS)
+def test_master_that_begins_uses_no_impossible_answer_of_another(what: str, caplog: pytest.LogCaptureFixture) -> None:
+    """IN-82. Goal: neither a group nor a new master's address list is formed from an answer that no master sends; the
+    log says why it waits, in one bounded line. Method: such an identity or status, to a master that forms a group and
+    to one that joins; then honest ones."""
+    member = Member(UUID, (Address("h", 2),))
+
+    async def forms(_: GrpcTabletServers, at: Address) -> Any:
+        try:
+            return await asyncio.wait_for(form(member, [at]), 0.5)
+        except TimeoutError:
+            return None
+
+    with caplog.at_level(logging.INFO, logger="nyala.master"):
+        assert asyncio.run(asked(NO_MASTERS[what], forms)) is None
+    assert asyncio.run(asked(NO_MASTERS[what], lambda _, at: look_at(at))) is None
+    (line,) = [r.getMessage() for r in caplog.records if "waiting for the master" in r.getMessage()]
+    assert line.isprintable() and len(line) < 600 and "none of it was used" in line
+    config = asyncio.run(asked({"GetIdentity": ALONE, "Status": NOT_FORMED}, forms))
+    assert config.voters == (UUID, OTHER)
+    seen = asyncio.run(
+        asked({"GetIdentity": OF_GROUP, "Status": FORMED.SerializeToString()}, lambda _, at: look_at(at))
+    )
+    assert seen is not None and seen.config.voters == (OTHER,)
 
 
 def test_long_ticket_of_a_link_is_refused_before_anything_is_sent() -> None:

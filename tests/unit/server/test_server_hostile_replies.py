@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import threading
 import time
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -17,13 +19,17 @@ import grpc.aio
 import pytest
 
 from nyala.replica.fs import KNOWN_MASTERS
+from nyala.replica.raft import CopyNeeded
 from nyala.replica.rpc import pb, pb_grpc
+from nyala.replica.server.copies.copy_jobs import CopyRequester
 from nyala.replica.server.copies.copy_service import FLUSH_WAIT_S
 from nyala.replica.server.heartbeats import heartbeat as heartbeat_module
 from nyala.replica.server.options import ServerOptions
+from nyala.replica.server.requests.leaders import LeaderTime
+from nyala.replica.server.runtime.channels import Channels
 from nyala.replica.tablet_copy import WHOLE, CopyFile, CopyWanted, FileKind
 from nyala.replica.tablet_copy.wire.remote_source import ATTEMPTS, RemoteCopySource
-from nyala.replica.types import Address, Code, OpId, Refused, limits
+from nyala.replica.types import Address, Code, DataState, Member, OpId, Refused, limits
 from nyala.schemas import build_level
 from tests.harness.copies import TABLET
 from tests.harness.hostile_fields import Must, cases
@@ -214,3 +220,66 @@ def test_reply_of_a_master_that_cannot_be_is_dropped_told_and_counted(
     asyncio.run(life())
     told = [r.getMessage() for r in caplog.records if "dropped a reply of master" in r.getMessage()]
     assert len(told) == len(replies) and all("not used" in text or "none of it was used" in text for text in told)
+
+
+class Calls(pb_grpc.TabletServiceServicer, pb_grpc.CopyServiceServicer):
+    """Another server that answers the calls of leaders and followers."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    async def Scan(self, request: Any, context: Any) -> Any:
+        yield self._answer
+
+    async def StartTabletCopy(self, request: Any, context: Any) -> Any:
+        return self._answer
+
+
+IMPOSSIBLE: dict[str, Any] = {
+    "a chunk with a long error": pb.ScanChunk(error=pb.Error(code=4, message="x" * 100_000)),
+    "a chunk of negative rows": pb.ScanChunk(rows=-1),
+    "a target's negative term": pb.StartTabletCopyReply(current_term=-1),
+    "a target's long error": pb.StartTabletCopyReply(error=pb.Error(code=4, detail="a\nb" * 10_000)),
+}
+
+
+@pytest.mark.parametrize("what", IMPOSSIBLE)
+def test_answer_to_a_call_of_a_leader_or_a_follower_that_cannot_be_is_one_line_of_the_log(
+    what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """IN-82. Goal: a server uses no impossible chunk of a scan for a time, and no impossible answer of a target of a
+    copy; the log says so in one bounded line. Method: another server over gRPC that answers so."""
+    answer = IMPOSSIBLE[what]
+    peer = Member("b" * 32, (Address("h", 1),))
+    config = SimpleNamespace(member=lambda uuid: peer, opid=OpId(1, 1))
+    replica: Any = SimpleNamespace(
+        active_config=config, leader_uuid=peer.uuid, tablet_id=TABLET, is_leader=True, term=3, phase=None
+    )
+    clock = SimpleNamespace(monotonic_us=lambda: 0)
+    manager: Any = SimpleNamespace(
+        tablets={TABLET: SimpleNamespace(replica=replica)}, uuid=UUID, clock=clock, stopping=False, on_fatal=None
+    )
+
+    async def asks() -> None:
+        server = grpc.aio.server()
+        pb_grpc.add_TabletServiceServicer_to_server(Calls(answer), server)  # type: ignore[no-untyped-call]
+        pb_grpc.add_CopyServiceServicer_to_server(Calls(answer), server)  # type: ignore[no-untyped-call]
+        at = Address("127.0.0.1", server.add_insecure_port("127.0.0.1:0"))
+        await server.start()
+        channels = Channels()
+        try:
+            if isinstance(answer, pb.ScanChunk):
+                await LeaderTime(channels, lambda member: at).ask(replica, 7)
+            else:
+                CopyRequester(manager, channels, at, lambda member: at).needed(
+                    TABLET, CopyNeeded(peer.uuid, DataState.READY, OpId(1, 1))
+                )
+                await until(lambda: bool(caplog.records), "it says why")
+        finally:
+            await channels.close()
+            await server.stop(None)
+
+    with caplog.at_level(logging.INFO, logger="nyala.server"):
+        asyncio.run(asks())
+    (line,) = [r.getMessage() for r in caplog.records]
+    assert "sent what no server of this system sends" in line and line.isprintable() and len(line) < 700
