@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from nyala.replica.policy import ServerView
 from nyala.replica.types import Address, Clock, RaftConfig, new_uuid
@@ -26,6 +27,16 @@ from .tablets.look_ups import LookUps
 from .tablets.view import in_maintenance, retired_servers, server_views
 
 _log = logging.getLogger("nyala.master")
+
+
+@dataclass(frozen=True)
+class RefusedTicks:
+    """Ticks of the reconciler that were refused one after the other, the first of them at `since_us` of the monotonic
+    clock; `why`: the last refusal."""
+
+    why: str
+    since_us: int
+    count: int
 
 
 class MasterState:
@@ -62,6 +73,8 @@ class MasterState:
         self.decisions_published = 0
         self.ticks_refused = 0
         """The reconciler's ticks that were refused although this master leads."""
+        self.refused_ticks: RefusedTicks | None = None
+        """Those that were refused one after the other, up to the last one; None if that one was not."""
         self.kafka: KafkaLink | None = None
         """This master's link to Kafka; None: it was started without Kafka."""
 

@@ -1864,7 +1864,7 @@ class ConfirmConfigRequest(_message.Message):
     def __init__(self, dest_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., config: _Optional[_Union[RaftConfig, _Mapping]] = ...) -> None: ...
 
 class MasterStatusReply(_message.Message):
-    __slots__ = ("error", "uuid", "leader_uuid", "catalog_term", "replica", "decisions_published", "moves_active", "kafka_connected", "kafka_named", "kafka", "skipped", "kafka_dropped", "kafka_bootstrap")
+    __slots__ = ("error", "uuid", "leader_uuid", "catalog_term", "replica", "decisions_published", "moves_active", "kafka_connected", "kafka_named", "kafka", "skipped", "kafka_dropped", "kafka_bootstrap", "refused_ticks")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     UUID_FIELD_NUMBER: _ClassVar[int]
     LEADER_UUID_FIELD_NUMBER: _ClassVar[int]
@@ -1878,6 +1878,7 @@ class MasterStatusReply(_message.Message):
     SKIPPED_FIELD_NUMBER: _ClassVar[int]
     KAFKA_DROPPED_FIELD_NUMBER: _ClassVar[int]
     KAFKA_BOOTSTRAP_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_TICKS_FIELD_NUMBER: _ClassVar[int]
     error: Error
     uuid: str
     leader_uuid: str
@@ -1891,7 +1892,18 @@ class MasterStatusReply(_message.Message):
     skipped: _containers.RepeatedCompositeFieldContainer[SkippedRecords]
     kafka_dropped: int
     kafka_bootstrap: str
-    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., uuid: _Optional[str] = ..., leader_uuid: _Optional[str] = ..., catalog_term: _Optional[int] = ..., replica: _Optional[_Union[ReplicaStatus, _Mapping]] = ..., decisions_published: _Optional[int] = ..., moves_active: _Optional[int] = ..., kafka_connected: _Optional[bool] = ..., kafka_named: _Optional[bool] = ..., kafka: _Optional[_Iterable[_Union[KafkaChannel, _Mapping]]] = ..., skipped: _Optional[_Iterable[_Union[SkippedRecords, _Mapping]]] = ..., kafka_dropped: _Optional[int] = ..., kafka_bootstrap: _Optional[str] = ...) -> None: ...
+    refused_ticks: RefusedTicks
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., uuid: _Optional[str] = ..., leader_uuid: _Optional[str] = ..., catalog_term: _Optional[int] = ..., replica: _Optional[_Union[ReplicaStatus, _Mapping]] = ..., decisions_published: _Optional[int] = ..., moves_active: _Optional[int] = ..., kafka_connected: _Optional[bool] = ..., kafka_named: _Optional[bool] = ..., kafka: _Optional[_Iterable[_Union[KafkaChannel, _Mapping]]] = ..., skipped: _Optional[_Iterable[_Union[SkippedRecords, _Mapping]]] = ..., kafka_dropped: _Optional[int] = ..., kafka_bootstrap: _Optional[str] = ..., refused_ticks: _Optional[_Union[RefusedTicks, _Mapping]] = ...) -> None: ...
+
+class RefusedTicks(_message.Message):
+    __slots__ = ("count", "since_us_ago", "why")
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    SINCE_US_AGO_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    since_us_ago: int
+    why: str
+    def __init__(self, count: _Optional[int] = ..., since_us_ago: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
 
 class KafkaChannel(_message.Message):
     __slots__ = ("topic", "doing", "link", "last_success_us_ago", "last_error", "last_error_us_ago", "failures")

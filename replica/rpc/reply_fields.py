@@ -45,6 +45,8 @@ AS: dict[str, str] = {
     "last_success_us_ago": "timeout_us",
     "last_error_us_ago": "timeout_us",
     "last_us_ago": "timeout_us",
+    "since_us_ago": "timeout_us",
+    "RefusedTicks.count": "index",
     "KafkaChannel.failures": "index",
     "SkippedRecords.count": "index",
     "ScanChunk.rows": "index",
@@ -62,7 +64,7 @@ AS: dict[str, str] = {
 RULES: dict[str, Rule] = {
     **request_fields.RULES,
     **{name: request_fields.RULES[same] for name, same in AS.items()},
-    **request_fields.of(_TEXT, "message detail doing link fault last_error last_place last_reason kafka_bootstrap"),
+    **request_fields.of(_TEXT, "message detail doing link fault last_error last_place last_reason why kafka_bootstrap"),
     "ticket": _ticket,
 }
 """Rules by a field's name, or by `Message.field`. A message that requests have, too, has the rules of requests."""

@@ -192,6 +192,11 @@ def judge(view: ClusterView) -> list[Finding]:
         if m.status is not None and m.serves
         for serious, text in kafka_problems(m.status)
     ]
+    found += [
+        Finding(Severity.ERROR, f"master {m.uuid}", _refused_ticks_text(m.status.refused_ticks))
+        for m in view.masters
+        if m.status is not None and m.serves and m.status.refused_ticks.count > 1
+    ]
     found += [Finding(Severity.ERROR, f"server {u}", f"does not answer: {why}") for u, why in view.unreachable.items()]
     found += [
         Finding(Severity.ERROR, f"server {s.uuid}", "sends no heartbeats")
@@ -242,6 +247,15 @@ def judge(view: ClusterView) -> list[Finding]:
         if tablet_id not in known and strays:
             found.append(Finding(Severity.WARNING, f"tablet {tablet_id}", f"{len(strays)} replicas of no known table"))
     return sorted(found, key=lambda f: (f.severity is not Severity.ERROR, f.subject))
+
+
+def _refused_ticks_text(refused: pb.RefusedTicks) -> str:
+    return (
+        f"leads, and has made no decision for any tablet for {refused.since_us_ago // 1_000_000} s: its last "
+        f"{refused.count} ticks were refused ({refused.why}). No lost replica is replaced and no desired change is "
+        "carried out meanwhile. Remove the cause that the refusal names; if that does not help, restart this master, "
+        "so that another one leads"
+    )
 
 
 def _judge_proof(subject: str, info: pb.TabletInfo | None) -> list[Finding]:

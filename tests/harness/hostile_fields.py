@@ -32,7 +32,7 @@ HYBRID = {"snapshot_time", "propagated_time", "safe_time"}
 ANY_NUMBER = {"payload_crc", "process", "takeover", "seen", "number", "code"}
 FREE = {
     "error", "message", "detail", "doing", "link", "fault", "last_error", "last_place", "last_reason",
-    "kafka_bootstrap",
+    "why", "kafka_bootstrap",
 }  # fmt: skip
 """Texts that are only shown, of any characters."""
 REPORTS = {"ReplicaStatus", "PeerHealth"}

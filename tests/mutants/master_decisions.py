@@ -66,6 +66,66 @@ MUTANTS = (
         after="await stub.StartTabletCopy(request, timeout=START_TIMEOUT_S)",
     ),
     Mutant(
+        name="status does not tell refused ticks",
+        rows="IN-40",
+        test=(
+            "tests/unit/master/test_master_refused_ticks.py::"
+            "test_masters_status_and_the_check_tell_that_ticks_are_refused_again_and_again"
+        ),
+        file="replica/master/requests/master_service.py",
+        function="MasterService.Status",
+        before="refused_ticks=_refused_ticks(state),",
+        after="",
+    ),
+    Mutant(
+        name="master that does not lead tells refused ticks",
+        rows="IN-40",
+        test=(
+            "tests/unit/master/test_master_refused_ticks.py::"
+            "test_masters_status_and_the_check_tell_that_ticks_are_refused_again_and_again"
+        ),
+        file="replica/master/requests/master_service.py",
+        function="_refused_ticks",
+        before="if refused is None or not state.group.is_leader:",
+        after="if refused is None:",
+    ),
+    Mutant(
+        name="ticks are refused since the last one",
+        rows="IN-40",
+        test=(
+            "tests/unit/master/test_master_refused_ticks.py::"
+            "test_masters_status_and_the_check_tell_that_ticks_are_refused_again_and_again"
+        ),
+        file="replica/master/decisions/reconciler.py",
+        function="Reconciler.try_tick",
+        before="(before.since_us, before.count) if before is not None",
+        after="(state.mono_us, before.count) if before is not None",
+    ),
+    Mutant(
+        name="refusal of a tick that is over is told",
+        rows="IN-40",
+        test=(
+            "tests/unit/master/test_master_refused_ticks.py::"
+            "test_masters_status_and_the_check_tell_that_ticks_are_refused_again_and_again"
+        ),
+        file="replica/master/decisions/reconciler.py",
+        function="Reconciler.try_tick",
+        before="state.refused_ticks = None",
+        after="pass",
+    ),
+    Mutant(
+        name="one refused tick is an error",
+        rows="IN-40",
+        test=(
+            "tests/unit/master/test_master_refused_ticks.py::"
+            "test_masters_status_and_the_check_tell_that_ticks_are_refused_again_and_again"
+        ),
+        file="replica/tools/check.py",
+        function="judge",
+        before="m.status.refused_ticks.count > 1",
+        after="m.status.refused_ticks.count",
+    ),
+    Mutant(
         name="ticket of a link may be long",
         rows="IN-60",
         test="tests/unit/master/test_master_answers.py::test_long_ticket_of_a_link_is_refused_before_anything_is_sent",
@@ -215,7 +275,7 @@ MUTANTS = (
         test="tests/unit/master/test_master_refused_ticks.py::test_tick_that_is_refused_is_counted_and_logged_once",
         file="replica/master/decisions/reconciler.py",
         function="Reconciler.try_tick",
-        before="self._state.ticks_refused += 1",
+        before="state.ticks_refused += 1",
         after="pass",
     ),
     Mutant(
@@ -224,7 +284,7 @@ MUTANTS = (
         test="tests/unit/master/test_master_refused_ticks.py::test_tick_that_is_refused_is_counted_and_logged_once",
         file="replica/master/decisions/reconciler.py",
         function="Reconciler.try_tick",
-        before="if self._refused != error.what:",
+        before="if before is None or before.why != why:",
         after="if True:",
     ),
     Mutant(

@@ -16,12 +16,23 @@ from nyala.replica.policy import (
     copies_in_place,
     decide,
 )
-from nyala.replica.types import Address, Code, Decision, Outcome, Proposal, RaftConfig, Refused, Result, Subject
+from nyala.replica.types import (
+    Address,
+    Code,
+    Decision,
+    Outcome,
+    Proposal,
+    RaftConfig,
+    Refused,
+    Result,
+    Subject,
+    printable,
+)
 
 from ..catalog.records import DESIRED_CHANGE, TABLET, Tablet
 from ..catalog.tables import Change
 from ..requests import change_requests
-from ..state import MasterState
+from ..state import MasterState, RefusedTicks
 from ..tablets.dropped import settle_dropped
 from ..tablets.kept_view import is_later
 from .sent_decisions import SentDecisions, Versions
@@ -33,6 +44,7 @@ DROPPED_EVERY_US = 2_000_000
 NOT_NOW = frozenset({Code.NOT_LEADER, Code.NOT_READY, Code.STEPPING_DOWN, Code.UNAVAILABLE, Code.OVERLOADED})
 """Refusals of a tick that are ordinary: this master does not lead, or the other masters do not answer."""
 
+REFUSAL_CHARS_MAX = 300
 LOOKS_PER_S = 10_000
 PAUSE_S_MAX = 2.0
 
@@ -84,8 +96,6 @@ class Reconciler:
         self._dropped_seen_us = -DROPPED_EVERY_US
         self._unfit: set[str] = set()
         """The tablets that were logged because the catalog cannot hold their records."""
-        self._refused = ""
-        """The reason for which the last tick was refused; empty if it was not."""
         self.on_outcome: Callable[[Outcome], None] = lambda outcome: None
         self.on_view: Callable[[Sequence[ServerView], Set[str]], None] = lambda servers, looked: None
         """Called in each tick with all servers, and with the tablets that were looked at since the last call."""
@@ -101,17 +111,20 @@ class Reconciler:
 
     async def try_tick(self) -> None:
         """One evaluation, if this master leads. Any other refusal is counted, and logged once for its reason."""
+        state = self._state
         try:
             await self.tick()
-            self._refused = ""
+            state.refused_ticks = None
         except Refused as error:
             if error.code in NOT_NOW:
                 _log.debug("no policy now: %s", error)
                 return
-            self._state.ticks_refused += 1
-            if self._refused != error.what:
-                self._refused = error.what
-                _log.warning("no decisions are made for any tablet, a tick was refused and is tried again: %s", error)
+            state.ticks_refused += 1
+            before, why = state.refused_ticks, printable(str(error)[:REFUSAL_CHARS_MAX])
+            since_us, count = (before.since_us, before.count) if before is not None else (state.mono_us, 0)
+            state.refused_ticks = RefusedTicks(why, since_us, count + 1)
+            if before is None or before.why != why:
+                _log.warning("no decisions are made for any tablet, a tick was refused and is tried again: %s", why)
 
     async def tick(self) -> None:
         """One evaluation; Refused while this master does not lead."""

@@ -485,8 +485,17 @@ class MasterService(pb_grpc.MasterServiceServicer):
             replica=replica,
             decisions_published=state.decisions_published,
             moves_active=state.catalog.count(DESIRED_CHANGE),
+            refused_ticks=_refused_ticks(state),
             **kafka_status(state.kafka, state.mono_us),
         )
+
+
+def _refused_ticks(state: MasterState) -> pb.RefusedTicks | None:
+    """The refused ticks of a master that leads; None if the last one was not refused."""
+    refused = state.refused_ticks
+    if refused is None or not state.group.is_leader:
+        return None
+    return pb.RefusedTicks(count=refused.count, since_us_ago=state.mono_us - refused.since_us, why=refused.why)
 
 
 def _seen(request: pb.MoveReplicaRequest | pb.ReplicaRequest) -> change_requests.Seen | None:

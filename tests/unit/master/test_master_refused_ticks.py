@@ -19,10 +19,12 @@ from nyala.replica.master.decisions.reconciler import Reconciler, marked
 from nyala.replica.master.group.entries import unfit_record
 from nyala.replica.master.heartbeats.belief import config_told
 from nyala.replica.master.metrics import Metrics
-from nyala.replica.rpc import CallsInFlight, config_to_pb, pb, reported_replica_from_pb
+from nyala.replica.master.state import RefusedTicks
+from nyala.replica.rpc import CallsInFlight, check_reply, config_to_pb, pb, reported_replica_from_pb
+from nyala.replica.tools import ClusterView, MasterView, judge
 from nyala.replica.types import Address, Code, DataState, Member, OpId, RaftConfig, Refused, limits
 from tests.harness.catalogs import table_info
-from tests.harness.master_calls import MasterWorld, S
+from tests.harness.master_calls import MASTER, MasterWorld, S
 
 MOST = (1 << 63) - 1
 FAR = 1 << 40
@@ -172,7 +174,7 @@ class Refusing(Reconciler):
 def test_tick_that_is_refused_is_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """IN-40. Goal: an operator sees that the masters make no decisions. Method: ticks refused for one reason, another,
     and the first again after a tick that succeeded; ordinary refusals of a master that does not lead."""
-    state: Any = SimpleNamespace(options=MasterOptions(root="x"), ticks_refused=0)
+    state: Any = SimpleNamespace(options=MasterOptions(root="x"), ticks_refused=0, refused_ticks=None, mono_us=7)
     reconciler = Refusing(state)
     bad = Refused(Code.INVALID_ARGUMENT, "bad")
     followers = [Refused(c, "not now") for c in (Code.NOT_LEADER, Code.NOT_READY, Code.UNAVAILABLE)]
@@ -182,6 +184,43 @@ def test_tick_that_is_refused_is_counted_and_logged_once(caplog: pytest.LogCaptu
             asyncio.run(reconciler.try_tick())
     assert ["full" in record.getMessage() for record in caplog.records] == [False, True, False]
     assert state.ticks_refused == 5
+    assert (state.refused_ticks.count, state.refused_ticks.since_us) == (1, 7) and "bad" in state.refused_ticks.why
+
+
+def test_masters_status_and_the_check_tell_that_ticks_are_refused_again_and_again() -> None:
+    """IN-40. Goal: `cluster check` names the master that makes no decisions, since when, why and what to do. Method: a
+    leading master whose ticks are refused, once, then again with a text of many lines, then not; its status as a client
+    reads it."""
+
+    async def told(world: MasterWorld) -> list[str]:
+        status = check_reply(await world.service.Status(pb.Empty(), None), "the master")
+        view = ClusterView("c", [], [MasterView(MASTER, status)], tables=[], replicas={})
+        return [f"{f.severity.name} {f.subject}: {f.what}" for f in judge(view) if f.subject == f"master {MASTER}"]
+
+    async def scenario(world: MasterWorld, _tablet: str, _server: str) -> None:
+        reconciler = Refusing(world.master)
+        reconciler.why = Refused(Code.INVALID_ARGUMENT, "bad\n" * 5000)
+        await reconciler.try_tick()
+        assert await told(world) == [], "one may be refused"
+        world.clock.now_us += 9_000_000
+        await reconciler.try_tick()
+        (line,) = await told(world)
+        begin = f"ERROR master {MASTER}: leads, and has made no decision for any tablet for 9 s: its last 2 ticks"
+        assert line.startswith(begin) and "bad" in line and "restart this master" in line
+        assert line.isprintable() and len(line) < 3_000
+        reconciler.why = None
+        await reconciler.try_tick()
+        assert await told(world) == []
+
+    async def follows() -> None:
+        world = MasterWorld(alone=False)
+        await world.begin()
+        world.master.refused_ticks = RefusedTicks("of a former leadership", 0, 9)
+        assert await told(world) == []
+        await world.end()
+
+    asyncio.run(with_two_tables(scenario))
+    asyncio.run(follows())
 
 
 def test_refused_ticks_are_a_metric() -> None:

@@ -69,6 +69,7 @@ REPLIES: dict[str, Any] = {
         kafka=[pb.KafkaChannel(topic="decisions", doing="publishes", link="never connected", last_error="a\nb")],
         skipped=[pb.SkippedRecords(topic="proposals", fault="null", count=3, last_place="0:7", last_reason="no key")],
         kafka_bootstrap="h:9092",
+        refused_ticks=pb.RefusedTicks(count=3, since_us_ago=1_500_000, why="the disk is full"),
     ),
     "HeartbeatReply": pb.HeartbeatReply(
         master_uuid=UUID,
