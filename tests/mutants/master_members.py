@@ -61,8 +61,17 @@ MUTANTS = (
         test=f"{UNIT}::test_members_that_do_not_answer_at_once_are_asked_again",
         file="replica/master/requests/changing_masters.py",
         function="remove_master",
-        before="if last:",
+        before="if turn == ASKED_TIMES:",
         after="if True:",
+    ),
+    Mutant(
+        name="the only master is asked for others again",
+        rows="MF-04",
+        test=f"{UNIT}::test_removal_of_the_only_master_is_refused_at_once",
+        file="replica/master/requests/changing_masters.py",
+        function="remove_master",
+        before="except MembersSilent:",
+        after="except Refused:",
     ),
     Mutant(
         name="older masters are not asked for",

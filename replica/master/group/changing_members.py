@@ -20,6 +20,10 @@ START_IT = (
 )
 
 
+class MembersSilent(Refused):
+    """Too few of the members that would stay answer the leader. They may answer a moment later."""
+
+
 def addition(config: RaftConfig, cluster_id: str, address: Address, found: MasterBuild) -> ConfigEdit | None:
     """The edit that adds the master found at `address`, without a vote until it has caught up; None if it is a member
     there already.
@@ -70,7 +74,8 @@ def removal(config: RaftConfig, uuid: str, living: Collection[str]) -> ConfigEdi
     """The edit that removes a master; None if it is not a member. `living`: the members that answer the leader, which
     is one of them.
 
-    Refused ILLEGAL_STATE if none would be left, or if those that live are no majority of the others.
+    Refused ILLEGAL_STATE if none would be left; MembersSilent, also ILLEGAL_STATE, if those that live are no majority
+    of the others.
     """
     member = config.member(uuid)
     if member is None:
@@ -86,7 +91,7 @@ def removal(config: RaftConfig, uuid: str, living: Collection[str]) -> ConfigEdi
             "do not answer; nothing was changed"
         )
         silent = " ".join(other for other in rest if other not in alive)
-        raise Refused(Code.ILLEGAL_STATE, what, uuid=uuid, answer=len(alive), left=len(rest), silent=silent)
+        raise MembersSilent(Code.ILLEGAL_STATE, what, uuid=uuid, answer=len(alive), left=len(rest), silent=silent)
     return ConfigEdit(EditKind.REMOVE, member)
 
 

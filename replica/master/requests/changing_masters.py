@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from nyala.replica.types import Address, Code, ConfigEdit, EditKind, OpId, RaftConfig, Refused
 
-from ..group.changing_members import addition, refuse_older, removal
+from ..group.changing_members import MembersSilent, addition, refuse_older, removal
 from ..group.forming import MasterBuild
 from ..state import MasterState
 
@@ -53,18 +53,17 @@ async def add_master(state: MasterState, address: Address, seen: OpId, ask: Ask)
 
 
 async def remove_master(state: MasterState, uuid: str, seen: OpId, ask: Ask) -> Done:
-    """Remove a member. Refused as `removal`, if it is after members were asked ASKED_TIMES; CAS_FAILED if another
-    config than `seen` is in force; STEPPING_DOWN if it leads: then it hands over, and the next leader carries the
-    request out."""
-    for last in (*[False] * (ASKED_TIMES - 1), True):
+    """Remove a member. Refused as `removal`, MembersSilent only after ASKED_TIMES; CAS_FAILED if another config than
+    `seen` is in force; STEPPING_DOWN if it leads: then it hands over, and the next leader carries the request out."""
+    for turn in range(1, ASKED_TIMES + 1):
         config = _config(state)
         builds = await _builds(state, config, ask)
         living = {state.uuid, *(u for u, build in builds.items() if build is not None)}
         try:
             edit = removal(config, uuid, living & _heard(state))
             break
-        except Refused:
-            if last:
+        except MembersSilent:
+            if turn == ASKED_TIMES:
                 raise
         await asyncio.sleep(ASK_PAUSE_S)
     if edit is None:

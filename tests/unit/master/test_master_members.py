@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from nyala.replica.master.group.changing_members import MEMBERS_MAX, addition, refuse_older, removal
+from nyala.replica.master.group.changing_members import MEMBERS_MAX, MembersSilent, addition, refuse_older, removal
 from nyala.replica.master.group.forming import MasterBuild
 from nyala.replica.master.group.joining import MasterSeen
 from nyala.replica.master.group.leaving import leaves_out
@@ -16,7 +16,7 @@ from nyala.replica.master.group.startup_checks import check_config
 from nyala.replica.master.requests import changing_masters
 from nyala.replica.master.requests.changing_masters import ASKED_TIMES, remove_master
 from nyala.replica.types import Address, Code, ConfigEdit, EditKind, Member, OpId, RaftConfig, Refused
-from tests.harness.master_calls import SECOND_MASTER, MasterWorld
+from tests.harness.master_calls import MASTER, SECOND_MASTER, MasterWorld
 
 A, B, C, D = (letter * 32 for letter in "abcd")
 CLUSTER, OTHER = "1" * 32, "2" * 32
@@ -153,7 +153,7 @@ def test_members_that_do_not_answer_at_once_are_asked_again(
 
     def rule(before: RaftConfig, uuid: str, living: Collection[str]) -> ConfigEdit | None:
         if asked <= refused_times:
-            raise Refused(Code.ILLEGAL_STATE, "too few answer")
+            raise MembersSilent(Code.ILLEGAL_STATE, "too few answer")
         return removal(before, uuid, living)
 
     async def nobody(address: Address) -> MasterBuild:
@@ -179,3 +179,27 @@ def test_members_that_do_not_answer_at_once_are_asked_again(
         with pytest.raises(Refused, match="too few answer"):
             asyncio.run(scene())
     assert asked == min(refused_times + 1, ASKED_TIMES)
+
+
+def test_removal_of_the_only_master_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MF-04. Goal: a refusal that waiting cannot change does not wait. Method: the removal of a master that leads
+    alone, with a second one that does not vote; the other is asked once, and no pause is made."""
+    asked = 0
+
+    async def ask(address: Address) -> MasterBuild:
+        nonlocal asked
+        asked += 1
+        raise Refused(Code.UNAVAILABLE, "nobody answers there", address=address)
+
+    async def scene() -> None:
+        world = MasterWorld()
+        await world.begin()
+        try:
+            with pytest.raises(Refused, match="the only master that votes"):
+                await remove_master(world.master, MASTER, world.group.replica.committed_config.opid, ask)
+        finally:
+            await world.end()
+
+    monkeypatch.setattr(changing_masters, "ASK_PAUSE_S", 0.0)
+    asyncio.run(scene())
+    assert asked == 1
