@@ -166,6 +166,25 @@ def invalid_config_reason(config: RaftConfig) -> str:
     return ""
 
 
+def unheld_reason(config: RaftConfig) -> str:
+    """Why no replica of a tablet can hold the committed `config`, by the config alone; empty if one can. A master could
+    not read such a config from its catalog again, and other servers could not call its members."""
+    if why := invalid_config_reason(config):
+        return why
+    term, index = config.opid
+    if not (0 <= term <= limits.RAFT_TERM_MAX and 0 <= index <= limits.RAFT_INDEX_MAX):
+        return f"{config.opid} is no position of a log"
+    if max(config.decision) > limits.NUMBER_MAX:
+        return f"its decision is {config.decision}"
+    for member in config.members:
+        if len(member.addresses) > limits.REPEATED["Member.addresses"]:
+            return f"{member.uuid} has {len(member.addresses)} addresses"
+        for address in member.addresses:
+            if not address.host or not address.port:
+                return f"{address} of {member.uuid} lacks a host or a port"
+    return ""
+
+
 # --------------------------------------------------------------------------------------- by what is certain here
 
 

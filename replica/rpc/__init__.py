@@ -40,6 +40,7 @@ from .request_fields import check_fields
 from .table_descriptions import (
     check_description,
     check_numbers,
+    check_replicas,
     description_from_pb,
     description_to_json,
     description_to_pb,

@@ -68,12 +68,17 @@ def info_from_json(described: dict[str, object]) -> pb.TableInfo:
     return info
 
 
+def check_replicas(number: int) -> None:
+    """Refused(INVALID_ARGUMENT) if so many voting replicas cannot be wanted."""
+    if not 1 <= number <= limits.REPLICAS_MAX or number % 2 == 0:
+        most = limits.REPLICAS_MAX
+        what = f"the number of voting replicas is odd, from 1 to {most}: an even one tolerates no fault more"
+        raise Refused(Code.INVALID_ARGUMENT, what, got=number)
+
+
 def check_numbers(table: TableDescription) -> None:
     """Refused(INVALID_ARGUMENT) if a table cannot have this replication factor or history retention."""
-    factor = table.replication_factor
-    if not 1 <= factor <= limits.REPLICAS_MAX or factor % 2 == 0:
-        what = f"the replication factor is an odd number from 1 to {limits.REPLICAS_MAX}"
-        raise Refused(Code.INVALID_ARGUMENT, what, got=factor)
+    check_replicas(table.replication_factor)
     check_number(table.history_retention_us, "history_retention_us", 1, limits.HISTORY_RETENTION_US_MAX)
 
 

@@ -285,8 +285,8 @@ MUTANTS = (
         ),
         file="replica/server/requests/creations.py",
         function="_check_first",
-        before="if why := invalid_config_reason(config):",
-        after="if (why := invalid_config_reason(config)) and members:",
+        before="if why := unheld_reason(config):",
+        after="if (why := unheld_reason(config)) and members:",
     ),
     Mutant(
         name="first members hold no data",
@@ -309,8 +309,8 @@ MUTANTS = (
         ),
         file="replica/server/requests/creations.py",
         function="_check_first",
-        before="member.addresses and all(a.host and a.port for a in member.addresses)",
-        after="all(a.host and a.port for a in member.addresses)",
+        before="if not member.addresses:",
+        after="if False:",
     ),
     Mutant(
         name="first members have an address without a host or port",
@@ -321,8 +321,8 @@ MUTANTS = (
         ),
         file="replica/server/requests/creations.py",
         function="_check_first",
-        before="member.addresses and all(a.host and a.port for a in member.addresses)",
-        after="member.addresses",
+        before="if why := unheld_reason(config):",
+        after='if (why := unheld_reason(config)) and "a host or a port" not in why:',
     ),
     Mutant(
         name="first leader does not vote",

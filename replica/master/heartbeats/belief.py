@@ -9,27 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nyala.replica.raft import invalid_config_reason
-from nyala.replica.types import OpId, RaftConfig, ReportedReplica, limits
-
-
-def unheld_reason(config: RaftConfig) -> str:
-    """Why no replica of a tablet can hold the committed `config`, by the config alone; empty if one can. The masters
-    could not read such a config from the catalog again, or not call its members."""
-    if why := invalid_config_reason(config):
-        return why
-    term, index = config.opid
-    if not (0 <= term <= limits.RAFT_TERM_MAX and 0 <= index <= limits.RAFT_INDEX_MAX):
-        return f"{config.opid} is no position of a log"
-    if max(config.decision) > limits.NUMBER_MAX:
-        return f"its decision is {config.decision}"
-    for member in config.members:
-        if len(member.addresses) > limits.REPEATED["Member.addresses"]:
-            return f"{member.uuid} has {len(member.addresses)} addresses"
-        for address in member.addresses:
-            if not address.host or not address.port:
-                return f"{address} of {member.uuid} lacks a host or a port"
-    return ""
+from nyala.replica.raft import unheld_reason
+from nyala.replica.types import OpId, RaftConfig, ReportedReplica
 
 
 def config_told(report: ReportedReplica) -> RaftConfig | None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nyala.replica.raft import is_position, too_far
+from nyala.replica.raft import is_position, too_far, unheld_reason
 from nyala.replica.types import Address, Code, RaftConfig, Refused, is_uuid, shown
 
 from ..catalog.catalog import Catalog
 from ..catalog.records import TABLET
 from ..catalog.tables import Change, tablet_of
-from ..heartbeats.belief import newer, unheld_reason
+from ..heartbeats.belief import newer
 
 
 def impossible(config: RaftConfig, known: RaftConfig, catalog_term: int) -> str:

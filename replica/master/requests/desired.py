@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from nyala.replica.policy import ServerView, room_left
-from nyala.replica.types import Code, Refused, limits
+from nyala.replica.rpc import check_replicas
+from nyala.replica.types import Code, Refused
 
 from ..catalog.catalog import Catalog
 from ..catalog.records import DESIRED, MAINTENANCE, RETIRED, TABLE, TABLET, Desired, Maintenance, Retired, Table, Tablet
@@ -49,10 +50,7 @@ def set_replication(
     else:
         table_id, record = find_table(catalog, table)
         key, before = TABLE + table_id, record.replication_factor
-    if not 1 <= wanted <= limits.REPLICAS_MAX or wanted % 2 == 0:
-        most = limits.REPLICAS_MAX
-        what = f"the number of voting replicas is odd, from 1 to {most}: an even one tolerates no fault more"
-        raise Refused(Code.INVALID_ARGUMENT, what, got=wanted)
+    check_replicas(wanted)
     useful = [s.uuid for s in state.servers() if s.takes_replicas]
     if wanted > len(useful) and wanted > before:
         what = "every replica needs a live tablet server that is neither being retired nor in maintenance"

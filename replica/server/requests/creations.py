@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nyala.replica.raft import invalid_config_reason
+from nyala.replica.raft import unheld_reason
 from nyala.replica.rows import TableDescription
 from nyala.replica.rpc import check_numbers, check_tablet_id, config_from_pb, description_from_pb, pb
 from nyala.replica.tablet import Superblock
@@ -51,13 +51,13 @@ def _check_first(config: RaftConfig, leader_hint: str) -> None:
         raise _refuse(what, opid=config.opid, decision=config.decision, unsafe=config.unsafe)
     if members > limits.CONFIG_MEMBERS_PROPOSED_MAX:
         raise _refuse("too many members", members=members, max=limits.CONFIG_MEMBERS_PROPOSED_MAX)
-    if why := invalid_config_reason(config):
+    if why := unheld_reason(config):
         raise _refuse("no tablet can begin with this config", why=why, members=members)
     for member in config.members:
         if not member.holds_data:
             raise _refuse("the first members of a tablet hold data: a witness is made of one later", member=member)
-        if not (member.addresses and all(a.host and a.port for a in member.addresses)):
-            raise _refuse("every member has an address, which is a host and a port", member=member)
+        if not member.addresses:
+            raise _refuse("every member has an address", member=member)
     if leader_hint and leader_hint not in config.voters:
         raise _refuse("the first leader is a voter", leader_hint=leader_hint)
 
