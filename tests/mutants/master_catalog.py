@@ -420,7 +420,7 @@ MUTANTS = (
         test=("tests/unit/master/test_master_room.py::test_resets_of_a_source_keep_no_endless_list_of_former_topics"),
         file="replica/master/catalog/sources.py",
         function="reset_source",
-        before="if adopts:",
+        before="if in_force is None:",
         after="if False:",
     ),
     Mutant(
@@ -472,8 +472,8 @@ MUTANTS = (
         ),
         file="replica/master/catalog/sources.py",
         function="reset_source",
-        before="if record is None or record.retired:",
-        after="if record is None:",
+        before="known if known is not None and not known.retired else None",
+        after="known",
     ),
     Mutant(
         name="sources left cluster keeps its lease",
@@ -675,8 +675,8 @@ MUTANTS = (
         test="tests/unit/master/test_master_loop_steps.py::test_tables_of_the_most_tablets_are_no_long_step_of_the_loop",
         file="replica/master/requests/master_service.py",
         function="MasterService.CreateTable",
-        before="% TABLETS_AT_ONCE == 0",
-        after="% TABLETS_AT_ONCE < 0",
+        before="await page_of(((t.tablet_id, t) for t in tablet_infos(state, table_id)), 0, reply.ByteSize())",
+        after='(list(tablet_infos(state, table_id)), "")',
     ),
     Mutant(
         name="long change is encoded in one step of the loop",

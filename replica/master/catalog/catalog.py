@@ -114,9 +114,7 @@ def _read(key: str, record: Json) -> Record:
 
 def _members_of(record: Record | None) -> tuple[Member, ...]:
     """The members of a tablet in the last config that is known."""
-    if not isinstance(record, Tablet):
-        return ()
-    return record.members if record.config is None else record.config.members
+    return record.known_config.members if isinstance(record, Tablet) else ()
 
 
 class Catalog:

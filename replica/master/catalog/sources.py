@@ -248,11 +248,10 @@ def reset_source(catalog: Catalog, request: pb.ResetSourceRequest, now_us: int) 
     if request.to_offset < 0:
         raise Refused(Code.INVALID_ARGUMENT, "an offset is not negative", to_offset=request.to_offset)
     name = source_name(table_id, request.source)
-    record = catalog.get(SOURCE, name)
+    known = catalog.get(SOURCE, name)
+    in_force = known if known is not None and not known.retired else None
     puts: dict[str, Position] = {}
-    adopts = record is None or record.retired
-    if record is None or record.retired:
-        record = _adopt_topic(catalog, request, table_id, puts)
+    record = in_force or _adopt_topic(catalog, request, table_id, puts)
     _refuse_reset(record, request)
     if not request.force:
         _refuse_owned(record, "", now_us)
@@ -264,7 +263,7 @@ def reset_source(catalog: Catalog, request: pb.ResetSourceRequest, now_us: int) 
         owner_run="",
         owner_deadline_us=0,
     )
-    if adopts:  # the retired positions are kept: a topic that comes back goes on at its own
+    if in_force is None:  # the retired positions are kept: a topic that comes back goes on at its own
         check_sources(catalog, f"{SOURCE}{table_id}/", puts)
     return puts, [], "", puts[SOURCE + name]
 

@@ -24,6 +24,7 @@ from nyala.replica.rpc import (
     info_from_json,
     opid_from_pb,
     opid_to_pb,
+    page_of,
     pb,
     pb_grpc,
     place_to_pb,
@@ -64,7 +65,7 @@ from .infos import tablet_infos
 from .upgrading import check_server, finalize_upgrade, finalized_level
 
 TABLETS_AT_ONCE = 32
-"""The number of tablets that are described, or named in the log, before other work of the loop runs."""
+"""The number of tablets that are named in the log before other work of the loop runs."""
 _log = logging.getLogger("nyala.master")
 _Request = TypeVar("_Request")
 _Reply = TypeVar("_Reply")
@@ -221,10 +222,8 @@ class MasterService(pb_grpc.MasterServiceServicer):
         if table is None:
             raise Refused(Code.NOT_FOUND, "the table of this request was dropped", request_id=request.request_id)
         reply = pb.CreateTableReply(table=info_from_json(write(table)))
-        for info in tablet_infos(state, table_id):
-            reply.tablets.append(info)
-            if len(reply.tablets) % TABLETS_AT_ONCE == 0:
-                await asyncio.sleep(0)
+        tablets, _ = await page_of(((t.tablet_id, t) for t in tablet_infos(state, table_id)), 0, reply.ByteSize())
+        reply.tablets.extend(tablets)
         return reply
 
     @_answered(pb.SimpleReply)
@@ -234,7 +233,8 @@ class MasterService(pb_grpc.MasterServiceServicer):
 
         def dropped() -> Callable[[], Change]:
             found, _ = tables.find_table(state.catalog, request.name, request.table_id)
-            holders = {t: holders_of(tablet, state.soft, t) for t, tablet in state.catalog.tablets_of(found)}
+            tablets = state.catalog.tablets_of(found)
+            holders = {t: holders_of(tablet, state.soft, t) for t, tablet in tablets if not tablet.dropped}
             wanted = request.name, request.table_id, state.clock.wall_us(), holders
             return partial(tables.drop_table, state.catalog, *wanted)
 
