@@ -415,6 +415,57 @@ MUTANTS = (
         after="if added > limits.SOURCES_PER_TABLE_MAX + 1:",
     ),
     Mutant(
+        name="control topic is opened as a source",
+        rows="IN-82",
+        test="tests/unit/master/test_master_sources.py::test_sources_a_topic_of_others_begins_to_feed_no_table",
+        file="replica/master/catalog/sources.py",
+        function="_check_topics",
+        before="check_source_topic(topic, masters_own)",
+        after="pass",
+    ),
+    Mutant(
+        name="topic of another table is opened as a source",
+        rows="IN-82",
+        test="tests/unit/master/test_master_sources.py::test_sources_a_topic_of_others_begins_to_feed_no_table",
+        file="replica/master/catalog/sources.py",
+        function="_check_topics",
+        before="_declared_topic(other) in others",
+        after="False",
+    ),
+    Mutant(
+        name="own topic is another table's",
+        rows="IN-82",
+        test=(
+            "tests/unit/master/test_master_sources.py::"
+            "test_sources_a_table_that_declares_the_topic_of_another_is_fed_from_it_and_a_begun_source_goes_on"
+        ),
+        file="replica/master/catalog/sources.py",
+        function="_check_topics",
+        before=' - {_declared_topic(table), ""}',
+        after=' - {""}',
+    ),
+    Mutant(
+        name="begun source of another table's topic stops",
+        rows="IN-82",
+        test=(
+            "tests/unit/master/test_master_sources.py::"
+            "test_sources_a_table_that_declares_the_topic_of_another_is_fed_from_it_and_a_begun_source_goes_on"
+        ),
+        file="replica/master/catalog/sources.py",
+        function="open_sources",
+        before=" if catalog.get(SOURCE, source_name(table_id, w.source)) is None",
+        after="",
+    ),
+    Mutant(
+        name="control topic with a prefix is opened as a source",
+        rows="IN-82",
+        test="tests/unit/master/test_master_topics.py::test_no_topic_of_the_masters_feeds_a_table_whatever_their_prefix",
+        file="replica/master/requests/master_service.py",
+        function="MasterService.OpenSources",
+        before="kafka_topics.control_topics(state.options.topic_prefix)",
+        after="()",
+    ),
+    Mutant(
         name="resets to new topics have no bound",
         rows="IN-81",
         test=("tests/unit/master/test_master_room.py::test_resets_of_a_source_keep_no_endless_list_of_former_topics"),

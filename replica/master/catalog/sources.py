@@ -6,16 +6,16 @@ returns the change to commit, or refuses with both numbers and the command that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from nyala.replica.rows import SourceKey
 from nyala.replica.rpc import pb
-from nyala.replica.types import Code, Refused
+from nyala.replica.types import Code, Refused, check_source_topic
 
 from .capacity import check_sources
 from .catalog import Catalog
-from .records import SOURCE, Position
+from .records import SOURCE, TABLE, Position, Table
 from .tables import Change, find_table
 
 LEASE_US_MAX = 60 * 60 * 1_000_000
@@ -40,16 +40,19 @@ def _lease(lease_us: int) -> int:
     return min(lease_us, LEASE_US_MAX) if lease_us > 0 else LEASE_US_DEFAULT
 
 
-def open_sources(catalog: Catalog, request: pb.OpenSourcesRequest, now_us: int) -> Change:
+def open_sources(
+    catalog: Catalog, request: pb.OpenSourcesRequest, now_us: int, masters_own: Collection[str] = ()
+) -> Change:
     """The change by which a query takes its sources over; its result is (table id, positions as they will be).
 
-    Refused: WRONG_TABLE (the checkpoint's table id is another), SOURCE_OWNED (another live run), SOURCE_POSITION
-    (below `start`, above `done`, or the topic was recreated, or is another Kafka cluster's). All or none of the sources
-    are opened.
+    `masters_own`: the masters' topics. Refused: INVALID_ARGUMENT (a new source whose topic is one of the system's own,
+    or another table's), WRONG_TABLE (the checkpoint's table id is another), SOURCE_OWNED (another live run),
+    SOURCE_POSITION (below `start`, above `done`, or the topic was recreated, or is another Kafka cluster's). All or
+    none of the sources are opened.
     """
     if not request.owner_run:
         raise Refused(Code.INVALID_ARGUMENT, "a query names its run", table=request.table)
-    table_id, _ = find_table(catalog, request.table)
+    table_id, table = find_table(catalog, request.table)
     if request.checkpoint_table_id and request.checkpoint_table_id != table_id:
         raise Refused(
             Code.WRONG_TABLE,
@@ -62,6 +65,8 @@ def open_sources(catalog: Catalog, request: pb.OpenSourcesRequest, now_us: int) 
     for _, each in catalog.items(SOURCE, f"{table_id}/"):
         known.setdefault((each.topic, each.kafka_partition), []).append(each)
     puts: dict[str, Position] = {}
+    begun = {w.topic for w in request.opens if catalog.get(SOURCE, source_name(table_id, w.source)) is None}
+    _check_topics(catalog, table_id, table, begun, masters_own)
     for wanted in request.opens:
         name = source_name(table_id, wanted.source)
         record = catalog.get(SOURCE, name)
@@ -75,6 +80,30 @@ def open_sources(catalog: Catalog, request: pb.OpenSourcesRequest, now_us: int) 
         puts[SOURCE + name] = replace(record, owner_run=request.owner_run, owner_deadline_us=deadline_us)
     check_sources(catalog, f"{SOURCE}{table_id}/", puts)
     return puts, [], "", (table_id, [*puts.values()])
+
+
+def _declared_topic(table: Table) -> str:
+    topic: str = table.described.get("source", {}).get("topic", "")
+    return topic or f"writes.{table.name}"
+
+
+def _check_topics(
+    catalog: Catalog, table_id: str, table: Table, topics: Collection[str], masters_own: Collection[str]
+) -> None:
+    """Refuse a topic that may not begin to feed the table. Any topic of its own events may, whatever it is called."""
+    others = {*topics} - {_declared_topic(table), ""}  # an empty one is that of an earlier build
+    for topic in sorted(others):
+        check_source_topic(topic, masters_own)
+    for other_id, other in catalog.items(TABLE) if others else ():
+        if other_id != table_id and _declared_topic(other) in others:
+            raise Refused(
+                Code.INVALID_ARGUMENT,
+                "this topic is the source of another table, whose events are none of this one's; nothing was opened: "
+                "leave --topic out, or create a table that declares the topic as its source",
+                table=table.name,
+                topic=_declared_topic(other),
+                source_of=other.name,
+            )
 
 
 def _new_position(table: str, table_id: str, wanted: pb.SourceOpen) -> Position:

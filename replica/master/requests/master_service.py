@@ -41,6 +41,7 @@ from nyala.replica.types import (
     Refused,
     ReplicaError,
     __version__,
+    kafka_topics,
     new_uuid,
 )
 from nyala.schemas import build_level
@@ -277,7 +278,8 @@ class MasterService(pb_grpc.MasterServiceServicer):
         state = self.state
 
         def opened() -> Change:  # also converts beside the loop: there may be thousands
-            puts, deletes, once, made = sources.open_sources(state.catalog, request, state.clock.wall_us())
+            own = kafka_topics.control_topics(state.options.topic_prefix)
+            puts, deletes, once, made = sources.open_sources(state.catalog, request, state.clock.wall_us(), own)
             return puts, deletes, once, pb.OpenSourcesReply(table_id=made[0], positions=positions_to_pb(made[1]))
 
         reply: pb.OpenSourcesReply = await state.group.change_aside(lambda: opened)

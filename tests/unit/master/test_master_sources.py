@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from nyala.replica.master.catalog.sources import (
 from nyala.replica.master.catalog.tables import create_table, drop_table
 from nyala.replica.policy import ServerView
 from nyala.replica.rpc import pb
-from nyala.replica.types import Address, Code, Member, Refused
+from nyala.replica.types import Address, Code, Member, Refused, kafka_topics
 from tests.harness.catalogs import AppliedCatalog, new_table
 
 SECOND = 1_000_000
@@ -267,3 +268,53 @@ def test_sources_opening_many_is_all_or_nothing() -> None:
     ]
     request = pb.OpenSourcesRequest(table="flights", opens=opens, owner_run="a")
     s.refused(lambda: s.box.commit(open_sources(s.box.catalog, request, 1)), Code.SOURCE_POSITION)
+
+
+TOPICS: dict[str, tuple[str, str]] = {
+    "the table's own": ("writes.flights", ""),
+    "a topic of no table": ("more.flights", ""),
+    "one without a name, of an earlier build": ("", ""),
+    "another table's, by its name": ("writes.trains", "source of another table"),
+    "another table's, as it declares it": ("shared", "source of another table"),
+    "the decisions": ("x.decisions", "the system's own topics"),
+    "the proposals": ("x.proposals", "the system's own topics"),
+    "dead letters": ("dead-letters.flights", "the system's own topics"),
+    "Kafka's own": ("__consumer_offsets", "Kafka's own"),
+}
+
+
+@pytest.mark.parametrize("what", TOPICS)
+def test_sources_a_topic_of_others_begins_to_feed_no_table(what: str) -> None:
+    """IN-82. Goal: a source belongs to one table, and none of the system's topics feeds any. Method: each kind of topic
+    is opened for a table, beside one table with a default topic and one that declares another; what is refused leaves
+    no position."""
+    s = Sources()
+    for name, topic in (("trains", ""), ("ships", "shared")):
+        table = new_table(name, rf=1)
+        table = replace(table, source=replace(table.source, topic=topic or table.source.topic))
+        s.box.commit(create_table(s.box.catalog, table, [SERVER], {}, 1))
+    topic, why = TOPICS[what]
+    opens = [pb.SourceOpen(source=s.key(), topic="writes.flights"), pb.SourceOpen(source=s.key(1, "id2"), topic=topic)]
+    request = pb.OpenSourcesRequest(table="flights", opens=opens, owner_run="a")
+    own = kafka_topics.control_topics("x.")
+    if why:
+        s.refused(lambda: s.box.commit(open_sources(s.box.catalog, request, 1, own)), Code.INVALID_ARGUMENT)
+        assert list(source_positions(s.box.catalog, "")) == []
+        with pytest.raises(Refused, match=why):
+            open_sources(s.box.catalog, request, 1, own)
+    else:
+        assert len(s.box.commit(open_sources(s.box.catalog, request, 1, own))[1]) == 2
+
+
+def test_sources_a_table_that_declares_the_topic_of_another_is_fed_from_it_and_a_begun_source_goes_on() -> None:
+    """IN-82. Goal: the table that declares a topic may always open it, and a source that was begun goes on although
+    another table declares its topic later. Method: a second table declares the first one's topic; the first one opens
+    its own and, from before, another that a third table declares."""
+    s = Sources()
+    s.open(topic="later", topic_id="id9")
+    for name, topic in (("copy", "writes.flights"), ("third", "later")):
+        table = new_table(name, rf=1)
+        table = replace(table, source=replace(table.source, topic=topic))
+        s.box.commit(create_table(s.box.catalog, table, [SERVER], {}, 1))
+    assert s.open(topic="writes.flights").topic == "writes.flights"
+    assert s.open(topic="later", topic_id="id9").topic == "later"

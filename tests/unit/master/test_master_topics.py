@@ -376,7 +376,7 @@ OTHERS = ("writes.t", "decisions-of-mine", "east", "decisions.east.")
 def test_no_topic_of_the_masters_feeds_a_table_whatever_their_prefix(prefix: str) -> None:
     """IN-82. Goal: the masters' topics are no sources of tables, and every other topic is. Method: masters with a
     prefix are asked for tables from each topic of the masters under each prefix, from topics of like names, and from
-    the topic that a table has if it names none."""
+    the topic that a table has if it names none; and a table's query opens each of these topics."""
     own = {prefix + name for name in PLAIN}
     topics = {p + name for p in PREFIXES for name in (*PLAIN, *OTHERS) if not (p + name).startswith("dead-")}
 
@@ -386,6 +386,10 @@ def test_no_topic_of_the_masters_feeds_a_table_whatever_their_prefix(prefix: str
         world.master.options = replace(world.master.options, topic_prefix=prefix)
         try:
             for n, topic in enumerate(sorted(topics)):
+                opened = pb.SourceOpen(source=pb.SourceKey(cluster_id="c", topic_id=f"id{n}"), topic=topic)
+                opening = pb.OpenSourcesRequest(table="flights", owner_run="a", opens=[opened])
+                error = (await world.call("MasterService", "OpenSources", opening)).error
+                assert error.code == (Code.INVALID_ARGUMENT if topic in own else 0), (prefix, topic, error)
                 info = table_info(f"t{n}", buckets=1)
                 info.source.topic = topic
                 request = pb.CreateTableRequest(table=info, request_id=f"r{n}")
