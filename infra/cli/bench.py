@@ -204,7 +204,7 @@ def checksum(rounds: Rounds = 5, mb: Annotated[int, typer.Option(min=1, help="MB
 ) -> None:  # fmt: skip
     """Checksums of rows with values of several lengths, beside a plain read of the same bytes from memory.
 
-    It runs in this process and needs no cluster.
+    The rates are those of one core, by CPU time. It runs in this process and needs no cluster.
     """
     _measure(["checksum"], replace(_options(True, "", rounds, ""), mb=mb), as_json)
 

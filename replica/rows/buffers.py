@@ -76,6 +76,22 @@ def padded_words(array: Any, first: int, end: int) -> npt.NDArray[np.uint64]:
     return words
 
 
+def words_fit(array: pa.Array, starts: npt.NDArray[np.int64], words: int) -> int:
+    """How many of these ascending positions have so many 64-bit words after them in a text array's value buffer."""
+    return int(np.searchsorted(starts, value_bytes(array).size - 8 * words, side="right"))
+
+
+def words_at(array: pa.Array, starts: npt.NDArray[np.int64], words: int) -> npt.NDArray[np.uint64]:
+    """A fresh array of the `words` 64-bit words at each of these positions, which `words_fit` found to fit.
+
+    Shape (positions, words). A word after the end of a value has bytes of the next ones.
+    """
+    data = value_bytes(array)
+    # One item of numpy is all words of a position, so that a value costs the same whatever it is aligned to.
+    spans = np.ndarray((data.size - 8 * words + 1,), np.dtype((np.void, 8 * words)), data, strides=(1,))
+    return spans[starts].view("<u8").reshape(-1, words)
+
+
 def _view(buffer: Any, dtype: np.dtype[Any], count: int, skip: int = 0) -> npt.NDArray[Any]:
     if count == 0:
         return _locked(np.empty(0, dtype=dtype))

@@ -50,7 +50,7 @@ _MIX_A = 0xBF58476D1CE4E5B9
 _MIX_B = 0x94D049BB133111EB
 _LENGTH = 0xA24BAED4963EE407
 _COMBINE = 0x9FB21C651E98DF25
-_TAIL_MASKS = np.array([(1 << (8 * r)) - 1 for r in range(9)], dtype=np.uint64)
+TAIL_MASKS = np.array([(1 << (8 * r)) - 1 for r in range(9)], dtype=np.uint64)
 """The mask of the valid bytes of a word, by their number."""
 _SCALAR_WORDS_MAX = 4
 """Up to so many words are mixed one by one, because a pass over an array costs more."""
@@ -253,5 +253,5 @@ def _words_at(words: U64, byte_pos: npt.NDArray[np.int64], left: npt.NDArray[np.
     word: U64 = words[pos] >> shift
     # A shift by 64 is undefined, so it is done in two steps.
     word |= (words[pos + 1] << (np.uint64(63) - shift)) << np.uint64(1)
-    word &= _TAIL_MASKS[np.minimum(left, 8)]
+    word &= TAIL_MASKS[np.minimum(left, 8)]
     return word

@@ -639,7 +639,7 @@ THREADS: dict[str, ThreadBound] = {
     "get": ThreadBound(
         {"keys_of_one_hash": 10, "columns_of_halvings": 80, "pieces": 200, "pages": 10}, steps=2 * REQUEST_STEPS
     ),
-    # Of each batch of a scan, 8,192 rows at a time.
+    # Of each batch of a scan, 32,768 cells at a time, or one column.
     "checksum": ThreadBound({"pieces": 100, "columns_of_pieces": 80}),
     # A batch has at most BATCH_SIZE_BYTES_MAX. Its keys are hashed before their lengths are checked, each up to
     # KEY_SIZE_BYTES_MAX.

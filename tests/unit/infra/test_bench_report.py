@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from rich.console import Console
@@ -401,14 +402,22 @@ def test_p99_of_a_window_leaves_other_writes_out() -> None:
 def test_checksums_are_measured_beside_a_read_of_the_same_bytes() -> None:
     """IN-04. Goal: the cost of a checksum by the length of values is shown beside the bare limit, in one run.
     Method: one round over little: every kind of values has its figure on both sides with a title and a unit, and
-    the values have the length that they are named by. A peer is no part of it, and no cluster."""
+    the values have the lengths that they are named by, also in 300 columns. A peer is no part of it, and no cluster."""
     outcome = run("checksum", BenchOptions(rounds=1, mb=1), lambda _: None)
     (ours,), (read,) = outcome.results["nyala"], outcome.results[checksums.MEMORY_READ]
-    wide = {f"checksum_{name}_mb_per_s" for name in ("64b", "1kb", "1mb")}
-    assert set(ours) == set(read) == wide | {"checksum_16b_cells_per_s", "checksum_int64_cells_per_s"}
-    assert all(metric_of(name).unit == ("MB/s" if name in wide else "cells/s") for name in ours)
+    long = {f"checksum_{name}_mb_per_s" for name in checksums.VALUE_BYTES}
+    short = {
+        f"checksum_{name}_cells_per_s" for name in (*checksums.SHORT_BYTES, "int64", "wide_int64", "wide_1_to_63b")
+    }
+    assert set(ours) == set(read) == long | short
+    assert all(metric_of(name).unit == ("MB/s" if name in long else "cells/s") for name in ours)
     assert min(*ours.values(), *read.values()) > 0 and outcome.notes == []
-    for length in (16, 64, 1 << 10, 1 << 20):
-        values = checksums.values_of(length, 3)
-        assert set(pc.binary_length(values).to_pylist()) == {length} and len(pc.unique(values)) == len(values)
-        assert 2_000_000 < values.buffers()[2].size <= 3_000_000
+    for least, most in (checksums.VALUE_BYTES | checksums.SHORT_BYTES).values():
+        values = checksums.values_of(least, most, 3)
+        lengths = set(pc.binary_length(values).to_pylist())
+        assert {min(lengths), max(lengths)} == {least, most} and len(pc.unique(values)) >= 0.9 * len(values)
+        assert 2_000_000 < values.buffers()[2].size <= 3_100_000
+    numbers = checksums.numbers_of(3)
+    batches = checksums.batches_of(numbers, checksums.WIDE_COLUMNS)
+    assert {batch.num_columns for batch in batches} == {300} and {batch.num_rows for batch in batches} == {436}
+    assert len(pc.unique(pa.concat_arrays([c for batch in batches for c in batch.columns]))) == len(batches) * 300 * 436

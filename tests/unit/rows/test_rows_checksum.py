@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nyala.replica.rows import CHECKSUM_DEFINITION, NO_ROWS, RowSum, checksum, sum_of_rows
 from nyala.replica.rows.hashing import mix_one
@@ -97,6 +99,47 @@ def test_checksum_of_every_type_is_the_defined_one_and_changes_nothing(kind: Kin
             assert {sum(parts, NO_ROWS)} == found
 
 
+def random_column(kind: Kind, rows: int, longest: int, rng: np.random.Generator) -> pa.Array:
+    """`rows` values of the type, a slice of a longer array, with nulls or not. Texts have up to `longest` bytes."""
+    before, after = rng.integers(0, 5, 2).tolist()
+    if kind.name in ("string", "binary"):
+        lengths = rng.integers(0, longest, before + rows + after, endpoint=True).tolist()
+        array = pa.array([rng.integers(1, 128, n, np.uint8).tobytes() for n in lengths], pa.binary()).cast(kind.arrow)
+    else:
+        array = values(kind, before + rows + after)
+        array = array.take(pa.array(rng.permutation(len(array))))
+    if rng.random() < 0.5:
+        array = pa.compute.if_else(pa.array(rng.random(len(array)) < 0.3), pa.scalar(None, kind.arrow), array)
+    return array.slice(before, rows)
+
+
+@given(
+    st.lists(st.sampled_from(KINDS), min_size=1, max_size=4, unique=True),
+    st.integers(1, 9),
+    st.integers(1, 60),
+    st.integers(0, 300),
+    st.integers(0, 1 << 32),
+)
+def test_checksum_is_the_defined_one_however_cells_are_put_together(
+    kinds: list[Kind], columns: int, rows: int, longest: int, seed: int
+) -> None:
+    """IN-01, IN-04. Goal: joined columns, values gathered by their number of words, padded ones and those read in
+    pieces add up to the sum of the definition. Method: random types, lengths, nulls and slices, with bounds so small
+    that each way of handling cells is taken, against the definition cell by cell."""
+    rng = np.random.default_rng(seed)
+    names = [kinds[i] for i in rng.integers(0, len(kinds), columns)]
+    arrays = [random_column(kind, rows, longest, rng) for kind in names]
+    batch = pa.RecordBatch.from_arrays(arrays, names=[str(i) for i in range(columns)])
+    ids = (rng.permutation(columns) + 1).tolist()
+    with pytest.MonkeyPatch.context() as patch:
+        # The words of the longest texts here are more than are handled together.
+        patch.setattr(checksum, "_CELLS_TOGETHER", 64)
+        patch.setattr(checksum, "_WORDS_TOGETHER", 32)
+        patch.setattr(checksum, "_GATHERED_MIN", 3)
+        patch.setattr(checksum, "_tiled_places", checksum._tiled_places.__wrapped__)
+        assert sum_of_rows(batch, ids) == twin(batch, ids)
+
+
 def test_checksum_never_changes_within_a_definition() -> None:
     """IN-04. Goal: replicas of two builds with one definition compare. Method: recorded sums. A changed line is another
     definition."""
@@ -177,7 +220,7 @@ def test_checksum_tells_rows_apart() -> None:
 def test_checksum_costs_as_much_as_there_are_bytes_whatever_is_longest(monkeypatch: pytest.MonkeyPatch) -> None:
     """IN-04. Goal: the cost of a checksum follows the bytes; one long value does not make the others expensive. Method:
     16,384 values of three bytes, alone and with one of a megabyte among them: how many words are mixed, and in how many
-    calls; and 64 values of a megabyte."""
+    calls; 2,000 values of 200 bytes; and 64 values of a megabyte."""
     seen: list[int] = []
     stir_all = checksum._stir
 
@@ -187,12 +230,45 @@ def test_checksum_costs_as_much_as_there_are_bytes_whatever_is_longest(monkeypat
 
     monkeypatch.setattr(checksum, "_stir", counted)
     long = "y" * (1 << 20)
-    for texts in (["abc"] * 16_384, ["abc"] * 9000 + [long] + ["abc"] * 7384, [long] * 64):
+    for texts in (["abc"] * 16_384, ["abc"] * 9000 + [long] + ["abc"] * 7384, ["x" * 200] * 2000, [long] * 64):
         seen.clear()
         of(texts)
         words = sum(-(-len(text) // 8) for text in texts)
         assert sum(seen) == words
         assert len(seen) <= 3 * (1 + words // checksum._WORDS_TOGETHER)
+
+
+def test_checksum_handles_many_cells_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IN-04. Goal: a step that costs as much as hundreds of cells is for thousands of them: also in a batch of 300
+    columns, which has few rows, and if texts have many lengths. The columns of one long row are not copied.
+    Method: the columns of each step, and the texts that Arrow pads."""
+    steps: list[int] = []
+    padded: list[int] = []
+    cells_of, pad = checksum._cells, checksum._aligned
+
+    def counted_cells(columns: list[Any], salts: Any) -> Any:
+        steps.append(len(columns))
+        return cells_of(columns, salts)
+
+    def counted_pad(array: Any, *more: Any) -> Any:
+        padded.append(len(array))
+        return pad(array, *more)
+
+    monkeypatch.setattr(checksum, "_cells", counted_cells)
+    monkeypatch.setattr(checksum, "_aligned", counted_pad)
+    rng = np.random.default_rng(5)
+    of(*(rng.integers(0, 1 << 60, 400) for _ in range(300)))
+    assert steps == [81, 81, 81, 57]  # 81 columns of 400 rows are 32,400 cells
+    steps.clear()
+    texts = [b"x" * n for n in rng.integers(1, 129, 16_384).tolist()]
+    of(*(pa.array(texts[:50], pa.binary()) for _ in range(300)))
+    assert steps == [300]
+    of(pa.array(texts * 2, pa.binary()))
+    # Those whose last word may end after the buffer does, or of which there are few.
+    assert sum(padded) < 100
+    steps.clear()
+    of(*(pa.array([b"x" * 300_000]) for _ in range(9)))
+    assert steps == [1] * 9
 
 
 def test_sums_of_two_parts_add_up_in_each_half() -> None:

@@ -242,6 +242,6 @@ def test_checksum_takes_no_more_steps_of_a_thread_than_is_stated(tmp_path: Path)
     meta = WriteMeta(column_ids=(1,), rows=count, source=SOURCE).encode()
     made.apply([Entry(OpId(1, 1), EntryKind.WRITE, 1000, 1, meta, payload, crc32c(payload))])
     found, bound = spent(lambda stop: made.checksum(stop=stop)), limits.THREADS["checksum"]
-    pieces = 8  # of at most a megabyte and of 8,192 rows
+    pieces = 3  # of at most a megabyte
     assert found.longest <= bound.look, found
     assert found.steps <= bound.most(pieces=pieces, columns_of_pieces=pieces * 300), found
