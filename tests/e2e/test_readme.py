@@ -13,7 +13,7 @@ import pytest
 
 from nyala.infra.jars import cache_folder
 from tests.harness.documents import walk_through
-from tests.harness.environments import checkout, clean, environment, install, wheel
+from tests.harness.environments import EXTRAS, checkout, clean, declared, environment, install, wheel
 
 pytestmark = [pytest.mark.e2e, pytest.mark.deep]
 
@@ -44,11 +44,9 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     """A folder with an environment in `.venv`, empty but for Nyala and what it depends on, and with a clone in `nyala`.
     Its stack is ended, whatever happened."""
     sources = checkout(tmp_path / "nyala")
-    place = environment(tmp_path / ".venv")
-    if request.param == "clone":
-        install(place, sources, editable=True)
-    else:
-        install(place, wheel(sources, tmp_path / "dist"), editable=False)
+    what = sources if request.param == "clone" else wheel(sources, tmp_path / "dist")
+    place = environment(tmp_path / ".venv", declared(what, EXTRAS))
+    install(place, what, editable=request.param == "clone")
     yield tmp_path
     subprocess.run([place / "bin" / "nyala", "down"], cwd=tmp_path, capture_output=True, timeout=300, check=False)
     shutil.rmtree(tmp_path / ".nyala", ignore_errors=True)

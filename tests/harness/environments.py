@@ -1,4 +1,5 @@
-"""Environments into which Nyala is installed as users install it; its dependencies are those of this environment."""
+"""Environments into which Nyala is installed as users install it. They have the distributions that it declares, and
+those that these need in turn, as links into this environment: the tests have no network."""
 
 from __future__ import annotations
 
@@ -7,11 +8,19 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterable
+import tomllib
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
+from email import message_from_bytes
+from importlib.metadata import distribution
 from pathlib import Path
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 ROOT = Path(__file__).parents[2]
-_OURS = ("nyala", "__editable__", "pyspark_nyala", "__pycache__")
+EXTRAS = ("spark", "demo")
+"""What a user may install beside Nyala itself; `dev` is for those who change it."""
 _SOURCES = ("schemas", "replica", "pipeline", "jobs", "infra", ".package")
 _FILES = ("pyproject.toml", "README.md", "LICENSE", "Makefile", "requirements.lock")
 
@@ -27,19 +36,49 @@ def checkout(folder: Path) -> Path:
     return folder
 
 
-def environment(folder: Path, without: Iterable[str] = ()) -> Path:
-    """Make a virtual environment without pip and without Nyala: its dependencies are links to those of this
-    environment.
+def declared(what: Path, extras: Sequence[str] = ()) -> list[Requirement]:
+    """Return what a checkout or a wheel declares to need, with these extras. A checkout is built where it is used, so
+    it needs what builds it, too."""
+    if what.is_dir():
+        told = tomllib.loads((what / "pyproject.toml").read_text())
+        project, optional = told["project"], told["project"]["optional-dependencies"]
+        lists = (told["build-system"]["requires"], project["dependencies"], *(optional[extra] for extra in extras))
+        return [Requirement(line) for lines in lists for line in lines]
+    with zipfile.ZipFile(what) as opened:
+        (name,) = [name for name in opened.namelist() if name.endswith(".dist-info/METADATA")]
+        lines = message_from_bytes(opened.read(name)).get_all("Requires-Dist", [])
+    return [one for one in map(Requirement, lines) if _holds(one, extras)]
 
-    `without`: distributions that it lacks, by the names of their modules.
-    """
+
+def closure(requirements: Iterable[Requirement], needs: Callable[[str], Iterable[str]]) -> set[str]:
+    """Return the names of all distributions that these requirements bring. `needs`: the `Requires-Dist` of one of
+    them."""
+    found: set[tuple[str, str]] = set()
+    to_do = list(requirements)
+    while to_do:
+        one = to_do.pop()
+        name = canonicalize_name(one.name)
+        for extra in {"", *one.extras} - {extra for known, extra in found if known == name}:
+            found.add((name, extra))
+            to_do += [more for more in map(Requirement, needs(name)) if _holds(more, (extra,))]
+    return {name for name, _ in found}
+
+
+def _holds(one: Requirement, extras: Sequence[str]) -> bool:
+    return one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in extras or ("",))
+
+
+def environment(folder: Path, requirements: Iterable[Requirement]) -> Path:
+    """Make a virtual environment without pip and without Nyala, which has what the requirements bring and nothing
+    else: a dependency that Nyala uses and does not declare is missing there."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=120)
     borrowed = folder / "borrowed"
     borrowed.mkdir()
-    left_out = (*_OURS, *without)
-    for path in Path(sysconfig.get_path("purelib")).iterdir():
-        if not path.name.startswith(left_out) and path.suffix != ".pth":
-            (borrowed / path.name).symlink_to(path)
+    here = Path(sysconfig.get_path("purelib"))
+    for name in sorted(closure(requirements, lambda name: distribution(name).requires or ())):
+        # A folder that two distributions share would bring both of them, so a second link to it is an error.
+        for part in {file.parts[0] for file in distribution(name).files or ()} - {"..", "__pycache__"}:
+            (borrowed / part).symlink_to(here / part)
     (packages,) = folder.glob("lib/python*/site-packages")
     (packages / "borrowed.pth").write_text(f"{borrowed}\n")
     return folder

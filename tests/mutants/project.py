@@ -98,6 +98,23 @@ MUTANTS = (
         """,
     ),
     Mutant(
+        name="tests lend what is not declared",
+        rows="IN-70",
+        test="tests/unit/infra/test_installed.py::test_dependency_that_the_project_forgets_is_missing",
+        file="tests/harness/environments.py",
+        function="environment",
+        before="closure(requirements, lambda name: distribution(name).requires or ())",
+        after="d.name for d in __import__('importlib.metadata').metadata.distributions() if d.name != 'nyala'",
+    ),
+    Mutant(
+        name="requirement brings all extras of what it names",
+        test=("tests/unit/infra/test_installed.py::test_requirements_bring_what_they_need_in_turn_and_nothing_else"),
+        file="tests/harness/environments.py",
+        function="_holds",
+        before="one.marker is None or ",
+        after="one.marker is None or 'extra' in str(one.marker) or ",
+    ),
+    Mutant(
         name="text length is believed",
         rows="IN-90",
         test="tests/unit/decision_executor/test_topic_records.py::test_every_key_and_value_is_answered",

