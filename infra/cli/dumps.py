@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from nyala.infra.printing import line
-from nyala.replica.types import shown
+from nyala.replica.types import Corruption, shown
 
 from .context import Json, console, print_json, print_table, size_text
 from .offline import members_text
@@ -17,6 +19,11 @@ from .offline import members_text
 wal_app = typer.Typer(help="write-ahead logs on this machine", no_args_is_help=True)
 cmeta_app = typer.Typer(help="consensus metadata files", no_args_is_help=True)
 superblock_app = typer.Typer(help="superblock files", no_args_is_help=True)
+_NEXT = (
+    "give a server's file, <server>/{}/<tablet id>; if this is one, `nyala fs check <server>` names all that is "
+    "damaged, and docs/operate/repair.md says how a replica heals"
+)
+"""The next step if a file cannot be read, with the folder of a server's directory in which such files are."""
 _COLOURS = {"header": "cyan", "damage": "red", "newer": "red", "tail": "dim"}
 
 
@@ -37,10 +44,11 @@ def dump_wal(
         items = dump_log(disk, path.name, _pause)
     else:
         items = iter([(path.name, item) for item in dump_settled(disk, path.name, _pause)])
-    broken = False
+    broken = unreadable = False
     found: list[dict[str, Any]] = []
     for name, item in items:
         broken |= item["kind"] in ("damage", "newer") and item.get("torn") is not True
+        unreadable |= item["kind"] == "damage" and item["byte_offset"] == 0 and not path.is_dir()
         found.append(item if name == "log" else {"segment": name, **item})
         if not as_json:
             _print_item(name, item)
@@ -48,12 +56,23 @@ def dump_wal(
         raise typer.BadParameter(f"{path} holds no segment: a log is <server>/wals/<tablet id>")
     if as_json:
         print_json(found)
+    if unreadable:
+        typer.echo(f"nyala: {path} is no segment, or its beginning is damaged; {_NEXT.format('wals')}", err=True)
     if broken:
         raise typer.Exit(1)
 
 
 def _pause() -> None:
     time.sleep(0.02)
+
+
+@contextmanager
+def _or_what_to_do(folder: str) -> Iterator[None]:
+    """Corruption of what is read within also names the next step; `folder` is where such files are."""
+    try:
+        yield
+    except Corruption as error:
+        raise Corruption(f"{error.what}; {_NEXT.format(folder)}", **error.values) from error
 
 
 def _print_item(segment: str, item: dict[str, Any]) -> None:
@@ -71,7 +90,8 @@ def dump_cmeta(
     from nyala.replica import tools
     from nyala.replica.consensus_metadata import cmeta_json, read_cmeta
 
-    view = read_cmeta(tools.read_file(path), str(path))
+    with _or_what_to_do("consensus-meta"):
+        view = read_cmeta(tools.read_file(path), str(path))
     if as_json:
         print_json(cmeta_json(view))
         return
@@ -128,7 +148,8 @@ def dump_superblock(
     from nyala.replica import tools
     from nyala.replica.tablet_copy import parse_superblock
 
-    superblock = parse_superblock(tools.read_file(path), str(path))
+    with _or_what_to_do("tablet-meta"):
+        superblock = parse_superblock(tools.read_file(path), str(path))
     if as_json:
         print_json(superblock.to_avro())
         return

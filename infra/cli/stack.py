@@ -50,7 +50,7 @@ def children_table(status: dict[str, Any]) -> Table:
 
 
 def up(
-    servers: Annotated[int, typer.Option(min=1, max=local.SERVERS_MAX, help="tablet servers")] = 3,
+    servers: Annotated[int, typer.Option(help=f"tablet servers, 1 to {local.SERVERS_MAX}")] = 3,
     masters: Annotated[
         int | None, typer.Option(help="masters: 1, 3 or 5; as many as before if not said, 1 in a new folder")
     ] = None,

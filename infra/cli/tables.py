@@ -14,6 +14,7 @@ import nyala
 
 from .completion import TableName
 from .context import Json, Masters, Yes, ask_for_name, cluster, local_kafka, print_json, print_table, say, show_list
+from .interrupted import before_sending
 from .letters import Kafka, KafkaProperties
 from .producers import PARTITIONS, Partitions
 
@@ -71,6 +72,11 @@ def create(
     if joined := next((k for k in key if "," in k and k not in names), ""):
         again = " ".join(f"--key {part.strip()}" for part in joined.split(","))
         raise typer.BadParameter(f"--key {joined!r} is no column: repeat --key for each column, as in {again}")
+    # Before anything is connected, so that a mistake is told as one, wherever the masters are.
+    with before_sending():
+        from nyala.definitions import definition_of
+
+        definition_of(name, columns, key=key, hash_buckets=buckets, replication_factor=replicas, topic=topic)
     bootstrap = "" if no_topic else kafka or ("" if masters else local_kafka())
     not_made, made = "", None
     with cluster(masters, bootstrap, kafka_properties) as connected:
@@ -174,6 +180,7 @@ def scan(
 ) -> None:
     """Read rows."""
     moment, names = _moment(at), _names(columns)
+    condition = nyala.parse_condition(where) if where else None
     if csv and as_json:
         raise typer.BadParameter("--csv and --json are two forms of one output: choose one")
     if limit is None:
@@ -181,7 +188,7 @@ def scan(
         limit = 0 if csv or as_json or count else ROWS_SHOWN
     with cluster(masters) as connected:
         scanned = connected.table(name).scan(
-            columns=names, where=where or None, at=moment, limit=limit or None, staleness=staleness
+            columns=names, where=condition, at=moment, limit=limit or None, staleness=staleness
         )
         if count:
             rows = scanned.count()

@@ -61,7 +61,7 @@ class StackOptions:
 
     def __post_init__(self) -> None:
         if not 1 <= self.servers <= SERVERS_MAX:
-            raise StackError(f"{self.servers} servers asked for: between 1 and {SERVERS_MAX} can run here")
+            raise StackError(f"{self.servers} servers asked for: a stack has 1 to {SERVERS_MAX}")
         if self.masters is not None and self.masters not in limits.MASTERS:
             raise StackError(
                 f"{self.masters} masters asked for: one, three or five agree, an even number gains nothing"

@@ -13,16 +13,12 @@ from nyala.replica.types import (
     Code,
     KafkaSecurity,
     Refused,
-    check_column_name,
-    check_source_topic,
-    check_table_name,
     check_token,
-    limits,
     only_reads,
 )
 
-from .argument_errors import invalid_argument, unknown_name, valid_number, valid_text
-from .definitions import Columns, partition_of, schema_of
+from .argument_errors import invalid_argument, unknown_name, valid_text
+from .definitions import Columns, definition_of
 from .table import Table
 from .topics import PARTITIONS, PARTITIONS_MAX, TopicMaker, TopicNotMade
 
@@ -100,31 +96,28 @@ class Cluster:
             raise invalid_argument(
                 "a table needs columns, or an Arrow schema", 'give them as in {"id": "int64"}', table=name
             )
-        valid_text(check_table_name, name)
-        valid_text(check_source_topic, topic or f"writes.{name}")
-        valid_number(replication_factor, "replication_factor=", 1, 7)
-        most_s = limits.HISTORY_RETENTION_US_MAX / 1e6
-        retention_us = int(1e6 * valid_number(history_retention_s, "history_retention_s=", 0, most_s))
-        table_schema = schema_of(given, key)
-        for column in table_schema.columns:
-            valid_text(check_column_name, column.name)
-        spec = partition_of(
-            table_schema,
+        defined = definition_of(
+            name,
+            given,
+            key=key,
             hash_buckets=hash_buckets,
             hash_columns=hash_columns,
             range_column=range_column,
             range_splits=range_splits,
+            replication_factor=replication_factor,
+            history_retention_s=history_retention_s,
+            topic=topic,
         )
         with ExitStack() as stack:
             maker = None if make_topic is False else self._topic_maker(stack, required=make_topic is True)
             try:
                 made = self._client.create_table(
                     name,
-                    table_schema,
-                    spec,
-                    replication_factor=replication_factor,
-                    history_retention_us=retention_us,
-                    source=SourceFormat(topic or f"writes.{name}", framing, reader_schema),
+                    defined.schema,
+                    defined.partition,
+                    replication_factor=defined.replication_factor,
+                    history_retention_us=defined.history_retention_us,
+                    source=SourceFormat(defined.topic, framing, reader_schema),
                 )
             except Refused as e:
                 if e.code is not Code.ALREADY_EXISTS or not if_not_exists:

@@ -1,19 +1,19 @@
-"""Turns the arguments of `create_table` into a schema and a partition spec."""
+"""Turns the arguments of `create_table` into a definition, with a schema and a partition spec."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from nyala.replica.client import NotApplied
 from nyala.replica.rows import Column, ColumnType, Misfit, PartitionSpec, TableSchema, array_of, type_of_arrow
-from nyala.replica.types import Refused
+from nyala.replica.types import Refused, check_column_name, check_source_topic, check_table_name, limits
 
-from .argument_errors import invalid_argument, unknown_name
+from .argument_errors import invalid_argument, unknown_name, valid_number, valid_text
 
 _Made = TypeVar("_Made")
 _TYPE_TEXT = re.compile(r"^\s*([a-z0-9_]+)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*(not\s+null)?\s*$", re.IGNORECASE)
@@ -41,6 +41,50 @@ _PYTHON_TYPES = {bool: "bool", int: "int64", float: "double", str: "string", byt
 Columns = Mapping[str, Any] | Iterable[Any]
 """{name: type}, or a list of (name, type) or Column, or a pa.Schema. A type is text (for example "int64",
 "decimal(9,2)", "string not null"), a pa.DataType, or one of bool, int, float, str, bytes."""
+
+
+class Definition(NamedTuple):
+    """A table that can be: what the masters are asked to create."""
+
+    schema: TableSchema
+    partition: PartitionSpec
+    replication_factor: int
+    history_retention_us: int
+    topic: str
+
+
+def definition_of(
+    name: str,
+    columns: Columns,
+    *,
+    key: str | Sequence[str] = (),
+    hash_buckets: int = 1,
+    hash_columns: Sequence[str] | None = None,
+    range_column: str = "",
+    range_splits: Sequence[object] = (),
+    replication_factor: int = 3,
+    history_retention_s: float = 0,
+    topic: str = "",
+) -> Definition:
+    """Return the table that a user describes; NotApplied if it cannot be. The arguments are those of `create_table`. No
+    master is asked."""
+    valid_text(check_table_name, name)
+    topic = topic or f"writes.{name}"
+    valid_text(check_source_topic, topic)
+    valid_number(replication_factor, "replication_factor=", 1, 7)
+    most_s = limits.HISTORY_RETENTION_US_MAX / 1e6
+    retention_us = int(1e6 * valid_number(history_retention_s, "history_retention_s=", 0, most_s))
+    schema = schema_of(columns, key)
+    for column in schema.columns:
+        valid_text(check_column_name, column.name)
+    spec = partition_of(
+        schema,
+        hash_buckets=hash_buckets,
+        hash_columns=hash_columns,
+        range_column=range_column,
+        range_splits=range_splits,
+    )
+    return Definition(schema, spec, replication_factor, retention_us, topic)
 
 
 def schema_of(columns: Columns, key: str | Sequence[str]) -> TableSchema:

@@ -17,7 +17,7 @@ from nyala.replica.types import Address, Code, Refused
 from .channels import Channels
 from .options import ClientOptions
 from .paging import PagedRequest, pages_of
-from .retry import Attempts, Deadline, Reaction, final, reaction_to, refusal_of_rpc_error
+from .retry import UNREACHABLE, Attempts, Deadline, Reaction, final, reaction_to, refusal_of_rpc_error
 
 CALLS_THAT_CHANGE = frozenset({
     "CreateTable", "DropTable", "AddWriterSchema", "OpenSources", "AdvanceSources", "ResetSource", "MoveReplica",
@@ -28,8 +28,17 @@ RETRY_SAFE = CALLS_THAT_CHANGE - {"ResetSource"}
 """Calls that have their effect once even if they are made twice: they carry a request id, an owner, or desired
 state."""
 
-CLOSED = ("Socket closed", "Connection reset", "End of TCP stream")
-"""What gRPC says of a server that accepts connections and does not speak gRPC, such as a Kafka broker."""
+NO_GRPC = {
+    "what listens there is no Nyala master; the masters' addresses are NYALA_MASTERS of `nyala env`": (
+        "Failed parsing HTTP/2", "http1.x",
+    ),
+    "no master answers; is this Kafka's address? The masters' is NYALA_MASTERS of `nyala env`": (
+        "Socket closed", "Connection reset", "End of TCP stream",
+    ),
+}  # fmt: skip
+"""What a user is told of a server that accepts connections and does not speak gRPC, such as a web server or a Kafka
+broker -> what gRPC says of it."""
+NOBODY = "no master answers; check the address, and whether the cluster is up"
 
 
 LEARN_EVERY_S = 10.0
@@ -149,11 +158,10 @@ class Masters:
         """Fail if each master has refused three connections in the first call: that means a wrong address, not a slow
         cluster."""
         if error.code is Code.UNAVAILABLE and attempts.count >= 3 * len(self.addresses):
-            asked = ", ".join(map(str, self.addresses))
-            why = "no master answers; check the address, and whether the cluster is up"
-            if any(text in error.what for text in CLOSED):
-                why = "no master answers; is this Kafka's address? The masters' is NYALA_MASTERS of `nyala env`"
-            raise final(error, unknown=attempts.unknown, why=why, asked=asked)
+            cause = error.what.removeprefix(UNREACHABLE)
+            what = next((what for what, texts in NO_GRPC.items() if any(text in cause for text in texts)), NOBODY)
+            told = Refused(error.code, what, asked=", ".join(map(str, self.addresses)), cause=cause)
+            raise final(told, unknown=attempts.unknown)
 
     def _target(self) -> Address:
         with self._lock:

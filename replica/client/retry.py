@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from enum import Enum
+from urllib.parse import unquote
 
 import grpc
 
@@ -70,6 +72,7 @@ def final(error: Refused, *, unknown: bool, why: str = "", **values: object) -> 
     return kind(error.code, what, {**error.values, **values}, detail=error.detail)
 
 
+UNREACHABLE = "the server cannot be reached: "
 NO_ANSWER = "no answer in time; `nyala cluster check` says whether the cluster is well"
 _NEVER_REACHED = frozenset({grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.RESOURCE_EXHAUSTED})
 
@@ -83,7 +86,7 @@ def refusal_of_rpc_error(error: grpc.RpcError | grpc.FutureCancelledError, *, mu
     if status is grpc.StatusCode.DEADLINE_EXCEEDED:
         return Refused(Code.TIMED_OUT, NO_ANSWER, applied=applied)
     if status in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
-        return Refused(Code.UNAVAILABLE, f"the server cannot be reached: {_short(text)}", applied=applied)
+        return Refused(Code.UNAVAILABLE, UNREACHABLE + _short(text), applied=applied)
     if status is grpc.StatusCode.UNIMPLEMENTED:
         what = (
             "the server at this address does not offer this call: upgrade it if it runs an earlier build, or give a "
@@ -93,8 +96,12 @@ def refusal_of_rpc_error(error: grpc.RpcError | grpc.FutureCancelledError, *, mu
     return Refused(Code.ILLEGAL_STATE, f"the call failed ({status.name}): {_short(text)}", applied=applied)
 
 
+_CONNECTING = re.compile(r"failed to connect to all addresses; last error: [A-Z_]+: (ipv[46]:)?")
+
+
 def _short(text: str) -> str:
-    return text.splitlines()[0][:200] if text else ""
+    """Return the first line of gRPC's text, without what every failed connect begins with."""
+    return unquote(_CONNECTING.sub("", text.partition("\n")[0], 1))[:200]
 
 
 class Deadline:

@@ -25,6 +25,7 @@ from nyala.schemas import parse_json, record
 from . import zeros
 
 VERSION = 1
+MAGIC = b"Obj\x01"
 MARKER_BYTES = 16
 HEADER_BYTES_MAX = 64 << 10
 PAYLOAD_BYTES_JOINED_MAX = 16 << 10
@@ -154,10 +155,11 @@ def _container_header(metadata: dict[str, str], marker: bytes) -> bytes:
 
 
 def _raw_header(data: bytes) -> tuple[dict[str, str], bytes, int]:
+    # First, because a length that fastavro reads in other bytes would be told as the cause.
+    if not data.startswith(MAGIC):
+        raise ValueError(f"it begins with {data[:4]!r}, an Avro object container file with {MAGIC!r}")
     stream = io.BytesIO(data[:HEADER_BYTES_MAX])
     value: Any = fastavro.schemaless_reader(stream, _HEADER_SCHEMA, None)
-    if value["magic"] != b"Obj\x01":
-        raise ValueError("no Avro object container file")
     return {key: bytes(text).decode() for key, text in value["meta"].items()}, value["sync"], stream.tell()
 
 

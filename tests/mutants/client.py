@@ -103,12 +103,10 @@ MUTANTS = (
         name="python asks a master first",
         rows="IN-82",
         test="tests/unit/api/test_api_hostile_arguments.py::test_table_that_cannot_be_is_told_before_a_master_is_asked",
-        file="replica/api/cluster.py",
-        function="Cluster.create_table",
-        before="""
-            valid_text(check_source_topic, topic or f"writes.{name}")
-        """,
-        after="",
+        file="replica/api/definitions.py",
+        function="definition_of",
+        before="valid_text(check_source_topic, topic)",
+        after="pass",
     ),
     Mutant(
         name="python makes no topic",

@@ -125,11 +125,10 @@ MUTANTS = (
     ),
     Mutant(
         name="kafka is a silent master",
-        test="tests/unit/infra/test_interrupted_commands.py::test_address_of_kafka_is_recognised",
+        test="tests/unit/infra/test_interrupted_commands.py::test_address_of_no_master_is_told_before_the_cause",
         file="replica/client/masters.py",
-        function="Masters._give_up_if_nobody_listens",
-        before="for text in CLOSED",
-        after="for text in CLOSED[3:]",
+        before='"Socket closed", "Connection reset", "End of TCP stream",',
+        after="",
     ),
     Mutant(
         name="url is an address",
@@ -332,6 +331,73 @@ MUTANTS = (
             login = {}
         """,
         on_disk=True,
+    ),
+    *(
+        Mutant(
+            name=name,
+            rows=rows,
+            test="tests/unit/infra/" + test,
+            file=file,
+            function=function,
+            before=before,
+            after=after,
+        )
+        for name, rows, test, file, function, before, after in (
+            (
+                "command asks a master before it checks a table",
+                "MF-24",
+                "test_careless_commands.py::test_careless_command_line_gets_one_line_and_no_traceback",
+                "infra/cli/tables.py",
+                "create",
+                "from nyala.definitions import definition_of",
+                "definition_of = lambda *_, **__: None",
+            ),
+            (
+                "command asks a master before it reads a condition",
+                "MF-24",
+                "test_careless_commands.py::test_careless_command_line_gets_one_line_and_no_traceback",
+                "infra/cli/tables.py",
+                "scan",
+                "nyala.parse_condition(where) if where else None",
+                "where or None",
+            ),
+            (
+                "what gRPC says comes before what to do",
+                "",
+                "test_interrupted_commands.py::test_address_of_no_master_is_told_before_the_cause",
+                "replica/client/masters.py",
+                "Masters._give_up_if_nobody_listens",
+                "told = Refused(error.code, what,",
+                "told = Refused(error.code, f'{cause}; {what}',",
+            ),
+            (
+                "web server is taken for a master that is away",
+                "",
+                "test_interrupted_commands.py::test_address_of_no_master_is_told_before_the_cause",
+                "replica/client/masters.py",
+                "",
+                '"Failed parsing HTTP/2", ',
+                "",
+            ),
+            (
+                "dump of a file of another kind leaves the user alone",
+                "",
+                "test_dump_commands.py::test_dump_of_a_file_that_is_none_of_a_server_says_so_and_what_to_give",
+                "infra/cli/dumps.py",
+                "_or_what_to_do",
+                "{error.what}; {_NEXT.format(folder)}",
+                "{error.what}",
+            ),
+            (
+                "beginning of a segment is read as a length",
+                "",
+                "test_dump_commands.py::test_dump_of_a_file_that_is_none_of_a_server_says_so_and_what_to_give",
+                "replica/wal/format.py",
+                "_raw_header",
+                "if not data.startswith(MAGIC):",
+                "if len(data) > len(data):",
+            ),
+        )
     ),
     Mutant(
         name="refused format leaves a lock",

@@ -44,8 +44,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 LINES = [
-    ("up --servers 0", "--servers"),
-    ("up --servers -1", "--servers"),
+    ("up --servers 0", "0 servers asked for: a stack has 1 to 32"),
+    ("up --servers -1", "-1 servers asked for: a stack has 1 to 32"),
+    ("up --servers 33", "33 servers asked for: a stack has 1 to 32"),
     ("up --servers three", "--servers"),
     ("up --detach --dir damaged", "damaged/state.json is damaged"),
     ("up --detach --dir file", "no stack can live in file"),
@@ -114,6 +115,14 @@ LINES = [
     ("unsafe replace", "--tablet ID or --table NAME"),
     ("unsafe replace --table t", "no cluster named"),
     ("tablet unsafe-replace --table t --masters " + NOBODY, "no master answers"),
+    ("table create t -c id:int99 -k id --masters " + NOBODY, "no type 'int99'"),
+    ("table create t -c a:decimal(99,2) -c id:int8 -k id --masters " + NOBODY, "precision"),
+    ("table create t -c id:int8 -k id --buckets 0 --masters " + NOBODY, "buckets"),
+    ("table create t -c id:int8 -k id --replicas 9 --masters " + NOBODY, "replication_factor"),
+    ("table create t -c id:int8 -k id --topic dead-letters.x --masters " + NOBODY, "dead-letters"),
+    ("table create ../t -c id:int8 -k id --masters " + NOBODY, "../t"),
+    ("table scan t --where a~3 --masters " + NOBODY, "the condition cannot be read"),
+    ("table scan t --where a= --masters " + NOBODY, "a value is missing at the end"),
     ("tablet unsafe-recover --root . --no-masters", "--tablet ID, --table NAME or --all"),
     ("quarantine purge --server s --yes --masters " + NOBODY, "Missing argument"),
     ("fs wipe foreign --yes", "nothing in it is ours"),
@@ -129,7 +138,8 @@ def test_careless_command_line_gets_one_line_and_no_traceback(
     line: str, says: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """MF-24. Goal: each mistake ends with a status that is not 0 and a text that names it, and leaves nothing behind, a
-    refused `fs format` included. Method: the command, in process."""
+    refused `fs format` included. A table or a condition that cannot be is told before a master is asked. Method: the
+    command, in process."""
     monkeypatch.setattr(sys, "argv", ["nyala", *line.split()])
     try:
         status = main()

@@ -112,3 +112,18 @@ def test_dumps_of_metadata_and_superblock_print_or_name_the_damage(root: Path, r
         assert status == 1 and str(words[2]) in said and "of bytes 20 to" in said and said.count("\n") == 1
     status, said = run("cmeta", "print", root)
     assert status == 1 and "tablet-2" in said and "of bytes 20 to" in said
+
+
+def test_dump_of_a_file_that_is_none_of_a_server_says_so_and_what_to_give(tmp_path: Path, run: Any) -> None:
+    """Goal: a file that a user took for another is told with the cause and the next step. Method: each command on a
+    file of text, on an empty one, and on zeros."""
+    for name, data in (("passwd", b"root:x:0:0:root:/root:/bin/bash\n" * 40), ("empty", b""), ("zeros", bytes(4096))):
+        path = tmp_path / name
+        path.write_bytes(data)
+        for words, folder in (("superblock", "tablet-meta"), ("cmeta", "consensus-meta"), ("wal", "wals")):
+            status, said = run(words, "dump", path)
+            assert (status != 0) == (words != "wal" or name == "passwd"), (words, name, said)
+            assert (f"give a server's file, <server>/{folder}/<tablet id>" in said) == (status != 0)
+            assert (f"nyala: {path} is no segment" in said) == (words == "wal" and status != 0)
+        assert "Expected -24 bytes" not in said
+    assert "it begins with b'root'" in run("wal", "dump", tmp_path / "passwd")[1]

@@ -182,9 +182,24 @@ def test_dead_letters_of_an_unknown_table_are_refused(
         assert "whether there is a table nope is not known: " in capsys.readouterr().err
 
 
-def test_address_of_kafka_is_recognised() -> None:
-    """Goal: the likeliest mistake of `connect` is named. Method: a listener that closes what is no request of its."""
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (b"", "no master answers; is this Kafka's address? The masters' is NYALA_MASTERS of `nyala env`"),
+        (b"HTTP/1.0 400 Bad Request\r\nContent-Length: 0\r\n\r\n", "what listens there is no Nyala master"),
+        (b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3 and more\r\n", "what listens there is no Nyala master"),
+        (None, "no master answers; check the address, and whether the cluster is up"),
+    ],
+    ids=["kafka", "web", "ssh", "nobody"],
+)
+def test_address_of_no_master_is_told_before_the_cause(answer: bytes | None, says: str) -> None:
+    """Goal: the likeliest mistakes of `connect` are named first, with what to do; gRPC's text stands in parentheses at
+    the end, without its constant beginning. Method: a listener that closes what is no request of its, as Kafka's
+    brokers do, those that answer in another protocol, and a port that is closed."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        if answer is None:
+            listener.close()
 
         def close_each() -> None:
             while True:
@@ -192,15 +207,20 @@ def test_address_of_kafka_is_recognised() -> None:
                     accepted, _ = listener.accept()
                 except OSError:
                     return
-                accepted.recv(1)
+                accepted.recv(1 << 16)
+                accepted.sendall(answer or b"")
                 accepted.close()
 
         threading.Thread(target=close_each, daemon=True).start()
         try:
-            with pytest.raises(nyala.NotApplied, match="is this Kafka's address"):
-                nyala.connect(f"127.0.0.1:{listener.getsockname()[1]}")
+            with pytest.raises(nyala.NotApplied) as told:
+                nyala.connect(address)
         finally:
-            listener.shutdown(socket.SHUT_RDWR)
+            if answer is not None:
+                listener.shutdown(socket.SHUT_RDWR)
+    assert str(told.value).startswith(f"UNAVAILABLE: {says}"), told.value
+    assert f"(asked={address}, cause=" in str(told.value)
+    assert "failed to connect to all addresses" not in str(told.value)
 
 
 @pytest.mark.parametrize("address", ["http://localhost:7051", "localhost:7051/", "grpc://a:1,b:2"])
