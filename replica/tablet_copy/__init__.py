@@ -14,6 +14,7 @@ from .source import (
     CopySourceSession,
     HeldState,
     LocalCopySource,
+    LogSums,
     SessionFile,
     SourceSessions,
     capture_session,

@@ -58,18 +58,42 @@ def file_path(tablet_id: str, kind: FileKind, name: str) -> str:
     return f"data/{name}" if kind is FileKind.BLOCK else f"{wal_folder(tablet_id)}/{name}"
 
 
-def crc_of_file(file: DiskFile, length_bytes: int, stop: Callable[[], None] = never_stop) -> int:
-    """CRC-32C of the first `length_bytes` bytes, read in bounded chunks. `stop` is called before each, and may
-    raise."""
-    crc, offset = 0, 0
-    while offset < length_bytes:
-        stop()
-        chunk = file.pread(min(limits.COPY_CHUNK_BYTES, length_bytes - offset), offset)
-        if not chunk:
-            raise Refused(Code.CORRUPTION, "a file is shorter than recorded", length=length_bytes, ends=offset)
-        crc = google_crc32c.extend(crc, bytes(chunk))
-        offset += len(chunk)
-    return crc
+class LogSums:
+    """Checksums of closed segments, kept while captures end before they are complete.
+
+    A target waits COPY_BEGIN_S_MAX. If the disk is so slow that the log cannot be read in that time, the next attempt
+    goes on where this one ended. A complete capture forgets its sums, so a sum that fits a segment no more, because
+    the segment was cut and written again, spoils one copy and not the next. Concurrency: any thread.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, int], tuple[int, int]] = {}
+        self._lock = threading.Lock()
+
+    def crc_of(self, path: str, file: DiskFile, length_bytes: int, stop: Callable[[], None] = never_stop) -> int:
+        """CRC-32C of the first `length_bytes` bytes, read in bounded chunks. `stop` is called before each, and may
+        raise."""
+        with self._lock:
+            offset, crc = self._kept.pop((path, length_bytes), (0, 0))
+        try:
+            while offset < length_bytes:
+                stop()
+                chunk = file.pread(min(limits.COPY_CHUNK_BYTES, length_bytes - offset), offset)
+                if not chunk:
+                    raise Refused(Code.CORRUPTION, "a file is shorter than recorded", length=length_bytes, ends=offset)
+                crc = google_crc32c.extend(crc, bytes(chunk))
+                offset += len(chunk)
+            return crc
+        finally:
+            with self._lock:
+                self._kept[path, length_bytes] = offset, crc
+                while len(self._kept) > limits.COPY_LOG_SUMS_MAX:
+                    del self._kept[next(iter(self._kept))]
+
+    def forget(self, folder: str) -> None:
+        """Forget the sums of the segments in a log's folder."""
+        with self._lock:
+            self._kept = {key: kept for key, kept in self._kept.items() if not key[0].startswith(f"{folder}/")}
 
 
 def capture_session(
@@ -89,6 +113,7 @@ def capture_session(
     committed: OpId = ZERO_OPID,
     wanted: CopyWanted = WHOLE,
     stop: Callable[[], None] = never_stop,
+    sums: LogSums | None = None,
 ) -> CopySourceSession:
     """Open a session on this replica's superblock, metadata, blocks, and WAL from the flush index on.
 
@@ -100,8 +125,10 @@ def capture_session(
     `wanted.log_only`: no blocks; and no log either, if the log may begin after `committed`, the OpId at `commit_index`
     of a leader of `term`. See DESIGN.md, "Witnesses".
     Heavy: it rolls the log and reads the chosen segments once for their checksums. `stop` is called before each piece
-    of at most COPY_CHUNK_BYTES that is read; an error that it raises ends the capture, and nothing is held.
+    of at most COPY_CHUNK_BYTES that is read; an error that it raises ends the capture, and nothing is held. If
+    the next capture of this tablet has the same `sums`, it does not read again what this one has read.
     """
+    sums = sums or LogSums()
     with ExitStack() as undo:
         first = log.anchor(0)
         undo.callback(first.release)
@@ -139,7 +166,7 @@ def capture_session(
             path = file_path(tablet_id, FileKind.WAL_SEGMENT, segment.name)
             file = disk.open(path)
             try:
-                crc = crc_of_file(file, segment.length_bytes, stop)
+                crc = sums.crc_of(path, file, segment.length_bytes, stop)
             finally:
                 file.close()
             files.append(CopyFile(FileKind.WAL_SEGMENT, segment.name, segment.length_bytes, crc))
@@ -153,6 +180,7 @@ def capture_session(
             is_leader=is_leader,
             ttl_us=ttl_us,
         )
+        sums.forget(wal_folder(tablet_id))
         kept.pop_all()
         hold = undo.pop_all()
     return CopySourceSession(

@@ -417,6 +417,8 @@ MEMSTORE_FLUSH_BYTES. Only a server's own jobs, which bring rows to a witness, a
 COPY_BEGIN_CATALOG_S_MAX = 120.0
 """The first bound for a copy of the masters' catalog, whose superblock may have COPY_MANIFEST_BYTES_MAX, and for
 offline tools. Neither takes a place from other copies."""
+COPY_LOG_SUMS_MAX = 1024
+"""Bounds the checksums of segments that a source keeps of captures that ended before they were complete."""
 COPY_PART_WAIT_S_MAX = 300.0
 """Bounds how long a target waits for each COPY_CHUNK_BYTES of a file. At COPY_RATE_MIN_BYTES_PER_S a source has sent a
 part on each of its COPY_FETCHES_MAX connections in 256 s."""

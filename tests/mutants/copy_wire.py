@@ -208,13 +208,43 @@ MUTANTS = (
         rows="IN-62",
         test="tests/unit/rpc/test_rpc_copy_costs.py::test_capture_of_a_copy_takes_no_more_steps_than_is_stated",
         file="replica/tablet_copy/source.py",
-        function="crc_of_file",
+        function="LogSums.crc_of",
         before="""
         stop()
         """,
         after="""
         pass
         """,
+    ),
+    *(
+        Mutant(name=name, rows="TC-11", test=test, file=file, function=function, before=before, after=after)
+        for name, test, file, function, before, after in (
+            (
+                "each attempt to copy reads the log anew",
+                "tests/unit/server/test_server_callers.py::test_copy_begins_where_the_attempt_before_it_ended",
+                "replica/tablet_copy/wire/source_service.py",
+                "SourceServicer.BeginCopy",
+                "sums=self._sums,",
+                "sums=None,",
+            ),
+            (
+                "sum of a log outlives its copy",
+                "tests/unit/server/test_server_callers.py::test_copy_begins_where_the_attempt_before_it_ended",
+                "replica/tablet_copy/source.py",
+                "capture_session",
+                "sums.forget(wal_folder(tablet_id))",
+                "sums.forget('')",
+            ),
+            (
+                "sums of any number of segments are kept",
+                "tests/unit/tablet_copy/test_copy_session.py::"
+                "test_checksum_that_was_left_is_continued_and_little_is_kept",
+                "replica/tablet_copy/source.py",
+                "LogSums.crc_of",
+                "while len(self._kept) > limits.COPY_LOG_SUMS_MAX:",
+                "while not self._kept:",
+            ),
+        )
     ),
     Mutant(
         name="purge goes on for a caller that left",

@@ -19,7 +19,7 @@ from nyala.replica.rpc import (
     pb,
     pb_grpc,
 )
-from nyala.replica.tablet_copy import Asker, CopySourceSession, CopyWanted, capture_session
+from nyala.replica.tablet_copy import Asker, CopySourceSession, CopyWanted, LogSums, capture_session
 from nyala.replica.transport import GrantTicket
 from nyala.replica.types import Code, Corruption, Refused, ReplicaError, limits, started_pool
 
@@ -51,6 +51,7 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
         self._grant_ticket = grant_ticket
         self._find = find
         self._on_lost = on_lost
+        self._sums = LogSums()
         self._pool = started_pool(limits.COPY_SESSIONS_MAX, "copy-begin")
         self.fetches = FetchServing(process, self._lost)
 
@@ -105,6 +106,7 @@ class SourceServicer(pb_grpc.CopyServiceServicer):
                     committed=committed,
                     wanted=wanted,
                     stop=stop,
+                    sums=self._sums,
                 )
 
             loop = asyncio.get_running_loop()

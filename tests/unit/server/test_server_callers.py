@@ -368,6 +368,51 @@ def test_session_of_a_copy_whose_caller_left_is_ended(when: str) -> None:
     run_pair(scenario)
 
 
+def test_copy_begins_where_the_attempt_before_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TC-11. Goal: a source whose disk is so slow that it cannot read its log while a target waits is not refused for
+    good. Method: targets that leave after three pieces of the log until one gets its session: each piece is read once.
+    The next copy reads all of them."""
+    monkeypatch.setattr(limits, "COPY_CHUNK_BYTES", 128)
+
+    async def scenario(pair: Pair) -> None:
+        for key in range(20):
+            await pair.put(key, key)
+        server, pair.cut = pair.leader, False
+        reads: list[str] = []
+        held, go = threading.Event(), threading.Event()
+
+        def hook(operation: str, path: str) -> None:
+            if operation == "pread" and threading.current_thread().name.startswith("copy-begin"):
+                reads.append(path)
+                if len(reads) % 3 == 0:
+                    held.set()
+                    assert go.wait(patience_s(60))
+
+        server.disk.hook = hook
+        request = pb.BeginCopyRequest(dest_uuid=server.uuid, requestor_uuid="c" * 32, tablet_id=TABLET)
+        attempts = 0
+        while True:
+            attempts += 1
+            task = asyncio.create_task(server.copies.BeginCopy(request, None))
+            await until(lambda task=task: held.is_set() or task.done(), "three more pieces, or all")
+            if task.done():
+                break
+            task.cancel()
+            await asyncio.wait([task], timeout=patience_s(60))
+            held.clear()
+            go.set()
+            await until(lambda: not server.manager.sessions._opening, "the attempt is over")
+            go.clear()
+            assert attempts < 100
+        assert task.result().session_id and attempts > 3
+        once = len(reads)
+        go.set()
+        assert (await server.copies.BeginCopy(request, None)).session_id
+        assert len(reads) == 2 * once > 0
+
+    run_pair(scenario)
+
+
 def test_purge_whose_caller_left_ends_before_the_tablet_does_anything_else() -> None:
     """IN-62. Goal: a purge of quarantines whose caller leaves removes no more, and nothing else happens to the tablet
     until then. Method: the caller leaves while a thread reads a superblock: another purge is refused; when the thread

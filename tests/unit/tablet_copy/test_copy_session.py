@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 import socket
+from collections.abc import Iterator
 
 import google_crc32c
 import pytest
 
 from nyala.replica.tablet_copy import WHOLE, CopyManifest, CopyWanted, FileKind
-from nyala.replica.tablet_copy.source import LINGER_US, _retained, crc_of_file, file_path
+from nyala.replica.tablet_copy.source import LINGER_US, LogSums, _retained, file_path
 from nyala.replica.types import Code, Corruption, DiskFailure, OpId, Refused, limits
 from nyala.replica.wal import SegmentInfo
 from tests.harness.copies import TABLET, RestingReplica, Source, new_disk
@@ -51,11 +52,43 @@ def test_checksum_of_a_file_is_of_its_content_and_read_in_chunks() -> None:
     disk, content = new_disk(), os.urandom(5 * CHUNK // 2)
     disk.poke("f", content + b"behind")
     file = disk.open("f")
-    assert crc_of_file(file, len(content)) == google_crc32c.value(content)
+    assert LogSums().crc_of("f", file, len(content)) == google_crc32c.value(content)
     assert [call.length_bytes for call in disk.calls if call.operation == "pread"] == [CHUNK, CHUNK, CHUNK // 2]
     with pytest.raises(Refused, match="shorter than recorded") as refused:
-        crc_of_file(file, len(content) + 7)
+        LogSums().crc_of("f", file, len(content) + 7)
     assert refused.value.code is Code.CORRUPTION
+
+
+def test_checksum_that_was_left_is_continued_and_little_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TC-11. Goal: a source whose disk is slow gets on with each attempt of a target, and the sum is that of the file.
+    Method: a caller that leaves after each chunk: each is read once. Another length of the file is another sum; a
+    folder is forgotten, and no other; more files than are kept."""
+    disk, content = new_disk(), os.urandom(4 * CHUNK + 5)
+    disk.poke("wals/t/s", content)
+    file, sums = disk.open("wals/t/s"), LogSums()
+    for attempt in range(4):
+        looks = iter(range(1))
+
+        def stop(looks: Iterator[int] = looks) -> None:
+            if next(looks, None) is None:
+                raise Refused(Code.EXPIRED, "the caller left")
+
+        with pytest.raises(Refused, match="the caller left"):
+            sums.crc_of("wals/t/s", file, len(content), stop)
+        assert len([call for call in disk.calls if call.operation == "pread"]) == attempt + 1
+    assert sums.crc_of("wals/t/s", file, len(content)) == google_crc32c.value(content)
+    assert [call.length_bytes for call in disk.calls if call.operation == "pread"] == [*[CHUNK] * 4, 5]
+    assert sums.crc_of("wals/t/s", file, CHUNK) == google_crc32c.value(content[:CHUNK])
+    assert len([call for call in disk.calls if call.operation == "pread"]) == 6
+    sums.forget("wals/other")
+    assert sums.crc_of("wals/t/s", file, len(content)) == google_crc32c.value(content)
+    assert len([call for call in disk.calls if call.operation == "pread"]) == 6
+    sums.forget("wals/t")
+    assert sums.crc_of("wals/t/s", file, 9) == google_crc32c.value(content[:9]) and len(sums._kept) == 1
+    monkeypatch.setattr(limits, "COPY_LOG_SUMS_MAX", 3)
+    for number in range(5):
+        sums.crc_of(f"wals/t/{number}", file, 9)
+    assert [path for path, _ in sums._kept] == ["wals/t/2", "wals/t/3", "wals/t/4"]
 
 
 def test_segments_of_a_session_are_those_with_what_is_wanted_and_all_between() -> None:
