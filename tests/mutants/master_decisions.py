@@ -596,6 +596,15 @@ MUTANTS = (
         after="",
     ),
     Mutant(
+        name="member that no master knows has no address",
+        rows="IN-43",
+        test="tests/unit/master/test_master_liar.py::test_member_that_no_master_knows_keeps_the_address_of_the_config",
+        file="replica/master/decisions/reconciler.py",
+        function="at_known_places",
+        before="at or m.addresses",
+        after="at",
+    ),
+    Mutant(
         name="lies give a server another address",
         rows="IN-43",
         test=(

@@ -66,8 +66,10 @@ def marked(tablet: Tablet, proven: RaftConfig | None) -> Tablet:
 
 def at_known_places(config: RaftConfig, places: Callable[[str], Sequence[Address]]) -> RaftConfig:
     """The config with each member at `places(uuid)`, the addresses at which the masters know it: a server that reports
-    a config must not move another one, which could not be admitted again as long as a process answers there. Pure."""
-    return replace(config, members=tuple(replace(m, addresses=tuple(places(m.uuid))) for m in config.members))
+    a config must not move another one, which could not be admitted again as long as a process answers there. A member
+    that they do not know stays where the config says. Pure."""
+    known = ((m, tuple(places(m.uuid))) for m in config.members)
+    return replace(config, members=tuple(replace(m, addresses=at or m.addresses) for m, at in known))
 
 
 @dataclass

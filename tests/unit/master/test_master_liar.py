@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nyala.replica.master.catalog.records import TABLET
 from nyala.replica.master.catalog.tables import create_table
-from nyala.replica.master.decisions.reconciler import is_later, marked
+from nyala.replica.master.decisions.reconciler import at_known_places, is_later, marked
 from nyala.replica.master.heartbeats.soft_state import SoftState
 from nyala.replica.master.requests.confirming import confirm_config
 from nyala.replica.master.tablets.view import wanted_voters
@@ -339,6 +339,15 @@ async def tells(world: LiedTo, tablet: str, told: RaftConfig, at: Address, *peer
 
     world.hear_lies, world.lie = hear_lies, lambda uuid, _: lie  # type: ignore[method-assign]
     world.servers.is_process = is_process  # type: ignore[method-assign]
+
+
+def test_member_that_no_master_knows_keeps_the_address_of_the_config() -> None:
+    """IN-43. Goal: after a recovery by force, a config may name a server that the masters never heard, and can be
+    written. Method: two members, of which one is known."""
+    told = config(OpId(1, 1), "ab")
+    placed = at_known_places(told, lambda uuid: (where("z"),) if uuid == told.members[0].uuid else ())
+    assert [m.addresses for m in placed.members] == [(where("z"),), told.members[1].addresses]
+    assert all(m.addresses for m in placed.members)
 
 
 def test_config_that_a_liar_reports_gives_no_other_server_an_address() -> None:
