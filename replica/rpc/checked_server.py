@@ -17,7 +17,7 @@ import grpc.aio
 from google.protobuf import message_factory
 from google.protobuf.message import DecodeError
 
-from nyala.replica.types import Applied, Code, Refused, limits, started_pool
+from nyala.replica.types import Applied, Code, Refused, give_back_free_memory, limits, started_pool
 
 from . import nyala_pb2 as pb
 from .call_costs import answered_cost, arrival_cost, fields_cost, request_cost
@@ -98,9 +98,12 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         self._request_s = request_s
         self._checked: dict[str, Handler] = {}
         self._pool = started_pool(1, "read-request")
+        self._giving_back: asyncio.TimerHandle | None = None
 
     def close(self) -> None:
         """End the thread. Call it after the server has stopped, because the server gives it work."""
+        if self._giving_back is not None:
+            self._giving_back.cancel()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def intercept_service(
@@ -171,14 +174,26 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         slots = self.long_requests if long else self.short_requests
         await slots.take(host)
         late = _Late(context, self._request_s(method))
+        data: Any = None
         try:
             data = await context.read()
         finally:
             late.stop()
             slots.give(host)
+            if data in (None, grpc.aio.EOF):
+                self._give_back_soon()
         if data is grpc.aio.EOF:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the call has no request: nothing was applied")
         return bytes(data)
+
+    def _give_back_soon(self) -> None:
+        """Give back the memory of requests that ended before they were whole, soon after the first of several."""
+        if self._giving_back is None:
+            self._giving_back = asyncio.get_running_loop().call_later(limits.GIVE_BACK_S, self._give_back)
+
+    def _give_back(self) -> None:
+        self._giving_back = None
+        self._pool.submit(give_back_free_memory)
 
     def _give_up_untaken(self, size_bytes: int, context: Context) -> None:
         """End the call if its caller does not receive the reply in time, because the reply takes memory here."""

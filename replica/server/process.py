@@ -33,6 +33,7 @@ from nyala.replica.types import (
     Refused,
     ReplicaError,
     SystemClock,
+    keep_memory_low,
     limits,
     place_to_listen,
     started_pool,
@@ -53,7 +54,6 @@ from .requests.quiescing import Quiescing
 from .requests.scans import Scans
 from .requests.tablet_service import TabletServicer
 from .requests.writes import Writes
-from .runtime.allocator import keep_memory_low
 from .runtime.channels import Channels
 from .runtime.gil_watch import GilWatch
 from .runtime.identity import Identity

@@ -1,6 +1,7 @@
 """Value types, errors, limits, interfaces to clocks, random numbers and disk. Imports the standard library only."""
 
 from . import limits
+from .allocator import give_back_free_memory, keep_memory_low
 from .crash_points import CRASH_EXIT_CODE, CrashPoints
 from .decisions import Action, Decision, Outcome, Proposal, ReplicaReport, Report, Result, Subject, Wanted
 from .errors import (

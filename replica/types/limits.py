@@ -180,6 +180,9 @@ REQUEST_BYTES_PER_S_MIN = 128 << 10
 """A call ends if its request is not whole FRAME_S_MAX after it got its slot, plus the time that the longest request of
 its row needs at this rate. For a write that is 80 s: a client of ours gives up before, at 60 s. All slots of a host
 together then need 512 KiB/s."""
+GIVE_BACK_S = 2.0
+"""So long after a request that ended before it was whole, the process gives its free memory back to the kernel. gRPC
+has it in pieces of some kilobytes between others, so the C library would keep much of it."""
 REPLY_S_MAX = 60.0
 """A reply is dropped if its caller has not received it within this time plus what its bytes need at
 `FRAME_BYTES_PER_S_MIN`. Until then it is charged to the caller's host."""
@@ -462,13 +465,14 @@ class RequestBound(NamedTuple):
 
     Memory for one request, from its bytes to its answer, what is kept of it in memory included, is `fixed_bytes + bytes
     * memory_factor + fields * field_bytes + items * item_bytes`, plus `memory_base` if it is longer than
-    REQUEST_SMALL_BYTES, plus REPLY_COPIES times the reply. `replica/rpc/call_costs.py` adds that up, and no call begins
-    whose sum does not fit into CALLS_MEMORY_BYTES_MAX. Time on the event loop is counted in calls of functions by the
-    handler, each 0.1 us to 1 us: `REQUEST_STEPS + fields * field_steps`. A page, and the descriptions of tables for the
-    reply to a heartbeat, are made in many steps of the loop, each of which has no more than that, with the fields of
-    one item. `tests/unit/rpc/test_rpc_request_costs.py` measures both. A request that may have more than
-    REQUEST_FIELDS_INLINE_MAX fields is read on a thread if it is longer than REQUEST_SMALL_BYTES. Time on other threads
-    is counted in the same way; THREADS bounds it.
+    REQUEST_SMALL_BYTES, plus REPLY_COPIES times the reply, plus REQUEST_WINDOW_BYTES. `replica/rpc/call_costs.py` adds
+    that up, and no call begins whose sum does not fit into CALLS_MEMORY_BYTES_MAX. Time on the event loop is counted in
+    calls of functions by the handler, each 0.1 us to 1 us: `REQUEST_STEPS + fields * field_steps`. A page, and the
+    descriptions of tables for the reply to a heartbeat, are made in many steps of the loop, each of which has no more
+    than that, with the fields of one item. `tests/unit/rpc/test_rpc_request_costs.py` measures both. A request that may
+    have more than REQUEST_FIELDS_INLINE_MAX fields is read on a thread if it is longer than REQUEST_SMALL_BYTES. Time
+    on other threads is counted in the same way; THREADS bounds it. Before a request is whole, REQUESTS_READ_MAX bounds
+    its bytes.
     """
 
     bytes_max: int

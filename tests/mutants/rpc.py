@@ -532,6 +532,15 @@ MUTANTS = (
         after="",
     ),
     Mutant(
+        name="memory of half requests is kept",
+        rows="IN-51",
+        test="tests/process/test_connections_process.py::test_memory_of_half_requests_is_given_back_at_once[MasterService]",
+        file="replica/rpc/checked_server.py",
+        function="RequestChecks._give_back",
+        before="self._pool.submit(give_back_free_memory)",
+        after="pass",
+    ),
+    Mutant(
         name="call stays counted when it has ended",
         rows="IN-51, IN-60",
         test="tests/unit/rpc/test_rpc_call_costs.py::test_charge_ends_with_the_call_however_it_ends",

@@ -167,6 +167,27 @@ def test_half_requests_are_held_in_part_and_for_a_time(cluster: LocalCluster) ->
     assert sent > slots_mb << 19
 
 
+@pytest.mark.parametrize("service", ["TabletService", "MasterService"])
+def test_memory_of_half_requests_is_given_back_at_once(service: str) -> None:
+    """Goal: IN-51: when the callers of half requests have left, a server's or a master's memory is nearly what it was.
+    Method: four addresses fill all slots with 8 MiB of a longer request, and close their connections."""
+    with local_cluster(0) as cluster:
+        server = cluster.add_server() if service == "TabletService" else cluster.add_master("--execute-decisions=none")
+        before_mb = memory_mb(server)
+        callers = [RawCaller(server.address, source=f"127.0.0.{number}") for number in range(2, 6)]
+        methods = ("GetIdentity", "Get" if service == "TabletService" else "Heartbeat")
+        for caller in callers:
+            for method in methods:
+                for _ in range(limits.REQUESTS_READ_PER_HOST_MAX):
+                    caller.send(caller.begin(service, method, limits.TABLET_REQUEST_BYTES_MAX), HALF_BYTES)
+        held_mb = memory_mb(server)
+        for caller in callers:
+            caller.close()
+        wait_until(lambda: memory_mb(server) < before_mb + HALVES_LEFT_MB_MAX, "the memory is given back")
+        print(f"before {before_mb:.0f} MB, held {held_mb:.0f} MB, after {memory_mb(server):.0f} MB")
+        assert held_mb > before_mb + 2 * HALVES_LEFT_MB_MAX
+
+
 NEWCOMERS = 20
 
 

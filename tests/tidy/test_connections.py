@@ -10,6 +10,7 @@ ONE_PLACE = "replica/rpc/connections.py"
 ELSEWHERE = {
     "replica/types/kafka_reach.py": "asks whether Kafka's port answers, before Kafka's own client connects",
     "replica/transport/exporter.py": "the page for Prometheus, on loopback, served by its client library",
+    "replica/rpc/connection_bound.py": "looks at sockets that exist, and ends some",
     "infra/local/control.py": "how commands reach the supervisor of the local stack, on loopback",
     "infra/local/ports.py": "looks for ports that are free, and connects to nobody",
     "infra/bench/peers/kudu.py": "looks for ports that are free for Kudu",

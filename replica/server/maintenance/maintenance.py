@@ -9,9 +9,16 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from nyala.replica.fs import exhausted
-from nyala.replica.types import Corruption, DiskFailure, InvariantViolation, Refused, may_pass, started_pool
+from nyala.replica.types import (
+    Corruption,
+    DiskFailure,
+    InvariantViolation,
+    Refused,
+    give_back_free_memory,
+    may_pass,
+    started_pool,
+)
 
-from ..runtime.allocator import give_back_free_memory
 from ..runtime.memory import MemoryGuard
 from ..runtime.resources import LOOK_EVERY_S, ResourceWatch
 from ..runtime.tasks import Tasks

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from nyala.replica.server.maintenance.maintenance import GIVE_BACK_EVERY_S, Maintenance
-from nyala.replica.server.runtime.allocator import give_back_free_memory
 from nyala.replica.server.runtime.memory import ANONYMOUS_MARGIN_BYTES, MemoryGuard, anonymous_bytes
-from nyala.replica.types import Code, Refused
+from nyala.replica.types import Code, Refused, give_back_free_memory
 from tests.harness.server_pair import Pair, run_pair
 
 SOFT = 100 << 20

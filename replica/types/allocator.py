@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
+import sys
 from contextlib import suppress
 
-import pyarrow as pa
-
-_log = logging.getLogger("nyala.server")
+_log = logging.getLogger("nyala.process")
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 """Parameters of glibc's mallopt(3)."""
@@ -21,6 +19,8 @@ def keep_memory_low() -> None:
     A server has dozens of threads, and its batches have megabytes. With an arena for each thread, and thresholds that
     grow with freed blocks, a fifth of its memory was free and could not be used. Only glibc has these settings.
     """
+    import ctypes  # here, because commands start sooner without it
+
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
@@ -35,6 +35,9 @@ def give_back_free_memory() -> None:
 
     Until then it counts as the server's memory, and only allocations that fit into it can use it.
     """
-    pa.default_memory_pool().release_unused()
+    import ctypes
+
+    if (arrow := sys.modules.get("pyarrow")) is not None:
+        arrow.default_memory_pool().release_unused()
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
