@@ -27,8 +27,13 @@ class Aborted(Exception):
 class _Context:
     """The interface of a call that the product uses."""
 
-    def __init__(self) -> None:
+    def __init__(self, request: bytes) -> None:
+        self._request = request
         self._done: list[Callable[[Any], None]] = []
+
+    async def read(self) -> bytes:
+        """Return the request, as soon as it is whole."""
+        return self._request
 
     def peer(self) -> str:
         return "ipv4:127.0.0.1:5"
@@ -91,13 +96,13 @@ class Handlers:
             return self._found[path]
 
         handler = await self._checks.intercept_service(handler_of, SimpleNamespace(method=path))
-        context = _Context()
+        context = _Context(data)
         try:
             async with asyncio.timeout(STUCK_S):
-                if handler.unary_stream:
-                    answers = [answer async for answer in handler.unary_stream(data, context)]
+                if handler.stream_stream:
+                    answers = [answer async for answer in handler.stream_stream(None, context)]
                 else:
-                    answers = [await handler.unary_unary(data, context)]
+                    answers = [await handler.stream_unary(None, context)]
         except Aborted:
             return None
         finally:
