@@ -54,7 +54,7 @@ def reply_bytes(method: str, request: Message, size_bytes: int) -> int:
 
 def answered_cost(method: str, reply_bytes: int) -> int:
     """Bytes of memory that a call takes from its reply on."""
-    return limits.REQUEST_WINDOW_BYTES + limits.REQUESTS[method].fixed_bytes + reply_cost(reply_bytes)
+    return limits.CALL_BEGUN_BYTES + limits.REQUESTS[method].fixed_bytes + reply_cost(reply_bytes)
 
 
 def reply_cost(size_bytes: int) -> int:

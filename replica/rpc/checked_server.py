@@ -163,7 +163,7 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
 
     def _begin(self, context: Context) -> Call:
         """Count the call until its reply has left, its caller has given up, or its connection has ended."""
-        call = self.under_way.begin(host_of_caller(context), limits.REQUEST_WINDOW_BYTES)
+        call = self.under_way.begin(host_of_caller(context), limits.CALL_BEGUN_BYTES)
         context.add_done_callback(lambda _: call.end())
         return call
 

@@ -24,7 +24,7 @@ from .hosts import counted_host
 
 _log = logging.getLogger("nyala.rpc")
 
-_SOCKETS = Path("/proc/self/fd")
+_SOCKETS = "/proc/self/fd"
 _COUNTS = (Path("/proc/net/sockstat"), Path("/proc/net/sockstat6"))
 LOOK_EVERY_S = 0.5
 
@@ -37,7 +37,8 @@ class Ends(NamedTuple):
 
 
 def excess(found: Collection[Ends], known: Collection[Ends], per_host_max: int) -> set[Ends]:
-    """The connections to end so that no host has more than `per_host_max`; those that were known before stay. Pure."""
+    """The connections to end so that no host has more than `per_host_max`: the last ones of those that were not known
+    before, then of the others. Pure."""
     of_hosts: defaultdict[str, list[Ends]] = defaultdict(list)
     for connection in sorted(found, key=lambda c: c not in known):
         of_hosts[counted_host(connection.there[0])].append(connection)
@@ -70,9 +71,9 @@ class ConnectionBound:
         if _connections_of_machine() < self._per_host_max:
             self._known = set()
             return
-        found = {ends for ends, _ in _connections_to(self._port)}
+        found = [ends for ends, _ in _connections_to(self._port)]
         too_many = excess(found, self._known, self._per_host_max)
-        self._known = found - too_many
+        self._known = set(found) - too_many
         if too_many:
             for ends, sock in _connections_to(self._port):
                 if ends in too_many:
@@ -97,14 +98,15 @@ def _connections_of_machine() -> int:
 
 
 def _connections_to(port: int) -> Iterator[tuple[Ends, socket.socket]]:
-    """The open connections to a port of this process, each with a socket of our own until the next one."""
+    """The open connections to a port of this process, each with a socket of our own until the next one. They come in
+    the order of gRPC's descriptors; an older connection usually has a lower one."""
     try:
-        names = os.listdir(_SOCKETS)
+        names = sorted(os.listdir(_SOCKETS), key=int)
     except OSError:
         return
     for name in names:
         with suppress(OSError):  # it has been closed, or is not connected
-            if os.readlink(_SOCKETS / name).startswith("socket:"):
+            if os.readlink(f"{_SOCKETS}/{name}").startswith("socket:"):
                 with socket.socket(fileno=os.dup(int(name))) as sock:
                     if sock.family in (socket.AF_INET, socket.AF_INET6) and sock.getsockname()[1] == port:
                         yield Ends(sock.getsockname()[:2], sock.getpeername()[:2]), sock

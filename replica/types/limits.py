@@ -164,8 +164,9 @@ CALLS_MEMORY_PER_HOST_BYTES_MAX = 512 << 20
 (`replica/rpc/call_costs.py`): half of all. The costliest single call, a write of 8 MB in the smallest rows, fits into
 it."""
 REQUEST_WINDOW_BYTES = 64 << 10
-"""Bounds what a server stores of a request before it begins to receive it, or beside one that it has received. The call
-is charged for that until it ends."""
+"""Bounds what a server stores of a request before it begins to receive it, or beside one that it has received."""
+CALL_BEGUN_BYTES = REQUEST_WINDOW_BYTES + (32 << 10)
+"""A call is charged for this much until it ends: these bytes, and gRPC's objects of some 20 KiB (measured)."""
 REQUESTS_READ_MAX = 16
 REQUESTS_READ_PER_HOST_MAX = 4
 """Bounds the requests that a server receives at a time: a quarter of all for one host, so that one host cannot keep
@@ -465,7 +466,7 @@ class RequestBound(NamedTuple):
 
     Memory for one request, from its bytes to its answer, what is kept of it in memory included, is `fixed_bytes + bytes
     * memory_factor + fields * field_bytes + items * item_bytes`, plus `memory_base` if it is longer than
-    REQUEST_SMALL_BYTES, plus REPLY_COPIES times the reply, plus REQUEST_WINDOW_BYTES. `replica/rpc/call_costs.py` adds
+    REQUEST_SMALL_BYTES, plus REPLY_COPIES times the reply, plus CALL_BEGUN_BYTES. `replica/rpc/call_costs.py` adds
     that up, and no call begins whose sum does not fit into CALLS_MEMORY_BYTES_MAX. Time on the event loop is counted in
     calls of functions by the handler, each 0.1 us to 1 us: `REQUEST_STEPS + fields * field_steps`. A page, and the
     descriptions of tables for the reply to a heartbeat, are made in many steps of the loop, each of which has no more

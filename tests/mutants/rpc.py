@@ -325,7 +325,7 @@ MUTANTS = (
         test="tests/unit/rpc/test_rpc_half_requests.py::test_calls_that_wait_for_their_request_are_counted",
         file="replica/rpc/checked_server.py",
         function="RequestChecks._begin",
-        before="call = self.under_way.begin(host_of_caller(context), limits.REQUEST_WINDOW_BYTES)",
+        before="call = self.under_way.begin(host_of_caller(context), limits.CALL_BEGUN_BYTES)",
         after="call = self.under_way.begin(host_of_caller(context))",
     ),
     Mutant(
@@ -485,7 +485,7 @@ MUTANTS = (
         test="tests/unit/rpc/test_rpc_connection_bound.py::test_newest_connections_of_a_greedy_host_end_and_calls_of_others_go_on",
         file="replica/rpc/connection_bound.py",
         function="ConnectionBound.look",
-        before="self._known = found - too_many",
+        before="self._known = set(found) - too_many",
         after="self._known = set()",
     ),
     Mutant(

@@ -61,9 +61,7 @@ class Calls:
 def cost_of(method: str, request: Any) -> int:
     size = request.ByteSize()
     return (
-        limits.REQUEST_WINDOW_BYTES
-        + arrival_cost(method, size, request.DESCRIPTOR)
-        + request_cost(method, request, size)
+        limits.CALL_BEGUN_BYTES + arrival_cost(method, size, request.DESCRIPTOR) + request_cost(method, request, size)
     )
 
 
@@ -152,7 +150,7 @@ def test_reply_is_charged_until_its_caller_has_taken_it() -> None:
     long = 200_000
 
     row = limits.REQUESTS["TabletService.ListTablets"]
-    charged = limits.REQUEST_WINDOW_BYTES + row.fixed_bytes + limits.REPLY_COPIES * long
+    charged = limits.CALL_BEGUN_BYTES + row.fixed_bytes + limits.REPLY_COPIES * long
 
     async def scenario(end: str) -> None:
         calls, under_way = Calls(lambda kind: kind(next="x" * long)), CallsInFlight()

@@ -43,6 +43,10 @@ def test_excess_is_what_is_too_much_and_new(found: set[Ends], known: set[Ends], 
     assert counts(found - too_many) == Counter({h: min(n, most) for h, n in counts(found).items() if most})
     for host in counts(too_many & known):
         assert not {c for c in found - too_many - known if counted_host(c.there[0]) == host}
+    in_order = sorted(found)
+    for host in counts(excess(in_order, [], most)):
+        of_host = [c for c in in_order if counted_host(c.there[0]) == host]
+        assert [c for c in of_host if c in excess(in_order, [], most)] == of_host[most:]
 
 
 def is_open(sock: socket.socket) -> bool:

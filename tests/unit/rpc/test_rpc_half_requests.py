@@ -62,7 +62,7 @@ def test_only_calls_with_a_slot_send_more_than_the_first_bytes() -> None:
                 begun = [await ask(caller.begin, *WRITE, 2 * HALF) for _ in range(4)]
                 await until(lambda: slots.taken + slots.waiting == 4 * number, "they are there")  # noqa: B023
                 halves += [(caller, stream) for stream in begun]
-            await until(lambda: under_way.bytes == 12 * limits.REQUEST_WINDOW_BYTES, "all are charged")
+            await until(lambda: under_way.bytes == 12 * limits.CALL_BEGUN_BYTES, "all are charged")
 
             async def only(*received: int) -> bool:
                 """Whether the server permits these to send, and the others, when these have sent, no more bytes than
@@ -294,14 +294,14 @@ def test_calls_that_wait_for_their_request_are_counted() -> None:
     and taken when one has left. With memory for two, the third is refused."""
 
     async def scenario() -> None:
-        window = limits.REQUEST_WINDOW_BYTES
-        for bounds, most in ((CallBounds(9, 3), 3), (CallBounds(bytes_per_host_max=3 * window - 1), 2)):
+        charge = limits.CALL_BEGUN_BYTES
+        for bounds, most in ((CallBounds(9, 3), 3), (CallBounds(bytes_per_host_max=3 * charge - 1), 2)):
             calls, under_way = Calls(), CallsInFlight(bounds)
             async with Served(calls.services, RequestChecks(under_way=under_way)) as served:
                 callers = [RawCaller(served.address) for _ in range(most)]
                 for caller in callers:
                     caller.begin(*WRITE)
-                await until(lambda: under_way.bytes == most * window, "they are counted")  # noqa: B023
+                await until(lambda: under_way.bytes == most * charge, "they are counted")  # noqa: B023
                 error = error_from_pb((await served.call(*WRITE, pb.WriteRequest())).error)
                 assert error is not None and error.code is Code.OVERLOADED and under_way.refused == 1
                 for caller in callers:
