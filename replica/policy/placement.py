@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from heapq import heapify, heappop, heappush
 
 from nyala.replica.types import Code, Refused
 
@@ -24,36 +25,34 @@ def room_left(servers: Sequence[ServerView], load: Mapping[str, int]) -> int | N
     return sum(max(0, s.tablets_max - load.get(s.uuid, 0)) for s in fit)
 
 
-def pick_server(
-    candidates: Sequence[ServerView], taken: Sequence[ServerView], loads: Sequence[Mapping[str, int]]
-) -> ServerView | None:
-    """Return the best candidate that is not in `taken`: one where copies do not fail, then with room on the disk, then
-    in the location used least, the widest one first, then with the smallest of each load in turn.
+_Kind = tuple[bool, bool, tuple[str, ...]]
 
-    The last load is the number of all replicas: a server at its limit is no candidate.
-    """
-    return next(iter(_best(candidates, taken, loads)), None)
+
+def _kind(server: ServerView, bytes_wanted: int = 0) -> _Kind:
+    """What servers have in common that differ in their loads alone."""
+    return server.avoided, server.nearly_full(bytes_wanted), server.places
+
+
+def _merit(kind: _Kind, used: Mapping[str, int]) -> tuple[bool, bool, tuple[int, ...]]:
+    """The order of kinds of servers, best first: copies do not fail, then room on the disk, then the location used
+    least, the widest one first. `used`: the replicas of the tablet in each place."""
+    avoided, full, places = kind
+    return avoided, full, tuple(used[place] for place in places)
 
 
 def _best(
-    candidates: Sequence[ServerView],
-    taken: Sequence[ServerView],
-    loads: Sequence[Mapping[str, int]],
-    bytes_wanted: int = 0,
+    candidates: Sequence[ServerView], taken: Sequence[ServerView], load: Mapping[str, int], bytes_wanted: int
 ) -> list[ServerView]:
-    """Return all candidates that differ from the best one in their loads alone; the least loaded first."""
+    """Return all candidates that are not `taken` and differ from the best one in their loads alone; the least loaded
+    first. A server at its limit is no candidate."""
     used = Counter(place for s in taken for place in s.places)
     names = {s.uuid for s in taken}
     fit = [s for s in candidates if s.takes_replicas and s.uuid not in names]
-    fit = [s for s in fit if s.has_room(loads[-1].get(s.uuid, 0))]
-
-    def merit(server: ServerView) -> tuple[bool, bool, tuple[int, ...]]:
-        return (server.avoided, server.nearly_full(bytes_wanted), tuple(used[place] for place in server.places))
-
-    best = min(map(merit, fit), default=None)
-    return sorted(
-        (s for s in fit if merit(s) == best), key=lambda s: (*(load.get(s.uuid, 0) for load in loads), s.uuid)
-    )
+    fit = [s for s in fit if s.has_room(load.get(s.uuid, 0))]
+    merits = [_merit(_kind(s, bytes_wanted), used) for s in fit]
+    best = min(merits, default=None)
+    equals = (s for s, merit in zip(fit, merits, strict=True) if merit == best)
+    return sorted(equals, key=lambda s: (load.get(s.uuid, 0), s.uuid))
 
 
 def place_tablets(
@@ -61,9 +60,12 @@ def place_tablets(
 ) -> list[list[str]]:
     """Return the servers of each new tablet: `tablets` lists of `replicas` uuids, the first of which should lead.
 
-    Raises Refused(INVALID_ARGUMENT) if fewer than `replicas` servers are alive, or if they have no room for them all.
+    Each replica goes to a server of the best kind without one of the tablet: where the fewest of these tablets are,
+    then to the least loaded. The cost of a replica grows with the number of kinds (locations), and hardly with that of
+    servers: those of a kind are on a heap. Raises Refused(INVALID_ARGUMENT) if fewer than `replicas` servers are alive,
+    or if they have no room for them all.
     """
-    alive = [s for s in servers if s.takes_replicas]
+    alive = {s.uuid: s for s in servers if s.takes_replicas}
     if len(alive) < replicas:
         raise Refused(
             Code.INVALID_ARGUMENT,
@@ -71,27 +73,35 @@ def place_tablets(
             alive=len(alive),
             replicas=replicas,
         )
-    of_table: Counter[str] = Counter()
-    total = Counter(dict(load))
+    heaps: dict[_Kind, list[tuple[int, int, str]]] = {}
+    """By kind, of each server with room: the number of these tablets, the load, the uuid."""
+    for server in alive.values():
+        if server.has_room(count := load.get(server.uuid, 0)):
+            heaps.setdefault(_kind(server), []).append((0, count, server.uuid))
+    for heap in heaps.values():
+        heapify(heap)
     leaders: Counter[str] = Counter()
     placed = []
     for _ in range(tablets):
-        chosen: list[ServerView] = []
+        chosen: list[tuple[int, int, str]] = []
+        used: Counter[str] = Counter()
         for _ in range(replicas):
-            server = pick_server(alive, chosen, (of_table, total))
-            if server is None:
+            found = min(((_merit(kind, used), heap[0], kind) for kind, heap in heaps.items() if heap), default=None)
+            if found is None:
                 raise Refused(
                     Code.INVALID_ARGUMENT,
                     "the tablet servers have no room for so many tablets: each holds a limited number of replicas "
                     "(--tablets-max of nyala.replica.server); create fewer, drop tables, or add servers",
                     tablets=tablets,
                     replicas_each=replicas,
-                    room=room_left(alive, load),
+                    room=room_left([*alive.values()], load),
                 )
-            chosen.append(server)
-            of_table[server.uuid] += 1
-            total[server.uuid] += 1
-        names = sorted((s.uuid for s in chosen), key=lambda u: (leaders[u], u))
+            chosen.append(heappop(heaps[found[2]]))
+            used.update(found[2][2])
+        for of_table, total, uuid in chosen:
+            if alive[uuid].has_room(total + 1):
+                heappush(heaps[_kind(alive[uuid])], (of_table + 1, total + 1, uuid))
+        names = sorted((uuid for _, _, uuid in chosen), key=lambda u: (leaders[u], u))
         leaders[names[0]] += 1
         placed.append(names)
     return placed
@@ -110,4 +120,4 @@ def replacements_for(view: ClusterView, tablet: TabletView, load: Mapping[str, i
     staying = [s for s in taken if not tablet.health_of(s.uuid).failed and not s.draining]
     names = {m.uuid for m in tablet.config.members} | tablet.estranged
     others = [s for s in view.servers if s.uuid not in names]
-    return _best(others, staying, (load,), tablet.bytes_on_disk)
+    return _best(others, staying, load, tablet.bytes_on_disk)

@@ -157,8 +157,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent(
         file="replica/policy/placement.py",
         function="place_tablets",
-        before="of_table[server.uuid] += 1",
-        after="of_table[server.uuid] += 2",
+        before="heappush(heaps[_kind(alive[uuid])], (of_table + 1, total + 1, uuid))",
+        after="heappush(heaps[_kind(alive[uuid])], (of_table + 2, total + 1, uuid))",
         reason="These counts begin at nothing and are only compared with each other.",
     ),
     Equivalent(

@@ -744,11 +744,8 @@ MUTANTS = (
         test="tests/unit/rpc/test_rpc_copy_costs.py::test_tablets_of_a_table_take_no_more_steps_of_a_thread_than_is_stated",
         file="replica/policy/placement.py",
         function="place_tablets",
-        before="server = pick_server(alive, chosen, (of_table, total))",
-        after=(
-            "server = pick_server(alive, chosen, (of_table, total))\n"
-            "            [pick_server(alive, chosen, (of_table, total)) for _ in range(20)]"
-        ),
+        before="used.update(found[2][2])",
+        after="used.update(found[2][2]), [sorted(map(_kind, alive.values())) for _ in range(20)]",
     ),
     Mutant(
         name="change of an earlier leadership is committed",

@@ -423,25 +423,40 @@ MUTANTS = (
     Mutant(
         name="full servers are filled on",
         rows="CN-03",
-        test=(
-            "tests/unit/policy/test_policy_rebalance.py::"
-            "test_place_fills_servers_up_to_what_they_hold_and_refuses_a_table_that_does_not_fit"
-        ),
+        test="tests/unit/policy/test_policy_places.py::test_server_with_room_for_one_replica_gets_it_and_no_second_one",
         file="replica/policy/placement.py",
         function="_best",
         before="""
-            fit = [s for s in fit if s.has_room(loads[-1].get(s.uuid, 0))]
+            fit = [s for s in fit if s.has_room(load.get(s.uuid, 0))]
         """,
         after="",
+    ),
+    Mutant(
+        name="new table fills a server beyond its limit",
+        rows="CN-03",
+        test="tests/unit/policy/test_policy_places.py::test_heaps_place_tablets_where_a_comparison_of_all_servers_does",
+        file="replica/policy/placement.py",
+        function="place_tablets",
+        before="if alive[uuid].has_room(total + 1):",
+        after="if True:",
+    ),
+    Mutant(
+        name="load of a server that got a tablet stays",
+        rows="CN-03",
+        test="tests/unit/policy/test_policy_places.py::test_heaps_place_tablets_where_a_comparison_of_all_servers_does",
+        file="replica/policy/placement.py",
+        function="place_tablets",
+        before="(of_table + 1, total + 1, uuid)",
+        after="(of_table, total + 1, uuid)",
     ),
     Mutant(
         name="copies that fail make no server worse",
         rows="TC-65",
         test="tests/unit/policy/test_policy_decide.py::test_decide_a_server_where_copies_fail_stops_nobodys_healing",
         file="replica/policy/placement.py",
-        function="_best.merit",
-        before="return (server.avoided, ",
-        after="return (False, ",
+        function="_kind",
+        before="return server.avoided, ",
+        after="return False, ",
     ),
     Mutant(
         name="a tablets own bytes are not seen",
@@ -449,8 +464,8 @@ MUTANTS = (
         test="tests/unit/policy/test_policy_decide.py::test_decide_a_disk_that_is_nearly_full_is_taken_last",
         file="replica/policy/placement.py",
         function="replacements_for",
-        before="return _best(others, staying, (load,), tablet.bytes_on_disk)",
-        after="return _best(others, staying, (load,))",
+        before="return _best(others, staying, load, tablet.bytes_on_disk)",
+        after="return _best(others, staying, load, 0)",
     ),
     Mutant(
         name="plan fills a full server",
@@ -555,18 +570,18 @@ MUTANTS = (
         rows="OP-05",
         test="tests/unit/policy/test_policy_places.py::test_replicas_are_spread_over_wider_locations_first",
         file="replica/policy/placement.py",
-        function="_best.merit",
-        before="tuple(used[place] for place in server.places)",
-        after="(used[server.location],)",
+        function="_merit",
+        before="tuple(used[place] for place in places)",
+        after="(used[places[-1]],)",
     ),
     Mutant(
         name="rack does not count",
         rows="OP-05",
         test="tests/unit/policy/test_policy_places.py::test_replicas_are_spread_over_wider_locations_first",
         file="replica/policy/placement.py",
-        function="_best.merit",
-        before="tuple(used[place] for place in server.places)",
-        after="(used[server.places[0]],)",
+        function="_merit",
+        before="tuple(used[place] for place in places)",
+        after="(used[places[0]],)",
     ),
     Mutant(
         name="move leaves a data center",

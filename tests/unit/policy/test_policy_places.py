@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from nyala.replica.policy import ServerView, pick_server, place_tablets, replacements_for, room_left
+from nyala.replica.policy import ServerView, place_tablets, replacements_for, room_left
 from nyala.replica.types import Refused
 from tests.harness.policy_views import cluster, server, tablet
 
@@ -20,10 +24,16 @@ def test_room_left_is_known_if_every_server_names_a_limit() -> None:
     assert room_left([*limited, server("c")], {}) is None
 
 
-def test_pick_server_takes_one_that_holds_nothing_yet() -> None:
-    """CN-03. Goal: an empty server with a limit of one replica gets it. Method: no loads are known of it."""
-    one = server("a", tablets_max=1)
-    assert pick_server([one], [], [{}]) == one and pick_server([one], [], [{"a": 1}]) is None
+def test_server_with_room_for_one_replica_gets_it_and_no_second_one() -> None:
+    """CN-03. Goal: an empty server with a limit of one replica gets it, as a new tablet's and as a replacement; a full
+    one gets none. Method: no loads are known of it, then one."""
+    one = server("d", tablets_max=1)
+    assert place_tablets([one], {}, 1, 1) == [["d"]]
+    with pytest.raises(Refused, match="no room"):
+        place_tablets([one], {"d": 1}, 1, 1)
+    view = replace(cluster("abcd"), servers=(*map(server, "abc"), one))
+    assert replacements_for(view, tablet("a b c:F", "a"), {}) == [one]
+    assert replacements_for(view, tablet("a b c:F", "a"), {"d": 1}) == []
 
 
 def test_place_a_retired_server_is_not_counted() -> None:
@@ -55,6 +65,7 @@ def test_replacement_goes_where_the_lost_one_stood() -> None:
     [
         ("/d/1 /d/2 /d/3 /e/1", {"d": 9}, "adb"),
         ("/d/1 /d/1 /d/2 /d/2", {"c": 9}, "adb"),
+        ("/d/1 /d/1 /d/1 /d/2", {"d": 9}, "adb"),
         ("/d/1 /d/2 /e/1 /e/1", {}, "acb"),
         ("x x y z", {"c": 1, "d": 2}, "acd"),
     ],
@@ -63,10 +74,64 @@ def test_replicas_are_spread_over_wider_locations_first(places: str, load: dict[
     """OP-05. Goal: a data center that fails takes as few replicas of a tablet as possible, then a rack. Method: servers
     in these places, and loads that speak against it; three replicas."""
     hosts = [server(u, location=place) for u, place in zip("abcd", places.split(), strict=True)]
-    taken: list[ServerView] = []
-    for _ in range(3):
-        best = pick_server(hosts, taken, (load,))
-        assert best is not None
-        taken.append(best)
-    assert "".join(s.uuid for s in taken) == chosen
+    assert place_tablets(hosts, load, 1, 3) == [sorted(chosen)]
     assert server("a", location="/d/1/2").places == ("/d", "/d/1", "/d/1/2") and server("a").places == ("",)
+
+
+def naively_placed(
+    hosts: list[ServerView], load: dict[str, int], tablets: int, replicas: int
+) -> list[list[str]] | None:
+    """The servers of each new tablet, all of them compared for each replica; None if there is no room."""
+    of_table, total, leaders = Counter[str](), Counter(load), Counter[str]()
+    taken: list[ServerView] = []
+
+    def order(s: ServerView) -> tuple[Any, ...]:
+        used = [sum(place in other.places for other in taken) for place in s.places]
+        return s.avoided, s.nearly_full(), used, of_table[s.uuid], total[s.uuid], s.uuid
+
+    placed = []
+    for _ in range(tablets):
+        taken.clear()
+        for _ in range(replicas):
+            fit = [s for s in hosts if s.takes_replicas and s not in taken and s.has_room(total[s.uuid])]
+            if not fit:
+                return None
+            taken.append(min(fit, key=order))
+            of_table[taken[-1].uuid] += 1
+            total[taken[-1].uuid] += 1
+        names = sorted((s.uuid for s in taken), key=lambda u: (leaders[u], u))
+        leaders[names[0]] += 1
+        placed.append(names)
+    return placed
+
+
+HOSTS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "location": st.sampled_from(["", "/d", "/d/1", "/d/2", "/e/1", "x"]),
+            "avoided": st.booleans(),
+            "draining": st.sampled_from([False, False, True]),
+            "tablets_max": st.sampled_from([0, 0, 1, 3, 9]),
+            "disk_bytes_free": st.sampled_from([None, 0, 1 << 40]),
+        }
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(HOSTS, st.lists(st.integers(0, 5), min_size=8, max_size=8), st.integers(0, 9), st.integers(1, 5))
+def test_heaps_place_tablets_where_a_comparison_of_all_servers_does(
+    hosts: list[dict[str, Any]], loads: list[int], tablets: int, replicas: int
+) -> None:
+    """OP-05, CN-03. Goal: each replica goes to the best server by its kind, then its loads. Method: random servers,
+    locations, limits and loads, against a comparison of all servers for each replica; the same without room."""
+    views = [server(u, **fields) for u, fields in zip("abcdefgh", hosts, strict=False)]
+    load = {s.uuid: n for s, n in zip(views, loads, strict=False) if n}
+    alive = sum(s.takes_replicas for s in views)
+    try:
+        placed = place_tablets(views, load, tablets, replicas)
+    except Refused:
+        assert alive < replicas or naively_placed(views, load, tablets, replicas) is None
+    else:
+        assert placed == naively_placed(views, load, tablets, replicas)

@@ -15,6 +15,7 @@ from nyala.replica.raft import (
     invalid_config_reason,
     invalid_reason,
     is_position,
+    unheld_reason,
 )
 from nyala.replica.types import (
     MAX_HYBRID_TIME,
@@ -178,6 +179,42 @@ def test_config_that_a_leader_can_have_appended_is_taken_and_no_other() -> None:
     ]
     assert [config for config in good if invalid_config_reason(config)] == []
     assert [config for config in bad if not invalid_config_reason(config)] == []
+
+
+def held_config(**changes: Any) -> RaftConfig:
+    return replace(RaftConfig(OpId(1, 1), (Member("a", (Address("h", 1),)),)), **changes)
+
+
+def at_places(*addresses: Address) -> RaftConfig:
+    return held_config(members=(Member("a", addresses),))
+
+
+def test_config_that_a_replica_can_hold_as_committed_is_taken_and_no_other() -> None:
+    """Goal: IN-50. Method: both sides of each bound, and the reason."""
+    most = limits.REPEATED["Member.addresses"]
+    places = [Address("h", n + 1) for n in range(most + 1)]
+    highest = limits.NUMBER_MAX
+    good = [
+        held_config(),
+        held_config(opid=OpId(0, 0)),
+        held_config(opid=OpId(TERM, INDEX), decision=(highest, highest), unsafe=True),
+        at_places(),
+        at_places(*places[:most]),
+    ]
+    bad = {
+        "nobody of it could lead": held_config(members=()),
+        f"{TERM + 1}.1 is no position of a log": held_config(opid=OpId(TERM + 1, 1)),
+        f"1.{INDEX + 1} is no position of a log": held_config(opid=OpId(1, INDEX + 1)),
+        "-1.1 is no position of a log": held_config(opid=OpId(-1, 1)),
+        "1.-1 is no position of a log": held_config(opid=OpId(1, -1)),
+        f"its decision is ({highest + 1}, 0)": held_config(decision=(highest + 1, 0)),
+        f"its decision is (0, {highest + 1})": held_config(decision=(0, highest + 1)),
+        f"a has {most + 1} addresses": at_places(*places),
+        ":1 of a lacks a host or a port": at_places(Address("", 1)),
+        "h:0 of a lacks a host or a port": at_places(Address("h", 1), Address("h", 0)),
+    }
+    assert [config for config in good if unheld_reason(config)] == []
+    assert [unheld_reason(config) for config in bad.values()] == list(bad)
 
 
 def leader() -> Solo:
