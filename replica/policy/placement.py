@@ -41,18 +41,18 @@ def _merit(kind: _Kind, used: Mapping[str, int]) -> tuple[bool, bool, tuple[int,
 
 
 def _best(
-    candidates: Sequence[ServerView], taken: Sequence[ServerView], load: Mapping[str, int], bytes_wanted: int
+    others: Sequence[ServerView], taken: Sequence[ServerView], load: Mapping[str, int], bytes_wanted: int
 ) -> list[ServerView]:
-    """Return all candidates that are not `taken` and differ from the best one in their loads alone; the least loaded
-    first. A server at its limit is no candidate."""
+    """Return all of these servers that differ from the best one in their loads alone; the least loaded first. A server
+    at its limit is left out. `taken`: those of the tablet's members."""
     used = Counter(place for s in taken for place in s.places)
-    names = {s.uuid for s in taken}
-    fit = [s for s in candidates if s.takes_replicas and s.uuid not in names]
-    fit = [s for s in fit if s.has_room(load.get(s.uuid, 0))]
-    merits = [_merit(_kind(s, bytes_wanted), used) for s in fit]
-    best = min(merits, default=None)
-    equals = (s for s, merit in zip(fit, merits, strict=True) if merit == best)
-    return sorted(equals, key=lambda s: (load.get(s.uuid, 0), s.uuid))
+    fit = [s for s in others if s.takes_replicas and s.has_room(load.get(s.uuid, 0))]
+
+    def merit(server: ServerView) -> tuple[bool, bool, tuple[int, ...]]:
+        return _merit(_kind(server, bytes_wanted), used)
+
+    best = min(map(merit, fit), default=None)
+    return sorted((s for s in fit if merit(s) == best), key=lambda s: (load.get(s.uuid, 0), s.uuid))
 
 
 def place_tablets(

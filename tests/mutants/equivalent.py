@@ -164,6 +164,13 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent(
         file="replica/policy/placement.py",
         function="place_tablets",
+        before="heaps.setdefault(_kind(server), []).append((0, count, server.uuid))",
+        after="heaps.setdefault(_kind(server), []).append((1, count, server.uuid))",
+        reason="These counts begin at the same number and are only compared with each other.",
+    ),
+    Equivalent(
+        file="replica/policy/placement.py",
+        function="place_tablets",
         before="leaders[names[0]] += 1",
         after="leaders[names[0]] += 2",
         reason="These counts begin at nothing and are only compared with each other.",

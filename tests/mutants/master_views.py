@@ -388,8 +388,29 @@ MUTANTS = (
         test="tests/unit/master/test_master_loop_steps.py::test_requests_after_thousands_of_changes_are_no_long_step_of_the_loop",
         file="replica/master/requests/master_service.py",
         function="MasterService.CreateTable",
-        before="await state.look()",
-        after="await state.lead()",
+        before="change_aside(created, state.look)",
+        after="change_aside(created)",
+    ),
+    Mutant(
+        name="numbers of voters visit everything in one step",
+        rows="IN-60",
+        test="tests/unit/master/test_master_loop_steps.py::test_number_of_voters_of_the_largest_table_is_no_long_step_of_the_loop",
+        file="replica/master/requests/master_service.py",
+        function="MasterService.SetReplication",
+        before="change(wanted, self.state.look)",
+        after="change(wanted)",
+    ),
+    Mutant(
+        name="change visits what the one before it changed in one step",
+        rows="IN-60",
+        test="tests/unit/master/test_master_loop_steps.py::test_number_of_voters_of_the_largest_table_is_no_long_step_of_the_loop",
+        file="replica/master/group/catalog_group.py",
+        function="CatalogGroup._changed_for",
+        before="task = self._loop.create_task(self._change(prepare, first, aside=aside))",
+        after=(
+            "await first() if first is not None else None\n"
+            "        task = self._loop.create_task(self._change(prepare, None, aside=aside))"
+        ),
     ),
     Mutant(
         name="new leadership goes on with old views",

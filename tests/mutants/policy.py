@@ -426,9 +426,7 @@ MUTANTS = (
         test="tests/unit/policy/test_policy_places.py::test_server_with_room_for_one_replica_gets_it_and_no_second_one",
         file="replica/policy/placement.py",
         function="_best",
-        before="""
-            fit = [s for s in fit if s.has_room(load.get(s.uuid, 0))]
-        """,
+        before=" and s.has_room(load.get(s.uuid, 0))",
         after="",
     ),
     Mutant(

@@ -255,8 +255,7 @@ class Reconciler:
         ids = proposal.tablet_id, proposal.proposal_id, proposal.plan_id
         if known is None or known.wish_id != proposal.proposal_id:
             try:
-                await state.look()
-                await state.group.change(lambda: change_requests.propose(state, proposal))
+                await state.group.change(lambda: change_requests.propose(state, proposal), state.look)
             except Refused as error:
                 if error.code in (Code.NOT_LEADER, Code.UNAVAILABLE, Code.STEPPING_DOWN):
                     raise

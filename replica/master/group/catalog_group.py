@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -39,6 +39,7 @@ T = TypeVar("T")
 Change = tuple[Mapping[str, Record], Sequence[str], str, T]
 """(records to put, keys to delete, request id, result)"""
 Compute = Callable[[], Change[T]]
+First = Callable[[], Awaitable[None]]
 ENCODED_INLINE_MAX = 16
 """A change of more records than this is checked and encoded on another thread: each takes about 200 function calls."""
 FLUSH_PAUSE_S = 5.0
@@ -215,21 +216,22 @@ class CatalogGroup:
         call(done)
         return await future
 
-    async def change(self, compute: Compute[T]) -> T:
+    async def change(self, compute: Compute[T], first: First | None = None) -> T:
         """Commit the change that `compute` returns, and return its fourth value once it is applied. `compute` reads the
         catalog as of everything committed before and returns (puts, deletes, request id, result); it may raise Refused,
-        and then nothing is changed. With nothing to change, nothing is committed.
+        and then nothing is changed. With nothing to change, nothing is committed. `first` is awaited before `compute`,
+        when no other change is under way any more.
         """
-        return await self._changed_for(lambda: compute, False)
+        return await self._changed_for(lambda: compute, first, aside=False)
 
-    async def change_aside(self, prepare: Callable[[], Compute[T]]) -> T:
+    async def change_aside(self, prepare: Callable[[], Compute[T]], first: First | None = None) -> T:
         """As `change`, for a change of thousands of records: `prepare` returns the `compute` that runs on another
         thread. `prepare` may raise Refused, too. `compute` reads the catalog only, and what `prepare` took from the
         rest."""
-        return await self._changed_for(prepare, True)
+        return await self._changed_for(prepare, first, aside=True)
 
-    async def _changed_for(self, prepare: Callable[[], Compute[T]], aside: bool) -> T:
-        task = self._loop.create_task(self._change(prepare, aside))
+    async def _changed_for(self, prepare: Callable[[], Compute[T]], first: First | None, *, aside: bool) -> T:
+        task = self._loop.create_task(self._change(prepare, first, aside=aside))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         try:
@@ -238,11 +240,13 @@ class CatalogGroup:
             task.add_done_callback(_caller_left)
             raise
 
-    async def _change(self, prepare: Callable[[], Compute[T]], aside: bool) -> T:
+    async def _change(self, prepare: Callable[[], Compute[T]], first: First | None, *, aside: bool) -> T:
         if self._lock.locked() and (refusal := self.replica.without_room) is not None:
             raise refusal  # the change before this one waits for room, and nobody knows for how long
         async with self._lock:
             term = await self.ensure_ready()
+            if first is not None:
+                await first()
             compute = prepare()
             change = await asyncio.to_thread(compute) if aside else compute()
             long = len(change[0]) + len(change[1]) > ENCODED_INLINE_MAX

@@ -6,7 +6,7 @@ so after any crash the next tick goes on. To take one back, the same fact is cha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -58,7 +58,7 @@ def set_replication(
     if record.replication_factor == wanted:
         return _as_it_is(wanted)
     if wanted > before:
-        tablets = 1 if tablet_id else sum(1 for _ in _following(state, key.removeprefix(TABLE)))
+        tablets = 1 if tablet_id else _following(catalog, key.removeprefix(TABLE))
         needed, what = (wanted - before) * tablets, "the tablet servers have no room for so many more replicas"
         _check_room(state, state.servers(), needed, what)
     return counted(state, seen, ({key: replace(record, replication_factor=wanted)}, [], "", wanted))
@@ -158,11 +158,10 @@ def counted(state: MasterState, seen: int | None, change: Change) -> Change:
     return {**puts, DESIRED: Desired(changes=before + 1)}, deletes, text, result
 
 
-def _following(state: MasterState, table_id: str) -> Iterator[str]:
-    """Tablets of a table without a number of voters of their own."""
-    for tablet_id, tablet in state.catalog.items(TABLET):
-        if tablet.table_id == table_id and not tablet.dropped and not tablet.replication_factor:
-            yield tablet_id
+def _following(catalog: Catalog, table_id: str) -> int:
+    """The number of tablets of a table without a number of voters of their own."""
+    tablets = (tablet for _, tablet in catalog.tablets_of(table_id))
+    return sum(not tablet.dropped and not tablet.replication_factor for tablet in tablets)
 
 
 def _check_room(state: MasterState, servers: Sequence[ServerView], needed: int, what: str) -> None:

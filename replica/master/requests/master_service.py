@@ -204,7 +204,6 @@ class MasterService(pb_grpc.MasterServiceServicer):
         state, asked = self.state, checked_table(request.table, self.state.options.topic_prefix)
         if asked.writer_schemas or asked.source.framing == "bare":
             await asyncio.to_thread(check_writer_schemas, asked.writer_schemas, asked.source)
-        await state.look()
 
         def created() -> Callable[[], Change]:
             return partial(
@@ -218,7 +217,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
                 more_may_come=state.servers_may_come,
             )
 
-        table_id = await state.group.change_aside(created)
+        table_id = await state.group.change_aside(created, state.look)
         table = state.catalog.get(TABLE, table_id)
         if table is None:
             raise Refused(Code.NOT_FOUND, "the table of this request was dropped", request_id=request.request_id)
@@ -318,15 +317,13 @@ class MasterService(pb_grpc.MasterServiceServicer):
         self, request_of: Callable[[MasterState, change_requests.Request], Change], request: pb.ReplicaRequest
     ) -> None:
         wanted = change_requests.Request(request.tablet_id, request.server_uuid, request.role, _seen(request))
-        await self.state.look()
-        await self.state.group.change(lambda: request_of(self.state, wanted))
+        await self.state.group.change(lambda: request_of(self.state, wanted), self.state.look)
 
     @_answered(pb.SimpleReply)
     async def MoveReplica(self, request: pb.MoveReplicaRequest) -> pb.SimpleReply:
         """Desired state: the replica of one server is on another; with an empty `from`, that server leads."""
         asked, seen = proposal_from_pb(request, new_uuid()), _seen(request)
-        await self.state.look()
-        await self.state.group.change(lambda: change_requests.move(self.state, asked, seen))
+        await self.state.group.change(lambda: change_requests.move(self.state, asked, seen), self.state.look)
         return pb.SimpleReply()
 
     @_answered(pb.SimpleReply)
@@ -358,8 +355,8 @@ class MasterService(pb_grpc.MasterServiceServicer):
         """Desired state: a number of voters, of a table or of one tablet."""
         seen = request.seen_changes if request.HasField("seen_changes") else None
         given = {"table": request.table, "tablet_id": request.tablet_id}
-        await self.state.look()
-        await self.state.group.change(lambda: desired.set_replication(self.state, request.replicas, seen=seen, **given))
+        wanted = lambda: desired.set_replication(self.state, request.replicas, seen=seen, **given)  # noqa: E731
+        await self.state.group.change(wanted, self.state.look)
         return pb.SimpleReply()
 
     @_answered(pb.SimpleReply)
@@ -367,8 +364,8 @@ class MasterService(pb_grpc.MasterServiceServicer):
         """Desired state: a server has no replicas and gets none; or, undone, it is like the others again."""
         seen = request.seen_changes if request.HasField("seen_changes") else None
         uuid, undo, reason = request.server_uuid, request.undo, request.reason
-        await self.state.look()
-        await self.state.group.change(lambda: desired.retire(self.state, uuid, undo=undo, reason=reason, seen=seen))
+        wanted = lambda: desired.retire(self.state, uuid, undo=undo, reason=reason, seen=seen)  # noqa: E731
+        await self.state.group.change(wanted, self.state.look)
         return pb.SimpleReply()
 
     @_answered(pb.SimpleReply)
@@ -396,9 +393,8 @@ class MasterService(pb_grpc.MasterServiceServicer):
         state = self.state
         ids, despite = request.tablet_ids, request.despite_replicas
         floors = {source_from_pb(floor.source): floor.offset for floor in request.floors}
-        await state.look()
         made, lowered = await state.group.change_aside(
-            lambda: replacing.replace_tablets(state, ids, floors, despite_replicas=despite)
+            lambda: replacing.replace_tablets(state, ids, floors, despite_replicas=despite), state.look
         )
         for pos, (old, new) in enumerate(made.items(), 1):
             _log.warning("T %s P %s is given up, the empty tablet %s is in its place", old, self.uuid, new)

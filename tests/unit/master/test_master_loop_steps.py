@@ -135,6 +135,32 @@ def test_tables_of_the_most_tablets_are_no_long_step_of_the_loop(replicas: int) 
     asyncio.run(scenario())
 
 
+def test_number_of_voters_of_the_largest_table_is_no_long_step_of_the_loop() -> None:
+    """IN-60. Goal: a request for another number of voters of a table of as many tablets as it may have does not delay
+    heartbeats, votes and other requests. Method: such requests, at once and one after the other; each change touches
+    all tablets, which the next one has to look at. The master's calls of functions in each step of its loop are
+    counted."""
+
+    async def scenario() -> None:
+        world = MasterWorld()
+        await world.begin()
+        try:
+            info = table_info("big", buckets=limits.TABLETS_PER_TABLE_MAX, rf=1)
+            await world.done("CreateTable", pb.CreateTableRequest(table=info, request_id="big"))
+            world.clock.now_us += 100_000_000
+            await world.report()
+            wanted = [pb.SetReplicationRequest(table="big", replicas=n) for n in (3, 5, 3, 1)]
+            with counted_steps() as steps:
+                await asyncio.gather(*(world.done("SetReplication", request) for request in wanted[:2]))
+                for request in wanted[2:]:
+                    await world.done("SetReplication", request)
+            assert max(steps) <= limits.REQUEST_STEPS, sorted(steps)[-3:]
+        finally:
+            await world.end()
+
+    asyncio.run(scenario())
+
+
 WIDE = 250
 """Tables of 300 columns, each with a tablet that a server is to create."""
 NEW = S[3]
