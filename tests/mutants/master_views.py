@@ -609,6 +609,18 @@ MUTANTS = (
         after="async with self._calls[applicant.listed]:",
     ),
     Mutant(
+        name="stranger that listens nowhere is a server",
+        rows="IN-43",
+        test=(
+            "tests/process/test_forged_heartbeats_process.py::"
+            "test_forged_heartbeats_delete_nothing_and_their_sender_is_named"
+        ),
+        file="replica/master/heartbeats/server_admission.py",
+        function="ServerAdmission._call",
+        before="if why := await self._absent(address, applicant, cluster_id):",
+        after="if False and (why := await self._absent(address, applicant, cluster_id)):",
+    ),
+    Mutant(
         name="heartbeat alone makes a server",
         rows="IN-43",
         test="tests/unit/master/test_master_server_admission.py::test_server_counts_once_it_answered_at_its_address",

@@ -80,6 +80,14 @@ MUTANTS = (
         after='py-modules = ["nyala_command"]',
     ),
     Mutant(
+        name="wheel does not name what it imports",
+        rows="IN-70",
+        test="tests/unit/infra/test_installed.py::test_installed_package_is_found_beside_a_folder_of_its_name",
+        file="pyproject.toml",
+        before='"typer>=0.20,<1",',
+        after="",
+    ),
+    Mutant(
         name="clone is found by an import hook",
         rows="IN-70",
         test="tests/unit/infra/test_installed.py::test_installed_package_is_found_beside_a_folder_of_its_name",
@@ -269,5 +277,46 @@ MUTANTS = (
         function="Tally.timed",
         before="if error.code is not Code.OVERLOADED:",
         after="if error.code is Code.OK:",
+    ),
+    *(
+        Mutant(
+            name=name,
+            rows=rows,
+            test="tests/fuzz/test_fuzz_targets.py::test_hostile_inputs_of_each_kind_are_refused_and_harm_nothing"
+            + kind,
+            file=file,
+            function=function,
+            before=before,
+            after=after,
+        )
+        for name, rows, kind, file, function, before, after in (
+            (
+                "text of a record ends after it",
+                "IN-90",
+                "[topic]",
+                "schemas/bounded.py",
+                "_Cursor.blob",
+                "if not 0 <= size <= min(self.left, self.text_bytes_max):",
+                "if size > self.text_bytes_max:",
+            ),
+            (
+                "header of a log that is none is a raw error",
+                "IN-82",
+                "[file]",
+                "replica/wal/format.py",
+                "decode_header",
+                "except BAD_AVRO as error:",
+                "except KeyError as error:",
+            ),
+            (
+                "value in a condition that is none is a raw error",
+                "IN-82",
+                "[value]",
+                "replica/api/expressions.py",
+                "",
+                "except (ValueError, OverflowError, decimal.InvalidOperation):",
+                "except OverflowError:",
+            ),
+        )
     ),
 )

@@ -91,6 +91,22 @@ MUTANTS = (
                 "salts[: len(places)]",
             ),
             (
+                "lengths of texts count otherwise",
+                "test_checksum_never_changes_within_a_definition",
+                "checksum.py",
+                "",
+                "_LENGTH = np.uint64(0xA24BAED4963EE407)",
+                "_LENGTH = np.uint64(0xA24BAED4963EE409)",
+            ),
+            (
+                "halves of a sum run into each other",
+                "test_sums_of_two_parts_add_up_in_each_half",
+                "checksum.py",
+                "RowSum.__add__",
+                "low & _MASK | (high & _MASK) << 64",
+                "low + (high << 64)",
+            ),
+            (
                 "bytes of the next text count",
                 "test_checksum_is_the_defined_one_however_cells_are_put_together",
                 "checksum.py",

@@ -312,4 +312,12 @@ MUTANTS = (
         before="_shortened(printable(str(v)))",
         after="printable(str(v))",
     ),
+    Mutant(
+        name="work on a thread has no row",
+        rows="IN-60",
+        test="tests/tidy/test_request_bounds.py::test_work_on_a_thread_states_what_it_costs",
+        file="replica/types/limits.py",
+        before='"checksum": ThreadBound({"pieces": 100, "columns_of_pieces": 80}),',
+        after="",
+    ),
 )
