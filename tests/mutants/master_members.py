@@ -19,32 +19,25 @@ MUTANTS = (
         before="Member(found.uuid, (address,), votes=False, promote=True)",
         after="Member(found.uuid, (address,))",
     ),
-    Mutant(
-        name="master that joins another cluster is added",
-        rows="MF-04",
-        test=REFUSED,
-        file=RULES,
-        function="addition",
-        before='if joins not in ("", cluster_id):',
-        after="if False:",
-    ),
-    Mutant(
-        name="removed master is added again with its uuid",
-        rows="MF-04",
-        test=REFUSED,
-        file=RULES,
-        function="addition",
-        before="if found.cluster_id:",
-        after="if False:",
-    ),
-    Mutant(
-        name="master that forms a group of its own is added",
-        rows="MF-04",
-        test=REFUSED,
-        file=RULES,
-        function="addition",
-        before="if not found.joins or found.tells is None:",
-        after="if found.tells is None and found.joins:",
+    *(
+        Mutant(
+            name=name,
+            rows="MF-04",
+            test=REFUSED,
+            file=RULES,
+            function="addition",
+            before=before,
+            after=after,
+        )
+        for name, before, after in (
+            ("master that joins another cluster is added", 'if joins not in ("", cluster_id):', "if False:"),
+            ("removed master is added again with its uuid", "if found.cluster_id:", "if False:"),
+            (
+                "master that forms a group of its own is added",
+                "if not found.joins or found.tells is None:",
+                "if found.tells is None and found.joins:",
+            ),
+        )
     ),
     Mutant(
         name="removal leaves no living majority",

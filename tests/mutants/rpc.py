@@ -618,32 +618,26 @@ MUTANTS = (
         before="async with asyncio.timeout(wait_s) as limit:",
         after="async with asyncio.timeout(1000 * wait_s + 200) as limit:",
     ),
-    Mutant(
-        name="reply is not foreseen",
-        rows="IN-60",
-        test="tests/unit/rpc/test_rpc_call_costs.py::test_reply_is_foreseen_by_what_the_request_asks_for",
-        file="replica/rpc/call_costs.py",
-        function="request_cost",
-        before="return cost if bound.reply_late else cost + reply_cost(reply_bytes(method, request, size_bytes))",
-        after="return cost",
-    ),
-    Mutant(
-        name="page is charged as a whole list",
-        rows="IN-60",
-        test="tests/unit/rpc/test_rpc_call_costs.py::test_reply_is_foreseen_by_what_the_request_asks_for",
-        file="replica/rpc/call_costs.py",
-        function="reply_bytes",
-        before="if _is_paged(request.DESCRIPTOR):",
-        after="if False:",
-    ),
-    Mutant(
-        name="rows are as many as a request says",
-        rows="IN-60",
-        test="tests/unit/rpc/test_rpc_call_costs.py::test_reply_is_foreseen_by_what_the_request_asks_for",
-        file="replica/rpc/call_costs.py",
-        function="_items",
-        before="min(said, size_bytes // _ROW_BYTES_MIN)",
-        after="said",
+    *(
+        Mutant(
+            name=name,
+            rows="IN-60",
+            test="tests/unit/rpc/test_rpc_call_costs.py::test_reply_is_foreseen_by_what_the_request_asks_for",
+            file="replica/rpc/call_costs.py",
+            function=function,
+            before=before,
+            after=after,
+        )
+        for name, function, before, after in (
+            (
+                "reply is not foreseen",
+                "request_cost",
+                "return cost if bound.reply_late else cost + reply_cost(reply_bytes(method, request, size_bytes))",
+                "return cost",
+            ),
+            ("page is charged as a whole list", "reply_bytes", "if _is_paged(request.DESCRIPTOR):", "if False:"),
+            ("rows are as many as a request says", "_items", "min(said, size_bytes // _ROW_BYTES_MIN)", "said"),
+        )
     ),
     Mutant(
         name="rows cost nothing",

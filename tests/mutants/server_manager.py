@@ -180,173 +180,85 @@ MUTANTS = (
         """,
         after="",
     ),
-    Mutant(
-        name="creation without a table",
-        rows="IN-82",
-        test=(
-            "tests/unit/server/test_server_creations.py::"
-            "test_creation_with_a_bad_field_is_refused_with_the_value_and_changes_nothing"
-        ),
-        file="replica/server/requests/creations.py",
-        function="checked_creation",
-        before='check_id(request.table.table_id, "a tablet\'s table")',
-        after="pass",
-    ),
-    Mutant(
-        name="creation of a table without a name",
-        rows="IN-82",
-        test=(
-            "tests/unit/server/test_server_creations.py::"
-            "test_creation_with_a_bad_field_is_refused_with_the_value_and_changes_nothing"
-        ),
-        file="replica/server/requests/creations.py",
-        function="checked_creation",
-        before='check_token(request.table.name, "the name of a tablet\'s table")',
-        after="pass",
-    ),
-    Mutant(
-        name="numbers of a table that is created are any",
-        rows="IN-82",
-        test=(
-            "tests/unit/server/test_server_creations.py::"
-            "test_creation_with_a_bad_field_is_refused_with_the_value_and_changes_nothing"
-        ),
-        file="replica/server/requests/creations.py",
-        function="checked_creation",
-        before="check_numbers(table)",
-        after="pass",
-    ),
-    Mutant(
-        name="schemas of a tablet have any ids",
-        rows="IN-82",
-        test=(
-            "tests/unit/server/test_server_creations.py::"
-            "test_creation_with_a_bad_field_is_refused_with_the_value_and_changes_nothing"
-        ),
-        file="replica/server/requests/creations.py",
-        function="_check_versions",
-        before="ids[0] < 1 or ids != sorted(set(ids))",
-        after="ids[0] < 0 or ids != sorted(ids)",
-    ),
-    Mutant(
-        name="first config was decided",
-        rows="IN-82",
-        test=(
-            "tests/unit/server/test_server_creations.py::"
-            "test_creation_with_a_bad_field_is_refused_with_the_value_and_changes_nothing"
-        ),
-        file="replica/server/requests/creations.py",
-        function="_check_first",
-        before="(config.opid, config.decision, config.unsafe) != (ZERO_OPID, (0, 0), False)",
-        after="(config.opid, config.unsafe) != (ZERO_OPID, False)",
-    ),
-    Mutant(
-        name="first config has a position",
-        rows="IN-82",
-        test=(
-            "tests/unit/server/test_server_creations.py::"
-            "test_creation_with_a_bad_field_is_refused_with_the_value_and_changes_nothing"
-        ),
-        file="replica/server/requests/creations.py",
-        function="_check_first",
-        before="(config.opid, config.decision, config.unsafe) != (ZERO_OPID, (0, 0), False)",
-        after="(config.decision, config.unsafe) != ((0, 0), False)",
-    ),
-    Mutant(
-        name="first config is unsafe",
-        rows="IN-82",
-        test=(
-            "tests/unit/server/test_server_creations.py::"
-            "test_creation_with_a_bad_field_is_refused_with_the_value_and_changes_nothing"
-        ),
-        file="replica/server/requests/creations.py",
-        function="_check_first",
-        before="(config.opid, config.decision, config.unsafe) != (ZERO_OPID, (0, 0), False)",
-        after="(config.opid, config.decision) != (ZERO_OPID, (0, 0))",
-    ),
-    Mutant(
-        name="first config of any number of members",
-        rows="IN-82",
-        test=(
-            "tests/unit/server/test_server_creations.py::"
-            "test_creation_with_a_bad_field_is_refused_with_the_value_and_changes_nothing"
-        ),
-        file="replica/server/requests/creations.py",
-        function="_check_first",
-        before="members > limits.CONFIG_MEMBERS_PROPOSED_MAX",
-        after="members > 1 << 30",
-    ),
-    Mutant(
-        name="first config of nobody is told by the value of another check",
-        rows="IN-82",
-        test=(
-            "tests/unit/server/test_server_creations.py::"
-            "test_creation_with_a_bad_field_is_refused_with_the_value_and_changes_nothing"
-        ),
-        file="replica/server/requests/creations.py",
-        function="_check_first",
-        before="if why := unheld_reason(config):",
-        after="if (why := unheld_reason(config)) and members:",
-    ),
-    Mutant(
-        name="first members hold no data",
-        rows="IN-82",
-        test=(
-            "tests/unit/server/test_server_creations.py::"
-            "test_creation_with_a_bad_field_is_refused_with_the_value_and_changes_nothing"
-        ),
-        file="replica/server/requests/creations.py",
-        function="_check_first",
-        before="not member.holds_data",
-        after="False",
-    ),
-    Mutant(
-        name="first members have no address",
-        rows="IN-82",
-        test=(
-            "tests/unit/server/test_server_creations.py::"
-            "test_creation_with_a_bad_field_is_refused_with_the_value_and_changes_nothing"
-        ),
-        file="replica/server/requests/creations.py",
-        function="_check_first",
-        before="if not member.addresses:",
-        after="if False:",
-    ),
-    Mutant(
-        name="first members have an address without a host or port",
-        rows="IN-82",
-        test=(
-            "tests/unit/server/test_server_creations.py::"
-            "test_creation_with_a_bad_field_is_refused_with_the_value_and_changes_nothing"
-        ),
-        file="replica/server/requests/creations.py",
-        function="_check_first",
-        before="if why := unheld_reason(config):",
-        after='if (why := unheld_reason(config)) and "a host or a port" not in why:',
-    ),
-    Mutant(
-        name="first leader does not vote",
-        rows="IN-82",
-        test=(
-            "tests/unit/server/test_server_creations.py::"
-            "test_creation_with_a_bad_field_is_refused_with_the_value_and_changes_nothing"
-        ),
-        file="replica/server/requests/creations.py",
-        function="_check_first",
-        before="leader_hint not in config.voters",
-        after="config.member(leader_hint) is None",
-    ),
-    Mutant(
-        name="first leader is a stranger",
-        rows="IN-82",
-        test=(
-            "tests/unit/server/test_server_creations.py::"
-            "test_creation_with_a_bad_field_is_refused_with_the_value_and_changes_nothing"
-        ),
-        file="replica/server/requests/creations.py",
-        function="_check_first",
-        before="leader_hint not in config.voters",
-        after="False",
+    *(
+        Mutant(
+            name=name,
+            rows="IN-82",
+            test=(
+                "tests/unit/server/test_server_creations.py::"
+                "test_creation_with_a_bad_field_is_refused_with_the_value_and_changes_nothing"
+            ),
+            file="replica/server/requests/creations.py",
+            function=function,
+            before=before,
+            after=after,
+        )
+        for name, function, before, after in (
+            (
+                "creation without a table",
+                "checked_creation",
+                'check_id(request.table.table_id, "a tablet\'s table")',
+                "pass",
+            ),
+            (
+                "creation of a table without a name",
+                "checked_creation",
+                'check_token(request.table.name, "the name of a tablet\'s table")',
+                "pass",
+            ),
+            ("numbers of a table that is created are any", "checked_creation", "check_numbers(table)", "pass"),
+            (
+                "schemas of a tablet have any ids",
+                "_check_versions",
+                "ids[0] < 1 or ids != sorted(set(ids))",
+                "ids[0] < 0 or ids != sorted(ids)",
+            ),
+            (
+                "first config was decided",
+                "_check_first",
+                "(config.opid, config.decision, config.unsafe) != (ZERO_OPID, (0, 0), False)",
+                "(config.opid, config.unsafe) != (ZERO_OPID, False)",
+            ),
+            (
+                "first config has a position",
+                "_check_first",
+                "(config.opid, config.decision, config.unsafe) != (ZERO_OPID, (0, 0), False)",
+                "(config.decision, config.unsafe) != ((0, 0), False)",
+            ),
+            (
+                "first config is unsafe",
+                "_check_first",
+                "(config.opid, config.decision, config.unsafe) != (ZERO_OPID, (0, 0), False)",
+                "(config.opid, config.decision) != (ZERO_OPID, (0, 0))",
+            ),
+            (
+                "first config of any number of members",
+                "_check_first",
+                "members > limits.CONFIG_MEMBERS_PROPOSED_MAX",
+                "members > 1 << 30",
+            ),
+            (
+                "first config of nobody is told by the value of another check",
+                "_check_first",
+                "if why := unheld_reason(config):",
+                "if (why := unheld_reason(config)) and members:",
+            ),
+            ("first members hold no data", "_check_first", "not member.holds_data", "False"),
+            ("first members have no address", "_check_first", "if not member.addresses:", "if False:"),
+            (
+                "first members have an address without a host or port",
+                "_check_first",
+                "if why := unheld_reason(config):",
+                'if (why := unheld_reason(config)) and "a host or a port" not in why:',
+            ),
+            (
+                "first leader does not vote",
+                "_check_first",
+                "leader_hint not in config.voters",
+                "config.member(leader_hint) is None",
+            ),
+            ("first leader is a stranger", "_check_first", "leader_hint not in config.voters", "False"),
+        )
     ),
     Mutant(
         name="creation over a superblock",
