@@ -23,7 +23,7 @@ from tests.harness.orphans import end_with
 from tests.sim.coverage import shortfalls, show
 from tests.sim.runs import SIMULATORS, Job, Outcome, Tally, command, run, run_all
 
-CI_SEEDS = {"core": 3_500, "driver": 1_600, "jam": 600, "stranded": 40, "tablet": 560}
+CI_SEEDS = {"core": 2_600, "driver": 1_200, "jam": 450, "stranded": 30, "tablet": 420}
 """How many seeds of each simulator CI runs."""
 SEEDS_FILE = Path(__file__).with_name("seeds.txt")
 FAILURES_SHOWN = 10
