@@ -113,8 +113,8 @@ def _read(key: str, record: Json) -> Record:
 
 
 def _members_of(record: Record | None) -> tuple[Member, ...]:
-    """The members of a tablet in the last config that is known."""
-    return record.known_config.members if isinstance(record, Tablet) else ()
+    """The members of a tablet's `known_config`, without a call of a function: this is done for each record."""
+    return (record.config or record).members if isinstance(record, Tablet) else ()
 
 
 class Catalog:
