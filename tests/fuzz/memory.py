@@ -19,8 +19,7 @@ class HighWater:
     """The highest resident size above what was resident at the beginning. Linux."""
 
     def __init__(self) -> None:
-        if not gc.get_freeze_count():
-            gc.freeze()  # the modules stay, and a check of each of them takes a quarter of a second
+        gc.freeze()  # what is there stays, and a check of all of it takes up to a second
         self.begin()
 
     def begin(self) -> None:

@@ -6,6 +6,15 @@ from tests.mutants.mutant import Edit, Mutant
 
 MUTANTS = (
     Mutant(
+        name="change whose answer is too long was not applied",
+        rows="IN-11",
+        test="tests/unit/client/test_client_retry.py::test_change_whose_answer_is_too_long_may_have_been_applied",
+        file="replica/client/retry.py",
+        function="refusal_of_rpc_error",
+        before=" or _ANSWER_TOO_LONG in text",
+        after="",
+    ),
+    Mutant(
         name="batch that is too large is not halved",
         rows="IN-60",
         test="tests/unit/client/test_client_halves.py::test_batch_whose_rows_keep_too_much_goes_in_halves",

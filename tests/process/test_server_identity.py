@@ -76,7 +76,7 @@ def test_bad_writes_are_refused_and_leave_no_trace() -> None:
             (good, {"schema_id": 9}, Code.SCHEMA_MISMATCH),
             (big, {"schema_id": 9}, Code.SCHEMA_MISMATCH),
             (good, {"rows": 2}, Code.INVALID_BATCH),
-            (good, {"payload": b"\x00" * (9 << 20)}, Code.TOO_LARGE),
+            (good, {"payload": b"\x00" * ((9 << 20) - (64 << 10))}, Code.TOO_LARGE),
         ]
         for base, changes, code in cases:
             request = pb.WriteRequest()

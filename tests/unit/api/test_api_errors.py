@@ -25,6 +25,7 @@ from nyala.replica.client import (
     TableHandle,
     TabletHandle,
 )
+from nyala.replica.master.group.changing_members import MembersSilent
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, RowError, TableSchema
 from nyala.replica.server.startup.replay_watch import EntryCrashesReplay
 from nyala.replica.tablet_copy.downloads import DamagedFile
@@ -77,6 +78,7 @@ ERRORS: list[ReplicaError] = [
     DamagedFile(CopyFile(FileKind.BLOCK, "1.blk", 10, 7), 9, 8),
     Refused(Code.NOT_LEADER, "what", detail="uuid@h:1", applied=Applied.UNKNOWN, at=Address("h", 1)),
     ResourcesExhausted("what", files=9),
+    MembersSilent(Code.ILLEGAL_STATE, "what", living=1),
     NotApplied(Code.NOT_FOUND, "what", detail="d", table="t"),
     OutcomeUnknown(Code.TIMED_OUT, "what", detail="d", timeout_s=1.5),
     RowErrors([FAILURE], table="t", rows_applied=4, rows=ROWS, failed=2, advice="Do this."),

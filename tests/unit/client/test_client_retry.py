@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import grpc
 import pytest
 
 from nyala.replica.client import REACTIONS, ClientOptions, NotApplied, OutcomeUnknown, Reaction, reaction_to
-from nyala.replica.client.retry import Attempts, Deadline
+from nyala.replica.client.retry import Attempts, Deadline, refusal_of_rpc_error
 from nyala.replica.types import Applied, Code, InvariantViolation, Refused
 
 OPTIONS = ClientOptions()
@@ -113,3 +114,37 @@ def test_client_options_that_contradict_each_other_are_refused() -> None:
     ):
         with pytest.raises(InvariantViolation):
             ClientOptions(**wrong)  # type: ignore[arg-type]
+
+
+class Ended(grpc.RpcError, grpc.Call):  # type: ignore[misc]
+    """A call that gRPC ended."""
+
+    def __init__(self, status: grpc.StatusCode, text: str) -> None:
+        self._status, self._text = status, text
+
+    def code(self) -> grpc.StatusCode:
+        """Return the status."""
+        return self._status
+
+    def details(self) -> str:
+        """Return gRPC's text."""
+        return self._text
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "applied"),
+    [
+        ("SERVER: Received message larger than max (2000 vs. 1000)", Code.TOO_LARGE, Applied.NOT_APPLIED),
+        ("CLIENT: Sent message larger than max (60000 vs. 50000)", Code.TOO_LARGE, Applied.NOT_APPLIED),
+        ("the request was not whole after 15 s: nothing was applied", Code.ILLEGAL_STATE, Applied.NOT_APPLIED),
+        ("Stream removed (CLIENT: Received message larger than max (9 vs. 8))", Code.ILLEGAL_STATE, Applied.UNKNOWN),
+    ],
+)
+def test_change_whose_answer_is_too_long_may_have_been_applied(text: str, code: Code, applied: Applied) -> None:
+    """IN-11. Goal: a change is told as not applied only if no server can have carried it out, and a request that is too
+    long as that, so that a batch is halved. Method: what gRPC says of requests and of answers that are too long, under
+    the same status; and reads, which change nothing."""
+    error = Ended(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+    refused = refusal_of_rpc_error(error, mutates=True)
+    assert (refused.code, refused.applied) == (code, applied)
+    assert refusal_of_rpc_error(error, mutates=False).applied is Applied.NOT_APPLIED
