@@ -17,6 +17,7 @@ from tests.harness.road import Road, row
 pytestmark = pytest.mark.e2e
 
 
+@pytest.mark.deep
 def test_driver_killed_between_apply_and_letter_comes_back_at_once_and_tells_it_once(
     road: Road, monkeypatch: pytest.MonkeyPatch
 ) -> None:

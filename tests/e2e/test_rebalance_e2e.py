@@ -52,6 +52,7 @@ class Job:
             topics.close()
 
 
+@pytest.mark.deep
 def test_server_that_joins_gets_its_share_by_proposals_and_by_none_of_a_dry_run(
     road: Road, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -145,6 +145,7 @@ def test_live_server_into_which_no_copy_succeeds_stops_nobodys_healing() -> None
             ward.verify()
 
 
+@pytest.mark.deep
 def test_server_in_maintenance_loses_no_replica_before_the_time_is_over() -> None:
     """OP-01: a server that is killed in maintenance keeps its replicas until the time is over, although it has been
     silent for longer than the re-replication delay before. Then the tablets are healed without anybody's doing.

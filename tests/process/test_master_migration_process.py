@@ -140,6 +140,7 @@ def test_config_rewrite_that_dies_is_finished_and_never_falls_back(migration: Mi
     assert (first.root / "undo").is_dir(), finished
 
 
+@pytest.mark.deep
 def test_migration_is_refused_what_would_end_badly(migration: Migration) -> None:
     """Goal: MF-21, MF-22, MF-24, MF-25: a careless step changes nothing. Method: rewrite a master that runs, with an
     even number, a name that does not resolve, without itself; format what is formatted; ask for uuids while it runs;

@@ -538,6 +538,7 @@ def test_witness_is_added_by_command_shown_as_one_and_becomes_whole(town: Town) 
     town.nyala.drop_table("w")
 
 
+@pytest.mark.deep
 def test_copy_made_before_its_server_is_added_is_used_and_an_abandoned_one_is_deleted(town: Town) -> None:
     """CC-06, CC-07, CC-10, X-12. Goal: a driver may copy first and add then, by command; if it dies in between, what it
     copied goes. Method: `copy start` to two servers that are in no config, while rows are written; the copies reach at

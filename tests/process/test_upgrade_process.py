@@ -102,6 +102,7 @@ class Upgrade:
         assert (ended.stdout.strip() == "0.2.0") is (build is FORMER)
 
 
+@pytest.mark.deep
 def test_cluster_is_upgraded_process_by_process_and_goes_back_until_it_is_finalized() -> None:
     """IN-92, IN-93. Goal: no upgrade needs an outage, none shuts a process out, and its end is an operator's word.
     Method: under writes and reads that a checker judges, servers and masters of 0.2.0 become this build, one of each

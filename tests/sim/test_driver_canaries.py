@@ -49,6 +49,7 @@ def test_entries_applied_ahead_of_the_own_log_are_seen(monkeypatch: pytest.Monke
     assert complaints("its log is durable up to")
 
 
+@pytest.mark.deep
 def test_replica_that_a_full_disk_ends_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: the fault of metadata without room has an effect. Method: a full disk fails the replica for good."""
     right = Persister._settled

@@ -28,6 +28,7 @@ def test_seed_that_once_failed_holds(job: Job) -> None:
     assert not outcome.failure, outcome.trace
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("simulator", sorted(SIMULATORS))
 def test_seed_run_twice_comes_across_the_same(simulator: str) -> None:
     """Goal: a red run is replayable. Method: two runs of a seed both hold, deliver as many messages, and come across

@@ -171,6 +171,7 @@ def day(seed: int) -> History:
     return history
 
 
+@pytest.mark.deep
 def test_histories_with_stale_reads_are_explained() -> None:
     """IN-10. Goal: a client's reads never go back in time, and stale ones are as fresh as they say. Method: many random
     days over lagging replicas with clocks apart; the history checker judges what two clients saw."""

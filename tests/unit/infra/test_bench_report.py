@@ -399,6 +399,7 @@ def test_p99_of_a_window_leaves_other_writes_out() -> None:
         p99_ms(writes, 10.0, 10.15)
 
 
+@pytest.mark.deep
 def test_checksums_are_measured_beside_a_read_of_the_same_bytes() -> None:
     """IN-04. Goal: the cost of a checksum by the length of values is shown beside the bare limit, in one run.
     Method: one round over little: every kind of values has its figure on both sides with a title and a unit, and

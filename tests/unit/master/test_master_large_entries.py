@@ -98,6 +98,7 @@ def follow(folder: Path, scenario: Callable[[Follower], Awaitable[None]]) -> Non
     asyncio.run(life())
 
 
+@pytest.mark.deep
 def test_largest_change_costs_a_followers_loop_no_decode(tmp_path: Path) -> None:
     """IN-60. Goal: a change of 10,000 sources, 4 MB, which takes a second to check, does not delay the loop of a
     following master. Method: calls of functions are counted on every thread from its arrival until it is applied: the

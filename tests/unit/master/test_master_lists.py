@@ -101,6 +101,7 @@ def test_every_table_is_listed_in_pages(count: int, columns: int) -> None:
     assert bool(once.next) == (len(listed) <= count)
 
 
+@pytest.mark.deep
 def test_every_tablet_of_a_table_is_listed_in_pages() -> None:
     """IN-80. Goal: a table of 10,000 tablets can be opened. Method: its tablets by pages, in order of position, each
     once; the description of the table comes with the first page only. An older build gets as many as fit."""
@@ -179,6 +180,7 @@ def test_work_on_a_page_gives_way_to_heartbeats(monkeypatch: pytest.MonkeyPatch)
     assert turns >= 50
 
 
+@pytest.mark.deep
 @settings(max_examples=60)
 @given(st.data())
 def test_pages_have_what_was_there_all_the_time_once(data: st.DataObject) -> None:

@@ -22,6 +22,7 @@ def encoded(world: World) -> int:
     return world.look_ups.encoded - before
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("servers", "tablets"), [(6, 60), (20, 1000)])
 def test_look_up_encodes_what_changed_and_not_the_table(servers: int, tablets: int) -> None:
     """Goal: a look-up of a table of 1,000 tablets costs no walk with conversions. Method: the encoded tablets are

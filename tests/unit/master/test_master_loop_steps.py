@@ -44,6 +44,7 @@ def advancing(world: MasterWorld, count: int) -> pb.AdvanceSourcesRequest:
     return request
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("count", [FEW, MANY])
 def test_thousands_of_source_positions_are_no_long_step_of_the_loop(count: int) -> None:
     """IN-60. Goal: opening or advancing 5,000 positions does not delay heartbeats, votes and other requests. Method:
@@ -103,6 +104,7 @@ def test_change_that_was_computed_aside_is_refused_if_another_master_may_have_le
     asyncio.run(scenario())
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("replicas", [1, 3, 5])
 def test_tables_of_the_most_tablets_are_no_long_step_of_the_loop(replicas: int) -> None:
     """IN-60. Goal: creating, replacing and dropping a table of as many tablets as it may have does not delay
@@ -188,6 +190,7 @@ async def world_of_wide_tables() -> MasterWorld:
     return world
 
 
+@pytest.mark.deep
 def test_orders_for_hundreds_of_wide_tables_are_no_long_step_of_the_loop() -> None:
     """IN-60, IN-80. Goal: encoding the creation orders of 250 tables with 300 columns does not delay other work of the
     loop. Method: the master's function calls in each step of its loop are counted, heartbeat by heartbeat. No step
@@ -215,6 +218,7 @@ def test_orders_for_hundreds_of_wide_tables_are_no_long_step_of_the_loop() -> No
     asyncio.run(scenario())
 
 
+@pytest.mark.deep
 def test_table_that_changed_is_encoded_anew_and_no_other_one() -> None:
     """IN-60. Goal: orders carry the current description of a table, and only a changed table is encoded again. Method:
     a server that creates nothing is given the same orders again; then one of the tables changes, and one is dropped."""

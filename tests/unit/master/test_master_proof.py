@@ -234,6 +234,7 @@ def test_strangers_that_vouch_for_each_other_prove_nothing() -> None:
     assert prove(config(3, "abc"), many, 0).config == config(3, "abc")
 
 
+@pytest.mark.deep
 @settings(max_examples=150)
 @given(st.data())
 def test_strangers_prove_nothing_whatever_they_tell(data: st.DataObject) -> None:
@@ -287,6 +288,7 @@ def conspiracies(draw: st.DrawFn, honest: RaftConfig, liar: str) -> dict[str, Ra
     return told | dict.fromkeys((*STRANGERS[:3], liar), last)
 
 
+@pytest.mark.deep
 @settings(max_examples=250)
 @given(st.data())
 def test_nothing_but_what_was_committed_is_ever_proven(data: st.DataObject) -> None:

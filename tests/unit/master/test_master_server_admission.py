@@ -179,6 +179,7 @@ def test_new_leader_asks_where_the_catalog_says_that_a_server_listens() -> None:
     run(scenario)
 
 
+@pytest.mark.deep
 def test_made_up_servers_fill_their_hosts_share_and_expire() -> None:
     """IN-43. Goal: 20,000 false servers cost a bounded number of applicants and calls, and do not keep true servers
     out. Method: all of them from one host, while an honest server of another host comes; many hosts, up to the bound of

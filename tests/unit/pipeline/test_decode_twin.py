@@ -13,6 +13,7 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -106,6 +107,7 @@ def test_signalling_nan_is_a_nan_and_no_warning() -> None:
         assert math.isnan(found[name])
 
 
+@pytest.mark.deep
 @settings(max_examples=60)
 @given(ROWS.filter(bool), st.data())
 def test_mangled_bytes_never_change_other_rows_nor_crash(rows: list[dict[str, Any]], data: st.DataObject) -> None:

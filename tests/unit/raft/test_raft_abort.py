@@ -342,6 +342,7 @@ class AbortNet(SimNet):
         self.marks["aborted"] += sum(node.core.aborted is not None for node in self.nodes.values())
 
 
+@pytest.mark.deep
 def test_random_groups_with_aborted_changes_stay_one_group() -> None:
     """Goal: TC-80, I4: aborts, direct voters, crashes, cuts and transfers at random break none of the oracles, and a
     healed group converges. Method: 40 seeds; aborts by command and by themselves must have happened."""

@@ -42,6 +42,7 @@ def test_role_moves_are_those_of_the_diagram_and_no_others() -> None:
             assert solo.core.role is old
 
 
+@pytest.mark.deep
 def test_role_moves_between_members_all_happen() -> None:
     """CN-31. Goal: the table is about what cores do. Method: collect the moves of random histories; those that only a
     removal causes have tests of their own."""

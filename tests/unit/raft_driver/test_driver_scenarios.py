@@ -367,6 +367,7 @@ class Crashy:
         return first
 
 
+@pytest.mark.deep
 def test_leaders_that_die_before_they_send_cost_no_row_and_double_none() -> None:
     """Goal: scenarios 9 and 10: leaders that die before they send lose no acknowledged row and apply none twice.
     Method: on simulated disks, leaders of seven die just before they send, while the log is slow. Rows with different

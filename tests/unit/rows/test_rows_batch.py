@@ -223,6 +223,7 @@ def test_decode_leaves_to_pyarrow_only_headers_that_it_writes_itself(monkeypatch
     assert decode_batch(other, WIRE).equals(plain(3))
 
 
+@pytest.mark.deep
 def test_decode_of_fuzzed_bytes_refuses_or_returns_a_batch_that_is_safe_to_use() -> None:
     """Goal: no bytes take the process down. Method: 2,000 seeded mutations in a child process, accepted ones sorted."""
     code = "from tests.unit.rows.test_rows_batch import fuzz; print(sum(fuzz(s, 1000) for s in range(2)))"

@@ -308,6 +308,7 @@ ONE_VALUE = st.one_of(
 KINDS = (pa.int8(), pa.int64(), pa.float32(), pa.string(), pa.binary(), pa.decimal128(9, 2), pa.timestamp("us", "UTC"))
 
 
+@pytest.mark.deep
 @settings(max_examples=150)
 @given(st.lists(ONE_VALUE, max_size=4), st.sampled_from(KINDS))
 @example([["\u00e9" * 1000]], pa.string())

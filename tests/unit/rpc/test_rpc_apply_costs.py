@@ -113,6 +113,7 @@ CASES = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", CASES, ids=lambda name: name.replace(" ", "-"))
 def test_batch_takes_no_more_steps_of_a_thread_than_is_stated(name: str, tmp_path: Path) -> None:
     """IN-60. Goal: no batch that the leader lets through holds a tablet for long. Method: batches that multiply what

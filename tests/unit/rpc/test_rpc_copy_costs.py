@@ -220,6 +220,7 @@ def count_on_threads(monkeypatch: pytest.MonkeyPatch, took: list[Spent]) -> None
     monkeypatch.setattr(asyncio, "to_thread", counted)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("replicas", [1, 5])
 def test_tablets_of_a_table_take_no_more_steps_of_a_thread_than_is_stated(
     replicas: int, monkeypatch: pytest.MonkeyPatch
@@ -254,6 +255,7 @@ def test_tablets_of_a_table_take_no_more_steps_of_a_thread_than_is_stated(
     asyncio.run(scenario())
 
 
+@pytest.mark.deep
 def test_source_positions_take_no_more_steps_of_a_thread_than_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
     """IN-60. Goal: opening and advancing sources costs a thread what is stated. Method: 1,000 positions are opened,
     opened again and advanced; one more is opened beside them; steps on the thread are counted."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pandas  # noqa: F401 - pyarrow imports it when it is first asked for an array, which is no cost of a request
 import pyarrow as pa
+import pytest
 
 from nyala.replica.rows import Predicate, RowOp, encode_batch
 from nyala.replica.rpc import checked_request, count_fields, pb, predicate_to_pb
@@ -341,6 +342,7 @@ async def measured(world: Any, rows: dict[str, tuple[str, Make, int]], name: str
     assert most.steps <= steps, f"{method}, {name}: {most} of {steps} steps"
 
 
+@pytest.mark.deep
 def test_requests_of_tablet_servers_cost_no_more_than_is_stated() -> None:
     """IN-60. Goal: REQUESTS is true: the memory and the steps of every handler are a function of the request's bytes
     and fields, and not more. Method: of every call that takes more than a few bytes, the requests that make most of
@@ -355,6 +357,7 @@ def test_requests_of_tablet_servers_cost_no_more_than_is_stated() -> None:
     run_server(scenario)
 
 
+@pytest.mark.deep
 def test_requests_of_masters_cost_no_more_than_is_stated() -> None:
     """IN-60. Goal and method: as above, each at a master of its own, whose log is short."""
 
@@ -379,6 +382,7 @@ def test_every_call_that_takes_many_bytes_has_a_row() -> None:
     assert large - {"WriteBundle"} == {method for method, _, _ in (*AT_SERVERS.values(), *AT_MASTERS.values())}
 
 
+@pytest.mark.deep
 def test_a_call_of_few_bytes_costs_no_more_than_it_is_charged() -> None:
     """IN-60. Goal: what every call is charged is what it may take, also if it asks for much with little. Method:
     the good request of every call, in a fresh world each, after all of them were made once, so that nothing is

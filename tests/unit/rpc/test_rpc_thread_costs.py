@@ -129,6 +129,7 @@ SCANS: dict[str, list[Predicate]] = {
 GETS = {"of a block": "text 0", "of memory": f"text {BLOCKS}", "of no row": "nothing"}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", SCANS, ids=lambda name: name.replace(" ", "-"))
 def test_scan_takes_no_more_steps_of_a_thread_than_is_stated(name: str, tablet: Tablet) -> None:
     """IN-60. Goal: a scan's steps on its thread are bounded, in total and after its caller has left. Method: of a table

@@ -152,6 +152,7 @@ def test_waiting_copies_are_bounded_per_host_and_in_all_and_take_no_room() -> No
     run(scenario)
 
 
+@pytest.mark.deep
 def test_refusal_of_one_more_copy_says_whose_and_how_many() -> None:
     """IN-60. Goal: an operator sees which bound was met. Method: the text for one host and for all of them."""
 

@@ -83,6 +83,7 @@ def test_hostile_field_of_a_write_on_a_link_is_refused_and_leaves_everything_as_
     run_server(scenario, row.at)
 
 
+@pytest.mark.deep
 def test_costly_scans_are_refused_and_reads_of_others_go_on() -> None:
     """IN-60, IN-61. Goal: 10**6 column names, 10**5 conditions, 10**6 values and 224 bytes of nulls take nothing down.
     Method: each of them to a server as the product makes it, all at once, among reads of somebody else, who gets all

@@ -23,6 +23,7 @@ PIECES = (".tmp", ".", "-", "_", "-000000", "-000001", ".arrow", "wal", "superbl
 IDS = st.lists(st.sampled_from(PIECES), min_size=1, max_size=6).map("".join).filter(lambda text: text[0] != ".")
 
 
+@pytest.mark.deep
 @given(tablet_ids=st.lists(IDS, min_size=2, max_size=4, unique=True))
 @example(tablet_ids=["a.tmp", "a", "a.tmp1"])
 @example(tablet_ids=["a", "a-000000", "a-000001", "a-000000.arrow"])

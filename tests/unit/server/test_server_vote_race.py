@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import pytest
+
 from nyala.replica.consensus_metadata import ConsensusMeta, path_of
 from nyala.replica.raft import Message, VoteReply, VoteRequest
 from nyala.replica.server.copies.copy_jobs import CopyJobs
@@ -20,6 +22,7 @@ FIRST, SECOND = "c" * 32, "d" * 32
 KEPT = OpId(1, 1)
 
 
+@pytest.mark.deep
 def test_vote_request_that_meets_the_merge_of_a_copy_is_answered_once_per_term() -> None:
     """TC-57. Goal: whenever in a copy's merge a vote is asked for, it counts once. Method: a thousand copies over one
     tombstone, each of the next term; a candidate asks for its vote in that term from within one of the calls that the

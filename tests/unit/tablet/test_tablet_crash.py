@@ -99,6 +99,7 @@ class HookedDisk(SimDisk):
         super().crash_point(name)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("point", POINTS)
 def test_tablet_written_at_every_hook_and_crashed_twice_in_a_row_replays_each_change_once(point: str) -> None:
     """CN-02, scenario 51. Goal: scenario 51: replay neither loses nor doubles a change, whenever it came. Method: few

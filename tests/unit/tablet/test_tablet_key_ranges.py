@@ -90,6 +90,7 @@ CONDITIONS = st.one_of(
 )
 
 
+@pytest.mark.deep
 @settings(max_examples=300, deadline=None)
 @example(
     predicates=(Predicate("k", "in", ("", "a")), Predicate("k2", "in", (-6, -4))), when=3, fence=1, searched=1

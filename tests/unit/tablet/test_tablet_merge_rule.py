@@ -172,6 +172,7 @@ def test_flush_makes_blocks_of_bounded_size_of_all_its_batches(sizes: list[int],
     assert all(total + sizes[end] > bytes_max for total, (_, end) in zip(totals, runs[:-1], strict=False))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("width", [1, 1000, 30_000])
 def test_tablet_with_wide_rows_is_compacted(width: int) -> None:
     """IN-31. Goal: blocks of wide rows, of which four do not fit into a merge, are merged too. Method: a merge takes

@@ -253,6 +253,7 @@ def peak_of(life: Life, entry: Entry) -> tuple[int, int]:
     return pool.bytes_allocated(), pool.max_memory() - pool.bytes_allocated()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("place", ["memory", "block"])
 def test_update_of_one_column_of_long_rows_copies_a_few_at_a_time(place: str) -> None:
     """IN-60. Goal: what applying a batch takes for a moment does not grow with the rows that it completes. Method: a

@@ -42,6 +42,7 @@ def four_blocks(disk: SimDisk) -> Tablet:
     return tablet
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("work", ["flush", "compact"])
 def test_flush_and_compaction_are_refused_for_a_want_and_done_later(work: str) -> None:
     """IN-30. Goal: if a resource is exhausted, a flush or compaction is refused and done later, and no row or replica

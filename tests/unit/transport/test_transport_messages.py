@@ -293,6 +293,7 @@ def test_batch_larger_than_its_bound_is_split() -> None:
     run(body)
 
 
+@pytest.mark.deep
 def test_batch_of_more_messages_than_a_receiver_takes_is_split() -> None:
     """IN-50. Goal: a sender never makes a batch with more messages than a receiver accepts. Method: one turn has more
     messages than a batch may have, all small: two batches, and everything arrives in order."""

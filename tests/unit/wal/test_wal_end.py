@@ -258,6 +258,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.deep
 @settings(max_examples=200)
 @given(steps=STEPS, seed=st.integers(0, 1 << 30))
 def test_end_of_a_log_is_missed_exactly_if_it_is_missing_under_any_history(
