@@ -154,20 +154,6 @@ MUTANTS = (
         after="",
     ),
     Mutant(
-        name="compressed requests are expanded",
-        rows="IN-60",
-        test="tests/process/test_call_memory_process.py::test_compressed_requests_take_no_memory_and_fill_no_log",
-        file="replica/rpc/connection_options.py",
-        function="",
-        before="""
-            _UNCOMPRESSED,
-            # Two servers on one port would share its connections; the second must fail to bind.
-        """,
-        after="""
-            # Two servers on one port would share its connections; the second must fail to bind.
-        """,
-    ),
-    Mutant(
         name="compressed requests reach a handler",
         rows="IN-60",
         test=(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.mutant import Mutant
+from tests.mutants.mutant import Edit, Mutant
 
 MUTANTS = (
     Mutant(
@@ -34,6 +34,14 @@ MUTANTS = (
         function="CopyJobs.__init__",
         before='self._pool = started_pool(manager.options.copy_jobs_max, "copy-job")',
         after='self._pool = started_pool(32, "copy-job")',
+        more=(
+            Edit(
+                file="replica/server/copies/copy_jobs.py",
+                function="CopyJobs.__init__",
+                before="CopyQueue(manager.options.copy_jobs_max)",
+                after="CopyQueue(32)",
+            ),
+        ),
     ),
     Mutant(
         name="refused request leaves a file",

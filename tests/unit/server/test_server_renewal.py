@@ -84,7 +84,8 @@ def test_order_that_waits_for_another_ones_turn_looks_again() -> None:
         leader.manager.damaged(hosted, Corruption("a block has changed"))
         async with hosted.transition:
             late = asyncio.create_task(renew_tablet(leader.manager, order(now)))
-            await asyncio.sleep(0)  # it has found the damage, and waits
+            for _ in range(20):
+                await asyncio.sleep(0)  # it has found the damage, and waits
             await leader.manager.shutdowns.halt(hosted)
             await leader.manager.open(hosted)
         with pytest.raises(Refused) as found:

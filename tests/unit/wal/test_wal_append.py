@@ -81,9 +81,9 @@ def test_sixteen_writers_with_random_delays_reach_the_disk_in_reservation_order(
     threads = [threading.Thread(target=write, args=(seed,)) for seed in range(16)]
     for thread in threads:
         thread.start()
-    assert [t.name for t in set(threading.enumerate()) - before].count(f"wal-{TABLET}") <= 1
     for thread in threads:
         thread.join()
+    assert [t.name for t in set(threading.enumerate()) - before] == [f"wal-{TABLET}"]
     assert outcomes.wait_for(320) == order
     log.close()
     _, survivors = open_log(disk)
