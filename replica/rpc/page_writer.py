@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
 from nyala.replica.types import limits
 
-SLICE_S = 0.01
-"""The time after which work on a page lets the event loop run other work, in seconds."""
+STEP_BYTES = 8 << 10
+"""After so many bytes of a page, the event loop runs other work. Bytes are counted, as a message costs more calls of
+functions the longer it is; so a step is as long on each machine and each run."""
 FRAME_BYTES = 8
 """The bytes that one message in a repeated field takes besides itself: its tag and its length."""
 
@@ -41,14 +41,16 @@ async def page_of(
     """
     taken: list[Message] = []
     left, last = page_bytes(limit_bytes) - used_bytes, ""
-    began_s = time.monotonic()
+    of_step = 0
     for key, message in found:
-        left -= message.ByteSize() + FRAME_BYTES
+        size = message.ByteSize() + FRAME_BYTES
+        left -= size
         if taken and left < 0:
             return taken, last
         taken.append(message)
         last = key
-        if time.monotonic() - began_s > SLICE_S:
+        of_step += size
+        if of_step >= STEP_BYTES:
             await asyncio.sleep(0)
-            began_s = time.monotonic()
+            of_step = 0
     return taken, ""

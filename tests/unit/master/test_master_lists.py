@@ -160,7 +160,7 @@ def test_every_source_is_listed_in_pages() -> None:
 def test_work_on_a_page_gives_way_to_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
     """IN-80. Goal: a listing of 1,477 wide tables does not delay heartbeats. Method: other work of the loop gets a turn
     between two tables of a page, where each turn is as short as can be."""
-    monkeypatch.setattr(page_writer, "SLICE_S", -1.0)
+    monkeypatch.setattr(page_writer, "STEP_BYTES", 1)
     master = Masters()
     put(master.box, tables(50, 10))
     turns = 0

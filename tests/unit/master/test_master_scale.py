@@ -189,11 +189,11 @@ async def new_server_gets_all_its_orders(world: MasterWorld, asked: Asked) -> No
 def test_everything_answers_in_pages_with_thousands_of_tables_and_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     """IN-80, IN-60. Goal: neither many nor wide tables, nor servers, make an answer too large, incomplete or a long
     step of the loop. Method: a master in this process, over gRPC; each list is walked by pages; a new server gets the
-    orders of 1,477 wide tables. Slices are as short as can be, so the longest step of the loop is the work on one item
+    orders of 1,477 wide tables. Steps are as short as can be, so the longest step of the loop is the work on one item
     of a page, or on a page that is assembled, or on the description of one table for the orders in the reply to a
     heartbeat; it is no more than a small request may cost. The first heartbeat of a leadership is left out: it walks
     the configs of all tablets once."""
-    monkeypatch.setattr(page_writer, "SLICE_S", -1.0)
+    monkeypatch.setattr(page_writer, "STEP_BYTES", 1)
 
     async def scenario() -> None:
         world = MasterWorld()
