@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 import grpc
 
+from nyala.replica.rpc import TooLong, too_long
 from nyala.replica.types import Applied, Code, Refused, Rng
 
 from .options import ClientOptions
@@ -75,9 +76,6 @@ def final(error: Refused, *, unknown: bool, why: str = "", **values: object) -> 
 UNREACHABLE = "the server cannot be reached: "
 NO_ANSWER = "no answer in time; `nyala cluster check` says whether the cluster is well"
 _NEVER_REACHED = frozenset({grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.RESOURCE_EXHAUSTED})
-_TOO_LONG = "message larger than max"
-_ANSWER_TOO_LONG = f"CLIENT: Received {_TOO_LONG}"
-"""gRPC's words, with RESOURCE_EXHAUSTED, if the server has answered."""
 
 
 def refusal_of_rpc_error(error: grpc.RpcError | grpc.FutureCancelledError, *, mutates: bool) -> Refused:
@@ -85,7 +83,8 @@ def refusal_of_rpc_error(error: grpc.RpcError | grpc.FutureCancelledError, *, mu
     unknown."""
     status = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
     text = (error.details() or status.name) if isinstance(error, grpc.Call) else str(error)
-    reached = status not in _NEVER_REACHED or _ANSWER_TOO_LONG in text
+    kind = too_long(error) if isinstance(error, grpc.Call) else None
+    reached = status not in _NEVER_REACHED or kind is TooLong.ANSWER
     applied = Applied.UNKNOWN if mutates and reached else Applied.NOT_APPLIED
     if status is grpc.StatusCode.DEADLINE_EXCEEDED:
         return Refused(Code.TIMED_OUT, NO_ANSWER, applied=applied)
@@ -97,7 +96,7 @@ def refusal_of_rpc_error(error: grpc.RpcError | grpc.FutureCancelledError, *, mu
             "master's address, if this is a tablet server's"
         )
         return Refused(Code.INVALID_ARGUMENT, what, applied=applied)
-    if status is grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LONG in text and not reached:
+    if kind is TooLong.REQUEST:
         return Refused(Code.TOO_LARGE, f"the request has more bytes than may be sent: {_short(text)}", applied=applied)
     return Refused(Code.ILLEGAL_STATE, f"the call failed ({status.name}): {_short(text)}", applied=applied)
 

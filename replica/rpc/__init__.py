@@ -27,7 +27,7 @@ from .connections import (
     frame_parts,
     listen_on,
 )
-from .errors import error_from_pb, error_to_pb, raise_if_error
+from .errors import TooLong, error_from_pb, error_to_pb, raise_if_error, too_long
 from .heartbeats import Reports, check_status, heartbeat_from_pb
 from .hosts import counted_host
 from .messages import fill_message, message_from_pb, message_to_pb

@@ -16,7 +16,20 @@ _UNCOMPRESSED: tuple[str, int] = ("grpc.compression_enabled_algorithms_bitset", 
 """Only messages as they are: gRPC would expand a compressed one, a thousandfold, before anything can measure it. A
 server refuses one with UNIMPLEMENTED. A caller gets an error, or the compressed bytes as its reply."""
 
-CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+Options = tuple[tuple[str, int], ...]
+
+
+def replaced(options: Options, name: str, value: int) -> Options:
+    """These options with another value of the one that has this name."""
+    return tuple({**dict(options), name: value}.items())
+
+
+def receiving(options: Options, bytes_max: int) -> Options:
+    """These options for messages of at most so many bytes that come in."""
+    return replaced(options, "grpc.max_receive_message_length", bytes_max)
+
+
+CHANNEL_OPTIONS: Options = (
     *_SIZES,
     _UNCOMPRESSED,
     ("grpc.initial_reconnect_backoff_ms", 50),
@@ -33,26 +46,17 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.use_local_subchannel_pool", 1),
 )
 
-ONCE_CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
-    *(o for o in CHANNEL_OPTIONS if o[0] != "grpc.min_reconnect_backoff_ms"),
-    # A caller that tries once waits longer than one that retries.
-    ("grpc.min_reconnect_backoff_ms", 5_000),
-)
-"""For a channel of a few calls: its first failure means that no server answers there."""
+ONCE_CHANNEL_OPTIONS = replaced(CHANNEL_OPTIONS, "grpc.min_reconnect_backoff_ms", 5_000)
+"""For a channel of a few calls: its first failure means that no server answers there. A caller that tries once waits
+longer than one that retries."""
 
-ANSWER_CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
-    *(o for o in ONCE_CHANNEL_OPTIONS if o[0] != "grpc.max_receive_message_length"),
-    ("grpc.max_receive_message_length", limits.ANSWER_BYTES_MAX),
-)
+ANSWER_CHANNEL_OPTIONS = receiving(ONCE_CHANNEL_OPTIONS, limits.ANSWER_BYTES_MAX)
 """For a master's calls to tablet servers, of which any process may be one."""
 
-COPY_CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
-    *(o for o in ONCE_CHANNEL_OPTIONS if o[0] != "grpc.max_receive_message_length"),
-    ("grpc.max_receive_message_length", limits.COPY_MANIFEST_BYTES_MAX),
-)
+COPY_CHANNEL_OPTIONS = receiving(ONCE_CHANNEL_OPTIONS, limits.COPY_MANIFEST_BYTES_MAX)
 """For the calls of one copy to its source."""
 
-SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
+SERVER_OPTIONS: Options = (
     ("grpc.max_receive_message_length", limits.GRPC_MESSAGE_BYTES_MAX),
     ("grpc.max_send_message_length", limits.COPY_MANIFEST_BYTES_MAX),
     _UNCOMPRESSED,

@@ -16,11 +16,9 @@ import grpc.aio
 
 from nyala.replica.types import Address, Code, Refused
 
-from .connection_options import CHANNEL_OPTIONS, ONCE_CHANNEL_OPTIONS
+from .connection_options import CHANNEL_OPTIONS, ONCE_CHANNEL_OPTIONS, Options
+from .errors import TooLong, too_long
 
-_TOO_LONG = "larger than max"
-"""In gRPC's text about a message of more bytes than the channel's options allow."""
-Options = tuple[tuple[str, int], ...]
 HEAD_BYTES = 4
 """The bytes at the beginning of a frame on our own connections: its body's length, big-endian."""
 _JOINED_BYTES_MAX = 256 << 10
@@ -41,8 +39,8 @@ def async_channel_to(address: Address | str, options: Options = CHANNEL_OPTIONS)
 async def channel_for_one_call(
     address: Address, options: Options = ONCE_CHANNEL_OPTIONS
 ) -> AsyncIterator[grpc.aio.Channel]:
-    """A channel for one call to the process at this address. Refused UNAVAILABLE if the call fails, and CORRUPTION
-    after an answer that is longer than `options` allow."""
+    """A channel for one call to the process at this address. Refused UNAVAILABLE if the call fails, CORRUPTION
+    after an answer that is longer than `options` allow, and TOO_LARGE if the request is too long for the process."""
     # With the scheme, because gRPC would take a host called `unix` or `xds` for one.
     try:
         async with async_channel_to(f"dns:///{address}", options) as channel:
@@ -53,15 +51,17 @@ async def channel_for_one_call(
 
 def failed_call(error: grpc.aio.AioRpcError, address: Address, options: Options) -> Refused:
     """The refusal that tells of a failed call to the process at this address, over a channel with these options."""
-    status = error.code()
-    if status is grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LONG in (error.details() or ""):
+    kind = too_long(error)
+    if kind is TooLong.REQUEST:
+        return Refused(Code.TOO_LARGE, "the process there takes no request of so many bytes", address=address)
+    if kind is TooLong.ANSWER:
         most = dict(options)["grpc.max_receive_message_length"]
         what = (
             f"the process there sends an answer of more than {most} bytes, none of it was used: it is no Nyala process "
             "of this version, or broken; look what listens there"
         )
         return Refused(Code.CORRUPTION, what, address=address)
-    return Refused(Code.UNAVAILABLE, "nobody answers there", address=address, reason=status.name)
+    return Refused(Code.UNAVAILABLE, "nobody answers there", address=address, reason=error.code().name)
 
 
 def listen_on(server: Any, address: str) -> int:

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
+import grpc
+
 from nyala.replica.types import Applied, Code, Refused, ReplicaError, printable
 
 from . import nyala_pb2 as pb
 
 MESSAGE_LENGTH_MAX = 2000
 """Bounds the characters of an error's text, and of its detail, whoever sends it. Callers log it and show it."""
+
+
+class TooLong(Enum):
+    """The message of a call that gRPC did not deliver, because it has more bytes than one end allows."""
+
+    REQUEST = "SERVER: Received", "CLIENT: Sent"
+    ANSWER = "CLIENT: Received", "SERVER: Sent"
+
+
+def too_long(error: grpc.Call) -> TooLong | None:
+    """The message of this failed call that was too long; None if the call failed for another reason. gRPC tells it by
+    words alone."""
+    text = error.details() or ""
+    if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return None
+    return next((m for m in TooLong if any(f"{words} message larger than max" in text for words in m.value)), None)
 
 
 def error_to_pb(error: Refused | None) -> pb.Error:

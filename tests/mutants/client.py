@@ -11,7 +11,7 @@ MUTANTS = (
         test="tests/unit/client/test_client_retry.py::test_change_whose_answer_is_too_long_may_have_been_applied",
         file="replica/client/retry.py",
         function="refusal_of_rpc_error",
-        before=" or _ANSWER_TOO_LONG in text",
+        before=" or kind is TooLong.ANSWER",
         after="",
     ),
     Mutant(

@@ -10,9 +10,23 @@ import grpc
 import grpc.aio
 import pytest
 
-from nyala.replica.rpc import SERVER_OPTIONS, CallBounds, CallsInFlight, RequestChecks, error_from_pb, pb, pb_grpc
+from nyala.replica.client.retry import refusal_of_rpc_error
+from nyala.replica.rpc import (
+    CHANNEL_OPTIONS,
+    SERVER_OPTIONS,
+    CallBounds,
+    CallsInFlight,
+    RequestChecks,
+    channel_for_one_call,
+    channel_to,
+    checked_server,
+    error_from_pb,
+    pb,
+    pb_grpc,
+)
 from nyala.replica.rpc.call_costs import arrival_cost, reply_bytes, request_cost
-from nyala.replica.types import Applied, Code, Refused, limits
+from nyala.replica.rpc.connection_options import receiving, replaced
+from nyala.replica.types import Address, Applied, Code, Refused, limits
 from tests.harness.hostile_fields import Served
 from tests.harness.patience import patience_s
 from tests.harness.raw_http2 import RawCaller
@@ -173,6 +187,55 @@ def test_reply_is_charged_until_its_caller_has_taken_it() -> None:
 
     for end in ("taken", "late", "a refusal, late", "closed"):
         asyncio.run(asyncio.wait_for(scenario(end), LONG_S))
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "reply_bytes", "may_send", "may_receive", "server_sends", "code", "applied"),
+    [
+        (3000, 9, 5000, 5000, 5000, Code.TOO_LARGE, Applied.NOT_APPLIED),
+        (3000, 9, 1000, 5000, 5000, Code.TOO_LARGE, Applied.NOT_APPLIED),
+        (9, 3000, 5000, 1000, 5000, Code.CORRUPTION, Applied.UNKNOWN),
+        (9, 3000, 5000, 5000, 1000, Code.CORRUPTION, Applied.UNKNOWN),
+    ],
+)
+def test_message_that_is_too_long_is_told_as_what_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+    request_bytes: int,
+    reply_bytes: int,
+    may_send: int,
+    may_receive: int,
+    server_sends: int,
+    code: Code,
+    applied: Applied,
+) -> None:
+    """IN-60, IN-62. Goal: a caller knows whether its request or the answer was too long, because after an answer the
+    call may have been carried out. Method: over gRPC, in its own words: a request that the server does not take, or
+    the caller may not send; an answer that the caller does not take, or the server may not send."""
+    monkeypatch.setattr(
+        checked_server, "SERVER_OPTIONS", replaced(SERVER_OPTIONS, "grpc.max_send_message_length", server_sends)
+    )
+
+    async def scenario() -> None:
+        calls = Calls(lambda kind: kind.FromString(unknown(reply_bytes)))
+        calls.go.set()
+        options = receiving(replaced(CHANNEL_OPTIONS, "grpc.max_send_message_length", may_send), may_receive)
+        async with Served(calls.services, request_bytes_max=2000) as served:
+            address = Address.given(served.address)
+            request = pb.LedgerRequest.FromString(unknown(request_bytes))
+            with pytest.raises(Refused) as caught:
+                async with channel_for_one_call(address, options) as channel:
+                    await pb_grpc.TabletServiceStub(channel).Ledger(request, timeout=LONG_S)
+            assert caught.value.code is code and str(served.address) in str(caught.value)
+
+            def as_a_client() -> Refused:
+                with channel_to(address, options) as channel, pytest.raises(grpc.RpcError) as failed:
+                    pb_grpc.TabletServiceStub(channel).Ledger(request, timeout=LONG_S)
+                return refusal_of_rpc_error(failed.value, mutates=True)
+
+            assert (await asyncio.to_thread(as_a_client)).applied is applied
+        assert bool(calls.begun) is (applied is Applied.UNKNOWN)
+
+    asyncio.run(asyncio.wait_for(scenario(), LONG_S))
 
 
 @pytest.mark.parametrize("method", METHODS)
