@@ -7,7 +7,7 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from nyala.replica.rpc import CallsInFlight
+from nyala.replica.rpc import ConnectionBound, RequestChecks
 from nyala.replica.transport import Exporter, call_families
 from nyala.replica.types import limits
 
@@ -22,11 +22,14 @@ NEVER_S = -1.0
 class Metrics(Exporter):
     """The metrics of the master's parts."""
 
-    def __init__(self, state: MasterState, calls: CallsInFlight, pauses: CollectionPauses) -> None:
+    def __init__(
+        self, state: MasterState, checks: RequestChecks, connections: ConnectionBound, pauses: CollectionPauses
+    ) -> None:
         super().__init__()
         self._pauses = pauses
         self._state = state
-        self._calls = calls
+        self._checks = checks
+        self._connections = connections
 
     def collect(self) -> Iterator[Any]:
         """All metric families."""
@@ -45,7 +48,7 @@ class Metrics(Exporter):
         yield CounterMetricFamily("nyala_master_tablet_looks", looks, value=self._state.kept.looks)
         refused = "Ticks in which no decision was made, because one of their changes was refused"
         yield CounterMetricFamily("nyala_master_ticks_refused", refused, value=self._state.ticks_refused)
-        yield from call_families("nyala_master", self._calls)
+        yield from call_families("nyala_master", self._checks, self._connections)
         if self._state.kafka is not None:
             yield from kafka_families(self._state.kafka, self._state.mono_us)
 

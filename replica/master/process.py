@@ -250,7 +250,7 @@ class MasterProcess:
         if self.options.kafka:
             self._parts.append(threads.start_kafka())
         if self.options.metrics_port >= 0:
-            metrics = Metrics(state, self._checks.under_way, self._pauses)
+            metrics = Metrics(state, self._checks, self._connections, self._pauses)
             metrics.serve(self.options.metrics_port)
             _log.info("metrics at 127.0.0.1:%d", metrics.port)
             self._parts.append(metrics)

@@ -22,7 +22,7 @@ from nyala.replica.types import Applied, Code, Refused, give_back_free_memory, l
 from . import nyala_pb2 as pb
 from .call_costs import answered_cost, arrival_cost, fields_cost, request_cost
 from .calls_in_flight import Call, CallsInFlight
-from .connection_options import SERVER_OPTIONS
+from .connection_options import SERVER_OPTIONS, receiving
 from .errors import error_to_pb
 from .hosts import host_of_peer
 from .request_bounds import check_size, count_fields, many_fields
@@ -43,8 +43,9 @@ def host_of_caller(context: Context | None) -> str:
 def new_server(checks: RequestChecks | None = None, *, request_bytes_max: int = limits.GRPC_MESSAGE_BYTES_MAX) -> Any:
     """A grpc.aio.Server whose handlers get checked requests only. A caller that passes `checks` closes them after the
     server. gRPC refuses longer requests than `request_bytes_max` by the length that they announce."""
-    options = {**dict(SERVER_OPTIONS), "grpc.max_receive_message_length": request_bytes_max}
-    return grpc.aio.server(options=tuple(options.items()), interceptors=[checks or RequestChecks()])
+    return grpc.aio.server(
+        options=receiving(SERVER_OPTIONS, request_bytes_max), interceptors=[checks or RequestChecks()]
+    )
 
 
 def checked_request(method: str, data: bytes, message_class: Any) -> Any:
@@ -94,6 +95,8 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         self._wait_s = wait_s
         self.under_way = under_way or CallsInFlight()
         self.short_requests, self.long_requests = slots(), slots()
+        self.late = 0
+        """The calls that were ended because their request was not whole in time."""
         self._reply_s = reply_s
         self._request_s = request_s
         self._checked: dict[str, Handler] = {}
@@ -130,10 +133,7 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
 
         async def answer(_: object, context: Context) -> bytes:
             try:
-                call = self._begin(context)
-                data = await self._receive(method, context)
-                call.add(arrival_cost(method, len(data), call_type.input_type))
-                request = await self._request(method, data, request_class, call)
+                call, request = await self._begun(method, request_class, context)
                 reply = await self._in_time(method, handler.unary_unary(request, context), context)
                 sent = _sendable(method, handler.response_serializer(reply))
                 call.become(answered_cost(method, len(sent)), Applied.UNKNOWN)
@@ -144,10 +144,7 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
 
         async def stream(_: object, context: Context) -> AsyncIterator[bytes]:
             try:
-                call = self._begin(context)
-                data = await self._receive(method, context)
-                call.add(arrival_cost(method, len(data), call_type.input_type))
-                request = await self._request(method, data, request_class, call)
+                _, request = await self._begun(method, request_class, context)
                 async for reply in handler.unary_stream(request, context):
                     yield _sendable(method, handler.response_serializer(reply))
             except Refused as error:
@@ -161,16 +158,20 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
             return grpc.stream_stream_rpc_method_handler(stream, None, None)
         return grpc.stream_unary_rpc_method_handler(answer, None, None)
 
-    def _begin(self, context: Context) -> Call:
-        """Count the call until its reply has left, its caller has given up, or its connection has ended."""
-        call = self.under_way.begin(host_of_caller(context), limits.CALL_BEGUN_BYTES)
+    async def _begun(self, method: str, request_class: Any, context: Context) -> tuple[Call, Any]:
+        """The call and its checked request. It counts until its reply has left, its caller has given up, or its
+        connection has ended."""
+        host = host_of_caller(context)
+        call = self.under_way.begin(host, limits.CALL_BEGUN_BYTES)
         context.add_done_callback(lambda _: call.end())
-        return call
+        data = await self._receive(method, host, context)
+        call.add(arrival_cost(method, len(data), request_class.DESCRIPTOR))
+        return call, await self._request(method, data, request_class, call)
 
-    async def _receive(self, method: str, context: Context) -> bytes:
+    async def _receive(self, method: str, host: str, context: Context) -> bytes:
         """The bytes of the request. Refused OVERLOADED if the call gets no slot in time; the call ends with a gRPC
         status if its request is not whole in time, or if it has none."""
-        host, long = host_of_caller(context), limits.REQUESTS[method].bytes_max > limits.REQUEST_SMALL_BYTES
+        long = limits.REQUESTS[method].bytes_max > limits.REQUEST_SMALL_BYTES
         slots = self.long_requests if long else self.short_requests
         await slots.take(host)
         late = _Late(context, self._request_s(method))
@@ -179,6 +180,7 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
             data = await context.read()
         finally:
             late.stop()
+            self.late += late.over
             slots.give(host)
             if data in (None, grpc.aio.EOF):
                 self._give_back_soon()
@@ -241,6 +243,8 @@ class _Late:
         self._context = context
         self._seconds = seconds
         self._stopped = False
+        self.over = False
+        """Whether the time was over before `stop` was called."""
         self._timer = asyncio.get_running_loop().call_later(seconds, self._begin)
 
     def stop(self) -> None:
@@ -253,6 +257,7 @@ class _Late:
     async def _end(self) -> None:
         if self._stopped:
             return
+        self.over = True
         what = (
             f"the request was not whole after {self._seconds:g} s: nothing was applied; send fewer at a time over this "
             "network"

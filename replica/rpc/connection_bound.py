@@ -74,13 +74,13 @@ class ConnectionBound:
         if _connections_of_machine() < self._per_host_max:
             self._known = set()
             return
-        found = [ends for ends, _ in _connections_to(self._port)]
+        found = dict(_connections_to(self._port))
         too_many = excess(found, self._known, self._per_host_max)
-        self._known = set(found) - too_many
+        self._known = found.keys() - too_many
         if too_many:
-            for ends, sock in _connections_to(self._port):
-                if ends in too_many:
-                    with suppress(OSError):
+            for ends in too_many:
+                with suppress(OSError), _duplicate(found[ends]) as sock:
+                    if _ends_of(sock) == ends:  # and not another connection, that has got the descriptor meanwhile
                         sock.shutdown(socket.SHUT_RDWR)
             self.ended += len(too_many)
             if not self._told:
@@ -100,9 +100,9 @@ def _connections_of_machine() -> int:
     return 1 << 62
 
 
-def _connections_to(port: int) -> Iterator[tuple[Ends, socket.socket]]:
-    """The open connections to a port of this process, each with a socket of our own until the next one. They come in
-    the order of gRPC's descriptors; an older connection usually has a lower one."""
+def _connections_to(port: int) -> Iterator[tuple[Ends, int]]:
+    """The open connections to a port of this process, each with gRPC's descriptor, in the order of these; an older
+    connection usually has a lower one."""
     try:
         names = sorted(os.listdir(_SOCKETS), key=int)
     except OSError:
@@ -111,8 +111,16 @@ def _connections_to(port: int) -> Iterator[tuple[Ends, socket.socket]]:
         with suppress(OSError):  # it has been closed, or is not connected
             if os.readlink(f"{_SOCKETS}/{name}").startswith("socket:"):
                 with _duplicate(int(name)) as sock:
-                    if sock.family in (socket.AF_INET, socket.AF_INET6) and sock.getsockname()[1] == port:
-                        yield Ends(sock.getsockname()[:2], sock.getpeername()[:2]), sock
+                    ends = _ends_of(sock)
+                if ends is not None and ends.here[1] == port:
+                    yield ends, int(name)
+
+
+def _ends_of(sock: socket.socket) -> Ends | None:
+    """The ends of a TCP connection; None for another socket, OSError if it is not connected."""
+    if sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return None
+    return Ends(sock.getsockname()[:2], sock.getpeername()[:2])
 
 
 def _duplicate(descriptor: int) -> socket.socket:

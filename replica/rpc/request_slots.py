@@ -36,8 +36,8 @@ class RequestSlots:
 
     @property
     def waiting(self) -> int:
-        """The number of calls that wait for a slot."""
-        return sum(map(len, self._waiting.values()))
+        """The number of calls that wait for a slot. Any thread may read it."""
+        return sum(map(len, list(self._waiting.values())))
 
     async def take(self, host: str) -> None:
         """Take a slot, which the caller gives back; Refused OVERLOADED if none becomes free in time."""

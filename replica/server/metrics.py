@@ -7,7 +7,7 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from nyala.replica.rpc import CallsInFlight
+from nyala.replica.rpc import ConnectionBound, RequestChecks
 from nyala.replica.transport import Exporter, PeerServicer, call_families
 
 from .copies.copy_jobs import CopyJobs
@@ -32,7 +32,8 @@ class Metrics(Exporter):
     gil: GilWatch
     scrub: Scrub
     peers: PeerServicer
-    calls: CallsInFlight
+    checks: RequestChecks
+    connections: ConnectionBound
     heartbeats: Heartbeats
 
     def __post_init__(self) -> None:
@@ -92,4 +93,4 @@ class Metrics(Exporter):
         }
         families: list[Any] = [GaugeMetricFamily(name, text, value) for name, (text, value) in gauges.items()]
         families += [CounterMetricFamily(name, text, value) for name, (text, value) in counters.items()]
-        return families + list(call_families("nyala_server", self.calls))
+        return families + list(call_families("nyala_server", self.checks, self.connections))

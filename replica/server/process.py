@@ -178,7 +178,10 @@ class TabletServer:
             lost=network.lost,
             found=network.learn_listed,
         )
-        metrics = Metrics(manager, memory, writes, maintenance, jobs, gil, scrub, peers, checks.under_way, heartbeats)
+        connections = ConnectionBound(port)
+        metrics = Metrics(
+            manager, memory, writes, maintenance, jobs, gil, scrub, peers, checks, connections, heartbeats
+        )
 
         if options.metrics_port >= 0:
             metrics.serve(options.metrics_port)
@@ -189,7 +192,7 @@ class TabletServer:
         _log.info("P %s listens on %s, directory %s", self._identity.uuid, address, options.root)
         gil.start()
         self._tasks.start(manager.ticker.run_forever(lambda: manager.stopping))
-        self._tasks.start(ConnectionBound(port).run_forever())
+        self._tasks.start(connections.run_forever())
         self._tasks.start(self._watch_folders(manager, watch))
         self._tasks.start(maintenance.run_forever())
         self._tasks.start(scrub.run_forever())

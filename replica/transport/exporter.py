@@ -9,7 +9,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from nyala.replica.rpc import CallsInFlight
+from nyala.replica.rpc import ConnectionBound, RequestChecks
 from nyala.replica.types import Code, Refused
 
 
@@ -44,8 +44,9 @@ class Exporter(ABC):
             self._server.server_close()
 
 
-def call_families(prefix: str, calls: CallsInFlight) -> Iterator[Any]:
-    """Metrics of the gRPC calls under way, and of refused ones."""
+def call_families(prefix: str, checks: RequestChecks, connections: ConnectionBound) -> Iterator[Any]:
+    """Metrics of the gRPC calls under way, of refused ones, and of connections that were ended."""
+    calls = checks.under_way
     yield GaugeMetricFamily(f"{prefix}_calls_under_way", "gRPC calls whose answer has not left", calls.calls)
     yield GaugeMetricFamily(
         f"{prefix}_calls_under_way_bytes", "Memory that they may take, and that their replies take", calls.bytes
@@ -53,4 +54,16 @@ def call_families(prefix: str, calls: CallsInFlight) -> Iterator[Any]:
     yield GaugeMetricFamily(f"{prefix}_calling_hosts", "Hosts that they come from", calls.hosts)
     yield CounterMetricFamily(
         f"{prefix}_calls_refused", "gRPC calls refused because too many were under way", calls.refused
+    )
+    received = GaugeMetricFamily(f"{prefix}_requests_received", "Requests that are received now", labels=["length"])
+    waiting = GaugeMetricFamily(f"{prefix}_requests_waiting", "Requests that wait to be received", labels=["length"])
+    for length, slots in (("short", checks.short_requests), ("long", checks.long_requests)):
+        received.add_metric([length], slots.taken)
+        waiting.add_metric([length], slots.waiting)
+    yield from (received, waiting)
+    yield CounterMetricFamily(
+        f"{prefix}_requests_late", "gRPC calls ended because their request was not whole in time", checks.late
+    )
+    yield CounterMetricFamily(
+        f"{prefix}_connections_ended", "gRPC connections ended because their host had too many", connections.ended
     )

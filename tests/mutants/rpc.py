@@ -55,8 +55,8 @@ MUTANTS = (
         rows="IN-43, MF-10",
         test="tests/unit/rpc/test_rpc_once.py::test_who_asks_waits_for_a_busy_host",
         file="replica/rpc/connection_options.py",
-        before='("grpc.min_reconnect_backoff_ms", 5_000),',
-        after='("grpc.min_reconnect_backoff_ms", 50),',
+        before='"grpc.min_reconnect_backoff_ms", 5_000',
+        after='"grpc.min_reconnect_backoff_ms", 50',
     ),
     Mutant(
         name="bounds of all calls are not asked",
@@ -213,8 +213,8 @@ MUTANTS = (
         ),
         file="replica/rpc/checked_server.py",
         function="new_server",
-        before="return grpc.aio.server(options=tuple(options.items()), interceptors=[checks or RequestChecks()])",
-        after="return grpc.aio.server(options=tuple(options.items()))",
+        before=", interceptors=[checks or RequestChecks()]",
+        after="",
     ),
     Mutant(
         name="thread of large requests starts late",
@@ -275,8 +275,8 @@ MUTANTS = (
         ),
         file="replica/rpc/checked_server.py",
         function="new_server",
-        before='options = {**dict(SERVER_OPTIONS), "grpc.max_receive_message_length": request_bytes_max}',
-        after="options = dict(SERVER_OPTIONS)",
+        before="receiving(SERVER_OPTIONS, request_bytes_max)",
+        after="SERVER_OPTIONS",
     ),
     Mutant(
         name="slot is not given back",
@@ -310,8 +310,8 @@ MUTANTS = (
         rows="IN-51, IN-60",
         test="tests/unit/rpc/test_rpc_half_requests.py::test_calls_that_wait_for_their_request_are_counted",
         file="replica/rpc/checked_server.py",
-        function="RequestChecks._begin",
-        before="call = self.under_way.begin(host_of_caller(context), limits.CALL_BEGUN_BYTES)",
+        function="RequestChecks._begun",
+        before="call = self.under_way.begin(host, limits.CALL_BEGUN_BYTES)",
         after="call = self.under_way.begin(host_of_caller(context))",
     ),
     Mutant(
@@ -453,8 +453,8 @@ MUTANTS = (
         test="tests/unit/rpc/test_rpc_connection_bound.py::test_newest_connections_of_a_greedy_host_end_and_calls_of_others_go_on",
         file="replica/rpc/connection_bound.py",
         function="_connections_to",
-        before="and sock.getsockname()[1] == port",
-        after="and port",
+        before=" and ends.here[1] == port",
+        after="",
     ),
     Mutant(
         name="connection that is too much goes on",
@@ -471,8 +471,38 @@ MUTANTS = (
         test="tests/unit/rpc/test_rpc_connection_bound.py::test_newest_connections_of_a_greedy_host_end_and_calls_of_others_go_on",
         file="replica/rpc/connection_bound.py",
         function="ConnectionBound.look",
-        before="self._known = set(found) - too_many",
+        before="self._known = found.keys() - too_many",
         after="self._known = set()",
+    ),
+    Mutant(
+        name="connection that got the descriptor of another ends",
+        rows="IN-51",
+        test=(
+            "tests/unit/rpc/test_rpc_connection_bound.py::"
+            "test_connection_that_gets_the_descriptor_of_another_one_goes_on"
+        ),
+        file="replica/rpc/connection_bound.py",
+        function="ConnectionBound.look",
+        before="if _ends_of(sock) == ends:",
+        after="if True:",
+    ),
+    Mutant(
+        name="request that is too long is told as an answer",
+        rows="IN-60, IN-62",
+        test="tests/unit/rpc/test_rpc_call_costs.py::test_message_that_is_too_long_is_told_as_what_it_is",
+        file="replica/rpc/connections.py",
+        function="failed_call",
+        before="if kind is TooLong.REQUEST:",
+        after="if False:",
+    ),
+    Mutant(
+        name="requests that end late are not counted",
+        rows="IN-51",
+        test="tests/unit/rpc/test_rpc_half_requests.py::test_every_call_ends_if_its_request_is_not_whole_in_time",
+        file="replica/rpc/checked_server.py",
+        function="_Late._end",
+        before="self.over = True",
+        after="pass",
     ),
     Mutant(
         name="every look at a flood is told",
@@ -506,7 +536,7 @@ MUTANTS = (
         rows="IN-51",
         test="tests/process/test_connections_process.py::test_host_that_takes_all_connections_keeps_no_other_host_out[TabletService]",
         file="replica/server/process.py",
-        before="self._tasks.start(ConnectionBound(port).run_forever())",
+        before="self._tasks.start(connections.run_forever())",
         after="pass",
     ),
     Mutant(
@@ -531,7 +561,7 @@ MUTANTS = (
         rows="IN-51, IN-60",
         test="tests/unit/rpc/test_rpc_call_costs.py::test_charge_ends_with_the_call_however_it_ends",
         file="replica/rpc/checked_server.py",
-        function="RequestChecks._begin",
+        function="RequestChecks._begun",
         before="""
             context.add_done_callback(lambda _: call.end())
         """,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +21,7 @@ from nyala.replica.master.group.entries import unfit_record
 from nyala.replica.master.heartbeats.belief import config_told
 from nyala.replica.master.metrics import Metrics
 from nyala.replica.master.state import RefusedTicks
-from nyala.replica.rpc import CallsInFlight, check_reply, config_to_pb, pb, reported_replica_from_pb
+from nyala.replica.rpc import ConnectionBound, RequestChecks, check_reply, config_to_pb, pb, reported_replica_from_pb
 from nyala.replica.tools import ClusterView, MasterView, judge
 from nyala.replica.types import Address, Code, DataState, Member, OpId, RaftConfig, Refused, limits
 from tests.harness.catalogs import table_info
@@ -228,7 +229,9 @@ def test_refused_ticks_are_a_metric() -> None:
 
     async def scenario(world: MasterWorld, _tablet: str, _server: str) -> None:
         world.master.ticks_refused = 3
-        families = {f.name: f for f in Metrics(world.master, CallsInFlight(), CollectionPauses()).collect()}
+        with closing(RequestChecks()) as checks:
+            metrics = Metrics(world.master, checks, ConnectionBound(1), CollectionPauses())
+            families = {f.name: f for f in metrics.collect()}
         assert families["nyala_master_ticks_refused"].samples[0].value == 3
 
     asyncio.run(with_two_tables(scenario))

@@ -22,7 +22,7 @@ from nyala.replica.master.kafka.kafka_status import kafka_status
 from nyala.replica.master.kafka.proposals import UNDECIDED_MAX, Proposals
 from nyala.replica.master.metrics import Metrics, kafka_families
 from nyala.replica.master.requests import change_requests
-from nyala.replica.rpc import CallsInFlight, pb
+from nyala.replica.rpc import ConnectionBound, RequestChecks, pb
 from nyala.replica.tools.check import ClusterView, MasterView, Severity, judge
 from nyala.replica.tools.check_kafka import kafka_line, kafka_problems
 from nyala.replica.types import Code, InvariantViolation, Outcome, Proposal, Refused, Result, Subject, limits
@@ -351,18 +351,23 @@ def test_metrics_of_a_master_say_what_its_status_says_of_kafka() -> None:
     group: Any = masters.state.group
     group.is_leader = True
     masters.state.kafka = made
-    calls = CallsInFlight()
-    metrics = Metrics(masters.state, calls, CollectionPauses())
+    checks, connections = RequestChecks(), ConnectionBound(1)
+    checks.late, connections.ended = 3, 4
+    metrics = Metrics(masters.state, checks, connections, CollectionPauses())
     metrics.serve(0)
     try:
         with (
-            calls.one("host", 7),
+            checks.under_way.one("host", 7),
             urllib.request.urlopen(f"http://127.0.0.1:{metrics.port}/metrics", timeout=patience_s(30)) as page,
         ):
             text = page.read().decode()
     finally:
         metrics.close()
+        checks.close()
     assert "nyala_master_tables 1.0" in text
+    assert "nyala_master_requests_late_total 3.0" in text and "nyala_master_connections_ended_total 4.0" in text
+    assert 'nyala_master_requests_received{length="short"} 0.0' in text
+    assert 'nyala_master_requests_waiting{length="long"} 0.0' in text
     assert "nyala_master_calls_under_way_bytes 7.0" in text and "nyala_master_calls_refused_total 0.0" in text
     assert 'nyala_master_kafka_skipped_total{fault="other schema",topic="outcomes"} 2.0' in text
 

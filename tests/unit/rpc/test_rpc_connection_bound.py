@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -64,9 +66,9 @@ def is_open(sock: socket.socket) -> bool:
 
 def test_newest_connections_of_a_greedy_host_end_and_calls_of_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
     """IN-51. Goal: one host cannot take all connections of a server. Method: a server in this process. From one address
-    come five connections with an open call each, and two more after a look; where a host may have five, a look ends
-    these two. From another address come three: they stay. Both hosts' calls are answered on connections that stay. The
-    log tells it once. Connections to another port of this process are left alone."""
+    come five connections with an open call each, and two more after a look, whose descriptors are lower; where a host
+    may have five, a look ends these two. From another address come three: they stay. Both hosts' calls are answered on
+    connections that stay. The log tells it once. Connections to another port of this process are left alone."""
 
     async def scenario() -> None:
         calls = Calls()
@@ -76,6 +78,7 @@ def test_newest_connections_of_a_greedy_host_end_and_calls_of_others_go_on(caplo
             with socket.create_server(("127.0.0.1", 0)) as elsewhere:
                 others = [socket.create_connection(elsewhere.getsockname()) for _ in range(7)]
                 pairs = others + [elsewhere.accept()[0] for _ in others]
+            low = [os.open(os.devnull, os.O_RDONLY) for _ in range(20)]
             callers = [RawCaller(served.address, source="127.0.0.2") for _ in range(5)]
 
             def answered(caller: RawCaller) -> bool:
@@ -85,6 +88,8 @@ def test_newest_connections_of_a_greedy_host_end_and_calls_of_others_go_on(caplo
             assert all([await asyncio.to_thread(answered, caller) for caller in callers])
             await asyncio.to_thread(bound.look)
             assert bound.ended == 0
+            for descriptor in low:
+                os.close(descriptor)
             for _ in range(2):
                 late = [RawCaller(served.address, source="127.0.0.2") for _ in range(2)]
                 another = [RawCaller(served.address, source="127.0.0.3") for _ in range(3)]
@@ -107,6 +112,31 @@ def test_newest_connections_of_a_greedy_host_end_and_calls_of_others_go_on(caplo
     assert [r.getMessage() for r in caplog.records if r.name == "nyala.rpc"] == [
         "ended 2 gRPC connections of 127.0.0.2, which had more than 5"
     ]
+
+
+def test_connection_that_gets_the_descriptor_of_another_one_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IN-51. Goal: only connections that are too much end, though gRPC closes and accepts others meanwhile. Method: a
+    port of this process with three connections where two may be. While a look decides, the third one closes, and a
+    connection of another host gets its descriptor: it stays open."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        pairs = []
+        for host in ("127.0.0.2", "127.0.0.2", "127.0.0.2", "127.0.0.3"):
+            caller = socket.create_connection(("127.0.0.1", port), source_address=(host, 0))
+            pairs.append((caller, server.accept()[0]))
+        third, honest = pairs[2][1].fileno(), pairs[3][1].fileno()
+        bound = ConnectionBound(port, 2)
+        decide = connection_bound.excess
+
+        def decided(*arguments: Any) -> set[Ends]:
+            os.dup2(honest, third)
+            return decide(*arguments)
+
+        monkeypatch.setattr(connection_bound, "excess", decided)
+        bound.look()
+        assert bound.ended == 1 and is_open(pairs[3][0])
+        for each in sum(pairs, ()):
+            each.close()
 
 
 def test_look_at_a_machine_with_few_connections_reads_no_list_of_sockets(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,6 +135,7 @@ def test_every_call_ends_if_its_request_is_not_whole_in_time(sent: str) -> None:
             assert not calls.begun
             for slots in (checks.short_requests, checks.long_requests):
                 assert (slots.taken, slots.waiting) == (0, 0)
+            assert checks.late == len(METHODS)
             calls.go.set()
             stream = caller.call("TabletService", "ListTablets", pb.ListTabletsRequest())
             assert not (await ask(caller.answer, stream, pb.ListTabletsReply())).error.code

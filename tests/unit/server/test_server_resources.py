@@ -8,12 +8,13 @@ import mmap
 import os
 import resource
 import tempfile
+from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from nyala.replica.rpc import CallsInFlight
+from nyala.replica.rpc import ConnectionBound, RequestChecks
 from nyala.replica.server.maintenance.maintenance import Maintenance
 from nyala.replica.server.metrics import Metrics
 from nyala.replica.server.runtime.memory import MemoryGuard
@@ -81,10 +82,10 @@ def test_server_counts_them_in_its_metrics_and_warns_in_its_log(caplog: pytest.L
         anything.listener = SimpleNamespace(connections=0, begun_bytes=0)
         anything.replies_refused = 0
         memory = MemoryGuard(1 << 40, lambda: 0)
-        metrics = Metrics(
-            manager, memory, anything, maintenance, anything, anything, anything, anything, CallsInFlight(), anything
-        )
-        values = {f.name: f.samples[0].value for f in metrics.collect()}
+        with closing(RequestChecks()) as checks:
+            parts = (manager, memory, anything, maintenance, anything, anything, anything, anything)
+            metrics = Metrics(*parts, checks, ConnectionBound(1), anything)
+            values = {f.name: f.samples[0].value for f in metrics.collect()}
         assert (values["nyala_server_open_files"], values["nyala_server_open_files_max"]) == (30, 1000)
         assert (values["nyala_server_memory_maps"], values["nyala_server_memory_maps_max"]) == (60_000, 65_530)
         maintenance.close()

@@ -19,7 +19,7 @@ from nyala.replica.fs import RealDisk
 from nyala.replica.fs.real import RealFile
 from nyala.replica.raft_driver import Phase
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
-from nyala.replica.rpc import CallsInFlight
+from nyala.replica.rpc import ConnectionBound, RequestChecks
 from nyala.replica.server.copies.copy_jobs import CopyJobs
 from nyala.replica.server.maintenance.maintenance import Maintenance
 from nyala.replica.server.maintenance.scrub import CPU_SHARE, PIECE_BYTES, Scrub
@@ -453,7 +453,9 @@ def test_metrics_tell_what_was_scrubbed_and_what_was_found(tmp_path: Path) -> No
         gil = GilWatch()
         jobs, peers = CopyJobs(manager, RemoteCopySource), PeerServicer(manager.uuid, manager.deliver)
         beats: Any = SimpleNamespace(replies_refused=0)
-        metrics = Metrics(manager, memory, writes, maintenance, jobs, gil, server.scrub, peers, CallsInFlight(), beats)
+        checks = RequestChecks()
+        parts = (manager, memory, writes, maintenance, jobs, gil, server.scrub, peers)
+        metrics = Metrics(*parts, checks, ConnectionBound(1), beats)
         metrics.serve(0)
 
         def read() -> dict[str, float]:
@@ -474,5 +476,6 @@ def test_metrics_tell_what_was_scrubbed_and_what_was_found(tmp_path: Path) -> No
             for part in (metrics, maintenance):
                 part.close()
             validate.shutdown()
+            checks.close()
 
     served(tmp_path, use)
