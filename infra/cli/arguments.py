@@ -32,10 +32,36 @@ def problem_of(value: object) -> str:
 def check_arguments(command: Any, path: str) -> None:
     """Make a command, and all its subcommands, refuse such values as wrong parameters before they do anything, and say
     what was done when they are interrupted. `path`: what is typed for the command."""
+    command.make_context = _naming_values(command.make_context)
     if command.callback is not None:
         command.callback = _checked(command.callback, path)
     for name, below in getattr(command, "commands", {}).items():
         check_arguments(below, f"{path} {name}")
+
+
+_OF_LIBRARY = "Input should be "
+"""The beginning of the words in which the library of the command line refuses a value, without naming it."""
+
+
+def named(words: str, value: object) -> str:
+    """These words with the refused value in them, in at most 80 characters. Pure."""
+    if not words.startswith(_OF_LIBRARY):
+        return words
+    what, _, _ = words.removeprefix(_OF_LIBRARY).partition(", unable to parse")
+    return f"{repr(value)[:80]} should be {what}"
+
+
+def _naming_values(make_context: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(make_context)
+    def make(*given: Any, **options: Any) -> Any:
+        try:
+            return make_context(*given, **options)
+        except typer.BadParameter as error:
+            if (of_library := getattr(error.__cause__, "errors", None)) is not None:
+                error.message = named(error.message, of_library()[0]["input"])
+            raise
+
+    return make
 
 
 def _checked(callback: Callable[..., Any], path: str) -> Callable[..., Any]:

@@ -236,6 +236,15 @@ MUTANTS = (
         after="if isinstance(value, float) and math.isinf(value):",
     ),
     Mutant(
+        name="wrong number is told without it",
+        rows="IN-62",
+        test="tests/unit/infra/test_hostile_arguments.py::test_option_that_is_no_number_is_told_with_its_value",
+        file="infra/cli/arguments.py",
+        function="named",
+        before="if not words.startswith(_OF_LIBRARY):",
+        after="if True:",
+    ),
+    Mutant(
         name="commands of a group are unchecked",
         rows="IN-82",
         test=(

@@ -65,3 +65,22 @@ def test_command_with_a_hostile_argument_ends_with_a_line_that_says_so(line: lis
     """IN-82. Goal: the user reads what is wrong. Method: whole commands, without a cluster."""
     result = CliRunner().invoke(app, line)
     assert result.exit_code == 2 and "Invalid value" in result.output, result.output
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (["bench", "load", "--rounds", "x"], "'x' should be a valid integer"),
+        (["bench", "load", "--rounds", "0"], "'0' should be greater than or equal to 1"),
+        (["table", "scan", "t", "--limit", "1.5"], "'1.5' should be a valid integer"),
+        (["table", "scan", "t", "--staleness", "soon"], "'soon' should be a valid number"),
+        (["table", "scan", "t", "--limit", "\udcff" * 2000], f"'{(chr(92) + 'udcff') * 2000}"[:80]),
+    ],
+    ids=lambda line: " ".join(line[:3]) if isinstance(line, list) else "",
+)
+def test_option_that_is_no_number_is_told_with_its_value(line: list[str], told: str) -> None:
+    """IN-62. Goal: the user reads which value was wrong, and why. Method: whole commands, without a cluster; their
+    words, without the frame around them."""
+    result = CliRunner().invoke(app, line)
+    words = " ".join(result.output.replace("│", " ").split())
+    assert result.exit_code == 2 and told in words.replace(" ", "") + words, result.output
