@@ -7,13 +7,16 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import typer
 
 from nyala.replica.types import Refused, limits
 
 from .interrupted import changes, words
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def problem_of(value: object) -> str:
@@ -51,9 +54,9 @@ def named(words: str, value: object) -> str:
     return f"{repr(value)[:80]} should be {what}"
 
 
-def _naming_values(make_context: Callable[..., Any]) -> Callable[..., Any]:
+def _naming_values(make_context: Callable[P, T]) -> Callable[P, T]:
     @wraps(make_context)
-    def make(*given: Any, **options: Any) -> Any:
+    def make(*given: P.args, **options: P.kwargs) -> T:
         try:
             return make_context(*given, **options)
         except typer.BadParameter as error:

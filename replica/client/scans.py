@@ -74,23 +74,38 @@ class Scans:
     def time_now(self, handle: TableHandle, tablets: Sequence[TabletHandle] | None = None) -> int:
         """Return a hybrid time at or above that of every write that these tablets have acknowledged, from all their
         leaders."""
-        highest = self._calls.time_seen
-        asked: set[str] = set()
-        for tablet in tablets if tablets is not None else handle.tablets:
-            location = self._calls.locator.location(tablet.tablet_id)
-            if location is not None and location.leader_uuid and location.leader_uuid in asked:
-                continue
+        highest, deadline = self._calls.time_seen, Deadline(self._calls.options.timeout_s)
+        left = [t.tablet_id for t in (tablets if tablets is not None else handle.tablets)]
+        while left:
+            time, led = self._time_of_leader(handle.name, left, deadline)
+            highest = max(highest, time)
+            left = [tablet_id for tablet_id in left if tablet_id not in led]
+        return highest
 
-            def ask(stub: Any, uuid: str, timeout_s: float) -> int:
-                request = pb.ServerTimeRequest(dest_uuid=uuid, propagated_time=self._calls.time_seen)
+    def _time_of_leader(self, table_name: str, tablet_ids: Sequence[str], deadline: Deadline) -> tuple[int, set[str]]:
+        """Return the time of the first tablet's leader, after it has made sure that it leads; and which of the tablets
+        it leads.
+
+        The cached leader of a tablet may lead it no more. Its clock would be no answer: the next leader's may be ahead
+        of it, and so may be the times of writes there.
+        """
+        first, *others = tablet_ids
+
+        def ask(stub: Any, uuid: str, timeout_s: float) -> tuple[int, set[str]]:
+            located = ((t, self._calls.locator.location(t)) for t in others)
+            same = [t for t, place in located if place is not None and place.leader_uuid == uuid]
+            request = pb.ServerTimeRequest(
+                dest_uuid=uuid, propagated_time=self._calls.time_seen, tablet_ids=[first, *same]
+            )
+            reply = stub.ServerTime(request, timeout=timeout_s)
+            raise_if_error(reply.error)
+            if first not in reply.led:  # a build that reads no tablets; another call of it makes sure
+                raise_if_error(stub.Ledger(pb.LedgerRequest(dest_uuid=uuid, tablet_id=first), timeout=timeout_s).error)
                 reply = stub.ServerTime(request, timeout=timeout_s)
                 raise_if_error(reply.error)
-                asked.add(uuid)
-                return int(reply.hybrid_time)
+            return int(reply.hybrid_time), {first, *reply.led}
 
-            deadline = Deadline(self._calls.options.timeout_s)
-            highest = max(highest, self._calls.at_leader(handle.name, tablet.tablet_id, ask, deadline=deadline))
-        return highest
+        return self._calls.at_leader(table_name, first, ask, deadline=deadline)
 
     def tablet(self, handle: TableHandle, tablet: TabletHandle, spec: ScanSpec) -> TabletPart:
         """Return one part of one tablet, complete. NotApplied if the tablet cannot be read before the deadline."""

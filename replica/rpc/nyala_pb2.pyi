@@ -1054,20 +1054,24 @@ class ChecksumReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., checksum: _Optional[int] = ..., rows: _Optional[int] = ..., snapshot_time: _Optional[int] = ..., checksum_high: _Optional[int] = ..., definition: _Optional[int] = ...) -> None: ...
 
 class ServerTimeRequest(_message.Message):
-    __slots__ = ("dest_uuid", "propagated_time")
+    __slots__ = ("dest_uuid", "propagated_time", "tablet_ids")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     PROPAGATED_TIME_FIELD_NUMBER: _ClassVar[int]
+    TABLET_IDS_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     propagated_time: int
-    def __init__(self, dest_uuid: _Optional[str] = ..., propagated_time: _Optional[int] = ...) -> None: ...
+    tablet_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, dest_uuid: _Optional[str] = ..., propagated_time: _Optional[int] = ..., tablet_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ServerTimeReply(_message.Message):
-    __slots__ = ("error", "hybrid_time")
+    __slots__ = ("error", "hybrid_time", "led")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     HYBRID_TIME_FIELD_NUMBER: _ClassVar[int]
+    LED_FIELD_NUMBER: _ClassVar[int]
     error: Error
     hybrid_time: int
-    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., hybrid_time: _Optional[int] = ...) -> None: ...
+    led: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., hybrid_time: _Optional[int] = ..., led: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class LatenessRequest(_message.Message):
     __slots__ = ("dest_uuid", "last_s")

@@ -111,7 +111,9 @@ class _Stub:
         return self
 
     def ServerTime(self, request: Any, timeout: float) -> Any:
-        return pb.ServerTimeReply(hybrid_time=self._tablets.clock(self._server, request.propagated_time))
+        time = self._tablets.clock(self._server, request.propagated_time)
+        led = [t for t in request.tablet_ids if self._tablets.leader(t) == self._server]
+        return pb.ServerTimeReply(hybrid_time=time, led=led)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.chunks)

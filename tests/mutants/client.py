@@ -6,6 +6,30 @@ from tests.mutants.mutant import Edit, Mutant
 
 MUTANTS = (
     Mutant(
+        name="time of a strong read is that of a former leader",
+        rows="IN-10",
+        test=(
+            "tests/unit/client/test_client_scans.py::"
+            "test_time_of_a_strong_read_is_that_of_the_servers_that_lead_now[this]"
+        ),
+        file="replica/client/scans.py",
+        function="Scans._time_of_leader",
+        before="return int(reply.hybrid_time), {first, *reply.led}",
+        after="return int(reply.hybrid_time), {first, *same}",
+    ),
+    Mutant(
+        name="older build is believed to lead",
+        rows="IN-10",
+        test=(
+            "tests/unit/client/test_client_scans.py::"
+            "test_time_of_a_strong_read_is_that_of_the_servers_that_lead_now[version-0.2]"
+        ),
+        file="replica/client/scans.py",
+        function="Scans._time_of_leader",
+        before="if first not in reply.led:",
+        after="if False:",
+    ),
+    Mutant(
         name="change whose answer is too long was not applied",
         rows="IN-11",
         test="tests/unit/client/test_client_retry.py::test_change_whose_answer_is_too_long_may_have_been_applied",

@@ -6,6 +6,22 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        name="server tells its time without making sure that it leads",
+        rows="IN-10",
+        test=(
+            "tests/process/test_strong_reads_process.py::"
+            "test_first_strong_read_has_what_was_acknowledged_though_the_client_asks_a_former_leader"
+        ),
+        file="replica/server/requests/tablet_service.py",
+        function="TabletServicer._led_here",
+        before="""
+            replica, _ = self._manager.get(tablet_id).serving()
+            await when(replica.read_barrier, timeout_s, "the leader's read barrier")
+        """,
+        after="",
+        on_disk=True,
+    ),
+    Mutant(
         name="batch that holds the tablet for minutes gets an index",
         rows="IN-60",
         test=(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial, wraps
+from itertools import chain, repeat
 from typing import Any, TypeVar
 
 from nyala.replica.fs import TABLET_SERVER
@@ -50,6 +52,8 @@ _Handler = Callable[["TabletServicer", _Request, Context], Awaitable[_Reply]]
 
 CHANGE_TIMEOUT_S = 30.0
 TRANSFER_TIMEOUT_S = 10.0
+OTHERS_LED_S = 1.0
+"""The time in which a server makes sure that it leads the other tablets that a call for its time names."""
 
 
 def _answered(reply_type: Callable[..., _Reply]) -> Callable[[_Handler[_Request, _Reply]], _Handler[_Request, _Reply]]:
@@ -225,9 +229,27 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
 
     @_answered(pb.ServerTimeReply)
     async def ServerTime(self, request: pb.ServerTimeRequest, context: Context) -> pb.ServerTimeReply:
-        """Return a hybrid time above every time that this server has seen."""
+        """Return a hybrid time above every time that this server has seen, after it has made sure that it leads the
+        named tablets."""
         self._scans.observe(request.propagated_time)
-        return pb.ServerTimeReply(hybrid_time=self._hybrid_clock.now())
+        led = await self._led_here(request.tablet_ids)
+        return pb.ServerTimeReply(hybrid_time=self._hybrid_clock.now(), led=led)
+
+    async def _led_here(self, tablet_ids: Sequence[str]) -> list[str]:
+        """Those of the tablets that this server leads, by a read barrier of each. The refusal if the first one is not
+        among them."""
+
+        async def lead(tablet_id: str, timeout_s: float) -> str:
+            replica, _ = self._manager.get(tablet_id).serving()
+            await when(replica.read_barrier, timeout_s, "the leader's read barrier")
+            return tablet_id
+
+        waits_s = chain([TIMEOUT_DEFAULT_S], repeat(OTHERS_LED_S))
+        found = await asyncio.gather(*map(lead, tablet_ids, waits_s), return_exceptions=True)
+        for pos, each in enumerate(found):
+            if isinstance(each, BaseException) and not (pos and isinstance(each, Refused)):
+                raise each
+        return [each for each in found if isinstance(each, str)]
 
     @_answered(pb.LatenessReply)
     async def Lateness(self, request: pb.LatenessRequest, context: Context) -> pb.LatenessReply:

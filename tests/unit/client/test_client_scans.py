@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -163,3 +163,59 @@ def test_scan_whose_stream_ends_early_is_read_again_and_has_every_row_once(how: 
         server.stop(None).wait()
     assert [k for batch in part.batches for k in batch["k"].to_pylist()] == KEYS[::-1]
     assert part.rows == len(KEYS) and sorted(replicas.asked) == ["a", "b"]
+
+
+class Clocks(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
+    """Two servers, played by the test behind one address: `a` leads t0 and t2, and `b`, whose clock is ahead, leads t1
+    and t3."""
+
+    LED: Mapping[str, set[str]] = {"a": {"t0", "t2"}, "b": {"t1", "t3"}}
+    NOW: Mapping[str, int] = {"a": 1_000, "b": 9_000}
+
+    def __init__(self, old: bool) -> None:
+        self.asked: list[tuple[str, ...]] = []
+        self._old = old
+
+    def _refusal(self, uuid: str, tablet_id: str) -> Any:
+        other = "b" if uuid == "a" else "a"
+        led = tablet_id in self.LED[uuid]
+        return error_to_pb(None if led else Refused(Code.NOT_LEADER, "a follower", detail=f"{other}@{self.address}"))
+
+    def ServerTime(self, request: Any, context: Any) -> Any:
+        """[gRPC] The server's clock; a build of version 0.2 does not read the tablets."""
+        self.asked.append((request.dest_uuid, *request.tablet_ids))
+        now, led = self.NOW[request.dest_uuid], [t for t in request.tablet_ids if t in self.LED[request.dest_uuid]]
+        if self._old:
+            return pb.ServerTimeReply(hybrid_time=now)
+        return pb.ServerTimeReply(
+            error=self._refusal(request.dest_uuid, request.tablet_ids[0]), hybrid_time=now, led=led
+        )
+
+    def Ledger(self, request: Any, context: Any) -> Any:
+        """[gRPC] Refused by a server that does not lead the tablet, in every version."""
+        return pb.LedgerReply(error=self._refusal(request.dest_uuid, request.tablet_id))
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["this", "version-0.2"])
+def test_time_of_a_strong_read_is_that_of_the_servers_that_lead_now(old: bool) -> None:
+    """IN-10. Goal: a strong read of several tablets has what was acknowledged before it, although the client
+    believes that another server, whose clock is behind, leads some of them. Method: two played servers over gRPC; the
+    client believes that one of them leads all tablets. The time is the other one's, and each server of this build is
+    asked a few times only, for all its tablets at once."""
+    clocks = Clocks(old)
+    server = grpc.server(ThreadPoolExecutor(2))
+    pb_grpc.add_TabletServiceServicer_to_server(clocks, server)  # type: ignore[no-untyped-call]
+    clocks.address = address = Address("127.0.0.1", server.add_insecure_port("127.0.0.1:0"))
+    server.start()
+    members = {"a": address, "b": address}
+    locator = Locator(lambda name: [Location(t.tablet_id, name, members, "a") for t in HANDLES])
+    locator.refresh("t", 0)
+    calls = TabletCalls(Channels(), locator, ClientOptions(backoff_first_s=0.001, backoff_max_s=0.002))
+    try:
+        assert Scans(calls).time_now(TABLE) == Clocks.NOW["b"]
+    finally:
+        calls.channels.close()
+        server.stop(None).wait()
+    if not old:
+        assert clocks.asked[0] == ("a", "t0", "t1", "t2", "t3")
+        assert clocks.asked[1:] == [("a", "t1", "t3"), ("b", "t1"), ("a", "t3"), ("b", "t3")]

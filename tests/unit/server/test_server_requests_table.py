@@ -374,7 +374,10 @@ ROWS = [
     Row(
         call="TabletService.ServerTime",
         good=ask(pb.ServerTimeRequest, propagated_time=SOON),
-        stale=[Stale("from too far ahead", ask(pb.ServerTimeRequest, propagated_time=FAR), Code.INVALID_ARGUMENT)],
+        stale=[
+            Stale("from too far ahead", ask(pb.ServerTimeRequest, propagated_time=FAR), Code.INVALID_ARGUMENT),
+            Stale("of a tablet that is not here", ask(pb.ServerTimeRequest, tablet_ids=["no"]), Code.TABLET_NOT_FOUND),
+        ],
         late="an earlier time pushes no clock",
     ),
     reading("TabletService.Lateness", ask(pb.LatenessRequest, last_s=1)),
