@@ -310,18 +310,22 @@ class ReadyExecutor:
             return ""  # an answer would have to wait for room anyway; the sender tries again
         if refusal := self.core.refusal(message):
             return refusal
-        if type(message) is AppendEntries and message.to_uuid == self.core.uuid:
-            if message.entries and not self.persister.has_room(sum(entry.size_bytes for entry in message.entries)):
+        append = message if type(message) is AppendEntries and message.to_uuid == self.core.uuid else None
+        if append is not None:
+            if append.entries and not self.persister.has_room(sum(entry.size_bytes for entry in append.entries)):
                 return ""  # the leader sends it again; blocking here would stop every tablet of this server
-            new = [entry for entry in message.entries if self.cache.term_at(entry.opid.index) != entry.opid.term]
-            unfit = self.fit_check.refusal(message, new)
+            new = [entry for entry in append.entries if self.cache.term_at(entry.opid.index) != entry.opid.term]
+            unfit = self.fit_check.refusal(append, new)
             if unfit is None:
                 return ""  # the message is stepped again when its entries are decoded
-            if refusal := unfit or self._times.from_the_future(message):
+            if refusal := unfit or self._times.from_the_future(append):
                 return refusal
-            if message.entries:
-                self._times.observe(message.entries)
         self.core.step(message)
+        if append is not None and append.entries:
+            # The core may have ignored the message; its times count only if its entries are in the log.
+            last = append.entries[-1].opid
+            if self.core.log.term_at(last.index) == last.term:
+                self._times.observe(append.entries)
         self.pump_soon()
         return ""
 

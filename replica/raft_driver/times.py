@@ -45,7 +45,7 @@ class Times:
                 ahead_us / 1e6,
                 limits.CLOCK_AHEAD_OF_PEERS_US_MAX / 1e6,
             )
-        self._clock.observe(logged)
+        self._clock.observe_own(logged)
 
     def from_the_future(self, message: AppendEntries) -> str:
         """The reason, logged once, why the message's times are too far ahead of this server's clock; empty if they are

@@ -201,6 +201,7 @@ class TabletServer:
         if options.masters:
             self._tasks.start(heartbeats.run_forever())
         await self._until_open(manager.open_all())
+        self._hybrid_clock.logs_are_open()
         heartbeats.booting = False
         await self._stop.wait()
 

@@ -56,13 +56,18 @@ def staleness_problem(staleness_us: float) -> str:
 class HybridClock:
     """Issues hybrid times that never go back.
 
-    Concurrency: any thread.
+    Invariant: `ahead_us` compares with what this process knows by itself: the wall clock, and times that grow with the
+    monotonic clock from the wall clock at an earlier moment, and from this process's own logs. What others send moves
+    it by nothing, or many small steps would push a clock by days. Concurrency: any thread.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._last = 0
         self._lock = threading.Lock()
+        self._own_us = clock.wall_us()
+        self._own_at_us = clock.monotonic_us()
+        self._opens_logs = True
 
     def now(self) -> int:
         """Return a time above every time issued or observed before."""
@@ -71,13 +76,30 @@ class HybridClock:
             return self._last
 
     def ahead_us(self, hybrid_time: int) -> int:
-        """Return the microseconds by which observing a time would push this clock; negative if it would not.
+        """Return the microseconds by which observing a time would push this clock above its own times; not above 0 if
+        it would not push the clock at all.
 
-        The time is compared with the wall clock and with the times issued or observed before. If a wall clock is set
-        back by an hour, the times in all logs lie an hour ahead of it, and must not look like those of a wrong
-        clock."""
+        If a wall clock is set back by an hour, the times in all logs lie an hour ahead of it, and must not look like
+        those of a wrong clock."""
         with self._lock:
-            return us_of_hybrid(hybrid_time) - max(self._clock.wall_us(), us_of_hybrid(self._last))
+            mono_us = self._clock.monotonic_us()
+            self._own_us = max(self._clock.wall_us(), self._own_us + mono_us - self._own_at_us)
+            self._own_at_us = mono_us
+            if hybrid_time <= self._last:
+                return us_of_hybrid(hybrid_time - self._last)
+            return us_of_hybrid(hybrid_time) - self._own_us
+
+    def observe_own(self, hybrid_time: int) -> None:
+        """Observe the last time of a log that is opened. When this process starts, it is a time of its own."""
+        with self._lock:
+            if self._opens_logs:
+                self._own_us = max(self._own_us, us_of_hybrid(hybrid_time))
+            self._last = max(self._last, hybrid_time)
+
+    def logs_are_open(self) -> None:
+        """Note that this process has started: logs that are opened later may be copies of others' logs."""
+        with self._lock:
+            self._opens_logs = False
 
     def ahead_of_wall_us(self, hybrid_time: int = 0) -> int:
         """Return the microseconds by which a time, by default this clock's latest one, is ahead of the server's wall

@@ -6,6 +6,42 @@ from tests.mutants.mutant import Edit, Mutant
 
 MUTANTS = (
     Mutant(
+        name="others' times count as a clock's own",
+        rows="IN-50, IN-60",
+        test="tests/unit/raft_driver/test_driver_times.py::test_no_sequence_of_times_pushes_a_clock_further_than_one_of_them_may",
+        file="replica/types/time.py",
+        function="HybridClock.ahead_us",
+        before="self._own_us = max(self._clock.wall_us(), self._own_us + mono_us - self._own_at_us)",
+        after="self._own_us = max(self._clock.wall_us(), us_of_hybrid(self._last))",
+    ),
+    Mutant(
+        name="clock that was set back does not count on",
+        rows="IN-50",
+        test="tests/unit/raft_driver/test_driver_times.py::test_no_sequence_of_times_pushes_a_clock_further_than_one_of_them_may",
+        file="replica/types/time.py",
+        function="HybridClock.ahead_us",
+        before="self._own_us + mono_us - self._own_at_us",
+        after="self._own_us",
+    ),
+    Mutant(
+        name="log of another server gives a clock its own time",
+        rows="IN-50",
+        test="tests/unit/raft_driver/test_driver_times.py::test_no_sequence_of_times_pushes_a_clock_further_than_one_of_them_may",
+        file="replica/types/time.py",
+        function="HybridClock.observe_own",
+        before="if self._opens_logs:",
+        after="if True:",
+    ),
+    Mutant(
+        name="times of ignored appends push the clock",
+        rows="IN-50, IN-60",
+        test="tests/unit/raft_driver/test_driver_times.py::test_many_appends_in_small_steps_push_the_clock_no_further_than_one",
+        file="replica/raft_driver/ready_executor.py",
+        function="ReadyExecutor.step",
+        before="if self.core.log.term_at(last.index) == last.term:",
+        after="if True:",
+    ),
+    Mutant(
         name="blank server says not ready",
         rows="TC-23",
         test="tests/unit/raft_driver/test_driver_parts.py::test_no_replica_reply_checks_name_then_term_then_state",

@@ -243,11 +243,8 @@ class Scans:
         """Push this server's clock above a time that a caller has seen; INVALID_ARGUMENT if it is far in the future."""
         if hybrid_time <= 0:
             return
-        # Compared with the wall clock: otherwise many small steps could push the clock far. A time that the clock has
-        # reached already pushes nothing.
-        clock, limit_us = self._hybrid_clock, limits.CLOCK_AHEAD_OF_CALLERS_US_MAX
-        ahead_us = clock.ahead_of_wall_us(hybrid_time)
-        if ahead_us > limit_us and clock.ahead_us(hybrid_time) > limits.CLOCK_DIFFERENCE_US_MAX:
+        limit_us = limits.CLOCK_AHEAD_OF_CALLERS_US_MAX
+        if (ahead_us := self._hybrid_clock.ahead_us(hybrid_time)) > limit_us:
             # An error of the caller. To accept the time would push the clocks of all servers ahead for good.
             raise Refused(
                 Code.INVALID_ARGUMENT,

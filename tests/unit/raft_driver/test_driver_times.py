@@ -8,8 +8,22 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from nyala.replica.types import Applied, Code, HybridClock, Refused, hybrid_from_us, us_of_hybrid
+from nyala.replica.raft import AppendEntries
+from nyala.replica.types import (
+    Applied,
+    Code,
+    Entry,
+    EntryKind,
+    HybridClock,
+    OpId,
+    Refused,
+    hybrid_from_us,
+    limits,
+    us_of_hybrid,
+)
 from tests.harness.sim_cluster import DRIVER, SimCluster
 from tests.harness.sim_start import Answers, level, node_of, on, put_and_wait, started
 
@@ -182,3 +196,89 @@ def test_chain_over_two_groups_with_skewed_clocks_keeps_its_order(skew_us: int) 
     on(first, leader, lambda: leader.wait_safe(written, snapshot))
     first.run_until(lambda: bool(snapshot.all), "the snapshot")
     assert snapshot.one == written and hybrid_from_us(0) < read < written
+
+
+@settings(max_examples=200)
+@given(
+    own_ahead_s=st.integers(-10_000, 10_000),
+    late_log_ahead_s=st.integers(0, 100_000),
+    steps=st.lists(
+        st.tuples(st.sampled_from(["time", "wall", "wait", "now"]), st.integers(-40, 40) | st.integers(-7200, 7200)),
+        max_size=60,
+    ),
+)
+def test_no_sequence_of_times_pushes_a_clock_further_than_one_of_them_may(
+    own_ahead_s: int, late_log_ahead_s: int, steps: list[tuple[str, int]]
+) -> None:
+    """IN-50, IN-60. Goal: many small steps push a clock no further than one. Method: a clock that starts with a log
+    that is ahead of its wall or behind it. At random, others' times, relative to the clock's own latest one, are
+    observed if they may be; the wall is set; time passes; times are issued; and a copy's log is opened. The clock is
+    never further ahead than the bound, of its walls and its own log, as the monotonic clock counts on from them."""
+
+    class Wall:
+        us, mono_us = NEVER_US, 0
+
+        def wall_us(self) -> int:
+            return self.us
+
+        def monotonic_us(self) -> int:
+            return self.mono_us
+
+    wall = Wall()
+    clock = HybridClock(wall)
+    clock.observe_own(hybrid_from_us(NEVER_US + own_ahead_s * 1_000_000))
+    own_us = least_us = max(NEVER_US, NEVER_US + own_ahead_s * 1_000_000)
+    clock.logs_are_open()
+    for what, seconds in steps:
+        if what == "wall":
+            wall.us += seconds * 1_000_000
+        elif what == "wait":
+            for each in ("us", "mono_us"):
+                setattr(wall, each, getattr(wall, each) + abs(seconds) * 1_000_000)
+            own_us += abs(seconds) * 1_000_000
+            least_us += abs(seconds) * 1_000_000
+        own_us = max(own_us, wall.us)
+        time = clock.now() + hybrid_from_us(seconds * 1_000_000)
+        if what == "time" and clock.ahead_us(time) <= limits.CLOCK_AHEAD_OF_PEERS_US_MAX:
+            clock.observe(time)
+        assert us_of_hybrid(clock.now()) <= own_us + limits.CLOCK_AHEAD_OF_PEERS_US_MAX + 1
+        # What is at most the bound ahead of the clock's own times is taken.
+        assert clock.ahead_us(hybrid_from_us(least_us)) <= 0
+    clock.observe_own(hybrid_from_us(own_us + late_log_ahead_s * 1_000_000))  # a copy, whose times were checked
+    further_us = own_us + max(late_log_ahead_s, 31) * 1_000_000 + 1
+    assert clock.ahead_us(hybrid_from_us(further_us)) > limits.CLOCK_AHEAD_OF_PEERS_US_MAX
+
+
+@pytest.mark.parametrize(
+    "how", ["of this term", "of another generation", "of an older term", "to another", "behind a gap"]
+)
+def test_many_appends_in_small_steps_push_the_clock_no_further_than_one(how: str) -> None:
+    """IN-50, IN-60. Goal: a peer's appends cannot move a clock by days, and those that are ignored move it by nothing.
+    Method: a follower steps a hundred appends, each with an entry 25 s later than the one before: of a leader of this
+    term, or such as Raft ignores."""
+    cluster = SimCluster(24, skew_us_max=0)
+    leader = started(cluster)
+    put_and_wait(cluster, leader, b"before")
+    cluster.run_until(lambda: level(cluster), "everyone level")
+    follower = next(r for r in cluster.replicas if r is not leader)
+    node, term = node_of(cluster, follower), follower.term
+    sent = {"of another generation": (1 << 40) + term, "of an older term": term - 1}.get(how, term)
+    refusals = []
+    last = follower.last_logged if how != "behind a gap" else OpId(term, follower.last_logged.index + 5)
+    for step in range(1, 101):
+        opid = OpId(min(term, sent) if how != "of another generation" else sent, last.index + 1)
+        time = hybrid_from_us(node.clock.wall_us() + 25_000_000 * step)
+        append = AppendEntries(
+            to_uuid="other" if how == "to another" else follower.uuid,
+            from_uuid=leader.uuid,
+            term=sent,
+            prev=last,
+            entries=(Entry(opid, EntryKind.NOOP, time, 0, b"", b"", 0),),
+        )
+        refusals.append(follower.step(append))
+        if how == "of this term" and not refusals[-1]:
+            last = opid
+    ahead_us = us_of_hybrid(node.hybrid_clock.now()) - node.clock.wall_us()
+    assert ahead_us <= (limits.CLOCK_AHEAD_OF_PEERS_US_MAX if how == "of this term" else 1000), refusals
+    if how == "of this term":
+        assert refusals[0] == "" and all("ahead of the clock here" in r for r in refusals[1:])
