@@ -6,6 +6,15 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        name="feature level of a later build goes into the log",
+        rows="IN-50",
+        test="tests/unit/master/test_master_entries.py::test_follower_refuses_a_forged_catalog_entry",
+        file="replica/master/group/entries.py",
+        function="unfit_record",
+        before="checked_record(key, record)",
+        after="checked_record(key, record if group not in SINGLE else {**record, 'level': 1})",
+    ),
+    Mutant(
         name="garbage is looked for while the catalog is read",
         rows="IN-80",
         test="tests/unit/master/test_master_opening.py::test_opening_a_catalog_costs_little_for_each_record",

@@ -177,7 +177,7 @@ MUTANTS = (
         file="replica/raft_driver/times.py",
         function="Times.recovered",
         before="""
-            self._clock.observe(logged)
+            self._clock.observe_own(logged)
         """,
         after="",
     ),
@@ -243,8 +243,8 @@ MUTANTS = (
         ),
         file="replica/raft_driver/ready_executor.py",
         function="ReadyExecutor.step",
-        before="if refusal := unfit or self._times.from_the_future(message):",
-        after="if refusal := self._times.from_the_future(message):",
+        before="if refusal := unfit or self._times.from_the_future(append):",
+        after="if refusal := self._times.from_the_future(append):",
     ),
     Mutant(
         name="large change is decoded on the loop",

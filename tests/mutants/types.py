@@ -258,15 +258,6 @@ MUTANTS = (
         after="self._last = hybrid_from_us(self._clock.wall_us())",
     ),
     Mutant(
-        name="clocks set back make the log the future",
-        rows="CN-24",
-        test="tests/unit/raft_driver/test_driver_times.py::test_times_go_on_after_a_restart_with_clocks_an_hour_back",
-        file="replica/types/time.py",
-        function="HybridClock.ahead_us",
-        before="return us_of_hybrid(hybrid_time) - max(self._clock.wall_us(), us_of_hybrid(self._last))",
-        after="return us_of_hybrid(hybrid_time) - self._clock.wall_us()",
-    ),
-    Mutant(
         name="pool starts its threads late",
         rows="IN-30",
         test=(

@@ -118,7 +118,7 @@ MUTANTS = (
         rows="IN-93",
         test=_LATER,
         file="replica/master/catalog/catalog.py",
-        function="_read",
+        function="checked_record",
         before="if isinstance(found, Finalized) and found.level > build_level():",
         after="if False:",
     ),

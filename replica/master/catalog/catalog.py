@@ -98,7 +98,9 @@ _NO_RECORD = (ValueError, LookupError, TypeError, AttributeError, OverflowError,
 """Python's exceptions for JSON that no master wrote."""
 
 
-def _read(key: str, record: Json) -> Record:
+def checked_record(key: str, record: Json) -> Record:
+    """The record of that key; Corruption if it is none, and LaterFormat if the cluster's feature level is above this
+    build's."""
     try:
         found = read(key, record)
     except (*_NO_RECORD, ReplicaError) as error:
@@ -175,7 +177,7 @@ class Catalog:
                 for key, record in sorted(records.items()):
                     if not isinstance(record, dict):
                         raise TypeError(f"{key} has no record")
-                    self._put(key, record, _read(key, record), 0)
+                    self._put(key, record, checked_record(key, record), 0)
             self._bytes = len(state)
         except _NO_RECORD as error:
             raise Corruption("the catalog's state cannot be read", reason=str(error)) from error
@@ -386,7 +388,7 @@ class Catalog:
 
     def _apply_change(self, entry: Entry) -> None:
         puts, deletes, request_id = decode_change(entry)
-        said = {key: _read(key, record) for key, record in puts.items()}
+        said = {key: checked_record(key, record) for key, record in puts.items()}
         if request_id:
             if request_id in self._requests:
                 return

@@ -24,8 +24,8 @@ from nyala.replica.types import (
     parse_json,
 )
 
-from ..catalog.catalog import decode_change
-from ..catalog.records import SINGLE, TYPES, Json, Small, Table, Uuid, may_lack, read, write
+from ..catalog.catalog import checked_record, decode_change
+from ..catalog.records import SINGLE, TYPES, Json, Small, Table, Uuid, may_lack, write
 
 Fits = Callable[[object], bool]
 
@@ -99,7 +99,11 @@ FIELDS = {group: _fields(kind) for group, kind in TYPES.items()}
 
 
 def unfit_record(key: str, record: Json) -> str:
-    """Why this build could not read the record of that key, by its fields alone; empty if it could."""
+    """Why this build could not apply the record of that key, by its fields alone; empty if it could.
+
+    A feature level above this build's is refused, too: in the log, it would end this master at each start. Without it,
+    the master goes on until it is upgraded.
+    """
     group, _, rest = key.partition("/")
     known = FIELDS.get(group, {})
     if len(key) > 4 * limits.NAME_LENGTH_MAX + limits.TOKEN_LENGTH_MAX or (known and group not in SINGLE and not rest):
@@ -112,7 +116,7 @@ def unfit_record(key: str, record: Json) -> str:
             return f"the record {key[:80]!r} has no possible {field!r}"
     try:
         json.dumps(record, ensure_ascii=False).encode()  # half of a surrogate pair is not a text
-        if isinstance(found := read(key, record), Table):
+        if isinstance(found := checked_record(key, record), Table):
             info_from_json(write(found))
     except (ValueError, TypeError, KeyError, ReplicaError, json_format.Error) as error:
         return f"the record {key[:80]!r} cannot be read: {ascii(error)[:200]}"

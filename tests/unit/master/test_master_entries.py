@@ -17,6 +17,7 @@ from nyala.replica.master.catalog.records import (
     TABLET,
     Cluster,
     Desired,
+    Finalized,
     Maintenance,
     Position,
     Retired,
@@ -38,8 +39,8 @@ from nyala.replica.policy import DesiredChange
 from nyala.replica.raft import AppendEntries
 from nyala.replica.rpc import info_from_json, pb
 from nyala.replica.types import ZERO_OPID, Address, Entry, EntryKind, Member, OpId, RaftConfig, SystemClock, new_uuid
-from nyala.schemas import encode
-from tests.harness.catalogs import new_table
+from nyala.schemas import build_level, encode
+from tests.harness.catalogs import AppliedCatalog, new_table
 from tests.harness.leading_master import Masters, S
 
 OPTIONAL = {
@@ -90,7 +91,8 @@ def written() -> dict[str, Any]:
     m.box.commit(drop_table(m.box.catalog, "flights", "", 5, {m.tablet: S[:2]}))
     note()
     found[TABLET + m.tablet] |= {"replaced_by": new_uuid(), "gone_us": 7}
-    return found | {"cluster/id": {"id": new_uuid()}, f"master/{S[0]}": {"takeover": 1}}
+    level = {"level": build_level(), "since_us": 5}
+    return found | {"cluster/id": {"id": new_uuid()}, f"master/{S[0]}": {"takeover": 1}, "feature-level": level}
 
 
 def entry(puts: dict[str, Any], value: Any = json.dumps) -> Entry:
@@ -152,6 +154,8 @@ def use(key: str, found: Any) -> None:
             assert record.takeover < 2**63
         case TableId():
             assert record.table_id.encode() is not None
+        case Finalized():
+            assert 0 <= record.level <= build_level() and record.since_us < 2**63
         case _:
             pytest.fail(f"{key} is of no kind")
 
@@ -159,9 +163,11 @@ def use(key: str, found: Any) -> None:
 def test_no_record_goes_into_the_log_that_could_not_be_read() -> None:
     """IN-50. Goal: an append of a forged catalog entry is refused with a reason, and never fails later, when it is
     applied. Method: each kind of record that masters write is accepted. With each field, at any depth, missing or of
-    another value, the record is either refused, or every reader can read it. A record without a field that every build
-    writes is refused."""
+    another value, the record is either refused, or a catalog applies it, alone and beside the good records, and every
+    reader can read it. A record without a field that every build writes is refused."""
     needed = set()
+    beside = AppliedCatalog()
+    beside.catalog.apply([entry(written())._replace(opid=OpId(1, 1))])
     for key, record in written().items():
         assert unfit_record(key, record) == unfit_entry(entry({key: record})) == ""
         assert unfit_record(key, record | {"of a later build": [{}]}) == ""
@@ -170,11 +176,14 @@ def test_no_record_goes_into_the_log_that_could_not_be_read() -> None:
             why = unfit_record(key, changed)
             assert len(why) < 400 and why.isprintable()
             if not why:
+                for catalog in (AppliedCatalog().catalog, beside.catalog):
+                    at = catalog.applied_opid.index + 1
+                    catalog.apply([entry({key: changed})._replace(opid=OpId(1, at))])
                 use(key, changed)
             if field.startswith("-") and f"{group}.{field[1:]}" not in OPTIONAL:
                 assert repr(field[1:]) in why, f"{key} without {field[1:]}"
                 needed.add(group)
-    assert len(needed) == 11
+    assert len(needed) == 12
 
 
 def test_forged_entries_are_refused_by_their_bytes() -> None:
@@ -191,7 +200,8 @@ def test_forged_entries_are_refused_by_their_bytes() -> None:
 
 def test_follower_refuses_a_forged_catalog_entry(tmp_path: Path) -> None:
     """IN-50. Goal: a following master checks a catalog entry before it goes into its log. Method: a follower of two
-    masters gets an append whose CATALOG entry lacks a field, and then a good one."""
+    masters gets an append whose CATALOG entry lacks a field, one with a feature level of a later build, and then a good
+    one."""
 
     async def scenario() -> None:
         disk, clock = RealDisk(tmp_path), SystemClock()
@@ -199,10 +209,15 @@ def test_follower_refuses_a_forged_catalog_entry(tmp_path: Path) -> None:
         config = RaftConfig(OpId(0, 0), (Member(uuid, (Address("h", 1),)), Member(S[0], (Address("h", 2),))))
         group = CatalogGroup(disk, clock, uuid, config, send=lambda messages: None, on_fatal=pytest.fail)
         await group.start()
-        for record, why in (({}, "CATALOG entry 1.1: the record 'name/x' lacks 'table_id'"), ({"table_id": "t"}, "")):
-            put = entry({"name/x": record})._replace(opid=OpId(1, 1))
+        later = "CATALOG entry 1.1: the record 'feature-level' cannot be read"
+        for key, record, why in (
+            ("name/x", {}, "CATALOG entry 1.1: the record 'name/x' lacks 'table_id'"),
+            ("feature-level", {"level": build_level() + 1, "since_us": 1}, later),
+            ("name/x", {"table_id": "t"}, ""),
+        ):
+            put = entry({key: record})._replace(opid=OpId(1, 1))
             message = AppendEntries(to_uuid=uuid, from_uuid=S[0], term=1, prev=ZERO_OPID, entries=(put,))
-            assert group.replica.step(message) == why
+            assert group.replica.step(message).startswith(why)
             assert (group.replica.last_logged == put.opid) is not bool(why)
         await group.stop()
 
