@@ -85,7 +85,7 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         under_way: CallsInFlight | None = None,
         reply_s: float = limits.REPLY_S_MAX,
         request_s: Callable[[str], float] = request_s,
-        slots: Callable[[], RequestSlots] = RequestSlots,
+        slots: Callable[..., RequestSlots] = RequestSlots,
     ) -> None:
         """`wait_s(method)`: how long a handler may wait if the caller gives no deadline; 0: it does not wait.
 
@@ -94,7 +94,8 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         """
         self._wait_s = wait_s
         self.under_way = under_way or CallsInFlight()
-        self.short_requests, self.long_requests = slots(), slots()
+        self.short_requests = slots(turn_s=limits.SHORT_REQUEST_TURN_S)
+        self.long_requests = slots(turn_s=limits.LONG_REQUEST_TURN_S)
         self.late = 0
         """The calls that were ended because their request was not whole in time."""
         self._reply_s = reply_s
@@ -173,15 +174,16 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         status if its request is not whole in time, or if it has none."""
         long = limits.REQUESTS[method].bytes_max > limits.REQUEST_SMALL_BYTES
         slots = self.long_requests if long else self.short_requests
-        await slots.take(host)
+        slot = await slots.take(host)
         late = _Late(context, self._request_s(method))
+        slot.end = late.end
         data: Any = None
         try:
             data = await context.read()
         finally:
             late.stop()
             self.late += late.over
-            slots.give(host)
+            slots.give(slot)
             if data in (None, grpc.aio.EOF):
                 self._give_back_soon()
         if data is grpc.aio.EOF:
@@ -233,7 +235,7 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
 
 
 class _Late:
-    """Ends a call with a gRPC status unless `stop` is called within `seconds`.
+    """Ends a call with a gRPC status unless `stop` is called within `seconds`, or before `end` is.
 
     The handler waits for gRPC meanwhile. It must not be cancelled there, because gRPC would write what comes later into
     memory that is free by then. When the status is sent, gRPC ends the wait.
@@ -241,25 +243,29 @@ class _Late:
 
     def __init__(self, context: Context, seconds: float) -> None:
         self._context = context
-        self._seconds = seconds
         self._stopped = False
         self.over = False
         """Whether the time was over before `stop` was called."""
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._begin)
+        loop = asyncio.get_running_loop()
+        self._began_s = loop.time()
+        self._timer = loop.call_later(seconds, self.end)
 
     def stop(self) -> None:
         self._stopped = True
         self._timer.cancel()
 
-    def _begin(self) -> None:
+    def end(self) -> None:
+        """End the call now."""
+        self._timer.cancel()
         self._ending = asyncio.create_task(self._end())
 
     async def _end(self) -> None:
         if self._stopped:
             return
         self.over = True
+        seconds = asyncio.get_running_loop().time() - self._began_s
         what = (
-            f"the request was not whole after {self._seconds:g} s: nothing was applied; send fewer at a time over this "
+            f"the request was not whole after {seconds:.2g} s: nothing was applied; send fewer at a time over this "
             "network"
         )
         with suppress(grpc.aio.AbortError):

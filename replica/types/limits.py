@@ -175,6 +175,10 @@ short call waits for long ones. gRPC stores a request until it is whole and comp
 calls. So requests that are not whole take 2 x 16 x 9 MiB at a tablet server, and 2 x 16 x 16 MiB at a master, a quarter
 of it for one host. A slot is free as soon as its request is there: four requests of a megabyte in 5 ms are more than a
 network card transmits."""
+SHORT_REQUEST_TURN_S = 2.0
+LONG_REQUEST_TURN_S = 5.0
+"""If all slots are taken, a call whose request is not whole after this time makes room for a host with fewer slots.
+Half requests of a few addresses would keep all others out otherwise."""
 REQUEST_WAIT_S_MAX = 60.0
 """Bounds how long a call waits for a slot if its deadline is later; writers of ours have this deadline."""
 REQUEST_BYTES_PER_S_MIN = 128 << 10

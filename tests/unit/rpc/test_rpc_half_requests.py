@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from functools import partial
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from nyala.replica.rpc import SERVER_OPTIONS, CallBounds, CallsInFlight, RequestChecks, error_from_pb, pb
 from nyala.replica.rpc.checked_server import _Late, request_s
-from nyala.replica.rpc.request_slots import RequestSlots
+from nyala.replica.rpc.request_slots import RequestSlots, Slot, to_end
 from nyala.replica.types import Applied, Code, Refused, limits
 from tests.harness.hostile_fields import Served
 from tests.harness.patience import patience_s
@@ -193,7 +194,7 @@ def test_request_that_is_whole_at_the_last_moment_is_not_ended() -> None:
         for whole in (True, False):
             context = Context()
             late = _Late(context, 1000.0)  # type: ignore[arg-type]
-            late._begin()
+            late.end()
             if whole:
                 late.stop()
             await late._ending
@@ -323,10 +324,11 @@ def test_many_large_requests_of_one_host_wait_for_one_another_and_are_all_answer
         checks = checks_with(3, 2)
         take = checks.long_requests.take
 
-        async def taken(host: str) -> None:
+        async def taken(host: str) -> Slot:
             nonlocal most
-            await take(host)
+            slot = await take(host)
             most = max(most, checks.long_requests.taken)
+            return slot
 
         checks.long_requests.take = taken  # type: ignore[method-assign]
         async with Served(calls.services, checks) as served:
@@ -336,6 +338,60 @@ def test_many_large_requests_of_one_host_wait_for_one_another_and_are_all_answer
             assert most == 2 and checks.long_requests.taken == 0
 
     in_loop(scenario)
+
+
+@pytest.mark.parametrize("method", [WRITE, LEDGER], ids=["long", "short"])
+def test_half_requests_of_many_hosts_that_hold_all_slots_make_room_for_another_host(method: tuple[str, str]) -> None:
+    """IN-51, IN-60. Goal: half requests of a few addresses keep no other host out. Method: a server with four slots,
+    two for a host. From two addresses come six half requests, whose own time is far away, and begin again when they are
+    ended; a call of a third host is answered, again and again."""
+
+    async def scenario() -> None:
+        calls = Calls()
+        calls.go.set()
+        checks = RequestChecks(
+            slots=lambda turn_s: RequestSlots(4, 2, 1000.0, turn_s=0.2), request_s=lambda method: 1000.0
+        )
+        slots = checks.long_requests if method is WRITE else checks.short_requests
+        async with Served(calls.services, checks) as served:
+            callers = [RawCaller(served.address, source=f"127.0.0.{n}") for n in (2, 3)]
+            for caller in callers:
+                for _ in range(6):
+                    caller.begin(*method, HALF)
+            await until(lambda: slots.taken == 4 and slots.waiting == 8, "they have all slots, and wait for more")
+            request = pb.WriteRequest() if method is WRITE else pb.LedgerRequest()
+            for _ in range(3):
+                await served.call(*method, request, patience_s(15.0))
+                for caller in callers:
+                    caller.begin(*method, HALF)
+            assert calls.begun == 3 and 3 <= checks.late <= 6
+            for caller in callers:
+                caller.close()
+
+    in_loop(scenario)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 20), st.sampled_from(["", "ending", "no end"]))),
+    st.permutations("abcde").flatmap(lambda hosts: st.integers(0, 5).map(lambda n: hosts[:n])),
+)
+def test_calls_that_make_room_had_their_turn_and_belong_to_hosts_with_more(
+    taken: list[tuple[str, int, str]], waiting: list[str]
+) -> None:
+    """IN-51. Goal: no call is ended without need. Method: slots of four hosts with calls of any age, of which some end
+    already, and hosts that wait. Those that are ended had their turn, and are no more than the waiting hosts with fewer
+    slots, beyond those that end already; at least one is, if there is such a host. No host falls below the one that
+    waits with fewest."""
+    held = [Slot(host, float(at), None if how == "no end" else int, how == "ending") for host, at, how in taken]
+    found = to_end(held, waiting, 20.0, 5.0)
+    had_turn = [s for s in held if s.end is not None and not s.ending and s.since_s <= 15.0]
+    assert set(found) <= set(had_turn) and len(set(found)) == len(found)
+    before, after = (Counter(s.host for s in held if not s.ending and s not in f) for f in ([], found))
+    ending = sum(s.ending for s in held)
+    poorer = [h for h in waiting if any(before[s.host] > before[h] for s in had_turn)]
+    assert max(0, min(1, len(poorer) - ending)) <= len(found) <= max(0, len(poorer) - ending)
+    fewest = min((before[h] for h in waiting), default=0)
+    assert all(after[s.host] >= fewest for s in found)
 
 
 STEPS = st.lists(st.tuples(st.sampled_from(["take", "take", "give", "leave"]), st.sampled_from("abc")), max_size=60)
@@ -351,7 +407,10 @@ def test_slots_never_exceed_their_bounds_and_none_is_free_while_a_call_may_have_
     take, give back and leave at random, beside plain lists; in the end all leave, and all slots are free."""
 
     async def scenario() -> None:
-        slots, taken, waiting = RequestSlots(4, 3, 1000.0), list[str](), list[tuple[str, asyncio.Task[None]]]()
+        slots, taken, waiting = RequestSlots(4, 3, 1000.0), list[Slot](), list[tuple[str, asyncio.Task[Slot]]]()
+
+        def hosts() -> list[str]:
+            return [slot.host for slot in taken]
 
         async def settle() -> None:
             for _ in range(3):
@@ -360,19 +419,17 @@ def test_slots_never_exceed_their_bounds_and_none_is_free_while_a_call_may_have_
                 ahead = [w for w in waiting[: waiting.index(each)] if w[0] == each[0] and not w[1].done()]
                 assert not ahead, "of one host, the first is first"
                 waiting.remove(each)
-                each[1].result()
-                taken.append(each[0])
+                taken.append(each[1].result())
             assert (slots.taken, slots.waiting) == (len(taken), len(waiting))
-            assert len(taken) <= 4 and all(taken.count(h) <= 3 for h in "abc")
-            assert not any(len(taken) < 4 and taken.count(h) < 3 for h, _ in waiting), "a slot is free"
+            assert len(taken) <= 4 and all(hosts().count(h) <= 3 for h in "abc")
+            assert not any(len(taken) < 4 and hosts().count(h) < 3 for h, _ in waiting), "a slot is free"
 
         for step, host in steps:
             mine = [w for w in waiting if w[0] == host]
             if step == "take":
                 waiting.append((host, asyncio.create_task(slots.take(host))))
-            elif step == "give" and host in taken:
-                taken.remove(host)
-                slots.give(host)
+            elif step == "give" and host in hosts():
+                slots.give(taken.pop(hosts().index(host)))
                 if mine and steps.index((step, host)) % 2:  # it leaves at the moment at which its turn may have come
                     mine[0][1].cancel()
                     waiting.remove(mine[0])
@@ -383,8 +440,8 @@ def test_slots_never_exceed_their_bounds_and_none_is_free_while_a_call_may_have_
         for _, task in waiting:
             task.cancel()
         waiting.clear()
-        for host in taken:
-            slots.give(host)
+        for slot in taken:
+            slots.give(slot)
         taken.clear()
         await settle()
         assert not slots._taken and not slots._waiting
@@ -401,15 +458,15 @@ def test_hosts_take_turns() -> None:
         slots, order = RequestSlots(1, 1, 1000.0), list[str]()
 
         async def call(host: str) -> None:
-            await slots.take(host)
+            slot = await slots.take(host)
             order.append(host)
             await asyncio.sleep(0)
-            slots.give(host)
+            slots.give(slot)
 
-        await slots.take("c")
+        first = await slots.take("c")
         tasks = [asyncio.create_task(call(host)) for host in "aaaaaaaaaabb"]
         await until(lambda: slots.waiting == 12, "all wait")
-        slots.give("c")
+        slots.give(first)
         await asyncio.gather(*tasks)
         assert "".join(order) == "ababaaaaaaaa"
 
