@@ -7,7 +7,7 @@ from tests.mutants.mutant import Edit, Mutant
 MUTANTS = (
     Mutant(
         name="time of a strong read is that of a former leader",
-        rows="IN-10",
+        rows="IN-12",
         test=(
             "tests/unit/client/test_client_scans.py::"
             "test_time_of_a_strong_read_is_that_of_the_servers_that_lead_now[this]"
@@ -19,7 +19,7 @@ MUTANTS = (
     ),
     Mutant(
         name="older build is believed to lead",
-        rows="IN-10",
+        rows="IN-12",
         test=(
             "tests/unit/client/test_client_scans.py::"
             "test_time_of_a_strong_read_is_that_of_the_servers_that_lead_now[version-0.2]"

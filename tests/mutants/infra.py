@@ -237,7 +237,7 @@ MUTANTS = (
     ),
     Mutant(
         name="wrong number is told without it",
-        rows="IN-62",
+        rows="IN-82",
         test="tests/unit/infra/test_hostile_arguments.py::test_option_that_is_no_number_is_told_with_its_value",
         file="infra/cli/arguments.py",
         function="named",

@@ -526,7 +526,7 @@ MUTANTS = (
     ),
     Mutant(
         name="request that is too long is told as an answer",
-        rows="IN-60, IN-62",
+        rows="IN-60, IN-82",
         test="tests/unit/rpc/test_rpc_call_costs.py::test_message_that_is_too_long_is_told_as_what_it_is",
         file="replica/rpc/connections.py",
         function="failed_call",

@@ -6,8 +6,17 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        name="unreadable list of masters ends the start",
+        rows="IN-21",
+        test="tests/unit/server/test_other_masters.py::test_file_of_masters_that_cannot_be_read_holds_up_no_start",
+        file="replica/server/heartbeats/other_masters.py",
+        function="read_known_masters",
+        before="except ReplicaError as error:",
+        after="except ZeroDivisionError as error:",
+    ),
+    Mutant(
         name="server tells its time without making sure that it leads",
-        rows="IN-10",
+        rows="IN-12",
         test=(
             "tests/process/test_strong_reads_process.py::"
             "test_first_strong_read_has_what_was_acknowledged_though_the_client_asks_a_former_leader"

@@ -26,7 +26,7 @@ def leaders(cluster: LocalCluster, table: nyala.Table) -> dict[str, ServerProces
 
 
 def test_first_strong_read_has_what_was_acknowledged_though_the_client_asks_a_former_leader(tmp_path: Path) -> None:
-    """IN-10. Goal: a strong read of several tablets holds every write that was acknowledged before it, although clocks
+    """IN-12. Goal: a strong read of several tablets holds every write that was acknowledged before it, although clocks
     differ by less than they may, and the client does not know that another server leads a tablet now. Method: two
     servers, one of whose walls is ahead, with one tablet of a table each. Clients that believe that the first one has
     both count the rows, each for the first time, after one more row was acknowledged. Servers make sure that they lead

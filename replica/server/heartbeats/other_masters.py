@@ -6,11 +6,14 @@ has one address on each line, and promises nothing: a server without it asks the
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from nyala.replica.fs import KNOWN_MASTERS
-from nyala.replica.types import Address, Disk, limits
+from nyala.replica.types import Address, Disk, ReplicaError, limits
+
+_log = logging.getLogger("nyala.server")
 
 
 def unheard_of(listed: Sequence[tuple[str, Sequence[Address]]], known: Mapping[Address, str]) -> dict[Address, str]:
@@ -26,11 +29,16 @@ def unheard_of(listed: Sequence[tuple[str, Sequence[Address]]], known: Mapping[A
 
 
 def read_known_masters(disk: Disk) -> tuple[Address, ...]:
-    """The addresses that the leading master named last, at most `limits.MASTER_ADDRESSES_MAX`; none without a file.
-    Lines that are no address are left out."""
+    """The addresses that the leading master named last, at most `limits.MASTER_ADDRESSES_MAX`; none without a file that
+    can be read: it promises nothing. Lines that are no address are left out."""
     try:
         lines = disk.read(KNOWN_MASTERS).decode("ascii", errors="replace").splitlines()
     except FileNotFoundError:
+        return ()
+    except ReplicaError as error:
+        _log.warning(
+            "cannot read %s, and asks only the masters of --masters until one answers: %s", KNOWN_MASTERS, error
+        )
         return ()
     found: dict[Address, None] = {}
     for line in lines:

@@ -198,7 +198,7 @@ class Clocks(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
 
 @pytest.mark.parametrize("old", [False, True], ids=["this", "version-0.2"])
 def test_time_of_a_strong_read_is_that_of_the_servers_that_lead_now(old: bool) -> None:
-    """IN-10. Goal: a strong read of several tablets has what was acknowledged before it, although the client
+    """IN-12. Goal: a strong read of several tablets has what was acknowledged before it, although the client
     believes that another server, whose clock is behind, leads some of them. Method: two played servers over gRPC; the
     client believes that one of them leads all tablets. The time is the other one's, and each server of this build is
     asked a few times only, for all its tablets at once."""

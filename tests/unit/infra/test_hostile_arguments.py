@@ -79,7 +79,7 @@ def test_command_with_a_hostile_argument_ends_with_a_line_that_says_so(line: lis
     ids=lambda line: " ".join(line[:3]) if isinstance(line, list) else "",
 )
 def test_option_that_is_no_number_is_told_with_its_value(line: list[str], told: str) -> None:
-    """IN-62. Goal: the user reads which value was wrong, and why. Method: whole commands, without a cluster; their
+    """IN-82. Goal: the user reads which value was wrong, and why. Method: whole commands, without a cluster; their
     words, without the frame around them."""
     result = CliRunner().invoke(app, line)
     words = " ".join(result.output.replace("│", " ").split())

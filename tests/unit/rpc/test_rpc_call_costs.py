@@ -208,7 +208,7 @@ def test_message_that_is_too_long_is_told_as_what_it_is(
     code: Code,
     applied: Applied,
 ) -> None:
-    """IN-60, IN-62. Goal: a caller knows whether its request or the answer was too long, because after an answer the
+    """IN-60, IN-82. Goal: a caller knows whether its request or the answer was too long, because after an answer the
     call may have been carried out. Method: over gRPC, in its own words: a request that the server does not take, or
     the caller may not send; an answer that the caller does not take, or the server may not send."""
     monkeypatch.setattr(

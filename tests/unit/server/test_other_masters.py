@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from nyala.replica.fs import KNOWN_MASTERS
+from pathlib import Path
+
+import pytest
+
+from nyala.replica.fs import KNOWN_MASTERS, RealDisk
 from nyala.replica.server.heartbeats.other_masters import (
     former_masters,
     read_known_masters,
@@ -57,3 +61,23 @@ def test_heartbeats_to_a_former_master_end_once_the_leading_one_does_not_name_it
     former = former_masters(frozenset(), [A, B], [B, C])
     assert former == {A} and former_masters(former, [B, C], [C]) == {A, B}
     assert former_masters(former, [B, C], [A, B]) == {C}
+
+
+def test_file_of_masters_that_cannot_be_read_holds_up_no_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """IN-21. Goal: a file that promises nothing ends no server. Method: a real disk on which a folder, a loop of links,
+    or a file that nobody may read, has its name: no masters are known, the log says so, and where a file may be
+    written, it is written anew."""
+    disk, path = RealDisk(tmp_path), tmp_path / "known-masters"
+    for make, undo in (
+        (path.mkdir, path.rmdir),
+        (lambda: path.symlink_to(path), path.unlink),
+        (lambda: path.write_bytes(b"\xff\xfe\n"), path.unlink),
+    ):
+        make()
+        assert read_known_masters(disk) == ()
+        undo()
+    assert [r.getMessage().partition(",")[0] for r in caplog.records] == ["cannot read known-masters"] * 2
+    write_known_masters(disk, [Address("m", 1)])
+    assert read_known_masters(disk) == (Address("m", 1),)
