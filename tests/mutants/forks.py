@@ -81,6 +81,7 @@ class Forks:
 
     def _defined(self) -> dict[tuple[str, tuple[str, int]], list[FunctionType]]:
         found: dict[tuple[str, tuple[str, int]], list[FunctionType]] = defaultdict(list)
+        gc.unfreeze()  # `get_objects` leaves out what `tests/conftest.py` froze
         for each in gc.get_objects():
             if type(each) is FunctionType and (file := self._file_of(each.__code__.co_filename)):
                 found[file, (each.__code__.co_qualname, each.__code__.co_firstlineno)].append(each)

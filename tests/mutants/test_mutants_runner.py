@@ -122,3 +122,17 @@ def test_mutants_are_told_from_rows_that_prove_nothing(on_disk: bool) -> None:
     expected = WRONG | {"red": "its test is red without it", "gone": "stands there 0 times"}
     assert told.keys() == expected.keys() and told["return count"] == ""
     assert {name: said for name, said in told.items() if expected[name] not in said} == {}
+
+
+WITHOUT_VOTERS = TEST.replace("majority_any_group_size_is_more_than_half", "tally_without_voters_is_never_won")
+
+
+@pytest.mark.parametrize(("test", "caught"), [(TEST, 6), (WITHOUT_VOTERS, 3)])
+def test_generated_mutant_is_caught_if_its_test_notices(test: str, caught: int) -> None:
+    """Goal: a run of generated mutants neither takes all for caught nor finds that no test runs them. Method: those of
+    a rule of a line, with the test of that rule, and with one that runs the line and leaves three alive."""
+    command = [sys.executable, "-m", "tests.mutants.generated", "replica/raft/quorum.py", "--function", "majority"]
+    ended = subprocess.run([*command, "--tests", test], cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert f"\n{caught} of 6 generated mutants caught" in ended.stdout, ended.stdout + ended.stderr
+    assert ended.stdout.count("SURVIVED replica/raft/quorum.py:") == 6 - caught
+    assert "run by no test: 0" in ended.stdout and ended.returncode == (caught < 6)
