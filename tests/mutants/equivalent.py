@@ -330,20 +330,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         reason="Every segment is longer, since it has a header.",
     ),
     Equivalent(
-        file="replica/wal/appender.py",
-        function="Appender.write",
-        before="for opid, length in zip(opids, lengths, strict=True):",
-        after="for opid, length in zip(opids, lengths, strict=False):",
-        reason="They are equally many; it checks that.",
-    ),
-    Equivalent(
-        file="replica/wal/appender.py",
-        function="_gather",
-        before="for encoded, entry in zip(slot.encoded, slot.entries, strict=True):",
-        after="for encoded, entry in zip(slot.encoded, slot.entries, strict=False):",
-        reason="They are equally many; it checks that.",
-    ),
-    Equivalent(
         file="replica/wal/format.py",
         function="_head_schema",
         before='plain = json.loads(json.dumps({k: v for k, v in _ENTRY_SCHEMA.items() if not k.startswith("__")}))',

@@ -1,7 +1,7 @@
 """Generated mutants: each small change that the usual operators make of a function's body.
 
-Left alone are texts, log lines and traces, `check` of an invariant (only a defect reaches it), annotations, decorators,
-defaults, and what stands outside of functions: settings are no decisions.
+Left alone are texts, log lines and traces, `check` of an invariant and the `strict` of a `zip` (only a defect reaches
+them), annotations, decorators, defaults, and what stands outside of functions: settings are no decisions.
 """
 
 from __future__ import annotations
@@ -192,6 +192,8 @@ class _Walk:
             yield from self._expression(node, ("body", None), node.body)
             return
         for name, child in ast.iter_fields(node):
+            if name == "keywords":
+                child = [each for each in child if each.arg != "strict"]
             yield from self._field(node, name, child)
 
     def _variants(self, parent: ast.AST, name: str, node: ast.expr) -> Iterator[ast.expr]:
