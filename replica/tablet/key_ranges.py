@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,7 +80,7 @@ class SortedKey:
             high = end if term.op in (">", ">=") else self._edge(pos, value, low, end, after=term.op != "<")
             if low < high:
                 yield low, high
-            start = low if term.op == "in" else start  # the values of a list ascend
+            start = low  # the values of a list ascend
 
     def _edge(self, pos: int, value: Any, start: int, end: int, *, after: bool) -> int:
         """The first row from `start` on, before `end`, that is not below the value (with `after`: that is above it);
@@ -108,7 +107,7 @@ def _joined(runs: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     if not runs:
         return
     start, end = runs[0]
-    for low, high in islice(runs, 1, None):
+    for low, high in runs:
         if low - end > JOINED_ROWS:
             yield start, end
             start = low

@@ -220,6 +220,7 @@ TWO = {
     "a range, then a value": ([Term(">", (0,)), Term("<", (3,))], [Term("in", (2,))], [(4, 12)]),
     "a value that is not there": ([Term("in", (7,))], [Term("in", (0,))], []),
     "nothing, then a value": ([], [Term("in", (2,))], [(0, 16)]),
+    "neighbours": ([Term("in", (1, 2))], [], [(4, 12)]),
 }
 
 
@@ -238,6 +239,31 @@ def test_second_column_is_searched_where_the_first_has_one_value_and_nowhere_els
     looks: list[None] = []
     assert key.runs([first, second], lambda: looks.append(None)) == runs
     assert bool(looks) == bool(first)
+
+
+def test_search_reads_and_checks_only_rows_between_two_fences(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RD-01. Goal: a search reads one page of a block, and no byte that was not checked. Method: a block of 60 rows
+    with a fence at every fourth; the cells that are checked for each value and operator, one at a time, lie between
+    the same two fences."""
+    monkeypatch.setattr(module, "FENCE_ROWS", 4)
+    monkeypatch.setattr(module, "SEARCH_ROWS", 1)
+    column, cells = pa.array(range(60)), list[Any]()
+
+    class Checks(PageChecks):
+        def check(self, columns: Any) -> None:
+            cells.extend(columns)
+
+    fences = module.fences_of([column])
+    key = module.SortedKey([column], fences, Checks("none", pa.py_buffer(b"\0"), []))
+    for value in range(60):
+        for op in ("<", "<=", ">", ">="):
+            cells.clear()
+            [(start, end)] = key.runs([[Term(op, (value,))]]) or [(0, 0)]
+            assert all(OPERATORS[op](row, value) == (start <= row < end) for row in range(60))
+            assert {len(cell) for cell in cells} <= {1}
+            read = {cell[0].as_py() for cell in cells}
+            assert len({row // 4 for row in read}) <= 1 and not read.intersection(fences.rows), (op, value)
+            assert read or value in fences.rows
 
 
 def test_search_is_bounded_whatever_the_block_has(monkeypatch: pytest.MonkeyPatch) -> None:
