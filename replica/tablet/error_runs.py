@@ -99,7 +99,7 @@ class ErrorRuns:
 
     def of(self, offsets: I64) -> list[RowError]:
         """The errors of these rows; `offsets` ascends."""
-        if not len(self) or not len(offsets):
+        if not len(self):
             return []
         run = np.searchsorted(self.first, offsets, side="right") - 1
         hit = np.flatnonzero((run >= 0) & (offsets <= self.last[run]))
@@ -121,8 +121,6 @@ class ErrorRuns:
     @classmethod
     def from_avro(cls, records: Sequence[dict[str, Any]]) -> ErrorRuns:
         """The inverse of `to_avro`; ValueError if a run ends without a beginning."""
-        if not records:
-            return _NONE
         first: list[int] = []
         last: list[int] = []
         code: list[int] = []
@@ -130,7 +128,7 @@ class ErrorRuns:
         known: dict[str, int] = {}
         for record in records:
             pos = known.setdefault(record["column"], len(known))
-            if record["code"] >= 0:
+            if record["code"] > 0:
                 first.append(record["offset"])
                 last.append(record["offset"])
                 code.append(int(RowCode(record["code"])))

@@ -101,6 +101,7 @@ FINISHED: tuple[str, ...] = (
     "replica/tablet/combined_writes.py",
     "replica/tablet/cuts.py",
     "replica/tablet/entries.py",
+    "replica/tablet/error_runs.py",
     "replica/tablet/key_ranges.py",
     "replica/tablet/ledger.py",
     "replica/tablet/merge_rule.py",

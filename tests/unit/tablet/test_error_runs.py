@@ -14,7 +14,7 @@ from nyala.replica.types import RowCode
 
 Reason = tuple[int, str]
 Run = tuple[int, int, int, str]
-REASONS: list[Reason | None] = [None, (RowCode.NOT_FOUND, ""), (RowCode.NOT_FOUND, "a"), (RowCode.ROW_TOO_LARGE, "a")]
+REASONS: list[Reason | None] = [None, (RowCode.NOT_FOUND, ""), (RowCode.NOT_FOUND, "a"), (RowCode.ALREADY_PRESENT, "a")]
 
 
 class Model:
@@ -79,6 +79,7 @@ def test_runs_that_go_on_take_no_more_room() -> None:
     assert list(runs) == [(0, 6993, RowCode.NOT_FOUND, "a")] and len(runs.to_avro()) == 2
     assert runs.of(np.array([], np.int64)) == [] and ErrorRuns.none().of(np.array([1])) == []
     assert len(runs.forget_below(6993)) == 1 and len(runs.forget_below(6994)) == 0
+    assert runs.forget_below(0) is runs and runs.forget_below(6994).columns == (), "no copy, and no name that is unused"
 
 
 def _errors(*offsets: int, column: str = "a", code: RowCode = RowCode.NOT_FOUND) -> list[RowError]:
@@ -117,9 +118,11 @@ def test_size_of_a_writes_errors_counts_records_and_names() -> None:
         [(5, 2, "a"), (7, -2, "b")],
         [(5, 2, "a"), (5, -2, "a")],
         [(5, 2, "a"), (4, -2, "a")],
+        [(5, 2, "a"), (9, 1, "b"), (7, -1, "b")],
         [(5, 99, "a")],
+        [(5, 0, "a")],
     ],
-    ids=["no beginning", "another code", "another column", "its own row", "backwards", "no code"],
+    ids=["no beginning", "another code", "another column", "its own row", "backwards", "later", "no code", "no error"],
 )
 def test_records_that_are_no_runs_are_refused(records: list[tuple[int, int, str]]) -> None:
     """Goal: a damaged ledger is found as it is read. Method: ends that do not fit their beginnings."""
