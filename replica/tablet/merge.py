@@ -50,7 +50,8 @@ def merge_parts(parts: Sequence[Part], schema: TableSchema, horizon: int) -> Mer
             keep = None if mask.all() else np.flatnonzero(mask)
         kept.append(keep)
     batches = [p.batch if k is None else take_batch(p.batch, k) for p, k in zip(parts, kept, strict=True)]
-    batch = pa.concat_batches(batches) if len(batches) > 1 else batches[0]
+    first, *more = batches
+    batch = pa.concat_batches(batches) if more else first
     ts = np.concatenate([p.ts if k is None else p.ts[k] for p, k in zip(parts, kept, strict=True)])
     superseded = _superseded(parts, kept)
     hashes = _hashes(parts, kept, batch, schema)
@@ -74,9 +75,8 @@ def merge_parts(parts: Sequence[Part], schema: TableSchema, horizon: int) -> Mer
 def _superseded(parts: Sequence[Part], kept: Sequence[I64 | None]) -> I64 | None:
     arrays = []
     for part, keep in zip(parts, kept, strict=True):
-        count = part.batch.num_rows if keep is None else len(keep)
         if part.superseded is None:
-            arrays.append(np.full(count, MAX_HYBRID_TIME, dtype=np.int64))
+            arrays.append(np.full(part.batch.num_rows, MAX_HYBRID_TIME, dtype=np.int64))
         else:
             arrays.append(part.superseded if keep is None else part.superseded[keep])
     result = np.concatenate(arrays)
@@ -84,10 +84,12 @@ def _superseded(parts: Sequence[Part], kept: Sequence[I64 | None]) -> I64 | None
 
 
 def _hashes(parts: Sequence[Part], kept: Sequence[I64 | None], batch: Any, schema: TableSchema) -> U64:
-    if any(p.hashes is None for p in parts):
-        return rotate(key_hash(key_arrays(batch, schema)))
-    given = [(p.hashes, k) for p, k in zip(parts, kept, strict=True) if p.hashes is not None]
-    return np.concatenate([h if k is None else h[k] for h, k in given])
+    given = [
+        part.hashes if keep is None else part.hashes[keep]
+        for part, keep in zip(parts, kept, strict=True)
+        if part.hashes is not None
+    ]
+    return np.concatenate(given) if len(given) == len(parts) else rotate(key_hash(key_arrays(batch, schema)))
 
 
 def _sort_order(keys: Sequence[Any], ts: npt.NDArray[np.int64]) -> I64:
@@ -112,7 +114,7 @@ def _content(batch: Any, schema: TableSchema, ts: I64, superseded: I64 | None, h
 
 def _bloom(rotated: U64) -> U64:
     """One word for every two to four rows. The hashes are sorted, so the rows of one word stand together."""
-    words = max(2, 1 << max(0, len(rotated) * _BLOOM_BITS_PER_ROW // 64 - 1).bit_length())
+    words = 1 << max(1, len(rotated) * _BLOOM_BITS_PER_ROW // 64 - 1).bit_length()
     bloom = np.zeros(words, dtype=np.uint64)
     if len(rotated):
         word = rotated >> np.uint64(64 - (words - 1).bit_length())

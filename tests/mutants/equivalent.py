@@ -588,4 +588,25 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         after="if s.role is not Role.LEADER or m.code is not Code.OK:",
         reason="An answer of a later term has another code than OK here.",
     ),
+    Equivalent(
+        file="replica/tablet/merge.py",
+        function="merge_parts",
+        before="keep = None if mask.all() else np.flatnonzero(mask)",
+        after="keep = None if False else np.flatnonzero(mask)",
+        reason="It saves a copy of what is equal to it.",
+    ),
+    Equivalent(
+        file="replica/tablet/merge.py",
+        function="merge_parts",
+        before="batch = pa.concat_batches(batches) if more else first",
+        after="batch = pa.concat_batches(batches) if True else first",
+        reason="It saves a copy of what is equal to it.",
+    ),
+    Equivalent(
+        file="replica/tablet/merge.py",
+        function="merge_parts",
+        before="if keep is not None:",
+        after="if True:",
+        reason="It saves a copy: the index None stands for the whole array.",
+    ),
 )

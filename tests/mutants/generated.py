@@ -104,6 +104,7 @@ FINISHED: tuple[str, ...] = (
     "replica/tablet/error_runs.py",
     "replica/tablet/key_ranges.py",
     "replica/tablet/ledger.py",
+    "replica/tablet/merge.py",
     "replica/tablet/merge_rule.py",
     "replica/tablet/source_positions.py",
     "replica/tablet/superblock.py",

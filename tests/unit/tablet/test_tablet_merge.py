@@ -105,6 +105,26 @@ def test_block_without_an_ended_version_says_so() -> None:
     assert merge_parts([_part([late, live], hashed=True)], STRING_SCHEMA, HORIZON).content.superseded is not None
 
 
+def test_hashes_that_are_known_are_not_computed_again() -> None:
+    """Goal: a merge spends no time on hashes that its inputs have. Method: parts whose hashes are made up; one of the
+    parts loses a row."""
+    gone, kept, other = ("a", 1, 1, 10, 20), ("b", 1, 2, 10, MAX_HYBRID_TIME), ("a", 0, 3, 10, MAX_HYBRID_TIME)
+    parts = [_part([gone, kept], hashed=True), _part([other], hashed=True)]
+    made_up = [
+        part._replace(hashes=np.arange(7 * pos, 7 * pos + len(part.ts), dtype=np.uint64))
+        for pos, part in enumerate(parts)
+    ]
+    assert merge_parts(made_up, STRING_SCHEMA, HORIZON).content.rotated.tolist() == [1, 7]
+
+
+def test_filter_of_a_block_has_a_power_of_two_of_words() -> None:
+    """Goal: a filter is as small as two to four rows a word allow. Method: the numbers of rows where it doubles."""
+    for rows, words in ((0, 2), (11, 2), (12, 4), (19, 4), (20, 8), (35, 8), (36, 16)):
+        versions = [("", n, n, 1, MAX_HYBRID_TIME) for n in range(rows)]
+        content = merge_parts([_part(versions, hashed=False)], STRING_SCHEMA, HORIZON).content
+        assert len(content.bloom) == words, rows
+
+
 @pytest.mark.parametrize("rows", [0, 1, 7, 8, 9, 1000, 4096])
 def test_filter_of_a_block_is_small_and_seldom_wrong(rows: int) -> None:
     """Goal: a look-up of a key that a block has not reads seldom in it. Method: as many rows; the filter has a word for
