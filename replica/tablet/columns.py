@@ -16,6 +16,8 @@ from nyala.replica.types import check
 I64 = npt.NDArray[np.int64]
 
 
+_TAKEN_BYTES_MAX = (1 << 31) - 1
+"""Offsets of strings have 32 bits."""
 Longest = dict[int, int]
 """The bytes of the longest value, by id of a column of variable length."""
 
@@ -31,8 +33,6 @@ def longest_values(columns: Iterable[tuple[int, pa.Array]]) -> Longest:
 
 def filled(column: Column, rows: int) -> Any:
     """A pa.Array of `rows` times the column's default; nulls if it has none."""
-    if column.default is None:
-        return pa.nulls(rows, type=column.arrow_type)
     return pa.repeat(pa.scalar(column.default, type=column.arrow_type), rows)
 
 
@@ -117,14 +117,15 @@ def take_batch(batch: Any, positions: I64) -> Any:
 
 
 def _take_fixed_width(array: Any, positions: I64) -> Any | None:
-    """A string or binary array whose values are all equally long, taken as rows of a byte matrix; else None."""
+    """A string or binary array, not empty, whose values are all equally long, taken as rows of a byte matrix; else
+    None."""
     kind = array.type
-    if not (pa.types.is_string(kind) or pa.types.is_binary(kind)) or array.null_count or len(array) == 0:
+    if not (pa.types.is_string(kind) or pa.types.is_binary(kind)) or array.null_count:
         return None
     offsets = offsets_of(array)
     first, end = int(offsets[0]), int(offsets[-1])
     width = (end - first) // len(array)
-    if not 0 < width <= 256 or width * len(array) != end - first or width * len(positions) >= 1 << 31:
+    if not 0 < width <= 256 or width * len(array) != end - first or width * len(positions) > _TAKEN_BYTES_MAX:
         return None
     if not np.array_equal(offsets, np.arange(first, end + 1, width, dtype=np.int32)):
         return None
@@ -164,8 +165,8 @@ class KeyNumbers:
 def _numbered(before: I64, column: pa.Array, values: pa.Array) -> I64:
     """A number for each pair of the number `before` and the row's value in this column; -1 if it is not one of
     `values`."""
-    among = pc.fill_null(pc.index_in(column, value_set=values), -1).to_numpy(zero_copy_only=False)
-    return np.where(among < 0, -1, before * len(values) + among)
+    among = pc.fill_null(pc.index_in(column, value_set=values), -1).to_numpy()
+    return np.where(among < 0, among, before * len(values) + among)
 
 
 def equal_rows(left: Sequence[Any], right: Sequence[Any]) -> npt.NDArray[np.bool_]:

@@ -609,4 +609,20 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         after="if True:",
         reason="It saves a copy: the index None stands for the whole array.",
     ),
+    Equivalent(
+        file="replica/tablet/columns.py",
+        function="_take_fixed_width",
+        before=(
+            "if not 0 < width <= 256 or width * len(array) != end - first or width * len(positions) > _TAKEN_BYTES_MAX:"
+        ),
+        after="if not 0 < width <= 256 or width * len(positions) > _TAKEN_BYTES_MAX:",
+        reason="It saves a look at every offset, one of which is elsewhere then.",
+    ),
+    Equivalent(
+        file="replica/tablet/columns.py",
+        function="_numbered",
+        before="among = pc.fill_null(pc.index_in(column, value_set=values), -1).to_numpy()",
+        after="among = pc.fill_null(pc.index_in(column, value_set=values), -2).to_numpy()",
+        reason="Keys have numbers from 0 on, so any negative one is that of no key.",
+    ),
 )

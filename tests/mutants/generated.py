@@ -98,6 +98,7 @@ FINISHED: tuple[str, ...] = (
     "replica/consensus_metadata",
     "replica/policy",
     "replica/raft",
+    "replica/tablet/columns.py",
     "replica/tablet/combined_writes.py",
     "replica/tablet/cuts.py",
     "replica/tablet/entries.py",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from random import Random
 from typing import Any
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from nyala.replica.rows import Column, ColumnType, TableSchema
+from nyala.replica.tablet import columns as module
 from nyala.replica.tablet.columns import (
     KeyNumbers,
     Place,
@@ -66,6 +68,7 @@ def test_longest_values_are_counted_in_bytes_for_texts_and_binaries_only() -> No
 
 
 VALUES: dict[str, list[Any]] = {
+    "one byte": [chr(97 + n % 26) for n in range(50)],
     "one length": [f"{n:05d}" for n in range(50)],
     "one length on the average": ["ab", "a", "abc"] * 17,
     "a length that does not come out": ["ab", "abc"] * 25,
@@ -75,7 +78,16 @@ VALUES: dict[str, list[Any]] = {
     "as long as may be": ["x" * 255 + "ab"[n % 2] for n in range(50)],
     "bytes": [bytes([n]) * 3 for n in range(50)],
     "numbers": list(range(50)),
+    "what looks like offsets": [date.fromordinal(719_163 + n) for n in range(0, 150, 3)],
 }
+QUICK = ("one byte", "one length", "as long as may be", "bytes")
+
+
+def _taken(array: Any, at: list[int]) -> tuple[Any, bool]:
+    """The rows at these positions, and whether they were taken in the quick way: Arrow has allocated nothing."""
+    positions, before = np.array(at, np.int64), pa.total_allocated_bytes()
+    taken = take(array, positions)
+    return taken, bool(at) and pa.total_allocated_bytes() == before
 
 
 @pytest.mark.parametrize("name", VALUES)
@@ -87,11 +99,25 @@ def test_rows_are_taken_as_they_are_however_many(name: str) -> None:
         array, values = pa.array(whole).slice(start, 30), whole[start : start + 30]
         for count in (0, 1, MANY - 1, MANY):
             at = [rng.randrange(30) for _ in range(count)]
-            taken = take(array, np.array(at, np.int64))
+            taken, quick = _taken(array, at)
             taken.validate(full=True)
             assert taken.type == array.type and taken.to_pylist() == [values[pos] for pos in at]
+            assert quick == (name in QUICK and count == MANY)
+            assert not quick or taken.buffers()[1].size == 4 * (count + 1)
     empty = take(pa.array(whole).slice(0, 0), np.empty(0, np.int64))
     assert len(empty) == 0
+
+
+def test_quick_way_leaves_nulls_and_what_is_too_long_to_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: as above, where the values are equally long. Method: bytes beneath a null; as many bytes as offsets of 32
+    bits can tell, which are fewer here, and one value more."""
+    texts = pa.array(["abc"] * 30)
+    valid = pa.array([n != 7 for n in range(30)])
+    masked = pa.StringArray.from_buffers(30, *texts.buffers()[1:], valid.buffers()[1])
+    taken, quick = _taken(masked, [6, 7] * MANY)
+    assert not quick and taken.to_pylist() == ["abc", None] * MANY
+    monkeypatch.setattr(module, "_TAKEN_BYTES_MAX", 3 * MANY)
+    assert _taken(texts, [0] * MANY)[1] and not _taken(texts, [0] * (MANY + 1))[1]
 
 
 def test_rows_of_a_batch_are_taken_together() -> None:
@@ -100,7 +126,10 @@ def test_rows_of_a_batch_are_taken_together() -> None:
     at = np.array([7, 0, 7, 19])
     assert take_batch(batch, at).to_pylist() == [batch.to_pylist()[pos] for pos in at.tolist()]
     assert take_batch(batch, at).schema == batch.schema
-    assert take_batch(batch.select([]), at).num_columns == 0
+    assert take_batch(batch.select([]), at).shape == (4, 0)
+    texts, before = pa.record_batch({"k": pa.array(["abc"] * 30)}), pa.total_allocated_bytes()
+    taken = take_batch(texts, np.zeros(MANY, np.int64))
+    assert taken.num_rows == MANY and pa.total_allocated_bytes() == before, "in the quick way"
 
 
 def test_rows_of_an_older_schema_are_carried_by_column_id() -> None:
@@ -170,6 +199,7 @@ def test_keys_are_numbered_and_found_by_all_of_their_columns(seed: int) -> None:
     assert list(zip(at.tolist(), found.tolist(), strict=True)) == expected
     none, _ = numbers.find(columns_of(rows), np.empty(0, np.int64))
     assert len(none) == 0
+    assert KeyNumbers(columns_of(keys)[:1], lambda: None).find(columns_of(rows)[:1], np.array([], int))[0].size == 0
 
 
 def test_rows_are_equal_if_all_columns_are() -> None:
