@@ -40,7 +40,7 @@ class HashIndex:
     """
 
     def __init__(self, expected_rows: int = 0) -> None:
-        capacity = max(_CAPACITY_FIRST, 1 << max(0, 2 * expected_rows - 1).bit_length())
+        capacity = _capacity(expected_rows)
         # Zero is an empty slot, so that untouched pages of the table cost no memory; other slots have id + 1.
         self._slots: npt.NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)
         self._shift = _shift(capacity)
@@ -61,7 +61,7 @@ class HashIndex:
             return
         taken = self._slots[self._slots != 0]
         if needed > len(self._slots):
-            capacity = max(_CAPACITY_FIRST, 1 << (needed - 1).bit_length())
+            capacity = _capacity(self._used + more)
             self._slots = np.zeros(capacity, dtype=np.uint32)
             self._shift = _shift(capacity)
         else:
@@ -101,9 +101,6 @@ class HashIndex:
     def insert(self, slots: I64, ids: I64, hashes: U64) -> None:
         """Add absent, distinct hashes: `slots` as `find` returned them, after `reserve`. Then those slots are void."""
         self._used += len(ids)
-        if len(ids) == 1 and not self._slots[slots[0]]:
-            self._slots[slots[0]] = ids[0] + 1
-            return
         left = self._fill(slots, (ids + 1).astype(np.uint32), _PROBES_MAX)
         if len(left):
             taken = np.concatenate([self._slots[self._slots != 0], left])
@@ -167,9 +164,14 @@ class HashIndex:
         return marks
 
 
+def _capacity(rows: int) -> int:
+    """The slots of a table for so many rows."""
+    return max(_CAPACITY_FIRST, 2 << (rows - 1).bit_length())
+
+
 def _shift(capacity: int) -> np.uint64:
     """The number of bits by which a rotated hash is shifted to get its slot; `capacity` is a power of two."""
-    return np.uint64(64 - (capacity - 1).bit_length())
+    return np.uint64(65 - capacity.bit_length())
 
 
 def rotate(h: U64) -> U64:

@@ -56,6 +56,7 @@ SHAPES = {
     "one slot": lambda rng: 5 << 60 | rng.getrandbits(12),
     "the last slots": lambda rng: WORD - rng.getrandbits(12),
     "side by side": lambda rng: rng.getrandbits(12) << 52,
+    "first slots": lambda rng: rng.getrandbits(10) << 52,
     "zero and few": lambda rng: rng.getrandbits(3) << rng.choice((0, 61)),
 }
 
@@ -91,6 +92,44 @@ def test_index_that_was_made_for_its_rows_never_grows() -> None:
     later = Life()
     later.write([value << 40 for value in range(4000)])
     assert len(later.index._slots) == 8192, "as small as may be, for a batch of any length"
+
+
+def test_table_that_grows_is_as_small_as_may_be() -> None:
+    """Goal: a batch of any length takes no more memory than it needs, and one that has room costs nothing. Method: room
+    for as many rows as fit into each size, and for one more; the hashes are not read if the table stays."""
+    for more, slots in ((512, 1024), (513, 2048), (1024, 2048), (1025, 4096)):
+        index = HashIndex()
+        index.reserve(more, np.zeros(0, np.uint64))
+        assert len(index._slots) == slots
+    life = Life()
+    life.write([value << 54 for value in range(500)])
+    life.index.reserve(12, np.zeros(0, np.uint64))
+    life.assert_all_found([WORD])
+
+
+def test_hashes_that_run_over_the_end_of_a_new_table_go_on_at_its_beginning() -> None:
+    """Goal: no hash is lost when a table grows. Method: two hashes of the last slot of the larger table."""
+    life = Life()
+    life.write([*(value << 54 for value in range(510)), WORD, WORD - 1])
+    life.write([5 << 53])
+    assert len(life.index._slots) == 2048
+    life.assert_all_found([WORD - 2])
+
+
+@pytest.mark.parametrize("at_once", [1, 5])
+def test_probe_of_more_than_256_slots_has_them_chosen_anew(at_once: int) -> None:
+    """IN-60. Goal: made-up hashes do not slow an index, and others stay in order. Method: 256 hashes of one slot, then
+    one more; a probe passes by all of them, alone and among others. The table is filled anew in its place, once."""
+    life = Life(4000)
+    table, others = life.index._slots, [(9 << 60) + n for n in range(at_once - 1)]
+    life.write([(5 << 60) + n for n in range(256)])
+    assert life.ids([6 | 5 << 60 | 1 << 20, *others]) == [-1] * at_once and not life.index._crowded
+    life.write([(5 << 60) + 256])
+    assert life.ids([6 | 5 << 60 | 1 << 20, *others]) == [-1] * at_once and life.index._crowded
+    assert life.ids([*others, 9 << 60]) == [-1] * at_once and life.index._crowded, "until the next row"
+    life.index.reserve(4096 - 257, life.hashes)
+    assert life.index._slots is table and life.index._secret is not None and not life.index._crowded
+    life.assert_all_found(others)
 
 
 def test_memory_of_an_index_follows_its_rows() -> None:
