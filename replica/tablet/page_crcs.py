@@ -34,23 +34,15 @@ class PageCrcs:
 
     def update(self, piece: bytes) -> None:
         """Add the next bytes of the file."""
-        at = 0
-        if self._rest:
-            at = PAGE_BYTES - len(self._rest)
-            self._rest += piece[:at]
-            if len(self._rest) < PAGE_BYTES:
-                return
-            self._crcs.append(google_crc32c.value(self._rest))
-        while at + PAGE_BYTES <= len(piece):
-            self._crcs.append(google_crc32c.value(piece[at : at + PAGE_BYTES]))
-            at += PAGE_BYTES
-        self._rest = piece[at:]
+        data = self._rest + piece
+        end = len(data) - len(data) % PAGE_BYTES
+        self._crcs += [google_crc32c.value(data[at : at + PAGE_BYTES]) for at in range(0, end, PAGE_BYTES)]
+        self._rest = data[end:]
 
     def finish(self) -> list[int]:
         """The CRC of each page; the last page may be a short one."""
         if self._rest:
             self._crcs.append(google_crc32c.value(self._rest))
-            self._rest = b""
         return self._crcs
 
 
@@ -90,7 +82,7 @@ class PageChecks:
                 for page in np.unique(np.concatenate([low, high])).tolist():
                     self._check(page, page + 1)
                 for row in np.flatnonzero(high - low > 1).tolist():
-                    self._check(int(low[row]), int(high[row]) + 1)
+                    self._check(int(low[row]), int(high[row]))
 
     def _check(self, low: int, high: int) -> None:
         page = self._proven.find(0, low, high)
@@ -107,7 +99,7 @@ class PageChecks:
                     crc=f"{found:08x}",
                     recorded=f"{recorded:08x}",
                 )
-            self._proven[page] = 1
+            self._proven[page] = True
             page = self._proven.find(0, page, high)
 
 
@@ -127,7 +119,7 @@ def _spans(column: Any) -> Iterator[tuple[int, int]]:
         yield _bits(buffers[0], start, rows)
     elif pa.types.is_string(kind) or pa.types.is_binary(kind):
         offsets, data = buffers
-        if rows and offsets is not None and data is not None:
+        if rows:
             yield offsets.address + 4 * start, 4 * (rows + 1)
             first, end = offsets_of(column)[[0, rows]].tolist()
             yield data.address + first, end - first
@@ -150,11 +142,10 @@ def _cells(column: pa.Array | npt.NDArray[np.generic], rows: I64) -> Iterator[tu
         yield buffers[0].address + at // 8, one
     elif pa.types.is_string(kind) or pa.types.is_binary(kind):
         offsets, data = buffers
-        if offsets is not None and data is not None:
-            yield offsets.address + 4 * at, 8 * one
-            ends = offsets_of(column)
-            first = ends[rows].astype(np.int64)
-            yield data.address + first, ends[rows + 1] - first
+        yield offsets.address + 4 * at, 8 * one
+        ends = offsets_of(column)
+        first = ends[rows].astype(np.int64)
+        yield data.address + first, ends[rows + 1] - first
     else:
         width = kind.bit_width // 8
         yield buffers[0].address + width * at, width * one

@@ -108,6 +108,7 @@ FINISHED: tuple[str, ...] = (
     "replica/tablet/ledger.py",
     "replica/tablet/merge.py",
     "replica/tablet/merge_rule.py",
+    "replica/tablet/page_crcs.py",
     "replica/tablet/source_positions.py",
     "replica/tablet/superblock.py",
     "replica/tablet/witness.py",

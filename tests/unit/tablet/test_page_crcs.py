@@ -39,7 +39,8 @@ class File:
         )
         message = some.serialize().to_pybytes()
         vector = np.arange(ROWS, dtype=np.int32).tobytes()
-        data = vector + message
+        data = vector + message + bytes(4)  # so that the last page is a short one
+        assert len(data) % PAGE
         self.memory = pa.py_buffer(bytes(BEHIND) + data + bytes(BEHIND))
         self.mapped = self.memory.slice(BEHIND, len(data))
         batch = pa.ipc.read_record_batch(self.mapped.slice(len(vector)), some.schema)
@@ -123,6 +124,32 @@ def test_change_under_any_rows_is_noticed_and_no_other(count: int, file: File) -
             looks = len(some) if count else 0
             checked = file.found(lambda checks, some=some, at=at: checks.check_rows(some, at), looks)  # type: ignore[misc]
             assert checked == file.under(some, rows), (begin, rows)
+
+
+def test_change_under_scattered_rows_is_noticed_where_the_file_begins_and_in_long_columns(file: File) -> None:
+    """TC-51. Goal: as above. Method: the first rows of the file; rows of which one has bytes, and none; marks of more
+    than one page."""
+    text = file.columns[2]
+    sized = [row for row, value in enumerate(text.to_pylist()) if value]
+    empty = [row for row, value in enumerate(text.to_pylist()) if not value]
+    cases: list[tuple[Any, list[int]]] = [
+        (file.vector, [0, 1, 2, 3, 4]),
+        (text, [*empty[:5], sized[0]]),
+        (text, empty[:6]),
+    ]
+    for column, rows in cases:
+        checked = file.found(lambda checks, c=column, at=rows: checks.check_rows([c], np.array(at)), 1)  # type: ignore[misc]
+        assert checked == file.under([column], rows)
+    marks = np.frombuffer(file.mapped, np.uint8, 50)
+    flags = pa.BooleanArray.from_buffers(pa.bool_(), 400, [None, file.mapped.slice(0, len(marks))])
+    for start, end in ((120, 128), (127, 129), (392, 400), (248, 256)):
+        assert file.found(lambda checks, a=start, b=end: checks.check([flags[a:b]])) == file.under(  # type: ignore[misc]
+            [flags], list(range(start, end))
+        )
+    for base in (120, 248, 256, 390):
+        rows = list(range(base, base + 6))
+        checked = file.found(lambda checks, at=rows: checks.check_rows([flags], np.array(at)), 1)  # type: ignore[misc]
+        assert checked == file.under([flags], rows)
 
 
 @pytest.mark.parametrize("rows", [[0], list(range(6))], ids=["few", "many"])
