@@ -709,4 +709,11 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         after="for row in np.flatnonzero(high - low > 0).tolist():",
         reason="More rows are gone through, whose pages are checked by then; none is checked twice.",
     ),
+    Equivalent(
+        file="replica/policy/decide.py",
+        function="_Evaluation._heal",
+        before="if self.slots.full:",
+        after="if False:",
+        reason="It saves the search for a server, for which `take` finds no slot.",
+    ),
 )

@@ -49,6 +49,15 @@ def test_decide_full_servers_get_nothing() -> None:
         assert decide(ClusterView(servers=hosts, tablets=(healthy, other)), 1) == []
 
 
+def test_decide_counts_the_replicas_that_the_view_leaves_out() -> None:
+    """CN-03. Goal: as above, if the view has only the tablets that are not at rest. Method: d may have one replica; it
+    has none in the view, and the loads that come with it name one."""
+    hosts = (server("a"), server("b"), server("c", alive=False), server("d", tablets_max=1))
+    view = ClusterView(servers=hosts, tablets=(tablet("a b c:F", "a"),))
+    assert [e.member.uuid for d in decide(view, 1) for e in d.edits] == ["d"]
+    assert decide(view, 1, load={"d": 1}) == []
+
+
 def test_decide_server_with_a_replica_of_a_former_generation_gets_none_before_that_is_gone() -> None:
     """CC-46. Goal: a server whose old replica belongs to a former generation is not added, because that replica accepts
     nothing from the new group. Method: a forced group has one voter, and two other servers are free, one of them with

@@ -39,6 +39,14 @@ def test_copies_in_place_the_one_damaged_voter_of_servers_as_many_as_replicas() 
     assert renewed(cluster("abcde", damaged("a b c:X d e", level="abde", rf=5))) == ["tc"]
 
 
+def test_copies_in_place_count_the_replicas_that_the_view_leaves_out() -> None:
+    """TC-63. Goal: as above, if the view has only the tablets that may need such a copy. Method: d may have one
+    replica; it has none in the view, and the loads that come with it name one."""
+    view = ClusterView(servers=servers("abcd", d={"tablets_max": 1}), tablets=(damaged(),))
+    assert copies_in_place(view) == []
+    assert [renewal.uuid for renewal in copies_in_place(view, load={"d": 1})] == ["c"]
+
+
 OTHERS_IN_DOUBT = {
     "alone": damaged("c:X", leader="c", level="c", rf=1),
     "alone, and somebody else is said to lead": damaged("c:X", leader="a", level="a", rf=1),

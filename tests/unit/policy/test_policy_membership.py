@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nyala.replica.policy import Health, Need, advise, can_commit
+from nyala.replica.policy import ChangeKind, DesiredChange, Health, Need, advise, can_commit, is_at_rest
 from nyala.replica.types import Member, OpId, RaftConfig
 from tests.harness.policy_views import tablet
 
@@ -160,3 +160,30 @@ def test_advise_every_small_config_settles() -> None:
         good = [u for u in view.config.voters if view.health_of(u) is H]
         if sum(s == "H" for s in (states[0], states[2])) >= 1:
             assert len(view.config.voters) == 3 == len(good), words
+
+
+@pytest.mark.parametrize(
+    ("words", "at_rest"),
+    [
+        ("a:* b c", True),
+        ("a:* b c:U", True),
+        ("a:* b", False),
+        ("a:* b c d", False),
+        ("a:* b c:p", False),
+        ("a:* b c:n", False),
+        ("a:* b c:r", False),
+        ("a:* b c:F", False),
+        ("a:F b:F c:F", False),
+    ],
+)
+def test_tablet_is_at_rest_if_nothing_of_itself_asks_for_a_decision(words: str, at_rest: bool) -> None:
+    """Goal: the master passes over no tablet that needs a decision. Method: one thing at a time that asks for one; a
+    desired change, a server that drains, and witnesses that are to hold data. What is at rest needs no advice."""
+    view = tablet(words)
+    assert is_at_rest(view, frozenset()) == at_rest
+    assert not at_rest or advise(view).need is Need.NOTHING
+    desired = DesiredChange(kind=ChangeKind.ADD, wish_id="w", from_uuid="", to_uuid="d")
+    assert not is_at_rest(replace(view, desired=desired), frozenset())
+    assert not is_at_rest(view, frozenset("b")) and is_at_rest(view, frozenset("d")) == at_rest
+    waits = tuple(replace(m, holds_data=False, votes=True, promote=True) for m in view.config.members)
+    assert not is_at_rest(replace(view, config=replace(view.config, members=waits)), frozenset())

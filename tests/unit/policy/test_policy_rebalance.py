@@ -33,7 +33,7 @@ from nyala.replica.policy import (
     view_of_reports,
 )
 from nyala.replica.types import Address, OpId, Refused, ReplicaReport, Report
-from tests.harness.policy_views import server, tablet
+from tests.harness.policy_views import cluster, server, tablet
 
 WIDE = Caps(moves_max=10_000, moves_per_server_max=10_000)
 
@@ -288,3 +288,19 @@ def test_view_of_reports_takes_the_newest_report_of_each_key() -> None:
         and view.servers[0].tablets_max == 7
         and view.servers[0].member.addresses == (Address("h", 1),)
     )
+
+
+def test_rebalance_moves_nothing_off_a_server_that_is_gone() -> None:
+    """Goal: replicas of a dead server are healed, not moved. Method: a draining server that does not live, whose
+    replica was well when it was last heard; the same server alive."""
+    healthy = tablet("a b c", "a")
+    assert plan_rebalance(cluster("abcd", healthy, draining="c", dead="c")) == []
+    (move,) = plan_rebalance(cluster("abcd", healthy, draining="c"))
+    assert (move.from_uuid, move.to_uuid) == ("c", "d")
+
+
+def test_server_takes_replicas_unless_it_is_gone_or_about_to_go() -> None:
+    """Goal: no new replica goes to a server that does not live, drains, or is in maintenance. Method: each alone."""
+    assert server("a").takes_replicas
+    for fields in ({"alive": False}, {"draining": True}, {"maintenance": True}):
+        assert not server("a", **fields).takes_replicas, fields
