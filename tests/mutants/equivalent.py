@@ -716,4 +716,18 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         after="if False:",
         reason="It saves the search for a server, for which `take` finds no slot.",
     ),
+    Equivalent(
+        file="replica/tablet/kept.py",
+        function="kept_lengths",
+        before="if found_lengths:",
+        after="if True:",
+        reason="It saves a walk over places of which no column is read.",
+    ),
+    Equivalent(
+        file="replica/tablet/kept.py",
+        function="portions",
+        before="if len(hit) < 2:",
+        after="if False:",
+        reason="It saves the lengths of a lone row, which is a portion whatever they are.",
+    ),
 )

@@ -104,6 +104,7 @@ FINISHED: tuple[str, ...] = (
     "replica/tablet/entries.py",
     "replica/tablet/error_runs.py",
     "replica/tablet/hash_index.py",
+    "replica/tablet/kept.py",
     "replica/tablet/key_ranges.py",
     "replica/tablet/ledger.py",
     "replica/tablet/merge.py",

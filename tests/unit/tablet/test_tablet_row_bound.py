@@ -304,6 +304,7 @@ def test_values_that_rows_keep_are_copied_in_portions_as_long_as_may_be(monkeypa
     assert [portion.tolist() for portion in portions(stores, found, np.array([4]), kept)] == [[4]]
     assert [*portions(stores, found, np.array([], np.int64), kept)] == []
     assert [len(part) for part in portions(stores, found, np.arange(14), [])] == [14]
+    assert [part.tolist() for part in portions(stores, found, np.array([2, 3]), kept)] == [[2], [3]]
 
 
 def test_few_long_batches_are_not_merged_into_one() -> None:
