@@ -72,8 +72,6 @@ def kept_bytes(stores: Stores, schema: TableSchema, rows: WireRows, hashes: U64,
     have; any row may have got them. If a key comes several times, each of its rows counts. Call it under the tablet's
     lock; it changes nothing.
     """
-    if not len(hashes):
-        return 0
     by_hash, first, key_of_row = np.unique(hashes, return_index=True, return_inverse=True)
     if len(by_hash) < len(hashes) and _collide(rows.keys(schema), hashes):
         return len(hashes) * limits.ROW_SIZE_BYTES_MAX

@@ -730,4 +730,32 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         after="if False:",
         reason="It saves the lengths of a lone row, which is a portion whatever they are.",
     ),
+    Equivalent(
+        file="replica/tablet/kept_bound.py",
+        function="kept_bytes",
+        before="if len(by_hash) < len(hashes) and _collide(rows.keys(schema), hashes):",
+        after="if _collide(rows.keys(schema), hashes):",
+        reason="It saves a sort: different hashes do not collide.",
+    ),
+    Equivalent(
+        file="replica/tablet/kept_bound.py",
+        function="kept_bytes",
+        before="if len(by_hash) < len(hashes) and _collide(rows.keys(schema), hashes):",
+        after="if len(by_hash) <= len(hashes) and _collide(rows.keys(schema), hashes):",
+        reason="It saves a sort: different hashes do not collide.",
+    ),
+    Equivalent(
+        file="replica/tablet/write_checks.py",
+        function="check_filled",
+        before="if batch.num_rows <= most:",
+        after="if False:",
+        reason="It saves a count of the rows, which are not above the bound then.",
+    ),
+    Equivalent(
+        file="replica/tablet/write_checks.py",
+        function="check_filled",
+        before="if batch.num_rows <= most:",
+        after="if batch.num_rows < most:",
+        reason="It saves a count of the rows, which are not above the bound then.",
+    ),
 )

@@ -13,6 +13,7 @@ from nyala.replica.client import TableHandle, TabletHandle
 from nyala.replica.client.batching import wire_batches
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, RowOp, TableSchema, crc32c, encode_batch
 from nyala.replica.tablet import Tablet
+from nyala.replica.tablet.write_checks import check_filled
 from nyala.replica.types import Code, Refused, limits
 from tests.harness.sim_disk import SimDisk
 from tests.harness.tablet_twin import superblock
@@ -62,6 +63,22 @@ def test_small_batch_that_becomes_a_large_one_is_refused_before_it_is_in_the_log
             checked(schema, most + 1, op)
         assert refused.value.code is Code.TOO_LARGE and f"at most {most} rows" in str(refused.value)
     assert checked(schema, most + 1, RowOp.DELETE).num_rows == most + 1
+
+
+def test_only_rows_that_are_filled_count() -> None:
+    """IN-60. Goal: deletions do not use up the bound of the rows beside them. Method: as many inserts as the bound
+    allows, and one more, beside a deletion of each sort."""
+    most = MOST["long"]
+    for inserts in (most, most + 1):
+        ops = np.array([RowOp.INSERT] * inserts + [RowOp.DELETE, RowOp.DELETE_IGNORE], np.uint8)
+        batch = pa.RecordBatch.from_arrays(
+            [pa.array(range(len(ops))), pa.array(ops), pa.array(range(len(ops)))], schema=LONG.wire_schema((1,))
+        )
+        if inserts == most:
+            check_filled(LONG, (1,), batch, ignore_null=False)
+        else:
+            with pytest.raises(Refused, match=f"rows={inserts}"):
+                check_filled(LONG, (1,), batch, ignore_null=False)
 
 
 def test_batch_that_gives_the_column_is_not_bounded_by_its_default() -> None:

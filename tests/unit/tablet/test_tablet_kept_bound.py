@@ -12,6 +12,7 @@ from nyala.replica.rows import Column, ColumnType, RowOp, TableSchema, WriteMeta
 from nyala.replica.tablet import Given, Tablet
 from nyala.replica.tablet.kept_bound import kept_bytes, kept_ceiling, longest_given, longest_of
 from nyala.replica.tablet.resolve import WireRows
+from nyala.replica.tablet.write_checks import check_kept
 from nyala.replica.types import Code, Entry, Refused, limits
 from tests.harness.seeds import few_then_deep
 from tests.harness.sim_disk import SimDisk
@@ -148,6 +149,21 @@ def test_measure_is_exact_where_keys_come_once_and_nothing_is_under_way(place: s
     life.disk.close()
 
 
+def test_nothing_is_kept_where_nothing_is_stored() -> None:
+    """Goal: an empty tablet's ceiling and measure are zero, so that no batch is refused for a byte a row. Method: rows
+    of a column without a default, when nothing is known of it, and when its longest value is empty; a batch whose rows
+    have all failed."""
+    life = Life()
+    batch = life.given(life.entry(["k", "b", "d", "n"], [{"k": "s", "b": b"", "d": "", "n": 1}])).batch
+    rows = WireRows.of_batch(batch, WriteMeta(SCHEMA.column_ids(["k", "b", "d", "n"]), 1))
+    for longest in ({}, longest_of([{2: 0}, {3: 0}])):
+        assert kept_ceiling(SCHEMA, rows, longest) == 0
+    ignoring = rows._replace(ignore_null=True)
+    assert kept_ceiling(SCHEMA, ignoring, {2: 5}) == 5
+    assert life.measured(life.entry(["k", "n"], [{"k": None, "n": 1}])) == 0
+    life.disk.close()
+
+
 def test_key_that_comes_often_counts_as_often() -> None:
     """IN-60. Goal: a key that comes many times in a batch is measured as many times. Method: a row is updated a hundred
     times in a batch, also while the row itself is only under way."""
@@ -178,6 +194,9 @@ def test_keys_of_one_hash_hide_nothing_from_the_measure(monkeypatch: pytest.Monk
     monkeypatch.setattr(limits, "ROW_SIZE_BYTES_MAX", 5001)
     assert life.measured(batch) == 10 * 5001
     assert life.measured(life.entry(["k", "k2", "r"], [{**keys[1], "r": 3}])) == 5001
+    lower = [{**dict(zip(("k", "k2"), colliding_key(n, target=n), strict=True)), "r": 4} for n in (1, 2)]
+    batch = life.entry(["k", "k2", "r"], [*lower, {**keys[0], "r": 2}, {**keys[1], "r": 2}])
+    assert life.measured(batch) == 4 * 5001, "whatever other hashes there are"
     life.disk.close()
 
 
@@ -188,6 +207,7 @@ def test_batch_whose_rows_keep_too_much_is_refused_and_its_halves_are_not(monkey
     monkeypatch.setattr(limits, "BATCH_KEPT_BYTES_MAX", 4 * 1007)
     life = Life()
     life.write(["k", "a"], [{"k": key, "a": "x" * 1000} for key in "abcd"])
+    life.write(["k", "a"], [{"k": "long", "a": "x" * 2000}])  # so that the ceiling is above the bound
     longer = life.entry(["k", "a"], [{"k": "a", "a": "x" * 1001}])
     whole = life.entry(["k", "n"], [{"k": key, "n": 1} for key in "abcd"])
     life.check(whole)
@@ -204,10 +224,38 @@ def test_batch_whose_rows_keep_too_much_is_refused_and_its_halves_are_not(monkey
     life.disk.close()
 
 
-def test_batches_that_cannot_keep_too_much_are_not_measured() -> None:
+def test_batch_is_not_measured_if_its_ceiling_is_within_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IN-60. Goal: most batches cost the leader no look-up of their keys, and a batch that is measured while its tablet
+    stops is told so. Method: a bound that is the ceiling, and one byte less; the tablet closes after its rows were
+    checked."""
+    life = Life()
+    life.write(["k", "a"], [{"k": key, "a": "x" * 1000} for key in "abcd"])
+    entry = life.entry(["k", "n"], [{"k": key, "n": 1} for key in "abcd"])
+    meta, contents, looks = WriteMeta.decode(entry.meta), life.tablet._contents, list[None]()
+
+    def check(rows: WireRows, hashes: Any) -> Any:
+        looks.append(None)
+        checked = life.tablet._check(SCHEMA, len(entry.payload), rows, hashes)
+        life.tablet.close()
+        return checked
+
+    for most, measured in ((4 * 1007, False), (4 * 1007 - 1, True)):
+        monkeypatch.setattr(limits, "BATCH_KEPT_BYTES_MAX", most)
+        given = life.given(entry)
+        if measured:
+            with pytest.raises(Refused) as refused:
+                check_kept(contents, meta, given, [], check)
+            assert refused.value.code is Code.NOT_READY
+        else:
+            check_kept(contents, meta, given, [], check)
+        assert len(looks) == measured
+    life.disk.close()
+
+
+def test_batches_that_cannot_keep_too_much_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """IN-60. Goal: a batch that cannot exceed the bound is not measured, and a batch of one row is always accepted.
     Method: batches of all texts and of some, with and without `ignore_null`, at the number of the longest rows that the
-    bound allows and above it."""
+    bound allows and above it; one row, and two, where no row may keep a byte."""
     life, most = Life(), limits.BATCH_KEPT_BYTES_MAX // limits.ROW_SIZE_BYTES_MAX
 
     def measured(names: str, rows: int, *, ignore_null: bool = False) -> bool:
@@ -217,6 +265,8 @@ def test_batches_that_cannot_keep_too_much_are_not_measured() -> None:
     assert measured("ab", most + 1) and not measured("ab", most)
     assert not measured("abd", most + 1) and measured("abd", most + 1, ignore_null=True)
     assert not measured("", 1) and measured("", most + 1)
+    monkeypatch.setattr(limits, "BATCH_KEPT_BYTES_MAX", 0)
+    assert not measured("", 1) and measured("", 2)
     life.disk.close()
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from nyala.replica.rows import Column, ColumnType, RowOp, TableSchema, WriteMeta, crc32c, encode_batch
 from nyala.replica.tablet import Given, Tablet
+from nyala.replica.tablet.write_checks import check_passes
 from nyala.replica.types import Code, Entry, EntryKind, OpId, Refused, limits
 from tests.harness.seeds import few_then_deep
 from tests.harness.sim_disk import SimDisk
@@ -165,6 +166,24 @@ def test_batch_without_many_rows_is_not_looked_at() -> None:
     leader = Leader()
     assert leader.check(PART, [(n, 1) for n in range(MOST)], RowOp.UPDATE) is None
     assert len(leader.check(PART, [(n, 1) for n in range(MOST + 1)], RowOp.UPDATE)) == MOST + 1
+
+
+def test_batch_that_cannot_take_too_many_passes_is_not_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: most batches cost the leader their hashes, and no check of their rows. Method: a bound of four passes and
+    ten reads; four rows of one key and one of another, which is as much as the bounds allow; then a row whose hash ends
+    in the same bits: its rows are checked, and four passes are taken all the same."""
+    for name, value in (("BATCH_PASSES_MAX", 4), ("BATCH_PASS_PLACES", 2), ("BATCH_PASS_READS_MAX", 10)):
+        monkeypatch.setattr(limits, name, value)
+    leader, key, other = Leader(), colliding_key(1), colliding_key(1, target=777)
+    _, meta, batch = leader.entry(PART, [*[key] * 4, other], RowOp.UPDATE)
+    assert len(check_passes(SCHEMA, meta, batch, lambda rows, hashes: pytest.fail("checked"))) == 5
+    near = colliding_key(1, target=12345 + (1 << 16))
+    assert len(leader.check(PART, [*[key] * 4, near], RowOp.UPDATE)) == 5
+    assert leader.refused(PART, [*[key] * 5, near], RowOp.UPDATE)
+    pairs = [(1, 1), (1, 1), (2, 2), (2, 2), (None, 3)]
+    monkeypatch.setattr(limits, "BATCH_PASS_READS_MAX", 7)
+    assert len(leader.check(PART, pairs, RowOp.UPDATE)) == 5, "four rows that are left are no more than four passes"
+    assert leader.refused(PART, [*pairs, (1, 1)], RowOp.UPDATE)
 
 
 def test_batch_above_the_bound_that_is_in_the_log_is_applied() -> None:
