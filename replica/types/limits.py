@@ -720,6 +720,7 @@ REPEATED_IN_REPLIES: dict[str, int] = {
     "HeartbeatReply.orders": ORDERS_BYTES_MAX // 32,  # each order names a server, by a uuid of 32 characters
     "HeartbeatReply.found": PEERS_SOUGHT_MAX,
     "ListTabletsReply.replicas": 10_000,  # as many as a request may ask for
+    "LedgerReply.sources": SOURCES_PER_TABLE_MAX,
     "HeartbeatReply.masters": CONFIG_MEMBERS_MAX,
     "MasterStatusReply.kafka": 64,  # a few kinds of work with each of four topics
     "MasterStatusReply.skipped": 256,  # a few kinds of faults of each of them

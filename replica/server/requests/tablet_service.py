@@ -352,6 +352,6 @@ def _ledger_source(state: SourceState) -> pb.LedgerSource:
     return pb.LedgerSource(
         source=source_to_pb(state.source),
         generation=state.generation,
-        last_offset=last if last is not None else 0,
-        has_last=last is not None,
+        last_offset=max(last, 0),
+        has_last=last >= 0,
     )

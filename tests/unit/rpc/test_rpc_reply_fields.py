@@ -56,6 +56,16 @@ REPLIES: dict[str, Any] = {
         joining=pb.Joining(cluster_id=UUID, address=pb.Address(host="h", port=1)),
     ),
     "ProcessReply": pb.ProcessReply(error=pb.Error(code=4, message="refused"), same=True),
+    "LedgerReply": pb.LedgerReply(
+        sources=[
+            pb.LedgerSource(
+                source=pb.SourceKey(cluster_id="c", topic_id="t", kafka_partition=1),
+                generation=2,
+                last_offset=9,
+                has_last=True,
+            )
+        ]
+    ),
     "EndCopyReply": pb.EndCopyReply(error=pb.Error(code=4, message="refused", detail="7")),
     "StartTabletCopyReply": pb.StartTabletCopyReply(current_term=3, last_opid=pb.OpId(term=1, index=9), data_state=3),
     "ScanChunk": pb.ScanChunk(arrow_schema=b"s", arrow_batch=b"b" * 99, snapshot_time=7, rows=1 << 40, last=True),
