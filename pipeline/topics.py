@@ -99,6 +99,14 @@ class Topics:
             raise QueryInterrupted(f"Kafka at {self._bootstrap} cannot say yet what topic {topic} is: {why}")
         return TopicIdentity(str(cluster["cluster_id"]), topic, str(found["topic_id"]), len(found["partitions"]))
 
+    def all(self) -> list[TopicIdentity]:
+        """Return every topic of the cluster as it is now; those that are just made or deleted, and Kafka's own, are
+        left out."""
+        found, cluster = self._call(lambda admin: (admin.describe_topics(), admin.describe_cluster()))
+        named = [t for t in found if not t["error_code"] and t["partitions"] and not t["is_internal"]]
+        cluster_id = str(cluster["cluster_id"])
+        return [TopicIdentity(cluster_id, str(t["name"]), str(t["topic_id"]), len(t["partitions"])) for t in named]
+
     def check_unchanged(self, expected: TopicIdentity, table: str) -> None:
         """Raise QueryRefused if the topic was deleted, recreated, grown or replaced by another cluster's since
         `expected`."""

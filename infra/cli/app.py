@@ -49,7 +49,7 @@ COMMANDS = {
     "schema": Place("producers:schema_app", "Avro schemas of a table's row events"),
     "tablet": Place("cluster:tablet_app", "tablets and their replicas"),
     "server": Place("cluster:server_app", "tablet servers"),
-    "master": Place("masters:app", "the masters: list, add, remove, replace; copy their catalog"),
+    "master": Place("masters:app", "the masters: list, add, remove, replace; copy or rebuild their catalog"),
     "cluster": Place("cluster:cluster_app", "the whole cluster"),
     "upgrade": Place("upgrade:app", "which builds run, and the feature level of the cluster"),
     "copy": Place("copies:app", "tablet copies under way"),
@@ -81,6 +81,7 @@ JOINED = {
         "quiesce": "quiesce:app",
         "prepare-restart": "prepare_restart:prepare_restart",
     },
+    "master": {"unsafe-rebuild": "master_rebuild:unsafe_rebuild"},
     "cmeta": {"rewrite": "cmeta_edit:rewrite", "set-term": "cmeta_edit:set_term"},
     "unsafe": {"replace": "replace:replace"},
 }

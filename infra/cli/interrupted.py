@@ -47,6 +47,7 @@ LOOK = {
     "master add": "nyala master list",
     "master remove": "nyala master list",
     "master replace": "nyala master list",
+    "master unsafe-rebuild": "nyala local-replica list DIRECTORY",
     "master copy-from": "nyala local-replica list DIRECTORY",
     "upgrade finalize": "nyala upgrade status",
     "copy start": "nyala copy list",

@@ -13,7 +13,7 @@ from .bars import shown_copy
 from .context import Json, Masters, Yes, ask, client, say, show_list, size_text
 from .offline import Root, address_of, changeable
 
-app = typer.Typer(help="the masters: list, add, remove, replace; copy their catalog", no_args_is_help=True)
+app = typer.Typer(help="the masters: list, add, remove, replace; copy or rebuild their catalog", no_args_is_help=True)
 app.command("add")(master_changes.add)
 app.command("remove")(master_changes.remove)
 app.command("replace")(master_changes.replace)

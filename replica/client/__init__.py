@@ -6,6 +6,7 @@ from .batching import WireBatch, cut, wire_batches
 from .client import Client, parse_masters, shared_client
 from .masters import leader_hint
 from .options import ClientOptions
+from .paging import pages_of
 from .pruning import positions
 from .retry import REACTIONS, NotApplied, OutcomeUnknown, Reaction, reaction_to
 from .row_errors import OnError, RowErrors, RowFailure

@@ -8,6 +8,7 @@ from .downloads import DamagedFile
 from .joining import WitnessJoin
 from .lost_superblock import lost_tablets, was_here, write_tombstone_for_lost
 from .manifest import WHOLE, CopyFile, CopyManifest, CopySource, CopyWanted, FileKind
+from .offer import accept_offer
 from .quarantine import Purged, Quarantined, list_quarantine, list_some, no_superblock, purge_quarantine
 from .source import (
     Asker,

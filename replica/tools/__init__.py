@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING
 from nyala.replica.types import lazy_imports
 
 if TYPE_CHECKING:
-    from nyala.replica.master import CATALOG_ID, has_catalog
+    from nyala.replica.master import (
+        CATALOG_ID,
+        LOST,
+        Allowed,
+        FoundCluster,
+        Rebuilt,
+        first_term,
+        has_catalog,
+        rebuild_catalog,
+    )
 
     from .catalog_copy import copy_catalog
     from .check import (
@@ -33,6 +42,7 @@ if TYPE_CHECKING:
     from .local_replica import connect_source, copy_replica, erase, last_promised, make_tombstone
     from .moves import COPY_OVER, has_moved, is_copy_over, list_copies, start_copy
     from .plan_file import load_journal, plan_json
+    from .rebuild import need_new_directory, rebuilt_json, refuse_living_masters, write_directory
     from .recover import Recovery, abandon, involved, plans_agree
     from .recovery_plan import (
         LeftAlone,
@@ -46,6 +56,7 @@ if TYPE_CHECKING:
     )
     from .replacement import ReplacementPlan, plan_replacement, replacement_json
     from .restart import at_risk
+    from .server_evidence import ask_servers, read_tablets, server_problems
     from .tablet_files import FileFinding, TabletFiles, read_tablet
     from .upgrading import ProcessBuild, UpgradeView, gather_builds, upgrade_words
     from .verify import (

@@ -94,6 +94,8 @@ class Position:
     owner_deadline_us: int
     retired: bool | None = None
     """Whether another topic's position replaced it; None, which counts as False, if it replaced no other one itself."""
+    unseen_generation: int = 0
+    """The highest generation that a query may have begun, if the catalog was made of tablets that did not see it."""
 
     @property
     def source(self) -> SourceKey:

@@ -77,7 +77,12 @@ def open_sources(
         if wanted.has_checkpoint:
             _refuse_offset(record, wanted.checkpoint_offset)
         deadline_us = now_us + _lease(request.lease_us)
-        puts[SOURCE + name] = replace(record, owner_run=request.owner_run, owner_deadline_us=deadline_us)
+        puts[SOURCE + name] = replace(
+            record,
+            topic=wanted.topic or record.topic,  # a topic keeps its name, and a rebuilt catalog may not know it
+            owner_run=request.owner_run,
+            owner_deadline_us=deadline_us,
+        )
     check_sources(catalog, f"{SOURCE}{table_id}/", puts)
     return puts, [], "", (table_id, [*puts.values()])
 
@@ -286,7 +291,7 @@ def reset_source(catalog: Catalog, request: pb.ResetSourceRequest, now_us: int) 
         _refuse_owned(record, "", now_us)
     puts[SOURCE + name] = replace(
         record,
-        generation=record.generation + 1,
+        generation=max(record.generation, record.unseen_generation) + 1,
         start=request.to_offset,
         done=request.to_offset,
         owner_run="",

@@ -31,6 +31,8 @@ LOOK = "fastavro google.protobuf grpc numpy pyarrow"
 KAFKA = f"{LOOK} kafka"
 BLOCKS = "fastavro numpy polars pyarrow"
 """Libraries for reading a replica's blocks."""
+REBUILD = f"{BLOCKS} google.protobuf grpc prometheus_client"
+"""Libraries of a copy from a server, which brings those of links between servers."""
 
 NOWHERE = "--masters=127.0.0.1:1"
 NO_BROKER = "--kafka=127.0.0.1:1"
@@ -91,6 +93,7 @@ CALLS: dict[str, tuple[str, str]] = {
     "master remove": (f"127.0.0.1:1 {NOWHERE}", LOOK),
     "master replace": (f"127.0.0.1:1 127.0.0.1:2 {NOWHERE}", LOOK),
     "master copy-from": ("absent 127.0.0.1:1", BLOCKS),
+    "master unsafe-rebuild": (f"absent --servers 127.0.0.1:1 --address 127.0.0.1:2 {NOWHERE}", REBUILD),
     "cluster check": (NOWHERE, LOOK),
     "upgrade status": (NOWHERE, LOOK),
     "upgrade finalize": (NOWHERE, LOOK),

@@ -209,6 +209,7 @@ def test_occupied_directory_is_refused_in_one_line_by_every_command_that_needs_r
         "local-replica delete": [(root, TABLET, "--yes"), (root, TABLET, "--clean-unsafe", "--yes")],
         "local-replica copy-from": [(root, TABLET, "127.0.0.1:1", "--allow-leaderless", "--yes")],
         "master copy-from": [(root, "127.0.0.1:1", "--allow-leaderless", "--yes")],
+        "master unsafe-rebuild": [(root, "--servers", "h:1", "--address", "h:2", "--masters", "h:2", "--yes")],
         "cmeta rewrite": [(root, TABLET, "--peer", f"{UUIDS['a']}=h:1", "--yes")],
         "cmeta set-term": [(root, TABLET, 7, "--yes")],
         "unsafe recover": [recover, (*recover, f"--yes-i-lose-data={plan}"), (*recover, f"--abandon={plan}")],

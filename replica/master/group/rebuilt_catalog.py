@@ -1,0 +1,56 @@
+"""Writes the directory of a single master that begins with a given catalog, after all masters were lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nyala.replica.consensus_metadata import ConsensusMeta
+from nyala.replica.tablet import Superblock
+from nyala.replica.types import (
+    Code,
+    Disk,
+    Entry,
+    EntryKind,
+    Member,
+    OpId,
+    RaftConfig,
+    Refused,
+    hybrid_from_us,
+    next_generation,
+)
+
+from ..catalog.capacity import check_room
+from ..catalog.catalog import CATALOG_ID, Catalog
+from ..catalog.records import Record
+from .entries import unfit_entry
+
+MINUTE_US = 60 * 1_000_000
+
+
+def first_term(decision_term: int, now_us: int) -> int:
+    """Return the term of a catalog that follows lost ones: above each catalog term of which any decision may tell.
+
+    It begins a generation of terms, because the lost masters may have been elected, and may have decided, after the
+    decision of `decision_term`, the newest that a tablet knows. The minutes of the wall clock are added, so that of two
+    catalogs that were rebuilt one after the other, before any decision was carried out, the later one is above.
+    """
+    return next_generation(decision_term) + now_us // MINUTE_US
+
+
+def write_catalog(disk: Disk, own: Member, records: Mapping[str, Record], term: int, now_us: int) -> None:
+    """Write the catalog of a group of one master, durably, into a formatted directory.
+
+    The superblock is written last. Until it is there, the master does not start if its directory names a cluster.
+    Refused, with nothing written: NO_SPACE if these are more records than masters hold, INVALID_ARGUMENT if this build
+    could not read one of them.
+    """
+    catalog = Catalog(disk, Superblock(tablet_id=CATALOG_ID, table_id=CATALOG_ID, table_name="catalog"))
+    check_room(catalog, records)
+    meta = catalog.change(records, [], "")
+    entry = Entry(OpId(term, 1), EntryKind.CATALOG, hybrid_from_us(now_us), 0, meta, b"", 0)
+    if why := unfit_entry(entry):
+        what = "a catalog cannot hold what the tablet servers have; nothing was written"
+        raise Refused(Code.INVALID_ARGUMENT, what, why=why)
+    catalog.apply([entry])
+    ConsensusMeta.create(disk, CATALOG_ID, own.uuid, RaftConfig(OpId(0, 0), (own,)), term)
+    catalog.flush()
