@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,8 +22,9 @@ from .letters import KafkaProperties, login_of
 from .offline import Root, address_of
 
 if TYPE_CHECKING:
-    from nyala.replica.rows import SourceKey
+    from nyala.replica.rows import SourceFormat, SourceKey
 
+FRAMINGS = ("single-object", "confluent", "bare")
 NEXT = (
     "Start the new master: python -m nyala.replica.master --root {root} --listen {address}",
     "Start servers and clients with --masters={address}, unless they know that address already",
@@ -29,6 +32,14 @@ NEXT = (
     "Remove the checkpoints of the ingests, register the writer schemas again, then start the ingests",
     "Add masters: nyala master add ADDRESS, after each was started with --join {address}",
 )
+Source = Annotated[
+    list[str],
+    typer.Option(
+        "--source",
+        metavar="TABLE=TOPIC[:FRAMING[:FILE]]",
+        help="what feeds a table, if not writes.TABLE in single-object framing; FILE has the schema of bare values",
+    ),
+]
 Servers = Annotated[str, typer.Option("--servers", help="host:port[,...] of all tablet servers of the cluster")]
 Former = Annotated[
     str,
@@ -47,6 +58,7 @@ def unsafe_rebuild(
     masters: Former = "",
     lost_server: Lost = [],  # noqa: B006
     leave_out: LeftOut = [],  # noqa: B006
+    source: Source = [],  # noqa: B006
     accept_missing: Annotated[
         bool, typer.Option("--accept-missing", help="go on although tablets of a table were not found")
     ] = False,
@@ -68,20 +80,25 @@ def unsafe_rebuild(
         raise typer.BadParameter("say --masters: the addresses of the lost masters, of which none may answer")
     named, former, own = _addresses(servers), _addresses(masters), address_of(address)
     tools.need_new_directory(root)
-    tools.refuse_living_masters(list(dict.fromkeys((*former, own))))
-    found, term, rebuilt = _read(
-        named, lost_server, leave_out, accept_missing, wait_s, kafka, kafka_properties, as_json
+    allowed = tools.Allowed(
+        lost_servers=frozenset(lost_server),
+        left_out=frozenset(leave_out),
+        missing=accept_missing,
+        declared=dict(map(_declared, source)),
     )
+    tools.refuse_living_masters(list(dict.fromkeys((*former, own))))
+    topics, first_kept = _of_kafka(kafka, kafka_properties)
+    allowed = replace(allowed, topics=topics, first_kept=first_kept)
+    with _reading(quiet=as_json) as step:
+        found, term = _read(named, allowed, wait_s, step)
+    rebuilt = tools.rebuild_catalog(found, allowed, time.time_ns() // 1000)
     document: dict[str, object] = {"cluster_id": found.cluster_id, "term": term, **tools.rebuilt_json(rebuilt)}
     if not as_json:
         _print(rebuilt)
     written = None
     if not rebuilt.problems and not dry_run:
         ask(f"make {root} the only master of cluster {found.cluster_id}?", yes)
-        now_us = time.time_ns() // 1000
-        written = tools.write_directory(
-            root, own, found.cluster_id, found.feature_level, rebuilt, term=term, now_us=now_us
-        )
+        written = tools.write_directory(root, own, found.cluster_id, found.feature_level, rebuilt, term)
     steps = [text.format(root=root, address=own) for text in NEXT]
     if as_json:
         print_json(
@@ -101,43 +118,45 @@ def _addresses(text: str) -> list[Address]:
     return [address_of(each.strip()) for each in text.split(",") if each.strip()]
 
 
+def _declared(text: str) -> tuple[str, SourceFormat]:
+    """(table, what feeds it) of TABLE=TOPIC[:FRAMING[:FILE]]."""
+    from nyala.replica.rows import SourceFormat
+    from nyala.schemas import parse_writer_schema
+
+    table, _, rest = text.partition("=")
+    topic, _, rest = rest.partition(":")
+    framing, _, path = rest.partition(":")
+    framing = framing or "single-object"
+    if not table or not topic or framing not in FRAMINGS or bool(path) != (framing == "bare"):
+        raise typer.BadParameter(f"--source {text!r}: say TABLE=TOPIC, TABLE=TOPIC:confluent or TABLE=TOPIC:bare:FILE")
+    schema = Path(path).read_text() if path else ""
+    try:
+        if schema:
+            parse_writer_schema(schema)
+    except ValueError as error:
+        raise typer.BadParameter(f"--source {text!r}: {path} has no Avro schema: {error}") from None
+    return table, SourceFormat(topic, framing, schema)
+
+
 def _read(
-    named: Sequence[Address],
-    lost: Sequence[str],
-    left_out: Sequence[str],
-    missing: bool,
-    wait_s: float,
-    kafka: str,
-    kafka_properties: str,
-    quiet: bool,
-) -> tuple[tools.FoundCluster, int, tools.Rebuilt]:
-    """(what the servers hold, the term of the new catalog, the new catalog)."""
+    named: Sequence[Address], allowed: tools.Allowed, wait_s: float, step: Callable[[int, int], None]
+) -> tuple[tools.FoundCluster, int]:
+    """(what the servers hold, the term of the new catalog)."""
     answers = tools.ask_servers(named)
-    problems = tools.server_problems(answers, lost)
     there = [a for a in answers if not a.error]
     places = {a.uuid: a.address for a in there}
-    if problems:
-        nothing = tools.Rebuilt(tables=(), sources=(), problems=tuple(problems), records={})
-        return tools.FoundCluster(cluster_id="", servers=places, tablets=()), 0, nothing
-    with _reading(quiet=quiet) as step:
-        evidence = tools.read_tablets(places, frozenset(left_out), patience_s=wait_s, step=step)
+    if problems := tools.server_problems(answers, allowed.lost_servers):
+        return tools.FoundCluster(cluster_id="", servers=places, tablets=(), problems=tuple(problems)), 0
+    evidence = tools.read_tablets(places, allowed.left_out, patience_s=wait_s, step=step)
     found = tools.FoundCluster(
-        cluster_id=there[0].cluster_id,
+        cluster_id=max(a.cluster_id for a in there),
         feature_level=max(a.feature_level for a in there),
         servers=places,
         tablets=tuple(evidence.tablets.values()),
         unread=evidence.unread,
+        ids=evidence.ids,
     )
-    topics, first_kept = _of_kafka(kafka, kafka_properties)
-    allowed = tools.Allowed(
-        lost_servers=frozenset(lost),
-        left_out=frozenset(left_out),
-        missing=missing,
-        topics=topics,
-        first_kept=first_kept,
-    )
-    now_us = time.time_ns() // 1000
-    return found, tools.first_term(evidence.decision_term, now_us), tools.rebuild_catalog(found, allowed, now_us)
+    return found, tools.first_term(evidence.decision_term, time.time_ns() // 1000)
 
 
 def _of_kafka(kafka: str, properties: str) -> tuple[dict[tuple[str, str], str], dict[SourceKey, int]]:

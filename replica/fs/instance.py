@@ -69,12 +69,19 @@ def read_instance(disk: Disk) -> Instance | None:
 
 
 def format_directory(
-    disk: Disk, clock: Clock, *, kind: str = TABLET_SERVER, uuid: str = "", inherited: bool = False
+    disk: Disk,
+    clock: Clock,
+    *,
+    kind: str = TABLET_SERVER,
+    uuid: str = "",
+    inherited: bool = False,
+    cluster_id: str = "",
 ) -> Instance:
     """Create an empty directory's identity, with a fresh uuid unless one is given, and its folders.
 
     `inherited`: the uuid belonged to another directory, whose promises have to be copied here before this one makes
-    any. Refused ALREADY_EXISTS if it has one; Corruption if the identity is missing beside data: it is never guessed,
+    any. `cluster_id`: the cluster that it belongs to from the first; a master of it does not start without a catalog.
+    Refused ALREADY_EXISTS if it has one; Corruption if the identity is missing beside data: it is never guessed,
     because a server that forgot its votes must not answer under its old name [kudu raft-tablet-copy, "Other Failure
     Recovery"].
     """
@@ -89,7 +96,7 @@ def format_directory(
         raise Corruption(what, found=left[0])
     for folder in FOLDERS:
         disk.mkdir(folder)
-    instance = Instance(uuid or new_uuid(), kind, "", clock.wall_us(), inherited)
+    instance = Instance(uuid or new_uuid(), kind, cluster_id, clock.wall_us(), inherited)
     _save(disk, instance)
     return instance
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         rebuild_catalog,
     )
     from .decisions.sent_decisions import SentDecisions, Versions
-    from .group.rebuilt_catalog import first_term, write_catalog
+    from .group.rebuilt_catalog import catalog_entry, first_term, write_catalog
     from .group.startup_checks import has_catalog, promised_elsewhere
     from .options import MasterOptions
 

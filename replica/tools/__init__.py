@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from .local_replica import connect_source, copy_replica, erase, last_promised, make_tombstone
     from .moves import COPY_OVER, has_moved, is_copy_over, list_copies, start_copy
     from .plan_file import load_journal, plan_json
-    from .rebuild import need_new_directory, rebuilt_json, refuse_living_masters, write_directory
+    from .rebuild import need_new_directory, rebuilt_json, refuse_living_masters, write_directory, write_master
     from .recover import Recovery, abandon, involved, plans_agree
     from .recovery_plan import (
         LeftAlone,

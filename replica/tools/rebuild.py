@@ -8,12 +8,12 @@ from pathlib import Path
 import grpc
 
 from nyala import schemas
-from nyala.replica.fs import LOCK_NAME, MASTER, Instance, RealDisk, join_cluster, lock_root, raise_feature_level
-from nyala.replica.master import LOST, Rebuilt, RebuiltSource, write_catalog
+from nyala.replica.fs import LOCK_NAME, MASTER, Instance, RealDisk, format_directory, lock_root, raise_feature_level
+from nyala.replica.master import LOST, Rebuilt, RebuiltSource, catalog_entry, write_catalog
 from nyala.replica.rpc import ONCE_CHANNEL_OPTIONS, channel_to, pb, pb_grpc
-from nyala.replica.types import Address, Code, Member, Refused
+from nyala.replica.types import Address, Clock, Code, Disk, Member, Refused, SystemClock, new_uuid
 
-from .fs import format_root, need_formattable
+from .fs import need_formattable
 
 MASTER_TIMEOUT_S = 3.0
 
@@ -50,14 +50,23 @@ def need_new_directory(root: Path) -> None:
         need_formattable(root, kind=MASTER)
 
 
-def write_directory(
-    root: Path, address: Address, cluster_id: str, level: int, rebuilt: Rebuilt, term: int, now_us: int
-) -> Instance:
-    """Make the directory of a single master with this catalog, durably. Returns its identity.
+def write_directory(root: Path, address: Address, cluster_id: str, level: int, rebuilt: Rebuilt, term: int) -> Instance:
+    """Make `root` the directory of a single master with this catalog, durably. Returns its identity. Refused as by
+    `need_new_directory` and `write_master`."""
+    need_new_directory(root)
+    with lock_root(root):
+        need_formattable(root, kind=MASTER)
+        return write_master(RealDisk(root), SystemClock(), address, cluster_id, level, rebuilt, term)
 
-    If the process dies meanwhile, the directory names the cluster and has no catalog, so that no master starts on it:
-    wipe it (`nyala fs wipe`) and begin again. Refused as by `need_new_directory`, ILLEGAL_STATE if there are problems,
-    and WRONG_CLUSTER if the cluster's feature level is above this build's.
+
+def write_master(
+    disk: Disk, clock: Clock, address: Address, cluster_id: str, level: int, rebuilt: Rebuilt, term: int
+) -> Instance:
+    """The same in an empty directory that the caller has locked.
+
+    The identity is written first, and names the cluster; the catalog comes last. If the process dies in between, no
+    master starts on the directory: wipe it (`nyala fs wipe`) and begin again. Refused ILLEGAL_STATE, with nothing
+    written, if there are problems, or if the cluster's feature level is above this build's.
     """
     if rebuilt.problems:
         what = "what the tablet servers hold does not agree; nothing was written"
@@ -65,13 +74,11 @@ def write_directory(
     if level > schemas.build_level():
         what = "the cluster was upgraded beyond this build: use the nyala that its servers run; nothing was written"
         raise Refused(Code.ILLEGAL_STATE, what, level=level, build_level=schemas.build_level())
-    need_new_directory(root)
-    with lock_root(root):
-        instance = format_root(root, kind=MASTER)
-        disk = RealDisk(root)
-        instance = join_cluster(disk, instance, cluster_id)
-        instance = raise_feature_level(disk, instance, level)
-        write_catalog(disk, Member(instance.uuid, (address,)), rebuilt.records, term, now_us)
+    own = Member(new_uuid(), (address,))
+    entry = catalog_entry(disk, rebuilt.records, term, clock.wall_us())
+    instance = format_directory(disk, clock, kind=MASTER, uuid=own.uuid, cluster_id=cluster_id)
+    instance = raise_feature_level(disk, instance, level)
+    write_catalog(disk, own, entry)
     return instance
 
 

@@ -67,6 +67,8 @@ class TabletEvidence:
     """By tablet, why its leader could not be asked."""
     decision_term: int = 0
     """The highest catalog term of a decision that any replica knows."""
+    ids: frozenset[str] = frozenset()
+    """The ids of all tables and tablets of which servers hold replicas."""
 
 
 def ask_servers(addresses: Sequence[Address]) -> list[ServerAnswer]:
@@ -114,7 +116,9 @@ def read_tablets(
         listed = _of_each(lambda each: _statuses(*each), list(servers.items()))
         statuses = [(uuid, s) for uuid, page in zip(servers, listed, strict=True) for s in page]
         found.decision_term = max([found.decision_term, *(c.decision[0] for _, s in statuses for c in _configs(s))])
-        ready = [(u, s) for u, s in statuses if s.data_state == DataState.READY and not _ids(s) & left_out]
+        ready = [(u, s) for u, s in statuses if s.data_state == DataState.READY]
+        found.ids = found.ids.union(*(_ids(s) for _, s in ready))
+        ready = [(u, s) for u, s in ready if not _ids(s) & left_out]
         wanted = {s.tablet_id for _, s in ready}
         found.unread = dict.fromkeys(wanted - found.tablets.keys(), "no server says that it leads it")
         leads = _leaders(ready)

@@ -44,6 +44,14 @@ def insert(client: Client, table: str, begin: int, end: int) -> None:
             writer.write(batch)
 
 
+def write_fed(client: Client, begin: int, end: int) -> None:
+    handle = client.get_table("two")
+    columns = pa.table({"k": range(begin, end), "must": pa.array([1] * (end - begin), pa.int32())})
+    with client.session_writer(handle) as writer:
+        for batch in wire_batches(handle, columns, RowOp.INSERT):
+            writer.write(batch)
+
+
 def count(client: Client, table: str) -> int:
     return client.count(client.get_table(table), ScanSpec())
 
@@ -117,3 +125,61 @@ def test_all_masters_are_lost_and_a_catalog_is_made_of_the_tablet_servers(cluste
             ingest.progress()
             assert count(client, "old") == 600
             ingest.finish(client)
+
+
+def test_careless_rebuild_is_refused_and_a_lost_tablet_is_replaced_afterwards(cluster: LocalCluster) -> None:
+    """Goal: a catalog is made of all servers of one cluster or not at all; what is lost for good does not stand in the
+    way. Method: a table of two tablets, one on each of two servers, of which one is lost with all masters. The command
+    names a server that never joined, a server twice, one server only, and the lost one; then it says what is lost, and
+    dies while it writes: no master starts there. After a wipe it succeeds, an empty tablet replaces the lost one, and
+    rows are written and read."""
+    stranger = cluster.add_server()
+    masters = Masters(cluster, 1)
+    servers = [cluster.add_server() for _ in range(2)]
+    masters.create("one", replicas=1)
+    with masters.client() as client:
+        handle = client.create_table("two", FED, FED_SPEC, replication_factor=1)
+        write_fed(client, 0, 100)
+        holds = {t.tablet_id: status for t in handle.tablets if (status := cluster.status(servers[0], t.tablet_id))}
+    assert len(holds) == 1
+    kept = next(iter(holds.values())).rows
+    root = cluster.folder / "rebuilt"
+    servers[1].kill()
+    shutil.rmtree(servers[1].root)
+    lose(masters)
+
+    def problems(servers: list[ServerProcess], *more: object) -> str:
+        ended = nyala(*rebuild(root, masters, servers, "--yes", *more))
+        assert ended.returncode == 1 and not root.exists(), (ended.stdout, ended.stderr)
+        return ended.stdout
+
+    assert "of no cluster yet" in problems([servers[0], stranger], "--lost-server", servers[1].uuid)
+    assert "Name it once" in problems([servers[0], servers[0]])
+    assert f"--lost-server {servers[1].address}" in problems(servers)
+    lost = ("--lost-server", servers[1].address)
+    assert "lacks 1 of 2 tablets" in problems(servers, *lost)
+    going_on = rebuild(root, masters, servers, *lost, "--accept-missing", "--yes")
+    died = nyala(*going_on, crash_point="cmeta.before_flush")
+    assert died.returncode not in (0, 1) and root.exists(), died.stderr
+    new = masters.add("rebuilt", masters.addresses[0], peers=())
+    new.extra = (*new.extra, *HEALS)
+    assert "NOT_READY" in new.fails()
+    assert nyala("fs", "wipe", root, "--yes").returncode == 0
+    made = done(*going_on)
+    assert [len(t["missing"]) for t in made["tables"] if t["name"] == "two"] == [1]
+    new.start()
+    told = ("--masters", masters.addresses[0])
+    replace = ("unsafe", "replace", "--table", "two", "--no-kafka", *told)
+    plan = wait_until(lambda: (p := done(*replace))["left_alone"] and p, "the living tablet is left alone")
+    assert len(plan["tablets"]) == 1
+
+    def replaced() -> bool:
+        ended = nyala(*replace, f"--yes-i-lose-data={plan['fingerprint']}")
+        assert ended.returncode == 0 or "NOT_READY" in ended.stderr, ended.stderr
+        return ended.returncode == 0
+
+    wait_until(replaced, "an empty tablet is in the place of the lost one")
+    with masters.client() as client:
+        wait_until(lambda: count(client, "two") == kept, "rows are read")
+        write_fed(client, 100, 200)
+        assert count(client, "two") == kept + 100

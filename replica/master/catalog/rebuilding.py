@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from nyala.replica.rows import PartitionSpec, SourceKey, TableDescription, TableSchema
+from nyala.replica.rows import PartitionSpec, SourceFormat, SourceKey, TableDescription, TableSchema
 from nyala.replica.types import Address, Member, RaftConfig, limits, new_uuid
 
 from .records import CLUSTER, FINALIZED, NAME, SOURCE, TABLE, TABLET, Cluster, Finalized, Position, Record, TableId
@@ -21,13 +21,19 @@ from .tables import table_record
 GENERATIONS_UNSEEN_MAX = 1 << 20
 """How many resets of a source may have made generations that no tablet, but perhaps a query, has heard of."""
 LOST = (
-    "writer schemas, and the framing and topic that a table's source declared: register the schemas again before the "
-    "ingest starts",
+    "writer schemas, and the topic and framing that a table's source declares: name the latter with --source, unless "
+    "they are writes.TABLE and single-object, and register the schemas again before the ingest starts",
     "when each source began, its owner and its lease; resets of sources that no tablet has heard of",
     "desired changes, numbers of voters of single tablets, retirements, maintenance",
     "which tables were dropped a short time ago, and the request ids of tables that were created",
 )
 """What no tablet server knows."""
+
+
+_UNREAD = (
+    "Repeat the command when it has a leader. If it lost its majority, first recover it with `nyala unsafe recover "
+    "--no-masters`, or leave it out with --leave-out"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +72,10 @@ class FoundCluster:
     tablets: Sequence[FoundTablet]
     unread: Mapping[str, str] = field(default_factory=dict)
     """By tablet, why it could not be read, although servers hold replicas of it."""
+    problems: tuple[str, ...] = ()
+    """Why the servers are not those of one cluster; then they were not asked for tablets."""
+    ids: frozenset[str] = frozenset()
+    """The ids of all tables and tablets of which servers hold replicas, those that were not read included."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +88,8 @@ class Allowed:
     """Tables and tablets, by id, that are not to be in the catalog."""
     missing: bool = False
     """Whether a table may lack tablets."""
+    declared: Mapping[str, SourceFormat] = field(default_factory=dict)
+    """The source that a table declares, by the table's name."""
     topics: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """The name of a topic, by Kafka cluster and topic id."""
     first_kept: Mapping[SourceKey, int] = field(default_factory=dict)
@@ -115,13 +127,21 @@ class Rebuilt:
 
 def rebuild_catalog(found: FoundCluster, allowed: Allowed, now_us: int) -> Rebuilt:
     """Return the catalog of these tablets."""
+    if found.problems:
+        return Rebuilt(tables=(), sources=(), problems=found.problems, records={})
     left_out = allowed.left_out
     tablets = [t for t in found.tablets if t.tablet_id not in left_out and t.table_id not in left_out]
     by_table: dict[str, list[FoundTablet]] = {}
     for tablet in sorted(tablets, key=lambda t: (t.range_pos, t.bucket, t.tablet_id)):
         by_table.setdefault(tablet.table_id, []).append(tablet)
-    problems = [f"tablet {t}: {why}" for t, why in sorted(found.unread.items())]
+    problems = [f"tablet {t}: {why}. {_UNREAD}" for t, why in sorted(found.unread.items())]
     problems += [*_unseen_members(tablets, found, allowed), *_same_names(by_table)]
+    names = {t.table_name for t in tablets}
+    problems += [
+        f"no table is called {name}, of which --source says the source"
+        for name in sorted(allowed.declared.keys() - names)
+    ]
+    problems += [f"no server holds anything of {i}, which --leave-out names" for i in sorted(left_out - found.ids)]
     tables: list[RebuiltTable] = []
     sources: list[RebuiltSource] = []
     records: dict[str, Record] = {CLUSTER: Cluster(id=found.cluster_id)}
@@ -131,7 +151,7 @@ def rebuild_catalog(found: FoundCluster, allowed: Allowed, now_us: int) -> Rebui
         if why := list(_disagreements(of_table)):
             problems += why
             continue
-        table = _table(of_table, now_us)
+        table = _table(of_table, allowed, now_us)
         if table.missing and not allowed.missing:
             problems.append(_missing_text(table))
         tables.append(table)
@@ -197,8 +217,10 @@ def _disagreements(tablets: Sequence[FoundTablet]) -> Iterator[str]:
         seen[place] = tablet.tablet_id
 
 
-def _table(tablets: Sequence[FoundTablet], now_us: int) -> RebuiltTable:
+def _table(tablets: Sequence[FoundTablet], allowed: Allowed, now_us: int) -> RebuiltTable:
     first = tablets[0]
+    fed = {allowed.topics.get((s.source.cluster_id, s.source.topic_id), "") for t in tablets for s in t.sources} - {""}
+    topic = fed.pop() if len(fed) == 1 else f"writes.{first.table_name}"
     schemas = {s.schema_id: s for t in tablets for s in t.table_schemas}
     *older, newest = (schemas[number] for number in sorted(schemas))
     description = TableDescription(
@@ -209,6 +231,7 @@ def _table(tablets: Sequence[FoundTablet], now_us: int) -> RebuiltTable:
         replication_factor=_replication_factor(tablets),
         history_retention_us=max(t.history_retention_us for t in tablets),
         created_us=now_us,
+        source=allowed.declared.get(first.table_name, SourceFormat(topic)),
         older_schemas=tuple(older),
     )
     there = {(t.bucket, t.range_pos) for t in tablets}

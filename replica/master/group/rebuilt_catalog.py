@@ -37,20 +37,30 @@ def first_term(decision_term: int, now_us: int) -> int:
     return next_generation(decision_term) + now_us // MINUTE_US
 
 
-def write_catalog(disk: Disk, own: Member, records: Mapping[str, Record], term: int, now_us: int) -> None:
-    """Write the catalog of a group of one master, durably, into a formatted directory.
+def catalog_entry(disk: Disk, records: Mapping[str, Record], term: int, now_us: int) -> Entry:
+    """Return the entry that puts these records into an empty catalog; writes nothing.
 
-    The superblock is written last. Until it is there, the master does not start if its directory names a cluster.
-    Refused, with nothing written: NO_SPACE if these are more records than masters hold, INVALID_ARGUMENT if this build
-    could not read one of them.
+    Refused: NO_SPACE if these are more records than masters hold, INVALID_ARGUMENT if this build could not read one.
     """
-    catalog = Catalog(disk, Superblock(tablet_id=CATALOG_ID, table_id=CATALOG_ID, table_name="catalog"))
+    catalog = _empty(disk)
     check_room(catalog, records)
-    meta = catalog.change(records, [], "")
-    entry = Entry(OpId(term, 1), EntryKind.CATALOG, hybrid_from_us(now_us), 0, meta, b"", 0)
+    entry = Entry(OpId(term, 1), EntryKind.CATALOG, hybrid_from_us(now_us), 0, catalog.change(records, [], ""), b"", 0)
     if why := unfit_entry(entry):
         what = "a catalog cannot hold what the tablet servers have; nothing was written"
         raise Refused(Code.INVALID_ARGUMENT, what, why=why)
+    return entry
+
+
+def write_catalog(disk: Disk, own: Member, entry: Entry) -> None:
+    """Write the catalog of a group of one master, durably, into a formatted directory.
+
+    The superblock is written last. Until it is there, no master starts on a directory that names a cluster.
+    """
+    catalog = _empty(disk)
     catalog.apply([entry])
-    ConsensusMeta.create(disk, CATALOG_ID, own.uuid, RaftConfig(OpId(0, 0), (own,)), term)
+    ConsensusMeta.create(disk, CATALOG_ID, own.uuid, RaftConfig(OpId(0, 0), (own,)), entry.opid.term)
     catalog.flush()
+
+
+def _empty(disk: Disk) -> Catalog:
+    return Catalog(disk, Superblock(tablet_id=CATALOG_ID, table_id=CATALOG_ID, table_name="catalog"))
