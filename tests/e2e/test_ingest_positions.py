@@ -253,6 +253,20 @@ def test_ingest_records_that_kafka_removed_unread_are_told_one_by_one_and_left_o
     assert lane.letters() == []
 
 
+def test_topics_of_a_kafka_are_listed_with_the_ids_that_positions_name(road: Road) -> None:
+    """Goal: a rebuilt catalog gets the names of its sources' topics from Kafka. Method: two topics that were just made,
+    and Kafka's own, in the list, against what Kafka says of each."""
+    lane = road.lane("listed", partitions=2)
+    road.make_topic("alone")
+    topics = Topics(road.kafka)
+    found = {t.topic: t for t in topics.all()}
+    assert {name: found.get(name) for name in (lane.topic, "alone")} == {
+        name: topics.identity(name) for name in (lane.topic, "alone")
+    }
+    assert "__consumer_offsets" not in found
+    topics.close()
+
+
 def test_ingest_compacted_topic_unknown_topic_and_unknown_table_are_refused(road: Road) -> None:
     """Goal: what cannot work is refused before anything is read. Method: one of each."""
     lane = road.lane("strict")

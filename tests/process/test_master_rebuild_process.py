@@ -63,7 +63,7 @@ def lose(masters: Masters) -> None:
 
 
 def test_all_masters_are_lost_and_a_catalog_is_made_of_the_tablet_servers(cluster: LocalCluster) -> None:
-    """MF-03. Goal: after the loss of all masters' directories every row is read, and everything goes on: writes, an
+    """OP-06. Goal: after the loss of all masters' directories every row is read, and everything goes on: writes, an
     ingest exactly once, creating and dropping tables, the replacement of a lost replica. Method: three masters, three
     servers, rows in one table, an ingest into another that never stops; all masters are killed and their directories
     removed; what a careless operator may type is refused and writes nothing; then the command, and a start. A fourth
@@ -128,11 +128,11 @@ def test_all_masters_are_lost_and_a_catalog_is_made_of_the_tablet_servers(cluste
 
 
 def test_careless_rebuild_is_refused_and_a_lost_tablet_is_replaced_afterwards(cluster: LocalCluster) -> None:
-    """Goal: a catalog is made of all servers of one cluster or not at all; what is lost for good does not stand in the
-    way. Method: a table of two tablets, one on each of two servers, of which one is lost with all masters. The command
-    names a server that never joined, a server twice, one server only, and the lost one; then it says what is lost, and
-    dies while it writes: no master starts there. After a wipe it succeeds, an empty tablet replaces the lost one, and
-    rows are written and read."""
+    """OP-06. Goal: a catalog is made of all servers of one cluster or not at all; what is lost for good does not stand
+    in the way. Method: a table of two tablets, one on each of two servers, of which one is lost with all masters. The
+    command names a server that never joined, a server twice, one server only, and the lost one; then it says what is
+    lost, and dies while it writes: no master starts there. After a wipe it succeeds, an empty tablet replaces the lost
+    one, and rows are written and read."""
     stranger = cluster.add_server()
     masters = Masters(cluster, 1)
     servers = [cluster.add_server() for _ in range(2)]

@@ -82,8 +82,8 @@ def rebuilt_of(*tablets: FoundTablet, allowed: Allowed = Allowed()) -> Rebuilt:
 
 
 def test_rebuilt_catalog_has_every_table_its_tablets_and_their_configs() -> None:
-    """Goal: masters go on with each tablet where its servers are. Method: two tablets, of which one knows an older
-    schema only; the records, as a master reads them from the disk."""
+    """OP-06. Goal: masters go on with each tablet where its servers are. Method: two tablets, of which one knows an
+    older schema only; the records, as a master reads them from the disk."""
     first, second = replace(tablet(0), table_schemas=(OLD,)), tablet(1)
     disk = written(SimDisk(), rebuilt_of(first, second))
     catalog = Catalog.open(disk)
@@ -117,8 +117,8 @@ def written(disk: SimDisk, made: Rebuilt) -> SimDisk:
     ],
 )  # fmt: skip
 def test_replication_factor_is_the_odd_number_of_voters_that_most_tablets_have(marks: list[int], wanted: int) -> None:
-    """Goal: the masters do not remove a replica, or leave one out, because a tablet was in the middle of a change.
-    Method: numbers of voters of a table's tablets, and the number that is wanted."""
+    """OP-06. Goal: the masters do not remove a replica, or leave one out, because a tablet was in the middle of a
+    change. Method: numbers of voters of a table's tablets, and the number that is wanted."""
     tablets = []
     for number, voters in enumerate(marks):
         members = tuple(Member(f"{n:032d}") for n in range(voters))
@@ -179,8 +179,8 @@ PROBLEMS: list[Case] = [
 def test_what_does_not_agree_is_named_and_no_catalog_is_written(
     given: Callable[[], tuple[FoundCluster, Allowed]], says: str
 ) -> None:
-    """Goal: no catalog is made of contradictions. Method: a cluster with one defect; the problem names it, and the
-    directory stays as it was."""
+    """OP-06. Goal: no catalog is made of contradictions. Method: a cluster with one defect; the problem names it, and
+    the directory stays as it was."""
     made = rebuild_catalog(*given(), NOW_US)
     assert len(made.problems) == 1 and says in made.problems[0]
     disk = SimDisk()
@@ -190,8 +190,8 @@ def test_what_does_not_agree_is_named_and_no_catalog_is_written(
 
 
 def test_operator_may_leave_out_a_dropped_table_and_go_on_without_a_lost_server_or_tablet() -> None:
-    """Goal: each problem that an operator can decide has a way out. Method: a table of the same name is left out; a
-    server is lost; a tablet is missing, and its record is that of a tablet which lost all replicas."""
+    """OP-06. Goal: each problem that an operator can decide has a way out. Method: a table of the same name is left
+    out; a server is lost; a tablet is missing, and its record is that of a tablet which lost all replicas."""
     both = cluster(*GOOD, *OTHER)
     left = rebuild_catalog(both, Allowed(left_out=frozenset({"2" * 32})), NOW_US)
     assert left.problems == () and [t.description.table_id for t in left.tables] == [TABLE_ID]
@@ -219,9 +219,9 @@ LEDGERS = st.lists(
 def test_position_is_ahead_of_no_tablet_and_its_generation_below_none(
     ledgers: list[dict[SourceKey, tuple[int, int]]], first_kept: int
 ) -> None:
-    """Goal: after a rebuild an ingest neither skips a row nor is refused by a tablet, and nothing that came from
-    before a reset counts. Method: any ledgers of two tablets; for each source, generation and `done` against those of
-    the tablets; then a query opens it, and a reset goes above every generation that may be in use."""
+    """OP-06. Goal: after a rebuild an ingest neither skips a row nor is refused by a tablet, and nothing that came
+    from before a reset counts. Method: any ledgers of two tablets; for each source, generation and `done` against
+    those of the tablets; then a query opens it, and a reset goes above every generation that may be in use."""
     tablets = [
         tablet(n, *(at(position, generation, key) for key, (generation, position) in ledger.items()))
         for n, ledger in enumerate(ledgers)
@@ -252,9 +252,9 @@ def test_position_is_ahead_of_no_tablet_and_its_generation_below_none(
 
 
 def test_topic_names_come_from_kafka_and_a_topic_that_was_replaced_is_retired() -> None:
-    """Goal: a recreated topic is noticed after a rebuild, too. Method: positions of two topic ids of one partition, of
-    which Kafka has one, under a name; that one is declared by the table, the other retired. Without Kafka both have the
-    default name."""
+    """OP-06. Goal: a recreated topic is noticed after a rebuild, too. Method: positions of two topic ids of one
+    partition, of which Kafka has one, under a name; that one is declared by the table, the other retired. Without
+    Kafka both have the default name."""
     gone = SourceKey("kafka", "topic-0", 0)
     tablets = (tablet(0, at(5), at(7, source=gone)), tablet(1, at(6)))
     made = rebuilt_of(*tablets, allowed=Allowed(topics={("kafka", "topic-1"): "events"}))
@@ -269,8 +269,8 @@ def test_topic_names_come_from_kafka_and_a_topic_that_was_replaced_is_retired() 
 
 
 def test_term_is_above_each_decision_and_above_an_earlier_rebuild() -> None:
-    """Goal: decisions of lost masters, in Kafka or under way, count as old. Method: terms that lost masters can have
-    had, also in a forced generation; and a second rebuild a minute later, before any decision was carried out."""
+    """OP-06. Goal: decisions of lost masters, in Kafka or under way, count as old. Method: terms that lost masters can
+    have had, also in a forced generation; and a second rebuild a minute later, before any decision was carried out."""
     for term in (0, 5, (1 << 32) - 1, 1 << 32, (3 << 32) + 9):
         after = first_term(term, NOW_US)
         assert after >> 32 == (term >> 32) + 1 and after & 0xFFFF_FFFF < 1 << 31
@@ -278,8 +278,8 @@ def test_term_is_above_each_decision_and_above_an_earlier_rebuild() -> None:
 
 
 def test_directory_of_a_rebuild_that_was_cut_off_starts_no_master() -> None:
-    """Goal: all or nothing. Method: the process dies before each replacement of a file: either the directory is empty,
-    or it refuses to start, until the last one; then it has the whole catalog."""
+    """OP-06. Goal: all or nothing. Method: the process dies before each replacement of a file: either the directory is
+    empty, or it refuses to start, until the last one; then it has the whole catalog."""
     made = rebuilt_of(*GOOD)
     whole = written(SimDisk(), made)
     steps = whole.count("replace")
