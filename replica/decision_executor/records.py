@@ -151,5 +151,9 @@ def _value_problems(name: str, value: Any) -> Iterator[str]:
             yield f"{name} names a server twice" if len(set(uuids)) != len(uuids) else ""
             for each in value:
                 yield from _value_problems(name, each)
+        case Mapping():
+            for key, number in value.items():
+                yield _name(f"a key of {name}", key)
+                yield f"{key} is negative: {number}" if number < 0 else ""
         case _ if is_dataclass(value):
             yield from _problems(value)

@@ -36,8 +36,12 @@ def _server(report: Report, away: frozenset[str]) -> ServerView:
         member=Member(report.server_uuid, _addresses(report.server_address)),
         alive=report.alive,
         location=report.location,
-        draining=report.server_uuid in away,
-        tablets_max=report.limits.get("tablets_max", 0),
+        draining=report.server_uuid in away or bool(report.numbers.get("retired")),
+        maintenance=bool(report.numbers.get("maintenance")),
+        quiescing=bool(report.numbers.get("quiescing")),
+        tablets_max=report.numbers.get("tablets_max", 0),
+        avoided=bool(report.numbers.get("avoided")),
+        disk_bytes_free=report.numbers.get("disk_bytes_free"),
     )
 
 

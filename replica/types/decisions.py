@@ -172,4 +172,6 @@ class Report:
     location: str = ""
     catalog_term: int
     at_us: int
-    limits: Mapping[str, int] = field(default_factory=dict)
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    """What the schema has no field for, by name; an absent one is 0 or not known. Readers leave out names that they do
+    not know."""

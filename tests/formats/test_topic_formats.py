@@ -75,7 +75,7 @@ REPORT = {
     "tablet_id": "", "table_id": "", "table_name": "", "range_pos": 0, "bucket": 0, "replication_factor": 0,
     "config_opid": {"term": 0, "index": 0}, "pending_change": False, "leader_uuid": "", "term": 0, "replicas": [],
     "server_uuid": "", "server_address": "", "alive": True, "location": "", "catalog_term": 9, "at_us": AT_US,
-    "limits": {},
+    "numbers": {},
 }  # fmt: skip
 DECISION = {
     "tablet_id": TABLET, "table_id": TABLE, "catalog_term": 9, "version": 2, "action": "CHANGE_CONFIG", "edits": [],
@@ -109,7 +109,7 @@ DATA: dict[str, Datum] = {
     }),
     "report_server": Datum("report", f"server:{UUID_A}".encode(), REPORT | {
         "server_uuid": UUID_A, "server_address": "a.example:7050", "alive": False, "location": "/rack",
-        "limits": {"tablets_max": 1000},
+        "numbers": {"tablets_max": 1000},
     }),
     "dead_letter": Datum("dead_letter", letter_key(SOURCE, 77), {
         "table": "flights", "table_id": TABLE, "cluster_id": "kafka", "topic": "writes.flights", "topic_id": "topic",

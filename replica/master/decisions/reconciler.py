@@ -4,7 +4,7 @@ decisions."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Awaitable, Callable, Sequence, Set
 from dataclasses import dataclass, replace
 
 from nyala.replica.policy import (
@@ -99,8 +99,8 @@ class Reconciler:
         self._unfit: set[str] = set()
         """The tablets that were logged because the catalog cannot hold their records."""
         self.on_outcome: Callable[[Outcome], None] = lambda outcome: None
-        self.on_view: Callable[[Sequence[ServerView], Set[str]], None] = lambda servers, looked: None
-        """Called in each tick with all servers, and with the tablets that were looked at since the last call."""
+        self.on_view: Callable[[Sequence[ServerView], Set[str]], Awaitable[None]] | None = None
+        """Awaited in each tick with all servers, and with the tablets that were looked at since the last call."""
 
     def add_sink(self, publish: Publish, connection: Callable[[], int] = lambda: 1) -> None:
         """Add a sink. `connection`: the number of its present connection; 0: none, and then nothing is queued."""
@@ -152,7 +152,8 @@ class Reconciler:
         for sink in self._sinks:
             self._publish(sink, decisions, addresses)
         looked, kept.looked = kept.looked, set()
-        self.on_view(view.servers, looked)
+        if self.on_view is not None:
+            await self.on_view(view.servers, looked)
 
     def _publish(self, sink: DecisionSink, decisions: list[Decision], addresses: dict[str, str]) -> None:
         connection = sink.connection()

@@ -1,119 +1,250 @@
-"""Records for the topic `reports`: the state of each tablet and server, published on change, at a bounded rate."""
+"""Records for the topic `reports`: the state of each server and tablet, on change and again and again, at a bounded
+rate."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import NamedTuple
 
 from nyala.replica.policy import ServerView, TabletView
 from nyala.replica.types import DataState, Member, ReplicaReport, Report
 
-from ..catalog.records import TABLE, TABLET
+from ..catalog.records import TABLE, TABLET, Tablet
 from ..state import MasterState
+from ..tablets.view import wanted_voters
 
 SIZES_EVERY_US = 5_000_000
 """Sizes and row counts change all the time, so they are published at most once in this time."""
+SERVER_WITHIN_S = 60
+TABLET_WITHIN_S = 600
+"""The record of each server, and of each tablet, is published again within this time, so that its age shows whether the
+masters still publish. At 1,000 records a second, 480,000 tablets are published in 80 % of the time for tablets."""
+VISITS_PER_RECORD = 4
+"""At most so many tablets are compared with what was published, for each record that may be published."""
+ALLOWANCE_US = 2_000_000
+"""The longest pause between two ticks."""
+OF_CLUSTER = 15
+"""The hexadecimal digits of the cluster's id that a record has: as many as fit in a number of 64 bits."""
+
+_OF_REPLICA = attrgetter(
+    "uuid", "address", "votes", "promote", "replace", "health", "data_state", "is_leader", "location"
+)
+_OF_REPORT = attrgetter(
+    "table_id", "table_name", "range_pos", "bucket", "replication_factor", "config_opid", "pending_change",
+    "leader_uuid", "term", "server_address", "alive", "location", "catalog_term",
+)  # fmt: skip
+VOLATILE = frozenset({"disk_bytes_free", "servers", "tablets", "again_within_s"})
+"""The numbers of a record that change all the time."""
+
+
+class Told(NamedTuple):
+    """What was published last under a key, as hashes, and when."""
+
+    shape: int
+    sizes: int
+    at_us: int
 
 
 class Reporter:
-    """Remembers the published records, and finds those that changed. Concurrency: the loop's thread."""
+    """Remembers what was published, and finds what is to be published next. Concurrency: the loop's thread.
+
+    Servers come first, then tablets that changed, then the tablets whose records are the oldest, then those of which
+    only sizes changed.
+    """
 
     def __init__(self, state: MasterState) -> None:
         self._state = state
+        self._allowed_us = state.mono_us
+        """The time up to which `allowance` has counted."""
+        self.published = 0
+        self.visited = 0
+        """The tablets that were compared with what was published, or were published again."""
         self.forget()
 
     def forget(self) -> None:
-        """Forget the published records: everything is published anew, at the bounded rate."""
-        self._published: dict[str, tuple[Report, int]] = {}
+        """Forget what was published: everything is published anew, at the bounded rate."""
+        self._servers: dict[str, Told] = {}
+        self._servers_due: OrderedDict[str, Report | None] = OrderedDict()
+        self._told: OrderedDict[str, Told] = OrderedDict()
+        """By tablet, the oldest first."""
         self._gone: set[str] = set()
         """The dropped tablets that were told, whose records are there."""
-        self._due: dict[str, None] | None = None
-        """The tablets that may have news, the one that waits longest first; None: all."""
+        self._due: OrderedDict[str, None] | None = None
+        """The tablets that may have news, the one that waits longest first; None: all. An OrderedDict, because the
+        first key of a dict is found only after all that were removed before it."""
+        self._sized: OrderedDict[str, None] = OrderedDict()
+        """The tablets of which only sizes changed, too early."""
+        self._unheard_due = True
+        """Whether the tablets of which no member was heard were not noted yet."""
 
     def repeat(self, key: str) -> None:
-        """Forget the report of that key, which another client overwrote, so that the next `changes` has it."""
-        self._published.pop(key, None)
+        """Forget the report of that key, which another client overwrote, so that it is published again."""
+        self._servers.pop(key, None)
+        self._told.pop(key, None)
         self._gone.discard(key)
         if self._due is not None:
             self._due[key] = None
 
-    def changes(self, servers: Sequence[ServerView], looked: Iterable[str]) -> dict[str, Report | None]:
-        """By key, the reports to publish now; None for a dropped tablet. Servers first, then dropped tablets, then
-        those of the others with news, in the order in which they were looked at. `looked`: the tablets that were looked
-        at since the last call. Only the first call after `forget` walks over all tablets."""
-        budget = max(1, self._state.options.reports_per_second_max * self._state.options.policy_ms // 1000)
-        now_us = self._state.mono_us
-        out: dict[str, Report | None] = {}
-        for server in servers:
-            if len(out) < budget:
-                self._offer(f"server:{server.uuid}", self._server(server), now_us, out)
-        catalog, views = self._state.catalog, self._state.kept.tablets
+    @property
+    def oldest_us(self) -> int | None:
+        """The time at which the oldest record of a tablet was published; None if none was."""
+        return next((told.at_us for told in self._told.values()), None)
+
+    def allowance(self) -> int:
+        """How many reports the rate allows for the time since the last call, or for ALLOWANCE_US if that is less."""
+        now_us, rate = self._state.mono_us, self._state.options.reports_per_second_max
+        since_us = max(self._allowed_us, now_us - ALLOWANCE_US)
+        count = (now_us - since_us) * rate // 1_000_000
+        self._allowed_us = since_us + count * 1_000_000 // rate
+        return count
+
+    def note(self, servers: Sequence[ServerView], looked: Iterable[str]) -> None:
+        """Note which servers and tablets may have news. `looked`: the tablets that were looked at since the last call.
+        Only the first call after `forget` walks over all tablets."""
+        now_us, kept = self._state.mono_us, self._state.kept
+        known = [*servers, *self._silent(servers)]
+        numbers = {**self._numbers(SERVER_WITHIN_S, len(known)), "servers": len(known), "tablets": kept.formed()}
+        reports = {f"server:{server.uuid}": self._server(server, numbers) for server in known}
+        for key in self._servers.keys() - reports.keys():
+            self._servers_due[key] = None  # it was forgotten
+        for key, report in reports.items():
+            told = self._servers.get(key)
+            if told is None or told.shape != _shape(report) or now_us - told.at_us >= SERVER_WITHIN_S * 500_000:
+                self._servers_due[key] = report
         if self._due is None:
-            self._due = dict.fromkeys([*(t for t, _ in catalog.dropped()), *sorted(views)])
-        due = self._due
-        due.update(dict.fromkeys(sorted(looked)))
-        for key in sorted(catalog.dropped_among(due.keys())):
-            if len(out) < budget:
-                del due[key]
-                if key not in self._gone:
-                    out[key] = None
-                    self._gone.add(key)
-                    self._published.pop(key, None)
-        again = []
-        while due and len(out) < budget:
-            key = next(iter(due))
-            del due[key]
-            self._gone.discard(key)  # if the record of a dropped tablet was removed
-            view = views.get(key)
-            if view is not None and not self._offer(key, self._tablet(view), now_us, out):
-                again.append(key)
-        due.update(dict.fromkeys(again))
+            self._due = OrderedDict.fromkeys([*(t for t, _ in self._state.catalog.dropped()), *kept.tablets])
+        self._due.update(dict.fromkeys(looked))
+        if self._unheard_due and self._led_long:
+            self._unheard_due = False
+            self._due.update(dict.fromkeys(kept.unheard))
+
+    @property
+    def _led_long(self) -> bool:
+        """Whether this leadership is so long that what was not heard in it is reported as silent."""
+        state = self._state
+        return state.mono_us - state.soft.since_us > state.options.rereplicate_after_ms * 1000
+
+    def _silent(self, servers: Sequence[ServerView]) -> Iterator[ServerView]:
+        """The servers that have replicas and were not heard in this leadership, if it is long."""
+        state = self._state
+        if self._led_long:
+            for uuid in sorted(state.kept.replica_load().keys() - {s.uuid for s in servers}):
+                yield ServerView(uuid=uuid, member=Member(uuid, tuple(state.places_of(uuid))), alive=False)
+
+    def take(self, most: int) -> dict[str, Report | None]:
+        """By key, at most so many reports to publish now; None deletes the key. The cost is bounded by `most`; if
+        nothing is returned, all tablets that may have news were compared, or a next call goes on with them."""
+        now_us, out = self._state.mono_us, dict[str, Report | None]()
+        while self._servers_due and len(out) < most:
+            key, report = self._servers_due.popitem(last=False)
+            out[key] = report
+            if report is None:
+                del self._servers[key]
+            else:
+                self._servers[key] = Told(_shape(report), 0, now_us)
+        for _ in range(most * VISITS_PER_RECORD):
+            if not self._due or len(out) == most:
+                break
+            self._compare(self._due.popitem(last=False)[0], now_us, out)
+        while len(out) < most and self._is_old(next(iter(self._told), None), TABLET_WITHIN_S * 800_000, now_us):
+            self._tell(next(iter(self._told)), now_us, out)
+        while len(out) < most and self._is_old(next(iter(self._sized), None), SIZES_EVERY_US, now_us):
+            self._tell(self._sized.popitem(last=False)[0], now_us, out)
+        self.published += len(out)
         return out
 
-    def _offer(self, key: str, report: Report, now_us: int, out: dict[str, Report | None]) -> bool:
-        """Publish a report if it is news; returns whether what is published is up to date now."""
-        if self._is_news(key, report, now_us):
-            self._published[key] = (report, now_us)
+    def _is_old(self, key: str | None, age_us: int, now_us: int) -> bool:
+        """Whether there is a key, and its record has that age or there is none."""
+        return key is not None and (key not in self._told or now_us - self._told[key].at_us >= age_us)
+
+    def _compare(self, key: str, now_us: int, out: dict[str, Report | None]) -> None:
+        """Publish the report of a tablet if it is news, or its deletion."""
+        record = self._state.catalog.get(TABLET, key)
+        told = self._told.get(key)
+        self.visited += 1
+        if record is not None and record.dropped:
+            if key not in self._gone:
+                self._gone.add(key)
+                self._told.pop(key, None)
+                out[key] = None
+            return
+        self._gone.discard(key)  # if the record of a dropped tablet was removed
+        report = self._tablet(key, record)
+        if told is None or report is None or told.shape != _shape(report):
+            self._publish(key, report, now_us, out)
+        elif told.sizes != _sizes(report):
+            self._sized[key] = None
+
+    def _tell(self, key: str, now_us: int, out: dict[str, Report | None]) -> None:
+        self.visited += 1
+        self._publish(key, self._tablet(key, self._state.catalog.get(TABLET, key)), now_us, out)
+
+    def _publish(self, key: str, report: Report | None, now_us: int, out: dict[str, Report | None]) -> None:
+        self._sized.pop(key, None)
+        if report is not None:
+            self._told[key] = Told(_shape(report), _sizes(report), now_us)
+            self._told.move_to_end(key)
             out[key] = report
-            return True
-        return _sizes(self._published[key][0]) == _sizes(report)
+        elif self._told.pop(key, None) is not None:
+            out[key] = None
 
-    def _is_news(self, key: str, report: Report, now_us: int) -> bool:
-        before = self._published.get(key)
-        if before is None or _shape(before[0]) != _shape(report):
-            return True
-        return now_us - before[1] >= SIZES_EVERY_US and _sizes(before[0]) != _sizes(report)
+    def _numbers(self, within_s: int, count: int) -> dict[str, int]:
+        """The numbers of each record: within how many seconds it is published again, which takes longer if there are
+        too many for the rate; and the cluster, so that records of two clusters on one topic are told apart."""
+        within_s = max(within_s, 5 * count // (4 * self._state.options.reports_per_second_max))
+        return {"again_within_s": within_s, "cluster": int(self._state.cluster_id[:OF_CLUSTER] or "0", 16)}
 
-    def _server(self, server: ServerView) -> Report:
-        addresses = server.member.addresses
+    def _server(self, server: ServerView, numbers: Mapping[str, int]) -> Report:
+        addresses, known = server.member.addresses, self._state.soft.servers.get(server.uuid)
+        more = {
+            "tablets_max": server.tablets_max,
+            "copies_failing": len(known.said.copies_failing) if known is not None else 0,
+            "avoided": server.avoided,
+            "retired": server.draining,
+            "maintenance": server.maintenance,
+            "quiescing": server.quiescing,
+        }
+        if server.disk_bytes_free is not None:
+            numbers = {**numbers, "disk_bytes_free": server.disk_bytes_free}
         return Report(
             server_uuid=server.uuid,
             server_address=str(addresses[0]) if addresses else "",
             alive=server.alive,
             location=server.location,
-            limits={"tablets_max": server.tablets_max} if server.tablets_max else {},
+            numbers={**numbers, **{name: int(number) for name, number in more.items() if number}},
             catalog_term=self._state.led_term,
             at_us=self._state.clock.wall_us(),
         )
 
-    def _tablet(self, tablet: TabletView) -> Report:
-        record = self._state.catalog.get(TABLET, tablet.tablet_id)
-        table = self._state.catalog.get(TABLE, tablet.table_id)
-        known = self._state.soft.tablets.get(tablet.tablet_id)
+    def _tablet(self, tablet_id: str, record: Tablet | None) -> Report | None:
+        """The report of a tablet; None if it has none. A tablet of which no member was heard for long is reported as
+        the catalog knows it."""
+        state = self._state
+        tablet = state.kept.tablets.get(tablet_id)
+        if tablet is None and record is not None and tablet_id in state.kept.unheard and self._led_long:
+            voters, config = wanted_voters(state.catalog, tablet_id), record.known_config
+            tablet = TabletView(tablet_id=tablet_id, table_id=record.table_id, replication_factor=voters, config=config)
+        if record is None or tablet is None:
+            return None
+        table = state.catalog.get(TABLE, tablet.table_id)
+        known = state.soft.tablets.get(tablet_id)
         return Report(
-            tablet_id=tablet.tablet_id,
+            tablet_id=tablet_id,
             table_id=tablet.table_id,
             table_name=table.name if table else "",
-            range_pos=record.range_pos if record else 0,
-            bucket=record.bucket if record else 0,
+            range_pos=record.range_pos,
+            bucket=record.bucket,
             replication_factor=tablet.replication_factor,
             config_opid=tablet.config.opid,
             pending_change=tablet.pending or tablet.desired is not None,
             leader_uuid=tablet.leader_uuid,
             term=max(known.leader_term, 0) if known else 0,
             replicas=tuple(self._replica(tablet, m) for m in tablet.config.members),
-            catalog_term=self._state.led_term,
-            at_us=self._state.clock.wall_us(),
+            numbers=self._numbers(TABLET_WITHIN_S, len(state.kept.tablets)),
+            catalog_term=state.led_term,
+            at_us=state.clock.wall_us(),
         )
 
     def _replica(self, tablet: TabletView, member: Member) -> ReplicaReport:
@@ -135,11 +266,11 @@ class Reporter:
         )
 
 
-def _shape(report: Report) -> Report:
-    """The report without sizes and time."""
-    replicas = tuple(replace(each, bytes_on_disk=0, rows=0) for each in report.replicas)
-    return replace(report, at_us=0, replicas=replicas)
+def _shape(report: Report) -> int:
+    """A hash of the report without sizes, numbers that change all the time, and its time."""
+    steady = tuple((name, number) for name, number in report.numbers.items() if name not in VOLATILE)
+    return hash((_OF_REPORT(report), steady, *map(_OF_REPLICA, report.replicas)))
 
 
-def _sizes(report: Report) -> list[tuple[int, int]]:
-    return [(each.bytes_on_disk, each.rows) for each in report.replicas]
+def _sizes(report: Report) -> int:
+    return hash(tuple((each.bytes_on_disk, each.rows) for each in report.replicas))

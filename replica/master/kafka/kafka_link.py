@@ -122,6 +122,11 @@ class KafkaLink:
         """Records that were dropped because too many waited."""
         return self._outbox.dropped
 
+    @property
+    def waiting(self) -> int:
+        """Records of state that wait to be published."""
+        return self._outbox.waiting
+
     def close(self) -> None:
         """End the threads. Records that wait are lost; the next leader derives them again."""
         self._closing.set()

@@ -41,6 +41,11 @@ class Outbox:
         self._events: deque[Item] = deque()
         self.dropped = 0
 
+    @property
+    def waiting(self) -> int:
+        """The keys whose newest value waits."""
+        return len(self._latest)
+
     def put(self, item: Item) -> None:
         """Queue it; never blocks."""
         with self._ready:

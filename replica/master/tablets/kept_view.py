@@ -57,7 +57,7 @@ class KeptView:
         """The tablets with a damaged or a missing replica."""
         self.unrecorded: set[str] = set()
         """The tablets whose record lacks a leader, or a config, that servers report."""
-        self._unreported: set[str] = set()
+        self.unheard: set[str] = set()
         """The formed tablets of which no member has reported a config in this leadership."""
         self.looked: set[str] = set()
         """The tablets that were looked at, until another one empties the set."""
@@ -129,7 +129,7 @@ class KeptView:
         _keep(self.busy, tablet_id, view is not None and not is_at_rest(view, draining))
         _keep(self.unwell, tablet_id, view is not None and bool(view.damaged or view.unmade))
         _keep(self.unrecorded, tablet_id, record is not None and self._is_unrecorded(tablet_id, record))
-        _keep(self._unreported, tablet_id, record is not None and self._is_unreported(tablet_id, record))
+        _keep(self.unheard, tablet_id, record is not None and self._is_unreported(tablet_id, record))
         self._place(tablet_id, record)
 
     def _look_again_at(self, tablet_id: str, at: int | None) -> None:
@@ -167,7 +167,11 @@ class KeptView:
         looked at again counts, so it is never too low."""
         if self._soft().touched is not self._touched:  # another leadership, of which nothing was looked at
             return self._catalog().count(TABLET)
-        return len(self._unreported | self._due)
+        return len(self.unheard | self._due)
+
+    def formed(self) -> int:
+        """The number of formed tablets that were not dropped, as of the last look."""
+        return len(self.tablets) + len(self.unheard)
 
     def replica_load(self) -> dict[str, int]:
         """Replicas per server: the reported ones, and those that new tablets will get."""

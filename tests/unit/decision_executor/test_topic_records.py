@@ -41,7 +41,7 @@ GOOD: dict[str, dict[str, Any]] = {
         "tablet_id": "t", "table_id": "b", "table_name": "n", "range_pos": 0, "bucket": 1, "replication_factor": 3,
         "config_opid": OPID, "pending_change": False, "leader_uuid": "1" * 32, "term": 3,
         "replicas": [REPLICA, REPLICA | {"uuid": "2" * 32}], "server_uuid": "", "server_address": "", "alive": True,
-        "location": "", "catalog_term": 3, "at_us": 5, "limits": {"tablets_max": 9},
+        "location": "", "catalog_term": 3, "at_us": 5, "numbers": {"tablets_max": 9},
     },
 }  # fmt: skip
 TOPICS = sorted(GOOD)

@@ -135,9 +135,11 @@ def test_what_full_servers_could_not_hold_is_refused_with_the_room_there_is() ->
     assert m.box.index == before + 2
     view = cluster_view(m.box.catalog, m.state.soft, OPTIONS, m.clock.now_us, m.clock.now_us)
     m.state.kept.look(m.clock.now_us, m.clock.now_us)
-    said = Reporter(m.state).changes(view.servers, m.state.kept.looked)
-    assert [r.limits for k, r in sorted(said.items()) if k.startswith("server:") and r] == [{"tablets_max": 1}] * 4
-    assert all(schemas.decode("report", schemas.encode_record(r))["limits"] == r.limits for r in said.values() if r)
+    reporter = Reporter(m.state)
+    reporter.note(view.servers, m.state.kept.looked)
+    said = reporter.take(10)
+    assert [r.numbers["tablets_max"] for k, r in sorted(said.items()) if k.startswith("server:") and r] == [1] * 4
+    assert all(schemas.decode("report", schemas.encode_record(r))["numbers"] == r.numbers for r in said.values() if r)
 
 
 def test_members_wanted_carelessly_are_refused_with_the_reason() -> None:

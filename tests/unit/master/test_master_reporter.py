@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 
 import pytest
 
 from nyala.replica.master import MasterOptions
 from nyala.replica.master.catalog.records import TABLET
+from nyala.replica.master.catalog.tables import create_table
+from nyala.replica.master.decisions.decision_sinks import REPORTS_PER_STEP, REPORTS_WAITING_MAX, slices_of
+from nyala.replica.master.decisions.reconciler import marked
 from nyala.replica.master.decisions.reporter import SIZES_EVERY_US, Reporter
-from nyala.replica.types import Report
+from nyala.replica.master.requests import desired
+from nyala.replica.policy import ServerView
+from nyala.replica.types import Address, DataState, FailingCopy, Heartbeat, Member, Report, ReportedReplica
+from tests.harness.catalogs import new_table
 from tests.harness.leading_master import Masters, S
 
 BUDGET = 2
@@ -32,7 +39,8 @@ class Told:
         kept = self.m.state.kept
         kept.look(self.m.clock.now_us, self.m.clock.now_us)
         looked, kept.looked = kept.looked, set()
-        found = self.reporter.changes(self.m.state.servers(), looked)
+        self.reporter.note(self.m.state.servers(), looked)
+        found = self.reporter.take(BUDGET)
         assert len(found) <= BUDGET
         return found
 
@@ -44,7 +52,7 @@ def test_servers_come_first_and_every_record_comes_once() -> None:
     told, servers = Told(), [f"server:{u}" for u in S[:4]]
     assert told.keys() + told.keys() == servers
     assert told.keys() == [told.m.tablet] and told.keys() == []
-    told.m.clock.now_us += 10 * told.m.state.options.server_dead_ms * 1000
+    told.m.clock.now_us += 4 * told.m.state.options.server_dead_ms * 1000
     told.m.index += 1
     told.m.report(only=S[0])
     told.m.report(only=S[1])
@@ -111,3 +119,160 @@ def test_dropped_tablets_are_told_once_and_cost_nothing_later(monkeypatch: pytes
     told.reporter.forget()
     again = [told.keys() for _ in range(6)]
     assert [key for keys in again for key in keys][4:] == [*old, "f" * 32, told.m.tablet]
+
+
+NEVER_MS = 10**9
+"""The servers of the next test send one heartbeat, and count as alive for ever."""
+
+
+class Large(Told):
+    """A leading master of many tablets, all of which were reported, that ticks every half second."""
+
+    def __init__(self, tablets: int, rate: int = 1_000) -> None:
+        super().__init__()
+        m = self.m
+        m.state.options = MasterOptions(
+            root="x", reports_per_second_max=rate, server_dead_ms=NEVER_MS, rereplicate_after_ms=NEVER_MS
+        )
+        m.state.kept._options = m.state.options
+        hosts = [ServerView(uuid=u, member=Member(u, (Address("h", 1),))) for u in S[:3]]
+        m.box.commit(create_table(m.box.catalog, new_table("many", buckets=tablets - 1), hosts, {}, 1))
+        new = {TABLET + t: marked(r, None) for t, r in m.box.catalog.items(TABLET) if t != m.tablet}
+        m.box.commit((new, [], "", None))
+        for tablet_id, record in m.box.catalog.items(TABLET):
+            config = record.known_config
+            for uuid in S[:3]:
+                self.hear(uuid, tablet_id, config=config, config_opid=config.opid)
+
+    def hear(self, uuid: str, tablet_id: str, **fields: object) -> None:
+        """A heartbeat of a server that reports one replica; the first server leads."""
+        base = ReportedReplica(
+            tablet_id=tablet_id, data_state=DataState.READY, phase="RUNNING", term=1, leader_uuid=S[0],
+            role="LEADER" if uuid == S[0] else "FOLLOWER", commit_opid=(1, 1), config=None, config_opid=(0, 0),
+            config_wire=b"", pending=False, peers=(), damaged=False, witness=False, rows=0, bytes_on_disk=0,
+            wal_bytes=0,
+        )  # fmt: skip
+        soft = self.m.state.soft
+        known = soft.replica(uuid, tablet_id) or base
+        soft.heartbeat(Heartbeat(server_uuid=uuid), lambda _: [replace(known, **fields)], self.m.clock.now_us)
+
+    def tick(self) -> dict[str, Report | None]:
+        """One tick of the reconciler, half a second after the last one."""
+        self.m.clock.now_us += 500_000
+        kept = self.m.state.kept
+        kept.look(self.m.clock.now_us, self.m.clock.now_us)
+        looked, kept.looked = kept.looked, set()
+        self.reporter.note(self.m.state.servers(), looked)
+        found: dict[str, Report | None] = {}
+        for most in slices_of(self.reporter.allowance(), 0):
+            found |= self.reporter.take(most)
+        return found
+
+
+@pytest.mark.parametrize("tablets", [10, 1_000])
+def test_every_record_is_published_again_within_its_time(tablets: int) -> None:
+    """Goal: the age of a record shows whether the masters still publish, and a cluster at rest costs its number of
+    records a round, at a small and at a medium size. Method: 30 minutes of ticks without any news. No record waits
+    longer than it promises. Each round of 480 s has one record a tablet, and each 30 s one a server, and no more
+    tablets are compared than published."""
+    told = Large(tablets)
+    while told.tick():
+        pass
+    assert told.reporter.published == tablets + 4 and told.reporter.visited <= 2 * tablets, "each is looked at twice"
+    last: dict[str, tuple[int, int]] = {}
+    gaps: dict[str, list[float]] = defaultdict(list)
+    began_us, before = told.m.clock.now_us, (told.reporter.published, told.reporter.visited)
+    while told.m.clock.now_us - began_us < 1_800_000_000:
+        for key, report in told.tick().items():
+            assert report is not None and report.numbers["again_within_s"] == (60 if report.server_uuid else 600)
+            if key in last:
+                gaps[key].append((report.at_us - last[key][0]) / 1e6)
+                assert gaps[key][-1] <= last[key][1]
+            last[key] = report.at_us, report.numbers["again_within_s"]
+    assert len(last) == tablets + 4
+    published, visited = told.reporter.published - before[0], told.reporter.visited - before[1]
+    assert visited <= tablets * (1_800 // 480 + 1) and published <= visited + 4 * (1_800 // 30 + 1)
+
+
+def test_too_many_records_for_the_rate_promise_less() -> None:
+    """Goal: what a record promises is kept at any size. Method: 1,000 tablets at one record a second, far from enough
+    for a round of 600 s: the records say how long it takes."""
+    told = Large(1_000, rate=1)
+    found: dict[str, Report | None] = {}
+    for _ in range(20):
+        found |= told.tick()
+    assert len(found) == 10, "one record a second"
+    assert {r.numbers["again_within_s"] for r in found.values() if r is not None} == {60, 1_250}
+
+
+def test_a_change_comes_before_old_records_and_those_before_sizes() -> None:
+    """Goal: what changed does not wait for a round, and sizes keep no record from its repetition. Method: a change, an
+    old record, and another one's rows, at one record a call: the servers, then these three in this order."""
+    told = Large(3)
+    while told.tick():
+        pass
+    first, second, third = sorted(told.m.state.kept.tablets)
+    told.m.clock.now_us += 100_000_000
+    told.reporter.repeat(second), told.reporter.repeat(third)
+    assert told.tick().keys() == {second, third, *(f"server:{u}" for u in S[:4])}
+    told.m.clock.now_us += 390_000_000
+    told.hear(S[1], third, rows=7)
+    told.hear(S[2], second, data_state=DataState.COPYING)
+    kept = told.m.state.kept
+    kept.look(told.m.clock.now_us, told.m.clock.now_us)
+    told.reporter.note(told.m.state.servers(), kept.looked)
+    keys = [key for _ in range(9) for key in told.reporter.take(1)]
+    assert keys == [*(f"server:{u}" for u in S[:4]), second, first, third]
+
+
+def test_records_of_servers_have_what_a_plan_needs() -> None:
+    """Goal: a plan knows the free disk, failing copies, retirements and maintenance, and how many records there are.
+    Method: one server with all of them, another with none; an unheard-of location is empty."""
+    told = Told()
+    told.m.retire(S[3])
+    told.m.box.commit(desired.maintain(told.m.state, S[3], 60, owner="o"))
+    beat = Heartbeat(
+        server_uuid=S[3], location="/dc1/rack3", disk_bytes_free=7 << 30, tablets_max=9, quiescing=True,
+        copies_failing=(FailingCopy("t", 3, "no"), FailingCopy("u", 1, "no")), full_report=True,
+    )  # fmt: skip
+    told.m.state.soft.heartbeat(beat, lambda _: [], told.m.clock.now_us)
+    found = told.call() | told.call() | told.call()
+    report, other = found[f"server:{S[3]}"], found[f"server:{S[0]}"]
+    assert report is not None and other is not None
+    both = {"again_within_s": 60, "cluster": 0, "servers": 4, "tablets": 1}
+    assert report.location == "/dc1/rack3" and report.numbers == both | {
+        "disk_bytes_free": 7 << 30, "tablets_max": 9, "copies_failing": 2, "avoided": 1, "retired": 1,
+        "maintenance": 1, "quiescing": 1,
+    }  # fmt: skip
+    assert other.numbers == both | {"disk_bytes_free": 0}
+    assert found[told.m.tablet].numbers == {"again_within_s": 600, "cluster": 0}  # type: ignore[union-attr]
+
+
+def test_what_a_new_leader_never_heard_of_is_reported_as_silent() -> None:
+    """Goal: servers and tablets that were lost before a failover have records of the new leader, which does not call
+    them lost before it led for the re-replication delay; a forgotten server's record is deleted. Method: a new
+    leadership in which only the server without a replica is heard."""
+    told = Told()
+    told.m.lead()
+    told.m.state.options = MasterOptions(root="x", reports_per_second_max=2 * BUDGET, policy_ms=500)
+    told.reporter = Reporter(told.m.state)
+    told.m.state.soft.reset(told.m.clock.now_us)
+    told.m.report(only=S[3])
+    assert told.keys() == [f"server:{S[3]}"] and told.keys() == []
+    told.m.clock.now_us += told.m.state.options.rereplicate_after_ms * 1000 + 1
+    told.m.state.soft.servers[S[3]].last_heard_us = told.m.clock.now_us
+    found = told.call() | told.call() | told.call()
+    assert {*found} == {told.m.tablet, *(f"server:{u}" for u in S[:4])}
+    assert [r.alive for _, r in sorted(found.items()) if r is not None and r.server_uuid] == [False] * 3 + [True]
+    lost = found[told.m.tablet]
+    assert lost is not None and lost.leader_uuid == "" and lost.replication_factor == 3
+    assert [r.health for r in lost.replicas] == ["UNKNOWN"] * 3
+    del told.m.state.soft.servers[S[3]]
+    assert told.call() == {f"server:{S[3]}": None} and told.call() == {}
+
+
+def test_reports_are_made_in_bounded_steps() -> None:
+    """Goal: no step of the loop makes many reports, and what Kafka does not take is not made. Method: the numbers of
+    the steps for a rate and for what waits."""
+    assert slices_of(0, 0) == [] and slices_of(2 * REPORTS_PER_STEP + 3, 0) == [REPORTS_PER_STEP, REPORTS_PER_STEP, 3]
+    assert slices_of(100, REPORTS_WAITING_MAX - 1) == [1] and slices_of(100, REPORTS_WAITING_MAX + 1) == []

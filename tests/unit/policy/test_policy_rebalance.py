@@ -264,7 +264,7 @@ def test_report_of_an_older_master_is_read_and_says_no_limit() -> None:
     out = io.BytesIO()
     fastavro.schemaless_writer(out, schema, values)
     read = schemas.decode("report", out.getvalue())
-    assert read["limits"] == {} and view_of_reports([schemas.from_avro(Report, read)], 9).servers[0].tablets_max == 0
+    assert read["numbers"] == {} and view_of_reports([schemas.from_avro(Report, read)], 9).servers[0].tablets_max == 0
 
 
 def test_view_of_reports_takes_the_newest_report_of_each_key() -> None:
@@ -279,7 +279,7 @@ def test_view_of_reports_takes_the_newest_report_of_each_key() -> None:
     )  # fmt: skip
     older = replace(base, leader_uuid="s0", at_us=4)
     host = Report(
-        server_uuid="s1", server_address="h:1", location="x", limits={"tablets_max": 7}, catalog_term=3, at_us=5
+        server_uuid="s1", server_address="h:1", location="x", numbers={"tablets_max": 7}, catalog_term=3, at_us=5
     )
     view = view_of_reports([base, host, older], 9)
     assert view.tablets[0].leader_uuid == "s1" and view.tablets[0].bytes_on_disk == 7
