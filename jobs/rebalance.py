@@ -33,7 +33,8 @@ def carry_out(rebalancer: Rebalancer, plan: Plan, given: argparse.Namespace, wai
     if given.json:
         moves = [to_avro(proposal_of(plan.plan_id, move, 0)) | {"reserved": ""} for move in plan.moves]
         told = {"plan_id": plan.plan_id, "moves": moves, "state": state, "unsettled": plan.unsettled}
-        say(json.dumps(told | {"dry_run": given.dry_run}))
+        newest, oldest = plan.ages_s
+        say(json.dumps(told | {"dry_run": given.dry_run, "newest_input_age_s": newest, "oldest_input_age_s": oldest}))
     elif state:
         say(summary(state))
     return state
@@ -60,6 +61,12 @@ def options_parser() -> argparse.ArgumentParser:
     parser.add_argument("--moves-max", type=count("--moves-max", 1), default=10)
     parser.add_argument("--moves-per-server-max", type=count("--moves-per-server-max", 1), default=2)
     parser.add_argument("--deadline-s", type=seconds("--deadline-s", 0.1), default=600.0)
+    parser.add_argument(
+        "--inputs-wait-s",
+        type=seconds("--inputs-wait-s"),
+        default=30.0,
+        help="how long a plan waits for reports that are missing or out of date, before it is refused",
+    )
     parser.add_argument(
         "--drain", action="append", default=[], metavar="UUID", help="empty this server; or its beginning"
     )

@@ -20,8 +20,10 @@ from nyala.replica.decision_executor import Unusable, read_record
 from nyala.replica.policy import (
     Caps,
     ClusterView,
+    Inputs,
     Move,
     MoveKind,
+    inputs_of,
     not_settled,
     plan_rebalance,
     replica_load,
@@ -65,6 +67,8 @@ class RebalanceOptions:
     """The time after which a proposal that was not carried out is dropped."""
     drain: tuple[str, ...] = ()
     """The uuids of servers to empty, or their beginnings."""
+    inputs_wait_s: float = 30.0
+    """How long a plan waits for reports that are missing or out of date, as right after a master's start."""
     kafka_timeout_s: float = KAFKA_TIMEOUT_S
     kafka: Mapping[str, str] = field(default_factory=dict)
     """Both as of the ingest query."""
@@ -81,12 +85,19 @@ class RebalanceOptions:
 
 @dataclass(frozen=True)
 class Plan:
-    """Moves for a view. `names`: table names by table id."""
+    """Moves for a view, which was made of `inputs`. `names`: table names by table id."""
 
     plan_id: str
     view: ClusterView
     moves: tuple[Move, ...]
     names: Mapping[str, str]
+    inputs: Inputs
+
+    @property
+    def ages_s(self) -> tuple[float, float]:
+        """Return the ages of the newest and of the oldest input, in seconds."""
+        newest, oldest = self.view.now_us - self.inputs.newest_us, self.view.now_us - self.inputs.oldest_us
+        return max(0, newest) / 1e6, max(0, oldest) / 1e6
 
     @property
     def unsettled(self) -> tuple[str, ...]:
@@ -141,17 +152,31 @@ class Rebalancer:
         return list(_usable(Report, ((bytes(row.key), bytes(row.value)) for row in rows)))
 
     def plan(self) -> Plan:
-        """Return the moves that are needed now; none if the cluster is even, or if there are no reports.
+        """Return the moves that are needed now; none if the cluster is even.
 
-        QueryRefused if a server to empty is unknown, or if no other server has room for its replicas.
+        QueryRefused if reports are missing or out of date, if a server to empty is unknown, or if no other server has
+        room for its replicas.
         """
-        reports = self.reports()
-        drained = servers_of(self._options.drain, {each.server_uuid for each in reports} - {""})
-        view = view_of_reports(reports, time.time_ns() // 1000, drained)
-        names = {each.table_id: each.table_name for each in reports if each.tablet_id}
+        inputs, now_us = self._inputs()
+        drained = servers_of(self._options.drain, {each.server_uuid for each in inputs.records} - {""})
+        view = view_of_reports(inputs.records, now_us, drained)
+        names = {each.table_id: each.table_name for each in inputs.records if each.tablet_id}
         check_room(view)
         moves = (replace(m, reason=named(m, names)) for m in plan_rebalance(view, self._options.caps))
-        return Plan(new_uuid(), view, tuple(moves), names)
+        return Plan(new_uuid(), view, tuple(moves), names, inputs)
+
+    def _inputs(self) -> tuple[Inputs, int]:
+        """Return inputs of which a plan can be made, and the wall-clock time at which they were read."""
+        deadline = time.monotonic() + self._options.inputs_wait_s
+        while True:
+            reports, now_us = self.reports(), time.time_ns() // 1000
+            inputs = inputs_of(reports, now_us)
+            if not inputs.lacks:
+                return inputs, now_us
+            if not inputs.passing or time.monotonic() >= deadline:
+                topic = self._options.topic_prefix + kafka_topics.REPORTS
+                raise QueryRefused(f"nothing was planned of topic {topic} and nothing proposed: {inputs.lacks}")
+            time.sleep(LOOK_AGAIN_S)
 
     def plan_when_settled(self, timeout_s: float, tell: Callable[[str], None] = lambda _: None) -> Plan:
         """Plan as `plan` does, repeated while no move is possible only because tablets are not settled, until
@@ -305,6 +330,7 @@ def describe(plan: Plan) -> str:
     view = plan.view
     lines = [
         f"plan {plan.plan_id}: {len(view.servers)} servers, {len(view.tablets)} tablets",
+        told_inputs(plan),
         "",
         "server     replicas leaders  state",
     ]
@@ -328,6 +354,17 @@ def describe(plan: Plan) -> str:
         path = f"{move.from_uuid[:8]} -> {move.to_uuid[:8]}"
         lines.append(f"{number:>3}. {what} of {name}/{move.tablet_id[:8]}: {path}{size} ({move.reason})")
     return "\n".join(lines)
+
+
+def told_inputs(plan: Plan) -> str:
+    """Return a line with the ages of the plan's inputs, and with what was left out of them."""
+    newest, oldest = plan.ages_s
+    text = f"by reports that are from {newest:.1f} s to {oldest:.1f} s old"
+    if not plan.inputs.dated:
+        text += "; the masters' build does not publish them again and again, so no age was judged"
+    if gone := plan.inputs.left_out:
+        text += f"; without {len(gone)} servers that have no replicas and whose reports are out of date"
+    return text
 
 
 def left_alone(plan: Plan) -> str:

@@ -61,6 +61,11 @@ class Layout:
         """Whether the server may hold one more replica than it holds and is planned to get."""
         return self.servers[uuid].has_room(self.held[uuid])
 
+    def is_fit(self, uuid: str, bytes_wanted: int) -> bool:
+        """Whether copies into the server do not fail, and its disk is not nearly full after one of that size."""
+        server = self.servers[uuid]
+        return not server.avoided and not server.nearly_full(bytes_wanted)
+
     def movable(self, table: str, source: str, target: str) -> str | None:
         """Return a settled tablet of `table` on `source` that can move to `target`; followers before leaders, then by
         id."""
@@ -69,7 +74,9 @@ class Layout:
         fit = [
             t
             for t in self.of_server[source][table] - self.of_server[target][table]
-            if t not in self.busy and self.keeps_spread(t, source, target)
+            if t not in self.busy
+            and self.is_fit(target, self.tablets[t].bytes_on_disk)
+            and self.keeps_spread(t, source, target)
         ]
         return min(fit, key=lambda t: (self.tablets[t].leader_uuid == source, t), default=None)
 
@@ -158,7 +165,9 @@ def _drain(layout: Layout) -> Iterable[Move]:
     for source in sorted(u for u, s in layout.servers.items() if s.draining):
         for table in layout.tables:
             for tablet in sorted(layout.of_server[source][table] - layout.busy):
+                size = layout.tablets[tablet].bytes_on_disk
                 fit = [u for u in layout.targets if u not in layout.holders[tablet] and layout.has_room(u)]
+                fit = [u for u in fit if layout.is_fit(u, size)] or fit
                 fit = [u for u in fit if layout.keeps_spread(tablet, source, u)] or fit
                 if fit:
                     target = min(fit, key=lambda u: (layout.count(u, table), layout.count(u), u))
@@ -215,7 +224,7 @@ class _Leaders:
     def __init__(self, layout: Layout, moving: set[str]) -> None:
         self.fit = [t for n, t in sorted(layout.tablets.items()) if n not in layout.busy and n not in moving]
         """Tablets whose leader may change; all others count for their present leader."""
-        self.targets = set(layout.targets)
+        self.targets = {u for u in layout.targets if not layout.servers[u].quiescing}
         self.leader: dict[str, str] = {}
         self.whole: Counter[str] = Counter()
         self.of_table: dict[str, Counter[str]] = {table: Counter() for table in layout.tables}

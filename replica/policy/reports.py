@@ -1,12 +1,131 @@
-"""Builds a cluster view from the records of the `reports` topic, as the batch jobs read them."""
+"""Builds a cluster view from the records of the `reports` topic, as the batch jobs read them, if they are whole and
+recent."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from nyala.replica.types import Address, Member, RaftConfig, Report
 
 from .views import ClusterView, Health, ServerView, TabletView
+
+SPARE_US = 60_000_000
+"""The difference of clocks that is allowed between the masters and a job, and more time for a record to come again."""
+SHOWN_MAX = 5
+WITHIN = "again_within_s"
+"""The number of a record that is the seconds within which it is published again."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The newest record of each server and tablet, of which a plan may be made if `lacks` is empty.
+
+    `lacks`: what is wrong with them, and what to do; `passing`: whether it may be over soon. `left_out`: servers whose
+    record is out of date and that no tablet names, such as one of a former cluster. `newest_us`, `oldest_us`: when the
+    newest and the oldest record were made, by the masters' wall clock. `dated`: whether they say when they come again.
+    """
+
+    records: tuple[Report, ...]
+    left_out: tuple[str, ...]
+    newest_us: int
+    oldest_us: int
+    dated: bool
+    lacks: str
+    passing: bool
+
+
+def inputs_of(reports: Iterable[Report], now_us: int) -> Inputs:
+    """Return the inputs of a plan. Pure.
+
+    A record is out of date when it is older than twice the time within which it promises to come again, and a minute.
+    One of an older build promises nothing: its age is judged only if others promise something.
+    """
+    newest = {(r.server_uuid, r.tablet_id): r for r in sorted(reports, key=lambda r: (r.catalog_term, r.at_us))}
+    tablets = [r for r in newest.values() if not r.server_uuid and r.tablet_id]
+    named = {replica.uuid for tablet in tablets for replica in tablet.replicas}
+    servers = {r.server_uuid: r for r in newest.values() if r.server_uuid}
+    within_s = max((r.numbers.get(WITHIN, 0) for r in newest.values()), default=0)
+    late = {key for key, r in newest.items() if _is_old(r, now_us, within_s)}
+    left_out = tuple(sorted(u for u in servers if u not in named and (u, "") in late))
+    used = [*(r for u, r in sorted(servers.items()) if u not in left_out), *tablets]
+    times = [r.at_us for r in used]
+    old = [r for r in used if (r.server_uuid, r.tablet_id) in late]
+    recent = [r for r in used if (r.server_uuid, r.tablet_id) not in late]
+    lasting, passing = next(_conflicts(recent, now_us), ""), next(_gaps(used, old, named, now_us), "")
+    return Inputs(
+        records=tuple(used),
+        left_out=left_out,
+        newest_us=max(times, default=0),
+        oldest_us=min(times, default=0),
+        dated=within_s > 0,
+        lacks=lasting or passing,
+        passing=not lasting,
+    )
+
+
+def _is_old(report: Report, now_us: int, within_s: int) -> bool:
+    """Whether a record is out of date; `within_s` counts for one that promises nothing."""
+    within_s = report.numbers.get(WITHIN, within_s)
+    return within_s > 0 and now_us - report.at_us > 2_000_000 * within_s + SPARE_US
+
+
+def _conflicts(recent: Sequence[Report], now_us: int) -> Iterator[str]:
+    """Yield why no plan can be made of these records until somebody changes something."""
+    ahead = max(recent, key=lambda r: r.at_us, default=None)
+    if ahead is not None and ahead.at_us - now_us > SPARE_US:
+        yield (
+            f"the record of {_name(ahead)} is of {_seconds(ahead.at_us - now_us)} in the future: set the clocks of "
+            "this machine and of the masters, then run the job again"
+        )
+    clusters = {r.numbers["cluster"] for r in recent if r.numbers.get("cluster")}
+    if len(clusters) > 1:
+        yield (
+            f"the topic has recent records of {len(clusters)} clusters: give the masters of each cluster a "
+            "--topic-prefix of its own, and delete this topic, which its masters make anew"
+        )
+
+
+def _gaps(used: Sequence[Report], old: Sequence[Report], named: Iterable[str], now_us: int) -> Iterator[str]:
+    """Yield what is missing or out of date in these records."""
+    publish = (
+        "look at `nyala cluster check`: a leading master has to reach this Kafka, with this --topic-prefix, to publish "
+        "them. If it does, and the rest is of a former cluster, delete the topic, which the master makes anew"
+    )
+    servers = [r for r in used if r.server_uuid]
+    if not servers:
+        yield f"there are records of {len(used)} tablets and of no server: {publish}"
+    if old:
+        first = min(old, key=lambda r: r.at_us)
+        within = (
+            f", and a master publishes it again within {first.numbers[WITHIN]} s" if WITHIN in first.numbers else ""
+        )
+        yield (
+            f"{len(old)} of {len(used)} records are out of date, the oldest is that of {_name(first)}: "
+            f"{_seconds(now_us - first.at_us)} old{within}: {publish}"
+        )
+    unknown = sorted(set(named) - {r.server_uuid for r in servers})
+    if unknown:
+        yield f"there is no record of {len(unknown)} servers that have replicas ({_some(unknown)}): {publish}"
+    says = max(servers, key=lambda r: (r.catalog_term, r.at_us), default=None)
+    for what, count in (("servers", len(servers)), ("tablets", len(used) - len(servers))):
+        stated = says.numbers.get(what, 0) if says is not None else 0
+        if count < stated:
+            yield f"there are records of {count} {what}, and the leading master publishes {stated}: {publish}"
+
+
+def _name(report: Report) -> str:
+    if report.server_uuid:
+        return f"server {report.server_uuid}"
+    return f"tablet {report.tablet_id} of table {report.table_name}"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN_MAX]) + (", ..." if len(names) > SHOWN_MAX else "")
+
+
+def _seconds(us: int) -> str:
+    return f"{us / 1e6:.0f} s"
 
 
 def view_of_reports(reports: Iterable[Report], now_us: int, draining: Iterable[str] = ()) -> ClusterView:
@@ -31,17 +150,18 @@ def _addresses(text: str) -> tuple[Address, ...]:
 
 
 def _server(report: Report, away: frozenset[str]) -> ServerView:
+    numbers: Mapping[str, int] = report.numbers
     return ServerView(
         uuid=report.server_uuid,
         member=Member(report.server_uuid, _addresses(report.server_address)),
         alive=report.alive,
         location=report.location,
-        draining=report.server_uuid in away or bool(report.numbers.get("retired")),
-        maintenance=bool(report.numbers.get("maintenance")),
-        quiescing=bool(report.numbers.get("quiescing")),
-        tablets_max=report.numbers.get("tablets_max", 0),
-        avoided=bool(report.numbers.get("avoided")),
-        disk_bytes_free=report.numbers.get("disk_bytes_free"),
+        draining=report.server_uuid in away or bool(numbers.get("retired")),
+        maintenance=bool(numbers.get("maintenance")),
+        quiescing=bool(numbers.get("quiescing")),
+        tablets_max=numbers.get("tablets_max", 0),
+        avoided=bool(numbers.get("avoided")),
+        disk_bytes_free=numbers.get("disk_bytes_free"),
     )
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
+
 import pytest
 
 from nyala.pipeline import QueryInterrupted, QueryRefused, RebalanceOptions, Rebalancer
-from nyala.pipeline.rebalance import servers_of
+from nyala.pipeline.rebalance import describe, servers_of
+from nyala.replica.types import Report
 
 KNOWN = ("1a2b3c", "1a2bff", "9f")
 
@@ -27,3 +31,44 @@ def test_rebalance_without_kafka_is_one_line() -> None:
     listens; the topic is looked for before Spark is."""
     with pytest.raises(QueryInterrupted, match="does not answer"):
         Rebalancer(None, RebalanceOptions(bootstrap="127.0.0.1:1")).plan()
+
+
+class Told(Rebalancer):
+    """A rebalancer whose readings of the topic are given."""
+
+    def __init__(self, *readings: list[Report], wait_s: float = 60.0) -> None:
+        super().__init__(None, RebalanceOptions(bootstrap="b:1", inputs_wait_s=wait_s, topic_prefix="x."))
+        self.readings = iter(readings)
+
+    def reports(self) -> list[Report]:
+        return next(self.readings)
+
+
+def server(uuid: str, age_s: float, **numbers: int) -> Report:
+    at_us = time.time_ns() // 1000 - int(age_s * 1e6)
+    return Report(server_uuid=uuid, catalog_term=1, at_us=at_us, numbers={"again_within_s": 60, "servers": 2} | numbers)
+
+
+def test_a_plan_waits_for_its_inputs_and_is_refused_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: no plan says "nothing to move" because reports are missing or old, and a job right after a master's start
+    waits for them. Method: readings without a record, with one of two, and with both: planned, with the ages. Then no
+    time to wait: refused. Then two clusters, which no wait mends: refused at once."""
+    monkeypatch.setattr("nyala.pipeline.rebalance.LOOK_AGAIN_S", 0.0)
+    both = [server("a", 1), server("b", 100)]
+    plan = Told([], both[:1], both).plan()
+    assert [round(age) for age in plan.ages_s] == [1, 100]
+    assert "by reports that are from 1.0 s to 100.0 s old" in describe(plan)
+    lacks = r"nothing was planned of topic x.reports and nothing proposed: there are records of 1 servers"
+    with pytest.raises(QueryRefused, match=lacks):
+        Told(both[:1], both, wait_s=0.0).plan()
+    with pytest.raises(QueryRefused, match="2 clusters"):
+        Told([server("a", 1, cluster=1), server("b", 1, cluster=2)], both).plan()
+
+
+def test_a_plan_says_what_it_could_not_judge() -> None:
+    """Goal: a plan does not hide what it left out. Method: records that do not say when they come again; a server of
+    long ago."""
+    bare = [replace(server(u, 10**6), numbers={}) for u in "ab"]
+    assert "no age was judged" in describe(Told(bare).plan())
+    old = Told([server("a", 1, servers=1), server("b", 10**6)]).plan()
+    assert "without 1 servers that have no replicas" in describe(old) and len(old.view.servers) == 1

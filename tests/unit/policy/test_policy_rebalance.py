@@ -25,6 +25,7 @@ from nyala.replica.policy import (
     MoveKind,
     ServerView,
     TabletView,
+    inputs_of,
     place_tablets,
     plan_rebalance,
     replica_load,
@@ -32,10 +33,15 @@ from nyala.replica.policy import (
     skew,
     view_of_reports,
 )
+from nyala.replica.policy.views import DISK_BYTES_SPARE
 from nyala.replica.types import Address, OpId, Refused, ReplicaReport, Report
 from tests.harness.policy_views import cluster, server, tablet
 
 WIDE = Caps(moves_max=10_000, moves_per_server_max=10_000)
+
+
+NO_INPUTS = inputs_of((), 0)
+"""Of plans whose view was not read from reports."""
 
 
 def servers(n: int, locations: int = 1) -> tuple[ServerView, ...]:
@@ -156,12 +162,12 @@ def test_plan_without_moves_says_what_it_left_alone(words: str, changing: bool) 
     fields = {"pending": changing}
     tablets = [tablet(words, name=f"t{i}", **fields) for i in range(3)]
     view = ClusterView(servers=servers(4), tablets=tuple(tablets))
-    plan = Plan("p", view, tuple(plan_rebalance(view, WIDE)), {})
+    plan = Plan("p", view, tuple(plan_rebalance(view, WIDE)), {}, NO_INPUTS)
     assert (plan.moves, plan.unsettled) == ((), ("t0", "t1", "t2")) and skew(view) == 3
     said = describe(plan)
     assert "nothing to move" in said and "left alone because they are not settled" in said and "3 of 3 tablets" in said
     well = replace(view, tablets=(settled("t0", "T", ["s00", "s01", "s02"], "s00"), *tablets[1:]))
-    plan = Plan("p", well, tuple(plan_rebalance(well, WIDE)), {})
+    plan = Plan("p", well, tuple(plan_rebalance(well, WIDE)), {}, NO_INPUTS)
     assert [m.tablet_id for m in plan.moves] == ["t0"] and plan.unsettled == ("t1", "t2")
     assert "2 of 3 tablets, t1, t2;" in describe(plan)
 
@@ -171,7 +177,7 @@ def test_plan_of_settled_tablets_leaves_nothing_alone() -> None:
     names = ["s00", "s01", "s02"]
     tablets = tuple(settled(f"t{i}", "T", names, names[i]) for i in range(3))
     view = ClusterView(servers=servers(3), tablets=tablets)
-    plan = Plan("p", view, tuple(plan_rebalance(view)), {})
+    plan = Plan("p", view, tuple(plan_rebalance(view)), {}, NO_INPUTS)
     assert (plan.moves, plan.unsettled) == ((), ()) and describe(plan).endswith("nothing to move")
 
 
@@ -242,7 +248,7 @@ def test_plan_without_room_moves_nothing_and_the_job_says_so() -> None:
     assert room_left(view.servers, replica_load(view)) == 0
     with pytest.raises(QueryRefused, match=r"no other server has room for the 2 replicas of s00.*Nothing was proposed"):
         check_room(view)
-    words = describe(Plan("p", view, (), {}))
+    words = describe(Plan("p", view, (), {}, NO_INPUTS))
     assert re.search(r"s01 +2 +0  full", words) and re.search(r"s03 +0 +0  silent", words)
     roomy = replace(view, servers=(*view.servers[:3], replace(hosts[3], tablets_max=1)))
     assert [(m.from_uuid, m.to_uuid) for m in plan_rebalance(roomy, WIDE) if m.kind is MoveKind.REPLICA] == [
@@ -304,3 +310,21 @@ def test_server_takes_replicas_unless_it_is_gone_or_about_to_go() -> None:
     assert server("a").takes_replicas
     for fields in ({"alive": False}, {"draining": True}, {"maintenance": True}):
         assert not server("a", **fields).takes_replicas, fields
+
+
+def test_plan_gives_no_replica_to_a_server_that_could_not_take_it() -> None:
+    """Goal: a plan sends no copy to a disk that it would fill, nor where copies fail, and no leadership to a server
+    that gives its own up; a server to be emptied is emptied all the same. Method: four replicas on one server beside an
+    empty one: with too little disk, where copies fail, or healthy. Then leaders, with a quiescing follower's server."""
+    hosts = servers(2)
+    tablets = tuple(settled(f"t{i}", "T", ["s00"], "s00") for i in range(4))
+    full = replace(hosts[1], disk_bytes_free=DISK_BYTES_SPARE + 99)
+    for other, moves in ((full, 0), (replace(hosts[1], avoided=True), 0), (replace(full, disk_bytes_free=1 << 40), 2)):
+        view = ClusterView(servers=(hosts[0], other), tablets=tablets)
+        assert len(plan_rebalance(view, WIDE)) == moves
+        emptied = replace(view, servers=(replace(hosts[0], draining=True), other))
+        assert len([m for m in plan_rebalance(emptied, WIDE) if m.kind is MoveKind.REPLICA]) == 4
+    both = tuple(settled(f"t{i}", "T", ["s00", "s01"], "s00") for i in range(4))
+    for quiescing in (False, True):
+        view = ClusterView(servers=(hosts[0], replace(hosts[1], quiescing=quiescing)), tablets=both)
+        assert len(plan_rebalance(view, WIDE)) == (0 if quiescing else 2)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from nyala.replica.policy import Health, view_of_reports
+from nyala.replica.policy import Health, inputs_of, view_of_reports
 from nyala.replica.types import Address, ReplicaReport, Report
 
 REPLICA = ReplicaReport(
@@ -49,3 +50,72 @@ def test_report_of_a_server_is_seen_with_what_the_job_is_told(draining: list[str
     a server named as draining, and another one."""
     view = view_of_reports([record(server_uuid="s"), record()], 7, draining)
     assert [s.draining for s in view.servers] == [draining == ["s"]] and view.tablets == () and view.now_us == 7
+
+
+NOW_US = 5_000_000_000
+STATED = {"again_within_s": 60, "cluster": 1, "servers": 2, "tablets": 1}
+
+
+def told(age_s: float, **fields: Any) -> Report:
+    """A record of that age; of a server with the numbers that a master of two servers and one tablet states."""
+    numbers = STATED if "server_uuid" in fields else {"again_within_s": 600, "cluster": 1}
+    fields = {"numbers": numbers, "catalog_term": 1} | fields
+    return Report(at_us=NOW_US - int(age_s * 1e6), **fields)
+
+
+TWO = (told(1, server_uuid="a"), told(2, server_uuid="b"))
+TABLET = told(300, tablet_id="t", table_name="flights", replicas=(REPLICA, replace(REPLICA, uuid="b")))
+
+
+def test_inputs_say_how_old_they_are() -> None:
+    """Goal: a plan says how old its newest and its oldest inputs are, and leaves out a server of long ago that has no
+    replicas, and says so. Method: whole inputs; with an older record of the same server; with one of long ago."""
+    whole = inputs_of([*TWO, TABLET], NOW_US)
+    assert (whole.lacks, whole.dated, whole.left_out, len(whole.records)) == ("", True, (), 3)
+    assert (NOW_US - whole.newest_us, NOW_US - whole.oldest_us) == (1_000_000, 300_000_000)
+    more = inputs_of([told(900, server_uuid="a"), told(4_000, server_uuid="z"), *TWO, TABLET], NOW_US)
+    assert (more.lacks, more.left_out, more.records) == ("", ("z",), whole.records)
+
+
+BARE = {"numbers": {}}
+REFUSED = {
+    "nothing": ([], True, r"records of 0 tablets and of no server.*nyala cluster check"),
+    "no server": ([TABLET], True, r"records of 1 tablets and of no server"),
+    "one of two servers": ([TWO[0], told(1, tablet_id="t", replicas=(REPLICA,))], True, r"1 servers, and.*publishes 2"),
+    "no tablet": (TWO, True, r"0 tablets, and the leading master publishes 1"),
+    "a server that holds a replica": ([TWO[0], TABLET], True, r"no record of 1 servers that have replicas \(b\)"),
+    "an old tablet": (
+        [*TWO, replace(TABLET, at_us=NOW_US - 1_261_000_000)], True,
+        r"1 of 3 records are out of date.*tablet t of table flights: 1261 s old.*again within 600 s",
+    ),
+    "an old server": ([TWO[0], told(181, server_uuid="b"), TABLET], True, r"that of server b: 181 s old"),
+    "all of them old, as while no master publishes": (
+        [told(400, server_uuid="a"), told(400, server_uuid="b"), replace(TABLET, at_us=1)], True,
+        r"3 of 3 records are out of date",
+    ),
+    "an old one of an older build": (
+        [*TWO, replace(TABLET, at_us=NOW_US - 1_261_000_000, **BARE)], True, r"1 of 3 records are.* 1261 s old: look",
+    ),
+    "the future": ([*TWO, told(-61, tablet_id="t")], False, r"tablet t of table  is of 61 s in the future: set the"),
+    "two clusters": (
+        [*TWO, TABLET, told(3, server_uuid="z", numbers=STATED | {"cluster": 2})], False, r"recent records of 2 cl",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_missing_and_stale_inputs_are_refused(case: str) -> None:
+    """Goal: no plan is made of records that are missing, out of date, of two clusters or of another time, and the
+    error says which, and what to do. Method: a table of inputs; each differs from whole ones in one thing."""
+    reports, passing, words = REFUSED[case]
+    found = inputs_of(reports, NOW_US)
+    assert re.search(words, found.lacks) and found.passing is passing
+
+
+@pytest.mark.parametrize("age_s", [0, 10**4])
+def test_records_of_a_build_that_does_not_repeat_them_are_used_at_any_age(age_s: int) -> None:
+    """Goal: jobs of this build plan with masters of 0.2.0, whose records do not say when they come again. Method: such
+    records; the inputs say that no age was judged."""
+    reports = [replace(r, at_us=NOW_US - age_s * 10**6, **BARE) for r in (*TWO, TABLET)]
+    found = inputs_of(reports, NOW_US)
+    assert (found.lacks, found.dated, len(found.records)) == ("", False, 3)
