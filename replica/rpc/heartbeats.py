@@ -16,7 +16,7 @@ _NUMBERS = ("memory_bytes", "disk_bytes_free", "tablets_max", "loop_lag_ms_max",
 _RESOURCES = ("open_files", "memory_maps")
 _COUNTS = (
     "data_state", "term", "commit_index", "applied_index", "rows", "bytes_on_disk", "memory_bytes", "wal_bytes",
-    "flush_index", "commit_term",
+    "flush_index", "commit_term", "write_rows_per_s", "read_rows_per_s",
 )  # fmt: skip
 
 Reports = Callable[[Known], list[ReportedReplica]]

@@ -816,7 +816,7 @@ class GetReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., arrow_schema: _Optional[bytes] = ..., arrow_batch: _Optional[bytes] = ..., found: _Optional[_Iterable[int]] = ..., answered: _Optional[int] = ..., snapshot_time: _Optional[int] = ...) -> None: ...
 
 class ReplicaStatus(_message.Message):
-    __slots__ = ("tablet_id", "table_id", "uuid", "data_state", "phase", "role", "term", "leader_uuid", "last_logged", "commit_index", "applied_index", "committed_config", "pending_config", "rows", "bytes_on_disk", "memory_bytes", "error", "peers", "wal_bytes", "flush_index", "safe_time", "schema_id", "table_name", "quiet", "witness", "damaged", "commit_term", "withheld")
+    __slots__ = ("tablet_id", "table_id", "uuid", "data_state", "phase", "role", "term", "leader_uuid", "last_logged", "commit_index", "applied_index", "committed_config", "pending_config", "rows", "bytes_on_disk", "memory_bytes", "error", "peers", "wal_bytes", "flush_index", "safe_time", "schema_id", "table_name", "quiet", "witness", "damaged", "commit_term", "withheld", "write_rows_per_s", "read_rows_per_s")
     TABLET_ID_FIELD_NUMBER: _ClassVar[int]
     TABLE_ID_FIELD_NUMBER: _ClassVar[int]
     UUID_FIELD_NUMBER: _ClassVar[int]
@@ -845,6 +845,8 @@ class ReplicaStatus(_message.Message):
     DAMAGED_FIELD_NUMBER: _ClassVar[int]
     COMMIT_TERM_FIELD_NUMBER: _ClassVar[int]
     WITHHELD_FIELD_NUMBER: _ClassVar[int]
+    WRITE_ROWS_PER_S_FIELD_NUMBER: _ClassVar[int]
+    READ_ROWS_PER_S_FIELD_NUMBER: _ClassVar[int]
     tablet_id: str
     table_id: str
     uuid: str
@@ -873,7 +875,9 @@ class ReplicaStatus(_message.Message):
     damaged: bool
     commit_term: int
     withheld: OpId
-    def __init__(self, tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., uuid: _Optional[str] = ..., data_state: _Optional[int] = ..., phase: _Optional[str] = ..., role: _Optional[str] = ..., term: _Optional[int] = ..., leader_uuid: _Optional[str] = ..., last_logged: _Optional[_Union[OpId, _Mapping]] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., committed_config: _Optional[_Union[RaftConfig, _Mapping]] = ..., pending_config: _Optional[_Union[RaftConfig, _Mapping]] = ..., rows: _Optional[int] = ..., bytes_on_disk: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., error: _Optional[str] = ..., peers: _Optional[_Iterable[_Union[PeerHealth, _Mapping]]] = ..., wal_bytes: _Optional[int] = ..., flush_index: _Optional[int] = ..., safe_time: _Optional[int] = ..., schema_id: _Optional[int] = ..., table_name: _Optional[str] = ..., quiet: _Optional[bool] = ..., witness: _Optional[bool] = ..., damaged: _Optional[bool] = ..., commit_term: _Optional[int] = ..., withheld: _Optional[_Union[OpId, _Mapping]] = ...) -> None: ...
+    write_rows_per_s: int
+    read_rows_per_s: int
+    def __init__(self, tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., uuid: _Optional[str] = ..., data_state: _Optional[int] = ..., phase: _Optional[str] = ..., role: _Optional[str] = ..., term: _Optional[int] = ..., leader_uuid: _Optional[str] = ..., last_logged: _Optional[_Union[OpId, _Mapping]] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., committed_config: _Optional[_Union[RaftConfig, _Mapping]] = ..., pending_config: _Optional[_Union[RaftConfig, _Mapping]] = ..., rows: _Optional[int] = ..., bytes_on_disk: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., error: _Optional[str] = ..., peers: _Optional[_Iterable[_Union[PeerHealth, _Mapping]]] = ..., wal_bytes: _Optional[int] = ..., flush_index: _Optional[int] = ..., safe_time: _Optional[int] = ..., schema_id: _Optional[int] = ..., table_name: _Optional[str] = ..., quiet: _Optional[bool] = ..., witness: _Optional[bool] = ..., damaged: _Optional[bool] = ..., commit_term: _Optional[int] = ..., withheld: _Optional[_Union[OpId, _Mapping]] = ..., write_rows_per_s: _Optional[int] = ..., read_rows_per_s: _Optional[int] = ...) -> None: ...
 
 class PeerHealth(_message.Message):
     __slots__ = ("uuid", "health", "match_index", "last_contact_us_ago", "data_state")

@@ -45,6 +45,8 @@ def reported_replica_from_pb(status: pb.ReplicaStatus, known: Known = lambda tab
         rows=status.rows,
         bytes_on_disk=status.bytes_on_disk,
         wal_bytes=status.wal_bytes,
+        write_rows_per_s=status.write_rows_per_s,
+        read_rows_per_s=status.read_rows_per_s,
     )
 
 

@@ -110,7 +110,7 @@ RULES: dict[str, Rule] = {
         staleness_us history_retention_us created_us decision_term decision_version deadline_us memory_bytes
         disk_bytes_free checkpoint_offset initial_start lease_us to_offset wishes seen_changes offset byte_offset
         length_bytes commit_index applied_index match_index flush_index bytes_on_disk wal_bytes last_contact_us_ago
-        commit_term definition used seconds"""),
+        commit_term definition used seconds write_rows_per_s read_rows_per_s"""),
     **of(_measure, "last_s loop_lag_ms_max gil_hold_ms_max"),
 }  # fmt: skip
 """Rules by a field's name, or by `Message.field` where two messages use one name differently."""

@@ -83,6 +83,8 @@ class Tablet:
         self._keys_decoder: MessageDecoder | None = None
         self._checked: dict[int, tuple[bytes, Any]] = {}
         """Small batches that passed `check_write` and are not applied yet, by the identity of their bytes object."""
+        self.rows_written = 0
+        """The rows that were applied since it was opened, those of its log included."""
         spec = superblock.partition
         self._routed = spec is not None and spec.tablets > 1
 
@@ -369,6 +371,7 @@ class Tablet:
             ):
                 applied = meta.rows - len(errors)
                 self._record(meta, ts, applied, errors)
+                self.rows_written += applied
                 results.append(ApplyResult(entry.opid, ts, None, tuple(errors), applied))
             self._advance(combined.stamps[-1], combined.entries[-1].opid)
         return results
@@ -476,6 +479,7 @@ class Tablet:
                 errors += apply_rows(self._contents.stores, schema, checked.rows, checked.hashes, ts)
                 errors.sort()
             applied = len(rows.ops) - len(errors)
+            self.rows_written += applied
             if state is not None:
                 self._contents.ledger.advance_source(state, last, errors, new_offsets)
                 last_offset = max(last, state.last_offset)

@@ -43,3 +43,6 @@ class ReportedReplica:
     rows: int
     bytes_on_disk: int
     wal_bytes: int
+    write_rows_per_s: int = 0
+    read_rows_per_s: int = 0
+    """The rows that it applied, and those that it sent to readers; from an older build: 0."""

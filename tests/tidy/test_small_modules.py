@@ -48,6 +48,7 @@ ALONE = {
     "replica/server/runtime/tasks.py": SHARED,
     "replica/server/startup/code_version.py": "which code runs: named by errors and by records of failed replays",
     "replica/server/startup/durable_state.py": "one check of a start, named by the page",
+    "replica/server/tablets/row_rate.py": PURE,
     "replica/tablet/source_positions.py": SHARED,
     "replica/tablet/results.py": "values that `apply` and `flush` return",
     "replica/tablet_copy/startup.py": PROTOCOL,

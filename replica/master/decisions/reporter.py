@@ -35,7 +35,8 @@ _OF_REPORT = attrgetter(
     "table_id", "table_name", "range_pos", "bucket", "replication_factor", "config_opid", "pending_change",
     "leader_uuid", "term", "server_address", "alive", "location", "catalog_term",
 )  # fmt: skip
-VOLATILE = frozenset({"disk_bytes_free", "servers", "tablets", "again_within_s"})
+RATES = ("write_rows_per_s", "read_rows_per_s")
+VOLATILE = frozenset({"disk_bytes_free", "servers", "tablets", "again_within_s", *RATES})
 """The numbers of a record that change all the time."""
 
 
@@ -242,10 +243,18 @@ class Reporter:
             leader_uuid=tablet.leader_uuid,
             term=max(known.leader_term, 0) if known else 0,
             replicas=tuple(self._replica(tablet, m) for m in tablet.config.members),
-            numbers=self._numbers(TABLET_WITHIN_S, len(state.kept.tablets)),
+            numbers={**self._numbers(TABLET_WITHIN_S, len(state.kept.tablets)), **self._rates(tablet)},
             catalog_term=state.led_term,
             at_us=state.clock.wall_us(),
         )
+
+    def _rates(self, tablet: TabletView) -> dict[str, int]:
+        """The rows that its leader applies in a second, and those that all of its replicas send to readers."""
+        members = ((m.uuid, self._state.soft.replica(m.uuid, tablet.tablet_id)) for m in tablet.config.members)
+        told = [(uuid == tablet.leader_uuid, replica) for uuid, replica in members if replica is not None]
+        written = sum(replica.write_rows_per_s for leads, replica in told if leads)
+        read = sum(replica.read_rows_per_s for _, replica in told)
+        return {name: n for name, n in zip(RATES, (written, read), strict=True) if n}
 
     def _replica(self, tablet: TabletView, member: Member) -> ReplicaReport:
         server = self._state.soft.servers.get(member.uuid)
@@ -273,4 +282,5 @@ def _shape(report: Report) -> int:
 
 
 def _sizes(report: Report) -> int:
-    return hash(tuple((each.bytes_on_disk, each.rows) for each in report.replicas))
+    rates = tuple(report.numbers.get(name, 0) for name in RATES)
+    return hash((rates, *((each.bytes_on_disk, each.rows) for each in report.replicas)))

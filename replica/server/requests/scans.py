@@ -122,6 +122,7 @@ class Scans:
             reader, loop = asyncio.current_task(), asyncio.get_running_loop()
             left = partial(self._left, hosted)
             async for chunk in self._chunks(tablet, request, snapshot_time, deadline, left):
+                hosted.rows_read += chunk.rows
                 gone = loop.call_later(self._patience_s, reader.cancel) if reader is not None else None
                 try:
                     yield chunk
@@ -156,7 +157,9 @@ class Scans:
         with self._reading(self.getting, hosted, deadline):
             told = (request.timeout_us, request.propagated_time, request.staleness_us, request.snapshot_time)
             at = await self._ready_to_read(replica, ReadTime(*told))
-            return await on_thread(self._gets, found, partial(self._left, hosted))
+            reply = await on_thread(self._gets, found, partial(self._left, hosted))
+            hosted.rows_read += len(reply.found)
+            return reply
 
     def _left(self, hosted: HostedTablet, error: BaseException) -> None:
         """Act on an error that a thread met after its caller had left."""

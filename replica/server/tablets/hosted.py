@@ -18,6 +18,7 @@ from nyala.replica.wal import Log
 
 from ..runtime.lanes import Lane
 from .flush_rule import Watch
+from .row_rate import RowRate
 from .write_order import WriteOrder
 
 END_TIMEOUT_S = 20.0
@@ -114,6 +115,10 @@ class HostedTablet:
     """The state of the maintenance from one check to the next; None until the first."""
     compact_after_s: float = 0.0
     """No compaction before this time of the maintenance's clock, because the last one was refused."""
+    rows_read: int = 0
+    """The rows that were sent to readers since this process started."""
+    write_rate: RowRate = field(default_factory=RowRate)
+    read_rate: RowRate = field(default_factory=RowRate)
     stopped_at: LastLogged | None = None
     """The end of the log of a replica that was stopped to be deleted; None once it is deleted or runs again."""
     silent_since_s: float = field(default_factory=time.monotonic)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from nyala.replica.rpc import config_to_pb, opid_to_pb, pb
 from nyala.replica.types import DataState
 
@@ -38,6 +40,9 @@ def replica_status(hosted: HostedTablet, uuid: str, tick_ms: int) -> pb.ReplicaS
         message.bytes_on_disk = tablet.bytes_on_disk
         message.memory_bytes = tablet.memory_bytes
         message.flush_index = tablet.flush_opid.index
+        now_s = time.monotonic()
+        message.write_rows_per_s = hosted.write_rate.sample(tablet.rows_written, now_s)
+        message.read_rows_per_s = hosted.read_rate.sample(hosted.rows_read, now_s)
         if tablet.superblock.table_schemas:
             message.schema_id = tablet.schema.schema_id
     return message

@@ -101,7 +101,7 @@ BEAT = {"server_uuid": A, "full_report": True}
             ({"replicas": [status(A, "t", KNOWN, **{name: -1})]}, name)
             for name in (
                 "data_state", "term", "commit_index", "applied_index", "rows", "bytes_on_disk", "memory_bytes",
-                "wal_bytes", "flush_index", "commit_term",
+                "wal_bytes", "flush_index", "commit_term", "write_rows_per_s", "read_rows_per_s",
             )
         ),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
 
 import pytest
@@ -175,21 +174,19 @@ def test_every_record_is_published_again_within_its_time(tablets: int) -> None:
     records a round, at a small and at a medium size. Method: 30 minutes of ticks without any news. No record waits
     longer than it promises. Each round of 480 s has one record a tablet, and each 30 s one a server, and no more
     tablets are compared than published."""
-    told = Large(tablets)
-    while told.tick():
-        pass
-    assert told.reporter.published == tablets + 4 and told.reporter.visited <= 2 * tablets, "each is looked at twice"
-    last: dict[str, tuple[int, int]] = {}
-    gaps: dict[str, list[float]] = defaultdict(list)
+    told, last = Large(tablets), dict[str, tuple[int, int]]()
+    while found := told.tick():
+        last |= {k: (r.at_us, r.numbers["again_within_s"]) for k, r in found.items() if r is not None}
+    assert told.reporter.published == len(last) == tablets + 4 and told.reporter.visited <= 2 * tablets, (
+        "each is looked at twice"
+    )
     began_us, before = told.m.clock.now_us, (told.reporter.published, told.reporter.visited)
     while told.m.clock.now_us - began_us < 1_800_000_000:
         for key, report in told.tick().items():
             assert report is not None and report.numbers["again_within_s"] == (60 if report.server_uuid else 600)
-            if key in last:
-                gaps[key].append((report.at_us - last[key][0]) / 1e6)
-                assert gaps[key][-1] <= last[key][1]
+            assert report.at_us - last[key][0] <= last[key][1] * 1_000_000
             last[key] = report.at_us, report.numbers["again_within_s"]
-    assert len(last) == tablets + 4
+    assert all(told.m.clock.now_us - at_us <= within_s * 1_000_000 for at_us, within_s in last.values())
     published, visited = told.reporter.published - before[0], told.reporter.visited - before[1]
     assert visited <= tablets * (1_800 // 480 + 1) and published <= visited + 4 * (1_800 // 30 + 1)
 
@@ -276,3 +273,18 @@ def test_reports_are_made_in_bounded_steps() -> None:
     the steps for a rate and for what waits."""
     assert slices_of(0, 0) == [] and slices_of(2 * REPORTS_PER_STEP + 3, 0) == [REPORTS_PER_STEP, REPORTS_PER_STEP, 3]
     assert slices_of(100, REPORTS_WAITING_MAX - 1) == [1] and slices_of(100, REPORTS_WAITING_MAX + 1) == []
+
+
+def test_rates_are_in_the_records_of_tablets() -> None:
+    """Goal: a plan by load knows how much each tablet is written and read. Method: followers apply the leader's rows,
+    and all replicas are read. Rates alone are published like sizes."""
+    told = Large(2)
+    while told.tick():
+        pass
+    for uuid, read in zip(S[:3], (5, 0, 2), strict=True):
+        told.hear(uuid, told.m.tablet, write_rows_per_s=100, read_rows_per_s=read)
+    found = [told.tick() for _ in range(11)]
+    reports = [call[told.m.tablet] for call in found if told.m.tablet in call]
+    assert [r and {n: r.numbers.get(n) for n in ("write_rows_per_s", "read_rows_per_s")} for r in reports] == [
+        {"write_rows_per_s": 100, "read_rows_per_s": 7}
+    ]
