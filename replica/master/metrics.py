@@ -48,6 +48,14 @@ class Metrics(Exporter):
         yield CounterMetricFamily("nyala_master_tablet_looks", looks, value=self._state.kept.looks)
         refused = "Ticks in which no decision was made, because one of their changes was refused"
         yield CounterMetricFamily("nyala_master_ticks_refused", refused, value=self._state.ticks_refused)
+        reports = "Records of reports that were handed to Kafka's client"
+        yield CounterMetricFamily("nyala_master_reports", reports, value=self._state.reports_published)
+        compared = "Tablets that were compared with their records of reports, or published again"
+        yield CounterMetricFamily("nyala_master_reports_compared", compared, value=self._state.reports_compared)
+        since_us = self._state.oldest_report_us
+        age_s = NEVER_S if since_us is None else (self._state.mono_us - since_us) / 1e6
+        oldest = "The age of the oldest record of a tablet in reports; -1: this master published none"
+        yield GaugeMetricFamily("nyala_master_report_age_seconds_max", oldest, value=age_s)
         yield from call_families("nyala_master", self._checks, self._connections)
         if self._state.kafka is not None:
             yield from kafka_families(self._state.kafka, self._state.mono_us)

@@ -75,6 +75,11 @@ class MasterState:
         """The reconciler's ticks that were refused although this master leads."""
         self.refused_ticks: RefusedTicks | None = None
         """Those that were refused one after the other, up to the last one; None if that one was not."""
+        self.reports_published = 0
+        self.reports_compared = 0
+        """The tablets that were compared with their records of `reports`, or published again."""
+        self.oldest_report_us: int | None = None
+        """When the oldest record of a tablet in `reports` was published; None if this master publishes none."""
         self.kafka: KafkaLink | None = None
         """This master's link to Kafka; None: it was started without Kafka."""
 

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import datetime as dt
 import io
+import json
+import os
+import subprocess
+import sys
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -41,6 +45,7 @@ from nyala.replica.types import (
     Result,
     RowCode,
 )
+from tests.harness.former_build import former_build
 from tests.harness.row_keys import encode_key
 
 GOLDEN = Path(__file__).parent / "golden" / "topics_v1"
@@ -110,6 +115,19 @@ DATA: dict[str, Datum] = {
     "report_server": Datum("report", f"server:{UUID_A}".encode(), REPORT | {
         "server_uuid": UUID_A, "server_address": "a.example:7050", "alive": False, "location": "/rack",
         "numbers": {"tablets_max": 1000},
+    }),
+    "report_tablet_load": Datum("report", b"golden", REPORT | {
+        "tablet_id": TABLET, "table_id": TABLE, "table_name": "flights", "replication_factor": 3, "config_opid": OPID,
+        "replicas": [_replica(UUID_A, leads=True)],
+        "numbers": {"again_within_s": 600, "cluster": 1 << 59, "write_rows_per_s": 70, "read_rows_per_s": 9},
+    }),
+    "report_server_whole": Datum("report", f"server:{UUID_A}".encode(), REPORT | {
+        "server_uuid": UUID_A, "server_address": "a.example:7050", "location": "/dc/rack",
+        "numbers": {
+            "again_within_s": 60, "cluster": 1 << 59, "servers": 1000, "tablets": 333_000, "tablets_max": 1000,
+            "copies_failing": 2, "avoided": 1, "retired": 1, "maintenance": 1, "quiescing": 1,
+            "disk_bytes_free": 1 << 40,
+        },
     }),
     "dead_letter": Datum("dead_letter", letter_key(SOURCE, 77), {
         "table": "flights", "table_id": TABLE, "cluster_id": "kafka", "topic": "writes.flights", "topic_id": "topic",
@@ -204,6 +222,31 @@ def test_records_of_version_1_are_what_the_jobs_write() -> None:
     assert schemas.encode_record(ended) == _golden("outcome")[1]
     for name in ("report_tablet", "report_server"):
         assert schemas.encode_record(schemas.from_avro(Report, DATA[name].fields)) == _golden(name)[1]
+
+
+def test_reports_of_today_are_read_by_the_former_build() -> None:
+    """Goal: a rebalance job of 0.2.0 plans with reports of this version, whose further numbers it leaves out. Method:
+    its reader gets the golden records that have them, and its view is made."""
+    names = ("report_tablet_load", "report_server_whole")
+    told = [[part.hex() for part in _golden(name)] for name in names]
+    code = (
+        "import json, sys; from nyala.replica.decision_executor import read_record;"
+        "from nyala.replica.policy import view_of_reports; from nyala.replica.types import Report, __version__;"
+        "told = [[bytes.fromhex(part) for part in pair] for pair in json.load(sys.stdin)];"
+        "view = view_of_reports([read_record(Report, *pair) for pair in told], 9);"
+        "print(__version__, [(s.uuid, s.tablets_max, s.location) for s in view.servers],"
+        "[(t.tablet_id, t.bytes_on_disk) for t in view.tablets])"
+    )
+    environment = {**os.environ, **former_build()}
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        input=json.dumps(told),
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.split(maxsplit=1) == ["0.2.0", f"[('{UUID_A}', 1000, '/dc/rack')] [('{TABLET}', {5 << 30})]\n"]
 
 
 def _as_member(fields: dict[str, Any]) -> Member:

@@ -95,6 +95,11 @@ class DecisionSinks:
                 link.publish(kafka_topics.DECISIONS, tablet_id, record)
 
         async def on_view(servers: Sequence[ServerView], looked: Set[str]) -> None:
+            await publish_reports(servers, looked)
+            state.reports_published, state.reports_compared = reporter.published, reporter.visited
+            state.oldest_report_us = reporter.oldest_us
+
+        async def publish_reports(servers: Sequence[ServerView], looked: Set[str]) -> None:
             now = {"connection": link.connection, "term": state.led_term}
             if not now["connection"]:
                 return

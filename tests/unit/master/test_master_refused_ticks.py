@@ -235,3 +235,21 @@ def test_refused_ticks_are_a_metric() -> None:
         assert families["nyala_master_ticks_refused"].samples[0].value == 3
 
     asyncio.run(with_two_tables(scenario))
+
+
+def test_reports_are_metrics() -> None:
+    """Goal: monitoring sees how many records a master publishes, and how old the oldest is. Method: the families of a
+    master that has published none, and of one that has published records."""
+
+    async def scenario(world: MasterWorld, _tablet: str, _server: str) -> None:
+        def told(*names: str) -> list[float]:
+            families = {f.name: f for f in Metrics(world.master, CallsInFlight(), CollectionPauses()).collect()}
+            return [families[f"nyala_master_{name}"].samples[0].value for name in names]
+
+        age, master = "report_age_seconds_max", world.master
+        assert told("reports", "reports_compared", age) == [0, 0, -1]
+        master.reports_published, master.reports_compared = 7, 9
+        master.oldest_report_us = master.mono_us - 5_000_000
+        assert [round(value) for value in told("reports", "reports_compared", age)] == [7, 9, 5]
+
+    asyncio.run(with_two_tables(scenario))
