@@ -344,6 +344,25 @@ MUTANTS = (
         after="pass",
     ),
     Mutant(
+        name="servers that lie about their load end a tick",
+        test=f"{REPORTER}::test_a_server_that_lies_about_its_load_ends_no_tick",
+        file="replica/master/decisions/reporter.py",
+        function="Reporter._rates",
+        before="min(n, LONG_MAX)",
+        after="n",
+    ),
+    Mutant(
+        name="number of a foreign report is not checked",
+        test=(
+            "tests/unit/decision_executor/test_topic_records.py::"
+            "test_value_that_no_honest_sender_writes_is_refused_with_what_is_wrong"
+        ),
+        file="replica/decision_executor/records.py",
+        function="_value_problems",
+        before='yield f"{key} is negative: {number}" if number < 0 else ""',
+        after='yield ""',
+    ),
+    Mutant(
         name="all reports are made in one step",
         test=f"{REPORTER}::test_reports_are_made_in_bounded_steps",
         file="replica/master/decisions/decision_sinks.py",

@@ -35,6 +35,8 @@ _OF_REPORT = attrgetter(
     "table_id", "table_name", "range_pos", "bucket", "replication_factor", "config_opid", "pending_change",
     "leader_uuid", "term", "server_address", "alive", "location", "catalog_term",
 )  # fmt: skip
+LONG_MAX = 2**63 - 1
+"""The largest number of a record. Servers may report more together."""
 RATES = ("write_rows_per_s", "read_rows_per_s")
 VOLATILE = frozenset({"disk_bytes_free", "servers", "tablets", "again_within_s", *RATES})
 """The numbers of a record that change all the time."""
@@ -254,7 +256,7 @@ class Reporter:
         told = [(uuid == tablet.leader_uuid, replica) for uuid, replica in members if replica is not None]
         written = sum(replica.write_rows_per_s for leads, replica in told if leads)
         read = sum(replica.read_rows_per_s for _, replica in told)
-        return {name: n for name, n in zip(RATES, (written, read), strict=True) if n}
+        return {name: min(n, LONG_MAX) for name, n in zip(RATES, (written, read), strict=True) if n}
 
     def _replica(self, tablet: TabletView, member: Member) -> ReplicaReport:
         server = self._state.soft.servers.get(member.uuid)

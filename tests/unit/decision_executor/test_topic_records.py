@@ -148,6 +148,8 @@ BAD_VALUES: list[tuple[str, dict[str, Any]]] = [
     ("reports", {"replicas": [REPLICA | {"address": "no port"}]}),
     ("reports", {"replicas": [REPLICA | {"uuid": ""}]}),
     ("reports", {"replicas": [REPLICA | {"rows": -5}]}),
+    ("reports", {"numbers": {"disk_bytes_free": -1}}),
+    ("reports", {"numbers": {"a\x1b[2J": 1}}),
     ("reports", {"tablet_id": "", "server_uuid": ""}),
     ("reports", {"tablet_id": "", "server_uuid": "other"}),
 ]

@@ -15,6 +15,7 @@ from nyala.replica.master.decisions.reporter import SIZES_EVERY_US, Reporter
 from nyala.replica.master.requests import desired
 from nyala.replica.policy import ServerView
 from nyala.replica.types import Address, DataState, FailingCopy, Heartbeat, Member, Report, ReportedReplica
+from nyala.schemas import decode, encode_record, from_avro
 from tests.harness.catalogs import new_table
 from tests.harness.leading_master import Masters, S
 
@@ -288,3 +289,16 @@ def test_rates_are_in_the_records_of_tablets() -> None:
     assert [r and {n: r.numbers.get(n) for n in ("write_rows_per_s", "read_rows_per_s")} for r in reports] == [
         {"write_rows_per_s": 100, "read_rows_per_s": 7}
     ]
+
+
+def test_a_server_that_lies_about_its_load_ends_no_tick() -> None:
+    """Goal: a record can be written whatever servers report of themselves. Method: the highest numbers of all replicas
+    and of a server, encoded and decoded."""
+    told, most = Large(2), 2**63 - 1
+    for uuid in S[:3]:
+        numbers = dict.fromkeys(("rows", "bytes_on_disk", "wal_bytes", "write_rows_per_s", "read_rows_per_s"), most)
+        told.hear(uuid, told.m.tablet, **numbers)
+    said = told.m.state.soft.servers[S[0]]
+    said.said = replace(said.said, disk_bytes_free=most, memory_bytes=most, tablets_max=2**31 - 1)
+    for report in told.tick().values():
+        assert report is not None and from_avro(Report, decode("report", encode_record(report))) == report
