@@ -23,7 +23,8 @@ class Inputs:
 
     `lacks`: what is wrong with them, and what to do; `passing`: whether it may be over soon. `left_out`: servers whose
     record is out of date and that no tablet names, such as one of a former cluster. `newest_us`, `oldest_us`: when the
-    newest and the oldest record were made, by the masters' wall clock. `dated`: whether they say when they come again.
+    newest and the oldest record were made, by the masters' wall clock. `dated`: whether the master that leads says when
+    they come again.
     """
 
     records: tuple[Report, ...]
@@ -39,14 +40,16 @@ def inputs_of(reports: Iterable[Report], now_us: int) -> Inputs:
     """Return the inputs of a plan. Pure.
 
     A record is out of date when it is older than twice the time within which it promises to come again, and a minute.
-    One of an older build promises nothing: its age is judged only if others promise something.
+    Masters of an older build promise nothing: while one of them leads, no age is judged.
     """
-    newest = {(r.server_uuid, r.tablet_id): r for r in sorted(reports, key=lambda r: (r.catalog_term, r.at_us))}
+    newest = {(r.server_uuid, r.tablet_id): r for r in sorted(reports, key=_order)}
     tablets = [r for r in newest.values() if not r.server_uuid and r.tablet_id]
     named = {replica.uuid for tablet in tablets for replica in tablet.replicas}
     servers = {r.server_uuid: r for r in newest.values() if r.server_uuid}
+    last = max(servers.values(), key=_order, default=None)
+    dated = last is not None and WITHIN in last.numbers
     within_s = max((r.numbers.get(WITHIN, 0) for r in newest.values()), default=0)
-    late = {key for key, r in newest.items() if _is_old(r, now_us, within_s)}
+    late = {key for key, r in newest.items() if dated and _is_old(r, now_us, within_s)}
     left_out = tuple(sorted(u for u in servers if u not in named and (u, "") in late))
     used = [*(r for u, r in sorted(servers.items()) if u not in left_out), *tablets]
     times = [r.at_us for r in used]
@@ -58,10 +61,14 @@ def inputs_of(reports: Iterable[Report], now_us: int) -> Inputs:
         left_out=left_out,
         newest_us=max(times, default=0),
         oldest_us=min(times, default=0),
-        dated=within_s > 0,
+        dated=dated,
         lacks=lasting or passing,
         passing=not lasting,
     )
+
+
+def _order(report: Report) -> tuple[int, int]:
+    return report.catalog_term, report.at_us
 
 
 def _is_old(report: Report, now_us: int, within_s: int) -> bool:
@@ -107,7 +114,7 @@ def _gaps(used: Sequence[Report], old: Sequence[Report], named: Iterable[str], n
     unknown = sorted(set(named) - {r.server_uuid for r in servers})
     if unknown:
         yield f"there is no record of {len(unknown)} servers that have replicas ({_some(unknown)}): {publish}"
-    says = max(servers, key=lambda r: (r.catalog_term, r.at_us), default=None)
+    says = max(servers, key=_order, default=None)
     for what, count in (("servers", len(servers)), ("tablets", len(used) - len(servers))):
         stated = says.numbers.get(what, 0) if says is not None else 0
         if count < stated:
@@ -133,7 +140,7 @@ def view_of_reports(reports: Iterable[Report], now_us: int, draining: Iterable[s
     servers: dict[str, ServerView] = {}
     tablets: dict[str, TabletView] = {}
     away = frozenset(draining)
-    for report in sorted(reports, key=lambda r: (r.catalog_term, r.at_us)):
+    for report in sorted(reports, key=_order):
         if report.server_uuid:
             servers[report.server_uuid] = _server(report, away)
         elif report.tablet_id:

@@ -18,16 +18,17 @@ from nyala.infra.local.kafka import KafkaBroker
 from nyala.pipeline.decisions import newest
 from nyala.replica.client import Client
 from nyala.replica.decision_executor import TOPICS, Unusable, execute, read_record
+from nyala.replica.policy import inputs_of
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
 from nyala.replica.rpc import opid_from_pb, pb, pb_grpc
-from nyala.replica.types import Code, ConfigEdit, Decision, EditKind, Result, kafka_topics
+from nyala.replica.types import Code, ConfigEdit, Decision, EditKind, Report, Result, kafka_topics
 from nyala.schemas import encode, encode_record
 from tests.harness.catalogs import table_info
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 
 with warnings.catch_warnings():  # kafka-python reads its message formats by a call that Python 3.11 deprecates
     warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+    from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
     from kafka.errors import KafkaError
 
 pytestmark = pytest.mark.e2e
@@ -194,6 +195,34 @@ def test_kafka_a_proposal_becomes_decisions_and_is_answered(broker: KafkaBroker)
 
         wait_until(counted, "every record that nobody can use is counted")
         assert {c.link for c in stub.Status(pb.Empty(), timeout=30).kafka} == {"connected"}
+
+
+def test_topic_of_reports_that_was_deleted_is_whole_again(broker: KafkaBroker) -> None:
+    """Goal: a topic of reports with records of a former cluster is mended as the rebalance job says: it is deleted, and
+    the leading master makes it anew and publishes every record. Method: a record of a server that no master knows,
+    which stays; the topic is deleted; its records are whole, without that one."""
+    with local_cluster() as cluster:
+        _, tablets = start(cluster, broker.bootstrap, 3)
+        topics, keys = Topics(broker.bootstrap), {f"server:{s.uuid}" for s in cluster.servers}
+        keys |= {t.tablet_id for t in tablets}
+
+        def whole() -> bool:
+            inputs = inputs_of(topics.latest("reports").values(), time.time_ns() // 1000)
+            return not inputs.lacks and len(inputs.records) == len(keys)
+
+        wait_until(whole, "all records are there")
+        former = Report(server_uuid="f" * 32, catalog_term=1, at_us=1)
+        topics.send("x.reports", b"server:" + b"f" * 32, encode_record(former))
+        assert topics.latest("reports").keys() == keys | {f"server:{former.server_uuid}"}
+        admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+        try:
+            admin.delete_topics(["x.reports"])
+        finally:
+            admin.close()
+        wait_until(
+            lambda: topics.latest("reports").keys() == keys, "the topic is there again, without the other record"
+        )
+        wait_until(whole, "all records are there again")
 
 
 def send_hostile(topics: Topics, tablet_id: str, proposal: dict[str, Any]) -> int:

@@ -83,9 +83,9 @@ MUTANTS = (
         name="masters of the former build are refused",
         test=f"{REPORTS}::test_records_of_a_build_that_does_not_repeat_them_are_used_at_any_age",
         file="replica/policy/reports.py",
-        function="_is_old",
-        before="return within_s > 0 and",
-        after="return",
+        function="inputs_of",
+        before="if dated and _is_old(r, now_us, within_s)",
+        after="if _is_old(r, now_us, within_s)",
     ),
     Mutant(
         name="full disk gets a replica of a plan",

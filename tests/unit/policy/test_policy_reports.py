@@ -119,3 +119,6 @@ def test_records_of_a_build_that_does_not_repeat_them_are_used_at_any_age(age_s:
     reports = [replace(r, at_us=NOW_US - age_s * 10**6, **BARE) for r in (*TWO, TABLET)]
     found = inputs_of(reports, NOW_US)
     assert (found.lacks, found.dated, len(found.records)) == ("", False, 3)
+    led_before = told(10**4, server_uuid="b")  # of a leader of this build, before one of the former leads
+    last = replace(reports[0], catalog_term=2)
+    assert inputs_of([last, led_before, reports[2]], NOW_US).lacks == ""
