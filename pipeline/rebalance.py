@@ -161,7 +161,8 @@ class Rebalancer:
         drained = servers_of(self._options.drain, {each.server_uuid for each in inputs.records} - {""})
         view = view_of_reports(inputs.records, now_us, drained)
         names = {each.table_id: each.table_name for each in inputs.records if each.tablet_id}
-        check_room(view)
+        if drained:
+            check_room(view)
         moves = (replace(m, reason=named(m, names)) for m in plan_rebalance(view, self._options.caps))
         return Plan(new_uuid(), view, tuple(moves), names, inputs)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from nyala.replica.types import Address, Member, RaftConfig, Report
 
-from .views import ClusterView, Health, ServerView, TabletView
+from .views import ClusterView, Health, ServerView, TabletView, seen_leaving
 
 SPARE_US = 60_000_000
 """The difference of clocks that is allowed between the masters and a job, and more time for a record to come again."""
@@ -136,7 +136,11 @@ def _seconds(us: int) -> str:
 
 
 def view_of_reports(reports: Iterable[Report], now_us: int, draining: Iterable[str] = ()) -> ClusterView:
-    """Return the view by the newest report of each tablet and server."""
+    """Return the view by the newest report of each tablet and server.
+
+    The masters empty retired servers. So the members there are seen as marked, and a plan leaves their tablets alone,
+    unless the server is in `draining`.
+    """
     servers: dict[str, ServerView] = {}
     tablets: dict[str, TabletView] = {}
     away = frozenset(draining)
@@ -145,9 +149,10 @@ def view_of_reports(reports: Iterable[Report], now_us: int, draining: Iterable[s
             servers[report.server_uuid] = _server(report, away)
         elif report.tablet_id:
             tablets[report.tablet_id] = _tablet(report)
+    leaving = frozenset(u for u, s in servers.items() if s.draining) - away
     return ClusterView(
         servers=tuple(servers[u] for u in sorted(servers)),
-        tablets=tuple(tablets[t] for t in sorted(tablets)),
+        tablets=tuple(seen_leaving(tablets[t], leaving) for t in sorted(tablets)),
         now_us=now_us,
     )
 

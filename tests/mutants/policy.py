@@ -88,6 +88,14 @@ MUTANTS = (
         after="if _is_old(r, now_us, within_s)",
     ),
     Mutant(
+        name="plan moves what the masters move",
+        test=f"{REPORTS}::test_plan_leaves_to_the_masters_what_they_move",
+        file="replica/policy/reports.py",
+        function="view_of_reports",
+        before="leaving = frozenset(u for u, s in servers.items() if s.draining) - away",
+        after="leaving = frozenset[str]()",
+    ),
+    Mutant(
         name="full disk gets a replica of a plan",
         test="tests/unit/policy/test_policy_rebalance.py::test_plan_gives_no_replica_to_a_server_that_could_not_take_it",
         file="replica/policy/rebalance.py",

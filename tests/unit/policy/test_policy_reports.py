@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.policy import Health, inputs_of, view_of_reports
+from nyala.replica.policy import Health, inputs_of, not_settled, plan_rebalance, view_of_reports
 from nyala.replica.types import Address, ReplicaReport, Report
 
 REPLICA = ReplicaReport(
@@ -122,3 +122,16 @@ def test_records_of_a_build_that_does_not_repeat_them_are_used_at_any_age(age_s:
     led_before = told(10**4, server_uuid="b")  # of a leader of this build, before one of the former leads
     last = replace(reports[0], catalog_term=2)
     assert inputs_of([last, led_before, reports[2]], NOW_US).lacks == ""
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_plan_leaves_to_the_masters_what_they_move(named: bool) -> None:
+    """Goal: nothing is moved twice, by the masters who empty a retired server and by a plan; a server that the job's
+    caller names is emptied by the plan. Method: a retired server with the only replica of two tablets, beside an empty
+    one."""
+    well = replace(REPLICA, is_leader=True)
+    tablets = [told(1, tablet_id=t, table_id="T", leader_uuid="a", replicas=(well,)) for t in "tu"]
+    hosts = [told(1, server_uuid="a", numbers=STATED | {"retired": 1}), told(1, server_uuid="b")]
+    view = view_of_reports([*hosts, *tablets], NOW_US, ["a"] if named else [])
+    assert [m.to_uuid for m in plan_rebalance(view)] == (["b", "b"] if named else [])
+    assert not_settled(view) == (() if named else ("t", "u"))
