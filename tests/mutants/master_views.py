@@ -236,8 +236,8 @@ MUTANTS = (
         test=DROPPED_ONCE,
         file="replica/master/decisions/reporter.py",
         function="Reporter.note",
-        before="[*(t for t, _ in self._state.catalog.dropped()), *kept.tablets]",
-        after="kept.tablets",
+        before="{*(t for t, _ in self._state.catalog.dropped()), *kept.tablets}",
+        after="set(kept.tablets)",
     ),
     Mutant(
         name="dropped tablet is told at each look",
@@ -284,7 +284,7 @@ MUTANTS = (
         test=f"{REPORTER}::test_every_record_is_published_again_within_its_time",
         file="replica/master/decisions/reporter.py",
         function="Reporter.note",
-        before="self._due.update(dict.fromkeys(looked))",
+        before="self._due.update(dict.fromkeys(looked - self._untold))",
         after="self._due.update(dict.fromkeys(kept.tablets))",
     ),
     Mutant(

@@ -4,9 +4,8 @@ rate."""
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from operator import attrgetter
-from typing import NamedTuple
 
 from nyala.replica.policy import ServerView, TabletView
 from nyala.replica.types import DataState, Member, ReplicaReport, Report
@@ -42,12 +41,9 @@ VOLATILE = frozenset({"disk_bytes_free", "servers", "tablets", "again_within_s",
 """The numbers of a record that change all the time."""
 
 
-class Told(NamedTuple):
-    """What was published last under a key, as hashes, and when."""
-
-    shape: int
-    sizes: int
-    at_us: int
+Told = tuple[int, int, int]
+"""What was published last under a key: hashes of its shape and of its sizes, and when. The garbage collector does not
+visit a plain tuple of numbers."""
 
 
 class Reporter:
@@ -74,9 +70,11 @@ class Reporter:
         """By tablet, the oldest first."""
         self._gone: set[str] = set()
         """The dropped tablets that were told, whose records are there."""
-        self._due: OrderedDict[str, None] | None = None
-        """The tablets that may have news, the one that waits longest first; None: all. An OrderedDict, because the
-        first key of a dict is found only after all that were removed before it."""
+        self._untold: set[str] | None = None
+        """The tablets that were not compared yet; None: all."""
+        self._due: OrderedDict[str, None] = OrderedDict()
+        """The others that may have news, the one that waits longest first. An OrderedDict, because the first key of a
+        dict is found only after all that were removed before it."""
         self._sized: OrderedDict[str, None] = OrderedDict()
         """The tablets of which only sizes changed, too early."""
         self._unheard_due = True
@@ -87,13 +85,12 @@ class Reporter:
         self._servers.pop(key, None)
         self._told.pop(key, None)
         self._gone.discard(key)
-        if self._due is not None:
-            self._due[key] = None
+        self._due[key] = None
 
     @property
     def oldest_us(self) -> int | None:
         """The time at which the oldest record of a tablet was published; None if none was."""
-        return next((told.at_us for told in self._told.values()), None)
+        return next((at_us for _, _, at_us in self._told.values()), None)
 
     def allowance(self) -> int:
         """How many reports the rate allows for the time since the last call, or for ALLOWANCE_US if that is less."""
@@ -103,7 +100,7 @@ class Reporter:
         self._allowed_us = since_us + count * 1_000_000 // rate
         return count
 
-    def note(self, servers: Sequence[ServerView], looked: Iterable[str]) -> None:
+    def note(self, servers: Sequence[ServerView], looked: Set[str]) -> None:
         """Note which servers and tablets may have news. `looked`: the tablets that were looked at since the last call.
         Only the first call after `forget` walks over all tablets."""
         now_us, kept = self._state.mono_us, self._state.kept
@@ -114,11 +111,11 @@ class Reporter:
             self._servers_due[key] = None  # it was forgotten
         for key, report in reports.items():
             told = self._servers.get(key)
-            if told is None or told.shape != _shape(report) or now_us - told.at_us >= SERVER_WITHIN_S * 500_000:
+            if told is None or told[0] != _shape(report) or now_us - told[2] >= SERVER_WITHIN_S * 500_000:
                 self._servers_due[key] = report
-        if self._due is None:
-            self._due = OrderedDict.fromkeys([*(t for t, _ in self._state.catalog.dropped()), *kept.tablets])
-        self._due.update(dict.fromkeys(looked))
+        if self._untold is None:
+            self._untold = {*(t for t, _ in self._state.catalog.dropped()), *kept.tablets}
+        self._due.update(dict.fromkeys(looked - self._untold))
         if self._unheard_due and self._led_long:
             self._unheard_due = False
             self._due.update(dict.fromkeys(kept.unheard))
@@ -146,11 +143,12 @@ class Reporter:
             if report is None:
                 del self._servers[key]
             else:
-                self._servers[key] = Told(_shape(report), 0, now_us)
+                self._servers[key] = (_shape(report), 0, now_us)
+        due, untold = self._due, self._untold or set[str]()
         for _ in range(most * VISITS_PER_RECORD):
-            if not self._due or len(out) == most:
+            if len(out) == most or not (due or untold):
                 break
-            self._compare(self._due.popitem(last=False)[0], now_us, out)
+            self._compare(due.popitem(last=False)[0] if due else untold.pop(), now_us, out)
         while len(out) < most and self._is_old(next(iter(self._told), None), TABLET_WITHIN_S * 800_000, now_us):
             self._tell(next(iter(self._told)), now_us, out)
         while len(out) < most and self._is_old(next(iter(self._sized), None), SIZES_EVERY_US, now_us):
@@ -160,7 +158,7 @@ class Reporter:
 
     def _is_old(self, key: str | None, age_us: int, now_us: int) -> bool:
         """Whether there is a key, and its record has that age or there is none."""
-        return key is not None and (key not in self._told or now_us - self._told[key].at_us >= age_us)
+        return key is not None and (key not in self._told or now_us - self._told[key][2] >= age_us)
 
     def _compare(self, key: str, now_us: int, out: dict[str, Report | None]) -> None:
         """Publish the report of a tablet if it is news, or its deletion."""
@@ -175,9 +173,9 @@ class Reporter:
             return
         self._gone.discard(key)  # if the record of a dropped tablet was removed
         report = self._tablet(key, record)
-        if told is None or report is None or told.shape != _shape(report):
+        if told is None or report is None or told[0] != _shape(report):
             self._publish(key, report, now_us, out)
-        elif told.sizes != _sizes(report):
+        elif told[1] != _sizes(report):
             self._sized[key] = None
 
     def _tell(self, key: str, now_us: int, out: dict[str, Report | None]) -> None:
@@ -187,7 +185,7 @@ class Reporter:
     def _publish(self, key: str, report: Report | None, now_us: int, out: dict[str, Report | None]) -> None:
         self._sized.pop(key, None)
         if report is not None:
-            self._told[key] = Told(_shape(report), _sizes(report), now_us)
+            self._told[key] = (_shape(report), _sizes(report), now_us)
             self._told.move_to_end(key)
             out[key] = report
         elif self._told.pop(key, None) is not None:
