@@ -31,7 +31,7 @@ def test_rate_is_the_average_of_the_last_window() -> None:
 
 def test_status_of_a_replica_has_its_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: heartbeats say how many rows a replica applies and sends to readers. Method: 200 rows in two batches within
-    a window of ten seconds; a scan of all of them and a read of three keys, of which two have rows."""
+    a window of ten seconds; a scan of all of them and a read of 51 keys, of which 50 have rows."""
 
     async def nobody_leads(replica: Any, time: int) -> None:
         return
@@ -52,12 +52,12 @@ def test_status_of_a_replica_has_its_rates(monkeypatch: pytest.MonkeyPatch) -> N
         try:
             async for _ in scans.scan(hosted, pb.ScanRequest(tablet_id=TABLET, all_columns=True)):
                 pass
-            keys = encode_batch(pa.record_batch([pa.array([1, 2, 5_000], pa.int64())], names=["k"]))
-            await scans.get(hosted, pb.GetRequest(tablet_id=TABLET, columns=["k"], keys=keys, count=3))
+            keys = encode_batch(pa.record_batch([pa.array([*range(50), 5_000], pa.int64())], names=["k"]))
+            await scans.get(hosted, pb.GetRequest(tablet_id=TABLET, columns=["k"], keys=keys, count=51))
         finally:
             scans.close()
         now[0] += 10.0
-        assert rates() == (20, 20), "of 200 rows written, and of 201 and 2 read"
+        assert rates() == (20, 25), "of 200 rows written, and of 201 and 50 read"
         now[0] += 10.0
         assert rates() == (0, 0)
 
