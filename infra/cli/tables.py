@@ -19,6 +19,9 @@ from .letters import Kafka, KafkaProperties
 from .producers import PARTITIONS, Partitions
 
 if TYPE_CHECKING:
+    import polars
+    import pyarrow as pa
+
     from nyala.replica.client import TableHandle
 
 app = typer.Typer(help="create, look at and drop tables", no_args_is_help=True)
@@ -198,11 +201,12 @@ def scan(
         elif as_json:
             _print_json_rows(scanned)
         else:
-            result = scanned.to_polars()
-            print_table(
-                f"{name}: {result.height} row{'' if result.height == 1 else 's'}", result.columns, result.rows()
-            )
-            if limit and result.height == limit:
+            from nyala.replica.rows import python_rows
+
+            result = python_rows(scanned.to_arrow())
+            title = f"{name}: {len(result)} row{'' if len(result) == 1 else 's'}"
+            print_table(title, scanned.schema.names, [list(row.values()) for row in result])
+            if limit and len(result) == limit:
                 typer.echo(f"the first {limit} rows; --limit 0 shows all, --count counts")
 
 
@@ -237,14 +241,34 @@ def _print_csv(scanned: nyala.Scan) -> None:
 
     sys.stdout.write(polars.DataFrame(scanned.schema.empty_table()).write_csv())
     for batch in scanned.batches():
-        sys.stdout.write(polars.DataFrame(batch).write_csv(include_header=False))
+        columns = dict(zip(batch.schema.names, map(_csv_column, batch.columns), strict=True))
+        sys.stdout.write(polars.DataFrame(columns).write_csv(include_header=False))
+
+
+def _csv_column(values: pa.Array) -> polars.Series:
+    """A column as polars can print it. It prints no bytes: these are the text that `--json` has. At years that it does
+    not know it ends in a panic: a column with a date or time that Python cannot hold is text in polars' form."""
+    import polars
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from nyala.replica.rows import iso_text, python_value
+
+    if pa.types.is_binary(values.type):
+        return polars.Series([None if v is None else str(v) for v in values.to_pylist()], dtype=polars.String)
+    temporal = pa.types.is_temporal(values.type)
+    if not temporal or not any(isinstance(python_value(end), str) for end in pc.min_max(values).values()):
+        return polars.Series(values)
+    return polars.Series([iso_text(v).replace("+00:00", "+0000") if v.is_valid else None for v in values])
 
 
 def _print_json_rows(scanned: nyala.Scan) -> None:
     """Print one JSON array, one batch at a time."""
+    from nyala.replica.rows import python_rows
+
     between = "["
     for batch in scanned.batches():
-        for row in batch.to_pylist():
+        for row in python_rows(batch):
             sys.stdout.write(between + json.dumps(row, default=str))
             between = ",\n"
     sys.stdout.write("[]\n" if between == "[" else "]\n")

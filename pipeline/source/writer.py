@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from nyala.pipeline import crash
 from nyala.replica.client import RowErrors, RowFailure, SessionWriter, TableHandle, shared_client, wire_batches
-from nyala.replica.rows import RowOp, key_hash
+from nyala.replica.rows import RowOp, key_hash, python_rows
 from nyala.replica.types import Code, Refused
 
 from .application_time import raise_time_seen
@@ -179,8 +179,7 @@ class _KeysOfBatches:
     def of(self, row: int) -> dict[str, Any]:
         """Return the key of a row by its number in the partition."""
         first, _, table = next(one for one in reversed(self._kept) if one[0] <= row)
-        found: dict[str, Any] = table.slice(row - first, 1).to_pylist()[0]
-        return found
+        return python_rows(table.slice(row - first, 1))[0]
 
 
 class Sending:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 import pyarrow as pa
 
 from nyala.replica.client import Client, OnError, ScanSpec, TableHandle, result_schema
-from nyala.replica.rows import RowOp, TableSchema
+from nyala.replica.rows import RowOp, TableSchema, python_rows, python_values
 from nyala.replica.types import LOGICAL_BITS, MAX_HYBRID_TIME, hybrid_from_us, limits, only_reads, staleness_problem
 
 from .argument_errors import invalid_argument
@@ -124,7 +124,12 @@ class Scan:
                 "`spark`, which brings it; to_arrow() and to_polars() do without",
                 name="pandas",
             )
-        return self.to_arrow().to_pandas()
+        table = self.to_arrow()
+        frame = table.to_pandas(date_as_object=False)
+        for field in table.schema:
+            if pa.types.is_date(field.type):
+                frame[field.name] = python_values(table.column(field.name))
+        return frame
 
     def to_polars(self) -> pl.DataFrame:
         """Return a polars DataFrame of all rows."""
@@ -248,8 +253,7 @@ class Table:
         rows, _ = self._client.get(self._handle, keys, named(columns, schema), us)
         if not single:
             return rows
-        found: Row | None = rows.to_pylist()[0] if rows.num_rows else None
-        return found
+        return python_rows(rows)[0] if rows.num_rows else None
 
     def count(self, where: Where = None, at: dt.datetime | int | None = None, staleness: float | None = None) -> int:
         """Return the number of rows that meet the condition; arguments as in `scan`."""

@@ -21,7 +21,7 @@ from nyala.replica.client import (
     TableHandle,
     wire_batches,
 )
-from nyala.replica.rows import Column, Misfit, RowOp, TableSchema, array_of, cast_exactly, key_hash
+from nyala.replica.rows import Column, Misfit, RowOp, TableSchema, array_of, cast_exactly, key_hash, python_rows
 from nyala.replica.types import Applied, Refused, RowCode
 
 from .argument_errors import invalid_argument, unknown_name
@@ -223,7 +223,7 @@ def write(client: Client, handle: TableHandle, rows: Any, op: RowOp, *, ignore_n
     if not failures:
         return WriteResult(columns.num_rows, (), writer.last_time)
     failed = columns.take(pa.array([f.offset for f in failures], pa.int64()))
-    keys = failed.select(list(handle.schema.key)).to_pylist()
+    keys = python_rows(failed.select(list(handle.schema.key)))
     errors = tuple(RowFailure(f.offset, f.code, f.column, key) for f, key in zip(failures, keys, strict=True))
     return WriteResult(columns.num_rows - len(errors), errors, writer.last_time, failed, handle.name, op)
 

@@ -5,7 +5,16 @@ from .buffers import decimal_words, fixed_width_values, lengths_at, offsets_of, 
 from .checksum import CHECKSUM_DEFINITION, NO_ROWS, RowSum, sum_of_rows
 from .condition_bounds import ConditionsSize, conditions_size
 from .condition_values import ConditionValues
-from .conversion import Misfit, array_of, cast_exactly, check_decimals
+from .conversion import (
+    Misfit,
+    array_of,
+    cast_exactly,
+    check_decimals,
+    iso_text,
+    python_rows,
+    python_value,
+    python_values,
+)
 from .hashing import key_hash, mix_in_place, mix_one
 from .key_terms import Term, sortable
 from .message import MalformedMessage

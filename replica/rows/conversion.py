@@ -75,7 +75,11 @@ def array_of(values: Sequence[object], kind: pa.DataType) -> pa.Array:
 def cast_exactly(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
     """Return a pa.Array, or a pa.ChunkedArray, in the type `kind`. Misfit names the first value that the type does not
     hold exactly."""
-    return values if values.type == kind else _searched(values, lambda some: _cast(some, kind), _shown)
+    return (
+        values
+        if values.type == kind
+        else _searched(values, lambda some: _cast(some, kind), lambda some: python_values(some[:1])[0])
+    )
 
 
 def _searched(
@@ -96,12 +100,39 @@ def _searched(
     )
 
 
-def _shown(values: pa.Array) -> object:
-    """The first value of an array, as a Python value if it can be one."""
+def python_values(values: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Return the values as Python values. A date or time that Python cannot hold, because its year is not from 1 to
+    9999, is a text in ISO form."""
     try:
-        return values[0].as_py()
-    except (ValueError, OverflowError):  # Such as a time beyond the year 9999.
-        return str(values.slice(0, 1))
+        some: list[Any] = values.to_pylist()
+        return some
+    except (ValueError, OverflowError):
+        return [python_value(scalar) for scalar in values]
+
+
+def python_value(scalar: pa.Scalar) -> object:
+    """`python_values` of one value."""
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):
+        return iso_text(scalar)
+
+
+def iso_text(scalar: pa.Scalar) -> str:
+    """Return a date or time, of any year, as a text in ISO form, in UTC."""
+    if scalar.type == pa.date32():
+        return str(np.datetime64(scalar.value, "D"))
+    if not pa.types.is_timestamp(scalar.type):
+        return str(scalar.cast(pa.binary()).as_py())  # Such as a text that is not UTF-8.
+    digits = {"s": 0, "ms": 3, "us": 6, "ns": 9}[scalar.type.unit]
+    seconds, rest = divmod(scalar.value, 10**digits)
+    return f"{np.datetime64(seconds, 's')}.{rest:0{digits}}+00:00"
+
+
+def python_rows(rows: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
+    """Return each row as a dict of its columns' `python_values`."""
+    columns = map(python_values, rows.columns)
+    return [dict(zip(rows.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _of_python(values: Sequence[object], kind: pa.DataType) -> pa.Array:

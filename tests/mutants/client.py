@@ -5,6 +5,31 @@ from __future__ import annotations
 from tests.mutants.mutant import Edit, Mutant
 
 MUTANTS = (
+    *(
+        Mutant(
+            name=f"value that Python cannot hold {where}",
+            rows="IN-82",
+            test=(
+                "tests/process/test_api_process.py::"
+                "test_extreme_values_of_every_type_are_shown_returned_and_named_in_errors"
+            ),
+            file=file,
+            function=function,
+            before=before,
+            after=after,
+        )
+        for where, file, function, before, after in (
+            ("ends a get", "replica/api/table.py", "Table.get", "python_rows(rows)[0]", "rows.to_pylist()[0]"),
+            ("ends a JSON", "infra/cli/tables.py", "_print_json_rows", "python_rows(batch)", "batch.to_pylist()"),
+            (
+                "hides row errors",
+                "replica/api/writing.py",
+                "write",
+                "python_rows(failed.select(list(handle.schema.key)))",
+                "failed.select(list(handle.schema.key)).to_pylist()",
+            ),
+        )
+    ),
     Mutant(
         name="time of a strong read is that of a former leader",
         rows="IN-12",

@@ -6,6 +6,15 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        name="value that Python cannot hold raises",
+        rows="IN-82",
+        test="tests/unit/rows/test_rows_conversion.py::test_stored_value_is_its_python_value_or_its_text",
+        file="replica/rows/conversion.py",
+        function="python_value",
+        before="return iso_text(scalar)",
+        after="raise",
+    ),
+    Mutant(
         name="range begins at null",
         rows="IN-82",
         test=(

@@ -21,8 +21,9 @@ from typer.testing import CliRunner
 import nyala
 from nyala.infra.cli.app import app
 from nyala.pipeline.source.reader import Reader, ReadOptions
-from nyala.replica.rows import PartitionSpec
+from nyala.replica.rows import ColumnType, PartitionSpec
 from tests.harness.cluster import LocalCluster, local_cluster, wait_until
+from tests.harness.every_type import KINDS, values
 from tests.harness.register_load import SCHEMA, RegisterLoad
 from tests.unit.infra.test_command_imports import LOOK, run
 from tests.unit.infra.test_completion import offered
@@ -330,6 +331,53 @@ def test_scan_command_exports_every_row_and_shows_people_twenty(cluster: nyala.C
     assert "the first 20 rows; --limit 0 shows all" in nyala_says(cluster, "table", "scan", "t")
     assert "the first" not in nyala_says(cluster, "table", "scan", "t", "--limit", "0")
     assert nyala_says(cluster, "table", "scan", "t", "--count").strip() == "30"
+
+
+def test_extreme_values_of_every_type_are_shown_returned_and_named_in_errors(cluster: nyala.Cluster) -> None:
+    """IN-02, IN-82. Goal: whatever Arrow, Spark or Kafka stored in a column, each display and answer has it: a date or
+    time beyond Python's years as text. Method: a table of every type's extreme values, which Arrow wrote, as table,
+    JSON, CSV, pandas and polars, by `get`, and in the errors of a second insert. In a second table they are the
+    key."""
+    days = pa.array([-(2**31), 2**31 - 1, -719_163, 2_932_897], pa.int32()).cast(pa.date32())
+    times = pa.array([-(2**63), 2**63 - 1, -62_135_596_800_000_001, 253_402_300_800_000_000])
+    odd = {ColumnType.DATE: days, ColumnType.TIMESTAMP: times.cast(pa.timestamp("us", "UTC"))}
+    columns = {kind.name: odd.get(kind.type, values(kind, 4)) for kind in KINDS}
+    shown_days = ["-5877641-06-23", "5881580-07-11", "0000-12-31", "10000-01-01"]
+    shown_times = [
+        "-290308-12-21T19:59:05.224192+00:00",
+        "294247-01-10T04:00:54.775807+00:00",
+        "0000-12-31T23:59:59.999999+00:00",
+        "10000-01-01T00:00:00.000000+00:00",
+    ]
+
+    types = {name: array.type for name, array in columns.items()}
+    table = cluster.create_table("t", {"n": "int64", **types}, key="n", make_topic=False)
+    table.insert(pa.table({"n": range(4), **columns}))
+    for n, (day, time) in enumerate(zip(shown_days, shown_times, strict=True)):
+        row = table.get(n)
+        assert row is not None and (row["date"], row["timestamp"]) == (day, time)
+        assert repr(row["double"]) == repr(columns["double"][n].as_py()) and row["int64"] == columns["int64"][n].as_py()
+    read = {r["n"]: r for r in json.loads(nyala_says(cluster, "table", "scan", "t", "--json"))}
+    assert [read[n]["date"] for n in range(4)] == shown_days and [read[n]["timestamp"] for n in range(4)] == shown_times
+    for output in (("--columns", "date,timestamp"), ("--csv",)):
+        printed = nyala_says(cluster, "table", "scan", "t", *output)
+        form = [time.replace("+00:00", "+0000") for time in shown_times] if "--csv" in output else shown_times
+        assert all(text in printed for text in (*shown_days, *form))
+    assert sorted(table.scan().to_pandas()["date"]) == sorted(shown_days)
+    assert table.scan().to_polars().height == 4
+
+    key = cluster.create_table(
+        "k", {"date": "date", "timestamp": "timestamp"}, key=("date", "timestamp"), make_topic=False
+    )
+    rows = pa.table(list(odd.values()), names=["date", "timestamp"])
+    assert key.insert(rows).applied == 4
+    assert json.loads(nyala_says(cluster, "table", "scan", "k", "--json", "--limit", "1"))
+    with pytest.raises(nyala.RowErrors) as caught:
+        key.insert(rows)
+    assert [e.key for e in caught.value.errors if isinstance(e, nyala.RowFailure)] == [
+        {"date": day, "timestamp": time} for day, time in zip(shown_days, shown_times, strict=True)
+    ]
+    assert len(key.insert(rows, on_error="return").errors) == 4 and shown_times[1] in str(caught.value)
 
 
 def test_look_ups_import_the_client_alone_and_tab_knows_the_names(

@@ -37,10 +37,13 @@ from nyala.replica.rows import (
     array_of,
     cast_exactly,
     predicate_mask,
+    python_rows,
+    python_values,
 )
 from nyala.replica.rpc.tables import predicate_from_pb, predicate_to_pb
 from nyala.writing import as_table, conform
 from tests.harness.every_type import Kind
+from tests.harness.every_type import values as values_of
 
 UTC, EAST = dt.UTC, dt.timezone(dt.timedelta(hours=5))
 DAY = dt.date(2020, 1, 2)
@@ -299,3 +302,30 @@ def test_default_and_split_are_held_exactly_or_refused() -> None:
             make(3.5)
     assert repr(with_default(3.0).column("n").default) == "3"
     assert splits(3.0).range_splits == (3,)  # type: ignore[attr-defined]
+
+
+def odd_times() -> Iterator[tuple[Any, str]]:
+    """Yield scalars of dates and times that Python cannot hold, and the text of each."""
+    for day, text in ((-(1 << 31), "-5877641-06-23"), ((1 << 31) - 1, "5881580-07-11"), (-719_163, "0000-12-31")):
+        yield pa.scalar(day, pa.int32()).cast(pa.date32()), text
+    for us, text in (
+        (-(1 << 63), "-290308-12-21T19:59:05.224192+00:00"),
+        ((1 << 63) - 1, "294247-01-10T04:00:54.775807+00:00"),
+        (-62_135_596_800_000_001, "0000-12-31T23:59:59.999999+00:00"),
+        (253_402_300_800_000_000, "10000-01-01T00:00:00.000000+00:00"),
+    ):
+        yield pa.scalar(us, pa.int64()).cast(pa.timestamp("us", "UTC")), text
+    yield pa.scalar(1 << 48, pa.int64()).cast(pa.timestamp("s")), "8921556-12-07T10:44:16.0+00:00"
+
+
+def test_stored_value_is_its_python_value_or_its_text() -> None:
+    """IN-82. Goal: no stored value makes its reader fail. Method: values of each type, extreme ones and null among
+    them, and the dates and times that Python cannot hold, each beside values that it can."""
+    for kind in KINDS:
+        array = values_of(kind, 9, nulls=True)
+        assert list(map(repr, python_values(array))) == list(map(repr, array.to_pylist()))
+    for scalar, text in odd_times():
+        some = pa.array([None, DAY]).cast(scalar.type)
+        column = pa.chunked_array([some, pa.array([scalar])])
+        assert python_values(column) == [*some.to_pylist(), text]
+        assert python_rows(pa.table({"a": column, "b": ["x", "y", "z"]}))[2] == {"a": text, "b": "z"}
